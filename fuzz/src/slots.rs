@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use uva_mem::ring::protocol::{Patience, SlotHeader, State, StateWord, checksum};
-use uva_mem::ring::{Gone, Ring, RingShape, SharedWord, Word};
+use uva_mem::ring::protocol::{Patience, SlotHeader, SlotState, StateWord, checksum};
+use uva_mem::ring::{PeerGone, Ring, RingShape, SharedWord, Word};
 
 /// Whoever waits asks at once, and hears that nobody is there.
 const PATIENCE: Patience = Patience { spins: 0, interval: Duration::from_nanos(1) };
 
-fn nobody() -> Result<(), Gone> {
-    Err(Gone::new("nobody is there"))
+fn nobody() -> Result<(), PeerGone> {
+    Err(PeerGone::new("nobody is there"))
 }
 
 const GENERATION: u32 = 5;
@@ -50,7 +50,7 @@ pub fn slot(input: &[u8]) -> bool {
     let written = header(input);
     let free = written.claim_for_writing(GENERATION, PATIENCE, &nobody).is_ok();
     if free {
-        assert_eq!(written.peek(), StateWord::new(GENERATION, State::Filling));
+        assert_eq!(written.peek(), StateWord::new(GENERATION, SlotState::Filling));
         written.publish(SEQUENCE, GENERATION, CAPACITY).expect("it was claimed");
         let length = written.claim_for_reading(SEQUENCE, GENERATION, CAPACITY, PATIENCE, &nobody);
         assert_eq!(length, Ok(CAPACITY));
@@ -74,7 +74,7 @@ pub fn slot_seeds() -> Vec<Vec<u8>> {
         seed.extend(checksum(SEQUENCE, GENERATION, 100).to_le_bytes());
         seed
     };
-    [State::Free, State::Filling, State::Ready, State::Reading].map(published).into()
+    [SlotState::Free, SlotState::Filling, SlotState::Ready, SlotState::Reading].map(published).into()
 }
 
 const SHAPE: RingShape = RingShape { slots: 2, payload_bytes: 64 };

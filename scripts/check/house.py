@@ -8,6 +8,7 @@
 | crowded folders | folders of product code with more than 15 entries |
 | shared names | names that more than one public type of the workspace has |
 | long files | product files with more than 500 lines of code, tests left out |
+| long test names | tests in Rust and Python whose function has a name of more than 70 characters |
 
     scripts/check/house.py             compare with the limits below
     scripts/check/house.py --show      print each place as well
@@ -28,13 +29,15 @@ from imports import without_comments, without_tests  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 MOST_ENTRIES = 15
 MOST_LINES = 500
+LONGEST_TEST_NAME = 70
 
 LIMITS = {
     "row predicates": 9,
     "hop set branches": 67,
     "crowded folders": 15,
-    "shared names": 127,
+    "shared names": 110,
     "long files": 2,
+    "long test names": 0,
 }
 
 PREDICATES = [
@@ -46,6 +49,9 @@ CALL = re.compile(r"[.:](?:" + "|".join(PREDICATES) + r")\(")
 OF_HOPS = re.compile(r"/(hop|hops)[_/.]|uva-propagate/|/hop_\w+\.rs|hop_model|hop_rows|uva-sample/src/hops/")
 HOP_BRANCH = re.compile(r"\bis_of_hops\b|\breads_hops\b|\bContent::Hops\b|\bhops(?:\(\))?\s*\.is_(?:some|none)\b|Some\(hops\)|\bof_hops\(")
 TYPE = re.compile(r"(?:^|\n)[ \t]*pub(?:\([^)]*\))?[ \t]+(?:struct|enum|trait|type)[ \t]+(\w+)")
+# A function behind #[test], with other attributes and comments between them, or one that pytest collects.
+RUST_TEST = re.compile(r"#\[test\](?:\s*(?:#\[[^\]]*\]|//[^\n]*))*\s*fn (\w+)")
+PYTHON_TEST = re.compile(r"\bdef (test_\w+)")
 
 
 def sources():
@@ -56,6 +62,16 @@ def sources():
             continue
         code, _ = without_tests(without_comments(path.read_text()))
         yield relative, code
+
+
+def tests():
+    """Each test of the checkout with its file."""
+    for root in ("crates", "tests", "scripts", "fuzz", "benches", "examples"):
+        for path in sorted((ROOT / root).rglob("*")):
+            pattern = {".rs": RUST_TEST, ".py": PYTHON_TEST}.get(path.suffix)
+            if pattern and path.is_file() and "target" not in path.parts:
+                for name in pattern.findall(path.read_text()):
+                    yield path.relative_to(ROOT).as_posix(), name
 
 
 def count():
@@ -80,6 +96,9 @@ def count():
         entries = sum(1 for _ in folder.iterdir())
         if entries > MOST_ENTRIES:
             found["crowded folders"].append(f"{folder.relative_to(ROOT).as_posix()}: {entries} entries")
+    found["long test names"] = [
+        f"{path}: {name}: {len(name)} characters" for path, name in tests() if len(name) > LONGEST_TEST_NAME
+    ]
     return found, lines
 
 

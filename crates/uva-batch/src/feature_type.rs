@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn narrow_floats_are_widened_floats_stay_and_integers_are_refused_with_what_to_write_instead() {
+    fn narrow_floats_are_widened_floats_stay_and_integers_are_refused() {
         let of = |table| FeatureType::Float32.widened_from(table);
         for narrow in [ElementType::F16, ElementType::Bf16, ElementType::E4m3] {
             assert_eq!(of(narrow), Ok(Some(narrow)));

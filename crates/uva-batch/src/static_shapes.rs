@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_mean_and_five_deviations_with_room_for_padding_in_each_level() {
+    fn shapes_are_mean_plus_five_deviations_with_padding_in_each_level() {
         let samples = [batch(10, [30, 100], [40, 150]), batch(10, [32, 100], [44, 150])];
         let shapes = StaticShapes::estimate(&samples, Expand::All, &bounds());
         // 31 + 5·√2 = 38.07, 42 + 5·2√2 = 56.1, the latter bounded by 10 seeds of 5 picks.

@@ -53,9 +53,9 @@ fn folder_from(absolute: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
 ///
 /// No protection against forgery: an attacker who can write into a user's cache folder can replace the program too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(u128);
+pub(crate) struct CubinKey(u128);
 
-impl Key {
+impl CubinKey {
     pub(crate) fn of(parts: &[&[u8]]) -> Self {
         Self(digest(|hasher| parts.hash(hasher)))
     }
@@ -92,12 +92,12 @@ impl CubinCache {
     }
 
     /// The file of an entry; `label` is for human readers.
-    pub(crate) fn path(&self, label: &str, key: Key) -> PathBuf {
+    pub(crate) fn path(&self, label: &str, key: CubinKey) -> PathBuf {
         self.folder.join(format!("{label}-{:032x}.kernels", key.0))
     }
 
     /// The image that was stored, if it is there and whole.
-    pub(crate) fn load(&self, label: &str, key: Key) -> Option<Vec<u8>> {
+    pub(crate) fn load(&self, label: &str, key: CubinKey) -> Option<Vec<u8>> {
         let path = self.path(label, key);
         let mut bytes = read_regular(&path, LARGEST).ok()?;
         let (header, image) = bytes.split_at_checked(HEADER)?;
@@ -108,7 +108,7 @@ impl CubinCache {
     ///
     /// # Errors
     /// The file system's error; no half-written file stays.
-    pub(crate) fn store(&self, label: &str, key: Key, image: &[u8]) -> io::Result<()> {
+    pub(crate) fn store(&self, label: &str, key: CubinKey, image: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         self.remove_stale();
         let mut entry = Replacement::of(&self.path(label, key), 0o666)?;
@@ -117,7 +117,7 @@ impl CubinCache {
         entry.commit()
     }
 
-    fn header(key: Key, image: &[u8]) -> [u8; HEADER] {
+    fn header(key: CubinKey, image: &[u8]) -> [u8; HEADER] {
         let mut header = [0; HEADER];
         header[..8].copy_from_slice(MAGIC);
         header[8..24].copy_from_slice(&key.0.to_le_bytes());
@@ -157,10 +157,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Barrier;
 
-    fn cache() -> (tempfile::TempDir, CubinCache, Key) {
+    fn cache() -> (tempfile::TempDir, CubinCache, CubinKey) {
         let folder = tempfile::tempdir().unwrap();
         let cache = CubinCache::new(folder.path().join("not/yet/there"));
-        (folder, cache, Key::of(&[b"source", b"sm_90"]))
+        (folder, cache, CubinKey::of(&[b"source", b"sm_90"]))
     }
 
     #[test]
@@ -174,11 +174,11 @@ mod tests {
     #[test]
     fn a_key_depends_on_every_part_and_on_where_parts_end() {
         let keys = [
-            Key::of(&[b"ab", b"c"]),
-            Key::of(&[b"a", b"bc"]),
-            Key::of(&[b"ab", b"d"]),
-            Key::of(&[b"ab"]),
-            Key::of(&[b"ab", b"c", b""]),
+            CubinKey::of(&[b"ab", b"c"]),
+            CubinKey::of(&[b"a", b"bc"]),
+            CubinKey::of(&[b"ab", b"d"]),
+            CubinKey::of(&[b"ab"]),
+            CubinKey::of(&[b"ab", b"c", b""]),
         ];
         for (i, one) in keys.iter().enumerate() {
             for other in &keys[..i] {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planted_in_the_place_of_an_entry_is_not_found_and_not_written_through() {
+    fn an_entry_planted_in_the_cache_is_neither_read_nor_written_through() {
         let (folder, cache, key) = cache();
         let victim = folder.path().join("victim");
         fs::write(&victim, b"mine").unwrap();
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_file_of_another_key_is_not_found() {
         let (_folder, cache, key) = cache();
-        let other = Key::of(&[b"source", b"sm_80"]);
+        let other = CubinKey::of(&[b"source", b"sm_80"]);
         cache.store("gather", other, b"an image").unwrap();
         fs::rename(cache.path("gather", other), cache.path("gather", key)).unwrap();
         assert_eq!(cache.load("gather", key), None);

@@ -19,11 +19,11 @@ macro_rules! functions {
     ($($function:ident($($argument:ty),*);)*) => {
         /// The driver's functions, by the names under which libcuda exports them.
         #[allow(non_snake_case, reason = "NVIDIA's names")]
-        pub(crate) struct Functions {
+        pub(crate) struct DriverFunctions {
             $(pub(crate) $function: unsafe extern "C" fn($($argument),*) -> u32,)*
         }
 
-        impl Functions {
+        impl DriverFunctions {
             /// Every function's name.
             pub(crate) const NAMES: &'static [&'static str] = &[$(stringify!($function)),*];
 
@@ -120,17 +120,17 @@ functions! {
 
 /// The NVIDIA driver: loaded, initialised, and checked for its version. One per process, never closed.
 pub struct Driver {
-    functions: Functions,
+    functions: DriverFunctions,
     finish_loading: Option<FinishLoading>,
     version: (u32, u32),
     devices: u32,
     memory_is_host_memory: bool,
     simulates_device_draws: bool,
-    follow: Option<Follow>,
+    follow: Option<FollowFunction>,
 }
 
 /// The simulator's cudaSimFollow: see [`Stream::follow`](crate::Stream::follow).
-pub(crate) type Follow = unsafe extern "C" fn(CUstream) -> u32;
+pub(crate) type FollowFunction = unsafe extern "C" fn(CUstream) -> u32;
 
 /// cuFuncLoad: loads a kernel that the driver would otherwise load at its first launch. Every supported driver has it.
 /// A stand-in need not, since only a real driver loads lazily.
@@ -143,7 +143,7 @@ static DRIVER: OnceLock<Result<Driver, Unavailable>> = OnceLock::new();
 ///
 /// # Panics
 /// If no driver is loaded. Devices, contexts and everything made from them exist only with a loaded driver.
-pub(crate) fn loaded() -> &'static Functions {
+pub(crate) fn loaded() -> &'static DriverFunctions {
     match DRIVER.get() {
         Some(Ok(driver)) => &driver.functions,
         _ => unreachable!("an object of CUDA exists only once Driver::load has succeeded"),
@@ -174,7 +174,7 @@ impl Driver {
             .map_err(|error| Unavailable::NoDriver { reason: error::loader_said(&error) })?;
         // Never closed: the driver's threads run in it, and we keep its functions' addresses.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
-        let functions = Functions::find(library).map_err(|symbol| {
+        let functions = DriverFunctions::find(library).map_err(|symbol| {
             // If the version is known, it says more than the name of a function.
             match version_of(library) {
                 Some(found) if found < MINIMUM_VERSION => Unavailable::OldDriver { found },
@@ -207,7 +207,7 @@ impl Driver {
         let memory_is_host_memory = simulator_says(library, "cudaSimDeviceMemoryIsHostMemory\0");
         let simulates_device_draws = simulator_says(library, "cudaSimDrawsAsADevice\0");
         // SAFETY: the function's type in crates/cuda-sim; the library stays open.
-        let follow = unsafe { library.get::<Follow>("cudaSimFollow\0") }.ok().map(|found| *found);
+        let follow = unsafe { library.get::<FollowFunction>("cudaSimFollow\0") }.ok().map(|found| *found);
         Ok(Self {
             functions,
             finish_loading,
@@ -222,7 +222,7 @@ impl Driver {
     /// The driver's functions that this program calls, by their names in libcuda. A stand-in must have them all, and a
     /// sweep of injected errors iterates over them.
     pub fn functions() -> &'static [&'static str] {
-        Functions::NAMES
+        DriverFunctions::NAMES
     }
 
     /// The CUDA version that the driver serves, major and minor.
@@ -239,7 +239,7 @@ impl Driver {
         self.finish_loading
     }
 
-    pub(crate) fn follow(&self) -> Option<Follow> {
+    pub(crate) fn follow(&self) -> Option<FollowFunction> {
         self.follow
     }
 
@@ -311,9 +311,9 @@ mod tests {
 
     #[test]
     fn no_function_is_listed_twice() {
-        let mut names = Functions::NAMES.to_vec();
+        let mut names = DriverFunctions::NAMES.to_vec();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Functions::NAMES.len());
+        assert_eq!(names.len(), DriverFunctions::NAMES.len());
     }
 }

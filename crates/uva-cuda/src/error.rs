@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_nobody_knows_has_a_text_too() {
+    fn an_unknown_code_has_a_text_too() {
         let text = check("cuInit", 4321, || "starting".to_owned()).unwrap_err().to_string();
         assert!(text.contains("(4321)"), "{text}");
     }

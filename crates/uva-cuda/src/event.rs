@@ -7,30 +7,30 @@ use cudarc::driver::sys::{self, CUevent_flags};
 
 use crate::context::Context;
 use crate::error::{CudaError, check_query};
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 
 /// Bytes by which an interprocess event travels to a peer.
 pub const EVENT_HANDLE_BYTES: usize = 64;
 
-/// An event: each [`Event::record`] sets it anew.
+/// An event: each [`CudaEvent::record`] sets it anew.
 ///
-/// It is recorded on streams of the context that it was made in: see [`Stream::made_in`]. Streams of any context may wait
-/// for it.
+/// It is recorded on streams of the context that it was made in: see [`CudaStream::made_in`]. Streams of any context
+/// may wait for it.
 ///
 /// An event shared with another process lives in memory that both have. The process that made it must outlive the
-/// peer's use of it. After a peer's death none of its events may be touched, not even destroyed: see [`Event::forget`].
+/// peer's use of it. After a peer's death none of its events may be touched, not even destroyed: see [`CudaEvent::forget`].
 #[derive(Debug)]
-pub struct Event {
+pub struct CudaEvent {
     context: Arc<Context>,
     raw: sys::CUevent,
 }
 
 // SAFETY: a CUevent is a handle that any thread may use while its context lives; the Arc keeps it alive.
-unsafe impl Send for Event {}
+unsafe impl Send for CudaEvent {}
 // SAFETY: as above; the driver orders records and queries.
-unsafe impl Sync for Event {}
+unsafe impl Sync for CudaEvent {}
 
-impl Event {
+impl CudaEvent {
     /// An event for ordering alone, within this process: cheaper than one with timing.
     ///
     /// # Errors
@@ -71,12 +71,12 @@ impl Event {
         Ok(Self { context: Arc::clone(context), raw })
     }
 
-    /// Records all work on the stream so far. The stream is of the event's context ([`Stream::made_in`]). Waits enqueued
+    /// Records all work on the stream so far. The stream is of the event's context ([`CudaStream::made_in`]). Waits enqueued
     /// before this call keep to the previous record.
     ///
     /// # Errors
     /// [`CudaError::Call`]: a driver may refuse a stream of another context, a green one of the same device included.
-    pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+    pub fn record(&self, stream: &CudaStream) -> Result<(), CudaError> {
         self.context.bind()?;
         // SAFETY: both handles live.
         unsafe { driver_call!(cuEventRecord(self.raw, stream.handle()), "recording an event") }
@@ -94,7 +94,7 @@ impl Event {
     }
 
     /// Waits for all work captured by the last record. The driver's wait cannot be interrupted: if a peer dies
-    /// meanwhile, it may never return. So poll a peer's event with [`Event::query`], and check the peer's liveness
+    /// meanwhile, it may never return. So poll a peer's event with [`CudaEvent::query`], and check the peer's liveness
     /// beside it.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Event {
         unsafe { driver_call!(cuEventSynchronize(self.raw), "waiting for an event") }
     }
 
-    /// Milliseconds between two events made by [`Event::timing`], both recorded and reached. The resolution is about
+    /// Milliseconds between two events made by [`CudaEvent::timing`], both recorded and reached. The resolution is about
     /// half a microsecond.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Event {
         Ok(milliseconds)
     }
 
-    /// The bytes a peer needs to open this event, which was made by [`Event::interprocess`]. Valid while this value
+    /// The bytes a peer needs to open this event, which was made by [`CudaEvent::interprocess`]. Valid while this value
     /// lives.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Event {
         Ok(handle.reserved.map(|byte| byte as u8))
     }
 
-    /// Opens an event of another process, made by [`Event::interprocess`]. CUDA does not promise that a process can
+    /// Opens an event of another process, made by [`CudaEvent::interprocess`]. CUDA does not promise that a process can
     /// open its own.
     ///
     /// # Errors
@@ -165,13 +165,13 @@ impl Event {
     }
 }
 
-impl Stream {
+impl CudaStream {
     /// Makes later work on this stream wait for the work captured by the event's *last record before this call*. An
     /// event that was never recorded causes no wait. No host thread waits.
     ///
     /// # Errors
     /// [`CudaError::Call`].
-    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+    pub fn wait(&self, event: &CudaEvent) -> Result<(), CudaError> {
         self.context().bind()?;
         // SAFETY: both handles live; flags are the default.
         unsafe {
@@ -180,7 +180,7 @@ impl Stream {
     }
 }
 
-impl Drop for Event {
+impl Drop for CudaEvent {
     fn drop(&mut self) {
         // Without the context the event is already gone, so errors are ignored.
         if self.context.bind().is_ok() {

@@ -2,22 +2,22 @@
 
 use uva_kernels::{KernelSource, OPTIONS};
 
-use crate::cubin_cache::Key;
-use crate::nvrtc::Target;
+use crate::cubin_cache::CubinKey;
+use crate::nvrtc::CompileTarget;
 
 /// Kernels are shipped as machine code: the driver would compile PTX at each start.
-pub(crate) fn machine_code(capability: (u32, u32)) -> Target {
-    Target::Cubin(capability.0, capability.1)
+pub(crate) fn machine_code(capability: (u32, u32)) -> CompileTarget {
+    CompileTarget::Cubin(capability.0, capability.1)
 }
 
 /// An entry's label for human readers.
-pub(crate) fn label(source: &KernelSource<'_>, target: Target) -> String {
+pub(crate) fn label(source: &KernelSource<'_>, target: CompileTarget) -> String {
     format!("{}-{}", source.name.trim_end_matches(".cu"), target.name())
 }
 
 /// All inputs of a compilation. Not the output: PTX has random names in it. `nvrtc` is the version at hand. Shipped
 /// kernels work with any NVRTC, or with none.
-pub(crate) fn key(source: &KernelSource<'_>, target: Target, nvrtc: Option<(u32, u32)>) -> Key {
+pub(crate) fn key(source: &KernelSource<'_>, target: CompileTarget, nvrtc: Option<(u32, u32)>) -> CubinKey {
     let target = target.name();
     let version = nvrtc.map_or("carried".to_owned(), |(major, minor)| format!("{major}.{minor}"));
     let mut parts: Vec<&[u8]> =
@@ -29,7 +29,7 @@ pub(crate) fn key(source: &KernelSource<'_>, target: Target, nvrtc: Option<(u32,
         parts.push(name.as_bytes());
         parts.push(text.as_bytes());
     }
-    Key::of(&parts)
+    CubinKey::of(&parts)
 }
 
 #[cfg(test)]
@@ -40,21 +40,35 @@ mod tests {
     fn a_key_depends_on_source_header_target_and_compiler() {
         let headers = [("a.cuh", "one")];
         let source = KernelSource { name: "x.cu", text: "text", headers: &headers };
-        let first = key(&source, Target::Cubin(9, 0), Some((13, 0)));
-        assert_eq!(first, key(&source, Target::Cubin(9, 0), Some((13, 0))));
-        assert_ne!(first, key(&source, Target::Cubin(8, 0), Some((13, 0))));
-        assert_ne!(first, key(&source, Target::Ptx(9, 0), Some((13, 0))));
-        assert_ne!(first, key(&source, Target::Cubin(9, 0), Some((13, 1))));
-        assert_ne!(first, key(&source, Target::Cubin(9, 0), None));
-        assert_ne!(key(&source, Target::Cubin(8, 0), None), key(&source, Target::Cubin(9, 0), None));
-        assert_ne!(first, key(&KernelSource { text: "other", ..source }, Target::Cubin(9, 0), Some((13, 0))));
+        let first = key(&source, CompileTarget::Cubin(9, 0), Some((13, 0)));
+        assert_eq!(first, key(&source, CompileTarget::Cubin(9, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, CompileTarget::Cubin(8, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, CompileTarget::Ptx(9, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, CompileTarget::Cubin(9, 0), Some((13, 1))));
+        assert_ne!(first, key(&source, CompileTarget::Cubin(9, 0), None));
         assert_ne!(
-            first,
-            key(&KernelSource { headers: &[("a.cuh", "two")], ..source }, Target::Cubin(9, 0), Some((13, 0)))
+            key(&source, CompileTarget::Cubin(8, 0), None),
+            key(&source, CompileTarget::Cubin(9, 0), None)
         );
         assert_ne!(
             first,
-            key(&KernelSource { headers: &[("b.cuh", "one")], ..source }, Target::Cubin(9, 0), Some((13, 0)))
+            key(&KernelSource { text: "other", ..source }, CompileTarget::Cubin(9, 0), Some((13, 0)))
+        );
+        assert_ne!(
+            first,
+            key(
+                &KernelSource { headers: &[("a.cuh", "two")], ..source },
+                CompileTarget::Cubin(9, 0),
+                Some((13, 0))
+            )
+        );
+        assert_ne!(
+            first,
+            key(
+                &KernelSource { headers: &[("b.cuh", "one")], ..source },
+                CompileTarget::Cubin(9, 0),
+                Some((13, 0))
+            )
         );
     }
 }

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_has_its_version_in_a_file_of_its_own_and_none_is_no_reason_to_refuse() {
+    fn an_archive_names_its_version_in_a_file_and_may_lack_that_file() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::create_dir(temp.path().join("lib")).unwrap();
         std::fs::write(temp.path().join("lib").join(LIBRARY), "").unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_in_a_checkout_looks_where_its_libtorch_is_linked_and_an_installed_one_does_not() {
+    fn only_a_build_in_a_checkout_looks_for_the_linked_libtorch() {
         let places = beside(Path::new("/x/target/debug/uvatrain"));
         assert!(places.contains(&"/x/.libtorch/torch".into()), "{places:?}");
         let places = beside(Path::new("/x/bin/uvatrain"));

@@ -15,7 +15,7 @@ use crate::cubin_cache::{CacheKind, CubinCache};
 use crate::driver::Driver;
 use crate::error::{CudaError, check};
 use crate::image::{key, label, machine_code};
-use crate::nvrtc::{Nvrtc, Target};
+use crate::nvrtc::{CompileTarget, Nvrtc};
 
 /// The simulator's image: it already has every kernel compiled for the host.
 const SIMULATED_IMAGE: &CStr = c"uva-kernel-sim";
@@ -33,7 +33,7 @@ pub struct ModuleOptions {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModuleReport {
     /// The source of its code.
-    pub origin: Origin,
+    pub origin: CodeOrigin,
     /// Its target, `sm_90`; absent under the simulator without NVRTC.
     pub target: Option<String>,
     /// NVRTC's version and path; absent under the simulator without NVRTC.
@@ -47,7 +47,7 @@ pub struct ModuleReport {
 /// The source of a module's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Origin {
+pub enum CodeOrigin {
     /// Compiled before the program ran, and shipped with it.
     Carried,
     /// The cache on disk.
@@ -125,11 +125,11 @@ impl Module {
         options: &ModuleOptions,
     ) -> Result<Self, CudaError> {
         let began = Instant::now();
-        let finish = |loaded, origin, target: Option<Target>, nvrtc: Option<&Nvrtc>, note| Self {
+        let finish = |loaded, origin, target: Option<CompileTarget>, nvrtc: Option<&Nvrtc>, note| Self {
             loaded: Arc::new(loaded),
             report: ModuleReport {
                 origin,
-                target: target.map(Target::name),
+                target: target.map(CompileTarget::name),
                 nvrtc: nvrtc.map(describe),
                 seconds: began.elapsed().as_secs_f64(),
                 note,
@@ -144,7 +144,7 @@ impl Module {
             match Loaded::new(context, &image, source.name) {
                 Ok(loaded) => {
                     let target = machine_code(capability);
-                    return Ok(finish(loaded, Origin::Carried, Some(target), None, None));
+                    return Ok(finish(loaded, CodeOrigin::Carried, Some(target), None, None));
                 }
                 Err(error) => {
                     note = Some(format!("the driver refused the kernels that were carried: {error}"))
@@ -156,7 +156,7 @@ impl Module {
             // An explicitly named NVRTC must be used, under the simulator too.
             Err(_) if options.nvrtc.is_none() && Driver::load()?.device_memory_is_host_memory() => {
                 let loaded = Loaded::new(context, SIMULATED_IMAGE.to_bytes_with_nul(), source.name)?;
-                return Ok(finish(loaded, Origin::Simulator, None, None, None));
+                return Ok(finish(loaded, CodeOrigin::Simulator, None, None, None));
             }
             Err(error) => return Err(error),
         };
@@ -165,13 +165,13 @@ impl Module {
         let cache = options.cache.folder().map(CubinCache::new);
         if let Some(image) = cache.as_ref().and_then(|cache| cache.load(&label, key)) {
             match Loaded::new(context, &image, source.name) {
-                Ok(loaded) => return Ok(finish(loaded, Origin::Cache, Some(target), Some(&nvrtc), note)),
+                Ok(loaded) => return Ok(finish(loaded, CodeOrigin::Cache, Some(target), Some(&nvrtc), note)),
                 // The checksum matches, but this driver refuses the image: compiled anew once.
                 Err(error) => note = Some(format!("the driver refused what the kernel cache held: {error}")),
             }
         }
         let mut image = nvrtc.compile(source, target, &OPTIONS)?;
-        if matches!(target, Target::Ptx(..)) && image.last() != Some(&0) {
+        if matches!(target, CompileTarget::Ptx(..)) && image.last() != Some(&0) {
             // The driver finds the end of PTX by a zero; a cubin states its own length.
             image.push(0);
         }
@@ -181,7 +181,7 @@ impl Module {
         {
             note = Some(format!("{} was not written: {error}", cache.path(&label, key).display()));
         }
-        Ok(finish(loaded, Origin::Compiled, Some(target), Some(&nvrtc), note))
+        Ok(finish(loaded, CodeOrigin::Compiled, Some(target), Some(&nvrtc), note))
     }
 
     /// Its origin.
@@ -261,7 +261,7 @@ impl Drop for Loaded {
 
 /// Grid and block of a launch, in blocks and threads; one dimension is enough here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct LaunchShape {
     pub(crate) blocks: u32,
     pub(crate) threads: u32,
 }
@@ -279,8 +279,8 @@ impl Function {
     /// the module loaded, until the kernel has run.
     pub(crate) unsafe fn launch(
         &self,
-        stream: &crate::stream::Stream,
-        shape: Shape,
+        stream: &crate::stream::CudaStream,
+        shape: LaunchShape,
         arguments: &mut [*mut c_void],
     ) -> Result<(), CudaError> {
         self.module.context.bind()?;
@@ -359,19 +359,19 @@ mod tests {
         };
         for capability in [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)] {
             let target = nvrtc.target(capability).unwrap();
-            assert_eq!(target, Target::Cubin(capability.0, capability.1));
+            assert_eq!(target, CompileTarget::Cubin(capability.0, capability.1));
         }
         // scripts/check/kernels.py compiles them for all of these, which takes a minute and a half.
-        let target = Target::Cubin(9, 0);
+        let target = CompileTarget::Cubin(9, 0);
         for source in SOURCES {
             let image = nvrtc.compile(source, target, &OPTIONS).unwrap();
             assert_eq!(&image[..4], b"\x7fELF", "{} {}", source.name, target.name());
         }
         // A device newer than NVRTC gets portable code. An older one is refused, and the message names the oldest
         // supported.
-        assert!(matches!(nvrtc.target((99, 0)).unwrap(), Target::Ptx(..)));
+        assert!(matches!(nvrtc.target((99, 0)).unwrap(), CompileTarget::Ptx(..)));
         assert!(nvrtc.target((3, 5)).unwrap_err().to_string().contains("7.5"));
-        let ptx = nvrtc.compile(&GATHER, Target::Ptx(9, 0), &OPTIONS).unwrap();
+        let ptx = nvrtc.compile(&GATHER, CompileTarget::Ptx(9, 0), &OPTIONS).unwrap();
         assert!(ptx.starts_with(b"//") && String::from_utf8_lossy(&ptx).contains(".target sm_90"));
         // A compile error names the line.
         let wrong = KernelSource {
@@ -379,7 +379,7 @@ mod tests {
             text: "extern \"C\" __global__ void f() { nothing(); }",
             headers: &[],
         };
-        let error = nvrtc.compile(&wrong, Target::Cubin(9, 0), &OPTIONS).unwrap_err().to_string();
+        let error = nvrtc.compile(&wrong, CompileTarget::Cubin(9, 0), &OPTIONS).unwrap_err().to_string();
         assert!(error.contains("wrong.cu") && error.contains("nothing"), "{error}");
     }
 }

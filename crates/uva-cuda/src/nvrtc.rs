@@ -26,14 +26,14 @@ type Program = *mut c_void;
 /// An opened NVRTC.
 #[derive(Debug)]
 pub struct Nvrtc {
-    functions: Functions,
+    functions: NvrtcFunctions,
     version: (u32, u32),
     found: String,
 }
 
 #[derive(Debug)]
 #[allow(clippy::type_complexity, reason = "nvrtc.h's signatures")]
-struct Functions {
+struct NvrtcFunctions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int,
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
     supported_count: unsafe extern "C" fn(*mut c_int) -> c_int,
@@ -58,7 +58,7 @@ struct Functions {
 
 /// A compile target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum CompileTarget {
     /// Machine code for exactly this compute capability.
     Cubin(u32, u32),
     /// Portable code of this compute capability, which the driver translates at load time: for devices newer than the
@@ -66,7 +66,7 @@ pub enum Target {
     Ptx(u32, u32),
 }
 
-impl Target {
+impl CompileTarget {
     /// As `-arch` has it: `sm_90`, `compute_90`.
     pub fn name(self) -> String {
         match self {
@@ -172,7 +172,7 @@ impl Nvrtc {
                 *unsafe { library.get(concat!($name, "\0")) }.map_err(|_| concat!("it has no ", $name))?
             };
         }
-        let functions = Functions {
+        let functions = NvrtcFunctions {
             version: function!("nvrtcVersion"),
             error_string: function!("nvrtcGetErrorString"),
             supported_count: function!("nvrtcGetNumSupportedArchs"),
@@ -214,14 +214,14 @@ impl Nvrtc {
     /// # Errors
     /// [`CudaError::Unsupported`] if the device is older than NVRTC's oldest target; [`CudaError::NoNvrtc`] if NVRTC
     /// does not list its targets.
-    pub fn target(&self, capability: (u32, u32)) -> Result<Target, CudaError> {
+    pub fn target(&self, capability: (u32, u32)) -> Result<CompileTarget, CudaError> {
         let supported = self.supported()?;
         let number = |(major, minor): (u32, u32)| major * 10 + minor;
         if supported.contains(&number(capability)) {
-            return Ok(Target::Cubin(capability.0, capability.1));
+            return Ok(CompileTarget::Cubin(capability.0, capability.1));
         }
         match supported.iter().rev().find(|known| **known < number(capability)) {
-            Some(older) => Ok(Target::Ptx(older / 10, older % 10)),
+            Some(older) => Ok(CompileTarget::Ptx(older / 10, older % 10)),
             None => Err(CudaError::Unsupported(format!(
                 "NVRTC {}.{} ({}) does not compile for compute capability {}.{}: the oldest it knows is {}",
                 self.version.0,
@@ -256,7 +256,7 @@ impl Nvrtc {
     pub fn compile(
         &self,
         source: &KernelSource<'_>,
-        target: Target,
+        target: CompileTarget,
         options: &[&str],
     ) -> Result<Vec<u8>, CudaError> {
         let architecture = format!("-arch={}", target.name());
@@ -306,8 +306,8 @@ impl Nvrtc {
             });
         }
         match target {
-            Target::Cubin(..) => program.read(self.functions.cubin_size, self.functions.cubin),
-            Target::Ptx(..) => program.read(self.functions.ptx_size, self.functions.ptx),
+            CompileTarget::Cubin(..) => program.read(self.functions.cubin_size, self.functions.cubin),
+            CompileTarget::Ptx(..) => program.read(self.functions.ptx_size, self.functions.ptx),
         }
     }
 
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_an_error_that_names_it() {
+    fn a_file_that_is_not_a_library_is_an_error_that_names_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("libnvrtc.so.13");
         std::fs::write(&file, b"not a library").unwrap();
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loaded_library_is_told_by_the_beginning_of_its_name() {
+    fn a_loaded_library_is_recognised_by_the_beginning_of_its_name() {
         let maps = "7f00-7f01 r-xp 0 fe:00 1  /x y/torch/lib/libtorch_cpu.so\n7f02-7f03 rw-p 0 00:00 0 \n";
         assert_eq!(mapped_in(maps, "libtorch_cpu.so"), Some("/x y/torch/lib/libtorch_cpu.so".into()));
         assert_eq!(mapped_in(maps, "libtorch.so"), None);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::device::Feature;
 use crate::error::CudaError;
-use crate::event::Event;
+use crate::event::CudaEvent;
 use crate::memory::{SharedBuffer, fill};
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 
 /// A mark in one stream that others wait for.
 pub trait Signal: fmt::Debug {
@@ -17,21 +17,21 @@ pub trait Signal: fmt::Debug {
     ///
     /// # Errors
     /// [`CudaError::Call`].
-    fn record(&self, stream: &Stream) -> Result<(), CudaError>;
+    fn record(&self, stream: &CudaStream) -> Result<(), CudaError>;
 
     /// Makes later work on the stream wait for the signal. No host thread waits.
     ///
     /// # Errors
     /// [`CudaError::Call`].
-    fn wait(&self, stream: &Stream) -> Result<(), CudaError>;
+    fn wait(&self, stream: &CudaStream) -> Result<(), CudaError>;
 }
 
-impl Signal for Event {
-    fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+impl Signal for CudaEvent {
+    fn record(&self, stream: &CudaStream) -> Result<(), CudaError> {
         Self::record(self, stream)
     }
 
-    fn wait(&self, stream: &Stream) -> Result<(), CudaError> {
+    fn wait(&self, stream: &CudaStream) -> Result<(), CudaError> {
         stream.wait(self)
     }
 }
@@ -39,15 +39,15 @@ impl Signal for Event {
 /// A value in a word of shared memory: the signal between processes where they cannot share events.
 ///
 /// One side alone writes a word, ever higher values. A wait ends with its value or a higher one, whoever wrote it. If
-/// the writer died, somebody else may thus end the wait: see [`Stamp::write_now`].
+/// the writer died, somebody else may thus end the wait: see [`StampSignal::write_now`].
 #[derive(Clone, Copy)]
-pub struct Stamp<'b> {
+pub struct StampSignal<'b> {
     buffer: &'b SharedBuffer,
     at: usize,
     value: u64,
 }
 
-impl<'b> Stamp<'b> {
+impl<'b> StampSignal<'b> {
     /// Bytes of a word.
     pub const BYTES: usize = size_of::<u64>();
 
@@ -77,7 +77,7 @@ impl<'b> Stamp<'b> {
                 device.name()
             )));
         }
-        let (stream, one) = (Stream::new(context)?, Self::new(buffer, at, 1)?);
+        let (stream, one) = (CudaStream::new(context)?, Self::new(buffer, at, 1)?);
         one.record(&stream)?;
         one.wait(&stream)?;
         Self::new(buffer, at, 0)?.record(&stream)?;
@@ -94,7 +94,7 @@ impl<'b> Stamp<'b> {
     /// # Errors
     /// [`CudaError::Call`].
     pub fn write_now(&self) -> Result<(), CudaError> {
-        let stream = Stream::new(self.buffer.context())?;
+        let stream = CudaStream::new(self.buffer.context())?;
         self.record(&stream)?;
         stream.synchronize()
     }
@@ -106,26 +106,26 @@ impl<'b> Stamp<'b> {
 /// [`CudaError::Refused`] when they are not within it; [`CudaError::Call`].
 pub fn clear_stamps(buffer: &SharedBuffer, words: Range<usize>) -> Result<(), CudaError> {
     let bytes = buffer.slice(words)?;
-    let stream = Stream::new(buffer.context())?;
+    let stream = CudaStream::new(buffer.context())?;
     // SAFETY: within the buffer, which nobody else uses yet; it lives until the stream has been waited for.
     unsafe { fill(&stream, bytes.address(), 0, bytes.bytes()) }?;
     stream.synchronize()
 }
 
-impl fmt::Debug for Stamp<'_> {
+impl fmt::Debug for StampSignal<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Stamp")
+            .debug_struct("StampSignal")
             .field("at", &self.at)
             .field("value", &self.value)
             .finish_non_exhaustive()
     }
 }
 
-impl Signal for Stamp<'_> {
+impl Signal for StampSignal<'_> {
     /// The write comes behind all that the stream wrote before, for every reader of the device: the driver fences it
     /// unless it is told not to.
-    fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+    fn record(&self, stream: &CudaStream) -> Result<(), CudaError> {
         stream.context().bind()?;
         // SAFETY: an aligned word of device memory that is mapped in this context, and the stream's context is of the
         // same device. Flags are the default.
@@ -137,7 +137,7 @@ impl Signal for Stamp<'_> {
         }
     }
 
-    fn wait(&self, stream: &Stream) -> Result<(), CudaError> {
+    fn wait(&self, stream: &CudaStream) -> Result<(), CudaError> {
         stream.context().bind()?;
         // SAFETY: as above. The default flag waits for this value or a higher one.
         unsafe {

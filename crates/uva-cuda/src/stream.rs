@@ -10,7 +10,7 @@ use crate::error::{CudaError, check_query};
 
 /// A stream. Its work runs in order; only events order different streams.
 #[derive(Debug)]
-pub struct Stream {
+pub struct CudaStream {
     /// The primary context.
     context: Arc<Context>,
     /// The primary context or a green one, which lives as long as the stream.
@@ -28,11 +28,11 @@ enum Ownership {
 }
 
 // SAFETY: a CUstream is a handle that any thread may use while its context lives; the Arc keeps it alive.
-unsafe impl Send for Stream {}
+unsafe impl Send for CudaStream {}
 // SAFETY: as above; the driver locks a stream's queue.
-unsafe impl Sync for Stream {}
+unsafe impl Sync for CudaStream {}
 
-impl Stream {
+impl CudaStream {
     /// A new stream. It does not wait for the legacy default stream, nor that for it.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for CudaStream {
     fn drop(&mut self) {
         if matches!(self.ownership, Ownership::Foreign) {
             return;

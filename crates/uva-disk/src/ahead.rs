@@ -25,7 +25,7 @@ pub struct AheadRow {
 
 /// Rows that were read, or not.
 #[derive(Debug)]
-pub struct Answer {
+pub struct AheadResult {
     /// The rows. After an error their bytes are any.
     pub rows: Vec<AheadRow>,
     /// What they took.
@@ -38,7 +38,7 @@ pub struct Answer {
 pub struct AheadReader {
     /// `None` only while the value is dropped: the thread ends when it is.
     jobs: Option<Sender<Vec<AheadRow>>>,
-    answers: Receiver<Answer>,
+    answers: Receiver<AheadResult>,
     /// Jobs without an answer.
     outstanding: usize,
     stopped: Arc<AtomicBool>,
@@ -76,14 +76,14 @@ impl AheadReader {
     }
 
     /// The next answer, if one is there.
-    pub fn answered(&mut self) -> Option<Answer> {
+    pub fn answered(&mut self) -> Option<AheadResult> {
         let answer = self.answers.try_recv().ok()?;
         self.outstanding -= 1;
         Some(answer)
     }
 
     /// Waits for the next answer; `None` where nothing is under way.
-    pub fn wait(&mut self) -> Option<Answer> {
+    pub fn wait(&mut self) -> Option<AheadResult> {
         if self.outstanding == 0 {
             return None;
         }
@@ -93,7 +93,12 @@ impl AheadReader {
 }
 
 /// Reads what comes, until nothing comes any more.
-fn work(mut file: RowFile, jobs: &Receiver<Vec<AheadRow>>, answer: &Sender<Answer>, stopped: &AtomicBool) {
+fn work(
+    mut file: RowFile,
+    jobs: &Receiver<Vec<AheadRow>>,
+    answer: &Sender<AheadResult>,
+    stopped: &AtomicBool,
+) {
     for mut rows in jobs {
         // Acquire; partner: the release store in `drop`. It orders nothing else.
         if stopped.load(Ordering::Acquire) {
@@ -103,7 +108,7 @@ fn work(mut file: RowFile, jobs: &Receiver<Vec<AheadRow>>, answer: &Sender<Answe
         let read = file.read(wanted.into_iter().enumerate(), |place, bytes| {
             rows[place].bytes.copy_from_slice(bytes);
         });
-        if answer.send(Answer { rows, read }).is_err() {
+        if answer.send(AheadResult { rows, read }).is_err() {
             return;
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! [`RowFile`] reads single rows of one table: each page once, in the order of the file. [`RunFiles`] reads runs of rows of
 //! several tables side by side. Both say how many bytes that took. [`AheadReader`] has a thread read rows while its
-//! caller does something else. [`WatchedFiles`] and [`Tries`] are for a reader of somebody else's. Below the others, one of three readers of byte ranges works.
-//! The first that the system allows is taken:
+//! caller does something else. [`WatchedFiles`] and [`RetryCounts`] are for a reader of somebody else's. Below the others,
+//! one of three readers of byte ranges works. The first that the system allows is taken:
 //!
 //! | reader | reads | needs |
 //! |---|---|---|
@@ -45,11 +45,11 @@ mod tests;
 mod uring;
 mod watched;
 
-pub use ahead::{AheadReader, AheadRow, Answer};
+pub use ahead::{AheadReader, AheadResult, AheadRow};
 pub use error::DiskError;
 pub use extent::Extent;
 pub use kind::ReaderKind;
-pub use progress::Tries;
+pub use progress::RetryCounts;
 pub use reader::RangeReader;
 pub use row_file::{DiskReads, RowFile};
 pub use run_files::RunFiles;

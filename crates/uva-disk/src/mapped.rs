@@ -7,22 +7,22 @@ use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
 use crate::open_file::OpenFiles;
-use crate::progress::{Failure, Progress, Request, Step, text};
+use crate::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep, text};
 use crate::reader::RangeReader;
-use crate::seam::Answer;
+use crate::seam::ReadResult;
 
 /// Mapped files, whose pages the kernel copies.
 ///
 /// A program that reads a page itself gets SIGBUS where the file was truncated, or where the device fails. The kernel
 /// returns an error instead.
-pub(crate) struct Mapped {
+pub(crate) struct MappedReader {
     files: OpenFiles,
     /// Of each file.
     maps: Vec<MappedFile>,
     buffer: ZeroedPages,
 }
 
-impl Mapped {
+impl MappedReader {
     /// For extents of at most `longest` bytes.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Mapped {
 }
 
 /// Copies bytes of the mapping from `offset` on, up to its end.
-fn copy(map: &MappedFile, offset: u64, into: &mut [u8]) -> Answer {
+fn copy(map: &MappedFile, offset: u64, into: &mut [u8]) -> ReadResult {
     let rest = (map.bytes().len() as u64).saturating_sub(offset);
     let length = into.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
     if length == 0 {
@@ -66,12 +66,12 @@ fn copy(map: &MappedFile, offset: u64, into: &mut [u8]) -> Answer {
 }
 
 /// Why the kernel does not copy, and what to do.
-fn refusal(file: usize, error: Errno) -> Failure {
+fn refusal(file: usize, error: Errno) -> ReadFailure {
     let reason = format!("process_vm_readv is refused: {}: a seccomp filter may forbid it", text(error));
-    Failure { file, offset: 0, length: 0, reason }
+    ReadFailure { file, offset: 0, length: 0, reason }
 }
 
-impl RangeReader for Mapped {
+impl RangeReader for MappedReader {
     fn kind(&self) -> ReaderKind {
         ReaderKind::Mmap
     }
@@ -88,16 +88,16 @@ impl RangeReader for Mapped {
         let Self { files, maps, buffer } = self;
         let alignment = files.alignment();
         for (index, &extent) in extents.iter().enumerate() {
-            let mut progress = Progress::new(extent, alignment);
+            let mut progress = ExtentProgress::new(extent, alignment);
             loop {
-                let Request { offset, from, length } = progress.request();
+                let ReadRequest { offset, from, length } = progress.request();
                 let into = &mut buffer.bytes_mut()[from..from + length];
                 let answer = copy(&maps[extent.file], offset, into);
                 if let Err(error @ (Errno::PERM | Errno::NOSYS)) = answer {
                     return Err(files.failed(refusal(extent.file, error)));
                 }
                 let answer = files[extent.file].seam.pass(offset, answer, into);
-                if progress.take(answer).map_err(|failure| files.failed(failure))? == Step::Done {
+                if progress.take(answer).map_err(|failure| files.failed(failure))? == ReadStep::Done {
                     break;
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, fcntl_setfl, fstat, statx};
 
 use crate::error::DiskError;
-use crate::progress::Failure;
+use crate::progress::ReadFailure;
 use crate::seam::Seam;
 use crate::shape::TableShape;
 
@@ -115,8 +115,8 @@ impl OpenFiles {
     }
 
     /// A failed read as an error with the file's name.
-    pub fn failed(&self, failure: Failure) -> DiskError {
-        let Failure { file, offset, length, reason } = failure;
+    pub fn failed(&self, failure: ReadFailure) -> DiskError {
+        let ReadFailure { file, offset, length, reason } = failure;
         DiskError::Read { file: self[file].path.clone(), offset, length, reason }
     }
 }

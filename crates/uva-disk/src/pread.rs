@@ -10,7 +10,7 @@ use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
 use crate::open_file::OpenFiles;
-use crate::progress::{Failure, Progress, Request, Step};
+use crate::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep};
 use crate::reader::RangeReader;
 
 /// Threads, each with one read under way.
@@ -24,7 +24,7 @@ struct Job {
     index: usize,
     extent: Extent,
     buffer: ZeroedPages,
-    result: Result<(), Failure>,
+    result: Result<(), ReadFailure>,
 }
 
 /// Threads that read, and the calling thread, which takes over what they have read.
@@ -98,14 +98,14 @@ fn work(files: &OpenFiles, waiting: &Mutex<Receiver<Job>>, finished: &Sender<Job
     }
 }
 
-fn read(files: &OpenFiles, extent: Extent, buffer: &mut [u8]) -> Result<(), Failure> {
+fn read(files: &OpenFiles, extent: Extent, buffer: &mut [u8]) -> Result<(), ReadFailure> {
     let file = &files[extent.file];
-    let mut progress = Progress::new(extent, files.alignment());
+    let mut progress = ExtentProgress::new(extent, files.alignment());
     loop {
-        let Request { offset, from, length } = progress.request();
+        let ReadRequest { offset, from, length } = progress.request();
         let into = &mut buffer[from..from + length];
         let answer = rustix::io::pread(&*file.file, &mut *into, offset);
-        if progress.take(file.seam.pass(offset, answer, into))? == Step::Done {
+        if progress.take(file.seam.pass(offset, answer, into))? == ReadStep::Done {
             return Ok(());
         }
     }
@@ -133,7 +133,7 @@ impl RangeReader for Pread {
         // Such a delivery keeps its buffer. Without any, nothing would be read.
         if self.free.is_empty() {
             let reason = "an earlier read has failed".to_owned();
-            return Err(self.files.failed(Failure { file: 0, offset: 0, length: 0, reason }));
+            return Err(self.files.failed(ReadFailure { file: 0, offset: 0, length: 0, reason }));
         }
         let mut waiting = extents.iter().enumerate();
         let mut failed = None;

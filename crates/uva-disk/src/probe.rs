@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
-use crate::mapped::Mapped;
+use crate::mapped::MappedReader;
 use crate::open_file::OpenFiles;
 use crate::pread::Pread;
 use crate::reader::RangeReader;
@@ -14,7 +14,7 @@ use crate::shape::TableShape;
 use crate::uring::Uring;
 
 /// A reader that has read the beginning of every file, and why those before it in the order were not taken, a line each.
-pub(crate) struct Probed {
+pub(crate) struct ProbeResult {
     pub reader: Box<dyn RangeReader>,
     pub files: OpenFiles,
     pub passed_over: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) fn probe(
     longest: impl Fn(usize) -> usize,
     wanted: Option<ReaderKind>,
     seam: Seam,
-) -> Result<Probed, DiskError> {
+) -> Result<ProbeResult, DiskError> {
     let mut passed_over = Vec::new();
     let paths = tables.iter().map(|(path, _)| *path);
     let direct = OpenFiles::new(paths.clone(), wanted != Some(ReaderKind::Mmap), &seam)?;
@@ -41,7 +41,7 @@ pub(crate) fn probe(
             _ => direct.clone(),
         };
         let refused = match reader(kind, files.clone(), longest(files.alignment())) {
-            Ok(reader) => return Ok(Probed { reader, files, passed_over }),
+            Ok(reader) => return Ok(ProbeResult { reader, files, passed_over }),
             Err(refused) => refused,
         };
         // Some file systems take the flag, and refuse the reads.
@@ -50,7 +50,7 @@ pub(crate) fn probe(
                 let reason = format!("reads with it are refused: {reason}");
                 let files = OpenFiles::through_cache(paths.clone(), reason, &seam)?;
                 match reader(kind, files.clone(), longest(files.alignment())) {
-                    Ok(reader) => return Ok(Probed { reader, files, passed_over }),
+                    Ok(reader) => return Ok(ProbeResult { reader, files, passed_over }),
                     Err(Refusal::Reader(reason) | Refusal::Read(reason)) => reason,
                 }
             }
@@ -81,7 +81,7 @@ fn reader(kind: ReaderKind, files: OpenFiles, longest: usize) -> Result<Box<dyn 
     let made: Result<Box<dyn RangeReader>, String> = match kind {
         ReaderKind::Uring => Uring::new(files, longest).map(|reader| Box::new(reader) as _),
         ReaderKind::Pread => Pread::new(files, longest).map(|reader| Box::new(reader) as _),
-        ReaderKind::Mmap => Mapped::new(files, longest).map(|reader| Box::new(reader) as _),
+        ReaderKind::Mmap => MappedReader::new(files, longest).map(|reader| Box::new(reader) as _),
     };
     let mut reader = made.map_err(Refusal::Reader)?;
     let alignment = reader.alignment();

@@ -9,7 +9,7 @@ use crate::error::DiskError;
 use crate::guard::Guard;
 use crate::kind::ReaderKind;
 use crate::plan::Planner;
-use crate::probe::{Probed, probe};
+use crate::probe::{ProbeResult, probe};
 use crate::reader::RangeReader;
 use crate::seam::Seam;
 use crate::shape::TableShape;
@@ -64,7 +64,7 @@ impl RowFile {
     ) -> Result<Self, DiskError> {
         assert!(shape.row_bytes > 0, "rows have at least one byte");
         let longest = |alignment| Planner::longest(&shape, alignment);
-        let Probed { reader, files, passed_over } = probe(&[(path, shape)], longest, wanted, seam)?;
+        let ProbeResult { reader, files, passed_over } = probe(&[(path, shape)], longest, wanted, seam)?;
         let planner = Planner::new(shape, reader.alignment());
         let guard = Guard::new(&files[0])?;
         Ok(Self { shape, length: files[0].length, reader, guard, planner, passed_over })

@@ -8,7 +8,7 @@ use uva_mem::FileState;
 use crate::error::DiskError;
 use crate::guard::Guard;
 use crate::kind::ReaderKind;
-use crate::probe::{Probed, probe};
+use crate::probe::{ProbeResult, probe};
 use crate::reader::RangeReader;
 use crate::row_file::DiskReads;
 use crate::run_plan::RunPlanner;
@@ -47,7 +47,7 @@ impl RunFiles {
         assert!(tables.iter().all(|(_, shape)| shape.row_bytes > 0), "rows have at least one byte");
         let rows = tables.iter().map(|(_, shape)| shape.rows).min().expect("at least one table");
         let longest = |alignment| RunPlanner::longest(tables.iter().map(|(_, shape)| shape), alignment);
-        let Probed { reader, files, passed_over } = probe(tables, longest, wanted, seam)?;
+        let ProbeResult { reader, files, passed_over } = probe(tables, longest, wanted, seam)?;
         let planner = RunPlanner::new(tables.iter().map(|(_, shape)| *shape).collect(), reader.alignment());
         let guards = files.iter().map(Guard::new).collect::<Result<_, _>>()?;
         let lengths = files.iter().map(|file| file.length).collect();

@@ -12,7 +12,7 @@ const LONGEST: usize = 256 << 10;
 
 /// A part of an extent that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ExtentPart {
     /// Where it begins in the extent.
     pub from: usize,
     /// Where it begins among the bytes that are asked for of its table.
@@ -32,7 +32,7 @@ pub(crate) struct RunPlanner {
     /// What is asked for in the order of the rows, and how many rows of the runs come before.
     runs: Vec<(Range<u64>, u64)>,
     extents: Vec<Extent>,
-    parts: Vec<Part>,
+    parts: Vec<ExtentPart>,
     /// The first part in each extent, and the number of parts at the end.
     firsts: Vec<usize>,
 }
@@ -96,7 +96,7 @@ impl RunPlanner {
                     let ends = run_ends.min(first + longest);
                     open = Some((first, ends));
                     let bytes = ends - begins;
-                    parts.push(Part {
+                    parts.push(ExtentPart {
                         from: (begins - first) as usize,
                         to: to as usize,
                         bytes: bytes as usize,
@@ -115,7 +115,7 @@ impl RunPlanner {
     }
 
     /// What is asked for in the extent of this index.
-    pub fn parts_in(&self, extent: usize) -> &[Part] {
+    pub fn parts_in(&self, extent: usize) -> &[ExtentPart] {
         &self.parts[self.firsts[extent]..self.firsts[extent + 1]]
     }
 
@@ -132,12 +132,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_read_at_once_near_ones_together_and_a_long_one_in_whole_blocks() {
+    fn near_runs_are_read_together_and_a_long_run_in_whole_blocks() {
         let shape = |row_bytes| TableShape { offset: 4096, rows: 10_000, row_bytes };
         let mut planner = RunPlanner::new(vec![shape(100), shape(400)], 4096);
         planner.plan(&[2000..2010, 0..30, 40..50]);
         let extent = |file, offset, length, needed| Extent { file, offset, length, needed };
-        let part = |from, to, bytes| Part { from, to, bytes };
+        let part = |from, to, bytes| ExtentPart { from, to, bytes };
         assert_eq!(planner.extents()[0], extent(0, 4096, 8192, 5000));
         assert_eq!(planner.parts_in(0), [part(0, 1000, 3000), part(4000, 4000, 1000)]);
         // Rows 2000 to 2009 come first among what is asked for, and last in the file.
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_comes_once_and_less_than_two_pages_a_run_and_table_come_beside_them(
+        fn every_byte_comes_once_with_less_than_two_extra_pages_per_run(
             row_bytes in proptest::collection::vec(prop_oneof![1usize..=600, Just(4096), 5000usize..20_000], 1..4),
             offset in prop_oneof![Just(4096u64), 0u64..5000],
             block in prop_oneof![Just(512usize), Just(4096)],

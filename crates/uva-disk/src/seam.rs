@@ -3,10 +3,10 @@
 use rustix::io::Errno;
 
 /// What a read answered: bytes, or why not.
-pub(crate) type Answer = Result<usize, Errno>;
+pub(crate) type ReadResult = Result<usize, Errno>;
 
 #[cfg(test)]
-type Inject = std::sync::Arc<dyn Fn(u64, Answer) -> Answer + Send + Sync>;
+type Inject = std::sync::Arc<dyn Fn(u64, ReadResult) -> ReadResult + Send + Sync>;
 
 /// Every answer of the system passes through it. Outside of tests it changes nothing.
 #[derive(Clone, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Seam {
 impl Seam {
     /// Answers by this function of a read's offset and the true answer.
     #[cfg(test)]
-    pub fn injecting(inject: impl Fn(u64, Answer) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn injecting(inject: impl Fn(u64, ReadResult) -> ReadResult + Send + Sync + 'static) -> Self {
         Self { inject: Some(std::sync::Arc::new(inject)), ..Self::default() }
     }
 
@@ -64,13 +64,13 @@ impl Seam {
 
     /// The answer to a read at `offset` into `bytes`.
     #[cfg(not(test))]
-    pub fn pass(&self, _offset: u64, answer: Answer, _bytes: &mut [u8]) -> Answer {
+    pub fn pass(&self, _offset: u64, answer: ReadResult, _bytes: &mut [u8]) -> ReadResult {
         answer
     }
 
     /// The answer to a read at `offset` into `bytes`. What it says was not read is spoilt, so that nobody can use it.
     #[cfg(test)]
-    pub fn pass(&self, offset: u64, answer: Answer, bytes: &mut [u8]) -> Answer {
+    pub fn pass(&self, offset: u64, answer: ReadResult, bytes: &mut [u8]) -> ReadResult {
         if self.refuses_direct_reads {
             return Err(Errno::INVAL);
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 
 use crate::seam::Seam;
-use crate::{AheadReader, AheadRow, Answer, DiskError, ReaderKind, RowFile, RunFiles, TableShape};
+use crate::{AheadReader, AheadResult, AheadRow, DiskError, ReaderKind, RowFile, RunFiles, TableShape};
 
 const ROW_BYTES: usize = 700;
 const OFFSET: u64 = 131;
@@ -63,7 +63,7 @@ fn scatter(x: u64) -> u64 {
 }
 
 #[test]
-fn short_reads_interrupted_ones_and_those_without_room_are_read_on_and_no_row_is_wrong() {
+fn after_short_interrupted_or_failed_reads_every_row_is_right() {
     let (_folder, path, bytes) = table();
     let seam = || {
         let calls = AtomicU64::new(0);
@@ -85,7 +85,7 @@ fn short_reads_interrupted_ones_and_those_without_room_are_read_on_and_no_row_is
 }
 
 #[test]
-fn where_reads_with_o_direct_are_refused_pread_passes_through_the_page_cache_and_says_why() {
+fn without_o_direct_pread_uses_the_page_cache_and_says_why() {
     let (_folder, path, bytes) = table();
     let mut file = RowFile::through(&path, SHAPE, None, Seam::refusing_direct_reads()).unwrap();
     assert_eq!(file.reader(), ReaderKind::Pread);
@@ -120,12 +120,12 @@ fn wanted(rows: impl Iterator<Item = u64>) -> Vec<AheadRow> {
 }
 
 /// Waits for all that is under way.
-fn answers(ahead: &mut AheadReader) -> Vec<Answer> {
+fn answers(ahead: &mut AheadReader) -> Vec<AheadResult> {
     std::iter::from_fn(|| ahead.wait()).collect()
 }
 
 #[test]
-fn rows_read_ahead_are_whole_after_short_reads_and_an_error_comes_with_its_rows_alone() {
+fn rows_read_ahead_survive_short_reads_and_an_error_comes_with_its_rows() {
     let (_folder, path, bytes) = table();
     // In a row of the first job, and not in the pages of the second.
     let bad = 4096 * 40;
@@ -155,7 +155,7 @@ fn rows_read_ahead_are_whole_after_short_reads_and_an_error_comes_with_its_rows_
         // Asked for again, they are there.
         ahead.read(wanted(100..400));
         let again = ahead.wait().unwrap();
-        for Answer { rows, read } in [second, &again] {
+        for AheadResult { rows, read } in [second, &again] {
             let read = read.as_ref().unwrap();
             assert_eq!(read.bytes_asked, (rows.len() * ROW_BYTES) as u64, "{kind}");
             for AheadRow { tag, row, bytes: found } in rows {
@@ -168,7 +168,7 @@ fn rows_read_ahead_are_whole_after_short_reads_and_an_error_comes_with_its_rows_
 }
 
 #[test]
-fn when_a_reader_ahead_is_gone_nothing_is_read_any_more_however_much_was_asked_for() {
+fn when_a_reader_ahead_is_dropped_it_reads_nothing_more() {
     let (_folder, path, _) = table();
     let calls = Arc::new(AtomicU64::new(0));
     let counted = || {
@@ -193,7 +193,7 @@ fn when_a_reader_ahead_is_gone_nothing_is_read_any_more_however_much_was_asked_f
 }
 
 #[test]
-fn an_error_of_the_device_is_named_with_file_and_offset_and_later_reads_are_whole() {
+fn a_device_error_names_file_and_offset_and_later_reads_are_whole() {
     let (_folder, path, bytes) = table();
     // Within the rows that are read.
     let bad = 4096 * 200;
@@ -276,7 +276,7 @@ fn tables(folder: &Path) -> Vec<(PathBuf, TableShape, Vec<u8>)> {
 }
 
 #[test]
-fn runs_of_several_files_come_whole_however_short_the_answers_are_and_faults_name_the_file() {
+fn runs_of_several_files_survive_short_reads_and_faults_name_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let tables = tables(folder.path());
     let opened: Vec<(&Path, TableShape)> = tables.iter().map(|(path, shape, _)| (&**path, *shape)).collect();
@@ -328,7 +328,7 @@ fn runs_of_several_files_come_whole_however_short_the_answers_are_and_faults_nam
 }
 
 #[test]
-fn a_file_system_without_direct_reads_is_read_through_the_page_cache_by_threads_and_says_so() {
+fn without_direct_reads_threads_read_through_the_page_cache_and_say_so() {
     let (_folder, path, bytes) = table();
     let mut file = RowFile::through(&path, SHAPE, None, Seam::refusing_direct()).unwrap();
     assert_eq!(file.reader(), ReaderKind::Pread);

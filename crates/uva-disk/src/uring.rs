@@ -13,7 +13,7 @@ use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
 use crate::open_file::OpenFiles;
-use crate::progress::{Failure, Progress, Request, Step, text};
+use crate::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep, text};
 use crate::reader::RangeReader;
 
 /// Reads under way at most.
@@ -42,7 +42,7 @@ pub(crate) struct Uring {
     /// Reads in the queue or in the kernel.
     outstanding: usize,
     /// Of each buffer: the index of the extent that it is read into for, and how far that is.
-    under_way: Vec<Option<(usize, Progress)>>,
+    under_way: Vec<Option<(usize, ExtentProgress)>>,
     /// Buffer and answer of each completion of a group.
     completed: Vec<(usize, i32)>,
 }
@@ -88,8 +88,8 @@ impl Uring {
     }
 
     /// Queues the next read for this buffer.
-    fn queue(&mut self, buffer: usize, progress: &Progress) {
-        let Request { offset, from, length } = progress.request();
+    fn queue(&mut self, buffer: usize, progress: &ExtentProgress) {
+        let ReadRequest { offset, from, length } = progress.request();
         let memory = &mut self.buffers[buffer].bytes_mut()[from..from + length];
         let (pointer, length) = (memory.as_mut_ptr(), memory.len() as u32);
         let file = types::Fixed(progress.file() as u32);
@@ -108,7 +108,7 @@ impl Uring {
 
     /// Hands what is queued to the kernel, and waits for this many completions unless a signal comes first. They are in
     /// `completed` then.
-    fn enter(&mut self, wanted: usize) -> Result<(), Failure> {
+    fn enter(&mut self, wanted: usize) -> Result<(), ReadFailure> {
         self.completed.clear();
         for _ in 0..MOST_RESTS {
             let entered = self.ring().submit_and_wait(wanted);
@@ -132,8 +132,8 @@ impl Uring {
 }
 
 /// A call that failed for all reads together.
-fn no_call(why: &str) -> Failure {
-    Failure { file: 0, offset: 0, length: 0, reason: format!("io_uring_enter: {why}") }
+fn no_call(why: &str) -> ReadFailure {
+    ReadFailure { file: 0, offset: 0, length: 0, reason: format!("io_uring_enter: {why}") }
 }
 
 /// Why the system has no io_uring for this process; `None` where it has.
@@ -183,7 +183,7 @@ impl RangeReader for Uring {
                 && let Some((index, &extent)) = waiting.next()
             {
                 let buffer = self.free.pop().expect("one is free");
-                let progress = Progress::new(extent, self.files.alignment());
+                let progress = ExtentProgress::new(extent, self.files.alignment());
                 self.queue(buffer, &progress);
                 self.under_way[buffer] = Some((index, progress));
             }
@@ -195,19 +195,19 @@ impl RangeReader for Uring {
                 let (buffer, answer) = self.completed[at];
                 let (index, mut progress) =
                     self.under_way[buffer].take().expect("a read for each completion");
-                let Request { offset, from, length } = progress.request();
+                let ReadRequest { offset, from, length } = progress.request();
                 let answer = usize::try_from(answer).map_err(|_| Errno::from_raw_os_error(-answer));
                 let into = &mut self.buffers[buffer].bytes_mut()[from..from + length];
                 let answer = self.files[progress.file()].seam.pass(offset, answer, into);
                 match progress.take(answer) {
                     // Others still wait for their turn: after a failure no read is begun anew.
-                    Ok(Step::Again) if failed.is_none() => {
+                    Ok(ReadStep::Again) if failed.is_none() => {
                         self.queue(buffer, &progress);
                         self.under_way[buffer] = Some((index, progress));
                         continue;
                     }
-                    Ok(Step::Again) => {}
-                    Ok(Step::Done) => deliver(index, &self.buffers[buffer].bytes()[..progress.needed()]),
+                    Ok(ReadStep::Again) => {}
+                    Ok(ReadStep::Done) => deliver(index, &self.buffers[buffer].bytes()[..progress.needed()]),
                     Err(failure) => {
                         failed.get_or_insert(failure);
                     }

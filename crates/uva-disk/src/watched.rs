@@ -9,7 +9,7 @@ use uva_mem::FileState;
 use crate::error::DiskError;
 use crate::guard::Guard;
 use crate::open_file::OpenFiles;
-use crate::progress::Failure;
+use crate::progress::ReadFailure;
 use crate::seam::Seam;
 use crate::shape::TableShape;
 
@@ -69,6 +69,6 @@ impl WatchedFiles {
     /// A read of the file of this number that failed.
     #[must_use]
     pub fn failed(&self, file: usize, offset: u64, length: usize, reason: String) -> DiskError {
-        self.files.failed(Failure { file, offset, length, reason })
+        self.files.failed(ReadFailure { file, offset, length, reason })
     }
 }

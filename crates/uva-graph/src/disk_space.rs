@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_let_through_and_what_does_not_is_refused_with_what_it_takes() {
+    fn what_fits_passes_and_what_does_not_is_refused_with_its_size() {
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("not/there/yet");
         check(&out, 1, "").unwrap();

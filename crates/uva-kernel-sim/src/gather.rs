@@ -8,7 +8,7 @@ use crate::{AccessLog, LaunchError, launch, launch_logged};
 
 /// How a gather is launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct GatherShape {
     /// Blocks.
     pub blocks: u32,
     /// Threads of a block: a multiple of 32, 512 at most.
@@ -29,7 +29,7 @@ pub unsafe fn gather(
     kernel: Kernel,
     ids: IdWidth,
     mut arguments: GatherArguments,
-    shape: Shape,
+    shape: GatherShape,
     log: Option<&mut AccessLog>,
 ) -> Result<(), LaunchError> {
     const ONE: [u32; 3] = [1; 3];

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use uva_kernels::gather::{GatherArguments, GatherReport, IdWidth, Kernel};
 
-use crate::gather::{Shape, gather};
+use crate::gather::{GatherShape, gather};
 use crate::{AccessLog, LaunchError, WarpAccess};
 
 pub use uva_kernels::gather::LINE_BYTES;
@@ -136,7 +136,9 @@ pub fn of_rows(
                 AccessLog::new(memory.as_ptr_range().start as u64..memory.as_ptr_range().end as u64);
             // SAFETY: one id below `rows`. The table lies in `memory`, with at least 128 bytes behind it, and its first
             // piece begins at or behind the start, which is on a line. The output row and the report are ours alone.
-            unsafe { gather(kernel, ids, arguments, Shape { blocks: 1, threads: 32 }, Some(&mut log)) }?;
+            unsafe {
+                gather(kernel, ids, arguments, GatherShape { blocks: 1, threads: 32 }, Some(&mut log))
+            }?;
             Ok(log.instructions.iter().map(Requests::of_instruction).sum())
         })
         .collect()

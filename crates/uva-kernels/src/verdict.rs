@@ -9,7 +9,7 @@ pub const BATCH_VERDICT: &str = "batch_verdict";
 /// Numbers that the device keeps, f64 each.
 pub const NUMBERS: usize = place("UVA_VERDICT_NUMBERS");
 
-/// Their places: the state of training, as [`State::of`] names it.
+/// Their places: the state of training, as [`VerdictState::of`] names it.
 pub const STATE: usize = place("UVA_VERDICT_STATE");
 /// Good batches so far.
 pub const BATCHES: usize = place("UVA_VERDICT_BATCHES");
@@ -28,7 +28,7 @@ const fn place(name: &str) -> usize {
 
 /// The state of training, by the number at [`STATE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum VerdictState {
     /// Every batch so far was good.
     Good,
     /// The loss of the batch behind the good ones is not finite.
@@ -37,7 +37,7 @@ pub enum State {
     NotWhole,
 }
 
-impl State {
+impl VerdictState {
     /// The state that the number means. A number that the kernel never writes means a batch that was not whole.
     pub fn of(number: f64) -> Self {
         const GOOD: f64 = place("UVA_VERDICT_GOOD") as f64;
@@ -142,9 +142,12 @@ mod tests {
 
     #[test]
     fn a_number_that_the_kernel_never_writes_means_a_batch_that_was_not_whole() {
-        assert_eq!([0.0, -0.0, 1.0].map(State::of), [State::Good, State::Good, State::Diverged]);
+        assert_eq!(
+            [0.0, -0.0, 1.0].map(VerdictState::of),
+            [VerdictState::Good, VerdictState::Good, VerdictState::Diverged]
+        );
         for number in [2.0, -1.0, f64::NAN, 0.5, 1e9] {
-            assert_eq!(State::of(number), State::NotWhole, "{number}");
+            assert_eq!(VerdictState::of(number), VerdictState::NotWhole, "{number}");
         }
     }
 }

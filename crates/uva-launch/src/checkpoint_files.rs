@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_for_a_directory_that_its_maker_removes_gets_one_that_others_see() {
+    fn a_waiter_for_a_removed_directory_gets_one_that_others_see() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("kept");
         for _ in 0..20 {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_the_directory_itself_keeps_no_run_out_and_the_lock_s_file_is_the_user_s_alone() {
+    fn a_lock_on_the_directory_blocks_no_run_and_the_locks_file_is_private() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("kept");
         fs::create_dir(&path).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_planted_in_the_place_of_the_lock_is_refused_by_name_and_not_touched() {
+    fn a_planted_lock_is_refused_by_name_and_not_touched() {
         let temp = tempfile::tempdir().unwrap();
         let (path, victim) = (temp.path().join("kept"), temp.path().join("victim"));
         fs::create_dir(&path).unwrap();

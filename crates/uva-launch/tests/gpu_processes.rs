@@ -58,16 +58,16 @@ fn main() {
             batches_larger_than_their_slots_bring_the_datasets_own_bytes,
         ),
         (
-            "a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for",
-            a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for,
+            "a_way_of_sharing_that_fails_is_replaced_or_refused_where_required",
+            a_way_of_sharing_that_fails_is_replaced_or_refused_where_required,
         ),
         (
-            "a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for",
-            a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for,
+            "a_green_context_that_fails_is_replaced_by_grids_or_refused_if_required",
+            a_green_context_that_fails_is_replaced_by_grids_or_refused_if_required,
         ),
         (
-            "every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm",
-            every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm,
+            "every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless",
+            every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless,
         ),
         (
             "a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process",
@@ -609,7 +609,7 @@ fn batches_larger_than_their_slots_bring_the_datasets_own_bytes() {
 /// A way that fails (a fault, or a feature that the machine lacks), the side that says so, and a part of what it says.
 type Failing = (&'static str, &'static str, &'static str, &'static str);
 
-fn a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_was_asked_for() {
+fn a_way_of_sharing_that_fails_is_replaced_or_refused_where_required() {
     let place = Place::new();
     let hashes = expected(&place);
     let run = |ipc, signals, variables: &[(&str, String)]| {
@@ -682,7 +682,7 @@ fn a_way_of_sharing_that_fails_on_either_side_is_replaced_or_refused_where_it_wa
     place.nothing_is_left("failed ways");
 }
 
-fn a_green_context_that_fails_is_replaced_by_grids_or_refused_where_it_was_asked_for() {
+fn a_green_context_that_fails_is_replaced_by_grids_or_refused_if_required() {
     let place = Place::new();
     let hashes = expected(&place);
     for sampler in [SamplerChoice::Cpu, SamplerChoice::Gpu] {
@@ -734,7 +734,7 @@ fn backend_of(what: &Value) -> Backend {
     serde_json::from_value(what["backend"].clone()).expect("a backend")
 }
 
-fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm() {
+fn every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless() {
     let place = Place::new();
     let hashes = expected(&place);
     let (green, split) = (GREEN, GatherChoice::Split);

@@ -18,13 +18,13 @@ mod tests {
 
     /// What it takes to end a process is there in one of its own: this test runs itself.
     #[test]
-    fn a_process_that_ends_at_once_has_written_its_output_and_has_its_exit_code() {
+    fn a_process_that_ends_at_once_has_written_its_output_and_exit_code() {
         const MARK: &str = "UVA_MEM_ENDS_AT_ONCE";
         if std::env::var_os(MARK).is_some() {
             print!("no end of a line");
             super::end_at_once(43);
         }
-        let name = "end::tests::a_process_that_ends_at_once_has_written_its_output_and_has_its_exit_code";
+        let name = "end::tests::a_process_that_ends_at_once_has_written_its_output_and_exit_code";
         let program = std::env::current_exe().expect("the path of this executable");
         let output = Command::new(program)
             .args(["--exact", name, "--nocapture"])

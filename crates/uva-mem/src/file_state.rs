@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_replaced_written_to_or_cut_is_told_apart_and_its_state_is_passed_on_as_text() {
+    fn a_replaced_changed_or_cut_file_is_detected_and_its_state_is_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table");
         std::fs::write(&path, [1; 100]).unwrap();

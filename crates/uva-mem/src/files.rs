@@ -24,7 +24,7 @@ mod replacement;
 mod unfinished_file;
 mod unique;
 
-pub use output::{Former, open_output, write_output};
+pub use output::{ExistingContent, open_output, write_output};
 pub use own_directory::{EntryKind, Mark, OwnDirectory, refuse_foreign_file};
 pub use read::{
     is_about_the_name, lies_in_memory, open_directory, open_lock_file, open_own, open_regular, read_kernel,

@@ -79,7 +79,7 @@ impl HandoverError {
 
 /// A message as it arrived. The descriptors are close-on-exec.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// The payload.
     pub payload: Vec<u8>,
     /// The descriptors, in the order they were sent.
@@ -153,7 +153,7 @@ impl Channel {
     }
 
     /// Refuses messages of other users from now on: the kernel reports the sender of each message
-    /// ([`Received::sender`]). For an end whose peer programs other than ours may obtain. Not for a peer that may be
+    /// ([`ReceivedMessage::sender`]). For an end whose peer programs other than ours may obtain. Not for a peer that may be
     /// outside this process's PID namespace: the kernel has no number for it there.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl Channel {
     /// # Errors
     /// [`HandoverError::Closed`] when the other end was closed with nothing left to read. [`HandoverError::Refused`]
     /// for anything but a whole message of ours; its descriptors are then closed. Otherwise [`HandoverError::System`].
-    pub fn recv(&self) -> Result<Received, HandoverError> {
+    pub fn recv(&self) -> Result<ReceivedMessage, HandoverError> {
         let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS), ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -248,14 +248,14 @@ impl Channel {
         buffer.truncate(message.bytes);
         buffer.drain(..HEADER);
         let sender = sender.and_then(|sender| sender.pid.as_raw_nonzero().get().try_into().ok());
-        Ok(Received { payload: buffer, fds, sender })
+        Ok(ReceivedMessage { payload: buffer, fds, sender })
     }
 
     /// As [`Channel::recv`], but waits at most `timeout`.
     ///
     /// # Errors
     /// [`HandoverError::TimedOut`] when nothing arrived, else as [`Channel::recv`].
-    pub fn recv_within(&self, timeout: Duration) -> Result<Received, HandoverError> {
+    pub fn recv_within(&self, timeout: Duration) -> Result<ReceivedMessage, HandoverError> {
         let start = std::time::Instant::now();
         loop {
             let left = timeout.saturating_sub(start.elapsed());

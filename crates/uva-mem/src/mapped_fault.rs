@@ -43,9 +43,9 @@ impl Mapping {
 
 /// The entry of a mapping in the list, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Listed(Option<usize>);
+pub(crate) struct MappingEntry(Option<usize>);
 
-impl Listed {
+impl MappingEntry {
     /// Lists the mapping of `path` that has these bytes. It must be dropped before they are unmapped.
     pub(crate) fn new(path: &Path, start: *const u8, bytes: usize) -> Self {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return Self(None) };
@@ -68,7 +68,7 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for MappingEntry {
     fn drop(&mut self) {
         if let Some(at) = self.0 {
             let _names = NAMES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_behind_the_end_of_a_file_made_shorter_ends_the_process_with_its_name() {
+    fn a_read_behind_the_end_of_a_shortened_file_ends_the_process_by_name() {
         if let Some(path) = std::env::var_os(CUT) {
             let path = Path::new(&path);
             let byte = read_behind_the_end(path, path.extension().is_some());
@@ -183,7 +183,8 @@ mod tests {
         for name in ["table", "table.private"] {
             let path = folder.path().join(name);
             std::fs::write(&path, vec![7; 10_000]).unwrap();
-            let this = "mapped_fault::tests::a_read_behind_the_end_of_a_file_made_shorter_ends_the_process_with_its_name";
+            let this =
+                "mapped_fault::tests::a_read_behind_the_end_of_a_shortened_file_ends_the_process_by_name";
             let ended = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", this, "--nocapture"])
                 .env(CUT, &path)
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_is_listed_as_long_as_it_lives_and_addresses_beside_it_are_of_no_file() {
+    fn a_mapping_is_listed_while_it_lives_and_no_address_outside_matches() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, vec![1; 5000]).unwrap();

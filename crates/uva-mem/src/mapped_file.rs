@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file_state::FileState;
 use crate::files::open_regular;
-use crate::mapped_fault::Listed;
+use crate::mapped_fault::MappingEntry;
 
 /// A regular file's bytes, mapped read-only and shared with every other process that maps it.
 ///
@@ -16,7 +16,7 @@ pub struct MappedFile {
     path: PathBuf,
     state: FileState,
     // Dropped before the mapping that it lists.
-    _listed: Listed,
+    _listed: MappingEntry,
     map: memmap2::Mmap,
 }
 
@@ -48,7 +48,7 @@ impl MappedFile {
         if (map.len() as u64) < memory.totalram.saturating_mul(memory.mem_unit.into()) / 2 {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
-        let listed = Listed::new(path, map.as_ptr(), map.len());
+        let listed = MappingEntry::new(path, map.as_ptr(), map.len());
         Ok(Self { path: path.to_owned(), state, _listed: listed, map })
     }
 
@@ -90,7 +90,7 @@ pub struct PrivateFile {
     /// Where the mapping begins. Taken once, so that no Rust reference exists that such a write could contradict.
     pointer: *mut u8,
     // Dropped before the mapping that it lists.
-    _listed: Listed,
+    _listed: MappingEntry,
     map: memmap2::MmapMut,
 }
 
@@ -111,7 +111,7 @@ impl PrivateFile {
         // content.
         let mut map = unsafe { memmap2::MmapOptions::new().no_reserve_swap().map_copy(&file)? };
         let pointer = map.as_mut_ptr();
-        Ok(Self { pointer, _listed: Listed::new(path, pointer, map.len()), map })
+        Ok(Self { pointer, _listed: MappingEntry::new(path, pointer, map.len()), map })
     }
 
     /// The first byte, page-aligned; [`len`](Self::len) of them may be read and written as long as this lives.
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_to_a_private_file_reaches_neither_the_file_nor_other_mappings() {
+    fn writes_to_a_private_file_reach_neither_the_file_nor_other_mappings() {
         let path = std::env::temp_dir().join(format!("uva-mem-private-{}", std::process::id()));
         std::fs::write(&path, b"abcdef").unwrap();
         let (private, shared) = (PrivateFile::open(&path).unwrap(), MappedFile::open(&path).unwrap());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::ring::{Gone, Liveness};
+use crate::ring::{Liveness, PeerGone};
 
 /// A pidfd.
 #[derive(Debug)]
@@ -109,11 +109,11 @@ impl AsFd for PidFd {
 }
 
 impl Liveness for PidFd {
-    /// [`Gone`] when the process has ended. Where the system cannot tell, it counts as alive: the launcher sees its end
+    /// [`PeerGone`] when the process has ended. Where the system cannot tell, it counts as alive: the launcher sees its end
     /// too.
-    fn check(&self) -> Result<(), Gone> {
+    fn check(&self) -> Result<(), PeerGone> {
         match self.is_alive() {
-            Ok(false) => Err(Gone::new(format!("process {} has ended", self.pid))),
+            Ok(false) => Err(PeerGone::new(format!("process {} has ended", self.pid))),
             _ => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::OptionError;
-use crate::field::{Field, Purpose};
+use crate::field::{Field, OptionPurpose};
 
 /// A struct that `options!` declared. Options are named as in [`Field::name`].
 pub trait Options: Default {
@@ -38,12 +38,12 @@ pub trait Options: Default {
     }
 
     /// The options in force that `purpose` depends on.
-    fn that(&self, purpose: Purpose) -> impl Iterator<Item = &'static Field> {
+    fn that(&self, purpose: OptionPurpose) -> impl Iterator<Item = &'static Field> {
         Self::declared().filter(move |field| field.purposes.contains(&purpose) && self.is_in_force(field))
     }
 
     /// The same with their values, by name.
-    fn values_for(&self, purpose: Purpose) -> Map<String, Value> {
+    fn values_for(&self, purpose: OptionPurpose) -> Map<String, Value> {
         self.that(purpose).map(|field| (field.name.to_owned(), self.json(field))).collect()
     }
 

@@ -6,11 +6,11 @@ use std::str::FromStr;
 use crate::named::Named;
 use crate::real::Real;
 use crate::size::ByteSize;
-use crate::whole::{Whole, whole};
+use crate::whole::{WholeRange, whole};
 
 /// What depends on an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum OptionPurpose {
     /// Which nodes and edges a batch has. A saved state of the loader has to agree in it, and so does a checkpoint.
     Identity,
     /// What is computed from the batches: a checkpoint has to agree in it.
@@ -23,7 +23,7 @@ pub enum Purpose {
     Speed,
 }
 
-impl Purpose {
+impl OptionPurpose {
     /// The name in the documentation.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -56,11 +56,11 @@ impl Choice {
 
 /// Which values an option accepts.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum ValueKind {
     /// On when given.
     Switch,
     /// A whole number.
-    Whole(Whole),
+    Whole(WholeRange),
     /// A real number.
     Real(Real),
     /// Bytes, with a unit or without.
@@ -101,11 +101,11 @@ pub struct Field {
     /// The placeholder of the value in help: `NODES`. Empty for a switch.
     pub value: &'static str,
     /// Which values it accepts.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The section of help that lists it.
     pub group: &'static str,
     /// What depends on it.
-    pub purposes: &'static [Purpose],
+    pub purposes: &'static [OptionPurpose],
     /// The default, described, where it is no constant.
     pub unless_given: Option<&'static str>,
     /// Computes the default; without this the struct's default applies.
@@ -132,7 +132,7 @@ impl Field {
             field: "",
             doc: "",
             value: "",
-            kind: Kind::Internal,
+            kind: ValueKind::Internal,
             group: "",
             purposes: &[],
             unless_given: None,
@@ -148,46 +148,46 @@ impl Field {
     /// A switch.
     #[must_use]
     pub const fn switch() -> Self {
-        Self { kind: Kind::Switch, ..Self::internal() }
+        Self { kind: ValueKind::Switch, ..Self::internal() }
     }
 
     /// A whole number of 32 bits, `least` or more.
     #[must_use]
     pub const fn at_least(value: &'static str, least: u64) -> Self {
-        let bounds = Whole { least, most: None, type_most: u32::MAX as u64 };
-        Self { value, kind: Kind::Whole(bounds), ..Self::internal() }
+        let bounds = WholeRange { least, most: None, type_most: u32::MAX as u64 };
+        Self { value, kind: ValueKind::Whole(bounds), ..Self::internal() }
     }
 
     /// A whole number from `least` to `most`.
     #[must_use]
     pub const fn within(value: &'static str, least: u64, most: u64) -> Self {
-        let bounds = Whole { least, most: Some(most), type_most: most };
-        Self { value, kind: Kind::Whole(bounds), ..Self::internal() }
+        let bounds = WholeRange { least, most: Some(most), type_most: most };
+        Self { value, kind: ValueKind::Whole(bounds), ..Self::internal() }
     }
 
     /// A whole number of 64 bits, `least` or more.
     #[must_use]
     pub const fn from(value: &'static str, least: u64) -> Self {
-        let bounds = Whole { least, most: None, type_most: u64::MAX };
-        Self { value, kind: Kind::Whole(bounds), ..Self::internal() }
+        let bounds = WholeRange { least, most: None, type_most: u64::MAX };
+        Self { value, kind: ValueKind::Whole(bounds), ..Self::internal() }
     }
 
     /// Bytes.
     #[must_use]
     pub const fn size() -> Self {
-        Self { value: "SIZE", kind: Kind::Size, ..Self::internal() }
+        Self { value: "SIZE", kind: ValueKind::Size, ..Self::internal() }
     }
 
     /// Fanouts of at most `hops` hops, each at most `most`.
     #[must_use]
     pub const fn fanouts(hops: usize, most: i32) -> Self {
-        Self { value: "F,F,…", kind: Kind::Fanouts { hops, most }, ..Self::internal() }
+        Self { value: "F,F,…", kind: ValueKind::Fanouts { hops, most }, ..Self::internal() }
     }
 
     /// A real number.
     #[must_use]
     pub const fn real(value: &'static str, bounds: Real) -> Self {
-        Self { value, kind: Kind::Real(bounds), ..Self::internal() }
+        Self { value, kind: ValueKind::Real(bounds), ..Self::internal() }
     }
 
     /// One of the names of `T`.
@@ -199,13 +199,13 @@ impl Field {
     /// One of these names.
     #[must_use]
     pub const fn one_of(value: &'static str, choices: fn() -> Vec<Choice>) -> Self {
-        Self { value, kind: Kind::Choice(choices), ..Self::internal() }
+        Self { value, kind: ValueKind::Choice(choices), ..Self::internal() }
     }
 
     /// A file or a folder.
     #[must_use]
     pub const fn path(value: &'static str) -> Self {
-        Self { value, kind: Kind::Path, ..Self::internal() }
+        Self { value, kind: ValueKind::Path, ..Self::internal() }
     }
 
     /// Text that `T` reads, and writes as its option value.
@@ -214,7 +214,7 @@ impl Field {
         value: &'static str,
         range: &'static str,
     ) -> Self {
-        Self { value, kind: Kind::Text { read: read_as::<T>, range }, ..Self::internal() }
+        Self { value, kind: ValueKind::Text { read: read_as::<T>, range }, ..Self::internal() }
     }
 
     /// Sets a name that differs from the struct's field.
@@ -225,7 +225,7 @@ impl Field {
 
     /// Sets the section of help, and what depends on it.
     #[must_use]
-    pub const fn of(self, group: &'static str, purposes: &'static [Purpose]) -> Self {
+    pub const fn of(self, group: &'static str, purposes: &'static [OptionPurpose]) -> Self {
         Self { group, purposes, ..self }
     }
 
@@ -281,7 +281,7 @@ impl Field {
     /// Whether it is an option, and not a field that the program sets.
     #[must_use]
     pub fn is_option(&self) -> bool {
-        !matches!(self.kind, Kind::Internal)
+        !matches!(self.kind, ValueKind::Internal)
     }
 
     /// The name on the command line and in a file: `batch-size`.
@@ -309,15 +309,15 @@ impl Field {
     #[must_use]
     pub fn range(&self) -> String {
         match self.kind {
-            Kind::Switch | Kind::Internal => String::new(),
-            Kind::Path => "a path".to_owned(),
-            Kind::Real(bounds) => bounds.range().to_owned(),
-            Kind::Text { range, .. } => range.to_owned(),
-            Kind::Whole(Whole { least, most: Some(most), .. }) => format!("{least} to {most}"),
-            Kind::Whole(Whole { least, .. }) => format!("{least} or more"),
-            Kind::Size => "512MiB, 6GiB, 1.5GB".to_owned(),
-            Kind::Fanouts { hops, most } => format!("1 to {most}, or -1 for all; 1 to {hops} hops"),
-            Kind::Choice(choices) => {
+            ValueKind::Switch | ValueKind::Internal => String::new(),
+            ValueKind::Path => "a path".to_owned(),
+            ValueKind::Real(bounds) => bounds.range().to_owned(),
+            ValueKind::Text { range, .. } => range.to_owned(),
+            ValueKind::Whole(WholeRange { least, most: Some(most), .. }) => format!("{least} to {most}"),
+            ValueKind::Whole(WholeRange { least, .. }) => format!("{least} or more"),
+            ValueKind::Size => "512MiB, 6GiB, 1.5GB".to_owned(),
+            ValueKind::Fanouts { hops, most } => format!("1 to {most}, or -1 for all; 1 to {hops} hops"),
+            ValueKind::Choice(choices) => {
                 choices().iter().map(|choice| format!("`{}`", choice.name)).collect::<Vec<_>>().join(", ")
             }
         }
@@ -330,21 +330,21 @@ impl Field {
     /// What is wrong with it. The message does not name the option.
     pub fn read(&self, text: &str) -> Result<String, String> {
         match self.kind {
-            Kind::Switch => match text {
+            ValueKind::Switch => match text {
                 "true" | "false" => Ok(text.to_owned()),
                 _ => Err(format!("'{text}' is neither true nor false")),
             },
-            Kind::Whole(bounds) => whole(text, bounds).map(|number| number.to_string()),
-            Kind::Real(bounds) => bounds.read(text).map(|number| number.to_string()),
-            Kind::Path if text.is_empty() => Err("the path is empty".to_owned()),
-            Kind::Path => Ok(text.to_owned()),
-            Kind::Text { read, .. } => read(text),
-            Kind::Size => text
+            ValueKind::Whole(bounds) => whole(text, bounds).map(|number| number.to_string()),
+            ValueKind::Real(bounds) => bounds.read(text).map(|number| number.to_string()),
+            ValueKind::Path if text.is_empty() => Err("the path is empty".to_owned()),
+            ValueKind::Path => Ok(text.to_owned()),
+            ValueKind::Text { read, .. } => read(text),
+            ValueKind::Size => text
                 .parse::<ByteSize>()
                 .map(|size| size.bytes().to_string())
                 .map_err(|error| error.to_string()),
-            Kind::Fanouts { hops, most } => fanouts(text, hops, most),
-            Kind::Choice(choices) => {
+            ValueKind::Fanouts { hops, most } => fanouts(text, hops, most),
+            ValueKind::Choice(choices) => {
                 let choices = choices();
                 match choices.iter().find(|choice| choice.name == text) {
                     Some(choice) => Ok(choice.name.to_owned()),
@@ -354,7 +354,7 @@ impl Field {
                     }
                 }
             }
-            Kind::Internal => Err("the program sets it".to_owned()),
+            ValueKind::Internal => Err("the program sets it".to_owned()),
         }
     }
 }
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_range_belong_to_it_as_it_is_told() {
+    fn both_ends_of_a_range_belong_to_it_as_its_text_says() {
         let field = Field::within("N", 1, 64);
         assert_eq!((field.read("1"), field.read("64")), (Ok("1".to_owned()), Ok("64".to_owned())));
         for text in ["0", "65", "-3"] {

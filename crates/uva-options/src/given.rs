@@ -6,24 +6,24 @@ use serde::ser::SerializeMap;
 
 use crate::declare::Options;
 use crate::error::OptionError;
-use crate::field::{Field, Purpose};
+use crate::field::{Field, OptionPurpose};
 use crate::nearest::nearest;
 
 /// Options as they were given. Those not given stay open until [`options`](Self::options).
 #[derive(Clone, Debug)]
-pub struct Given<O> {
+pub struct PartialOptions<O> {
     /// A value for each of [`Options::FIELDS`], as [`Field::read`] returned it.
     values: Vec<Option<String>>,
     made: PhantomData<fn() -> O>,
 }
 
-impl<O: Options> Default for Given<O> {
+impl<O: Options> Default for PartialOptions<O> {
     fn default() -> Self {
         Self { values: vec![None; O::FIELDS.len()], made: PhantomData }
     }
 }
 
-impl<O: Options> Given<O> {
+impl<O: Options> PartialOptions<O> {
     /// Gives an option.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl<O: Options> Given<O> {
     pub fn that_make_batches(&self) -> impl Iterator<Item = (&'static Field, &str)> {
         let default = O::default();
         O::FIELDS.iter().zip(&self.values).filter_map(move |(field, value)| {
-            let counts = field.purposes.iter().any(|purpose| *purpose != Purpose::Speed);
+            let counts = field.purposes.iter().any(|purpose| *purpose != OptionPurpose::Speed);
             let value = value
                 .as_deref()
                 .filter(|value| counts && (*value != default.text(field) || field.unless_given.is_some()))?;

@@ -2,8 +2,9 @@
 //! fingerprints, messages to roles and the reference in the documentation.
 //!
 //! [`options!`] declares a struct of options. Each of its fields has its help (the doc comment), its default and a
-//! [`Field`]: the values it accepts and what depends on it ([`Purpose`]). [`Given`] holds values that were given by
-//! name, and builds the struct from them. [`named!`] declares the values of an option that takes one of a few names.
+//! [`Field`]: the values it accepts and what depends on it ([`OptionPurpose`]). [`PartialOptions`] holds values that
+//! were given by name, and builds the struct from them. [`named!`] declares the values of an option that takes one of
+//! a few names.
 //!
 //! Nothing here knows a particular option, a command line or Python. Next: `uva_runtime::options` for the loader's.
 #![forbid(unsafe_code)]
@@ -22,14 +23,14 @@ mod whole;
 
 pub use declare::Options;
 pub use error::{OptionError, Spelling};
-pub use field::{Choice, Field, Kind, Purpose};
-pub use given::Given;
+pub use field::{Choice, Field, OptionPurpose, ValueKind};
+pub use given::PartialOptions;
 pub use named::Named;
 pub use nearest::nearest;
 pub use real::Real;
 pub use size::{ByteSize, SizeError};
 pub use value::OptionValue;
-pub use whole::{Whole, whole};
+pub use whole::{WholeRange, whole};
 
 /// What the macros' expansions name.
 #[doc(hidden)]

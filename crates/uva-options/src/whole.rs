@@ -2,7 +2,7 @@
 
 /// The bounds of a whole number, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct WholeRange {
     /// The least value.
     pub least: u64,
     /// The greatest value. `None`: the type's own, which messages need not name.
@@ -15,8 +15,8 @@ pub struct Whole {
 ///
 /// # Errors
 /// What is wrong with it; the message names both bounds.
-pub fn whole(text: &str, bounds: Whole) -> Result<u64, String> {
-    let Whole { least, most, type_most } = bounds;
+pub fn whole(text: &str, bounds: WholeRange) -> Result<u64, String> {
+    let WholeRange { least, most, type_most } = bounds;
     let number: i128 = text.parse().map_err(|_| format!("'{text}' is no whole number"))?;
     let given = u64::try_from(number).ok().filter(|given| *given >= least);
     given.filter(|given| *given <= most.unwrap_or(type_most)).ok_or_else(|| match most {

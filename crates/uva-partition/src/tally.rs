@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_those_of_a_map_for_few_labels_and_for_many_and_none_is_left_behind() {
+    fn sums_are_those_of_a_map_for_any_number_of_labels_and_none_remains() {
         let mut tally = Tally::new();
         for labels in [1, 31, 32, 33, 5000, 2] {
             let mut expected = HashMap::new();

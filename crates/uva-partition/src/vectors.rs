@@ -94,7 +94,7 @@ fn check_sizes(blocks: &Blocks, graph: &Graph<'_>) {
 }
 
 #[test]
-fn every_stage_is_that_of_the_second_implementation_whatever_threads_and_order_the_dataset_has() {
+fn stages_equal_the_second_implementation_for_any_threads_and_order() {
     let vectors = vectors();
     assert!(vectors.len() >= 4);
     for vector in &vectors {

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_go_by_reads_a_byte_and_rows_by_reads_ties_by_id_and_the_unread_not_at_all() {
+    fn lists_rank_by_reads_per_byte_rows_by_reads_and_unread_ones_not_at_all() {
         let indptr = [0, 2, 2, 12, 14, 16];
         let csc = Csc { indptr: &indptr, indices: Indices::I32(&[0; 16]), original_ids: None, degrees: None };
         let sizes = Sizes::new(&csc, 12);

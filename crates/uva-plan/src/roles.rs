@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_in_which_a_sampler_goes_on_to_train_are_within_20_per_cent_of_those_published() {
+    fn epochs_with_a_switching_sampler_are_within_20_percent_of_the_paper() {
         // PinSAGE on papers100M (GNNLab's artifact, exp/fig17a; stages of exp/table5): without switching, and with it.
         let times = of_papers(0.62, 0.33, 6.22);
         for (trainers, without, with) in [(1, 6.48, 3.8678), (2, 3.29, 2.5552)] {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_passes_the_stages_one_after_the_other_and_rows_are_gathered_beside_training() {
+    fn a_batch_passes_the_stages_in_turn_and_gathering_overlaps_training() {
         let times = times(2.0, 3.0, 5.0);
         assert_eq!(epoch(1, 1, times, 1).simulate().epoch_ms, 10.0);
         // The second is sampled at 4, gathered from 5 to 8, and trained from 10 on.
@@ -431,7 +431,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_a_bound_an_epoch_is_within_a_batch_and_the_first_step_of_its_slower_side(
+        fn without_a_bound_an_epoch_takes_what_its_slower_side_takes(
             (samplers, trainers) in (1usize..6, 1usize..8),
             (sampling, gathering, training) in (0.1f64..10.0, 0.1f64..10.0, 0.1f64..10.0),
             batches in 1usize..300,

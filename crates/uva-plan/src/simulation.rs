@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_nothing_hits_nothing_and_one_of_everything_all_but_the_first_time() {
+    fn an_empty_cache_hits_nothing_and_a_full_one_all_but_first_reads() {
         let mut none = fifo(5, 0);
         let mut all = fifo(5, usize::MAX);
         for round in 0..3 {

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cache_all_rows_cross_or_a_sum_for_each_list_that_is_not_empty() {
+    fn without_a_cache_all_rows_or_a_sum_for_each_nonempty_list_cross() {
         let counts = counted(&[]);
         let expected = SumCounts {
             destinations: 3,

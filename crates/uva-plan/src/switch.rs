@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_never_make_an_epoch_longer_and_never_shorter_than_all_work_divided(
+        fn switching_never_lengthens_an_epoch_nor_beats_all_work_divided_evenly(
             samplers in 1_usize..4, trainers in 1_usize..5, batches in 1_usize..90, queue in 1_usize..100,
             sampling in 0.1_f64..9.0, gathering in 0.0_f64..9.0, training in 0.1_f64..20.0,
         ) {

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_are_parsed_and_told_by_their_names() {
+    fn operators_are_parsed_and_shown_by_their_names() {
         let text = "sym,ppr:0.1,row,heat:2.5,7,col,sym-noloop,row-loop";
         let operators = parse_operators(text).unwrap();
         let names: Vec<String> = operators.iter().map(Operator::to_string).collect();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_operator_is_refused_with_what_would_do() {
+    fn an_unknown_operator_is_refused_with_the_known_ones() {
         for (text, says) in [
             ("sum", "'sum' is no operator; there are sym, "),
             ("", "'' is no operator"),

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_is_drawn_as_a_whole_grows_by_its_fanout_and_may_have_every_edge() {
+    fn a_layer_drawn_as_a_whole_grows_by_its_fanout_and_may_have_every_edge() {
         for kind in [SamplerKind::LADIES, SamplerKind::FASTGCN] {
             let options = SamplerOptions { kind, fanouts: [5, 7, 990].into(), ..SamplerOptions::default() };
             let bounds = BatchBounds::for_options(&options, 10, 1000, 2000, None).unwrap();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_have_no_more_picks_than_steps_whatever_the_fanout_and_however_short_the_lists() {
+    fn walks_have_no_more_picks_than_steps_for_any_fanout_and_short_lists() {
         let walks = crate::Walks { count: 3, length: 2, stop: 0 };
         let options = SamplerOptions {
             kind: SamplerKind::WALK,

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_earlier_batches_are_forgotten_for_ever_also_where_the_numbers_begin_anew() {
+    fn entries_of_earlier_batches_stay_forgotten_when_the_numbers_restart() {
         let mut map = LocalIds::new(3).unwrap();
         map.begin_batch();
         assert!(map.insert(0, 5));

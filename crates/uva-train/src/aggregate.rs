@@ -8,7 +8,7 @@ use crate::{TrainError, host};
 use tch::{Device, Kind, Tensor};
 use uva_batch::LayerCounts;
 use uva_model::{ModelKind, Weighting};
-use uva_ops::lists::{Element, Id, Lists as CheckedLists, Weights, degree_weights, transpose};
+use uva_ops::lists::{Id, Lists as CheckedLists, SumElement, Weights, degree_weights, transpose};
 
 /// `embedding_bag`'s name for a weighted sum.
 const SUM: i64 = 0;
@@ -350,7 +350,7 @@ fn no_weights() -> TrainError {
 }
 
 /// Sums by source over the transposed lists of `input`, whose edges have `weights`.
-pub(crate) fn spread_on_host<T: Element + Number>(
+pub(crate) fn spread_on_host<T: SumElement + Number>(
     rows: &Tensor,
     input: &HostLists<'_>,
     weights: Weights<'_, T>,
@@ -362,7 +362,7 @@ pub(crate) fn spread_on_host<T: Element + Number>(
 /// The edges by source: the offsets of the sources' lists, the destinations in them, and the edges' weights.
 /// Destinations stay in order within a source, so sums repeat.
 #[expect(clippy::type_complexity, reason = "three vectors of one length each")]
-pub(crate) fn transposed<T: Element>(
+pub(crate) fn transposed<T: SumElement>(
     block: &HostLists<'_>,
     edge_weights: Weights<'_, T>,
 ) -> Result<(Vec<i32>, Vec<i32>, Vec<T>), TrainError> {

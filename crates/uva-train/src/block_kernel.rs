@@ -6,14 +6,14 @@ use crate::TrainError;
 use crate::tensor_block::{TensorBlock, refuse_weights};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
-use uva_cuda::Stream;
+use uva_cuda::CudaStream;
 use uva_cuda::kernels::train::{BlockArguments, EdgeWeights, TrainKernels};
 use uva_model::{ModelKind, Weighting};
 
 /// Launches `block_prepare` of `kernels/train.cu`.
 pub(crate) enum BlockPreparer {
     /// On the stream on which libtorch computes.
-    Device(TrainKernels, Arc<Stream>),
+    Device(TrainKernels, Arc<CudaStream>),
     /// On the host, by the kernel as it is compiled for tests.
     #[cfg(test)]
     Host,

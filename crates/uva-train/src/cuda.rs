@@ -10,7 +10,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use uva_cuda::{Context, Stream};
+use uva_cuda::{Context, CudaStream};
 
 const LIBRARY: &str = "libtorch_cuda.so";
 /// Linked to by every program with this crate, so it says where the libtorch in use lies.
@@ -131,7 +131,7 @@ impl TorchCuda {
     ///
     /// # Errors
     /// [`TorchCudaError::Call`].
-    pub fn current_stream(&self, context: &Arc<Context>) -> Result<Stream, TorchCudaError> {
+    pub fn current_stream(&self, context: &Arc<Context>) -> Result<CudaStream, TorchCudaError> {
         let ordinal = context.device().ordinal();
         let failed = TorchCudaError::Call { call: "aoti_torch_get_current_cuda_stream", ordinal };
         let Ok(number) = i32::try_from(ordinal) else { return Err(failed) };
@@ -142,7 +142,7 @@ impl TorchCuda {
         }
         // SAFETY: libtorch's streams belong to the device's primary context, and so does every `Context`. The streams
         // come from a pool that is never emptied, and null is the default stream.
-        Ok(unsafe { Stream::foreign(context, raw) })
+        Ok(unsafe { CudaStream::foreign(context, raw) })
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_libtorch_without_its_cuda_half_is_told_from_one_that_lacks_a_library() {
+    fn a_libtorch_without_cuda_is_distinguished_from_one_lacking_a_library() {
         let folder = tempfile::tempdir().unwrap();
         let error = TorchCuda::open(Some(folder.path())).unwrap_err();
         assert!(matches!(&error, TorchCudaError::CpuOnly { .. }) && error.is_missing(), "{error}");

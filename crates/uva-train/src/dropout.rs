@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn all_vectors_drop_the_same_elements_and_scale_the_others_to_the_same_bits() {
+    fn all_vectors_drop_the_same_elements_and_scale_others_to_the_same_bits() {
         fn check<T: Dropped + From<f32>>(bits: fn(&T) -> u64) {
             for seed in [0, 5489, u32::MAX] {
                 for dropout in [0.1, 0.5, 1.0 / 3.0, 0.999] {

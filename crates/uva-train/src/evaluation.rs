@@ -194,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_area_is_the_share_of_pairs_in_the_right_order_however_the_answers_came(
+        fn the_area_is_the_share_of_pairs_in_order_for_any_order_of_answers(
             answers in proptest::collection::vec((-3i8..3, any::<bool>()), 0..40), cut in 0usize..40,
         ) {
             let answers: Vec<(f32, bool)> = answers.iter().map(|a| (f32::from(a.0), a.1)).collect();

@@ -13,10 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tch::{Kind, Tensor};
 use uva_batch::Proof;
-use uva_cuda::kernels::train::verdict::{BATCHES, CORRECT, LABELLED, LOSS, LOSSES, NUMBERS, STATE, State};
+use uva_cuda::kernels::train::verdict::{
+    BATCHES, CORRECT, LABELLED, LOSS, LOSSES, NUMBERS, STATE, VerdictState,
+};
 use uva_cuda::kernels::train::{TrainKernels, VerdictArguments};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, fill};
-use uva_cuda::{Event, Stream};
+use uva_cuda::{CudaEvent, CudaStream};
 
 /// Batches that may be unread.
 const ROOM: usize = 8;
@@ -75,7 +77,7 @@ pub(crate) struct OwnNumbers<'t> {
 }
 
 pub(crate) struct LateResults {
-    stream: Arc<Stream>,
+    stream: Arc<CudaStream>,
     kernels: TrainKernels,
     /// A number of `buffer` as a tensor: dropped before it.
     skipped: Tensor,
@@ -84,7 +86,7 @@ pub(crate) struct LateResults {
     /// The numbers behind each batch, a place each.
     pinned: PinnedBuffer,
     /// Around the work on a batch.
-    times: Vec<(Event, Event)>,
+    times: Vec<(CudaEvent, CudaEvent)>,
     batches: VecDeque<Enqueued>,
     /// The readings on their way: how many batches each is of.
     readings: VecDeque<usize>,
@@ -123,7 +125,7 @@ impl LateResults {
     /// `stream` is the one on which libtorch computes.
     pub(crate) fn new(
         kernels: TrainKernels,
-        stream: Arc<Stream>,
+        stream: Arc<CudaStream>,
         device: TrainDevice,
     ) -> Result<Self, TrainError> {
         let context = stream.context().clone();
@@ -136,7 +138,7 @@ impl LateResults {
             let place = (buffer.address() as usize + SKIPPED_AT) as *const u8;
             Tensor::f_from_blob(place, &[1], &[1], Kind::Float, device.torch())
         }?;
-        let event = || Event::timing(&context);
+        let event = || CudaEvent::timing(&context);
         Ok(Self {
             kernels,
             skipped,
@@ -154,7 +156,7 @@ impl LateResults {
     }
 
     /// The kernels, and the stream.
-    pub(crate) fn driven_by(&self) -> (TrainKernels, Arc<Stream>) {
+    pub(crate) fn driven_by(&self) -> (TrainKernels, Arc<CudaStream>) {
         (self.kernels.clone(), Arc::clone(&self.stream))
     }
 
@@ -275,15 +277,16 @@ impl LateResults {
         let loss = numbers[LOSS] as f32;
         let batches: Vec<Enqueued> = self.batches.drain(..count).collect();
         self.readings.pop_front();
-        let state = State::of(numbers[STATE]);
-        if state != State::Good {
+        let state = VerdictState::of(numbers[STATE]);
+        if state != VerdictState::Good {
             let Enqueued { epoch, batch, .. } = batches[(numbers[BATCHES] as u64 - self.read) as usize];
-            self.bad = Some(Bad { epoch, batch, diverged: (state == State::Diverged).then_some(loss) });
+            self.bad =
+                Some(Bad { epoch, batch, diverged: (state == VerdictState::Diverged).then_some(loss) });
             return self.next(wait);
         }
         self.read += batches.len() as u64;
         let batches = batches.iter().map(|&Enqueued { epoch, batch, place }| {
-            let milliseconds = Event::elapsed_ms(&self.times[place].0, &self.times[place].1)?;
+            let milliseconds = CudaEvent::elapsed_ms(&self.times[place].0, &self.times[place].1)?;
             let time = Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3);
             Ok(ReadBatch { epoch, batch, time })
         });

@@ -7,10 +7,10 @@ use crate::{TrainError, host};
 use rayon::ThreadPool;
 use tch::Tensor;
 use uva_ops::Vectors;
-use uva_ops::lists::{Element, Id, Lists, WeightedSums, Weights};
+use uva_ops::lists::{Id, Lists, SumElement, WeightedSums, Weights};
 
 /// One row a list, by the threads and the instructions that are best.
-pub(crate) fn weighted_sums<T: Element + Number, I: Id>(
+pub(crate) fn weighted_sums<T: SumElement + Number, I: Id>(
     rows: &Tensor,
     lists: (&[I], &[I]),
     weights: Weights<'_, T>,
@@ -19,7 +19,7 @@ pub(crate) fn weighted_sums<T: Element + Number, I: Id>(
 }
 
 /// The same by those threads and instructions.
-pub(crate) fn weighted_sums_by<T: Element + Number, I: Id>(
+pub(crate) fn weighted_sums_by<T: SumElement + Number, I: Id>(
     rows: &Tensor,
     (offsets, indices): (&[I], &[I]),
     weights: Weights<'_, T>,

@@ -18,7 +18,7 @@ use crate::{TrainError, borrowed::Borrowed};
 use std::sync::Arc;
 use tch::{Kind, Reduction, Tensor};
 use uva_batch::BatchColumns;
-use uva_cuda::Stream;
+use uva_cuda::CudaStream;
 use uva_cuda::kernels::train::TrainKernels;
 use uva_model::checkpoint::Keep;
 use uva_model::{FeatureNorm, TrainerOptions};
@@ -216,7 +216,7 @@ impl Trainer {
     pub fn run_ahead(
         &mut self,
         kernels: TrainKernels,
-        stream: impl Into<Arc<Stream>>,
+        stream: impl Into<Arc<CudaStream>>,
     ) -> Result<(), TrainError> {
         let stream = stream.into();
         self.late = Some(LateResults::new(kernels.clone(), Arc::clone(&stream), self.device)?);
@@ -226,7 +226,7 @@ impl Trainer {
 
     /// Prepares blocks on a CUDA device by a kernel, instead of by some dozen operations of libtorch each. `stream` is the
     /// one on which libtorch computes. The stand-in's kernels know the driver's memory only, so nothing changes there.
-    pub fn prepare_blocks_by(&mut self, kernels: TrainKernels, stream: impl Into<Arc<Stream>>) {
+    pub fn prepare_blocks_by(&mut self, kernels: TrainKernels, stream: impl Into<Arc<CudaStream>>) {
         if let TrainDevice::Cuda(_) = self.device {
             self.preparer = Some(BlockPreparer::Device(kernels, stream.into()));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use uva_cuda::kernels::train::TrainKernels;
-use uva_cuda::{Context, Driver, Module, ModuleOptions, Stream};
+use uva_cuda::{Context, CudaStream, Driver, Module, ModuleOptions};
 use uva_train::TrainDevice;
 use uva_train::cuda::TorchCuda;
 
@@ -17,7 +17,7 @@ pub(crate) struct Prepared {
     pub(crate) device: TrainDevice,
     /// For batches in device memory, if there are such: the kernels of a training step, and the stream on which they and
     /// libtorch use the batches.
-    pub(crate) ahead: Option<(TrainKernels, Arc<Stream>)>,
+    pub(crate) ahead: Option<(TrainKernels, Arc<CudaStream>)>,
 }
 
 /// Makes the device of the run's backend ready for training, before anything else of libtorch is used.
@@ -34,7 +34,7 @@ pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<Prepared, RuntimeE
         }
         let Some(slots) = receiver.device_slots() else { return no_slots(TrainDevice::StandIn) };
         // In place of libtorch's.
-        let stream = Stream::new(slots.context())?;
+        let stream = CudaStream::new(slots.context())?;
         return on_stream(slots, stream, TrainDevice::StandIn, &cuda);
     }
     let torch = TorchCuda::load().map_err(|error| RuntimeError::Missing(error.to_string()))?;
@@ -52,7 +52,7 @@ pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<Prepared, RuntimeE
 /// Uses batches on this stream, which is libtorch's.
 fn on_stream(
     slots: &DeviceSlots,
-    stream: Stream,
+    stream: CudaStream,
     device: TrainDevice,
     cuda: &CudaBackend,
 ) -> Result<Prepared, RuntimeError> {

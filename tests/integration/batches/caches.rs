@@ -106,7 +106,7 @@ fn a_run_with_caches_computes_what_one_without_does() {
 }
 
 #[test]
-fn hits_in_the_epochs_that_the_choice_was_made_by_are_told_apart() {
+fn hits_in_the_epochs_that_the_choice_was_made_by_are_separate() {
     let temp = directory();
     small_graph(temp.path());
     let rates = |cache: &Value, name: &str| {
@@ -355,7 +355,7 @@ fn on_a_gpu_caches_and_its_own_sampler_change_nothing_but_the_way() {
 }
 
 #[test]
-fn on_a_gpu_every_kind_of_sampler_trains_as_on_the_cpu_whoever_samples() {
+fn on_a_gpu_every_sampler_trains_as_on_the_cpu_wherever_it_samples() {
     let temp = directory();
     let graph = smaller_graph(temp.path());
     let info = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json();
@@ -382,7 +382,7 @@ fn on_a_gpu_every_kind_of_sampler_trains_as_on_the_cpu_whoever_samples() {
 }
 
 #[test]
-fn auto_says_which_sampler_is_faster_and_what_one_batch_leaves_to_the_caches() {
+fn auto_says_which_sampler_is_faster_and_what_is_left_to_the_caches() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
@@ -414,7 +414,7 @@ fn planning(directory: &Path) -> support::Running {
 }
 
 #[test]
-fn an_interrupt_a_killed_planner_and_a_killed_launcher_end_the_planning_and_leave_nothing() {
+fn an_interrupt_or_a_kill_ends_the_planning_and_leaves_nothing() {
     let temp = directory();
     small_graph(temp.path());
     let run = planning(temp.path());

@@ -36,7 +36,7 @@ fn learned(directory: &Path, options: &str) -> (Learned, Value, Value) {
 }
 
 #[test]
-fn hashes_and_losses_of_rows_from_disk_are_those_of_memory_for_every_reader_and_way_to_prepare() {
+fn rows_from_disk_give_the_hashes_and_losses_of_memory_for_every_reader() {
     let temp = directory();
     small_graph(temp.path());
     let sieve = "--gpu-cache 96KiB --cache-policy sieve";
@@ -119,7 +119,7 @@ fn counts(disk: &Value) -> [u64; 7] {
 }
 
 #[test]
-fn what_batches_took_from_disk_adds_up_to_that_of_the_run_and_what_is_kept_saves_reads() {
+fn disk_reads_of_batches_add_up_to_the_runs_and_kept_rows_save_reads() {
     let temp = directory();
     small_graph(temp.path());
     let took = |options: &str| {
@@ -159,7 +159,7 @@ fn what_batches_took_from_disk_adds_up_to_that_of_the_run_and_what_is_kept_saves
 }
 
 #[test]
-fn a_sampler_that_is_killed_while_its_batches_are_looked_at_ends_the_run_by_name() {
+fn a_sampler_killed_while_its_batches_are_examined_ends_the_run_by_name() {
     let temp = directory();
     small_graph(temp.path());
     let options = "--epochs 100000 --features disk --look-ahead 6 --host-cache 200KiB --samplers 2";
@@ -186,7 +186,7 @@ fn where_the_table_fits_auto_reads_from_memory_and_says_why() {
 }
 
 #[test]
-fn a_command_gets_the_same_columns_and_half_precision_rows_are_widened_alike() {
+fn a_command_gets_the_same_columns_and_halves_are_widened_alike() {
     let temp = directory();
     let generate = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --feat-dtype f16";
     uvatrain(temp.path(), generate.split_whitespace()).run().succeeds();
@@ -229,7 +229,7 @@ fn shorten(split: &Path, nodes: u64) {
 /// The pages of mapped files do not count, so the index arrays may be mapped. Some 10 s on two cores, since the table is
 /// written and read.
 #[test]
-fn a_table_larger_than_the_memory_a_process_may_allocate_is_trained_on_with_the_losses_of_memory() {
+fn a_table_beyond_the_process_limit_trains_with_the_losses_of_memory() {
     const MOST_KIB: u64 = 200_000;
     let temp = directory();
     let graph =
@@ -300,7 +300,7 @@ fn options_that_cannot_work_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_table_truncated_replaced_or_written_to_under_a_run_ends_it_with_the_files_name() {
+fn a_table_truncated_replaced_or_written_to_ends_the_run_by_name() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let table = graph.join("feat.npy");
@@ -396,7 +396,7 @@ fn behind_filter(directory: &Path, line: &str) -> Uvatrain {
 }
 
 #[test]
-fn where_a_filter_forbids_io_uring_a_run_reads_by_threads_with_a_line_or_refuses_the_option() {
+fn where_io_uring_is_forbidden_threads_read_or_the_option_is_refused() {
     let temp = directory();
     small_graph(temp.path());
     let (expected, features, _) = learned(temp.path(), "--epochs 1 --features disk --reader pread");

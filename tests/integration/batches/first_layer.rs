@@ -70,7 +70,7 @@ fn losses_are_those_of_whole_lists_and_equal_however_rows_reach_the_model() {
 }
 
 #[test]
-fn a_model_that_was_trained_so_is_evaluated_and_predicts_on_the_dataset_alone() {
+fn a_model_trained_so_is_evaluated_and_predicts_on_the_dataset_alone() {
     let temp = directory();
     sets(temp.path());
     for (model, set) in [("sage", "mean"), ("gcn", "sum")] {
@@ -95,7 +95,7 @@ fn a_model_that_was_trained_so_is_evaluated_and_predicts_on_the_dataset_alone() 
 }
 
 #[test]
-fn hop_sets_that_have_not_the_sums_of_the_first_layer_are_refused_with_the_way_to_make_one() {
+fn hop_sets_without_the_first_layers_sums_are_refused_with_a_remedy() {
     let temp = directory();
     sets(temp.path());
     let propagate = |name: &str, options: &str| {

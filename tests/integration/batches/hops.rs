@@ -147,7 +147,7 @@ fn rows_and_runs(set: &Path, epochs: u32, chunk: usize) -> (usize, usize) {
 }
 
 #[test]
-fn rows_from_disk_have_the_losses_of_memory_by_every_reader_and_no_more_is_read_than_pages_around_runs() {
+fn rows_from_disk_have_the_losses_of_memory_and_read_only_needed_pages() {
     let temp = directory();
     propagated(temp.path(), "hops", "--hops 3");
     propagated(temp.path(), "rows", "--hops 3 --layout rows");
@@ -186,7 +186,7 @@ fn rows_from_disk_have_the_losses_of_memory_by_every_reader_and_no_more_is_read_
 }
 
 #[test]
-fn a_hop_file_that_is_truncated_or_replaced_under_a_run_ends_it_with_the_files_name() {
+fn a_hop_file_truncated_or_replaced_under_a_run_ends_it_by_name() {
     let temp = directory();
     propagated(temp.path(), "hops", "");
     let file = temp.path().join("hops/sym.2.npy");
@@ -226,7 +226,7 @@ fn expected_hashes(set: &Path, epoch: u32, chunk: usize) -> Vec<String> {
 }
 
 #[test]
-fn an_epoch_s_order_can_be_computed_again_and_chunks_of_one_row_are_a_full_shuffle() {
+fn an_epochs_order_can_be_recomputed_and_chunks_of_one_row_shuffle_fully() {
     let temp = directory();
     propagated(temp.path(), "hops", "");
     let run = |more: &str| {
@@ -292,7 +292,7 @@ fn early_stopping_ends_the_worker_too() {
 }
 
 #[test]
-fn a_role_that_is_killed_leaves_nothing_and_the_run_goes_on_with_the_same_losses() {
+fn a_killed_role_leaves_nothing_and_the_run_resumes_with_equal_losses() {
     let temp = directory();
     propagated(temp.path(), "hops", "");
     let temporary = temp.path().join("tmp");

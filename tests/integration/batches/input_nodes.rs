@@ -21,7 +21,7 @@ fn trained(directory: &Path, metrics: &str, options: &str) -> Vec<(u64, u64, Str
 }
 
 #[test]
-fn a_run_over_given_nodes_is_that_over_a_dataset_with_the_same_training_split() {
+fn a_run_over_given_nodes_equals_one_with_that_training_split() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let ids = write_ids(temp.path());

@@ -59,7 +59,7 @@ const ZERO_COPY: (&str, &str, Option<u32>, f64) = ("zero-copy", "in-place", None
 const DMA: (&str, &str, Option<u32>, f64) = ("dma", "in-place", None, 55.0);
 
 #[test]
-fn a_measurement_is_kept_by_gpu_and_shown_and_the_simulator_is_measured_only_where_it_is_asked_for() {
+fn a_measurement_is_kept_by_gpu_and_the_simulators_only_on_request() {
     let temp = directory();
     small_graph(temp.path());
     let told = on_gpu(temp.path(), "--partition none").succeeds();
@@ -125,7 +125,7 @@ fn the_fastest_way_is_taken_and_the_batches_stay_those_of_the_cpu() {
 }
 
 #[test]
-fn a_measurement_of_another_machine_or_format_is_ignored_in_one_line_and_replaced() {
+fn a_measurement_of_another_machine_or_format_is_ignored_and_replaced() {
     let temp = measured(&[ZERO_COPY, DMA]);
     let good = stored(temp.path());
     // What is stored decides of a dry run too: copies need no pinned table.

@@ -127,7 +127,7 @@ fn a_sampler_on_a_gpu_follows_the_same_order() {
 }
 
 #[test]
-fn the_number_of_sequences_is_the_fewest_whose_labels_are_near_and_without_one_the_seeds_are_shuffled() {
+fn sequences_are_the_fewest_with_near_labels_or_else_seeds_are_shuffled() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let number = |of: &Value, name: &str| of["seed_order"][name].as_f64().unwrap();

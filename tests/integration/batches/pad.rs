@@ -64,7 +64,7 @@ fn compared(directory: &Path, options: &str) {
 }
 
 #[test]
-fn losses_and_evaluations_are_those_without_padding_for_every_model_and_task() {
+fn losses_and_evaluations_equal_those_without_padding_for_every_model() {
     let temp = directory();
     let graph = small_graph(temp.path());
     for options in [
@@ -166,7 +166,7 @@ fn on_gpu(directory: &Path, options: &str) -> Uvatrain {
 }
 
 #[test]
-fn a_command_gets_the_same_padded_batches_wherever_they_are_sampled_and_gathered() {
+fn a_command_gets_the_same_padded_batches_from_every_sampler_and_gather() {
     let temp = directory();
     small_graph(temp.path());
     let pad = "--pad auto --edge-ids --input-id";

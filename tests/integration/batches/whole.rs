@@ -46,7 +46,7 @@ fn in_force(metrics: &Metrics) -> &Value {
 }
 
 #[test]
-fn hashes_and_losses_are_equal_whoever_prepares_for_every_kind_of_sampler() {
+fn hashes_and_losses_are_equal_for_both_ways_to_prepare_and_all_samplers() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let edges = fs::metadata(graph.join("indices.npy")).unwrap().len() / 4 - 32;
@@ -71,7 +71,7 @@ fn hashes_and_losses_are_equal_whoever_prepares_for_every_kind_of_sampler() {
 }
 
 #[test]
-fn any_number_of_workers_trains_validates_and_tests_alike_in_threads_and_processes() {
+fn any_number_of_workers_trains_alike_in_threads_and_processes() {
     let temp = directory();
     small_graph(temp.path());
     for (model, aggregate) in [("sage", "off"), ("sage", "host"), ("gcn", "off"), ("gcn", "host")] {
@@ -363,8 +363,7 @@ fn stop_all_in_state(roles: &[&Process], rings: &Rings, state: usize) {
 }
 
 #[test]
-fn workers_that_are_killed_in_any_state_of_a_slot_leave_nothing_and_a_resumed_run_goes_on_with_the_same_losses()
- {
+fn killed_workers_leave_nothing_and_a_resumed_run_has_the_same_losses() {
     let temp = directory();
     small_graph(temp.path());
     let temporary = temp.path().join("tmp");

@@ -44,7 +44,7 @@ fn samplers_that_go_on_to_train_make_the_epoch_shorter() {
 }
 
 #[test]
-fn times_come_from_the_metrics_of_a_run_and_the_table_shows_every_division() {
+fn times_come_from_a_runs_metrics_and_the_table_shows_every_division() {
     let temp = directory();
     small_graph(temp.path());
     let train =

@@ -286,7 +286,7 @@ fn wrong_types() -> Vec<Fault> {
 }
 
 #[test]
-fn a_faulty_file_is_refused_by_name_place_and_value_and_nothing_is_changed() {
+fn a_faulty_file_is_refused_by_name_place_and_value_and_left_unchanged() {
     for fault in faults().into_iter().chain(wrong_types()) {
         let temp = directory();
         let data = temp.path().join("six");
@@ -340,7 +340,7 @@ fn generate_gives_the_same_bytes_for_any_number_of_threads() {
 }
 
 #[test]
-fn a_generated_graph_is_what_was_asked_for_and_passes_every_check() {
+fn a_generated_graph_is_as_requested_and_passes_every_check() {
     let temp = directory();
     let outcome = generate(temp.path(), "graph", &["--feat-dtype", "f16"]).succeeds();
     assert!(outcome.stdout.is_empty(), "what people read goes to stderr\n{outcome}");
@@ -355,7 +355,7 @@ fn a_generated_graph_is_what_was_asked_for_and_passes_every_check() {
 }
 
 #[test]
-fn every_kind_of_graph_passes_every_check_and_has_the_train_share_asked_for() {
+fn every_kind_of_graph_passes_every_check_with_the_requested_train_share() {
     let temp = directory();
     for kind in ["powerlaw", "citation", "web", "rmat", "sbm"] {
         generate(temp.path(), kind, &["--kind", kind, "--train-share", "0.05"]).succeeds();
@@ -370,7 +370,7 @@ fn every_kind_of_graph_passes_every_check_and_has_the_train_share_asked_for() {
 }
 
 #[test]
-fn options_of_another_kind_and_values_out_of_range_are_refused_by_name_and_leave_nothing() {
+fn invalid_options_are_refused_by_name_and_leave_nothing() {
     let cases: [(&[&str], &[&str]); 8] = [
         (&["--kind", "web", "--homophily", "0.5"], &["--homophily", "sbm"]),
         (&["--quadrants", "0.57,0.19,0.19,0.05"], &["--quadrants", "rmat"]),
@@ -390,7 +390,7 @@ fn options_of_another_kind_and_values_out_of_range_are_refused_by_name_and_leave
 }
 
 #[test]
-fn a_preset_is_a_known_graph_made_smaller_and_its_size_is_told_first() {
+fn a_preset_is_a_known_graph_made_smaller_and_its_size_is_shown_first() {
     let temp = directory();
     let args = ["generate", "papers", "--preset", "papers100m", "--scale", "0.0001", "--feat-dim", "4"];
     let outcome = uvatrain(temp.path(), args).run().succeeds();
@@ -412,7 +412,7 @@ fn a_preset_is_a_known_graph_made_smaller_and_its_size_is_told_first() {
 }
 
 #[test]
-fn a_graph_that_the_disk_has_no_room_for_is_refused_with_3_before_anything_is_written() {
+fn a_graph_too_large_for_the_disk_is_refused_with_3_before_any_write() {
     let temp = directory();
     // 27 billion nodes with rows of 4 KiB: 120 TB.
     let args = ["generate", "graph", "--preset", "igb-full", "--scale", "100"];
@@ -538,7 +538,7 @@ fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
 }
 
 #[test]
-fn each_kind_of_sampler_has_the_same_batches_whoever_makes_them() {
+fn each_kind_of_sampler_has_the_same_batches_from_every_maker() {
     let temp = directory();
     generate(temp.path(), "graph", &[]).succeeds();
     let edges = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json()["edges"].as_u64();
@@ -568,7 +568,7 @@ fn each_kind_of_sampler_has_the_same_batches_whoever_makes_them() {
 }
 
 #[test]
-fn weights_that_edges_cannot_be_picked_by_are_refused_before_anything_starts() {
+fn unusable_edge_weights_are_refused_before_anything_starts() {
     let temp = directory();
     generate(temp.path(), "graph", &[]).succeeds();
     let graph = temp.path().join("graph");

@@ -103,7 +103,7 @@ fn the_topology_says_which_stages_share_a_process() {
 }
 
 #[test]
-fn on_a_gpu_the_stages_that_work_there_share_a_process_unless_it_is_divided() {
+fn on_a_gpu_its_stages_share_a_process_unless_it_is_divided() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let json = |options: &str| {

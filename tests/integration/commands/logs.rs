@@ -39,7 +39,7 @@ fn rust_log_shows_every_role_and_each_line_names_its_own() {
 }
 
 #[test]
-fn info_is_a_few_lines_of_every_process_that_say_what_it_works_with_and_how_it_ended() {
+fn info_is_a_few_lines_of_every_process_on_its_settings_and_its_end() {
     let temp = directory();
     small_graph(temp.path());
     for options in ["--samplers 2", "--samplers 2 --in-process"] {
@@ -80,7 +80,7 @@ fn info_is_a_few_lines_of_every_process_that_say_what_it_works_with_and_how_it_e
 }
 
 #[test]
-fn nothing_of_it_is_shown_unless_asked_for() {
+fn nothing_of_it_is_shown_by_default() {
     let temp = directory();
     small_graph(temp.path());
     for run in [
@@ -150,7 +150,7 @@ fn json_lines_have_whose_they_are_and_fields_of_their_own() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_once_and_the_run_goes_on() {
+fn unreadable_input_is_reported_once_and_the_run_continues() {
     let temp = directory();
     small_graph(temp.path());
     let run = train(temp.path(), "run.jsonl", "--epochs 1");

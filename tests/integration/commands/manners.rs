@@ -100,7 +100,7 @@ fn what_is_wrong_in_a_file_is_refused_with_its_line_and_what_is_near() {
 // ---- suggestions, sizes, durations
 
 #[test]
-fn a_mistyped_command_option_or_value_is_answered_with_the_one_that_is_near() {
+fn a_mistyped_command_option_or_value_is_answered_with_the_nearest_one() {
     let cases: [(&[&str], &[&str]); 6] = [
         (&["trian", "d"], &["'trian'", "'train'"]),
         (&["bench", "smaple"], &["'smaple'", "'sample'"]),

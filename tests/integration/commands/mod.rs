@@ -8,6 +8,8 @@ mod dry_run;
 #[cfg(feature = "train")]
 mod logs;
 mod manners;
+#[cfg(feature = "train")]
+mod messages;
 mod pcie;
 #[cfg(feature = "train")]
 mod report;
@@ -16,7 +18,5 @@ mod requests;
 mod run;
 #[cfg(feature = "train")]
 mod terminal;
-#[cfg(feature = "train")]
-mod told;
 #[cfg(feature = "train")]
 mod top;

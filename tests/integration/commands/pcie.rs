@@ -75,7 +75,7 @@ fn the_terminal_says_that_a_simulated_figure_means_nothing() {
 }
 
 #[test]
-fn one_cell_can_be_asked_for_alone_and_gives_the_ids_that_it_always_gives() {
+fn one_cell_can_be_run_alone_and_gives_the_ids_that_it_always_gives() {
     let folder = directory();
     let args = "bench pcie --kernels wide --row-bytes 64 --multiprocessors all --pages base --ids random \
                 --table-size 1MiB --sample-bytes 4KiB --samples 3 --zero-copy-only --json";
@@ -112,7 +112,7 @@ fn a_table_that_cannot_be_had_is_skipped_with_the_reason() {
 }
 
 #[test]
-fn what_the_time_does_not_suffice_for_is_told() {
+fn what_the_time_does_not_suffice_for_is_reported() {
     let folder = directory();
     let args = "bench pcie --full --samples 100 --sample-bytes 1MiB --table-size 4MiB --threads 2 --seconds 1 --json";
     let report = bench(folder.path(), args).run().succeeds().json();

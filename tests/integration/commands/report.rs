@@ -453,7 +453,7 @@ fn a_command_of_ones_own_keeps_its_loss_and_is_named() {
 }
 
 #[test]
-fn what_is_no_metrics_file_is_refused_with_file_and_line() {
+fn what_is_not_a_metrics_file_is_refused_with_file_and_line() {
     let temp = directory();
     let file = |name: &str, text: &[u8]| fs::write(temp.path().join(name), text).unwrap();
     file("empty.jsonl", b"");

@@ -21,7 +21,7 @@ fn the_second_row_of_480_bytes_costs_8_reads_naively_and_5_otherwise() {
 }
 
 #[test]
-fn rows_and_base_offset_are_taken_and_told() {
+fn rows_and_base_offset_are_taken_and_shown() {
     let report = json(&[
         "--row-bytes",
         "128",

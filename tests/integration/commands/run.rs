@@ -27,7 +27,7 @@ fn wait_for_record(run: &mut Running, directory: &Path, batches: usize) {
 }
 
 #[test]
-fn every_pass_that_the_command_asks_for_brings_the_batches_of_an_ordinary_run() {
+fn every_pass_that_the_command_requests_has_the_batches_of_a_plain_run() {
     let temp = directory();
     small_graph(temp.path());
     let steps = "attach; pass train 0; pass valid 0; pass train 1; pass valid 1; pass test 0; close";
@@ -99,7 +99,7 @@ fn a_command_that_takes_what_it_likes_and_ends_well_has_done_its_work() {
 }
 
 #[test]
-fn feature_values_come_as_the_table_has_them_or_widened_where_that_is_asked_for() {
+fn feature_values_come_in_the_tables_type_or_widened_on_request() {
     let temp = directory();
     let args =
         "generate graph --nodes 4000 --avg-degree 12 --feat-dim 25 --classes 4 --seed 7 --feat-dtype f16";
@@ -137,7 +137,7 @@ fn integers_are_not_widened_and_the_refusal_says_what_to_write_instead() {
 }
 
 #[test]
-fn a_command_that_never_attaches_is_told_how() {
+fn a_command_that_never_attaches_is_reported_with_how_to_attach() {
     let temp = directory();
     small_graph(temp.path());
     let outcome = run(temp.path(), "", None, "exit 0").run().ends_with(1);
@@ -187,7 +187,7 @@ fn a_command_that_cannot_be_started_is_bad_usage_and_named() {
 }
 
 #[test]
-fn one_process_attaches_and_whoever_comes_second_hears_of_it() {
+fn one_process_attaches_and_a_second_is_refused_with_the_reason() {
     let temp = directory();
     small_graph(temp.path());
     // In one process.
@@ -218,7 +218,7 @@ fn a_module_of_another_version_is_refused_with_both() {
 }
 
 #[test]
-fn a_module_of_another_build_of_one_version_is_refused_with_both_protocols() {
+fn a_module_of_another_build_is_refused_with_both_protocols() {
     let temp = directory();
     small_graph(temp.path());
     // The launcher's variable as a build with another number would have written it.
@@ -234,7 +234,7 @@ fn a_module_of_another_build_of_one_version_is_refused_with_both_protocols() {
 }
 
 #[test]
-fn whoever_attaches_outside_of_a_run_is_told_how_to_start_one() {
+fn attaching_outside_of_a_run_says_how_to_start_one() {
     let temp = directory();
     let command = |variable: Option<&str>| {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
@@ -259,7 +259,7 @@ fn whoever_attaches_outside_of_a_run_is_told_how_to_start_one() {
 }
 
 #[test]
-fn a_program_between_the_two_may_be_a_shell_but_not_one_that_closes_the_socket() {
+fn a_shell_may_stand_between_but_not_a_program_that_closes_the_socket() {
     let temp = directory();
     small_graph(temp.path());
     for shell in [r#"exec "$@""#, r#""$@"; exit $?"#, r#"env -u HOME nohup "$@""#] {
@@ -289,7 +289,7 @@ fn options_that_cannot_work_are_refused_before_the_command_is_started() {
 }
 
 #[test]
-fn an_interrupt_of_the_launcher_alone_reaches_the_command_with_its_next_batch() {
+fn an_interrupt_of_the_launcher_reaches_the_command_with_its_next_batch() {
     let temp = directory();
     small_graph(temp.path());
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
@@ -354,7 +354,7 @@ fn a_second_interrupt_ends_a_command_that_does_not_listen() {
 /// for, and one that holds none takes them as they come. Who waits for whom then is the scheduler's to say, and is not
 /// asked.
 #[test]
-fn a_command_far_slower_or_far_faster_than_the_roles_gets_the_same_batches_from_the_same_slots() {
+fn a_far_slower_or_faster_command_gets_the_same_batches_from_the_slots() {
     let temp = directory();
     small_graph(temp.path());
     for hold in [0, 30] {
@@ -410,7 +410,7 @@ sys.exit(5 if "Welcome" in answer else 0)
 "#;
 
 #[test]
-fn a_process_that_attaches_in_the_name_of_another_is_sent_away_and_nobody_is_ended_for_it() {
+fn a_process_that_attaches_in_anothers_name_is_rejected_and_ends_no_other() {
     let temp = directory();
     small_graph(temp.path());
     let mut bystander = std::process::Command::new("sleep").arg("600").spawn().unwrap();

@@ -39,7 +39,7 @@ fn planted_graph(directory: &Path) {
 }
 
 #[test]
-fn no_command_passes_on_the_control_characters_of_a_name_a_word_or_an_error() {
+fn no_command_passes_on_control_characters_of_names_words_or_errors() {
     let temp = directory();
     planted_graph(temp.path());
     let write = |name: &str, text: &str| fs::write(temp.path().join(name), text).unwrap();

@@ -102,7 +102,7 @@ fn one_view_of_a_run_shows_roles_slots_speed_loss_and_memory() {
 }
 
 #[test]
-fn the_figures_that_it_lives_on_are_told_as_prometheus_reads_them() {
+fn its_figures_are_served_in_the_format_of_prometheus() {
     let temp = directory();
     small_graph(temp.path());
     for (options, processes) in [("--samplers 2", 5), ("--samplers 2 --in-process", 1)] {
@@ -134,7 +134,7 @@ fn connected(port: u16) -> TcpStream {
 }
 
 #[test]
-fn a_client_that_says_its_request_byte_by_byte_holds_up_nobody_and_is_let_go() {
+fn a_client_that_sends_byte_by_byte_delays_no_other_and_is_dropped() {
     let temp = directory();
     small_graph(temp.path());
     let (run, port) = watched_run(temp.path(), "");
@@ -200,7 +200,7 @@ fn ticks(run: &Running) -> (u64, u64) {
 }
 
 #[test]
-fn without_descriptors_nobody_is_answered_and_nothing_spins() {
+fn without_descriptors_no_client_is_answered_and_nothing_spins() {
     let temp = directory();
     small_graph(temp.path());
     let (run, port) = watched_run(temp.path(), "--in-process");
@@ -240,7 +240,7 @@ fn server(answer: &'static [u8], clients: usize) -> (u16, JoinHandle<()>) {
 }
 
 #[test]
-fn what_is_no_run_is_refused_with_what_it_said() {
+fn a_response_that_is_not_of_a_run_is_refused_and_quoted() {
     let temp = directory();
     let cases: [(&[u8], &str); 6] = [
         (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH-2.0"),
@@ -263,7 +263,7 @@ fn what_is_no_run_is_refused_with_what_it_said() {
 }
 
 #[test]
-fn what_is_no_address_is_refused_and_a_file_is_told_from_it() {
+fn an_invalid_address_is_refused_and_a_file_is_distinguished_from_it() {
     let temp = directory();
     fs::write(temp.path().join("run.jsonl"), "{}\n").unwrap();
     uvatrain(temp.path(), ["top", "run.jsonl"])

@@ -153,7 +153,7 @@ fn an_export_refuses_ids_that_were_changed_behind_the_stamp() {
 }
 
 #[test]
-fn a_name_that_is_no_text_is_refused_first_and_with_its_argument() {
+fn a_name_that_is_not_text_is_refused_first_and_with_its_argument() {
     let temp = directory();
     let name = OsStr::from_bytes(b"caf\xe9");
     six_nodes(&temp.path().join(name));
@@ -389,7 +389,7 @@ fn a_signal_ends_generate_and_import_with_its_code_and_leaves_nothing() {
 }
 
 #[test]
-fn a_signal_ends_export_and_plan_with_its_code_and_no_dataset_is_there_without_its_plan() {
+fn a_signal_ends_export_and_plan_and_no_dataset_exists_without_its_plan() {
     let temp = directory();
     run(temp.path(), "generate graph --nodes 60000 --avg-degree 20 --feat-dim 64 --classes 4").succeeds();
     for signal in SIGNALS {

@@ -117,7 +117,7 @@ fn a_graph_is_divided_described_drawn_and_counted() {
 }
 
 #[test]
-fn a_reordered_dataset_has_the_same_parts_and_one_part_asks_nobody() {
+fn a_reordered_dataset_has_the_same_parts_and_one_part_has_no_remote_rows() {
     let temp = directory();
     generated(temp.path());
     call(
@@ -235,7 +235,7 @@ fn an_interrupted_partition_leaves_nothing() {
 }
 
 #[test]
-fn a_graph_is_divided_into_ranges_that_are_described_checked_and_no_datasets() {
+fn a_graph_is_divided_into_described_and_checked_ranges() {
     let temp = directory();
     let at = temp.path();
     generated(at);

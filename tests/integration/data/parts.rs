@@ -30,7 +30,7 @@ fn trained(directory: &Path, data: &str, options: &str) -> Vec<(u64, u64, String
 }
 
 #[test]
-fn a_run_on_a_part_is_that_on_the_whole_graph_over_the_parts_training_nodes() {
+fn a_run_on_a_part_equals_one_on_the_graph_over_the_parts_nodes() {
     let temp = directory();
     let at = temp.path();
     small_graph(at);
@@ -68,7 +68,7 @@ fn a_run_on_a_part_is_that_on_the_whole_graph_over_the_parts_training_nodes() {
 }
 
 #[test]
-fn what_a_part_cannot_give_is_refused_and_so_is_one_beside_another_partition() {
+fn what_a_part_cannot_give_is_refused_as_is_one_of_another_partition() {
     let temp = directory();
     let at = temp.path();
     run(at, "generate graph --nodes 200 --avg-degree 6 --feat-dim 4 --classes 3").succeeds();

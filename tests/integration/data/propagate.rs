@@ -217,7 +217,7 @@ fn two_processes_do_not_make_the_same_hop_set() {
 }
 
 #[test]
-fn a_disk_that_fills_up_keeps_the_journal_and_one_that_is_too_small_is_refused_before() {
+fn a_disk_that_fills_up_keeps_the_journal_and_a_small_one_is_refused() {
     let temp = directory();
     generated(temp.path());
     let line = "propagate graph small/hops --operator sym,row --hops 3 --threads 1";
@@ -246,7 +246,7 @@ fn a_disk_that_fills_up_keeps_the_journal_and_one_that_is_too_small_is_refused_b
 }
 
 #[test]
-fn a_run_that_goes_on_needs_no_room_for_the_transposed_graph_that_is_there() {
+fn a_run_that_continues_needs_no_room_for_an_existing_transposed_graph() {
     let temp = directory();
     generated(temp.path());
     let line = "propagate graph small/hops --operator col,ppr:0.1,100 --hops 8 --nodes all --threads 1";
@@ -288,7 +288,7 @@ fn a_file_that_may_not_grow_is_named_and_what_was_finished_stays() {
 }
 
 #[test]
-fn memory_stays_within_what_was_asked_for() {
+fn memory_stays_within_the_given_bound() {
     let temp = directory();
     let graph = "generate graph --nodes 150000 --avg-degree 8 --feat-dim 64 --classes 4 --seed 7";
     call(temp.path(), graph).run().succeeds();

@@ -187,7 +187,7 @@ fn a_run_on_the_cpu_pins_nothing_and_has_no_use_for_shared_memory_by_name() {
 }
 
 #[test]
-fn a_dataset_that_can_only_be_read_is_trained_on_and_its_stamp_lies_in_the_cache() {
+fn a_read_only_dataset_is_trained_on_and_its_stamp_lies_in_the_cache() {
     let temp = directory();
     small_graph(temp.path());
     let _ = fs::remove_file(temp.path().join("graph/.uvatrain-stamp.json"));
@@ -211,7 +211,7 @@ fn a_full_disk_under_the_metrics_ends_the_run_by_name() {
 }
 
 #[test]
-fn a_full_disk_under_the_checkpoint_ends_the_run_by_name_and_the_last_good_one_can_be_resumed() {
+fn a_full_disk_ends_the_run_by_name_and_the_last_checkpoint_resumes() {
     let temp = directory();
     small_graph(temp.path());
     train_behind(temp.path(), ":", "--checkpoint sized").succeeds();
@@ -260,7 +260,7 @@ fn a_full_disk_under_a_new_dataset_is_named_and_nothing_of_it_stays() {
 
 /// What the estimate cannot foresee: here a limit on the size of files, as a disk that somebody else fills meanwhile.
 #[test]
-fn a_temporary_file_that_may_not_grow_ends_the_import_by_name_and_leaves_nothing() {
+fn a_limited_temporary_file_ends_the_import_by_name_and_leaves_nothing() {
     let temp = directory();
     // Edges that take 80 MB in memory: with less of it they go through a file of 40 MB.
     let thousand: String = (0..1000).map(|edge| format!("{} {}\n", edge % 91, edge % 83)).collect();
@@ -341,7 +341,7 @@ fn a_table_that_is_cut_under_a_prediction_ends_it_by_name() {
 
 /// The way that docs/data-format.md tells people: a new file under the old one's name.
 #[test]
-fn a_dataset_that_is_replaced_under_a_run_changes_nothing_of_it_and_its_checkpoint_is_of_the_old_one() {
+fn a_dataset_replaced_under_a_run_does_not_change_it_or_its_checkpoint() {
     let temp = directory();
     small_graph(temp.path());
     let options = "--epochs 100000 --samplers 2 --checkpoint kept";
@@ -370,7 +370,7 @@ fn a_dataset_that_is_replaced_under_a_run_changes_nothing_of_it_and_its_checkpoi
 }
 
 #[test]
-fn a_second_run_in_a_directory_of_checkpoints_is_refused_and_the_first_goes_on() {
+fn a_second_run_in_a_checkpoint_directory_is_refused_without_harm() {
     let temp = directory();
     small_graph(temp.path());
     let metrics = temp.path().join("first.jsonl");

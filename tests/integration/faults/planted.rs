@@ -217,7 +217,7 @@ fn try_all(furnished: &Path, cases: &[Case], of_case: &dyn Fn(&str) -> String) {
 }
 
 #[test]
-fn whatever_is_planted_where_a_file_is_read_or_written_no_call_hangs_and_nothing_of_others_changes() {
+fn whatever_is_planted_at_a_files_name_no_call_hangs_or_changes_others() {
     let furnished = directory();
     furnish(furnished.path());
     try_all(furnished.path(), CASES, &str::to_owned);
@@ -229,7 +229,7 @@ const TRAIN: &str = "--fanouts 3,2 --batch-size 100 --hidden 4 --epochs 1 --trai
 
 #[cfg(feature = "train")]
 #[test]
-fn whatever_is_planted_among_checkpoints_no_run_hangs_and_nothing_of_others_changes() {
+fn whatever_is_planted_among_checkpoints_no_run_hangs_or_changes_others() {
     let furnished = directory();
     furnish(furnished.path());
     let train = format!("train graph {TRAIN}");
@@ -243,7 +243,7 @@ fn whatever_is_planted_among_checkpoints_no_run_hangs_and_nothing_of_others_chan
 /// What the user names as an output may be a link, a terminal or a device, and is then written to as any program would;
 /// a pipe needs a reader.
 #[test]
-fn an_output_that_the_user_named_is_followed_and_a_pipe_without_a_reader_is_not_waited_for_without_end() {
+fn a_named_output_is_followed_and_the_wait_for_a_pipes_reader_is_bounded() {
     let temp = directory();
     furnish(temp.path());
     let run = "run graph --fanouts 3,2 --batch-size 50";
@@ -281,7 +281,7 @@ fn an_output_that_the_user_named_is_followed_and_a_pipe_without_a_reader_is_not_
 }
 
 #[test]
-fn what_is_planted_in_the_cache_directory_is_replaced_and_not_written_through() {
+fn files_planted_in_the_cache_are_replaced_and_not_written_through() {
     let temp = directory();
     furnish(temp.path());
     let graph = temp.path().join("graph");
@@ -342,7 +342,7 @@ fn another_user_who_may_read_a_directory_of_checkpoints_cannot_lock_it() {
 
 #[cfg(feature = "train")]
 #[test]
-fn a_checkpoint_that_would_be_replaced_is_told_before_anything_is_started() {
+fn a_checkpoint_that_would_be_replaced_is_named_before_anything_starts() {
     let temp = directory();
     furnish(temp.path());
     let train = |more: &str| uvatrain(temp.path(), format!("train graph {TRAIN} {more}").split_whitespace());
@@ -364,7 +364,7 @@ fn a_checkpoint_that_would_be_replaced_is_told_before_anything_is_started() {
 
 #[cfg(feature = "train")]
 #[test]
-fn a_directory_that_no_checkpoint_can_be_written_to_is_refused_before_anything_is_started() {
+fn an_unwritable_checkpoint_directory_is_refused_before_anything_starts() {
     let temp = directory();
     furnish(temp.path());
     // Nobody makes files there, root included; then one that permissions close.

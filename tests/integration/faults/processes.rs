@@ -62,7 +62,7 @@ fn a_role_that_is_killed_ends_the_run_by_name_and_nothing_is_left() {
 }
 
 #[test]
-fn a_launcher_that_is_killed_leaves_nothing_that_its_janitor_does_not_clean_up() {
+fn a_killed_launcher_leaves_nothing_that_its_janitor_does_not_clean_up() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());
@@ -74,7 +74,7 @@ fn a_launcher_that_is_killed_leaves_nothing_that_its_janitor_does_not_clean_up()
 }
 
 #[test]
-fn a_launcher_that_is_killed_while_its_roles_are_stopped_leaves_nothing_either() {
+fn a_launcher_killed_while_its_roles_are_stopped_leaves_nothing_either() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());

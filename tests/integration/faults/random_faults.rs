@@ -195,8 +195,7 @@ fn stop_for(round: &mut Round, mut run: Running, roles: &[&Process], metrics: &P
 }
 
 #[test]
-fn whatever_is_killed_or_stopped_in_whatever_state_the_next_run_goes_on_with_the_losses_of_an_undisturbed_one()
- {
+fn after_any_kill_or_stop_in_any_state_the_next_run_has_the_same_losses() {
     let temp = directory();
     let graph = "generate graph --nodes 6000 --avg-degree 15 --feat-dim 200 --classes 4 --seed 7";
     uvatrain(temp.path(), graph.split(' ')).run().succeeds();

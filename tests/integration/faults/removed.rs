@@ -268,7 +268,7 @@ fn nothing_planted_among_the_names_of_hop_sets_and_datasets_is_removed() {
 }
 
 #[test]
-fn a_forged_journal_of_a_hop_set_names_no_file_outside_and_none_of_another_kind() {
+fn a_forged_journal_of_a_hop_set_can_name_only_files_of_its_own() {
     let furnished = directory();
     furnish(furnished.path());
     let text = fs::read_to_string(furnished.path().join("hops.propagating/journal.json")).unwrap();
@@ -453,7 +453,7 @@ mod trained {
     }
 
     #[test]
-    fn nothing_planted_among_the_names_of_predictions_and_checkpoints_is_removed() {
+    fn no_file_planted_among_predictions_and_checkpoints_is_removed() {
         let furnished = directory();
         furnish_with_a_model(furnished.path());
         try_all(furnished.path(), PREDICTIONS);
@@ -461,7 +461,7 @@ mod trained {
     }
 
     #[test]
-    fn a_checkpoint_that_names_a_file_of_the_users_as_its_tensors_does_not_remove_it() {
+    fn a_checkpoint_that_names_a_users_file_as_its_tensors_does_not_remove_it() {
         let temp = directory();
         furnish_with_a_model(temp.path());
         let state = temp.path().join("kept/checkpoint.json");

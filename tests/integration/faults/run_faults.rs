@@ -39,7 +39,7 @@ fn nothing_is_left(directory: &Path, processes: &[Process], before: &Traces) {
 }
 
 #[test]
-fn a_role_that_is_killed_is_named_and_the_command_hears_of_the_end_with_its_next_batch() {
+fn a_killed_role_is_named_and_the_command_ends_with_its_next_batch() {
     let temp = directory();
     small_graph(temp.path());
     for role in ["sampler", "producer"] {
@@ -58,7 +58,7 @@ fn a_role_that_is_killed_is_named_and_the_command_hears_of_the_end_with_its_next
 }
 
 #[test]
-fn a_command_that_makes_nothing_of_a_dead_role_does_not_make_the_run_a_success() {
+fn a_command_that_ignores_a_dead_role_does_not_make_the_run_succeed() {
     let temp = directory();
     small_graph(temp.path());
     let (run, processes) = long_run(temp.path(), None, "attach; catch; take; say saved; exit 0");
@@ -94,7 +94,7 @@ fn a_role_that_dies_before_anybody_attached_ends_the_command_too() {
 }
 
 #[test]
-fn a_batch_larger_than_its_slot_ends_the_run_with_the_option_that_changes_it() {
+fn a_batch_larger_than_its_slot_ends_the_run_and_names_the_option() {
     let temp = directory();
     small_graph(temp.path());
     let outcome = run(temp.path(), "--slot-bytes 12KiB", None, "attach; take").run().ends_with(2);
@@ -122,7 +122,7 @@ fn a_launcher_that_is_killed_takes_everybody_with_it() {
 }
 
 #[test]
-fn a_launcher_that_is_killed_while_what_attached_is_stopped_leaves_nothing_either() {
+fn a_launcher_killed_while_an_attached_process_is_stopped_leaves_nothing() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());
@@ -137,7 +137,7 @@ fn a_launcher_that_is_killed_while_what_attached_is_stopped_leaves_nothing_eithe
 }
 
 #[test]
-fn a_run_does_without_its_janitor_and_a_command_sees_its_launchers_death_by_itself() {
+fn without_its_janitor_a_run_works_and_a_command_sees_its_launcher_die() {
     let temp = directory();
     small_graph(temp.path());
     for killed_too in [false, true] {
@@ -171,7 +171,7 @@ fn what_attached_may_end_before_its_shell_which_decides_how_the_run_went() {
 }
 
 #[test]
-fn what_the_command_leaves_running_ends_with_its_batches_if_it_attached_and_else_is_the_users() {
+fn attached_processes_left_by_a_command_end_with_their_batches() {
     let temp = directory();
     small_graph(temp.path());
     // The shell ends at once; what attached would take batches for ever.

@@ -83,7 +83,7 @@ fn batches_and_losses_are_those_of_the_cpu_whichever_way_the_rows_take() {
 }
 
 #[test]
-fn a_first_contact_that_fails_is_told_in_one_line_and_the_run_takes_another_way() {
+fn a_first_contact_that_fails_is_reported_in_one_line_with_a_fallback() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
@@ -203,7 +203,7 @@ fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
 /// NVIDIA's driver pins whatever the limit says, so a low one is no refusal; where a system does count, it is the
 /// cause.
 #[test]
-fn a_limit_on_locked_memory_changes_nothing_unless_pinning_is_refused_and_is_named_then() {
+fn a_limit_on_locked_memory_only_matters_where_pinning_is_required() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
@@ -267,7 +267,7 @@ fn a_gpu_that_is_not_there_is_lacking_and_auto_does_without() {
 }
 
 #[test]
-fn an_interrupt_finishes_the_batch_and_ends_whoever_the_producer_runs_with() {
+fn an_interrupt_finishes_the_batch_and_ends_all_processes_of_the_producer() {
     let temp = directory();
     small_graph(temp.path());
     for (name, options) in [
@@ -334,7 +334,7 @@ fn mps_divides_the_gpu_as_asked_and_its_daemon_ends_with_the_run() {
 }
 
 #[test]
-fn a_sampler_on_the_gpu_has_a_share_of_its_own_and_the_consumer_gets_it_where_the_cpu_samples() {
+fn a_sampler_on_the_gpu_has_its_own_share_or_leaves_it_to_the_consumer() {
     let machine = Machine::new();
     let folder = machine.folder.path();
     small_graph(folder);
@@ -415,7 +415,7 @@ fn a_run_that_fails_or_is_interrupted_leaves_the_server_of_others_sound() {
 }
 
 #[test]
-fn without_mps_require_is_refused_with_the_reason_and_auto_says_so_and_goes_on() {
+fn without_mps_require_is_refused_with_the_reason_and_auto_continues() {
     let machine = Machine::new();
     let folder = machine.folder.path();
     small_graph(folder);
@@ -434,7 +434,7 @@ fn without_mps_require_is_refused_with_the_reason_and_auto_says_so_and_goes_on()
 }
 
 #[test]
-fn whoever_is_killed_under_mps_leaves_no_daemon_and_its_clients_are_let_go_first() {
+fn a_kill_under_mps_leaves_no_daemon_and_its_clients_leave_first() {
     for victim in ["launcher", "producer", "consumer"] {
         let machine = Machine::new();
         let folder = machine.folder.path();
@@ -460,7 +460,7 @@ fn whoever_is_killed_under_mps_leaves_no_daemon_and_its_clients_are_let_go_first
 }
 
 #[test]
-fn a_gpu_too_small_for_the_slots_is_told_with_what_decides_their_size() {
+fn a_gpu_too_small_for_the_slots_is_reported_with_what_sizes_them() {
     let temp = directory();
     small_graph(temp.path());
     // The stand-in has a GPU smaller than the slots: which buffer, how large, and the options.

@@ -35,7 +35,7 @@ fn number(of: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn losses_and_hashes_of_rows_from_disk_on_a_gpu_are_those_of_memory_and_every_row_is_counted_once() {
+fn rows_from_disk_on_a_gpu_give_the_losses_of_memory_and_count_once() {
     let temp = directory();
     smaller_graph(temp.path());
     // Half of it for the rows that are read most. The second is smaller than a batch.
@@ -102,7 +102,7 @@ fn losses_and_hashes_of_rows_from_disk_on_a_gpu_are_those_of_memory_and_every_ro
 }
 
 #[test]
-fn a_table_that_is_written_to_under_a_run_on_a_gpu_ends_it_with_the_files_name() {
+fn a_table_written_to_under_a_run_on_a_gpu_ends_it_by_name() {
     for way in [
         "--aggregate off",
         "--aggregate host",

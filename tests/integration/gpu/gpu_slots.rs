@@ -104,7 +104,7 @@ fn check_told(metrics: &Metrics, said: &str, what: &str) {
 }
 
 #[test]
-fn a_batch_larger_than_its_slot_has_the_hash_and_the_loss_of_a_run_whose_slots_hold_it() {
+fn a_batch_larger_than_its_slot_has_the_hash_and_loss_of_a_larger_slots() {
     let temp = directory();
     hub_graph(temp.path());
     for (model, ways) in [
@@ -168,7 +168,7 @@ fn a_batch_larger_than_its_slot_has_the_hash_and_the_loss_of_a_run_whose_slots_h
 /// The stand-in's way to train as on a GPU: batches stay where they are, the consumer enqueues its work and reads
 /// results later.
 #[test]
-fn a_consumer_that_runs_ahead_trains_on_a_larger_batch_where_it_was_copied_to() {
+fn a_consumer_that_runs_ahead_trains_on_a_larger_batch_from_its_copy() {
     let temp = directory();
     hub_graph(temp.path());
     let run = |options: &str| {
@@ -200,7 +200,7 @@ fn under_mps_a_larger_batch_changes_nothing() {
 }
 
 #[test]
-fn padded_batches_fit_and_one_that_does_not_fit_the_shapes_goes_the_other_way() {
+fn padded_batches_fit_and_one_beyond_the_shapes_goes_the_other_way() {
     let temp = directory();
     hub_graph(temp.path());
     for way in ["--partition none", "--in-process --samplers 1"] {
@@ -251,7 +251,7 @@ fn a_command_that_attached_has_the_bytes_of_every_batch_and_the_count() {
 }
 
 #[test]
-fn what_smaller_slots_save_is_told_beforehand_and_goes_to_the_caches() {
+fn savings_of_smaller_slots_are_shown_beforehand_and_go_to_the_caches() {
     let temp = directory();
     // Batches of few seeds with a wide fanout: a batch could be most of the graph, and is a small part of it.
     let args = "generate graph --nodes 6000 --avg-degree 8 --feat-dim 1000 --classes 4 --seed 7";

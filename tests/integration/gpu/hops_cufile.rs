@@ -45,7 +45,7 @@ fn learned(directory: &Path, run: Uvatrain) -> (Learned, Value, Value, String) {
 }
 
 #[test]
-fn rows_brought_by_cufile_have_the_losses_and_hashes_of_the_cpu_and_what_was_taken_is_said() {
+fn rows_brought_by_cufile_have_the_cpus_losses_and_the_choice_is_shown() {
     let temp = propagated("hops", "");
     let folder = temp.path();
     let (expected, ..) = learned(folder, train(folder, "hops", "--device cpu --in-process"));
@@ -95,7 +95,7 @@ fn rows_brought_by_cufile_have_the_losses_and_hashes_of_the_cpu_and_what_was_tak
 }
 
 #[test]
-fn a_machine_without_cufile_falls_back_by_name_or_refuses_and_runs_that_cannot_use_it_say_why() {
+fn without_cufile_runs_fall_back_by_name_or_refuse_with_the_reason() {
     let temp = propagated("hops", "");
     let folder = temp.path();
     on_gpu(folder, "hops", "--reader cufile")

@@ -46,7 +46,7 @@ fn learned(directory: &Path, run: Uvatrain) -> (Learned, Value, Value) {
 }
 
 #[test]
-fn losses_and_hashes_are_those_of_the_cpu_wherever_rows_lie_and_however_the_gpu_is_divided() {
+fn losses_and_hashes_equal_the_cpus_for_all_places_and_partitions() {
     let temp = directory();
     propagated(temp.path(), "hops", "--hops 3");
     propagated(temp.path(), "rows", "--hops 3 --layout rows");
@@ -88,7 +88,7 @@ fn losses_and_hashes_are_those_of_the_cpu_wherever_rows_lie_and_however_the_gpu_
 
 /// The stand-in's way to train as on a GPU: batches stay where they are, and the consumer runs ahead.
 #[test]
-fn a_consumer_that_takes_batches_where_they_lie_has_the_losses_of_the_cpu_to_rounding() {
+fn a_consumer_that_takes_batches_in_place_has_the_cpus_losses_rounded() {
     let temp = directory();
     propagated(temp.path(), "half", "--hops 2 --type f16");
     for model in ["sign --dropout 0", "hoga --heads 2 --dropout 0"] {
@@ -121,7 +121,7 @@ fn under_mps_the_losses_are_those_of_the_cpu() {
 }
 
 #[test]
-fn a_run_on_a_gpu_goes_on_from_a_checkpoint_of_the_cpu_and_its_faults_name_the_file() {
+fn a_gpu_run_resumes_from_a_cpu_checkpoint_and_its_faults_name_the_file() {
     let temp = directory();
     propagated(temp.path(), "hops", "--hops 2");
     let options = "--model sign --shuffle chunks --chunk 13";

@@ -139,7 +139,7 @@ fn status_shows_the_server_and_its_clients() {
 // ---- what is missing, dead, stale, or somebody else's
 
 #[test]
-fn without_the_control_program_every_command_ends_with_3_and_says_what_brings_it() {
+fn without_the_control_program_every_command_exits_with_3_and_a_remedy() {
     let machine = Machine::new();
     for command in ["start", "status", "stop"] {
         machine
@@ -152,7 +152,7 @@ fn without_the_control_program_every_command_ends_with_3_and_says_what_brings_it
 }
 
 #[test]
-fn a_killed_daemon_is_told_dead_and_what_it_left_is_taken_away() {
+fn a_killed_daemon_is_reported_dead_and_its_remains_are_removed() {
     let machine = Machine::new();
     let pipe = machine.pipe();
     for clean_up in ["stop", "start"] {
@@ -172,7 +172,7 @@ fn a_killed_daemon_is_told_dead_and_what_it_left_is_taken_away() {
 }
 
 #[test]
-fn a_number_that_another_program_has_now_is_no_daemon() {
+fn a_number_that_another_program_has_now_is_not_a_daemon() {
     let machine = Machine::new();
     let pipe = machine.pipe();
     fs::create_dir(&pipe).unwrap();
@@ -184,7 +184,7 @@ fn a_number_that_another_program_has_now_is_no_daemon() {
 }
 
 #[test]
-fn a_stale_pipe_directory_is_told_and_can_be_taken_over() {
+fn a_stale_pipe_directory_is_reported_and_can_be_taken_over() {
     let machine = Machine::new();
     let pipe = machine.pipe();
     let daemon = machine.somebodys_daemon(&pipe, None);
@@ -220,8 +220,8 @@ fn a_daemon_that_something_else_started_is_used_and_left_alone() {
 }
 
 #[test]
-fn another_users_daemon_is_told_by_name_and_left_alone() {
-    const TEST: &str = "mps::another_users_daemon_is_told_by_name_and_left_alone";
+fn another_users_daemon_is_reported_by_name_and_left_alone() {
+    const TEST: &str = "mps::another_users_daemon_is_reported_by_name_and_left_alone";
     if !is_root(TEST) {
         return;
     }
@@ -275,9 +275,8 @@ print('listens', flush=True)
 sys.stdin.read()";
 
 #[test]
-fn a_socket_of_another_users_is_not_talked_to_though_the_pid_file_names_a_daemon_of_ours() {
-    const TEST: &str =
-        "mps::a_socket_of_another_users_is_not_talked_to_though_the_pid_file_names_a_daemon_of_ours";
+fn another_users_socket_is_not_used_though_the_pid_file_names_our_daemon() {
+    const TEST: &str = "mps::another_users_socket_is_not_used_though_the_pid_file_names_our_daemon";
     if !is_root(TEST) {
         return;
     }
@@ -314,7 +313,7 @@ fn a_socket_of_another_users_is_not_talked_to_though_the_pid_file_names_a_daemon
 }
 
 #[test]
-fn a_pid_file_that_names_another_daemon_than_the_one_that_listens_is_not_believed() {
+fn a_pid_file_that_names_another_daemon_than_the_listener_is_ignored() {
     let machine = Machine::new();
     let (pipe, elsewhere) = (machine.pipe(), machine.folder.path().join("elsewhere"));
     let daemon = machine.somebodys_daemon(&pipe, None);
@@ -356,7 +355,7 @@ fn assert_is_foreign(machine: &Machine, pipe: &Path, uid: u32) {
 // ---- a control program or a daemon that misbehaves
 
 #[test]
-fn a_control_program_that_hangs_is_an_error_in_bounded_time_and_leaves_nothing() {
+fn a_control_program_that_hangs_is_an_error_in_bounded_time() {
     // `hang`: the daemon starts and nobody answers; `hang-start`: not even that. The watchdog of each run is the bound.
     for (mode, asked) in [("hang", "get_default_active_thread_percentage"), ("hang-start", "-d")] {
         let machine = Machine::new();
@@ -392,7 +391,7 @@ fn a_daemon_that_refuses_or_dies_at_once_is_an_error_with_its_words() {
 }
 
 #[test]
-fn a_daemon_that_does_not_obey_and_servers_that_outlive_it_are_ended_all_the_same() {
+fn a_daemon_that_does_not_obey_and_surviving_servers_are_ended_anyway() {
     for mode in ["deaf", "orphans"] {
         let machine = Machine::new();
         let pipe = machine.pipe();

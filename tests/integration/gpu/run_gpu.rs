@@ -54,7 +54,7 @@ fn batches_are_those_of_the_cpu_wherever_the_producer_runs() {
 }
 
 #[test]
-fn rows_go_to_a_gpu_as_the_table_has_them_and_anything_else_is_refused_with_what_to_write_instead() {
+fn rows_go_to_a_gpu_in_the_tables_type_and_other_types_are_refused() {
     for kind in ["f16", "e4m3"] {
         let temp = directory();
         let args = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 7";
@@ -73,7 +73,7 @@ fn rows_go_to_a_gpu_as_the_table_has_them_and_anything_else_is_refused_with_what
 }
 
 #[test]
-fn aggregated_rows_go_to_a_gpu_by_copies_and_are_those_of_slots_in_host_memory() {
+fn aggregated_rows_go_to_a_gpu_by_copies_and_equal_those_in_host_memory() {
     let temp = directory();
     small_graph(temp.path());
     let steps = "attach; contents; close";
@@ -153,7 +153,7 @@ fn under_mps_the_command_is_a_client_with_what_the_producer_leaves() {
 }
 
 #[test]
-fn whoever_dies_under_mps_leaves_no_daemon_and_what_attached_is_let_go_before_it_is_ended() {
+fn a_death_under_mps_leaves_no_daemon_and_attached_clients_leave_first() {
     for victim in ["launcher", "producer", "command"] {
         let machine = Machine::new();
         let folder = machine.folder.path();

@@ -230,7 +230,7 @@ fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
 }
 
 #[test]
-fn the_readme_says_how_the_program_gets_into_the_path_before_it_calls_it_by_its_name() {
+fn the_readme_puts_the_program_into_the_path_before_it_calls_it_by_name() {
     let page = fs::read_to_string(root().join("README.md")).unwrap();
     let called = page.find("\nuvatrain ").expect("the README calls the program");
     let install = "cargo install --locked --path crates/uvatrain";

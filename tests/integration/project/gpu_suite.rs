@@ -261,7 +261,7 @@ fn losses_are_compared_without_dropout_since_a_device_draws_it_otherwise() {
 
 /// The command answers SIGINT, as a launcher does that takes its roles off MPS; what it leaves behind is ended too.
 #[test]
-fn a_step_that_runs_out_of_time_is_ended_in_order_and_is_no_failure() {
+fn a_step_that_runs_out_of_time_is_ended_in_order_and_does_not_fail() {
     let place = Place::new();
     let (answered, left) = (place.path("answered"), place.path("left"));
     let lines = format!(
@@ -302,7 +302,7 @@ fn where_correctness_fails_nothing_is_measured() {
 }
 
 #[test]
-fn roles_are_killed_only_where_it_is_asked_for_and_behind_all_else() {
+fn roles_are_killed_only_on_request_and_behind_all_else() {
     let place = Place::new();
     let output = place.suite("--simulate --only python --with-faults");
     ends(&output, 0, "SIMULATED");
@@ -341,7 +341,7 @@ fn checkout() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_carried_lies_in_the_checkout_ignored_and_counts_with_all_that_travels() {
+fn carried_files_lie_in_the_checkout_ignored_and_count_with_all_others() {
     let checkout = checkout();
     let carry = |to: &Path| {
         Command::new("bash").arg(checkout.path().join("scripts/gpu/carry.sh")).arg(to).output().unwrap()

@@ -37,7 +37,7 @@ fn succeeds(output: &Output) -> (String, String) {
 }
 
 #[test]
-fn rounds_alternate_and_a_peer_whose_batch_is_not_one_of_the_graph_takes_no_part() {
+fn rounds_alternate_and_a_peer_whose_batch_is_invalid_takes_no_part() {
     let temp = directory();
     uvatrain(
         temp.path(),

@@ -35,7 +35,7 @@ fn long_run(directory: &Path, shell: &str, steps: &str) -> (Running, Vec<Process
 }
 
 #[test]
-fn each_rank_gets_the_batches_of_a_loader_of_that_rank_and_metrics_of_its_own() {
+fn each_rank_gets_the_batches_of_its_loader_and_metrics_of_its_own() {
     let temp = directory();
     small_graph(temp.path());
     let steps = "attach; pass train 0; pass valid 0; pass train 1; pass valid 1; pass test 0; close";
@@ -84,7 +84,7 @@ fn what_starts_ranks_may_close_every_descriptor() {
 }
 
 #[test]
-fn a_rank_that_is_killed_is_named_and_the_others_hear_of_it_with_their_next_batch() {
+fn a_killed_rank_is_named_and_the_others_end_with_their_next_batch() {
     let temp = directory();
     small_graph(temp.path());
     for rank in [0, 1] {
@@ -106,7 +106,7 @@ fn a_rank_that_is_killed_is_named_and_the_others_hear_of_it_with_their_next_batc
 }
 
 #[test]
-fn a_role_that_is_killed_is_named_with_its_rank_and_every_rank_hears_of_it() {
+fn a_killed_role_is_named_with_its_rank_and_every_rank_learns_of_it() {
     let temp = directory();
     small_graph(temp.path());
     for role in ["sampler", "producer"] {
@@ -185,7 +185,7 @@ fn more_ranks_than_training_batches_are_refused_with_both_numbers() {
 }
 
 #[test]
-fn a_rank_that_has_had_enough_ends_before_the_others_and_is_named_where_the_command_fails() {
+fn a_rank_that_ends_early_is_named_where_the_command_fails() {
     let temp = directory();
     small_graph(temp.path());
     // Its roles end, and the other rank goes on until it has what it wants.
@@ -226,7 +226,7 @@ fn a_command_in_which_fewer_attach_than_there_are_ranks_has_failed() {
 }
 
 #[test]
-fn a_rank_that_is_none_of_the_runs_is_refused_by_its_number() {
+fn a_rank_outside_the_run_is_refused_by_its_number() {
     let temp = directory();
     small_graph(temp.path());
     let alone = |variables: &str| format!(r#"{variables} "$@""#);
@@ -267,7 +267,7 @@ for secret in (None, int(knock, 16) ^ 1):
 "#;
 
 #[test]
-fn whoever_knows_the_name_of_the_socket_alone_is_not_answered_and_disturbs_nobody() {
+fn the_name_of_the_socket_alone_gets_no_answer_and_disturbs_no_rank() {
     let temp = directory();
     small_graph(temp.path());
     let shell = format!("python3 -c '{STRANGER}' || exit 9\n{TWO}");

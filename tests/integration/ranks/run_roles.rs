@@ -25,7 +25,7 @@ fn each_rank_has_its_batches(directory: &Path, ranks: u32, what: &str) {
 }
 
 #[test]
-fn samplers_that_ranks_share_make_the_batches_that_each_rank_gets_from_samplers_of_its_own() {
+fn samplers_that_ranks_share_make_the_batches_of_each_ranks_own_samplers() {
     let temp = directory();
     small_graph(temp.path());
     for (samplers, count) in [(1, 1), (1, 2), (2, 2), (3, 2), (2, 3), (1, 4)] {
@@ -41,7 +41,7 @@ fn samplers_that_ranks_share_make_the_batches_that_each_rank_gets_from_samplers_
 }
 
 #[test]
-fn shared_samplers_make_what_samplers_of_each_rank_make_with_every_option_of_theirs() {
+fn shared_samplers_make_what_own_samplers_make_with_every_option() {
     let temp = directory();
     small_graph(temp.path());
     let ids: String = (0..1200).map(|id| format!("{}\n", id * 3)).collect();
@@ -74,7 +74,7 @@ fn shared_samplers_make_what_samplers_of_each_rank_make_with_every_option_of_the
 }
 
 #[test]
-fn a_shared_sampler_that_fails_at_a_batch_of_one_rank_names_it_and_ends_the_run() {
+fn a_shared_sampler_that_fails_at_a_batch_names_its_rank_and_ends_the_run() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());
@@ -116,7 +116,7 @@ fn an_interrupt_ends_ranks_that_share_samplers() {
 }
 
 #[test]
-fn every_split_of_four_gpus_into_samplers_and_trainers_gives_the_batches_of_the_cpu() {
+fn every_split_of_four_gpus_into_samplers_and_trainers_equals_the_cpu() {
     let temp = directory();
     small_graph(temp.path());
     for (options, samplers, devices) in [
@@ -154,7 +154,7 @@ fn every_split_of_four_gpus_into_samplers_and_trainers_gives_the_batches_of_the_
 }
 
 #[test]
-fn a_cache_has_its_rows_on_the_gpus_that_train_and_its_lists_on_those_that_sample() {
+fn a_cache_has_its_rows_on_training_gpus_and_its_lists_on_sampling_ones() {
     let temp = directory();
     small_graph(temp.path());
     for (options, lists, rows) in [
@@ -185,7 +185,7 @@ fn a_cache_has_its_rows_on_the_gpus_that_train_and_its_lists_on_those_that_sampl
 }
 
 #[test]
-fn a_rank_that_takes_no_batches_does_not_hold_up_another_with_which_it_shares_samplers() {
+fn a_rank_that_takes_no_batches_does_not_block_one_that_shares_samplers() {
     let temp = directory();
     small_graph(temp.path());
     // Rank 1 begins when rank 0 has ended, whose batches are many times what slots hold.
@@ -237,7 +237,7 @@ fn a_shared_sampler_that_is_killed_is_named_and_every_rank_hears_of_it() {
 }
 
 #[test]
-fn a_rank_that_is_killed_beside_shared_samplers_is_named_and_nothing_is_left() {
+fn a_rank_killed_beside_shared_samplers_is_named_and_nothing_is_left() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());
@@ -258,7 +258,7 @@ fn a_rank_that_is_killed_beside_shared_samplers_is_named_and_nothing_is_left() {
 }
 
 #[test]
-fn places_that_contradict_each_other_are_refused_and_too_few_gpus_are_lacking() {
+fn contradicting_places_are_refused_and_too_few_gpus_are_reported() {
     let temp = directory();
     small_graph(temp.path());
     let four = |options: &str| {
@@ -309,7 +309,7 @@ fn places_that_contradict_each_other_are_refused_and_too_few_gpus_are_lacking() 
 }
 
 #[test]
-fn roles_are_chosen_by_what_the_stages_took_in_a_run_and_the_command_finds_the_number_of_ranks() {
+fn roles_are_chosen_by_the_stage_times_of_a_run_for_its_number_of_ranks() {
     let temp = directory();
     small_graph(temp.path());
     let first =

@@ -51,7 +51,7 @@ fn ranks_that_stand_by_join(directory: &Path, trainers: u32, standby: u32, from:
 }
 
 #[test]
-fn ranks_that_stand_by_join_at_a_batch_of_each_epoch_and_every_batch_is_trained_once() {
+fn standby_ranks_join_at_a_batch_and_every_batch_is_trained_once() {
     let temp = directory();
     small_graph(temp.path());
     for (samplers, trainers, from) in [(1, 2, 0), (1, 2, 5), (2, 1, 3), (1, 1, 9), (3, 2, 7)] {
@@ -66,7 +66,7 @@ fn ranks_that_stand_by_join_at_a_batch_of_each_epoch_and_every_batch_is_trained_
 }
 
 #[test]
-fn gpus_that_sample_train_from_a_batch_on_beside_those_that_do_so_throughout() {
+fn gpus_that_sample_join_training_at_a_batch_beside_those_that_train() {
     let temp = directory();
     small_graph(temp.path());
     for (options, devices, samplers, from) in [
@@ -87,7 +87,7 @@ fn gpus_that_sample_train_from_a_batch_on_beside_those_that_do_so_throughout() {
 }
 
 #[test]
-fn where_a_rank_stands_by_as_many_of_the_cached_rows_are_held_as_have_room_there() {
+fn a_standby_rank_holds_as_many_cached_rows_as_have_room_there() {
     let temp = directory();
     small_graph(temp.path());
     let hit_rates = |options: &str| {
@@ -135,7 +135,7 @@ fn a_rank_that_stands_by_and_is_killed_is_named_and_nothing_is_left() {
 }
 
 #[test]
-fn the_batch_at_which_they_join_is_chosen_by_what_the_stages_took_in_a_run() {
+fn the_batch_at_which_they_join_is_chosen_by_the_stage_times_of_a_run() {
     let temp = directory();
     small_graph(temp.path());
     let first =

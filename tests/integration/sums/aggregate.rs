@@ -9,7 +9,7 @@ use crate::support::extent::some_of;
 use crate::support::runs::{Metrics, learned, small_graph, train};
 
 #[test]
-fn losses_and_hashes_are_equal_whoever_sums_for_every_kind_of_sampler() {
+fn losses_and_hashes_are_equal_for_any_summing_side_and_kind_of_sampler() {
     let temp = directory();
     small_graph(temp.path());
     for model in ["sage", "gcn"] {
@@ -44,7 +44,7 @@ fn losses_and_hashes_are_equal_whoever_sums_for_every_kind_of_sampler() {
 }
 
 #[test]
-fn losses_are_equal_in_processes_in_threads_resumed_by_the_other_way_and_behind_caches() {
+fn losses_are_equal_in_processes_threads_on_resume_and_behind_caches() {
     let temp = directory();
     small_graph(temp.path());
     for model in ["sage", "gcn"] {
@@ -90,7 +90,7 @@ fn losses_are_equal_in_processes_in_threads_resumed_by_the_other_way_and_behind_
 }
 
 #[test]
-fn slots_of_sums_are_as_much_smaller_as_there_are_fewer_destinations_than_nodes() {
+fn slots_of_sums_shrink_as_there_are_fewer_destinations_than_nodes() {
     let temp = directory();
     small_graph(temp.path());
     for (model, share) in [("sage", 0.55), ("gcn", 0.3)] {
@@ -110,7 +110,7 @@ fn slots_of_sums_are_as_much_smaller_as_there_are_fewer_destinations_than_nodes(
 }
 
 #[test]
-fn sums_that_the_producer_cannot_make_are_refused_with_another_way_and_left_by_auto() {
+fn sums_that_the_producer_cannot_make_are_refused_and_avoided_by_auto() {
     let temp = directory();
     let graph = small_graph(temp.path());
     for (options, parts) in [
@@ -179,7 +179,7 @@ fn the_end_of_a_run_has_the_sums_of_its_batches_counts() {
 }
 
 #[test]
-fn half_precision_tables_give_equal_losses_whoever_sums_and_whoever_widens() {
+fn half_precision_tables_give_equal_losses_for_all_sums_and_widening() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let mut meta: serde_json::Value =

@@ -226,7 +226,7 @@ fn a_resumed_run_tries_again_and_goes_on_with_the_same_losses() {
 }
 
 #[test]
-fn a_run_that_is_killed_while_it_tries_and_searches_goes_on_with_the_same_losses_and_chooses_again() {
+fn a_run_killed_during_its_trial_resumes_with_equal_losses_and_retries() {
     let temp = directory();
     small_graph(temp.path());
     let options = "--hidden 16 --epochs 4";
@@ -262,7 +262,7 @@ fn a_run_that_is_killed_while_it_tries_and_searches_goes_on_with_the_same_losses
 }
 
 #[test]
-fn auto_tries_nothing_in_a_run_that_is_over_before_it_pays_or_has_slots_of_a_given_size() {
+fn auto_tries_nothing_in_a_run_too_short_or_with_slots_of_a_given_size() {
     let temp = directory();
     small_graph(temp.path());
     let window = 2 + 3 + 16;
@@ -311,7 +311,7 @@ fn a_run_whose_trainer_multiplies_first_never_sums() {
 }
 
 #[test]
-fn the_choice_is_told_on_the_screen_once() {
+fn the_choice_is_shown_on_the_screen_once() {
     let temp = directory();
     small_graph(temp.path());
     let line = format!("{SMALL_BATCHES} {BY_ROLES} --hidden 16 --epochs 2 --metrics run.jsonl");

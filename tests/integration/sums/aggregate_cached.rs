@@ -74,7 +74,7 @@ fn count(of: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn batches_are_those_of_whole_rows_losses_close_and_bytes_over_the_link_as_recounted() {
+fn batches_equal_whole_rows_losses_are_close_and_link_bytes_as_recounted() {
     let temp = directory();
     small_graph(temp.path());
     let cached = planned(temp.path());
@@ -128,7 +128,7 @@ fn batches_are_those_of_whole_rows_losses_close_and_bytes_over_the_link_as_recou
 }
 
 #[test]
-fn narrow_rows_weighed_edges_padding_and_a_consumer_that_runs_ahead_are_continued_alike() {
+fn narrow_rows_edge_weights_padding_and_running_ahead_continue_alike() {
     let temp = directory();
     let graph = small_graph(temp.path());
     planned(temp.path());

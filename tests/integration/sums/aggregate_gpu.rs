@@ -34,7 +34,7 @@ fn way(metrics: &Metrics) -> String {
 }
 
 #[test]
-fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is_divided() {
+fn losses_and_hashes_equal_the_cpus_for_every_gather_and_partition() {
     // A run takes seconds of two processes that load libtorch: each is here for something that no other has.
     let temp = directory();
     smaller_graph(temp.path());
@@ -101,7 +101,7 @@ fn losses_and_hashes_are_those_of_the_cpu_whoever_gathers_and_however_the_gpu_is
 }
 
 #[test]
-fn samplers_that_weigh_edges_or_draw_for_a_whole_layer_and_padding_give_the_losses_of_the_cpu() {
+fn weighted_and_layer_samplers_and_padding_give_the_losses_of_the_cpu() {
     let temp = directory();
     smaller_graph(temp.path());
     for (model, options) in some_of(&[
@@ -128,7 +128,7 @@ fn samplers_that_weigh_edges_or_draw_for_a_whole_layer_and_padding_give_the_loss
 /// The stand-in's way to train as on a GPU: batches stay where they are, and libtorch's operations replace our loops. So
 /// losses are equal to rounding.
 #[test]
-fn a_consumer_that_takes_batches_where_they_lie_has_the_losses_of_whole_rows() {
+fn a_consumer_that_takes_batches_in_place_has_the_losses_of_whole_rows() {
     let temp = directory();
     smaller_graph(temp.path());
     for model in ["sage", "gcn"] {
@@ -252,7 +252,7 @@ fn narrow_tables_give_the_losses_of_the_cpu() {
 }
 
 #[test]
-fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
+fn slots_of_sums_are_smaller_and_the_rows_beside_them_shown_and_bounded() {
     let temp = directory();
     small_graph(temp.path());
     let dry = |options: &str| {
@@ -302,7 +302,7 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_are_told_and_bounded() {
 }
 
 #[test]
-fn sums_where_the_slots_are_not_are_refused_with_the_other_way_and_auto_leaves_them_on_a_gpu() {
+fn sums_away_from_the_slots_are_refused_and_auto_keeps_them_on_a_gpu() {
     let temp = directory();
     smaller_graph(temp.path());
     train(temp.path(), "x.jsonl", "--device cpu --epochs 1 --aggregate device")

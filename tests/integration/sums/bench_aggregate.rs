@@ -142,7 +142,7 @@ fn sums_of_half_precision_rows_are_twice_as_wide_as_the_rows() {
 }
 
 #[test]
-fn times_are_of_the_batches_asked_for_and_the_speedup_follows_from_them() {
+fn times_are_of_the_requested_batches_and_the_speedup_follows_from_them() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     for (options, threads) in [("--gather-threads 1", 1), ("--gather-threads 3 --aggregate gcn", 3)] {

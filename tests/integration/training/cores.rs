@@ -54,7 +54,7 @@ fn counts(of: &Value) -> [u64; 3] {
 }
 
 #[test]
-fn the_threads_that_auto_chooses_follow_from_what_it_timed_and_losses_are_those_of_the_same_threads() {
+fn auto_chooses_threads_by_its_times_and_losses_follow_the_threads() {
     let temp = directory();
     small_graph(temp.path());
     let outcome = train(temp.path(), "auto.jsonl", "--epochs 1 --cores auto").run().succeeds();
@@ -158,7 +158,7 @@ fn listed_cores_are_those_of_every_process_of_the_run() {
 }
 
 #[test]
-fn each_stage_is_kept_on_the_cores_that_are_listed_for_it_with_a_thread_on_each() {
+fn each_stage_keeps_to_its_listed_cores_with_a_thread_on_each() {
     let temp = directory();
     small_graph(temp.path());
     let [first, second] = two_cores();
@@ -236,7 +236,7 @@ fn cores_that_cannot_be_are_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_run_that_goes_on_keeps_the_threads_of_its_checkpoint_and_one_without_has_those_of_its_cores() {
+fn a_resumed_run_keeps_its_checkpoints_threads_or_uses_its_cores() {
     let temp = directory();
     small_graph(temp.path());
     let [core, _] = two_cores();

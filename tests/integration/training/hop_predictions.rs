@@ -35,7 +35,7 @@ fn train(directory: &Path, options: &str) -> Value {
 }
 
 #[test]
-fn rows_are_evaluated_and_predicted_as_training_has_tested_them_in_both_layouts() {
+fn rows_are_evaluated_and_predicted_as_training_tested_in_both_layouts() {
     let temp = directory();
     sets(temp.path());
     let test = integers(&temp.path().join("graph/test_idx.npy"));

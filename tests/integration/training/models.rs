@@ -26,7 +26,7 @@ fn several_labels(directory: &Path) {
 }
 
 #[test]
-fn several_labels_a_node_are_learned_and_judged_by_the_area_under_the_curve() {
+fn several_labels_a_node_are_learned_and_scored_by_area_under_the_curve() {
     let temp = directory();
     several_labels(temp.path());
     for (mode, name) in [("--eval sampled", "sampled"), ("--eval full --in-process", "full")] {
@@ -97,7 +97,7 @@ fn half(value: u8) -> u16 {
 const E4M3: [u8; 8] = [0, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e];
 
 #[test]
-fn narrow_features_give_the_losses_of_wide_ones_whoever_widens_them() {
+fn narrow_features_give_the_losses_of_wide_ones_wherever_they_are_widened() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let mut meta: serde_json::Value =
@@ -193,7 +193,7 @@ fn half_precision_features_change_no_batch_and_the_losses_by_little() {
 }
 
 #[test]
-fn attention_residuals_and_norms_learn_in_any_mode_and_resume_with_the_same_losses() {
+fn attention_residuals_and_norms_learn_and_resume_in_any_mode() {
     let temp = directory();
     small_graph(temp.path());
     for (name, mode, model) in [

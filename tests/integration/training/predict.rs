@@ -51,7 +51,7 @@ fn accuracy(graph: &Path, ids: &[i64], predicted: &[i64]) -> f64 {
 }
 
 #[test]
-fn predictions_have_the_accuracy_that_training_told_with_whole_and_with_sampled_neighbourhoods() {
+fn predictions_have_the_accuracy_of_training_with_whole_and_sampled_lists() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let test = classes(&graph.join("test_idx.npy"));
@@ -215,7 +215,7 @@ fn what_cannot_be_predicted_is_refused_by_name_and_nothing_is_written() {
 }
 
 #[test]
-fn a_graph_that_has_grown_is_evaluated_and_predicted_where_that_is_allowed_and_said() {
+fn a_grown_graph_is_evaluated_and_predicted_only_where_allowed() {
     let temp = directory();
     small_graph(temp.path());
     trained(temp.path(), "--epochs 3");
@@ -253,7 +253,7 @@ fn a_graph_that_has_grown_is_evaluated_and_predicted_where_that_is_allowed_and_s
 }
 
 #[test]
-fn answers_from_sampled_neighbours_are_equal_bit_for_bit_whoever_sums_and_what_cannot_be_summed_is_refused() {
+fn answers_from_sampled_neighbours_are_equal_for_both_summing_sides() {
     let temp = directory();
     small_graph(temp.path());
     let answers = "--output c.npy --probabilities p.npy --embeddings e.npy --overwrite";
@@ -292,7 +292,7 @@ fn answers_from_sampled_neighbours_are_equal_bit_for_bit_whoever_sums_and_what_c
 }
 
 #[test]
-fn an_interrupted_prediction_leaves_no_half_array_and_goes_on_where_it_was() {
+fn an_interrupted_prediction_leaves_no_half_array_and_continues() {
     let temp = directory();
     small_graph(temp.path());
     trained(temp.path(), "--epochs 1");

@@ -62,7 +62,7 @@ fn errors(ids: &[i64], predicted: &[f32], targets: &[f32]) -> [f64; 2] {
 }
 
 #[test]
-fn numbers_are_learned_predicted_and_evaluated_with_the_errors_that_training_told() {
+fn numbers_are_learned_and_predicted_with_the_errors_of_training() {
     let temp = directory();
     let (graph, targets) = with_numbers(temp.path());
     let ids = NpyArray::open(&graph.join("test_idx.npy")).unwrap();
@@ -229,7 +229,7 @@ fn numbers_go_through_import_reordering_and_export_and_info_tells_of_them() {
 }
 
 #[test]
-fn a_dataset_without_labels_does_all_but_training_and_evaluation_which_say_so() {
+fn a_dataset_without_labels_does_all_but_training_and_evaluation() {
     let temp = directory();
     let graph = small_graph(temp.path());
     train(temp.path(), "m.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();

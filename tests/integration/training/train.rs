@@ -13,7 +13,7 @@ use crate::support::{
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
-fn batches_and_losses_are_equal_for_any_number_of_samplers_in_process_and_across_processes() {
+fn batches_and_losses_are_equal_for_any_number_of_samplers_and_processes() {
     let temp = directory();
     small_graph(temp.path());
     let mut runs = Vec::new();
@@ -54,7 +54,7 @@ fn another_seed_makes_other_batches() {
 }
 
 #[test]
-fn a_run_continued_after_its_last_epoch_has_the_losses_of_one_that_never_stopped() {
+fn a_run_continued_after_its_last_epoch_has_the_losses_of_one_unstopped() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "whole.jsonl", "--epochs 3").run().succeeds();
@@ -73,7 +73,7 @@ fn epochs_behind(trained: &[(u64, u64, String, String)]) -> u64 {
 }
 
 #[test]
-fn a_run_interrupted_in_an_epoch_continues_at_the_next_batch_with_the_same_losses() {
+fn a_run_interrupted_in_an_epoch_resumes_at_the_next_batch() {
     let temp = directory();
     small_graph(temp.path());
     for (mode, name) in [("", "processes"), ("--in-process", "threads")] {
@@ -102,7 +102,7 @@ fn a_run_interrupted_in_an_epoch_continues_at_the_next_batch_with_the_same_losse
 }
 
 #[test]
-fn a_run_killed_in_an_epoch_continues_at_its_last_checkpoint_with_the_same_losses() {
+fn a_run_killed_in_an_epoch_resumes_at_its_last_checkpoint() {
     let temp = directory();
     small_graph(temp.path());
     let path = temp.path().join("parts.jsonl");
@@ -207,7 +207,7 @@ fn both_models_learn_the_planted_classes_under_either_evaluation() {
 }
 
 #[test]
-fn features_that_are_not_numbers_end_the_run_and_the_last_good_checkpoint_stays() {
+fn features_that_are_not_numbers_end_the_run_and_keep_the_last_checkpoint() {
     let temp = directory();
     let graph = small_graph(temp.path());
     train(temp.path(), "good.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();
@@ -356,7 +356,7 @@ fn moved(directory: &Path, line: &str, options: &str) -> support::Outcome {
 }
 
 #[test]
-fn a_program_without_its_consumer_says_which_path_it_looked_at_and_what_installs_it() {
+fn a_program_without_its_consumer_names_the_path_and_what_installs_it() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     for options in ["", "--in-process"] {
@@ -366,7 +366,7 @@ fn a_program_without_its_consumer_says_which_path_it_looked_at_and_what_installs
 }
 
 #[test]
-fn a_consumer_of_another_version_or_none_that_starts_is_refused_before_anything_starts() {
+fn an_unfit_consumer_is_refused_before_anything_starts() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     for (script, says) in [
@@ -383,7 +383,7 @@ fn a_consumer_of_another_version_or_none_that_starts_is_refused_before_anything_
 }
 
 #[test]
-fn a_consumer_that_fits_is_asked_for_its_version_once_until_its_file_changes() {
+fn a_consumer_that_fits_is_asked_for_its_version_until_its_file_changes() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     // It only answers for its version, so that each run ends as soon as it is started to train.
@@ -401,7 +401,7 @@ fn a_consumer_that_fits_is_asked_for_its_version_once_until_its_file_changes() {
 }
 
 #[test]
-fn a_moved_program_trains_with_the_libtorch_it_is_told_and_lacks_it_by_name() {
+fn a_moved_program_trains_with_a_given_libtorch_and_names_a_missing_one() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     let copied = format!("cp {} bin/", env!("CARGO_BIN_EXE_uvatrain-consumer"));
@@ -418,7 +418,7 @@ fn a_moved_program_trains_with_the_libtorch_it_is_told_and_lacks_it_by_name() {
 }
 
 #[test]
-fn a_program_that_pip_installed_takes_the_pytorch_of_its_environment_and_says_how_pip_mends_it() {
+fn a_pip_installed_program_takes_its_environments_pytorch_or_says_how() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     let packages = temp.path().join("lib/python3.12/site-packages");
@@ -512,7 +512,7 @@ fn asked(port: u16, request: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn figures_of_a_run_under_way_are_told_over_http_as_prometheus_reads_them() {
+fn figures_of_a_running_training_are_served_in_the_format_of_prometheus() {
     let temp = directory();
     small_graph(temp.path());
     // A port that was free a moment ago; the system gives such a number again late.

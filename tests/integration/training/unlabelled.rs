@@ -29,7 +29,7 @@ fn hop_set(directory: &Path) {
 }
 
 #[test]
-fn training_on_nodes_without_any_label_is_refused_with_where_they_come_from() {
+fn training_on_unlabelled_nodes_is_refused_with_where_they_come_from() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let unlabelled = split(&graph, "test_idx.npy");
@@ -54,7 +54,7 @@ fn training_on_nodes_without_any_label_is_refused_with_where_they_come_from() {
 }
 
 #[test]
-fn early_stopping_without_a_validation_is_refused_and_a_metric_of_none_is_said() {
+fn early_stopping_without_validation_is_refused_and_no_metric_is_shown() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let valid = split(&graph, "valid_idx.npy");
@@ -88,7 +88,7 @@ fn early_stopping_without_a_validation_is_refused_and_a_metric_of_none_is_said()
 }
 
 #[test]
-fn outputs_that_are_not_numbers_end_evaluation_and_prediction_with_the_first_node() {
+fn outputs_that_are_not_numbers_end_evaluation_and_prediction_by_node() {
     let temp = directory();
     let graph = small_graph(temp.path());
     train(temp.path(), "m.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();

@@ -330,8 +330,8 @@ fn green_of(resources: &mut [sys::CUdevResource]) -> (CUresult, sys::CUgreenCtx)
 }
 
 #[test]
-fn green_contexts_of_one_split_are_disjoint_and_others_are_refused_where_the_rule_holds() {
-    let test = "memory::green_contexts_of_one_split_are_disjoint_and_others_are_refused_where_the_rule_holds";
+fn green_contexts_of_one_split_are_disjoint_and_others_refused() {
+    let test = "memory::green_contexts_of_one_split_are_disjoint_and_others_refused";
     if !cuda_sim::in_process_with(test, &[("CUDA_SIM_STRICT", "green_groups")]) {
         return;
     }
@@ -356,8 +356,8 @@ fn green_contexts_of_one_split_are_disjoint_and_others_are_refused_where_the_rul
 }
 
 #[test]
-fn an_event_is_recorded_on_streams_of_its_own_context_where_the_rule_holds() {
-    let test = "memory::an_event_is_recorded_on_streams_of_its_own_context_where_the_rule_holds";
+fn an_event_records_only_on_streams_of_its_own_context() {
+    let test = "memory::an_event_records_only_on_streams_of_its_own_context";
     if !cuda_sim::in_process_with(test, &[("CUDA_SIM_STRICT", "green_events")]) {
         return;
     }
@@ -421,11 +421,11 @@ fn a_stream_waits_for_a_value_that_another_writes() {
 }
 
 #[test]
-fn a_machine_lacks_what_it_is_told_to_lack() {
+fn a_machine_lacks_what_its_settings_say_it_lacks() {
     let everything =
         "vmm,ipc_event,ipc_memory,stream_memory_operations,green,read_only_register,host_register";
     if !cuda_sim::in_process_with(
-        "memory::a_machine_lacks_what_it_is_told_to_lack",
+        "memory::a_machine_lacks_what_its_settings_say_it_lacks",
         &[("CUDA_SIM_LACKS", everything)],
     ) {
         return;
@@ -530,8 +530,8 @@ fn a_cubin_has_its_own_functions_and_runs_on_its_own_devices() {
 }
 
 #[test]
-fn memory_that_is_taken_or_freed_while_a_kernel_is_held_is_found_by_the_watchdog() {
-    let test = "memory::memory_that_is_taken_or_freed_while_a_kernel_is_held_is_found_by_the_watchdog";
+fn the_watchdog_finds_an_allocation_or_a_free_while_a_kernel_is_held() {
+    let test = "memory::the_watchdog_finds_an_allocation_or_a_free_while_a_kernel_is_held";
     if !cuda_sim::in_process_with(test, &[("CUDA_SIM_WATCHDOG", "1")]) {
         return;
     }

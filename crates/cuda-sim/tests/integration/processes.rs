@@ -411,7 +411,7 @@ fn peer_that_is_a_client_of_mps() {
 }
 
 #[test]
-fn a_client_of_mps_that_is_killed_with_work_in_flight_takes_the_server_with_it() {
+fn a_killed_client_of_mps_with_work_in_flight_takes_the_server_down() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("control"), "").unwrap();
     let pid_file = folder.path().join("nvidia-cuda-mps-control.pid");

@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_through_the_arrays_is_read_back_whole_through_the_ranges() {
+    fn what_is_written_through_the_arrays_is_read_back_through_the_ranges() {
         for (multi_label, degrees, edge_ids, sampler_kind) in [
             (false, false, false, SamplerKind::NEIGHBOR),
             (true, false, false, SamplerKind::NEIGHBOR),
@@ -670,7 +670,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_producer_sums_a_slot_has_a_row_a_destination_and_not_one_a_node() {
+    fn a_slot_of_sums_has_a_row_for_each_destination_not_for_each_node() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = small_graph(temp.path());
         let of = |aggregation| {
@@ -699,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_a_producer_that_chooses_holds_either_form_in_one_place_and_the_header_says_which() {
+    fn a_slot_of_a_choosing_producer_holds_rows_or_sums_and_its_header_says() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = small_graph(temp.path());
         let of = |aggregation, chooses_sums| {
@@ -925,7 +925,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_a_hop_set_have_a_table_for_each_hop_that_is_read_and_no_layers() {
+    fn a_batch_of_a_hop_set_has_a_table_for_each_hop_read_and_no_layers() {
         let temp = tempfile::tempdir().expect("a directory");
         let dataset = small_graph(temp.path());
         let spec = BatchSpec { tables: Some(3), ..options(&[], 10, None) };

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_mean_and_five_deviations_and_never_more_than_the_largest_batch_takes() {
+    fn room_is_mean_plus_five_deviations_and_at_most_the_largest_batch() {
         let (layout, largest) = (layout(), SlotRoom::largest(&layout()));
         assert_eq!(largest.nodes, 40);
         let bytes = |nodes| layout.packed_bytes(&header(&batch(nodes)));

@@ -7,7 +7,7 @@ use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, Gr
 use uva_cuda::kernels::order::VisitOrder;
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, CudaError, Event, Stream};
+use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 
 use super::error::PcieError;
 use super::hold::Hold;
@@ -42,7 +42,7 @@ pub(super) struct ZeroCopy {
 pub(super) struct Bench {
     pub context: Arc<Context>,
     pub kernels: GatherKernels,
-    pub stream: Stream,
+    pub stream: CudaStream,
     pub hold: Hold,
     /// Bytes of a sample at most.
     pub most_bytes: usize,
@@ -57,8 +57,8 @@ pub(super) struct Bench {
 }
 
 /// Events around so many samples on the stream. Those of a green stream are made in its context.
-pub(super) fn around(stream: &Stream, samples: usize) -> Result<Vec<(Event, Event)>, CudaError> {
-    let event = || Event::timing(stream.made_in());
+pub(super) fn around(stream: &CudaStream, samples: usize) -> Result<Vec<(CudaEvent, CudaEvent)>, CudaError> {
+    let event = || CudaEvent::timing(stream.made_in());
     (0..samples).map(|_| Ok((event()?, event()?))).collect()
 }
 
@@ -76,7 +76,7 @@ impl Bench {
         Ok(Self {
             context: Arc::clone(context),
             kernels,
-            stream: Stream::new(context)?,
+            stream: CudaStream::new(context)?,
             hold: Hold::new(context)?,
             most_bytes,
             out: DeviceBuffer::new(context, most_bytes, "the rows of a measured gather (--sample-bytes)")?,
@@ -127,7 +127,7 @@ impl Bench {
         Ok(ZeroCopy { rows: shortest, samples, verified_rows, ids_check })
     }
 
-    fn green(&self, wanted: u32) -> Result<Stream, PcieError> {
+    fn green(&self, wanted: u32) -> Result<CudaStream, PcieError> {
         let partition = GreenPartition::new(&self.context, wanted)?;
         if partition.multiprocessors() != wanted {
             return Err(PcieError::Refused(format!(
@@ -145,7 +145,7 @@ impl Bench {
         &mut self,
         table: &Table,
         cell: &Cell,
-        green: Option<&Stream>,
+        green: Option<&CudaStream>,
         draws: Vec<Vec<i64>>,
         warm_ups: usize,
     ) -> Result<Vec<f64>, PcieError> {
@@ -225,7 +225,9 @@ impl Bench {
             );
             check_report(&cell.name(), &GatherReport::from_bytes(&bytes), stamp(index))?;
         }
-        let seconds = |(began, ended): &(Event, Event)| Ok(f64::from(Event::elapsed_ms(began, ended)?) / 1e3);
+        let seconds = |(began, ended): &(CudaEvent, CudaEvent)| {
+            Ok(f64::from(CudaEvent::elapsed_ms(began, ended)?) / 1e3)
+        };
         times.iter().map(seconds).collect::<Result<_, CudaError>>().map_err(Into::into)
     }
 
@@ -329,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gather_that_did_not_end_or_met_a_bad_id_is_no_figure() {
+    fn an_unfinished_gather_or_one_with_a_bad_id_gives_no_figure() {
         let good = GatherReport { stamp: 3, bad_position: u64::MAX, ..Default::default() };
         assert!(check_report("a cell", &good, 3).is_ok());
         assert!(check_report("a cell", &good, 4).unwrap_err().to_string().contains("stamped 3"));

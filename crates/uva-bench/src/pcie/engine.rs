@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use uva_cuda::Event;
+use uva_cuda::CudaEvent;
 use uva_cuda::memory::{device_to_host, host_to_device};
 
 use super::bench::{Bench, around, median};
@@ -106,8 +106,8 @@ fn copies(bench: &mut Bench, bytes: usize) -> Result<Vec<f64>, PcieError> {
     drop(closed);
     let waited = stream.synchronize();
     enqueued.and(waited)?;
-    let rate = |(began, ended): &(Event, Event)| {
-        let seconds = f64::from(Event::elapsed_ms(began, ended)?) / 1e3;
+    let rate = |(began, ended): &(CudaEvent, CudaEvent)| {
+        let seconds = f64::from(CudaEvent::elapsed_ms(began, ended)?) / 1e3;
         Ok::<_, PcieError>((each * bytes) as f64 / seconds.max(1e-9) / 1e9)
     };
     times.iter().map(rate).collect()

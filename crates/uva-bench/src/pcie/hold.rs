@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::PinnedBuffer;
-use uva_cuda::{Context, CudaError, Stream};
+use uva_cuda::{Context, CudaError, CudaStream};
 
 /// A word that held streams wait for.
 pub(super) struct Hold {
@@ -37,7 +37,7 @@ pub(super) struct Closed<'h> {
 
 impl Closed<'_> {
     /// Enqueues the wait.
-    pub(super) fn enqueue(&self, kernels: &GatherKernels, stream: &Stream) -> Result<(), CudaError> {
+    pub(super) fn enqueue(&self, kernels: &GatherKernels, stream: &CudaStream) -> Result<(), CudaError> {
         // SAFETY: four aligned bytes of pinned memory. The code that closed the hold keeps them until the stream has
         // been waited for. They are set when this value is dropped, and the drop waits for no stream.
         unsafe { kernels.spin_until(stream, self.hold.flag.address()) }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_are_those_that_other_programs_are_told() {
+    fn the_numbers_are_those_passed_to_the_other_programs() {
         // splitmix64 from state 0, published: its first output.
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(IdOrder::Random.draw(1000, 3, 0)[0], ((0xe220_a839_u64 * 1000) >> 32) as i64);

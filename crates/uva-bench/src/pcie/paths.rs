@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde::Serialize;
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{device_to_host, host_to_device};
-use uva_cuda::{CudaError, Event, Stream};
+use uva_cuda::{CudaError, CudaEvent, CudaStream};
 
 use super::bench::{Bench, median};
 use super::error::PcieError;
@@ -212,7 +212,7 @@ impl Work<'_> {
         copy_rate: f64,
     ) -> Result<WayFigure, PcieError> {
         let context = Arc::clone(&self.bench.context);
-        let other = Stream::new(&context)?;
+        let other = CudaStream::new(&context)?;
         let row_bytes = self.row_bytes;
         // The output is divided between the two in proportion to what each does alone.
         let share = (zero_copy_rate / (zero_copy_rate + copy_rate)).clamp(0.05, 0.95);
@@ -224,7 +224,7 @@ impl Work<'_> {
         let copied = copied.min(host.len());
         self.bench.back.as_mut_slice()[..copied].copy_from_slice(&host[..copied]);
         let times = SplitTimes::new(self.bench)?;
-        let opened = Event::local(&context)?;
+        let opened = CudaEvent::local(&context)?;
         let mut rates = Vec::with_capacity(samples);
         for sample in 0..=samples {
             let enqueued = self.enqueue_together(&other, &opened, first, copied, &times);
@@ -248,8 +248,8 @@ impl Work<'_> {
 
     fn enqueue_together(
         &self,
-        other: &Stream,
-        opened: &Event,
+        other: &CudaStream,
+        opened: &CudaEvent,
         first: usize,
         copied: usize,
         times: &SplitTimes,
@@ -275,20 +275,21 @@ impl Work<'_> {
 
 /// Marks around both parts.
 struct SplitTimes {
-    kernel: (Event, Event),
-    copies: (Event, Event),
+    kernel: (CudaEvent, CudaEvent),
+    copies: (CudaEvent, CudaEvent),
 }
 
 impl SplitTimes {
     fn new(bench: &Bench) -> Result<Self, CudaError> {
-        let pair = || Ok::<_, CudaError>((Event::timing(&bench.context)?, Event::timing(&bench.context)?));
+        let pair =
+            || Ok::<_, CudaError>((CudaEvent::timing(&bench.context)?, CudaEvent::timing(&bench.context)?));
         Ok(Self { kernel: pair()?, copies: pair()? })
     }
 
     /// Of each part, from its own beginning to its end.
     fn seconds(&self) -> Result<(f64, f64), CudaError> {
-        let seconds = |(began, ended): &(Event, Event)| {
-            Ok::<_, CudaError>(f64::from(Event::elapsed_ms(began, ended)?) / 1e3)
+        let seconds = |(began, ended): &(CudaEvent, CudaEvent)| {
+            Ok::<_, CudaError>(f64::from(CudaEvent::elapsed_ms(began, ended)?) / 1e3)
         };
         Ok((seconds(&self.kernel)?, seconds(&self.copies)?))
     }
@@ -298,7 +299,7 @@ impl SplitTimes {
         let mut longest = 0.0_f64;
         for began in [&self.kernel.0, &self.copies.0] {
             for ended in [&self.kernel.1, &self.copies.1] {
-                longest = longest.max(f64::from(Event::elapsed_ms(began, ended)?) / 1e3);
+                longest = longest.max(f64::from(CudaEvent::elapsed_ms(began, ended)?) / 1e3);
             }
         }
         Ok(longest)

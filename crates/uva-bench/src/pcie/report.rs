@@ -273,7 +273,7 @@ pub(super) fn kernel_reports(
 
 #[cfg(test)]
 mod tests {
-    use uva_cuda::Origin;
+    use uva_cuda::CodeOrigin;
     use uva_cuda::memory::{PinHow, PinReport};
 
     use super::*;
@@ -309,7 +309,7 @@ mod tests {
                 driver: "13.0".to_owned(),
             },
             module: ModuleReport {
-                origin: Origin::Compiled,
+                origin: CodeOrigin::Compiled,
                 target: None,
                 nvrtc: None,
                 seconds: 0.0,

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_nobody_set_apart_are_refused_with_the_command_that_sets_them_apart() {
+    fn pages_that_were_not_reserved_are_refused_with_the_command_to_reserve() {
         // More than any machine has set apart.
         let error = map(TablePages::Hugetlb, 1 << 45, "a table").unwrap_err().to_string();
         assert!(error.contains("nr_hugepages"), "{error}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cudarc::cufile::sys::{CUfileDriverStatusFlags, CUfileDrvProps_t};
 
-use super::library::{Functions, functions};
+use super::library::{CufileFunctions, functions};
 use crate::context::Context;
 
 /// Forces the compatibility mode, whatever the machine has: a variable that the library reads.
@@ -16,7 +16,7 @@ const FORCED: &str = "CUFILE_FORCE_COMPAT_MODE";
 ///
 /// It must not be used behind a `fork`.
 pub struct Cufile {
-    functions: &'static Functions,
+    functions: &'static CufileFunctions,
     compatibility: Option<String>,
     /// The driver uses it until it is closed.
     context: Arc<Context>,
@@ -51,7 +51,7 @@ impl Cufile {
         self.compatibility.as_deref()
     }
 
-    pub(super) fn functions(&self) -> &'static Functions {
+    pub(super) fn functions(&self) -> &'static CufileFunctions {
         self.functions
     }
 
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compatibility_mode_is_where_nothing_reads_into_the_gpu_or_where_it_is_forced() {
+    fn compatibility_mode_is_on_where_forced_or_where_gpu_reads_are_missing() {
         // SAFETY: plain numbers.
         let mut properties: CUfileDrvProps_t = unsafe { MaybeUninit::zeroed().assume_init() };
         assert!(compatibility(&properties, None).unwrap().contains("nvidia-fs"));

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use cudarc::cufile::sys::{self, CUfileDescr_t, CUfileDrvProps_t, CUfileError_t, CUfileHandle_t, off_t};
 
-use super::status::Status;
+use super::status::CufileStatus;
 use crate::{error, toolkit};
 
 /// The library's name for the loader. Not `libcufile.so`, which only a development package has.
@@ -21,11 +21,11 @@ macro_rules! functions {
     ($($function:ident($($argument:ty),*) -> $result:ty as $declared:ty;)*) => {
         /// The library's functions, by the names under which it exports them.
         #[allow(non_snake_case, reason = "NVIDIA's names")]
-        pub(super) struct Functions {
+        pub(super) struct CufileFunctions {
             $(pub $function: unsafe extern "C" fn($($argument),*) -> $result,)*
         }
 
-        impl Functions {
+        impl CufileFunctions {
             fn find(library: &libloading::Library) -> Result<Self, &'static str> {
                 Ok(Self {
                     // SAFETY: the type is the function's own: see "same type". The pointer is used only while the library
@@ -42,29 +42,29 @@ macro_rules! functions {
 }
 
 functions! {
-    cuFileDriverOpen() -> Status as CUfileError_t;
+    cuFileDriverOpen() -> CufileStatus as CUfileError_t;
     // The first form closes the driver for everyone in the process, however often it was opened.
-    cuFileDriverClose_v2() -> Status as CUfileError_t;
-    cuFileDriverGetProperties(*mut CUfileDrvProps_t) -> Status as CUfileError_t;
-    cuFileHandleRegister(*mut CUfileHandle_t, *mut CUfileDescr_t) -> Status as CUfileError_t;
+    cuFileDriverClose_v2() -> CufileStatus as CUfileError_t;
+    cuFileDriverGetProperties(*mut CUfileDrvProps_t) -> CufileStatus as CUfileError_t;
+    cuFileHandleRegister(*mut CUfileHandle_t, *mut CUfileDescr_t) -> CufileStatus as CUfileError_t;
     cuFileHandleDeregister(CUfileHandle_t) -> () as ();
-    cuFileBufRegister(*const c_void, usize, c_int) -> Status as CUfileError_t;
-    cuFileBufDeregister(*const c_void) -> Status as CUfileError_t;
+    cuFileBufRegister(*const c_void, usize, c_int) -> CufileStatus as CUfileError_t;
+    cuFileBufDeregister(*const c_void) -> CufileStatus as CUfileError_t;
     cuFileRead(CUfileHandle_t, *mut c_void, usize, off_t, off_t) -> isize as isize;
 }
 
-static LOADED: OnceLock<Result<Functions, String>> = OnceLock::new();
+static LOADED: OnceLock<Result<CufileFunctions, String>> = OnceLock::new();
 
 /// The library's functions. Opens it the first time; later calls give the same result.
 ///
 /// # Errors
 /// Why there is no such library, or which function it lacks.
-pub(super) fn functions() -> Result<&'static Functions, String> {
+pub(super) fn functions() -> Result<&'static CufileFunctions, String> {
     LOADED.get_or_init(open).as_ref().map_err(Clone::clone)
 }
 
 /// From the loader's search path, else from a toolkit.
-fn open() -> Result<Functions, String> {
+fn open() -> Result<CufileFunctions, String> {
     let toolkits = toolkit::folders().into_iter();
     let in_toolkits = toolkits.map(|folder| folder.join("lib64").join(LIBRARY)).filter(|file| file.is_file());
     let mut refused = None;
@@ -74,7 +74,7 @@ fn open() -> Result<Functions, String> {
             Ok(library) => {
                 // Never closed: its threads run in it, and we keep its functions' addresses.
                 let library: &'static libloading::Library = Box::leak(Box::new(library));
-                return Functions::find(library).map_err(|symbol| {
+                return CufileFunctions::find(library).map_err(|symbol| {
                     format!("{} has no {symbol}: cuFile 1.0 or newer is needed", place.display())
                 });
             }

@@ -5,19 +5,19 @@ use cudarc::cufile::sys::CUfileOpError::{self, *};
 /// `CUfileError_t`, as plain numbers: a library newer than cudarc may return some that its enums lack.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Status {
+pub(super) struct CufileStatus {
     /// A `CUfileOpError`.
     pub code: u32,
     /// A CUresult, where the driver of the GPU failed.
     pub cuda: u32,
 }
 
-const _: () = assert!(size_of::<Status>() == size_of::<cudarc::cufile::sys::CUfileError_t>());
+const _: () = assert!(size_of::<CufileStatus>() == size_of::<cudarc::cufile::sys::CUfileError_t>());
 
 /// `CU_FILE_CUDA_DRIVER_ERROR`: the CUresult says more.
 const CUDA_DRIVER_ERROR: u32 = CU_FILE_CUDA_DRIVER_ERROR as u32;
 
-impl Status {
+impl CufileStatus {
     /// Why `function` failed, if it did.
     pub fn check(self, function: &str) -> Result<(), String> {
         match self.code {
@@ -104,9 +104,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_told_by_its_name_and_an_unknown_one_by_its_number() {
-        let failed = |code, cuda| Status { code, cuda }.check("cuFileDriverOpen").unwrap_err();
-        assert_eq!(Status { code: 0, cuda: 0 }.check("cuFileDriverOpen"), Ok(()));
+    fn a_known_code_is_shown_by_its_name_and_an_unknown_one_by_its_number() {
+        let failed = |code, cuda| CufileStatus { code, cuda }.check("cuFileDriverOpen").unwrap_err();
+        assert_eq!(CufileStatus { code: 0, cuda: 0 }.check("cuFileDriverOpen"), Ok(()));
         let text = failed(5001, 0);
         assert!(text.starts_with("cuFileDriverOpen failed: CU_FILE_DRIVER_NOT_INITIALIZED (5001)"), "{text}");
         assert!(text.contains("nvidia-fs"), "{text}");

@@ -4,7 +4,7 @@ use uva_kernels::cache::INSERTIONS_AT_ONCE;
 
 use crate::error::CudaError;
 use crate::kernels::gather::{GatherKernels, GridBound, pointer};
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 
 pub use uva_kernels::cache::{CacheInsertion, InsertArguments};
 
@@ -24,7 +24,7 @@ impl GatherKernels {
     /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn insert(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         arguments: &InsertArguments,
         bound: GridBound,
     ) -> Result<(), CudaError> {

@@ -4,7 +4,7 @@ use uva_kernels::copies::{COPIES_AT_ONCE, CopyArguments};
 
 use crate::error::CudaError;
 use crate::kernels::gather::{GatherKernels, GridBound, pointer};
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 
 pub use uva_kernels::copies::DeviceCopy;
 
@@ -22,7 +22,7 @@ impl GatherKernels {
     /// - The sources are readable, and nobody writes them. The targets are writable, nobody else uses them, and none
     ///   overlaps another or a source.
     /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
-    pub unsafe fn copy(&self, stream: &Stream, copies: &[DeviceCopy]) -> Result<(), CudaError> {
+    pub unsafe fn copy(&self, stream: &CudaStream, copies: &[DeviceCopy]) -> Result<(), CudaError> {
         for copies in copies.chunks(COPIES_AT_ONCE) {
             let mut arguments = CopyArguments::new(copies);
             arguments.check().map_err(CudaError::Refused)?;

@@ -13,8 +13,8 @@ use uva_kernels::sums::SummedType;
 
 use crate::context::Context;
 use crate::error::CudaError;
-use crate::module::{Function, Module, Shape};
-use crate::stream::Stream;
+use crate::module::{Function, LaunchShape, Module};
+use crate::stream::CudaStream;
 
 pub use uva_kernels::gather::{BLOCK_THREADS, GatherArguments, GatherReport, IdWidth, Kernel};
 
@@ -47,7 +47,7 @@ pub struct KernelResources {
 
 /// A kernel that runs with any grid.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct GatherEntry {
     pub(super) function: Function,
     blocks_per_multiprocessor: u32,
 }
@@ -59,19 +59,19 @@ pub struct GatherKernels {
     finish: [Function; 2],
     spin_until: Function,
     /// By kernel, width, and whether there is a cache.
-    gather: Arc<[[[Entry; 2]; 2]]>,
-    pub(super) insert: Entry,
-    pub(super) copies: Entry,
-    pub(super) order: Arc<[Entry]>,
+    gather: Arc<[[[GatherEntry; 2]; 2]]>,
+    pub(super) insert: GatherEntry,
+    pub(super) copies: GatherEntry,
+    pub(super) order: Arc<[GatherEntry]>,
     /// By type of values.
-    pub(super) sums: Arc<[Entry]>,
+    pub(super) sums: Arc<[GatherEntry]>,
     /// The same, for sums that the host began.
-    pub(super) continued_sums: Arc<[Entry]>,
+    pub(super) continued_sums: Arc<[GatherEntry]>,
     multiprocessors: u32,
 }
 
 /// The launch configuration of `gather_begin` and `gather_finish`.
-const SINGLE: Shape = Shape { blocks: 1, threads: 1 };
+const SINGLE: LaunchShape = LaunchShape { blocks: 1, threads: 1 };
 
 impl GatherKernels {
     /// The kernels of [`Module::gather`].
@@ -88,7 +88,7 @@ impl GatherKernels {
                     module.context().device().name()
                 )));
             }
-            Ok(Entry { function, blocks_per_multiprocessor })
+            Ok(GatherEntry { function, blocks_per_multiprocessor })
         };
         let forms = |kernel: Kernel, width| {
             Ok::<_, CudaError>([entry(kernel.entry(width, false))?, entry(kernel.entry(width, true))?])
@@ -149,7 +149,7 @@ impl GatherKernels {
     /// - The stream is of the module's context, or of a green context of its device.
     pub unsafe fn enqueue(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         kernel: Kernel,
         width: IdWidth,
         arguments: &GatherArguments,
@@ -173,7 +173,7 @@ impl GatherKernels {
     ///
     /// # Safety
     /// As [`GatherKernels::enqueue`] requires for the report.
-    pub unsafe fn begin(&self, stream: &Stream, report: u64) -> Result<(), CudaError> {
+    pub unsafe fn begin(&self, stream: &CudaStream, report: u64) -> Result<(), CudaError> {
         let mut report = report;
         // SAFETY: one parameter, the report's address; the caller promises the report.
         unsafe { self.begin.launch(stream, SINGLE, &mut [pointer(&mut report)]) }
@@ -189,7 +189,7 @@ impl GatherKernels {
     /// As [`GatherKernels::enqueue`].
     pub unsafe fn rows(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         kernel: Kernel,
         width: IdWidth,
         arguments: &GatherArguments,
@@ -217,7 +217,7 @@ impl GatherKernels {
     /// As [`GatherKernels::enqueue`] requires for the report; `ids` are those of the rows step, unchanged.
     pub unsafe fn finish(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         width: IdWidth,
         report: u64,
         ids: u64,
@@ -238,7 +238,7 @@ impl GatherKernels {
     /// # Safety
     /// `flag` is the device address of 4 aligned readable bytes until the stream has passed this. Somebody sets them to
     /// a nonzero value, without waiting for the stream first.
-    pub unsafe fn spin_until(&self, stream: &Stream, flag: u64) -> Result<(), CudaError> {
+    pub unsafe fn spin_until(&self, stream: &CudaStream, flag: u64) -> Result<(), CudaError> {
         let mut flag = flag;
         // SAFETY: one parameter, the flag's address, which the caller promises.
         unsafe { self.spin_until.launch(stream, SINGLE, &mut [pointer(&mut flag)]) }
@@ -265,9 +265,9 @@ impl GatherKernels {
     }
 
     /// A grid for work that divides among `warps` warps.
-    pub(super) fn shape(&self, entry: &Entry, bound: GridBound, warps: u64) -> Shape {
+    pub(super) fn shape(&self, entry: &GatherEntry, bound: GridBound, warps: u64) -> LaunchShape {
         let most = bound.blocks(entry.blocks_per_multiprocessor, self.multiprocessors);
-        Shape { blocks: blocks_for(warps, most), threads: BLOCK_THREADS }
+        LaunchShape { blocks: blocks_for(warps, most), threads: BLOCK_THREADS }
     }
 }
 

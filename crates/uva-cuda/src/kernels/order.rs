@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::CudaError;
 use crate::kernels::gather::{GatherKernels, GridBound, pointer};
 use crate::memory::{DeviceBuffer, fill};
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 
 /// Bytes of a region: four of the 64 KiB that a translation of an H100 covers. It read 1,048,576 rows of 512 bytes, drawn
 /// from 48 GiB, at 27.2 GB/s in regions of 64 KiB. Regions of 256 KiB gave 26.8, those of 2 MiB 24.2, those of 16 MiB 19.5,
@@ -79,7 +79,7 @@ impl VisitOrder {
     /// - The stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn enqueue(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         kernels: &GatherKernels,
         (ids, count): (u64, usize),
         report: u64,
@@ -115,7 +115,7 @@ impl GatherKernels {
     /// As [`VisitOrder::enqueue`] requires, for everything that the arguments name.
     unsafe fn order(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         arguments: &OrderArguments,
         bound: GridBound,
     ) -> Result<(), CudaError> {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_cover_the_table_in_256_kib_or_more_where_there_would_be_too_many() {
+    fn regions_of_at_least_256_kib_cover_a_table_that_needs_too_many() {
         assert_eq!(regions(1 << 20, 512), (2048, 9));
         assert_eq!(regions((1 << 20) + 1, 512), (2049, 9));
         // 400-byte rows: 512 of them are 200 KiB.

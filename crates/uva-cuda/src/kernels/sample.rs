@@ -7,8 +7,8 @@ use uva_kernels::sample::SampleKernel;
 
 use crate::error::CudaError;
 use crate::kernels::gather::{GridBound, IdWidth};
-use crate::module::{Function, Module, Shape};
-use crate::stream::Stream;
+use crate::module::{Function, LaunchShape, Module};
+use crate::stream::CudaStream;
 
 pub use uva_kernels::sample::{
     BLOCK_THREADS, LAYERS, SampleArguments, SampleLayer, SampleReport, WHOLE_LISTS, failure,
@@ -87,7 +87,7 @@ impl SampleKernels {
     /// - The stream is of the module's context, or of a green context of its device.
     pub unsafe fn begin(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         arguments: &SampleArguments,
         bound: GridBound,
     ) -> Result<(), CudaError> {
@@ -95,7 +95,7 @@ impl SampleKernels {
         let shape = self.shape(bound, arguments.seeds, BLOCK_THREADS);
         // SAFETY: the caller's promise.
         unsafe {
-            self.launch(stream, SampleKernel::Begin, Shape { blocks: 1, threads: 1 }, arguments)?;
+            self.launch(stream, SampleKernel::Begin, LaunchShape { blocks: 1, threads: 1 }, arguments)?;
             self.launch(stream, SampleKernel::Seeds, shape, arguments)
         }
     }
@@ -110,7 +110,7 @@ impl SampleKernels {
     /// As [`SampleKernels::begin`]; `indices` have that width.
     pub unsafe fn layer(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         kind: PickKind,
         width: IdWidth,
         arguments: &SampleArguments,
@@ -160,7 +160,7 @@ impl SampleKernels {
     /// As [`SampleKernels::begin`].
     pub unsafe fn finish(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         arguments: &SampleArguments,
         bound: GridBound,
     ) -> Result<(), CudaError> {
@@ -171,18 +171,18 @@ impl SampleKernels {
     }
 
     /// Blocks for at most `count` items, `each` per block.
-    fn shape(&self, bound: GridBound, count: u64, each: u32) -> Shape {
+    fn shape(&self, bound: GridBound, count: u64, each: u32) -> LaunchShape {
         let useful = u32::try_from(count.div_ceil(each.into())).unwrap_or(u32::MAX);
-        Shape { blocks: useful.clamp(1, self.blocks(bound)), threads: BLOCK_THREADS }
+        LaunchShape { blocks: useful.clamp(1, self.blocks(bound)), threads: BLOCK_THREADS }
     }
 
     /// # Safety
     /// As [`SampleKernels::begin`].
     unsafe fn launch(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         kernel: SampleKernel,
-        shape: Shape,
+        shape: LaunchShape,
         arguments: &SampleArguments,
     ) -> Result<(), CudaError> {
         let mut copy = *arguments;

@@ -2,7 +2,7 @@
 
 use crate::error::CudaError;
 use crate::kernels::gather::{GatherKernels, GridBound, pointer};
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 
 pub use uva_kernels::sums::{ContinuedArguments, SumArguments, SummedType};
 
@@ -20,7 +20,7 @@ impl GatherKernels {
     /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn sum(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         values: SummedType,
         arguments: &SumArguments,
         bound: GridBound,
@@ -49,7 +49,7 @@ impl GatherKernels {
     /// ([`GatherReport::PREPARED`](uva_kernels::gather::GatherReport::PREPARED)).
     pub unsafe fn continue_sums(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         values: SummedType,
         arguments: &ContinuedArguments,
         bound: GridBound,

@@ -5,8 +5,8 @@ use uva_kernels::verdict::BATCH_VERDICT;
 
 use crate::error::CudaError;
 use crate::kernels::gather::pointer;
-use crate::module::{Function, Module, Shape};
-use crate::stream::Stream;
+use crate::module::{Function, LaunchShape, Module};
+use crate::stream::CudaStream;
 
 pub use uva_kernels::block::{BLOCKS_AT_ONCE, BlockArguments, EdgeWeights};
 pub use uva_kernels::verdict::{self, VerdictArguments};
@@ -37,14 +37,14 @@ impl TrainKernels {
     /// - The arrays of the arguments are as [`BlockArguments`] describes them. The blocks' own are readable, and nobody
     ///   writes them. The prepared ones are writable, disjoint, and used by nobody else.
     /// - A clone of these kernels lives. The stream is of their context, or of a green context of its device.
-    pub unsafe fn prepare(&self, stream: &Stream, blocks: &[BlockArguments]) -> Result<(), CudaError> {
+    pub unsafe fn prepare(&self, stream: &CudaStream, blocks: &[BlockArguments]) -> Result<(), CudaError> {
         for blocks in blocks.chunks(BLOCKS_AT_ONCE) {
             blocks.iter().try_for_each(BlockArguments::check).map_err(CudaError::Refused)?;
             let mut batch = BatchBlocks::new(blocks);
             let grid = u32::try_from(batch.grid());
             let blocks =
                 grid.map_err(|_| CudaError::Refused("blocks for more than 2³² launches".to_owned()))?;
-            let shape = Shape { blocks, threads: BLOCK_THREADS };
+            let shape = LaunchShape { blocks, threads: BLOCK_THREADS };
             // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises
             // everything that they name.
             unsafe { self.prepare.launch(stream, shape, &mut [pointer(&mut batch)]) }?;
@@ -62,10 +62,10 @@ impl TrainKernels {
     /// - The arrays of the arguments are as [`VerdictArguments`] describes them. The read ones are written by nobody. The
     ///   written ones are writable, disjoint, and used by nobody else.
     /// - A clone of these kernels lives. The stream is of their context, or of a green context of its device.
-    pub unsafe fn judge(&self, stream: &Stream, arguments: &VerdictArguments) -> Result<(), CudaError> {
+    pub unsafe fn judge(&self, stream: &CudaStream, arguments: &VerdictArguments) -> Result<(), CudaError> {
         arguments.check().map_err(CudaError::Refused)?;
         let mut copy = *arguments;
-        let shape = Shape { blocks: 1, threads: 1 };
+        let shape = LaunchShape { blocks: 1, threads: 1 };
         // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises everything
         // that they name.
         unsafe { self.verdict.launch(stream, shape, &mut [pointer(&mut copy)]) }

@@ -3,9 +3,9 @@
 use std::fmt;
 
 /// A byte count for human readers: exact below 1 KiB, else three figures in a binary unit.
-pub(crate) struct Bytes(pub u64);
+pub(crate) struct ByteCount(pub u64);
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         if self.0 < 1024 {
@@ -41,7 +41,7 @@ mod tests {
             (57 << 30, "57.0 GiB"),
             (300 << 20, "300 MiB"),
         ] {
-            assert_eq!(Bytes(bytes).to_string(), text);
+            assert_eq!(ByteCount(bytes).to_string(), text);
         }
     }
 }

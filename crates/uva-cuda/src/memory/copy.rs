@@ -2,7 +2,7 @@
 //! see how long the GPU needs them.
 
 use crate::error::CudaError;
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 
 /// Enqueues a copy of `from` to the device address `to`. Without bytes nothing is enqueued.
 ///
@@ -12,7 +12,7 @@ use crate::stream::Stream;
 /// # Safety
 /// `to` is `from.len()` bytes of memory that the stream's device may write. Until the copy has run, nobody else uses
 /// them, and `from` stays in place and unchanged.
-pub unsafe fn host_to_device(stream: &Stream, from: &[u8], to: u64) -> Result<(), CudaError> {
+pub unsafe fn host_to_device(stream: &CudaStream, from: &[u8], to: u64) -> Result<(), CudaError> {
     if from.is_empty() {
         return Ok(());
     }
@@ -35,7 +35,7 @@ pub unsafe fn host_to_device(stream: &Stream, from: &[u8], to: u64) -> Result<()
 /// # Safety
 /// `from` is `to.len()` bytes of memory that the stream's device may read. Until the copy has run, nobody writes them,
 /// `to` stays in place, and nobody else touches it.
-pub unsafe fn device_to_host(stream: &Stream, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
+pub unsafe fn device_to_host(stream: &CudaStream, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
     if to.is_empty() {
         return Ok(());
     }
@@ -58,7 +58,12 @@ pub unsafe fn device_to_host(stream: &Stream, from: u64, to: &mut [u8]) -> Resul
 /// # Safety
 /// Both ranges are memory of the stream's device and don't overlap. Until the copy has run, nobody writes either, or
 /// reads `to`.
-pub unsafe fn device_to_device(stream: &Stream, from: u64, to: u64, bytes: usize) -> Result<(), CudaError> {
+pub unsafe fn device_to_device(
+    stream: &CudaStream,
+    from: u64,
+    to: u64,
+    bytes: usize,
+) -> Result<(), CudaError> {
     if bytes == 0 {
         return Ok(());
     }
@@ -79,7 +84,7 @@ pub unsafe fn device_to_device(stream: &Stream, from: u64, to: u64, bytes: usize
 ///
 /// # Safety
 /// The range is memory of the stream's device, and nobody else uses it until this has run.
-pub unsafe fn fill(stream: &Stream, to: u64, value: u8, bytes: usize) -> Result<(), CudaError> {
+pub unsafe fn fill(stream: &CudaStream, to: u64, value: u8, bytes: usize) -> Result<(), CudaError> {
     if bytes == 0 {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::CudaError;
-use crate::memory::bytes::Bytes;
+use crate::memory::bytes::ByteCount;
 use crate::memory::lack::explain_lack;
 use crate::slice::DeviceSlice;
 
@@ -30,7 +30,11 @@ impl DeviceBuffer {
         let asked = bytes.max(1);
         // SAFETY: writes one address; the context is current.
         unsafe {
-            driver_call!(cuMemAlloc_v2(&mut address, asked), "allocating {} for {what}", Bytes(bytes as u64))
+            driver_call!(
+                cuMemAlloc_v2(&mut address, asked),
+                "allocating {} for {what}",
+                ByteCount(bytes as u64)
+            )
         }
         .map_err(|error| explain_lack(context, what, bytes as u64, error))?;
         Ok(Self { context: Arc::clone(context), address, bytes })

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::memory::bytes::Bytes;
+use crate::memory::bytes::ByteCount;
 
 /// Bytes of a huge page that a copy may use.
 const HUGE_PAGE: u64 = 2 << 20;
@@ -105,9 +105,14 @@ enum Bound<'m> {
 impl fmt::Display for Bound<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine { total } => write!(f, "this machine's memory of {}", Bytes(*total)),
+            Self::Machine { total } => write!(f, "this machine's memory of {}", ByteCount(*total)),
             Self::Cgroup(cgroup) => {
-                write!(f, "the control group's limit of {} ({})", Bytes(cgroup.limit), cgroup.file.display())
+                write!(
+                    f,
+                    "the control group's limit of {} ({})",
+                    ByteCount(cgroup.limit),
+                    cgroup.file.display()
+                )
             }
         }
     }
@@ -267,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_no_limit_in_either_version() {
+    fn both_versions_of_control_groups_read_an_absent_limit() {
         let root = files(&[
             MEMINFO,
             ("proc/self/cgroup", "4:memory:/\n0::/\n"),
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_takes_huge_pages_that_were_reserved_which_are_none_of_what_is_available() {
+    fn a_copy_takes_reserved_huge_pages_which_do_not_count_as_available() {
         let root = files(&[(
             "proc/meminfo",
             "MemTotal: 67108864 kB\nMemAvailable: 1048576 kB\nHugePages_Free: 5000\nHugePages_Rsvd: 100\n\

@@ -7,7 +7,7 @@ use cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
 
 use crate::context::Context;
 use crate::error::{CudaError, OUT_OF_MEMORY};
-use crate::memory::bytes::Bytes;
+use crate::memory::bytes::ByteCount;
 use crate::slice::DeviceSlice;
 
 /// Host memory that the driver has page-locked, initially zeroed. It begins on a page boundary.
@@ -53,7 +53,7 @@ impl PinnedBuffer {
             driver_call!(
                 cuMemHostAlloc(&mut host, asked, CU_MEMHOSTALLOC_DEVICEMAP),
                 "allocating {} of page-locked memory for {what}",
-                Bytes(bytes as u64)
+                ByteCount(bytes as u64)
             )
         }
         .map_err(|error| host_lack(what, bytes, error))?;
@@ -121,6 +121,6 @@ fn host_lack(what: &str, bytes: usize, error: CudaError) -> CudaError {
     CudaError::System(format!(
         "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): this machine has no {} of memory to page-lock for {what}: \
          free memory, or take fewer --slots or a smaller --batch-size",
-        Bytes(bytes as u64)
+        ByteCount(bytes as u64)
     ))
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use serde::Serialize;
 use uva_options::named;
 
-use crate::memory::bytes::Bytes;
+use crate::memory::bytes::ByteCount;
 use crate::memory::host_memory::HostMemory;
 
 /// Reserve for everything else, at most: less for small tables, which are no risk.
@@ -84,8 +84,8 @@ impl fmt::Display for PreflightError {
             "{what} {fit} fit into the memory that can be pinned: {how} needs {}, and {limit} {leaves} {}; \
              halve the table with `uvatrain import --feat-dtype f16`, keep the rows that are read most on the GPU with \
              `--gpu-cache`, gather on the CPU with `--gather cpu`, or free memory or raise that limit",
-            Bytes(*need),
-            Bytes(*available)
+            ByteCount(*need),
+            ByteCount(*available)
         )
     }
 }
@@ -120,8 +120,8 @@ pub fn preflight(
         doubts.push(format!(
             "RLIMIT_MEMLOCK is {}, less than the {} to pin, and some systems count pinned memory against it: raise it \
              with `ulimit -l unlimited` (in a container: --ulimit memlock=-1)",
-            Bytes(limit),
-            Bytes(bytes)
+            ByteCount(limit),
+            ByteCount(bytes)
         ));
     }
     Ok(Preflight { warning, doubts })
@@ -185,7 +185,7 @@ mod tests {
 
     /// As on a guest whose memory grows: it reports 1 GiB but could have had all 16.
     #[test]
-    fn a_table_that_does_not_fit_what_is_free_now_is_warned_of_and_goes_on_unless_told_otherwise() {
+    fn a_table_too_large_for_free_memory_is_warned_of_or_refused_by_option() {
         let asked = |policy| preflight("t", 16 * GIB, PinWay::InPlace, &machine(GIB), policy);
         let warning = asked(PreflightPolicy::Warn).unwrap().warning.unwrap();
         for part in ["may not fit", "16.5 GiB", "leaves 1.00 GiB", "--preflight refuse", "--preflight off"] {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_memory_here_can_hold_is_refused_unless_nobody_is_to_look() {
+    fn a_table_that_cannot_fit_is_refused_unless_the_check_is_off() {
         let mut memory = machine(64 * GIB);
         let larger = |memory: &HostMemory, bytes, way, policy| preflight("t", bytes, way, memory, policy);
         let error = larger(&memory, 65 * GIB, PinWay::InPlace, PreflightPolicy::Warn).unwrap_err();

@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CU_MEMHOSTREGISTER_READ_ONLY, CUdevice_attribute};
 
 use crate::context::Context;
 use crate::error::CudaError;
-use crate::memory::bytes::Bytes;
+use crate::memory::bytes::ByteCount;
 
 /// The system's page size, to which every registration is aligned.
 pub(super) fn page_bytes() -> usize {
@@ -26,7 +26,7 @@ pub(super) fn read_ahead(bytes: &[u8]) {
 
 /// Host pages registered with the driver, chunk by chunk. Dropping it unregisters them in reverse, also after half the
 /// work.
-pub(super) struct Registered {
+pub(super) struct RegisteredPages {
     context: Arc<Context>,
     /// The first page on the host.
     host: *mut u8,
@@ -37,11 +37,11 @@ pub(super) struct Registered {
 }
 
 // SAFETY: the pointer is a number here: an address to unregister, never read through.
-unsafe impl Send for Registered {}
+unsafe impl Send for RegisteredPages {}
 // SAFETY: as above.
-unsafe impl Sync for Registered {}
+unsafe impl Sync for RegisteredPages {}
 
-impl Registered {
+impl RegisteredPages {
     pub(super) fn none(context: &Arc<Context>) -> Self {
         Self { context: Arc::clone(context), host: std::ptr::null_mut(), address: 0, chunks: Vec::new() }
     }
@@ -77,7 +77,7 @@ impl Registered {
                     cuMemHostRegister_v2(start.cast::<c_void>(), length, flags),
                     "pinning {what}, part {} of {count} ({}{})",
                     part + 1,
-                    Bytes(length as u64),
+                    ByteCount(length as u64),
                     if flags & CU_MEMHOSTREGISTER_READ_ONLY == 0 { "" } else { ", read-only" }
                 )
             }?;
@@ -153,7 +153,7 @@ impl Registered {
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredPages {
     fn drop(&mut self) {
         // Without the context nothing is registered in it any more; errors are ignored.
         if self.chunks.is_empty() || self.context.bind().is_err() {

@@ -25,7 +25,7 @@ use crate::error::{CudaError, NOT_SUPPORTED};
 use crate::memory::copy::device_to_host;
 use crate::memory::lack::explain_lack;
 use crate::slice::DeviceSlice;
-use crate::stream::Stream;
+use crate::stream::CudaStream;
 
 /// CUDA_ERROR_NOT_PERMITTED.
 const NOT_PERMITTED: u32 = 800;
@@ -359,7 +359,7 @@ impl SharedBuffer {
     /// [`CudaError::Refused`] for bytes outside the memory, or another number of them; [`CudaError::Call`].
     pub fn read_back(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         parts: &mut [(Range<usize>, &mut [u8])],
     ) -> Result<(), CudaError> {
         for (from, to) in parts.iter() {

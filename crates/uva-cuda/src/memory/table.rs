@@ -15,7 +15,7 @@ use crate::error::{CudaError, OUT_OF_MEMORY};
 use crate::memory::host_memory::HostMemory;
 use crate::memory::pages::PinPages;
 use crate::memory::preflight::{PinWay, PreflightPolicy, preflight};
-use crate::memory::registered::{Registered, page_bytes};
+use crate::memory::registered::{RegisteredPages, page_bytes};
 use crate::memory::table_copy::TableCopy;
 
 /// Bytes pinned by one call by default. Drivers since R580 refuse one call for 512 GiB of 4 KiB pages, and a refusal
@@ -124,7 +124,7 @@ pub struct PinReport {
 /// drop it only after the kernel has run. Dropping it unpins the pages before it releases their owner.
 pub struct PinnedTable {
     // Fields drop in this order: first unpinned, then unmapped.
-    registered: Registered,
+    registered: RegisteredPages,
     backing: Backing,
     address: u64,
     report: PinReport,
@@ -138,7 +138,7 @@ enum Backing {
 
 /// A table whose pages are pinned, before its report.
 struct Pinned {
-    registered: Registered,
+    registered: RegisteredPages,
     backing: Backing,
     address: u64,
     how: PinHow,
@@ -167,7 +167,7 @@ impl PinnedTable {
         let start = Instant::now();
         let bytes = owner.bytes().len();
         if bytes == 0 {
-            let registered = Registered::none(context);
+            let registered = RegisteredPages::none(context);
             let pinned =
                 Pinned { registered, backing: Backing::Owner(owner), address: 0, how: PinHow::Empty };
             return Ok(pinned.reported(0, None, start));
@@ -351,14 +351,14 @@ fn pin(
     }
     let copy = TableCopy::new(context, bytes, pages, !options.others, &options.what)?;
     let (registered, address) = match copy.pinned_already() {
-        Some((address, _)) => (Registered::none(context), address),
+        Some((address, _)) => (RegisteredPages::none(context), address),
         None => {
             let (start, length) = copy.whole_pages();
             let flags = CU_MEMHOSTREGISTER_DEVICEMAP;
             // SAFETY: whole pages of the copy, all mapped. It lives longer than the registration (`Backing::Copy`,
             // after it).
             let registered = unsafe {
-                Registered::new(context, start, length, options.chunk_bytes, flags, &options.what)
+                RegisteredPages::new(context, start, length, options.chunk_bytes, flags, &options.what)
             }?;
             let address = registered.address();
             (registered, address)
@@ -375,7 +375,7 @@ fn pin_in_place(
     bytes: &[u8],
     chunk: usize,
     what: &str,
-) -> Result<(Registered, PinHow), CudaError> {
+) -> Result<(RegisteredPages, PinHow), CudaError> {
     let device = context.device();
     let page = page_bytes();
     let lead = bytes.as_ptr() as usize % page;
@@ -384,7 +384,9 @@ fn pin_in_place(
     let register = |flags| {
         // SAFETY: whole pages, each of which holds a byte of `bytes` and so is mapped. The owner keeps them mapped for
         // longer than the registration (`Backing::Owner`, after it).
-        unsafe { Registered::new(context, from, length, chunk, CU_MEMHOSTREGISTER_DEVICEMAP | flags, what) }
+        unsafe {
+            RegisteredPages::new(context, from, length, chunk, CU_MEMHOSTREGISTER_DEVICEMAP | flags, what)
+        }
     };
     let mut first = None;
     if device.supports(Feature::ReadOnlyHostRegister)? {

@@ -6,7 +6,7 @@ use uva_mem::{PageKind, Pages, SharedRegion, ZeroedPages};
 
 use crate::context::Context;
 use crate::error::CudaError;
-use crate::memory::bytes::Bytes;
+use crate::memory::bytes::ByteCount;
 use crate::memory::host_memory::HostMemory;
 use crate::memory::pages::PinPages;
 use crate::memory::pinned::PinnedBuffer;
@@ -112,7 +112,7 @@ fn allocate(
     what: &str,
 ) -> Result<Memory, CudaError> {
     let system = |error: &dyn std::error::Error| {
-        CudaError::System(format!("copying {what} ({}) to be pinned: {error}", Bytes(bytes as u64)))
+        CudaError::System(format!("copying {what} ({}) to be pinned: {error}", ByteCount(bytes as u64)))
     };
     match pages {
         PinPages::InPlace => Err(CudaError::Refused(format!("{what}: in place there is no copy"))),

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdevResource, CUdevResourceType, CUgreenCtxCreate_flags, CUstream_flags};
 
-use super::shares::Steps;
+use super::shares::ShareSteps;
 use crate::context::Context;
 use crate::error::CudaError;
-use crate::event::Event;
-use crate::stream::Stream;
+use crate::event::CudaEvent;
+use crate::stream::CudaStream;
 
 /// Dedicated multiprocessors for the work of some streams, within this process: a green context.
 ///
@@ -166,7 +166,7 @@ impl GreenPartition {
     ///
     /// # Errors
     /// [`CudaError::Call`].
-    pub fn stream(&self) -> Result<Stream, CudaError> {
+    pub fn stream(&self) -> Result<CudaStream, CudaError> {
         let Some(green) = self.context.green() else {
             return Err(CudaError::System("a partition without a green context".to_owned()));
         };
@@ -180,7 +180,7 @@ impl GreenPartition {
             )
         }?;
         // SAFETY: just made in it, ours alone to destroy.
-        Ok(unsafe { Stream::of_green(&self.context, raw) })
+        Ok(unsafe { CudaStream::of_green(&self.context, raw) })
     }
 
     /// Tries what a pipeline does with every batch: a stream outside waits for an event of a stream inside, and the other
@@ -189,8 +189,8 @@ impl GreenPartition {
     /// # Errors
     /// [`CudaError::Call`]; [`CudaError::System`] when an event is not reached with its stream.
     pub fn check_events(&self) -> Result<(), CudaError> {
-        let (inside, outside) = (self.stream()?, Stream::new(self.context.primary_of())?);
-        let (before, behind) = (Event::local(inside.made_in())?, Event::local(outside.made_in())?);
+        let (inside, outside) = (self.stream()?, CudaStream::new(self.context.primary_of())?);
+        let (before, behind) = (CudaEvent::local(inside.made_in())?, CudaEvent::local(outside.made_in())?);
         before.record(&inside)?;
         outside.wait(&before)?;
         behind.record(&outside)?;
@@ -231,8 +231,8 @@ fn multiprocessors_of(resource: &CUdevResource) -> u32 {
 }
 
 /// The steps in which the driver splits a device's multiprocessors.
-fn steps_of(all: &CUdevResource) -> Steps {
+fn steps_of(all: &CUdevResource) -> ShareSteps {
     // SAFETY: as above.
     let sm = unsafe { all.__bindgen_anon_1.sm };
-    Steps { least: sm.minSmPartitionSize.max(1), step: sm.smCoscheduledAlignment.max(1) }
+    ShareSteps { least: sm.minSmPartitionSize.max(1), step: sm.smCoscheduledAlignment.max(1) }
 }

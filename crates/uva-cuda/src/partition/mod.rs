@@ -11,4 +11,4 @@ mod shares;
 
 pub use green::{GreenPartition, GreenSplit, RestOfSplit};
 pub use reach::{LARGEST_READ, Reach, mps_multiprocessors, mps_percentage, reads_in_flight};
-pub use shares::{Division, Shares, Steps};
+pub use shares::{Division, ShareSteps, Shares};

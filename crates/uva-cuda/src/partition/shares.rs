@@ -4,14 +4,14 @@ use super::reach::mps_multiprocessors;
 
 /// The steps in which a mechanism hands multiprocessors out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps {
+pub struct ShareSteps {
     /// The fewest.
     pub least: u32,
     /// What every number is a multiple of.
     pub step: u32,
 }
 
-impl Steps {
+impl ShareSteps {
     /// Every number: a bounded grid, and MPS.
     pub const SINGLE: Self = Self { least: 1, step: 1 };
 
@@ -67,7 +67,7 @@ impl Shares {
     }
 
     /// The multiprocessors of each role on a device that has `all`.
-    pub fn divide(self, all: u32, steps: Steps) -> Division {
+    pub fn divide(self, all: u32, steps: ShareSteps) -> Division {
         let wanted: Vec<u32> = [Some(self.producer), self.sampler]
             .into_iter()
             .flatten()
@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn all_three_mechanisms_divide_by_the_same_shares() {
         let shares = Shares { producer: 10, sampler: Some(10) };
-        let hopper = Steps::of_green((9, 0));
+        let hopper = ShareSteps::of_green((9, 0));
         assert_eq!(
-            shares.divide(132, Steps::SINGLE),
+            shares.divide(132, ShareSteps::SINGLE),
             Division { producer: 13, sampler: Some(13), consumer: 106 }
         );
         assert_eq!(shares.divide(132, hopper), Division { producer: 16, sampler: Some(16), consumer: 100 });
@@ -118,17 +118,17 @@ mod tests {
         assert_eq!((mps_multiprocessors(10, 132), mps_multiprocessors(shares.consumer(), 132)), (13, 105));
         let alone = Shares { producer: 25, sampler: None };
         assert_eq!(alone.divide(132, hopper), Division { producer: 40, sampler: None, consumer: 92 });
-        assert_eq!((alone.consumer(), alone.divide(82, Steps::SINGLE).producer), (75, 20));
+        assert_eq!((alone.consumer(), alone.divide(82, ShareSteps::SINGLE).producer), (75, 20));
     }
 
     #[test]
     fn unequal_shares_are_whole_groups_of_one_split() {
-        assert_eq!(Steps::of_green((9, 0)).groups(&[16, 33]), (8, vec![2, 5]));
-        assert_eq!(Steps::of_green((9, 0)).groups(&[13, 9]), (16, vec![1, 1]));
+        assert_eq!(ShareSteps::of_green((9, 0)).groups(&[16, 33]), (8, vec![2, 5]));
+        assert_eq!(ShareSteps::of_green((9, 0)).groups(&[13, 9]), (16, vec![1, 1]));
         // 10 and 14 have only 2 in common, which is less than a group may be.
-        assert_eq!(Steps::of_green((8, 0)).groups(&[10, 13]), (4, vec![3, 4]));
-        assert_eq!(Steps::SINGLE.groups(&[5, 7]), (1, vec![5, 7]));
-        for steps in [Steps::SINGLE, Steps::of_green((8, 6)), Steps::of_green((9, 0))] {
+        assert_eq!(ShareSteps::of_green((8, 0)).groups(&[10, 13]), (4, vec![3, 4]));
+        assert_eq!(ShareSteps::SINGLE.groups(&[5, 7]), (1, vec![5, 7]));
+        for steps in [ShareSteps::SINGLE, ShareSteps::of_green((8, 6)), ShareSteps::of_green((9, 0))] {
             for (one, other) in (1..40).flat_map(|one| (1..40).map(move |other| (one, other))) {
                 let (size, groups) = steps.groups(&[one, other]);
                 assert!(size >= steps.least && size.is_multiple_of(steps.step), "{steps:?}: {size}");
@@ -140,13 +140,13 @@ mod tests {
     #[test]
     fn a_small_device_says_that_the_groups_do_not_fit() {
         let shares = Shares { producer: 10, sampler: Some(10) };
-        let division = shares.divide(12, Steps::of_green((9, 0)));
+        let division = shares.divide(12, ShareSteps::of_green((9, 0)));
         assert!(!division.fits(12) && division.consumer == 0, "{division:?}");
-        assert!(shares.divide(12, Steps::SINGLE).fits(12));
+        assert!(shares.divide(12, ShareSteps::SINGLE).fits(12));
     }
 
     #[test]
-    fn two_roles_of_one_process_divide_what_it_was_granted_and_leave_none_over() {
+    fn two_roles_of_one_process_divide_its_whole_share() {
         let shares = Shares { producer: 20, sampler: Some(30) };
         // 50 % of 132.
         assert_eq!(shares.divide_granted(66), Some((27, Some(39))));

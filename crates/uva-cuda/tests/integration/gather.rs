@@ -9,7 +9,8 @@ use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, Gr
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::nvrtc::Nvrtc;
 use uva_cuda::{
-    CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions, Origin, Stream, carry_kernels,
+    CacheKind, CodeOrigin, Context, CudaError, CudaStream, Driver, ErrorKind, Module, ModuleOptions,
+    carry_kernels,
 };
 
 use crate::common::{kernels, simulated, told};
@@ -18,14 +19,14 @@ const ROWS: usize = 100;
 
 struct Bench {
     context: Arc<Context>,
-    stream: Stream,
+    stream: CudaStream,
     kernels: GatherKernels,
 }
 
 impl Bench {
     fn new() -> Self {
         let context = Context::primary(0).unwrap();
-        let stream = Stream::new(&context).unwrap();
+        let stream = CudaStream::new(&context).unwrap();
         let kernels = kernels(&context);
         Self { context, stream, kernels }
     }
@@ -218,16 +219,16 @@ fn kernels_are_compiled_once_and_then_come_from_the_cache() {
         module.report().clone()
     };
     let first = load();
-    assert_eq!((first.origin, first.target.as_deref()), (Origin::Compiled, Some("sm_90")), "{first:?}");
+    assert_eq!((first.origin, first.target.as_deref()), (CodeOrigin::Compiled, Some("sm_90")), "{first:?}");
     assert_eq!(first.note, None);
-    assert_eq!(load().origin, Origin::Cache);
+    assert_eq!(load().origin, CodeOrigin::Cache);
     // One file, whose loss or damage costs a compilation and nothing else.
     let file = std::fs::read_dir(folder.path().join("kernels")).unwrap().next().unwrap().unwrap().path();
     let whole = std::fs::read(&file).unwrap();
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
-    assert_eq!(load().origin, Origin::Compiled);
+    assert_eq!(load().origin, CodeOrigin::Compiled);
     assert_eq!(std::fs::read(&file).unwrap().len(), whole.len());
-    assert_eq!(load().origin, Origin::Cache);
+    assert_eq!(load().origin, CodeOrigin::Cache);
     // Two processes that find it empty at once.
     let shared = tempfile::tempdir().unwrap();
     let start = || {
@@ -243,7 +244,7 @@ fn kernels_are_compiled_once_and_then_come_from_the_cache() {
     // A place that cannot be written is said and survived.
     let nowhere = ModuleOptions { cache: CacheKind::Folder(file.join("below a file")), ..Default::default() };
     let report = Module::gather(&context, &nowhere).unwrap().report().clone();
-    assert_eq!(report.origin, Origin::Compiled);
+    assert_eq!(report.origin, CodeOrigin::Compiled);
     assert!(report.note.unwrap().contains("below a file"));
 }
 
@@ -291,8 +292,8 @@ fn test_programs_that_share_a_folder_compile_each_kernel_once() {
 }
 
 #[test]
-fn carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones() {
-    let test = "gather::carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones";
+fn matching_carried_kernels_are_used_before_a_compiler_is_looked_for() {
+    let test = "gather::matching_carried_kernels_are_used_before_a_compiler_is_looked_for";
     if !cuda_sim::in_process(test) {
         return;
     }
@@ -330,9 +331,9 @@ fn a_compiler_that_was_named_and_is_not_there_is_missing_even_here() {
 fn everything() -> Result<(), CudaError> {
     let context = Context::primary(0)?;
     context.memory()?;
-    let stream = Stream::new(&context)?;
-    let (start, end) = (uva_cuda::Event::timing(&context)?, uva_cuda::Event::timing(&context)?);
-    let shared = uva_cuda::Event::interprocess(&context)?;
+    let stream = CudaStream::new(&context)?;
+    let (start, end) = (uva_cuda::CudaEvent::timing(&context)?, uva_cuda::CudaEvent::timing(&context)?);
+    let shared = uva_cuda::CudaEvent::interprocess(&context)?;
     shared.export()?;
     let module = Module::gather(&context, &ModuleOptions::default())?;
     let kernels = GatherKernels::new(&module)?;
@@ -367,7 +368,7 @@ fn everything() -> Result<(), CudaError> {
     end.synchronize()?;
     stream.synchronize()?;
     context.synchronize()?;
-    uva_cuda::Event::elapsed_ms(&start, &end)?;
+    uva_cuda::CudaEvent::elapsed_ms(&start, &end)?;
     Ok(())
 }
 
@@ -388,8 +389,8 @@ fn is_told(function: &str) -> bool {
 }
 
 #[test]
-fn a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for() {
-    if !cuda_sim::in_process("gather::a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for") {
+fn a_fault_in_any_call_names_the_call_and_its_purpose() {
+    if !cuda_sim::in_process("gather::a_fault_in_any_call_names_the_call_and_its_purpose") {
         return;
     }
     // One of each class: memory, invalid, unsupported, launch failure, MPS client terminated.

@@ -12,7 +12,7 @@ use uva_cuda::memory::{
     device_to_device, device_to_host, fill, host_to_device,
 };
 use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, CudaError, Event, Signal, Stamp, Stream, clear_stamps};
+use uva_cuda::{Context, CudaError, CudaEvent, CudaStream, Signal, StampSignal, clear_stamps};
 use uva_mem::MappedFile;
 
 /// As `cuda_sim::in_process`, on the machine that the variables describe.
@@ -36,13 +36,13 @@ fn bytes(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|i| (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[6] ^ seed).collect()
 }
 
-fn to_device(stream: &Stream, from: &[u8], to: u64) {
+fn to_device(stream: &CudaStream, from: &[u8], to: u64) {
     // SAFETY: every caller owns both ends and this waits.
     unsafe { host_to_device(stream, from, to) }.unwrap();
     stream.synchronize().unwrap();
 }
 
-fn from_device(stream: &Stream, from: u64, length: usize) -> Vec<u8> {
+fn from_device(stream: &CudaStream, from: u64, length: usize) -> Vec<u8> {
     let mut out = vec![0; length];
     // SAFETY: every caller owns the range and this waits.
     unsafe { device_to_host(stream, from, &mut out) }.unwrap();
@@ -56,7 +56,7 @@ fn bytes_go_to_the_device_and_come_back() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    let stream = Stream::new(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
     let mut pinned = PinnedBuffer::new(&context, 5000, "a test").unwrap();
     assert!(pinned.as_slice().iter().all(|&byte| byte == 0), "page-locked memory begins zeroed");
     pinned.as_mut_slice().copy_from_slice(&bytes(5000, 1));
@@ -111,7 +111,7 @@ fn importer() {
     // SAFETY: inherited from the parent for this very purpose, and nobody else here knows of it.
     let fd = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
     let context = Context::primary(0).unwrap();
-    let stream = Stream::new(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
     let buffer = SharedBuffer::import(&context, Exported { metadata, fd }, "the test's buffer").unwrap();
     println!("mapped");
     std::io::stdin().lock().read_line(&mut String::new()).unwrap();
@@ -128,7 +128,7 @@ fn importer() {
 /// is dropped before the other reads.
 fn share_with_another_process(kind: IpcKind, expected: SharedKind, leaves: bool) {
     let context = Context::primary(0).unwrap();
-    let stream = Stream::new(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
     let buffer = SharedBuffer::create(&context, SHARED_BYTES, kind, "the test's buffer").unwrap();
     assert_eq!(buffer.kind(), expected);
     assert!(buffer.allocated() >= SHARED_BYTES && buffer.allocated().is_multiple_of(2 << 20));
@@ -317,7 +317,7 @@ fn what_arrives_broken_is_refused_before_it_is_mapped() {
     refused(larger, fd(), "cuMemMap");
     // Whole, it's mapped; and this process may import what it made itself.
     let again = SharedBuffer::import(&context, good, "the slots").unwrap();
-    let stream = Stream::new(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
     to_device(&stream, &bytes(100, 5), again.address());
     assert!(from_device(&stream, buffer.address(), 100) == bytes(100, 5));
 }
@@ -483,8 +483,8 @@ fn where_read_only_pages_cannot_be_pinned_a_copy_is() {
 }
 
 #[test]
-fn a_table_is_copied_to_the_pages_that_are_asked_for() {
-    if !under("memory::a_table_is_copied_to_the_pages_that_are_asked_for", &[]) {
+fn a_table_is_copied_to_the_requested_kind_of_pages() {
+    if !under("memory::a_table_is_copied_to_the_requested_kind_of_pages", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -518,8 +518,8 @@ fn a_table_is_copied_to_the_pages_that_are_asked_for() {
 
 /// More than any machine has reserved, in a file of no pages.
 #[test]
-fn huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others() {
-    let test = "memory::huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others";
+fn huge_pages_that_were_not_reserved_are_refused_by_name_or_replaced() {
+    let test = "memory::huge_pages_that_were_not_reserved_are_refused_by_name_or_replaced";
     if !under(test, &[]) {
         return;
     }
@@ -544,9 +544,9 @@ fn huge_pages_that_nobody_reserved_are_refused_by_name_or_replaced_by_others() {
 }
 
 #[test]
-fn pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named() {
+fn pages_in_place_that_a_driver_refuses_are_not_copied_where_named() {
     let fail = [("CUDA_SIM_FAIL", "cuMemHostRegister:*=304")];
-    if !under("memory::pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named", &fail) {
+    if !under("memory::pages_in_place_that_a_driver_refuses_are_not_copied_where_named", &fail) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -559,9 +559,9 @@ fn pages_in_place_that_a_driver_refuses_are_no_copy_where_they_are_named() {
 }
 
 #[test]
-fn memory_that_the_driver_does_not_have_is_replaced_by_the_tables_own_pages() {
+fn without_memory_from_the_driver_the_tables_own_pages_are_used() {
     let fail = [("CUDA_SIM_FAIL", "cuMemHostAlloc:*=2")];
-    if !under("memory::memory_that_the_driver_does_not_have_is_replaced_by_the_tables_own_pages", &fail) {
+    if !under("memory::without_memory_from_the_driver_the_tables_own_pages_are_used", &fail) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -615,8 +615,8 @@ fn a_fault_in_the_last_chunk_leaves_nothing_pinned() {
 }
 
 #[test]
-fn pages_that_a_driver_refuses_are_copied_and_the_refusal_is_told() {
-    let test = "memory::pages_that_a_driver_refuses_are_copied_and_the_refusal_is_told";
+fn pages_that_a_driver_refuses_are_copied_and_the_refusal_is_reported() {
+    let test = "memory::pages_that_a_driver_refuses_are_copied_and_the_refusal_is_reported";
     fault_in_a_chunk(test, 4, 304, |context, owner| {
         let table = PinnedTable::new(context, owner.clone(), &chunks_of(2)).unwrap();
         let report = table.report();
@@ -666,9 +666,9 @@ fn a_table_larger_than_memory_is_refused_before_anything_is_pinned() {
 
 /// As on a guest whose memory grows, or beside caches that others hold: little is free, and the table would have fitted.
 #[test]
-fn a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused() {
+fn a_table_that_seems_too_large_is_pinned_with_a_warning_or_refused() {
     static WARNED: AtomicUsize = AtomicUsize::new(0);
-    let test = "memory::a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused";
+    let test = "memory::a_table_that_seems_too_large_is_pinned_with_a_warning_or_refused";
     if !under(test, &[]) {
         return;
     }
@@ -750,22 +750,23 @@ fn an_event_of_a_partitions_stream_is_made_in_the_streams_own_context() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    let (partition, outside) = (GreenPartition::new(&context, 8).unwrap(), Stream::new(&context).unwrap());
+    let (partition, outside) =
+        (GreenPartition::new(&context, 8).unwrap(), CudaStream::new(&context).unwrap());
     partition.check_events().unwrap();
     let inside = partition.stream().unwrap();
-    let error = Event::local(&context).unwrap().record(&inside).unwrap_err();
+    let error = CudaEvent::local(&context).unwrap().record(&inside).unwrap_err();
     assert_eq!(error.code(), Some(400), "{error}");
     for (stream, other) in [(&inside, &outside), (&outside, &inside)] {
         let (local, timing) =
-            (Event::local(stream.made_in()).unwrap(), Event::timing(stream.made_in()).unwrap());
+            (CudaEvent::local(stream.made_in()).unwrap(), CudaEvent::timing(stream.made_in()).unwrap());
         timing.record(stream).unwrap();
         local.record(stream).unwrap();
         other.wait(&local).unwrap();
         other.synchronize().unwrap();
-        assert!(local.query().unwrap() && Event::elapsed_ms(&timing, &timing).unwrap() >= 0.0);
+        assert!(local.query().unwrap() && CudaEvent::elapsed_ms(&timing, &timing).unwrap() >= 0.0);
     }
     // The events' context is kept by them, and the thread is back in the primary one with the next call.
-    let event = Event::local(inside.made_in()).unwrap();
+    let event = CudaEvent::local(inside.made_in()).unwrap();
     drop((partition, inside));
     assert!(event.query().unwrap());
     drop(event);
@@ -780,18 +781,18 @@ fn a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer() {
     let context = Context::primary(0).unwrap();
     let buffer = SharedBuffer::create(&context, 256, IpcKind::Auto, "the slots").unwrap();
     clear_stamps(&buffer, 128..256).unwrap();
-    Stamp::check(&context, &buffer, 128).unwrap();
-    let (one, other) = (Stream::new(&context).unwrap(), Stream::new(&context).unwrap());
-    let second = Stamp::new(&buffer, 136, 2).unwrap();
+    StampSignal::check(&context, &buffer, 128).unwrap();
+    let (one, other) = (CudaStream::new(&context).unwrap(), CudaStream::new(&context).unwrap());
+    let second = StampSignal::new(&buffer, 136, 2).unwrap();
     second.wait(&other).unwrap();
-    Stamp::new(&buffer, 136, 1).unwrap().record(&one).unwrap();
+    StampSignal::new(&buffer, 136, 1).unwrap().record(&one).unwrap();
     one.synchronize().unwrap();
     assert!(!other.query().unwrap());
     // Whoever ends the wait for a writer that has died.
-    Stamp::new(&buffer, 136, i64::MAX as u64).unwrap().write_now().unwrap();
+    StampSignal::new(&buffer, 136, i64::MAX as u64).unwrap().write_now().unwrap();
     other.synchronize().unwrap();
     for at in [132, 252, 256] {
-        assert!(Stamp::new(&buffer, at, 1).is_err(), "{at}");
+        assert!(StampSignal::new(&buffer, at, 1).is_err(), "{at}");
     }
 }
 
@@ -803,7 +804,7 @@ fn a_device_without_stream_memory_operations_says_so() {
     }
     let context = Context::primary(0).unwrap();
     let buffer = SharedBuffer::create(&context, 64, IpcKind::Auto, "the slots").unwrap();
-    let error = Stamp::check(&context, &buffer, 0).unwrap_err();
+    let error = StampSignal::check(&context, &buffer, 0).unwrap_err();
     assert!(error.to_string().contains("stream memory operations"), "{error}");
 }
 
@@ -830,7 +831,7 @@ fn shares_of_two_devices_are_one_range_and_outlive_who_made_them() {
     let first = JoinedMemory::new(first, 0, vec![of_second]).unwrap();
     let second = JoinedMemory::new(second, 1, vec![of_first]).unwrap();
     assert_eq!((first.bytes(), second.bytes()), (8 * MIB, 8 * MIB));
-    let [on_first, on_second] = contexts.each_ref().map(|context| Stream::new(context).unwrap());
+    let [on_first, on_second] = contexts.each_ref().map(|context| CudaStream::new(context).unwrap());
     // Across the border of the two.
     let data = bytes(6 * MIB, 3);
     to_device(&on_first, &data, first.address() + MIB as u64);
@@ -847,8 +848,8 @@ fn check_reach(of_another: bool) {
 }
 
 #[test]
-fn a_device_reads_the_memory_of_others_that_it_sees_where_the_machine_lets_it() {
-    const TEST: &str = "memory::a_device_reads_the_memory_of_others_that_it_sees_where_the_machine_lets_it";
+fn a_device_reads_visible_memory_of_other_devices_where_supported() {
+    const TEST: &str = "memory::a_device_reads_visible_memory_of_other_devices_where_supported";
     if under(TEST, &[("CUDA_SIM_DEVICES", "2")]) {
         check_reach(true);
     }

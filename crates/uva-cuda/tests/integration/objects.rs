@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill};
-use uva_cuda::{Context, CudaError, Device, ErrorKind, Event, Feature, Stream, probe};
+use uva_cuda::{Context, CudaError, CudaEvent, CudaStream, Device, ErrorKind, Feature, probe};
 
 use crate::common::{Hold, kernels, simulated};
 
@@ -47,8 +47,8 @@ fn objects_work_on_threads_that_never_saw_their_context() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    let stream = Stream::new(&context).unwrap();
-    let event = Event::local(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
+    let event = CudaEvent::local(&context).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             event.record(&stream).unwrap();
@@ -71,11 +71,11 @@ fn a_wait_orders_two_streams() {
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
-    let (writer, reader) = (Stream::new(&context).unwrap(), Stream::new(&context).unwrap());
-    let written = Event::local(&context).unwrap();
+    let (writer, reader) = (CudaStream::new(&context).unwrap(), CudaStream::new(&context).unwrap());
+    let written = CudaEvent::local(&context).unwrap();
     let memory = DeviceBuffer::new(&context, 1 << 16, "a test").unwrap();
     let mut seen = PinnedBuffer::new(&context, 1 << 16, "a test").unwrap();
-    let other = Stream::new(&context).unwrap();
+    let other = CudaStream::new(&context).unwrap();
     let scratch = DeviceBuffer::new(&context, 1 << 16, "a test").unwrap();
     // From here on nothing is taken or freed: a driver may let that wait for the writer, which waits for this test.
     let hold = Hold::new(&context, &kernels, &writer);
@@ -111,8 +111,8 @@ fn a_wait_sees_only_what_was_recorded_before_it() {
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
-    let (held, free) = (Stream::new(&context).unwrap(), Stream::new(&context).unwrap());
-    let event = Event::local(&context).unwrap();
+    let (held, free) = (CudaStream::new(&context).unwrap(), CudaStream::new(&context).unwrap());
+    let event = CudaEvent::local(&context).unwrap();
     assert!(event.query().unwrap(), "never recorded");
     let hold = Hold::new(&context, &kernels, &held);
     free.wait(&event).unwrap();
@@ -130,17 +130,17 @@ fn only_events_made_for_it_tell_the_time() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    let stream = Stream::new(&context).unwrap();
-    let (start, end) = (Event::timing(&context).unwrap(), Event::timing(&context).unwrap());
-    let never = Event::timing(&context).unwrap();
-    let timeless = Event::local(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
+    let (start, end) = (CudaEvent::timing(&context).unwrap(), CudaEvent::timing(&context).unwrap());
+    let never = CudaEvent::timing(&context).unwrap();
+    let timeless = CudaEvent::local(&context).unwrap();
     for event in [&start, &end, &timeless] {
         event.record(&stream).unwrap();
     }
     stream.synchronize().unwrap();
-    assert!(Event::elapsed_ms(&start, &end).unwrap() >= 0.0);
+    assert!(CudaEvent::elapsed_ms(&start, &end).unwrap() >= 0.0);
     for (one, other) in [(&start, &timeless), (&start, &never)] {
-        let error = Event::elapsed_ms(one, other).unwrap_err();
+        let error = CudaEvent::elapsed_ms(one, other).unwrap_err();
         assert_eq!(error.code(), Some(400), "{error}");
     }
 }
@@ -151,10 +151,10 @@ fn a_foreign_stream_outlives_its_value() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    let own = Stream::new(&context).unwrap();
+    let own = CudaStream::new(&context).unwrap();
     for raw in [own.raw(), std::ptr::null_mut()] {
         // SAFETY: `own` lives longer; null is the legacy default stream.
-        let foreign = unsafe { Stream::foreign(&context, raw) };
+        let foreign = unsafe { CudaStream::foreign(&context, raw) };
         assert_eq!(foreign.raw(), raw);
         foreign.synchronize().unwrap();
     }
@@ -168,7 +168,7 @@ fn an_event_without_the_flag_for_it_cannot_be_exported() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    let error = Event::local(&context).unwrap().export().unwrap_err();
+    let error = CudaEvent::local(&context).unwrap().export().unwrap_err();
     assert!(error.to_string().starts_with("cuIpcGetEventHandle failed while exporting an event"), "{error}");
     assert!(matches!(error, CudaError::Call { .. }));
 }
@@ -210,9 +210,9 @@ fn from_hex(text: &str) -> [u8; 64] {
 fn opens_an_event_of_its_parent() {
     let mut parent = Lines { from: std::io::stdin().lock(), to: std::io::stdout() };
     let context = Context::primary(0).unwrap();
-    let stream = Stream::new(&context).unwrap();
-    let ready = Event::import(&context, from_hex(&parent.hear())).unwrap();
-    let free = Event::interprocess(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
+    let ready = CudaEvent::import(&context, from_hex(&parent.hear())).unwrap();
+    let free = CudaEvent::interprocess(&context).unwrap();
     parent.say(&hex(&free.export().unwrap()));
 
     assert_eq!(parent.hear(), "recorded");
@@ -238,8 +238,8 @@ fn events_order_the_streams_of_two_processes() {
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
-    let stream = Stream::new(&context).unwrap();
-    let ready = Event::interprocess(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
+    let ready = CudaEvent::interprocess(&context).unwrap();
     let mut child = simulated("objects::opens_an_event_of_its_parent")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -248,10 +248,10 @@ fn events_order_the_streams_of_two_processes() {
     let mut peer =
         Lines { from: BufReader::new(child.stdout.take().unwrap()), to: child.stdin.take().unwrap() };
     peer.say(&hex(&ready.export().unwrap()));
-    let free = Event::import(&context, from_hex(&peer.hear())).unwrap();
+    let free = CudaEvent::import(&context, from_hex(&peer.hear())).unwrap();
     assert!(free.query().unwrap(), "never recorded");
 
-    let later = Stream::new(&context).unwrap();
+    let later = CudaStream::new(&context).unwrap();
     let hold = Hold::new(&context, &kernels, &stream);
     ready.record(&stream).unwrap();
     peer.say("recorded");
@@ -276,7 +276,7 @@ fn an_event_of_a_peer_that_died_is_let_go_without_a_call() {
     }
     let context = Context::primary(0).unwrap();
     let holders = Arc::strong_count(&context);
-    let event = Event::interprocess(&context).unwrap();
+    let event = CudaEvent::interprocess(&context).unwrap();
     assert_eq!(Arc::strong_count(&context), holders + 1);
     event.forget();
     // Not even the context is kept.

@@ -20,7 +20,7 @@ fn report(command: &mut Command) -> (ProbeReport, String) {
 }
 
 #[test]
-fn an_old_driver_is_told_by_the_version_it_serves() {
+fn an_old_driver_is_reported_with_the_version_it_serves() {
     let (report, reason) =
         report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_DRIVER_VERSION", "12080"));
     assert_eq!(reason, format!("Err({:?})", Unavailable::OldDriver { found: (12, 8) }));
@@ -36,7 +36,7 @@ fn a_driver_without_a_device_says_so() {
 }
 
 #[test]
-fn a_driver_that_does_not_start_is_told_by_its_code() {
+fn a_driver_that_does_not_start_is_reported_with_its_code() {
     let (report, _) =
         report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_FAIL", "cuInit:1=807"));
     let text = report.unavailable.unwrap();
@@ -54,7 +54,7 @@ fn a_device_that_does_not_answer_is_in_the_report() {
 }
 
 #[test]
-fn a_library_that_lacks_a_function_is_told_by_the_function() {
+fn a_library_that_lacks_a_function_is_reported_with_the_function() {
     let folder = tempfile::tempdir().unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let library =
@@ -66,7 +66,7 @@ fn a_library_that_lacks_a_function_is_told_by_the_function() {
 
 /// A driver of before some function that is called: its version says more than the function's name.
 #[test]
-fn an_old_driver_that_lacks_a_function_is_told_by_its_version_too() {
+fn an_old_driver_that_lacks_a_function_is_reported_with_its_version() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("old.cpp");
     std::fs::write(
@@ -84,7 +84,7 @@ fn an_old_driver_that_lacks_a_function_is_told_by_its_version_too() {
 }
 
 #[test]
-fn a_library_that_cannot_be_opened_is_told_with_what_the_loader_said() {
+fn a_library_that_does_not_open_is_reported_with_the_loaders_message() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("libcuda.so.1"),

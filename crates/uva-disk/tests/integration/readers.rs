@@ -57,7 +57,7 @@ fn ids(rows: u64, count: u64, seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn every_reader_reads_rows_of_every_size_at_every_kind_of_offset_as_a_plain_read_does() {
+fn every_reader_reads_rows_of_any_size_and_offset_as_a_plain_read_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.npy");
     let contents = bytes(300_001);
@@ -149,7 +149,7 @@ fn write_under_the_old_time(path: &Path) {
 }
 
 #[test]
-fn a_file_truncated_changed_or_replaced_under_the_reader_ends_the_read_with_its_name() {
+fn a_file_truncated_changed_or_replaced_ends_the_read_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.npy");
     let contents = bytes(1 << 20);
@@ -209,7 +209,7 @@ fn a_file_that_grows_or_is_written_to_is_no_longer_read() {
 }
 
 #[test]
-fn a_file_that_is_missing_no_file_or_too_short_for_its_table_is_refused_by_name() {
+fn a_missing_or_short_file_and_a_directory_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.npy");
     let shape = TableShape { offset: 128, rows: 10, row_bytes: 100 };

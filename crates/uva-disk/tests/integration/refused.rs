@@ -51,7 +51,7 @@ fn forbid_io_uring(errno: i32) {
 }
 
 #[test]
-fn where_a_seccomp_filter_forbids_io_uring_threads_read_and_a_line_says_why() {
+fn where_a_filter_forbids_io_uring_threads_read_and_a_line_says_why() {
     if let Some(path) = std::env::var_os(FILE) {
         let path = Path::new(&path);
         for (errno, says) in [(libc::EPERM, "a seccomp filter forbids it"), (libc::ENOSYS, "hides it")] {
@@ -86,7 +86,7 @@ fn where_a_seccomp_filter_forbids_io_uring_threads_read_and_a_line_says_why() {
         eprintln!("{}: {direct}", path.display());
         return;
     }
-    let name = "refused::where_a_seccomp_filter_forbids_io_uring_threads_read_and_a_line_says_why";
+    let name = "refused::where_a_filter_forbids_io_uring_threads_read_and_a_line_says_why";
     let child = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(FILE, &path)

@@ -28,11 +28,11 @@ pub struct Group {
 /// The group's memory, mapped.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
-    mapped: Arc<Mapped>,
+    mapped: Arc<MappedGroup>,
 }
 
 #[derive(Debug)]
-struct Mapped {
+struct MappedGroup {
     page: Page,
     /// The mailbox from each rank to each other one.
     rings: Vec<Ring>,
@@ -68,13 +68,13 @@ impl Group {
     }
 
     fn over(settings: &Settings, page: ControlPage, rings: Vec<Ring>) -> Self {
-        let mapped = Arc::new(Mapped { page: Page::new(page), rings, ranks: settings.ranks });
+        let mapped = Arc::new(MappedGroup { page: Page::new(page), rings, ranks: settings.ranks });
         Self { memory: Memory { mapped }, settings: settings.clone() }
     }
 
     /// The descriptors of the page and of the mailboxes, to hand over to other processes.
     pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
-        let Mapped { page, rings, .. } = &*self.memory.mapped;
+        let MappedGroup { page, rings, .. } = &*self.memory.mapped;
         [page.control().fd(), rings[0].fd().expect("both constructors make or take one")]
     }
 

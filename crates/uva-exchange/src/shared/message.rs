@@ -10,12 +10,12 @@ const MAGIC: u64 = u64::from_le_bytes(*b"uva-exch");
 
 /// Which call a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Counts = 1,
     AllToAll = 2,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for MessageKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Counts => "counts",
@@ -30,7 +30,7 @@ impl fmt::Display for Kind {
 pub(super) struct Message {
     /// Which call of the sender, from 1.
     pub call: u64,
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Bytes behind the header.
     pub bytes: u64,
 }
@@ -51,7 +51,9 @@ impl Message {
         if word(0)? != MAGIC {
             return None;
         }
-        let kind = [Kind::Counts, Kind::AllToAll].into_iter().find(|&kind| Some(kind as u64) == word(2))?;
+        let kind = [MessageKind::Counts, MessageKind::AllToAll]
+            .into_iter()
+            .find(|&kind| Some(kind as u64) == word(2))?;
         Some(Self { call: word(1)?, kind, bytes: word(3)? })
     }
 
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_other_bytes_are_none() {
-        let message = Message { call: 3, kind: Kind::AllToAll, bytes: 1 << 40 };
+        let message = Message { call: 3, kind: MessageKind::AllToAll, bytes: 1 << 40 };
         let mut header = [0; HEADER];
         assert_eq!(Message::read(&header), None);
         message.write(&mut header);
@@ -135,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_other_calls_and_sizes_are_told_apart() {
-        let expected = Message { call: 3, kind: Kind::AllToAll, bytes: 8 };
+    fn messages_of_other_calls_and_sizes_are_distinguished() {
+        let expected = Message { call: 3, kind: MessageKind::AllToAll, bytes: 8 };
         assert_eq!(expected.differs_from(expected), None);
-        let other = Message { call: 3, kind: Kind::Counts, bytes: 8 }.differs_from(expected).unwrap();
+        let other = Message { call: 3, kind: MessageKind::Counts, bytes: 8 }.differs_from(expected).unwrap();
         assert_eq!(other, ": it is at its call 3, `counts`, and this rank at call 3, `all_to_all`");
         let other = Message { bytes: 16, ..expected }.differs_from(expected).unwrap();
         assert_eq!(other, ": it gives 16 bytes where this rank expects 8");

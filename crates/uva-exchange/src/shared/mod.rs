@@ -29,10 +29,10 @@ use crate::error::{Cause, ExchangeError};
 use crate::exchange::{Canceller, Exchange, OwnMemory, Splits, check_counts};
 use bucket::TokenBucket;
 use group::Memory;
-use message::{HEADER, Kind, Message, Pieces};
-use page::Failure;
+use message::{HEADER, Message, MessageKind, Pieces};
+use page::GroupFailure;
 use process::Process;
-use watch::{Found, Watch};
+use watch::{PeerWatch, WaitEnd};
 
 /// A rank of a group on one machine: a thread, or a process. Made by [`SharedMemory::join`].
 #[derive(Debug)]
@@ -63,7 +63,7 @@ struct Peer {
 /// Why a call cannot go on.
 enum Stop {
     /// Some rank ended the exchange.
-    Told(Failure),
+    Told(GroupFailure),
     /// This rank found what a peer did; more of it for people.
     Found(usize, Cause, String),
 }
@@ -113,7 +113,7 @@ impl SharedMemory {
 
     fn call(
         &mut self,
-        kind: Kind,
+        kind: MessageKind,
         send: &[u8],
         recv: &mut [u8],
         splits: Splits<'_>,
@@ -129,7 +129,13 @@ impl SharedMemory {
         })
     }
 
-    fn exchange(&mut self, kind: Kind, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), Stop> {
+    fn exchange(
+        &mut self,
+        kind: MessageKind,
+        send: &[u8],
+        recv: &mut [u8],
+        splits: Splits<'_>,
+    ) -> Result<(), Stop> {
         let (rank, ranks, piece_bytes) = (self.rank, self.settings.ranks, self.settings.piece_bytes);
         let (given, got) = (ranges(splits.send), ranges(splits.recv));
         self.go_on()?;
@@ -157,7 +163,14 @@ impl SharedMemory {
     }
 
     /// Puts a piece of a message into the mailbox of rank `to`.
-    fn put(&mut self, to: usize, kind: Kind, bytes: &[u8], pieces: Pieces, piece: usize) -> Result<(), Stop> {
+    fn put(
+        &mut self,
+        to: usize,
+        kind: MessageKind,
+        bytes: &[u8],
+        pieces: Pieces,
+        piece: usize,
+    ) -> Result<(), Stop> {
         let range = pieces.range(piece);
         let head = if piece == 0 { HEADER } else { 0 };
         let length = head + range.len();
@@ -165,7 +178,7 @@ impl SharedMemory {
         self.go_on()?;
         let Some(peer) = &mut self.peers[to] else { unreachable!("no step leads to the rank itself") };
         let (page, timeout) = (self.memory.page(), self.settings.timeout);
-        let watch = Watch::new(page, (self.rank, to), self.calls, &peer.process, timeout);
+        let watch = PeerWatch::new(page, (self.rank, to), self.calls, &peer.process, timeout);
         let stop = |error: RingError| stopped(&watch, to, &error);
         let mut slot = peer.writer.acquire(peer.put, &watch).map_err(stop)?;
         let payload = slot.payload_mut();
@@ -182,7 +195,7 @@ impl SharedMemory {
     fn take(
         &mut self,
         from: usize,
-        kind: Kind,
+        kind: MessageKind,
         bytes: &mut [u8],
         pieces: Pieces,
         piece: usize,
@@ -190,7 +203,7 @@ impl SharedMemory {
         self.go_on()?;
         let Some(peer) = &mut self.peers[from] else { unreachable!("no step leads to the rank itself") };
         let (page, timeout) = (self.memory.page(), self.settings.timeout);
-        let watch = Watch::new(page, (self.rank, from), self.calls, &peer.process, timeout);
+        let watch = PeerWatch::new(page, (self.rank, from), self.calls, &peer.process, timeout);
         let stop = |error: RingError| stopped(&watch, from, &error);
         // A peer that left before this rank waits would wake nobody. What it put before leaving is there.
         let left = watch.peer_has_left();
@@ -245,7 +258,7 @@ impl SharedMemory {
         let failure = match stop {
             Stop::Told(failure) => failure,
             Stop::Found(peer, cause, detail) => {
-                let mine = Failure { by: rank, peer, cause };
+                let mine = GroupFailure { by: rank, peer, cause };
                 let first = page.fail(mine, call);
                 self.memory.wake();
                 if first == mine {
@@ -256,7 +269,7 @@ impl SharedMemory {
                 first
             }
         };
-        let Failure { by, peer, cause } = failure;
+        let GroupFailure { by, peer, cause } = failure;
         let detail = self.detail(peer, cause);
         if by == peer || by == rank {
             return ExchangeError::Peer { rank, call, peer, cause, detail };
@@ -291,10 +304,10 @@ fn ranges(splits: &[usize]) -> Vec<Range<usize>> {
 }
 
 /// Why a wait at a mailbox ended.
-fn stopped(watch: &Watch<'_>, peer: usize, error: &RingError) -> Stop {
+fn stopped(watch: &PeerWatch<'_>, peer: usize, error: &RingError) -> Stop {
     match watch.found() {
-        Some(Found::Failure(failure)) => Stop::Told(failure),
-        Some(Found::Peer(cause)) => Stop::Found(peer, cause, String::new()),
+        Some(WaitEnd::Failure(failure)) => Stop::Told(failure),
+        Some(WaitEnd::Peer(cause)) => Stop::Found(peer, cause, String::new()),
         // Only a ring whose words were overwritten has other errors.
         None => Stop::Found(peer, Cause::Damaged, format!(": {error}")),
     }
@@ -314,14 +327,14 @@ impl Exchange for SharedMemory {
         let sent: Vec<u8> = send.iter().flat_map(|count| count.to_le_bytes()).collect();
         let mut received = vec![0; sent.len()];
         let splits = vec![size_of::<u64>(); send.len()];
-        self.call(Kind::Counts, &sent, &mut received, Splits { send: &splits, recv: &splits })?;
+        self.call(MessageKind::Counts, &sent, &mut received, Splits { send: &splits, recv: &splits })?;
         let (counts, _) = received.as_chunks();
         Ok(counts.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect())
     }
 
     fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
         splits.check(self.rank, self.settings.ranks, send.len(), recv.len())?;
-        self.call(Kind::AllToAll, send, recv, splits)
+        self.call(MessageKind::AllToAll, send, recv, splits)
     }
 
     fn lend(&mut self, bytes: usize) -> Result<&mut [u8], ExchangeError> {
@@ -339,7 +352,7 @@ impl Exchange for SharedMemory {
     fn canceller(&self) -> Canceller {
         let (memory, rank) = (self.memory.clone(), self.rank);
         Canceller::new(move || {
-            memory.page().fail(Failure { by: rank, peer: rank, cause: Cause::Cancelled }, 0);
+            memory.page().fail(GroupFailure { by: rank, peer: rank, cause: Cause::Cancelled }, 0);
             memory.wake();
         })
     }

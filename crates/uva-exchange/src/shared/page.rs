@@ -2,9 +2,9 @@
 //!
 //! | word | holds | written by |
 //! |---|---|---|
-//! | 0 | the first [`Failure`] of the group; 0 for none | the rank that finds it, once |
+//! | 0 | the first [`GroupFailure`] of the group; 0 for none | the rank that finds it, once |
 //! | 1 | the complement of the first call that cannot complete; 0 for none | each rank that finds a failure, or cancels |
-//! | 16 · (r + 1) | [`Member`]: rank r's process, and whether it joined or left | rank r |
+//! | 16 · (r + 1) | [`MemberState`]: rank r's process, and whether it joined or left | rank r |
 //! | 16 · (r + 1) + 1 | rank r's signs of life, counted | rank r |
 //!
 //! Each rank's words have lines of their own, so that signs of life disturb no other rank.
@@ -25,7 +25,7 @@ const LEFT: u64 = 2;
 
 /// What ended the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct GroupFailure {
     /// The rank that found it.
     pub by: usize,
     /// The rank that it is about.
@@ -33,7 +33,7 @@ pub(super) struct Failure {
     pub cause: Cause,
 }
 
-impl Failure {
+impl GroupFailure {
     fn word(self) -> u64 {
         1 << 63 | (self.cause as u64) << 32 | (self.by as u64) << 16 | self.peer as u64
     }
@@ -51,7 +51,7 @@ impl Failure {
 
 /// What a rank is to its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Member {
+pub(super) enum MemberState {
     Absent,
     /// With its process.
     Joined(u32),
@@ -59,7 +59,7 @@ pub(super) enum Member {
     Left(u32),
 }
 
-impl Member {
+impl MemberState {
     /// Its process, once it has joined.
     pub fn process(self) -> Option<u32> {
         match self {
@@ -110,14 +110,14 @@ impl Page {
         self.words.store(member_word(rank), u64::from(process) << 8 | LEFT);
     }
 
-    pub fn member(&self, rank: usize) -> Member {
+    pub fn member(&self, rank: usize) -> MemberState {
         // Acquire; partners: `join` and `leave`.
         let word = self.words.load(member_word(rank));
         let process = (word >> 8) as u32;
         match word & 0xff {
-            0 => Member::Absent,
-            JOINED => Member::Joined(process),
-            _ => Member::Left(process),
+            0 => MemberState::Absent,
+            JOINED => MemberState::Joined(process),
+            _ => MemberState::Left(process),
         }
     }
 
@@ -135,20 +135,20 @@ impl Page {
 
     /// Ends the exchange for all ranks from this call on (from 1; 0 for whatever call they are in), and returns why it
     /// ended: this, or what another rank said earlier. Earlier calls can complete: what this rank gave in them is there.
-    pub fn fail(&self, failure: Failure, call: u64) -> Failure {
+    pub fn fail(&self, failure: GroupFailure, call: u64) -> GroupFailure {
         // Before the failure, so that a rank that sees the one sees the other. Partner: the load in `failure`.
         self.words.fetch_max(LIMIT, !call);
         // Partner: the load in `failure`.
         match self.words.compare_exchange(FAILURE, 0, failure.word()) {
             Ok(_) => failure,
-            Err(found) => Failure::of(found).unwrap_or(failure),
+            Err(found) => GroupFailure::of(found).unwrap_or(failure),
         }
     }
 
     /// Why the exchange ended, where that keeps this call from completing.
-    pub fn failure(&self, call: u64) -> Option<Failure> {
+    pub fn failure(&self, call: u64) -> Option<GroupFailure> {
         // Acquire, both; partner: `fail`.
-        Failure::of(self.words.load(FAILURE)).filter(|_| !self.words.load(LIMIT) <= call)
+        GroupFailure::of(self.words.load(FAILURE)).filter(|_| !self.words.load(LIMIT) <= call)
     }
 }
 
@@ -169,31 +169,34 @@ mod tests {
         let page = page(3);
         assert_eq!(page.failure(u64::MAX), None);
         for cause in Cause::ALL {
-            let failure = Failure { by: 2, peer: 1, cause };
-            assert_eq!(Failure::of(failure.word()), Some(failure));
+            let failure = GroupFailure { by: 2, peer: 1, cause };
+            assert_eq!(GroupFailure::of(failure.word()), Some(failure));
         }
-        let first = Failure { by: 2, peer: 0, cause: Cause::Silent };
+        let first = GroupFailure { by: 2, peer: 0, cause: Cause::Silent };
         assert_eq!(page.fail(first, 7), first);
         assert_eq!((page.failure(6), page.failure(7), page.failure(8)), (None, Some(first), Some(first)));
         // Another rank was at an earlier call, and one at a later call.
         for call in [5, 9] {
-            assert_eq!(page.fail(Failure { by: 1, peer: 2, cause: Cause::Left }, call), first);
+            assert_eq!(page.fail(GroupFailure { by: 1, peer: 2, cause: Cause::Left }, call), first);
             assert_eq!((page.failure(4), page.failure(5)), (None, Some(first)));
         }
         page.fail(first, 0);
         assert_eq!(page.failure(1), Some(first));
-        assert_eq!(Failure::of(0xffff_ffff_ffff_ffff).map(|failure| failure.cause), Some(Cause::Damaged));
+        assert_eq!(
+            GroupFailure::of(0xffff_ffff_ffff_ffff).map(|failure| failure.cause),
+            Some(Cause::Damaged)
+        );
     }
 
     #[test]
     fn a_rank_joins_once_and_its_process_stays_known_when_it_has_left() {
         let page = page(2);
-        assert_eq!(page.member(1), Member::Absent);
+        assert_eq!(page.member(1), MemberState::Absent);
         assert_eq!(page.join(1, 4711), Ok(()));
         assert_eq!(page.join(1, 4712), Err(4711));
-        assert_eq!((page.member(0), page.member(1)), (Member::Absent, Member::Joined(4711)));
+        assert_eq!((page.member(0), page.member(1)), (MemberState::Absent, MemberState::Joined(4711)));
         page.leave(1);
-        assert_eq!(page.member(1), Member::Left(4711));
+        assert_eq!(page.member(1), MemberState::Left(4711));
         assert_eq!(page.join(1, 4712), Err(4711), "a rank that has left may be missed already");
         page.beat(0);
         assert_eq!((page.beats(0), page.beats(1)), (1, 0));

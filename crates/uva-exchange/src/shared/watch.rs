@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use uva_mem::ring::{Gone, LIVENESS_INTERVAL, Liveness};
+use uva_mem::ring::{LIVENESS_INTERVAL, Liveness, PeerGone};
 
-use super::page::{Failure, Member, Page};
+use super::page::{GroupFailure, MemberState, Page};
 use super::process::Process;
 use crate::error::Cause;
 
@@ -14,9 +14,9 @@ const MOST_BETWEEN: Duration = Duration::from_millis(2 * LIVENESS_INTERVAL.as_mi
 
 /// Why a wait is pointless.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found {
+pub(super) enum WaitEnd {
     /// The exchange has ended.
-    Failure(Failure),
+    Failure(GroupFailure),
     /// What the peer did.
     Peer(Cause),
 }
@@ -24,7 +24,7 @@ pub(super) enum Found {
 /// One wait of a rank for a peer. It gives signs of life for the waiting rank, so only a rank that is neither waiting nor
 /// passing anything on is ever found silent. That one is the culprit, and not a rank that waits for it.
 #[derive(Debug)]
-pub(super) struct Watch<'w> {
+pub(super) struct PeerWatch<'w> {
     page: &'w Page,
     rank: usize,
     peer: usize,
@@ -35,10 +35,10 @@ pub(super) struct Watch<'w> {
     beats: Cell<u64>,
     looked: Cell<Instant>,
     silent: Cell<Duration>,
-    found: Cell<Option<Found>>,
+    found: Cell<Option<WaitEnd>>,
 }
 
-impl<'w> Watch<'w> {
+impl<'w> PeerWatch<'w> {
     /// Of the first rank, that waits for the second in one of its calls.
     pub fn new(
         page: &'w Page,
@@ -62,42 +62,42 @@ impl<'w> Watch<'w> {
     }
 
     /// Why the wait was given up.
-    pub fn found(&self) -> Option<Found> {
+    pub fn found(&self) -> Option<WaitEnd> {
         self.found.get()
     }
 
     /// Whether the peer makes no further call.
     pub fn peer_has_left(&self) -> bool {
-        matches!(self.page.member(self.peer), Member::Left(_))
+        matches!(self.page.member(self.peer), MemberState::Left(_))
     }
 
-    fn look(&self) -> Option<Found> {
+    fn look(&self) -> Option<WaitEnd> {
         self.page.beat(self.rank);
         if let Some(failure) = self.page.failure(self.call) {
-            return Some(Found::Failure(failure));
+            return Some(WaitEnd::Failure(failure));
         }
         let member = self.page.member(self.peer);
         match member {
-            Member::Left(_) => return Some(Found::Peer(Cause::Left)),
-            Member::Joined(process) if self.process.has_ended(process) => {
-                return Some(Found::Peer(Cause::Ended));
+            MemberState::Left(_) => return Some(WaitEnd::Peer(Cause::Left)),
+            MemberState::Joined(process) if self.process.has_ended(process) => {
+                return Some(WaitEnd::Peer(Cause::Ended));
             }
-            Member::Joined(_) | Member::Absent => {}
+            MemberState::Joined(_) | MemberState::Absent => {}
         }
         let (beats, now) = (self.page.beats(self.peer), Instant::now());
         let passed = now.duration_since(self.looked.replace(now)).min(MOST_BETWEEN);
         let silent =
             if self.beats.replace(beats) == beats { self.silent.get() + passed } else { Duration::ZERO };
         self.silent.set(silent);
-        let cause = if member == Member::Absent { Cause::Absent } else { Cause::Silent };
-        (silent >= self.timeout).then_some(Found::Peer(cause))
+        let cause = if member == MemberState::Absent { Cause::Absent } else { Cause::Silent };
+        (silent >= self.timeout).then_some(WaitEnd::Peer(cause))
     }
 }
 
-impl Liveness for Watch<'_> {
-    fn check(&self) -> Result<(), Gone> {
+impl Liveness for PeerWatch<'_> {
+    fn check(&self) -> Result<(), PeerGone> {
         let Some(found) = self.look() else { return Ok(()) };
         self.found.set(Some(found));
-        Err(Gone::new("the group of ranks cannot go on"))
+        Err(PeerGone::new("the group of ranks cannot go on"))
     }
 }

@@ -15,7 +15,7 @@ fn rows_belong_to_the_range_that_they_lie_in_and_empty_parts_own_none() {
 }
 
 #[test]
-fn boundaries_that_are_no_partition_are_refused_by_name() {
+fn boundaries_that_do_not_partition_are_refused_by_name() {
     assert_eq!(Book::new(&[]), Err(BookError::TooFew(0)));
     assert_eq!(Book::new(&[0]), Err(BookError::TooFew(1)));
     assert_eq!(Book::new(&[1, 2]), Err(BookError::First(1)));

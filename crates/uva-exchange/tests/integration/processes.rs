@@ -153,7 +153,7 @@ fn a_rank_that_is_killed_during_its_calls_is_named_on_all_others() {
 }
 
 #[test]
-fn a_rank_that_is_stopped_is_named_on_all_others_and_learns_it_when_it_goes_on() {
+fn a_stopped_rank_is_named_on_all_others_and_learns_it_when_it_continues() {
     let (mut exchange, others) = start("stopped");
     others[1].signal(Signal::STOP);
     others[0].channel.send(b"go on", &[]).unwrap();

@@ -32,7 +32,7 @@ fn mailboxes_of_one_small_piece_suffice_for_any_message() {
 }
 
 #[test]
-fn neither_a_rank_that_waits_for_its_slow_link_nor_one_that_waits_for_that_is_found_silent() {
+fn a_rank_waiting_for_a_slow_link_and_its_waiters_do_not_time_out() {
     // A piece from rank 0 to rank 1 takes longer than the timeout. Meanwhile rank 3 waits for rank 1.
     let link = Some(Link { bytes_per_second: 40_000, burst: 0 });
     let settings = Settings { timeout: Duration::from_secs(1), link, ..Settings::new(4) };

@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_fit_the_memory_goes_through_the_file_and_comes_out_the_same() {
+fn edges_that_exceed_the_memory_go_through_the_file_with_equal_results() {
     // 3 million edges of 8 bytes in 16 MiB; half of them end in the first bucket, which then takes several runs.
     let (nodes, count) = (40_000_u64, 3_000_000_u64);
     let edges: Vec<(u64, u64)> = (0..count)
@@ -146,7 +146,7 @@ fn weights_stay_with_their_edges() {
 }
 
 #[test]
-fn numbers_of_edges_stay_with_them_weighted_or_not_and_for_ids_of_any_width() {
+fn edge_numbers_stay_with_their_edges_for_all_weights_and_id_widths() {
     for (weighted, narrow) in [(false, true), (true, true), (false, false), (true, false)] {
         let directory = tempfile::tempdir().unwrap();
         let mut builder = CscBuilder::numbered(directory.path(), 600, weighted, LEAST_MEMORY).unwrap();

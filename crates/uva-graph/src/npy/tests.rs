@@ -179,7 +179,7 @@ fn an_array_of_several_pieces_is_what_was_written_in_whatever_parts() {
 }
 
 #[test]
-fn half_a_row_is_no_array() {
+fn half_a_row_is_not_an_array() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = NpyWriter::create(&directory.path().join("array.npy"), NpyType::I64, &[2]).unwrap();
     writer.write(&[1_i64, 2, 3]).unwrap();

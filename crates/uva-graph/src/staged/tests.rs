@@ -181,7 +181,7 @@ fn what_came_to_lie_among_a_replaced_datasets_files_stays() {
 }
 
 #[test]
-fn what_is_no_dataset_is_never_replaced() {
+fn only_a_dataset_is_ever_replaced() {
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
     fs::create_dir(&out).unwrap();

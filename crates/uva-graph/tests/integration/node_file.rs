@@ -31,7 +31,7 @@ fn ids_a_mask_and_text_are_read_in_their_order() {
 }
 
 #[test]
-fn what_names_no_node_is_refused_with_the_file_the_place_and_the_number_of_nodes() {
+fn an_invalid_node_is_refused_with_file_place_and_number_of_nodes() {
     let temp = tempfile::tempdir().unwrap();
     let outside = "outside the ids 0 to 4 of the dataset's 5 nodes";
     let refused = |name: &str, problem: &str| {

@@ -221,7 +221,7 @@ fn a_table_too_large_for_any_memory_is_refused() {
 }
 
 #[test]
-fn an_indptr_that_is_no_indptr_is_refused_with_offset_and_value() {
+fn an_invalid_indptr_is_refused_with_offset_and_value() {
     let small = small();
     for (indptr, part) in [
         ([1_i64, 2, 2, 3, 5], "entry 0 at offset 128 is 1, it has to be 0"),
@@ -295,7 +295,7 @@ fn original_ids_have_to_be_unique_and_fit_the_random_keys() {
 }
 
 #[test]
-fn features_that_are_no_numbers_are_found_by_full_verification_and_named() {
+fn features_that_are_not_numbers_are_found_by_full_verification() {
     let small = small();
     let mut features = FEATURES;
     features[5] = f32::NAN;
@@ -347,7 +347,7 @@ fn the_fingerprint_is_that_of_every_copy_and_of_no_other_content() {
 }
 
 #[test]
-fn a_dataset_may_have_no_labels_and_keeps_the_fingerprint_of_its_other_files_apart() {
+fn without_labels_a_dataset_keeps_the_fingerprint_of_its_other_files() {
     let small = small();
     let labelled = small.open().fingerprint();
     fs::remove_file(small.file("label")).unwrap();

@@ -224,7 +224,7 @@ fn check_description(out: &Path, whole: &Dataset, options: &PartOptions<'_>, wri
 }
 
 #[test]
-fn one_part_of_enough_hops_is_the_dataset_and_an_isolated_training_node_is_a_part() {
+fn one_part_of_enough_hops_is_the_whole_and_an_isolated_node_is_a_part() {
     let small = random(7, 30);
     // A ring, so that every node is near every other, except that node 0 has no list and is in none.
     let ids: Vec<i32> = (1..30).map(|node| if node == 29 { 1 } else { node + 1 }).collect();
@@ -267,7 +267,7 @@ fn two_parts(hops: u32) -> (Small, PathBuf) {
 }
 
 #[test]
-fn a_part_beside_an_edited_or_foreign_description_is_refused_and_one_alone_opens() {
+fn a_part_with_an_edited_description_is_refused_and_one_without_opens() {
     let (small, out) = two_parts(2);
     let (_other, foreign) = two_parts(1);
     let json = out.join("partition.json");
@@ -334,7 +334,7 @@ fn checking_all_parts_finds_what_opening_them_does_not() {
 }
 
 #[test]
-fn in_degrees_of_the_whole_graph_are_checked_count_in_the_fingerprint_and_move_with_their_nodes() {
+fn in_degrees_of_the_whole_graph_are_checked_fingerprinted_and_reordered() {
     let (small, out) = two_parts(1);
     let path = out.join("part-0");
     let part = Dataset::open(&path).unwrap();

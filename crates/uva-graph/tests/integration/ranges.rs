@@ -92,7 +92,7 @@ fn all_parts_together_are_the_reordered_dataset_byte_for_byte() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_found_when_it_opens_and_a_changed_value_when_all_is_checked() {
+fn a_mismatch_is_found_on_opening_and_a_changed_value_by_full_checks() {
     let (small, whole, ..) = written(3, 4);
     let out = small.directory.path().join("out");
     let description = out.join("partition.json");
@@ -164,7 +164,7 @@ fn what_does_not_fit_together_is_found_when_it_opens_and_a_changed_value_when_al
 }
 
 #[test]
-fn the_directories_of_ranges_are_no_datasets_and_other_partitions_are_no_ranges() {
+fn directories_of_ranges_are_not_datasets_nor_partitions_ranges() {
     let (small, whole, map, _) = written(5, 3);
     let out = small.directory.path().join("out");
     for directory in ["graph", "part-0"] {

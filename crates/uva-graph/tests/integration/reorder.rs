@@ -213,7 +213,7 @@ fn reordering_twice_is_reordering_once_by_the_first_ids() {
 }
 
 #[test]
-fn original_ids_that_are_no_permutation_stay_with_their_nodes() {
+fn original_ids_that_do_not_permute_stay_with_their_nodes() {
     let small = small();
     small.write("orig_id", NpyType::I64, &[], &[900_i64, 5, (1 << 40) - 1, 7]);
     let copy = check(
@@ -315,7 +315,7 @@ proptest! {
 }
 
 #[test]
-fn ids_that_were_changed_behind_a_stamp_are_refused_with_their_place_and_leave_nothing() {
+fn ids_changed_behind_a_stamp_are_refused_by_place_and_leave_nothing() {
     let small = small();
     // The last entry, of node 3, behind a header of 128 bytes.
     change_behind_a_stamp(&small, "indices", |bytes| bytes[144..148].copy_from_slice(&4_i32.to_le_bytes()));

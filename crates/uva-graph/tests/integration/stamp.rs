@@ -126,7 +126,7 @@ fn a_broken_stamp_is_as_good_as_none() {
 }
 
 #[test]
-fn what_is_planted_in_the_place_of_the_stamp_is_neither_written_through_nor_waited_for() {
+fn a_planted_stamp_is_neither_written_through_nor_waited_for() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let small = settled();
     let victim = small.directory.path().join("victim");

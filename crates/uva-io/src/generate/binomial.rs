@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mean_and_variance_are_those_of_the_distribution_on_both_sides_of_every_case() {
+    fn mean_and_variance_are_those_of_the_distribution_around_every_case() {
         let cases = [
             (1, 0.3),
             (10, 0.5),

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_taken_by_the_generators_that_say_so_and_refused_with_their_names_by_others() {
+    fn an_option_is_refused_by_other_generators_with_the_names_of_its_own() {
         let given = [
             ShapeOptions { homophily: Some(0.25), ..ShapeOptions::default() },
             ShapeOptions { probabilities: Some([0.25, 0.125]), ..ShapeOptions::default() },

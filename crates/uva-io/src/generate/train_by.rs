@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_takes_the_wanted_number_by_degree_and_never_a_node_without_a_list() {
+    fn a_draw_takes_the_requested_number_by_degree_and_never_an_empty_list() {
         // Of 40,000 nodes a quarter each has degree 0, 1, 4 and 16. 2 % are drawn, so few that replacement hardly counts.
         let degrees = [0, 1, 4, 16];
         let mut draw = DegreeDraw::new(5, 800);

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_told_with_both_bounds_and_positions_with_their_end() {
+    fn ids_out_of_range_are_shown_with_both_bounds_and_positions_with_the_end() {
         let nodes = Nodes::new(6, "feat.npy has 6 rows");
         assert_eq!(nodes.to_string(), "outside the ids 0 to 5 (feat.npy has 6 rows)");
         assert_eq!([-1, 0, 5, 6].map(|id| nodes.has(id)), [false, true, true, false]);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_those_that_were_asked_for() {
+    fn shares_are_those_requested() {
         let sizes = |rule: SplitRule| rule.divide(1001, None, 3).unwrap().map(|split| split.len());
         assert_eq!(sizes(SplitRule::RANDOM), [601, 200, 200]);
         let sizes_of = |text: &str| sizes(SplitRule::from_text(text).unwrap());

@@ -35,7 +35,7 @@ fn integers_are_nodes_in_ascending_order_and_their_ids_are_kept() {
 }
 
 #[test]
-fn dense_ids_need_no_mapping_and_a_given_number_of_nodes_keeps_lonely_ones() {
+fn dense_ids_need_no_mapping_and_a_given_count_keeps_isolated_nodes() {
     let place = Place::new();
     place.write("graph.csv", "2,0\n0,1\n1,2");
     let dataset = place.import("edgelist", "graph.csv", &ImportOptions::default()).unwrap();
@@ -92,7 +92,7 @@ fn lists_sum(dataset: &Dataset) -> Vec<(usize, i64)> {
 }
 
 #[test]
-fn weights_are_read_where_they_are_asked_for_and_follow_their_edges() {
+fn weights_are_read_where_requested_and_follow_their_edges() {
     let place = Place::new();
     place.write("graph.txt", "2 0 0.5\n1 0 1.5\n0 2 -2\n");
     let options = with(EdgeList { third_column: Some(ThirdColumn::Weight), ..Default::default() });
@@ -155,7 +155,7 @@ fn arrays_beside_the_lines_say_how_many_nodes_there_are_and_which() {
 }
 
 #[test]
-fn a_wrong_line_is_told_with_file_number_and_text() {
+fn a_wrong_line_is_reported_with_file_number_and_text() {
     let place = Place::new();
     let plain = ImportOptions::default();
     let refused = |text: &[u8], options: &ImportOptions, part: &str| {
@@ -398,7 +398,7 @@ fn a_matrix_market_file_is_known_with_its_sizes() {
 }
 
 #[test]
-fn what_is_no_text_is_refused_by_name() {
+fn what_is_not_text_is_refused_by_name() {
     let place = Place::new();
     let utf16: Vec<u8> = "a b\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let mut tar = b"graph.txt".to_vec();

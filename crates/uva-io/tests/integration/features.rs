@@ -70,7 +70,7 @@ fn refused(format: &str, value: f32) -> String {
 }
 
 #[test]
-fn features_that_are_not_finite_are_refused_by_every_importer_with_row_and_column() {
+fn every_importer_refuses_features_that_are_not_finite_by_row_and_column() {
     let all = [
         ("npy", "feat.npy: row 1, column 1, at offset 140"),
         ("edgelist", "feat.npy: row 1, column 1, at offset 140"),
@@ -144,7 +144,7 @@ fn what_is_narrowed_and_what_is_missing_is_said_in_a_line() {
 }
 
 #[test]
-fn a_source_that_is_not_there_or_is_of_another_kind_is_told_what_the_format_reads() {
+fn a_missing_or_wrong_source_is_reported_with_what_the_format_reads() {
     let place = Place::new();
     place.write("file", "0 1\n");
     fs::create_dir(place.path("folder")).unwrap();

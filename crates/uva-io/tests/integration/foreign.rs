@@ -82,7 +82,7 @@ fn metadata_leads_to_no_file_outside_of_its_directory() {
 }
 
 #[test]
-fn links_and_names_within_the_directory_are_followed_and_so_is_a_link_to_it() {
+fn links_and_names_within_the_directory_and_a_link_to_it_are_followed() {
     let place = Place::new();
     let plain = ImportOptions::default();
     naming(&place, "./sub/../edges.csv");

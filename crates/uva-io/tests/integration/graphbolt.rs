@@ -121,7 +121,7 @@ fn what_is_not_read_is_named_with_what_would_do() {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_its_file_and_place() {
+fn a_wrong_value_is_reported_with_its_file_and_place() {
     let refused = |change: &dyn Fn(&Place), part: &str| {
         let place = Place::new();
         write(&place, METADATA);

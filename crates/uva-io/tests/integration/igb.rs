@@ -60,7 +60,7 @@ fn tables_without_a_header_are_read_as_numpys_memmap_left_them() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_file_and_place() {
+fn a_mismatch_is_reported_with_file_and_place() {
     let refused = |change: &dyn Fn(&Place), part: &str| {
         let place = Place::new();
         write(&place);

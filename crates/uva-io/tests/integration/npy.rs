@@ -137,7 +137,7 @@ fn bfloat16_and_half_features_stay_what_they_are() {
 }
 
 #[test]
-fn features_become_float8_where_that_is_asked_for_and_few_of_them_saturate() {
+fn features_become_float8_where_requested_and_few_saturate() {
     let float8 = |saturate| ImportOptions { float8: Some(Float8 { saturate }), ..ImportOptions::default() };
     let small = small();
     // 1.0625 lies between 1 and 1.125, whose fraction is odd.

@@ -149,7 +149,7 @@ fn one_of_several_splits_has_to_be_named() {
 }
 
 #[test]
-fn what_is_wrong_in_a_text_is_told_with_its_line() {
+fn an_error_in_a_text_is_reported_with_its_line() {
     let refused = |file: &str, text: Option<&str>, part: &str| {
         let place = Place::new();
         text_layout(&place, "ogbn_arxiv", "time");
@@ -199,7 +199,7 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
 }
 
 #[test]
-fn what_is_wrong_in_an_archive_is_told_with_its_entry() {
+fn an_error_in_an_archive_is_reported_with_its_entry() {
     let refused = |name: &str, bytes: Vec<u8>, part: &str| {
         let place = Place::new();
         binary_layout(&place, "ogbn_papers100M", true);

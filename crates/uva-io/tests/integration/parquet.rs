@@ -384,7 +384,7 @@ fn columns_that_are_not_read_are_named() {
 }
 
 #[test]
-fn names_that_are_no_text_are_refused_with_their_row() {
+fn names_that_are_not_text_are_refused_with_their_row() {
     let place = Place::new();
     let group = [Column::Text(&["a", "b"], &[]), Column::Text(&["c", "d\0"], &[])];
     place.write("edges.parquet", table(NAMES, plain(), &[&group]));
@@ -464,7 +464,7 @@ fn weights_and_features_in_columns_of_their_own_are_taken() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_file_column_and_row() {
+fn a_mismatch_is_reported_with_file_column_and_row() {
     let refused = |edges: Vec<u8>, nodes: Option<Vec<u8>>, part: &str| {
         let place = Place::new();
         place.write("graph/edges.parquet", edges);

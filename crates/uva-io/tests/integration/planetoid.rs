@@ -168,7 +168,7 @@ fn writable_cora(raw: &Path) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn a_test_index_names_nodes_that_are_there_once_each_and_not_far_beyond_those_that_files_describe() {
+fn a_test_index_names_existing_nodes_once_and_not_far_behind_the_files() {
     let Some(raw) = raw() else { return };
     let (directory, source) = writable_cora(&raw);
     let index = source.join("ind.cora.test.index");

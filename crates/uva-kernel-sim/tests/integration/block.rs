@@ -182,7 +182,7 @@ fn check(block: &Block, blocks: &[u32]) {
 }
 
 #[test]
-fn prepared_blocks_are_those_of_plain_loops_at_every_size_around_a_share_of_destinations() {
+fn prepared_blocks_are_those_of_plain_loops_around_each_share_size() {
     let share = DESTINATIONS as usize;
     for (lists, longest) in [(1, 0), (1, 3), (2, 5), (31, 4), (257, 0), (1000, 7)] {
         check(&block(lists, longest, lists as u64), &[1, 2]);

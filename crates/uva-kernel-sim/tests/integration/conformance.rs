@@ -7,7 +7,7 @@
 use std::thread;
 
 use uva_kernel_sim::AccessLog;
-use uva_kernel_sim::gather::{Shape, gather};
+use uva_kernel_sim::gather::{GatherShape, gather};
 use uva_kernels::gather::{GatherArguments, GatherReport, IdWidth, Kernel};
 
 const GUARD: usize = 64;
@@ -62,7 +62,7 @@ struct Case<'c> {
     out_offset: usize,
     rows: usize,
     ids: &'c [i64],
-    shape: Shape,
+    shape: GatherShape,
     slots: Option<(&'c [i32], usize)>,
 }
 
@@ -170,7 +170,8 @@ fn pick(below: usize, key: usize) -> usize {
 
 const IDS: [i64; 13] = [8, 0, 1, 1, 7, 3, 0, 8, 2, 6, 5, 4, 8];
 /// One warp, so that rows share takes, and several blocks of several, so that nearly every row has its own.
-const SHAPES: [Shape; 2] = [Shape { blocks: 1, threads: 32 }, Shape { blocks: 2, threads: 64 }];
+const SHAPES: [GatherShape; 2] =
+    [GatherShape { blocks: 1, threads: 32 }, GatherShape { blocks: 2, threads: 64 }];
 
 /// All kernels and both id types for one row size and base offset.
 fn check_all(row_bytes: usize, base: usize) {
@@ -211,7 +212,7 @@ fn longer_rows_at_a_sample_of_base_offsets_are_bit_equal_to_a_plain_loop() {
 }
 
 #[test]
-fn every_output_offset_works_with_every_place_of_a_row_in_its_sixteen_bytes() {
+fn every_output_offset_works_with_every_place_of_a_row_in_16_bytes() {
     for row_bytes in [1, 2, 15, 16, 17, 31, 33, 48, 127, 160, 188, 480] {
         for (base, out_offset) in (0..16).flat_map(|base| (0..16).map(move |out| (base, out))) {
             for kernel in Kernel::ALL {
@@ -227,12 +228,12 @@ fn every_output_offset_works_with_every_place_of_a_row_in_its_sixteen_bytes() {
 fn many_rows_over_blocks_of_full_size_are_each_gathered_once() {
     // Enough for full takes of 32 rows, a last take of fewer, and warps that come too late for any.
     for (row_bytes, count, shape) in [
-        (1, 700, Shape { blocks: 1, threads: 32 }),
-        (100, 4_111, Shape { blocks: 1, threads: 512 }),
-        (188, 700, Shape { blocks: 1, threads: 32 }),
-        (516, 3_000, Shape { blocks: 1, threads: 96 }),
-        (20_000, 65, Shape { blocks: 2, threads: 512 }),
-        (64, 31, Shape { blocks: 40, threads: 512 }),
+        (1, 700, GatherShape { blocks: 1, threads: 32 }),
+        (100, 4_111, GatherShape { blocks: 1, threads: 512 }),
+        (188, 700, GatherShape { blocks: 1, threads: 32 }),
+        (516, 3_000, GatherShape { blocks: 1, threads: 96 }),
+        (20_000, 65, GatherShape { blocks: 2, threads: 512 }),
+        (64, 31, GatherShape { blocks: 40, threads: 512 }),
     ] {
         let rows = 300;
         let ids: Vec<i64> = (0..count).map(|at| pick(rows, at) as i64).collect();
@@ -256,7 +257,7 @@ fn many_rows_over_blocks_of_full_size_are_each_gathered_once() {
 }
 
 #[test]
-fn ids_that_are_no_rows_are_named_and_neither_read_nor_written() {
+fn ids_that_are_not_rows_are_named_and_neither_read_nor_written() {
     // 9 is one too many; 2^32 and -2^32 would be row 0 if cut to 32 bits.
     let sets: [&[i64]; 4] =
         [&[0, 9, 3, -1, 2], &[i64::MIN, i64::MAX, 8], &[3, 1 << 32, 0], &[-(1 << 32), 4, 4, 4, 4, 4, 4, -1]];
@@ -332,7 +333,7 @@ fn few_misses_among_many_hits_are_collected_over_several_takes() {
                     if row.is_multiple_of(every) == swapped { next.next().unwrap_or(-1) } else { -1 }
                 };
                 let slots: Vec<i32> = (0..rows).map(slot).collect();
-                let (kernel, width, shape) = (Kernel::Wide, IdWidth::I32, Shape { blocks: 1, threads });
+                let (kernel, width, shape) = (Kernel::Wide, IdWidth::I32, GatherShape { blocks: 1, threads });
                 let slots = Some((slots.as_slice(), 16 * offset));
                 Case {
                     kernel,

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use uva_kernel_sim::gather::Shape;
+use uva_kernel_sim::gather::GatherShape;
 use uva_kernel_sim::{AccessLog, launch_logged};
 use uva_kernels::gather::GatherReport;
 use uva_kernels::sums::{ContinuedArguments, SumArguments, SummedType};
@@ -111,7 +111,7 @@ impl Cached {
     }
 
     /// Sums by the kernel, as [`Case`] does it, where rows begin so many values behind a line.
-    fn sums(&self, way: Way, begun: &Begun, offset: usize, shape: Shape) -> (Vec<f32>, Vec<u8>) {
+    fn sums(&self, way: Way, begun: &Begun, offset: usize, shape: GatherShape) -> (Vec<f32>, Vec<u8>) {
         let Case { values, width, indptr, indices, sampled, degrees, .. } = &self.case;
         let (bytes, row_bytes, lists) =
             (values.bytes() as usize, self.case.row_bytes(), self.case.indptr.len() - 1);
@@ -190,7 +190,7 @@ impl Cached {
         (sums.collect(), own)
     }
 
-    fn check(&self, way: Way, offset: usize, shape: Shape) {
+    fn check(&self, way: Way, offset: usize, shape: GatherShape) {
         let Case { values, width, .. } = self.case;
         let name = format!("{values:?}, {width} in a row, {offset} values off, {way:?}, {shape:?}");
         let (sums, own) = self.sums(way, &self.begun(way), offset, shape);
@@ -217,7 +217,7 @@ impl Cached {
 }
 
 #[test]
-fn sums_are_continued_in_their_order_for_every_type_and_width_whatever_is_cached() {
+fn sums_continue_in_order_for_every_type_width_and_set_of_cached_rows() {
     let lengths = [0, 1, 2, 3, 5, 0, 11, 4, 33, 0, 70];
     std::thread::scope(|scope| {
         for values in SummedType::ALL {
@@ -246,7 +246,7 @@ fn lists_of_every_length_are_continued_by_any_grid() {
             let case = Case::new(values, 20, 450, lengths, 7);
             let mut noise = Noise(5);
             let cached = Cached::new(case, |_| noise.below(2) == 0);
-            for shape in [SMALL, Shape { blocks: 3, threads: 96 }] {
+            for shape in [SMALL, GatherShape { blocks: 3, threads: 96 }] {
                 [WAYS[0], WAYS[3]].iter().for_each(|&way| cached.check(way, 0, shape));
             }
         }
@@ -255,7 +255,7 @@ fn lists_of_every_length_are_continued_by_any_grid() {
 
 /// A producer that trusts nobody's numbers: a sampler may have died while it wrote them.
 #[test]
-fn ids_and_lists_out_of_range_lead_to_no_read_outside_the_cache_and_no_write_outside_the_sums() {
+fn ids_and_lists_out_of_range_cause_no_read_or_write_out_of_bounds() {
     for values in SummedType::ALL {
         let mut noise = Noise(3);
         for _ in 0..20 {

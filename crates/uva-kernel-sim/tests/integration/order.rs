@@ -63,7 +63,7 @@ fn rows_of_a_region_are_visited_together_by_any_grid() {
 }
 
 #[test]
-fn ids_that_are_no_rows_have_a_place_too() {
+fn ids_that_are_not_rows_have_a_place_too() {
     check(&[-1, i64::MAX, 5, i64::MIN, 5, 1 << 40, 0], 3, 2, 2, 64);
     check(&[], 3, 2, 2, 64);
     check(&[7], 1, 63, 1, 32);

@@ -3,7 +3,7 @@
 use std::thread;
 
 use uva_kernel_sim::AccessLog;
-use uva_kernel_sim::gather::{Shape, gather};
+use uva_kernel_sim::gather::{GatherShape, gather};
 use uva_kernel_sim::requests::{Requests, of_rows};
 use uva_kernels::gather::{GatherArguments, GatherReport, IdWidth, Kernel};
 
@@ -71,7 +71,13 @@ fn short_rows_that_share_an_instruction_cost_no_more_than_alone() {
         let mut log = AccessLog::new(memory.as_ptr() as u64..memory.as_ptr() as u64 + memory.len() as u64);
         // SAFETY: 30 ids below 60, a table of 60 rows with a line on either side, 30 output rows, a report.
         unsafe {
-            gather(Kernel::Wide, IdWidth::I64, arguments, Shape { blocks: 1, threads: 32 }, Some(&mut log))
+            gather(
+                Kernel::Wide,
+                IdWidth::I64,
+                arguments,
+                GatherShape { blocks: 1, threads: 32 },
+                Some(&mut log),
+            )
         }
         .unwrap();
         let together: Requests = log.instructions.iter().map(Requests::of_instruction).sum();

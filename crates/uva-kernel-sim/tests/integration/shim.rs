@@ -26,7 +26,7 @@ fn a_shuffle_reaches_every_lane_of_every_warp() {
 }
 
 #[test]
-fn shared_memory_is_one_for_the_block_and_a_barrier_waits_for_all_its_warps() {
+fn a_block_shares_its_memory_and_a_barrier_waits_for_all_its_warps() {
     let mut values: Vec<u32> = (0..3 * 256).collect();
     let mut sums = vec![0_u32; 3 * 256];
     let mut arguments = [address(&mut values), address(&mut sums)];
@@ -99,7 +99,7 @@ fn launches_on_several_threads_do_not_disturb_each_other() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    shared_memory_is_one_for_the_block_and_a_barrier_waits_for_all_its_warps();
+                    a_block_shares_its_memory_and_a_barrier_waits_for_all_its_warps();
                 }
             });
         }
@@ -109,7 +109,7 @@ fn launches_on_several_threads_do_not_disturb_each_other() {
 #[test]
 fn a_small_stack_is_enough_to_launch() {
     let thread = std::thread::Builder::new().stack_size(64 * 1024);
-    let run = shared_memory_is_one_for_the_block_and_a_barrier_waits_for_all_its_warps;
+    let run = a_block_shares_its_memory_and_a_barrier_waits_for_all_its_warps;
     thread.spawn(run).unwrap().join().unwrap();
 }
 
@@ -147,7 +147,7 @@ fn the_log_keeps_only_what_touches_the_watched_range() {
 }
 
 #[test]
-fn a_kernel_that_waits_for_the_host_goes_on_when_told() {
+fn a_kernel_that_waits_for_the_host_continues_when_signalled() {
     let flag = std::sync::atomic::AtomicU32::new(0);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {

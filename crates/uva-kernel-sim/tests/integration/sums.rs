@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ffi::c_void;
 
-use uva_kernel_sim::gather::{Shape, gather};
+use uva_kernel_sim::gather::{GatherShape, gather};
 use uva_kernel_sim::requests::Requests;
 use uva_kernel_sim::{AccessLog, launch_logged};
 use uva_kernels::gather::{GatherArguments, GatherReport, IdWidth, Kernel};
@@ -140,7 +140,7 @@ impl Case {
 
     /// Sums by the kernel, in rows that begin so many values behind a line; checks what it reads and that it writes
     /// nothing else. The sums' bits, and the own rows.
-    fn sums(&self, way: Way, offset: usize, shape: Shape) -> (Vec<u32>, Vec<u8>) {
+    fn sums(&self, way: Way, offset: usize, shape: GatherShape) -> (Vec<u32>, Vec<u8>) {
         let (bytes, row_bytes, lists) =
             (self.values.bytes() as usize, self.row_bytes(), self.indptr.len() - 1);
         let rows = Placed::of(&self.rows, offset * bytes);
@@ -186,7 +186,7 @@ impl Case {
         Lists::new(&self.indptr, &self.indices, self.degrees.len()).is_ok()
     }
 
-    fn check(&self, way: Way, offset: usize, shape: Shape) {
+    fn check(&self, way: Way, offset: usize, shape: GatherShape) {
         let name =
             format!("{:?}, {} in a row, {offset} values off, {way:?}, {shape:?}", self.values, self.width);
         let (sums, own) = self.sums(way, offset, shape);
@@ -225,7 +225,7 @@ impl Placed {
     }
 }
 
-pub const SMALL: Shape = Shape { blocks: 1, threads: 64 };
+pub const SMALL: GatherShape = GatherShape { blocks: 1, threads: 64 };
 
 #[test]
 fn sums_of_every_type_and_width_are_the_hosts_bit_for_bit() {
@@ -252,7 +252,9 @@ fn lists_of_every_length_are_summed_by_any_grid() {
     for values in SummedType::ALL {
         for lengths in [&[][..], &[0], &[1], &[30_000], &[2; 129], &thousands] {
             let case = Case::new(values, 20, 1600, lengths, 7);
-            for shape in [SMALL, Shape { blocks: 3, threads: 96 }, Shape { blocks: 2, threads: 512 }] {
+            for shape in
+                [SMALL, GatherShape { blocks: 3, threads: 96 }, GatherShape { blocks: 2, threads: 512 }]
+            {
                 WAYS[..4].iter().for_each(|&way| case.check(way, 0, shape));
             }
         }
@@ -272,7 +274,7 @@ fn a_sum_that_is_minus_zero_stays_so() {
 
 /// A producer that trusts nobody's numbers: a sampler may have died while it wrote them.
 #[test]
-fn numbers_out_of_range_lead_to_no_read_outside_the_rows_and_no_write_outside_the_sums() {
+fn numbers_out_of_range_cause_no_read_or_write_out_of_bounds() {
     for values in SummedType::ALL {
         let mut noise = Noise(3);
         for _ in 0..40 {

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use uva_kernel_sim::launch;
 use uva_kernels::verdict::{
-    BATCH_VERDICT, BATCHES, CORRECT, LABELLED, LOSS, LOSSES, NUMBERS, STATE, State, VerdictArguments,
+    BATCH_VERDICT, BATCHES, CORRECT, LABELLED, LOSS, LOSSES, NUMBERS, STATE, VerdictArguments, VerdictState,
 };
 
 /// Of the report beside a batch.
@@ -70,7 +70,7 @@ fn sums_are_of_the_batches_since_the_last_reading() {
     for wide in [false, true] {
         let mut device = Device { wide, ..Device::default() };
         let (reading, skipped) = device.judge(good(0.5), true);
-        assert!(!skipped && State::of(reading[STATE]) == State::Good);
+        assert!(!skipped && VerdictState::of(reading[STATE]) == VerdictState::Good);
         assert_eq!(
             [BATCHES, LOSS, LOSSES, CORRECT, LABELLED].map(|at| reading[at]),
             [1.0, 0.5, 2.5, 3.0, 5.0]
@@ -96,7 +96,7 @@ fn a_batch_without_labels_or_seeds_is_good_and_no_step() {
         for report in [None, Some(WHOLE)] {
             let before = device.numbers[BATCHES];
             let (reading, skipped) = device.judge(Batch { own, report }, false);
-            assert!(skipped && State::of(reading[STATE]) == State::Good);
+            assert!(skipped && VerdictState::of(reading[STATE]) == VerdictState::Good);
             assert_eq!((reading[BATCHES], reading[LOSS], reading[LABELLED]), (before + 1.0, 0.0, 5.0));
         }
     }
@@ -105,26 +105,27 @@ fn a_batch_without_labels_or_seeds_is_good_and_no_step() {
 
 #[test]
 fn the_first_bad_batch_is_written_down_and_every_later_step_is_skipped() {
-    let not_finite = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(|loss| (good(loss), State::Diverged));
+    let not_finite =
+        [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(|loss| (good(loss), VerdictState::Diverged));
     let torn = [[7, STAMP - 1, 7, -1], [7, STAMP, 7, 0], [0; 4]];
-    let torn = torn.map(|report| (Batch { report: Some(report), ..good(1.0) }, State::NotWhole));
+    let torn = torn.map(|report| (Batch { report: Some(report), ..good(1.0) }, VerdictState::NotWhole));
     // Garbage that nobody finished is first of all unfinished.
-    let both = (Batch { report: Some([0; 4]), ..good(f64::NAN) }, State::NotWhole);
-    let unseeded = (Batch { own: None, report: Some([0; 4]) }, State::NotWhole);
+    let both = (Batch { report: Some([0; 4]), ..good(f64::NAN) }, VerdictState::NotWhole);
+    let unseeded = (Batch { own: None, report: Some([0; 4]) }, VerdictState::NotWhole);
     for wide in [false, true] {
         for (bad, state) in not_finite.into_iter().chain(torn).chain([both, unseeded]) {
             let mut device = Device { wide, ..Device::default() };
             device.judge(good(0.5), true);
             let (reading, skipped) = device.judge(bad, false);
             assert!(skipped);
-            assert_eq!((State::of(reading[STATE]), reading[BATCHES]), (state, 1.0));
+            assert_eq!((VerdictState::of(reading[STATE]), reading[BATCHES]), (state, 1.0));
             assert_eq!((reading[LOSSES], reading[CORRECT], reading[LABELLED]), (2.5, 3.0, 5.0));
             let told = reading[LOSS];
-            assert!(state != State::Diverged || !told.is_finite());
+            assert!(state != VerdictState::Diverged || !told.is_finite());
             for later in [good(0.5), good(f64::NAN), Batch { own: None, report: None }] {
                 let (reading, skipped) = device.judge(later, false);
                 assert!(skipped);
-                assert_eq!((State::of(reading[STATE]), reading[BATCHES]), (state, 1.0));
+                assert_eq!((VerdictState::of(reading[STATE]), reading[BATCHES]), (state, 1.0));
                 assert_eq!(reading[LOSS].to_bits(), told.to_bits());
             }
         }

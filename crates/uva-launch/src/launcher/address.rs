@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_or_protocol_is_named_with_this_one_and_nonsense_is_refused() {
+    fn another_version_or_protocol_is_named_and_nonsense_is_refused() {
         let refused = |text: &str| text.parse::<Address>().unwrap_err();
         let own = protocol();
         let other = refused(&format!("0.0.7:{own}:1:2:3"));

@@ -30,7 +30,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, getpid, kill_process};
 use uva_graph::{Dataset, Split};
 use uva_mem::PidFd;
-use uva_mem::handover::{Channel, HandoverError, Received};
+use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
 
 use super::address::{Address, Socket, VARIABLE};
 use super::child::hand_over;
@@ -88,7 +88,7 @@ pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached,
     let address = address()?;
     let (channel, received) = knock(&address, rank, interrupted)?;
     *taken = Some(std::process::id());
-    let Received { payload, fds, .. } = received;
+    let ReceivedMessage { payload, fds, .. } = received;
     let answer = serde_json::from_slice(&payload)
         .map_err(|error| RuntimeError::Failed(format!("the launcher's answer: {error}")))?;
     let setup = match answer {
@@ -148,7 +148,7 @@ fn knock(
     address: &Address,
     rank: Part,
     interrupted: &dyn Fn() -> bool,
-) -> Result<(Channel, Received), RuntimeError> {
+) -> Result<(Channel, ReceivedMessage), RuntimeError> {
     let gone = || {
         RuntimeError::Unattached(format!(
             "the launcher (process {}) that this process was started by has ended, or takes nobody any more",

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use uva_mem::PidFd;
-use uva_mem::handover::{Channel, HandoverError, Received};
+use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
 
 use super::address::Secrets;
 use super::child::hand_over;
@@ -130,7 +130,7 @@ impl Door {
         Ok(())
     }
 
-    fn let_in(&mut self, received: Received, janitor: &Janitor) -> Result<(), RuntimeError> {
+    fn let_in(&mut self, received: ReceivedMessage, janitor: &Janitor) -> Result<(), RuntimeError> {
         let mut fds = received.fds.into_iter();
         let (Ok(knock), Some(pidfd), Some(Ok(channel))) = (
             serde_json::from_slice::<Knock>(&received.payload),

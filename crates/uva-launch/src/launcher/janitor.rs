@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use uva_mem::handover::{Channel, Received};
+use uva_mem::handover::{Channel, ReceivedMessage};
 use uva_mem::{PidFd, Signal};
 
 use super::child::{ChildProcess, Orphaned, Spawn, hand_over};
@@ -123,7 +123,7 @@ pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
 
 impl Known {
     /// Processes a message. True: there is nothing left to do.
-    fn hear(&mut self, word: Received) -> Result<bool, RuntimeError> {
+    fn hear(&mut self, word: ReceivedMessage) -> Result<bool, RuntimeError> {
         let parsed = serde_json::from_slice(&word.payload).map_err(|error| failed(&error))?;
         let mut fds = word.fds.into_iter();
         let pidfd = |fd: OwnedFd, pid: u32| PidFd::from_fd(fd, pid).map_err(|error| failed(&error));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use uva_graph::Dataset;
-use uva_mem::handover::{Channel, Received};
+use uva_mem::handover::{Channel, ReceivedMessage};
 
 use super::messages::{Report, Setup};
 use super::reports::{ChannelObserver, note_over, say_with};
@@ -88,7 +88,7 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
     signals::leave_to_launcher().map_err(|error| failed(&error))?;
     let handed_over = || {
         let received = channel.recv();
-        let Received { payload, fds, .. } = received
+        let ReceivedMessage { payload, fds, .. } = received
             .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
         let setup: Setup = serde_json::from_slice(&payload).map_err(|error| failed(&error))?;
         Ok::<_, RuntimeError>((setup, fds))

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_for_packets_and_one_for_a_stream_are_told_and_an_abandoned_socket_is_not() {
+    fn packet_and_stream_listeners_are_found_and_an_abandoned_socket_is_not() {
         for kind in KINDS {
             let folder = tempfile::tempdir().unwrap();
             assert_eq!(Listener::of(folder.path()).unwrap(), None);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_socket_has_no_listener() {
+    fn a_file_that_is_not_a_socket_has_no_listener() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(SOCKET), "").unwrap();
         assert_eq!(Listener::of(folder.path()).unwrap(), None);

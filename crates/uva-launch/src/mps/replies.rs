@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documented_table_of_clients_is_read_and_a_client_of_two_devices_counts_once() {
+    fn the_documented_table_of_clients_is_read_and_each_client_counts_once() {
         let reply = "PID ID SERVER DEVICE NAMESPACE COMMAND ATTRIBUTES\n\
                      9741  0  6472  GPU-cb1213a3-d6a4-be7f  4026531836  ./nbody\n\
                      9741  0  6472  GPU-0e19c809-f81d-0000  4026531836  ./nbody\n\

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_told_with_its_model_its_batches_and_its_age() {
+    fn an_existing_checkpoint_is_shown_with_its_model_batches_and_age() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let found = |epoch: u32, batch: u32, age: u64| Found {
             written: Some(now - Duration::from_secs(age)),

@@ -9,7 +9,7 @@ use uva_model::{
     ActivationKind, ClassWeights, FeatureNorm, Metric, ModelKind, ModelRow, NormKind, RegressionLoss,
     TrainerOptions,
 };
-use uva_options::Purpose::{Speed, Training};
+use uva_options::OptionPurpose::{Speed, Training};
 use uva_options::{Field, Named, OptionError, Options as _, Real, named, options};
 use uva_sample::SamplerKind;
 
@@ -497,7 +497,7 @@ pub fn to_value(value: &impl Serialize) -> Result<Value, RuntimeError> {
 
 #[cfg(test)]
 mod tests {
-    use uva_options::Kind;
+    use uva_options::ValueKind;
 
     use super::*;
 
@@ -512,10 +512,10 @@ mod tests {
         let usual = TrainingOptions::default();
         for field in TrainingOptions::declared() {
             let other = match field.kind {
-                Kind::Switch => "true".to_owned(),
-                Kind::Whole(_) => "7".to_owned(),
-                Kind::Real(_) => "0.25".to_owned(),
-                Kind::Choice(names) => names().last().unwrap().name.to_owned(),
+                ValueKind::Switch => "true".to_owned(),
+                ValueKind::Whole(_) => "7".to_owned(),
+                ValueKind::Real(_) => "0.25".to_owned(),
+                ValueKind::Choice(names) => names().last().unwrap().name.to_owned(),
                 _ if field.name == "cores" => "all".to_owned(),
                 _ if field.name == "class_weights" => "balanced".to_owned(),
                 _ => "elsewhere".to_owned(),
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_set_decides_the_hops_and_operators_of_its_model_and_options_its_shape() {
+    fn a_hop_set_decides_hops_and_operators_and_options_decide_the_shape() {
         let mut options = of(ModelKind::Sign);
         options.check_for_hops(3, 2).unwrap();
         let trainer = options.trainer();
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_other_sort_of_model_are_refused_by_name_with_what_would_do() {
+    fn options_of_the_other_sort_of_model_are_refused_with_an_alternative() {
         let usual = TrainingOptions::default;
         let sampled =
             |options: TrainingOptions| options.check(&LoaderOptions::default()).unwrap_err().to_string();

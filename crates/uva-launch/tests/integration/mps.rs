@@ -82,7 +82,7 @@ fn a_daemon_of_our_own_is_private_and_ends_with_its_owner() {
 }
 
 #[test]
-fn a_client_is_told_the_daemon_and_its_share() {
+fn a_client_gets_the_daemon_and_its_share() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(&environment(folder.path()), None).unwrap();
     let (producer, consumer) = shares(12).unwrap();
@@ -137,7 +137,7 @@ fn a_janitor_ends_the_daemon_of_a_launcher_that_was_killed() {
 }
 
 #[test]
-fn a_janitor_that_was_told_before_the_start_finds_the_daemon_all_the_same() {
+fn a_janitor_informed_before_the_start_still_finds_the_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let prepared = prepared(&environment(folder.path()));
     let early = prepared.leftover().clone();
@@ -201,7 +201,7 @@ fn somebody_elses_daemon_is_shared_and_survives_the_session() {
 }
 
 #[test]
-fn a_pipe_directory_that_the_user_names_and_that_has_no_daemon_is_a_reason_to_go_without() {
+fn a_pipe_directory_without_a_daemon_is_a_reason_to_run_without_mps() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("named");
     let reason = |environment: &Environment| match look(environment) {

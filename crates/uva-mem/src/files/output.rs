@@ -15,7 +15,7 @@ use super::read::not_regular;
 
 /// What happens to the content of a regular file that is opened as an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Former {
+pub enum ExistingContent {
     /// It is discarded.
     Truncated,
     /// It stays; new content is appended.
@@ -32,10 +32,10 @@ const PIPE_INTERVAL: Duration = Duration::from_millis(10);
 /// # Errors
 /// The system's answer; [`io::ErrorKind::InvalidInput`] for a named pipe that nobody reads within five seconds, and for a
 /// regular file that another process has opened by this function.
-pub fn open_output(path: &Path, mode: u32, former: Former) -> io::Result<File> {
+pub fn open_output(path: &Path, mode: u32, former: ExistingContent) -> io::Result<File> {
     // Without NONBLOCK, opening a pipe that nobody reads would block forever.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let flags = if former == Former::Kept { flags | OFlags::APPEND } else { flags };
+    let flags = if former == ExistingContent::Kept { flags | OFlags::APPEND } else { flags };
     let since = Instant::now();
     let file = loop {
         match rustix::fs::open(path, flags, Mode::from_raw_mode(mode)) {
@@ -59,7 +59,7 @@ pub fn open_output(path: &Path, mode: u32, former: Former) -> io::Result<File> {
             let problem = "another process is writing it: wait for its end, or name another file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        if former == Former::Truncated {
+        if former == ExistingContent::Truncated {
             file.set_len(0)?;
         }
     }
@@ -82,13 +82,13 @@ fn is_fifo(path: &Path) -> bool {
 pub fn write_output(path: &Path, contents: &[u8]) -> io::Result<()> {
     let former = fs::metadata(path).ok();
     if former.as_ref().is_some_and(|metadata| !metadata.is_file()) {
-        return open_output(path, 0o666, Former::Truncated)?.write_all(contents);
+        return open_output(path, 0o666, ExistingContent::Truncated)?.write_all(contents);
     }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut replacement = match Replacement::of(&target, 0o666) {
         // The file may be written, its directory may not: the only way is to write to the file itself.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && former.is_some() => {
-            return open_output(&target, 0o666, Former::Truncated)?.write_all(contents);
+            return open_output(&target, 0o666, ExistingContent::Truncated)?.write_all(contents);
         }
         other => other?,
     };
@@ -110,22 +110,29 @@ mod tests {
     use crate::files::testing::entries;
 
     #[test]
-    fn an_output_is_a_file_a_device_or_a_pipe_and_one_that_nobody_reads_is_not_waited_for_without_end() {
+    fn an_output_is_a_file_device_or_pipe_and_waiting_for_a_reader_is_bounded() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("file");
-        for (former, expected) in [(Former::Truncated, "a"), (Former::Kept, "aa"), (Former::Truncated, "a")] {
+        for (former, expected) in [
+            (ExistingContent::Truncated, "a"),
+            (ExistingContent::Kept, "aa"),
+            (ExistingContent::Truncated, "a"),
+        ] {
             open_output(&file, 0o600, former).unwrap().write_all(b"a").unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), expected);
         }
-        let open = open_output(&file, 0o600, Former::Kept).unwrap();
-        let error = open_output(&file, 0o600, Former::Truncated).unwrap_err();
+        let open = open_output(&file, 0o600, ExistingContent::Kept).unwrap();
+        let error = open_output(&file, 0o600, ExistingContent::Truncated).unwrap_err();
         assert!(error.to_string().contains("another process is writing it"), "{error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "a");
         drop(open);
-        open_output(Path::new("/dev/null"), 0o600, Former::Truncated).unwrap().write_all(b"a").unwrap();
+        open_output(Path::new("/dev/null"), 0o600, ExistingContent::Truncated)
+            .unwrap()
+            .write_all(b"a")
+            .unwrap();
         let fifo = temp.path().join("fifo");
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let error = open_output(&fifo, 0o600, Former::Truncated).unwrap_err();
+        let error = open_output(&fifo, 0o600, ExistingContent::Truncated).unwrap_err();
         assert!(error.to_string().contains("start its reader first"), "{error}");
         // With a reader, the pipe is written to as usual, and a slow reader is waited for.
         let reader = thread::spawn({
@@ -136,7 +143,9 @@ mod tests {
         assert_eq!(reader.join().unwrap(), vec![7; 1 << 20]);
         let socket = temp.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert!(open_output(&socket, 0o600, Former::Kept).unwrap_err().to_string().contains("a socket"));
+        assert!(
+            open_output(&socket, 0o600, ExistingContent::Kept).unwrap_err().to_string().contains("a socket")
+        );
     }
 
     #[test]

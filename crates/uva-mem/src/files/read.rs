@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_bound_is_read_and_files_that_tell_no_length_are_read_whole() {
+    fn reads_stop_at_the_bound_and_files_without_a_length_are_read_whole() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("file");
         fs::write(&path, b"abcdef").unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_about_what_a_name_leads_to_are_told_from_those_of_the_system() {
+    fn errors_about_a_names_target_are_distinguished_from_system_errors() {
         let temp = tempfile::tempdir().unwrap();
         let looped = temp.path().join("loop");
         symlink(&looped, &looped).unwrap();

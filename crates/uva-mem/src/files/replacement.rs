@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_names_of_unfinished_files_are_told() {
+    fn only_exact_names_of_unfinished_files_match() {
         let name = random_name(OsStr::new("checkpoint.json")).unwrap();
         assert_eq!(target_of_partial(&name), Some("checkpoint.json"));
         for other in [

@@ -2,12 +2,12 @@
 
 /// Why waiting is pointless: the peer died, or somebody asked for the end of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct PeerGone {
     /// For people, for example "the producer (process 4711) has ended".
     pub reason: String,
 }
 
-impl Gone {
+impl PeerGone {
     /// With a reason for people.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
@@ -22,12 +22,12 @@ pub trait Liveness {
     /// `Ok` to go on waiting.
     ///
     /// # Errors
-    /// [`Gone`] ends the wait, unless the awaited event has happened meanwhile.
-    fn check(&self) -> Result<(), Gone>;
+    /// [`PeerGone`] ends the wait, unless the awaited event has happened meanwhile.
+    fn check(&self) -> Result<(), PeerGone>;
 }
 
-impl<F: Fn() -> Result<(), Gone>> Liveness for F {
-    fn check(&self) -> Result<(), Gone> {
+impl<F: Fn() -> Result<(), PeerGone>> Liveness for F {
+    fn check(&self) -> Result<(), PeerGone> {
         self()
     }
 }
@@ -37,7 +37,7 @@ impl<F: Fn() -> Result<(), Gone>> Liveness for F {
 pub struct AlwaysAlive;
 
 impl Liveness for AlwaysAlive {
-    fn check(&self) -> Result<(), Gone> {
+    fn check(&self) -> Result<(), PeerGone> {
         Ok(())
     }
 }

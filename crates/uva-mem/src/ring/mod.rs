@@ -30,12 +30,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use error::RingError;
-pub use liveness::{AlwaysAlive, Gone, Liveness};
+pub use liveness::{AlwaysAlive, Liveness, PeerGone};
 pub use word::{SharedWord, Word};
 
 use crate::mix;
 use crate::region::{PageKind, Pages, RegionError, SharedRegion};
-use protocol::{Fault, Patience, SlotHeader, State, StateWord, position};
+use protocol::{Fault, Patience, SlotHeader, SlotState, StateWord, position};
 
 /// The longest time between two liveness checks of a wait.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -319,7 +319,7 @@ impl Inner {
     fn error(&self, slot: u32, sequence: u64, fault: Fault) -> RingError {
         let ring = self.name.clone();
         match fault {
-            Fault::Gone(Gone { reason }) => RingError::PeerDied { ring, slot, sequence, reason },
+            Fault::Gone(PeerGone { reason }) => RingError::PeerDied { ring, slot, sequence, reason },
             Fault::Corrupt(what) => RingError::Corrupt { ring, slot, sequence, what },
         }
     }
@@ -485,7 +485,7 @@ impl Reader {
         let (slot, generation) = position(earlier, slots);
         // Only a reader makes this state, and this is the only one. A thread that gives the slot back meanwhile no
         // longer holds it.
-        if self.inner.header(slot).peek() == StateWord::new(generation, State::Reading) {
+        if self.inner.header(slot).peek() == StateWord::new(generation, SlotState::Reading) {
             return Err(RingError::StillHeld { ring: self.inner.name.clone(), slot, sequence: earlier });
         }
         Ok(())

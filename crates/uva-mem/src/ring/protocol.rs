@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use crate::mix;
 
-use super::liveness::{Gone, Liveness};
+use super::liveness::{Liveness, PeerGone};
 use super::word::Word;
 
 /// Generations wrap here: 30 bits of the state word.
@@ -39,7 +39,7 @@ pub const GENERATIONS: u32 = 1 << 30;
 /// What a slot is doing. The discriminants are the two low bits of the state word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum State {
+pub enum SlotState {
     /// To be written, in the generation of the word.
     Free = 0,
     /// A writer has it.
@@ -56,7 +56,7 @@ pub struct StateWord(pub u32);
 
 impl StateWord {
     /// Packs both; the generation is taken modulo 2^30.
-    pub const fn new(generation: u32, state: State) -> Self {
+    pub const fn new(generation: u32, state: SlotState) -> Self {
         Self((generation % GENERATIONS) << 2 | state as u32)
     }
 
@@ -66,12 +66,12 @@ impl StateWord {
     }
 
     /// The state.
-    pub const fn state(self) -> State {
+    pub const fn state(self) -> SlotState {
         match self.0 & 3 {
-            0 => State::Free,
-            1 => State::Filling,
-            2 => State::Ready,
-            _ => State::Reading,
+            0 => SlotState::Free,
+            1 => SlotState::Filling,
+            2 => SlotState::Ready,
+            _ => SlotState::Reading,
         }
     }
 }
@@ -79,10 +79,10 @@ impl StateWord {
 impl fmt::Display for StateWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.state() {
-            State::Free => "free",
-            State::Filling => "filling",
-            State::Ready => "ready",
-            State::Reading => "reading",
+            SlotState::Free => "free",
+            SlotState::Filling => "filling",
+            SlotState::Ready => "ready",
+            SlotState::Reading => "reading",
         };
         write!(f, "{name} in generation {}", self.generation())
     }
@@ -110,7 +110,7 @@ pub struct Patience {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The awaited event has not happened, and never will.
-    Gone(Gone),
+    Gone(PeerGone),
     /// The protocol does not allow the slot's state or header. Names the field, its value and the expected one.
     Corrupt(String),
 }
@@ -133,7 +133,7 @@ impl<W: Word> SlotHeader<W> {
     pub fn new(generation: u32, word: impl Fn(u32) -> W) -> Self {
         let zeros = || [word(0), word(0)];
         Self {
-            state: word(StateWord::new(generation, State::Free).0),
+            state: word(StateWord::new(generation, SlotState::Free).0),
             generation: word(0),
             sequence: zeros(),
             length: zeros(),
@@ -143,7 +143,7 @@ impl<W: Word> SlotHeader<W> {
 
     /// Sets a header in zeroed memory to free in `generation`, before anybody else knows of it.
     pub fn start_at(&self, generation: u32) {
-        self.state.store(StateWord::new(generation, State::Free).0, Ordering::Release);
+        self.state.store(StateWord::new(generation, SlotState::Free).0, Ordering::Release);
     }
 
     /// The state word as it is now, for messages only: nothing else follows from it.
@@ -166,8 +166,8 @@ impl<W: Word> SlotHeader<W> {
         patience: Patience,
         liveness: &dyn Liveness,
     ) -> Result<(), Fault> {
-        let free = StateWord::new(generation, State::Free);
-        let filling = StateWord::new(generation, State::Filling);
+        let free = StateWord::new(generation, SlotState::Free);
+        let filling = StateWord::new(generation, SlotState::Filling);
         self.wait_until(patience, liveness, |word, _| {
             if word == free {
                 // S1, acquire: partner S4 in `release` (or S2' in `give_up`). The reader's reads of the earlier batch
@@ -195,9 +195,9 @@ impl<W: Word> SlotHeader<W> {
         store_u64(&self.sequence, sequence);
         store_u64(&self.length, length);
         store_u64(&self.checksum, checksum(sequence, generation, length));
-        let filling = StateWord::new(generation, State::Filling);
+        let filling = StateWord::new(generation, SlotState::Filling);
         // S2, release: partner S3 in `claim_for_reading`. Payload and header are written before it.
-        self.exchange(filling, StateWord::new(generation, State::Ready), Ordering::Release)
+        self.exchange(filling, StateWord::new(generation, SlotState::Ready), Ordering::Release)
             .map_err(|found| Fault::Corrupt(format!("the state became {found} while it was {filling}")))?;
         self.state.wake_all();
         Ok(())
@@ -206,8 +206,8 @@ impl<W: Word> SlotHeader<W> {
     /// Takes back a claim for writing: the slot is free in the same generation. Leaves any other state alone.
     pub fn give_up(&self, generation: u32) {
         // S2', release: partner S1.
-        let filling = StateWord::new(generation, State::Filling);
-        let _ = self.exchange(filling, StateWord::new(generation, State::Free), Ordering::Release);
+        let filling = StateWord::new(generation, SlotState::Filling);
+        let _ = self.exchange(filling, StateWord::new(generation, SlotState::Free), Ordering::Release);
         self.state.wake_all();
     }
 
@@ -224,19 +224,19 @@ impl<W: Word> SlotHeader<W> {
         patience: Patience,
         liveness: &dyn Liveness,
     ) -> Result<u64, Fault> {
-        let ready = StateWord::new(generation, State::Ready);
-        let reading = StateWord::new(generation, State::Reading);
+        let ready = StateWord::new(generation, SlotState::Ready);
+        let reading = StateWord::new(generation, SlotState::Reading);
         self.wait_until(patience, liveness, |word, waited| {
             if word == ready {
                 // S3, acquire: partner S2 in `publish`. Header and payload are as the writer wrote them before it.
                 return Ok(self.exchange(ready, reading, Ordering::Acquire).is_ok());
             }
-            if word.generation() != generation || word.state() == State::Reading {
+            if word.generation() != generation || word.state() == SlotState::Reading {
                 return Err(format!(
                     "the state is {word}, but its reader expected {ready} or on the way to it"
                 ));
             }
-            if waited && word.state() == State::Free && self.looks_published(sequence, generation) {
+            if waited && word.state() == SlotState::Free && self.looks_published(sequence, generation) {
                 let still = self.state.load(Ordering::Acquire);
                 if still == word.0 {
                     return Err(format!(
@@ -261,9 +261,9 @@ impl<W: Word> SlotHeader<W> {
         generation: u32,
         capacity: u64,
     ) -> Result<Option<u64>, Fault> {
-        let ready = StateWord::new(generation, State::Ready);
+        let ready = StateWord::new(generation, SlotState::Ready);
         // S3, acquire: partner S2 in `publish`, as in `claim_for_reading`. A failed exchange concludes nothing.
-        if self.exchange(ready, StateWord::new(generation, State::Reading), Ordering::Acquire).is_err() {
+        if self.exchange(ready, StateWord::new(generation, SlotState::Reading), Ordering::Acquire).is_err() {
             return Ok(None);
         }
         self.checked_length(sequence, generation, capacity).map(Some)
@@ -274,8 +274,8 @@ impl<W: Word> SlotHeader<W> {
     /// # Errors
     /// [`Fault::Corrupt`] when the slot is not being read in `generation`.
     pub fn release(&self, generation: u32) -> Result<(), Fault> {
-        let reading = StateWord::new(generation, State::Reading);
-        let free = StateWord::new(generation + 1, State::Free);
+        let reading = StateWord::new(generation, SlotState::Reading);
+        let free = StateWord::new(generation + 1, SlotState::Free);
         // S4, release: partner S1 in `claim_for_writing`. All reads of the payload happen before it.
         self.exchange(reading, free, Ordering::Release)
             .map_err(|found| Fault::Corrupt(format!("the state became {found} while it was {reading}")))?;

@@ -10,7 +10,7 @@ fn counted() -> FrozenBytes {
 }
 
 #[test]
-fn what_was_filled_in_is_read_by_whoever_gets_the_descriptor() {
+fn every_receiver_of_the_descriptor_reads_what_was_filled_in() {
     let frozen = counted();
     let again =
         FrozenBytes::from_fd("frozen-test", frozen.fd().try_clone_to_owned().unwrap(), 10_000).unwrap();

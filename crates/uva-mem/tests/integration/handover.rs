@@ -185,7 +185,7 @@ fn descriptors_of_refused_messages_are_closed() {
 }
 
 #[test]
-fn a_closed_end_is_told_from_everything_else() {
+fn a_closed_end_is_distinguished_from_every_other_error() {
     let (here, there) = Channel::pair().unwrap();
     here.send(b"last words", &[]).unwrap();
     drop(here);
@@ -295,7 +295,7 @@ fn a_regions_size_cannot_be_changed_by_anybody() {
 }
 
 #[test]
-fn a_region_asked_for_on_huge_pages_is_had_either_way() {
+fn a_region_requested_on_huge_pages_is_made_with_or_without_them() {
     let region = SharedRegion::create_with("test", 3 << 20, uva_mem::Pages::Hugetlb).unwrap();
     let again =
         SharedRegion::from_fd("test", region.fd().unwrap().try_clone_to_owned().unwrap(), 3 << 20).unwrap();
@@ -326,7 +326,7 @@ fn a_word_beyond_the_control_page_is_a_panic() {
 
 proptest::proptest! {
     #[test]
-    fn bytes_that_are_no_message_are_refused(mut bytes in proptest::collection::vec(0u8.., 1..200), like in 0usize..HEADER) {
+    fn bytes_that_are_not_a_message_are_refused(mut bytes in proptest::collection::vec(0u8.., 1..200), like in 0usize..HEADER) {
         // Begins like a message up to some byte, and is none.
         let good = message(0, &vec![0; bytes.len().saturating_sub(HEADER)]);
         let like = like.min(bytes.len());
@@ -352,7 +352,7 @@ fn refusal_of_user(user: u32) -> String {
 }
 
 #[test]
-fn a_message_of_another_user_is_refused_by_the_end_that_asked_for_it() {
+fn a_message_of_another_user_is_refused_by_the_end_that_requires_its_own() {
     let own = rustix::process::getuid();
     // One's own is refused for what it says only.
     assert!(refusal_of_user(own.as_raw()).contains("fewer than the 24 of a header"));

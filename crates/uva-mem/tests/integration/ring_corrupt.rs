@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use uva_mem::ring::protocol::{State, StateWord};
-use uva_mem::ring::{AlwaysAlive, Gone, Reader, Ring, RingError, RingShape};
+use uva_mem::ring::protocol::{SlotState, StateWord};
+use uva_mem::ring::{AlwaysAlive, PeerGone, Reader, Ring, RingError, RingShape};
 
 const HEADER_BYTES: u64 = 32;
 const STATE_BYTES: u64 = 4;
@@ -45,11 +45,11 @@ impl Damaged {
 }
 
 /// Alive for three questions: who asks more often has not noticed the damage and would wait for ever.
-fn patient() -> impl Fn() -> Result<(), Gone> {
+fn patient() -> impl Fn() -> Result<(), PeerGone> {
     let questions = Cell::new(0);
     move || {
         questions.set(questions.get() + 1);
-        if questions.get() > 3 { Err(Gone::new("still waiting")) } else { Ok(()) }
+        if questions.get() > 3 { Err(PeerGone::new("still waiting")) } else { Ok(()) }
     }
 }
 
@@ -100,14 +100,14 @@ fn a_length_beyond_the_slot_is_refused_even_with_a_good_checksum() {
         damaged.memory.write_all_at(&length.to_le_bytes(), at(16)).unwrap();
         let checksum = uva_mem::ring::protocol::checksum(0, 0, length);
         damaged.memory.write_all_at(&checksum.to_le_bytes(), at(24)).unwrap();
-        damaged.memory.write_all_at(&StateWord::new(0, State::Ready).0.to_le_bytes(), at(0)).unwrap();
+        damaged.memory.write_all_at(&StateWord::new(0, SlotState::Ready).0.to_le_bytes(), at(0)).unwrap();
         let what = is_corrupt(damaged.ring.reader().acquire(0, &patient()), 0, "a hostile length");
         assert!(what.contains(&format!("length is {length}, beyond the 100 bytes")), "{what}");
     }
 }
 
 #[test]
-fn every_flipped_byte_of_a_free_slots_state_is_noticed_by_writer_or_reader() {
+fn every_flipped_byte_of_a_free_slots_state_is_noticed() {
     std::thread::scope(|scope| {
         for byte in 0..STATE_BYTES {
             for mask in FLIPS {
@@ -132,7 +132,7 @@ fn every_flipped_byte_of_a_free_slots_state_is_noticed_by_writer_or_reader() {
 }
 
 #[test]
-fn a_state_changed_while_its_slot_is_filled_or_read_is_noticed_at_the_end_of_it() {
+fn a_state_changed_while_its_slot_is_in_use_is_noticed_at_the_end() {
     for byte in 0..STATE_BYTES {
         for mask in FLIPS {
             let case = format!("byte {byte} xor {mask:#x}");
@@ -178,7 +178,7 @@ fn a_header_left_by_another_generation_is_never_taken_for_this_one() {
     // The state says ready, the header is the one published a turn ago.
     let damaged = Damaged::new(1);
     damaged.pass(1);
-    damaged.memory.write_all_at(&StateWord::new(1, State::Ready).0.to_le_bytes(), 128).unwrap();
+    damaged.memory.write_all_at(&StateWord::new(1, SlotState::Ready).0.to_le_bytes(), 128).unwrap();
     let what = is_corrupt(damaged.ring.reader().acquire(1, &patient()), 0, "a stale header");
     assert!(what.contains("generation is 0 instead of 1"), "{what}");
 }

@@ -21,8 +21,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use uva_mem::ring::protocol::{Fault, GENERATIONS, Patience, SlotHeader, State, StateWord, position};
-use uva_mem::ring::{AlwaysAlive, Gone, Liveness, Word};
+use uva_mem::ring::protocol::{Fault, GENERATIONS, Patience, SlotHeader, SlotState, StateWord, position};
+use uva_mem::ring::{AlwaysAlive, Liveness, PeerGone, Word};
 
 const PATIENCE: Patience = Patience { spins: 0, interval: Duration::ZERO };
 /// More than any length used here.
@@ -129,8 +129,8 @@ impl Life {
     }
 
     /// Ends the waits of a side that is dead.
-    fn check(&self) -> Result<(), Gone> {
-        if self.0.load(Ordering::Relaxed) == 0 { Err(Gone::new("dead oneself")) } else { Ok(()) }
+    fn check(&self) -> Result<(), PeerGone> {
+        if self.0.load(Ordering::Relaxed) == 0 { Err(PeerGone::new("dead oneself")) } else { Ok(()) }
     }
 }
 
@@ -218,7 +218,7 @@ fn all_pass(slots: u32, writers: u64, first: u64, count: u64, preemptions: Optio
         }
         for slot in 0..slots {
             let next = first_generation(slot, first.wrapping_add(count), slots);
-            assert_eq!(ring.headers[slot as usize].peek(), StateWord::new(next, State::Free));
+            assert_eq!(ring.headers[slot as usize].peek(), StateWord::new(next, SlotState::Free));
         }
     });
 }
@@ -261,7 +261,7 @@ fn looks_ahead(slots: u32, count: u64, preemptions: Option<usize>, flaw: Flaw) {
 }
 
 #[test]
-fn a_reader_that_takes_what_is_there_gets_whole_batches_and_no_wake_up_is_lost() {
+fn a_reader_gets_whole_batches_and_no_wake_up_is_lost() {
     looks_ahead(1, 2, Some(3), Flaw::None);
     looks_ahead(2, 3, Some(2), Flaw::None);
 }
@@ -354,7 +354,7 @@ fn two_views(slots: u32, first: u64, operations: u32) -> (Slots<TimingOutWord>, 
 }
 
 /// One side works on `count` sequences and dies after `operations`; the other goes on until it is told. Returns what
-/// the mortal and the survivor completed: the latter ends with all sequences, or with `Gone`.
+/// the mortal and the survivor completed: the latter ends with all sequences, or with `PeerGone`.
 fn one_dies(
     slots: u32,
     first: u64,
@@ -374,7 +374,7 @@ fn one_dies(
         peer.store(false, Ordering::Release);
         completed as u64
     });
-    let told = || if alive.load(Ordering::Acquire) { Ok(()) } else { Err(Gone::new("the peer died")) };
+    let told = || if alive.load(Ordering::Acquire) { Ok(()) } else { Err(PeerGone::new("the peer died")) };
     let mut survived = 0;
     while survived < count {
         match survivor(&living, first + survived, &told) {
@@ -392,7 +392,7 @@ const WRITE_OPERATIONS: u32 = 11;
 const READ_OPERATIONS: u32 = 2;
 
 #[test]
-fn a_writer_that_dies_at_any_instruction_leaves_all_it_published_and_nothing_else() {
+fn a_writer_that_dies_anywhere_leaves_exactly_what_it_published() {
     for (slots, first, count) in [(1, 0, 2), (2, 2 * u64::from(GENERATIONS) - 2, 2)] {
         for operations in 0..=WRITE_OPERATIONS * count as u32 {
             model(Some(2), move || {

@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use uva_mem::handover::{Channel, HandoverError, Received};
-use uva_mem::ring::protocol::State;
-use uva_mem::ring::{AlwaysAlive, Gone, Liveness, Ring, RingError, RingShape};
+use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
+use uva_mem::ring::protocol::SlotState;
+use uva_mem::ring::{AlwaysAlive, Liveness, PeerGone, Ring, RingError, RingShape};
 use uva_mem::spawn::Inherit;
 use uva_mem::{PidFd, Signal};
 
@@ -50,7 +50,7 @@ impl Peer {
         peer
     }
 
-    fn says(&self, expected: &str) -> Received {
+    fn says(&self, expected: &str) -> ReceivedMessage {
         let received = self.channel.recv_within(WATCHDOG).unwrap();
         assert_eq!(String::from_utf8_lossy(&received.payload), expected);
         received
@@ -69,11 +69,11 @@ impl Drop for Peer {
 }
 
 /// The peer's liveness, with the watchdog: a wait that nothing ends is a failure that says so.
-fn watched(pidfd: &PidFd) -> impl Fn() -> Result<(), Gone> {
+fn watched(pidfd: &PidFd) -> impl Fn() -> Result<(), PeerGone> {
     let start = Instant::now();
     move || {
         if start.elapsed() > WATCHDOG {
-            return Err(Gone::new("the watchdog of the test"));
+            return Err(PeerGone::new("the watchdog of the test"));
         }
         pidfd.check()
     }
@@ -194,7 +194,7 @@ fn a_reader_learns_that_its_writer_was_killed_in_any_state() {
             let ring = Ring::create("test", SHAPE).unwrap();
             let peer = Peer::start(role, &ring);
             peer.says(said);
-            let expected = if role == "idle" { State::Free } else { State::Filling };
+            let expected = if role == "idle" { SlotState::Free } else { SlotState::Filling };
             assert_eq!(ring.state(0).state(), expected);
             // Killed when the reader already waits: at its first question.
             let killed = Cell::new(false);
@@ -211,7 +211,7 @@ fn a_reader_learns_that_its_writer_was_killed_in_any_state() {
 }
 
 #[test]
-fn what_a_killed_writer_had_published_is_read_and_then_its_death_is_told() {
+fn what_a_killed_writer_published_is_read_before_its_death_is_reported() {
     for _ in 0..KILLS {
         let ring = Ring::create("test", SHAPE).unwrap();
         let peer = Peer::start("killed after publishing", &ring);
@@ -237,7 +237,7 @@ fn a_writer_learns_that_its_reader_was_killed_while_reading() {
             slot.publish(bytes.len() as u64).unwrap();
         }
         peer.says("reading");
-        assert_eq!(ring.state(0).state(), State::Reading);
+        assert_eq!(ring.state(0).state(), SlotState::Reading);
         let killed = Cell::new(false);
         let alive = watched(&peer.pidfd);
         let kill_then_ask = || {
@@ -250,7 +250,7 @@ fn a_writer_learns_that_its_reader_was_killed_while_reading() {
         for sequence in 4..8 {
             tells_of_the_death(writer.acquire(sequence, &kill_then_ask).map(drop), &peer);
         }
-        assert_eq!(ring.state(0).state(), State::Reading);
+        assert_eq!(ring.state(0).state(), SlotState::Reading);
     }
 }
 
@@ -327,7 +327,7 @@ fn a_child_that_ends_closes_its_channel_here() {
 }
 
 #[test]
-fn a_descriptor_that_is_no_pidfd_is_refused() {
+fn a_descriptor_that_is_not_a_pidfd_is_refused() {
     let error = PidFd::from_fd(tempfile::tempfile().unwrap().into(), 4711).unwrap_err().to_string();
     assert!(error.contains("process 4711 is not a pidfd"), "{error}");
     let own = PidFd::open(std::process::id()).unwrap();

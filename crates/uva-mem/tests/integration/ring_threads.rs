@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use uva_mem::PageKind;
-use uva_mem::ring::{AlwaysAlive, Gone, Ring, RingError, RingShape};
+use uva_mem::ring::{AlwaysAlive, PeerGone, Ring, RingError, RingShape};
 
 fn ring(slots: u32, payload_bytes: usize) -> Ring {
     Ring::create("test", RingShape { slots, payload_bytes }).expect("a small ring")
@@ -82,7 +82,7 @@ fn rings_of_a_set_share_one_descriptor_and_no_byte() {
 }
 
 #[test]
-fn a_ring_for_threads_has_no_descriptor_and_huge_pages_where_the_system_has_them() {
+fn a_ring_for_threads_has_no_descriptor_and_uses_huge_pages_if_any() {
     let ring = Ring::for_threads("test", RingShape { slots: 2, payload_bytes: 16 << 20 }).unwrap();
     assert!(ring.fd().is_none());
     ring.populate().unwrap();
@@ -170,8 +170,8 @@ fn what_is_published_is_taken_without_waiting_and_nothing_else() {
 }
 
 #[test]
-fn whoever_waits_learns_that_its_peer_is_gone_in_every_state() {
-    let gone = || Err(Gone::new("the peer was ended by the test"));
+fn a_waiter_learns_in_every_state_that_its_peer_is_gone() {
+    let gone = || Err(PeerGone::new("the peer was ended by the test"));
     let says_so = |result: Result<(), RingError>| {
         let error = result.unwrap_err();
         assert!(
@@ -206,7 +206,7 @@ fn a_batch_published_just_before_its_writer_died_is_still_taken() {
         if !asked.swap(true, Ordering::Relaxed) {
             ring.writer().acquire(0, &AlwaysAlive).unwrap().publish(7).unwrap();
         }
-        Err(Gone::new("gone"))
+        Err(PeerGone::new("gone"))
     };
     let mut reader = ring.reader();
     assert_eq!(reader.acquire(0, &published_then_gone).unwrap().payload().len(), 7);
@@ -224,7 +224,7 @@ fn waking_the_ring_makes_waiting_sides_ask_at_once() {
         scope.spawn(move || {
             let ask = || {
                 let _ = waits.send(());
-                if stop_ref.load(Ordering::Acquire) { Err(Gone::new("stopped")) } else { Ok(()) }
+                if stop_ref.load(Ordering::Acquire) { Err(PeerGone::new("stopped")) } else { Ok(()) }
             };
             let error = reader.acquire(0, &ask).map(drop).unwrap_err();
             assert!(error.to_string().contains("stopped"), "{error}");

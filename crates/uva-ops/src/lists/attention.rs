@@ -1,13 +1,13 @@
 //! Weights of edges from scores: the softmax of each list, and the way back (Veličković et al. 2018).
 
 use super::checked::{Id, Lists, ListsError};
-use super::sums::Element;
+use super::sums::SumElement;
 use super::tasks::by_edge;
 use rayon::ThreadPool;
 
 /// The parts of scores: edge u → v of a head has the score LeakyReLU(`of_rows[u] + of_lists[v]`).
 #[derive(Clone, Copy)]
-pub struct Scores<'a, T> {
+pub struct EdgeScores<'a, T> {
     /// One number a row and head.
     pub of_rows: &'a [T],
     /// One number a list and head.
@@ -18,7 +18,7 @@ pub struct Scores<'a, T> {
     pub slope: T,
 }
 
-impl<T: Element> Scores<'_, T> {
+impl<T: SumElement> EdgeScores<'_, T> {
     fn check<I: Id>(&self, lists: &Lists<'_, I>) -> Result<(), ListsError> {
         lists.check_table(self.of_rows.len(), lists.rows(), self.heads)?;
         lists.check_table(self.of_lists.len(), lists.len(), self.heads)
@@ -34,9 +34,9 @@ impl<T: Element> Scores<'_, T> {
 ///
 /// # Errors
 /// If sizes do not fit together.
-pub fn attention<T: Element, I: Id>(
+pub fn attention<T: SumElement, I: Id>(
     lists: &Lists<'_, I>,
-    scores: Scores<'_, T>,
+    scores: EdgeScores<'_, T>,
     out: &mut [T],
     pool: Option<&ThreadPool>,
 ) -> Result<(), ListsError> {
@@ -79,9 +79,9 @@ pub fn attention<T: Element, I: Id>(
 ///
 /// # Errors
 /// If sizes do not fit together.
-pub fn back<T: Element, I: Id>(
+pub fn back<T: SumElement, I: Id>(
     lists: &Lists<'_, I>,
-    scores: Scores<'_, T>,
+    scores: EdgeScores<'_, T>,
     (weights, gradient): (&[T], &[T]),
     out: &mut [T],
     pool: Option<&ThreadPool>,

@@ -1,7 +1,7 @@
 //! The weights of a graph convolution: by the degrees of both ends of an edge.
 
 use super::checked::{Id, Lists};
-use super::sums::Element;
+use super::sums::SumElement;
 use super::tasks::by_edge;
 use rayon::ThreadPool;
 
@@ -22,7 +22,7 @@ const WORK: usize = 10;
 ///
 /// # Panics
 /// With fewer degrees than rows, fewer rows than lists, or fewer weights than edges, unless there are none.
-pub fn degree_weights<T: Element, I: Id>(
+pub fn degree_weights<T: SumElement, I: Id>(
     lists: &Lists<'_, I>,
     sampled: &[f32],
     degrees: &[i32],

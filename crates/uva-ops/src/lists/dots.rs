@@ -1,7 +1,7 @@
 //! Products of rows, edge by edge: the gradient of the weights of a sum.
 
 use super::checked::{Id, Lists, ListsError};
-use super::sums::Element;
+use super::sums::SumElement;
 use super::tasks::by_edge;
 use crate::Vectors;
 use rayon::ThreadPool;
@@ -11,7 +11,7 @@ use rayon::ThreadPool;
 ///
 /// # Errors
 /// If sizes do not fit together.
-pub fn dots<T: Element, I: Id>(
+pub fn dots<T: SumElement, I: Id>(
     lists: &Lists<'_, I>,
     (rows, others): (&[T], &[T]),
     (width, heads): (usize, usize),

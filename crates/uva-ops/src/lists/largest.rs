@@ -3,10 +3,10 @@
 //! [`maxima`](super::maxima) computes the same of gathered rows that layers train on, and their gradients.
 
 use super::checked::{Id, Lists, ListsError};
-use super::listed::{ListedRows, Picked};
+use super::listed::{IndexedRows, ListedRows};
 use super::sums::{WeightedSums, Weights, folded};
 use crate::Vectors;
-use crate::rows::{NarrowFloat, RowKind, Source, Way, copy_rows};
+use crate::rows::{CopyMethod, NarrowFloat, RowAddresses, RowKind, copy_rows};
 
 /// Rows that are brought to the processor's cache at a time, where it is told which of them a maximum is of.
 const AT_ONCE: usize = 16;
@@ -20,7 +20,7 @@ const NO_ROW: i32 = -1;
 /// which no number replaces. An empty list gives zeros. So the result is the same bit for bit with all vectors.
 pub struct Largest<'a, I, R>(WeightedSums<'a, f32, I, R>);
 
-impl<'a, I: Id, S: Source + Sync> Largest<'a, I, Picked<'a, S>> {
+impl<'a, I: Id, S: RowAddresses + Sync> Largest<'a, I, IndexedRows<'a, S>> {
     /// `rows` are of `width` values.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl<'a, I: Id, S: Source + Sync> Largest<'a, I, Picked<'a, S>> {
     /// # Safety
     /// Each row of the source has `width` values.
     pub unsafe fn of_table(
-        rows: Picked<'a, S>,
+        rows: IndexedRows<'a, S>,
         width: usize,
         lists: Lists<'a, I>,
     ) -> Result<Self, ListsError> {
@@ -49,7 +49,7 @@ impl<I: Id, R: ListedRows> Largest<'_, I, R> {
     }
 }
 
-impl<I: Id, S: Source + Sync> Largest<'_, I, Picked<'_, S>> {
+impl<I: Id, S: RowAddresses + Sync> Largest<'_, I, IndexedRows<'_, S>> {
     /// As [`write_some`](Self::write_some), and writes for each value the place of the row that it is of: the index in the
     /// list, -1 for an empty one. Of equal values, and of NaNs, it is the first in the list's order. So of several NaNs
     /// the first is the value here.
@@ -73,7 +73,7 @@ impl<I: Id, S: Source + Sync> Largest<'_, I, Picked<'_, S>> {
         }
         let row_bytes = width * picked.narrow.map_or(size_of::<f32>(), NarrowFloat::bytes);
         let kind = RowKind { row_bytes, widened: picked.narrow };
-        let way = Way { vectors, streamed: false, ahead: AT_ONCE };
+        let way = CopyMethod { vectors, streamed: false, ahead: AT_ONCE };
         let mut rows = vec![0.0_f32; AT_ONCE * width];
         let mut ids = Vec::with_capacity(AT_ONCE);
         for ((v, out), places) in
@@ -86,7 +86,7 @@ impl<I: Id, S: Source + Sync> Largest<'_, I, Picked<'_, S>> {
                 ids.extend(some.iter().map(|index| picked.ids[index.place()]));
                 let rows = &mut rows[..some.len() * width];
                 let (start, bytes) = (rows.as_mut_ptr().cast::<u8>(), size_of_val(rows));
-                // SAFETY: the same memory, borrowed as long, and any bytes are floats. By the promise of `Picked::new`
+                // SAFETY: the same memory, borrowed as long, and any bytes are floats. By the promise of `IndexedRows::new`
                 // every id is a row of the source, and by that of `of_table` a row has `width` values.
                 unsafe {
                     copy_rows(way, picked.source, kind, &ids, std::slice::from_raw_parts_mut(start, bytes));

@@ -1,6 +1,6 @@
 //! The rows that lists name: a slice of elements, or rows of a table picked by id.
 
-use crate::rows::{NarrowFloat, Source};
+use crate::rows::{NarrowFloat, RowAddresses};
 
 /// The rows that lists name, by their places.
 ///
@@ -53,13 +53,13 @@ unsafe impl<T: Copy + Sync> ListedRows for Dense<'_, T> {
 
 /// Rows of a table, or of a cache in front of it: place `i` is that of row `ids[i]`.
 #[derive(Clone, Copy)]
-pub struct Picked<'a, S> {
+pub struct IndexedRows<'a, S> {
     pub(super) source: S,
     pub(super) ids: &'a [i64],
     pub(super) narrow: Option<NarrowFloat>,
 }
 
-impl<'a, S: Source> Picked<'a, S> {
+impl<'a, S: RowAddresses> IndexedRows<'a, S> {
     /// Rows of the source, whose values are of the type `narrow`, or float32.
     ///
     /// # Safety
@@ -70,7 +70,7 @@ impl<'a, S: Source> Picked<'a, S> {
 }
 
 // SAFETY: by the promise of `new`, every id is a row of the source, which borrows its memory.
-unsafe impl<S: Source + Sync> ListedRows for Picked<'_, S> {
+unsafe impl<S: RowAddresses + Sync> ListedRows for IndexedRows<'_, S> {
     const SCATTERED: bool = true;
 
     fn narrow(self) -> Option<NarrowFloat> {

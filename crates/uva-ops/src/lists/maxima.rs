@@ -1,13 +1,13 @@
 //! The largest number of each column over the rows of a list, and the way back.
 
 use super::checked::{Id, Lists, ListsError};
-use super::sums::Element;
+use super::sums::SumElement;
 use super::tasks::by_list;
 use crate::Vectors;
 use rayon::ThreadPool;
 
 crate::vectorized! {
-    fn raise<T: Element>(largest: &mut [T], row: &[T]) {
+    fn raise<T: SumElement>(largest: &mut [T], row: &[T]) {
         for (largest, &element) in largest.iter_mut().zip(row) {
             *largest = if element > *largest { element } else { *largest };
         }
@@ -15,7 +15,7 @@ crate::vectorized! {
 }
 
 crate::vectorized! {
-    fn count_equal<T: Element>(counts: &mut [T], row: &[T], largest: &[T]) {
+    fn count_equal<T: SumElement>(counts: &mut [T], row: &[T], largest: &[T]) {
         for ((count, &element), &largest) in counts.iter_mut().zip(row).zip(largest) {
             let one = if element == largest { T::from_f64(1.0) } else { T::from_f64(0.0) };
             *count = *count + one;
@@ -24,7 +24,7 @@ crate::vectorized! {
 }
 
 crate::vectorized! {
-    fn add_where_equal<T: Element>(sums: &mut [T], row: &[T], largest: &[T], share: &[T]) {
+    fn add_where_equal<T: SumElement>(sums: &mut [T], row: &[T], largest: &[T], share: &[T]) {
         for (((sum, &element), &largest), &share) in sums.iter_mut().zip(row).zip(largest).zip(share) {
             let own = if element == largest { share } else { T::from_f64(0.0) };
             *sum = *sum + own;
@@ -36,7 +36,7 @@ crate::vectorized! {
 ///
 /// # Errors
 /// If sizes do not fit together.
-pub fn maxima<T: Element, I: Id>(
+pub fn maxima<T: SumElement, I: Id>(
     lists: &Lists<'_, I>,
     rows: &[T],
     width: usize,
@@ -63,7 +63,7 @@ pub fn maxima<T: Element, I: Id>(
 ///
 /// # Errors
 /// If sizes do not fit together.
-pub fn shares<T: Element, I: Id>(
+pub fn shares<T: SumElement, I: Id>(
     lists: &Lists<'_, I>,
     (rows, maxima, gradient): (&[T], &[T], &[T]),
     width: usize,
@@ -101,7 +101,7 @@ pub fn shares<T: Element, I: Id>(
 ///
 /// # Errors
 /// If sizes do not fit together.
-pub fn spread<T: Element, I: Id>(
+pub fn spread<T: SumElement, I: Id>(
     picked_by: &Lists<'_, I>,
     (rows, maxima, shares): (&[T], &[T], &[T]),
     width: usize,

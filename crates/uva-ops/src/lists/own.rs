@@ -3,7 +3,7 @@
 use super::checked::{Id, Lists};
 
 /// Lists of their own, and where each edge comes from.
-pub struct Own<I> {
+pub struct OwnedLists<I> {
     /// As long as those that they were made from.
     pub offsets: Vec<I>,
     /// The edges of each list that are not its own row, in their order, and then that row.
@@ -13,7 +13,7 @@ pub struct Own<I> {
 }
 
 /// The lists with row v in list v just once, at its end, as long as there is such a row.
-pub fn with_own<I: Id>(lists: &Lists<'_, I>) -> Own<I> {
+pub fn with_own<I: Id>(lists: &Lists<'_, I>) -> OwnedLists<I> {
     let most = lists.indices().len() + lists.len();
     let (mut indices, mut origin) = (Vec::with_capacity(most), Vec::with_capacity(most));
     let mut offsets = Vec::with_capacity(lists.len() + 1);
@@ -35,5 +35,5 @@ pub fn with_own<I: Id>(lists: &Lists<'_, I>) -> Own<I> {
         }
         offsets.push(I::of(indices.len()));
     }
-    Own { offsets, indices, origin }
+    OwnedLists { offsets, indices, origin }
 }

@@ -6,9 +6,9 @@
 //! takes the largest value of each column ([`largest`](super::largest)).
 
 use super::checked::{Id, Lists, ListsError};
-use super::listed::{Dense, ListedRows, Picked};
+use super::listed::{Dense, IndexedRows, ListedRows};
 use super::tasks::by_list;
-use crate::rows::{NarrowFloat, Source};
+use crate::rows::{NarrowFloat, RowAddresses};
 use crate::{Set, Vectors};
 use rayon::ThreadPool;
 use std::mem::MaybeUninit;
@@ -29,7 +29,7 @@ use std::ops::{Add, Div, Mul, Sub};
 const AHEAD: usize = 16;
 
 /// An element of rows: f32 or f64.
-pub trait Element:
+pub trait SumElement:
     Copy
     + Send
     + Sync
@@ -75,7 +75,7 @@ pub trait Element:
     );
 }
 
-impl Element for f64 {
+impl SumElement for f64 {
     fn from_f64(value: f64) -> Self {
         value
     }
@@ -123,7 +123,7 @@ crate::vectorized! {
     }
 }
 
-impl Element for f32 {
+impl SumElement for f32 {
     fn from_f64(value: f64) -> Self {
         value as f32
     }
@@ -215,7 +215,7 @@ pub struct WeightedSums<'a, T, I, R = Dense<'a, T>> {
     own: &'a [T],
 }
 
-impl<'a, T: Element, I: Id> WeightedSums<'a, T, I> {
+impl<'a, T: SumElement, I: Id> WeightedSums<'a, T, I> {
     /// `rows` has rows of `width` elements.
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl<'a, T: Element, I: Id> WeightedSums<'a, T, I> {
     }
 }
 
-impl<'a, I: Id, S: Source + Sync> WeightedSums<'a, f32, I, Picked<'a, S>> {
+impl<'a, I: Id, S: RowAddresses + Sync> WeightedSums<'a, f32, I, IndexedRows<'a, S>> {
     /// `rows` are of `width` values.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ impl<'a, I: Id, S: Source + Sync> WeightedSums<'a, f32, I, Picked<'a, S>> {
     /// # Safety
     /// Each row of the source has `width` values.
     pub unsafe fn of_table(
-        rows: Picked<'a, S>,
+        rows: IndexedRows<'a, S>,
         width: usize,
         lists: Lists<'a, I>,
         weights: Weights<'a, f32>,
@@ -250,7 +250,7 @@ impl<'a, I: Id, S: Source + Sync> WeightedSums<'a, f32, I, Picked<'a, S>> {
     }
 }
 
-impl<'a, T: Element, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
+impl<'a, T: SumElement, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
     fn checked(
         rows: R,
         width: usize,
@@ -344,7 +344,7 @@ impl<'a, T: Element, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
     }
 }
 
-fn portable<const LARGEST: bool, T: Element, I: Id, R: ListedRows>(
+fn portable<const LARGEST: bool, T: SumElement, I: Id, R: ListedRows>(
     job: &WeightedSums<'_, T, I, R>,
     first: usize,
     out: &mut [MaybeUninit<T>],
@@ -382,7 +382,7 @@ fn portable<const LARGEST: bool, T: Element, I: Id, R: ListedRows>(
 
 /// Calls `add` with each value of the row at this place, from `column`, and its sum.
 #[inline(always)]
-fn add_row<T: Element, I: Id, R: ListedRows>(
+fn add_row<T: SumElement, I: Id, R: ListedRows>(
     job: &WeightedSums<'_, T, I, R>,
     sum: &mut [T],
     place: usize,
@@ -410,8 +410,9 @@ fn add_row<T: Element, I: Id, R: ListedRows>(
     }
 }
 
-/// The same loop for one width of vectors. `$larger` is [`Element::larger_than`] of each lane. Up to eight registers hold the sums of a list while its rows are added, so
-/// each sum is written once. Wider rows are processed in several panels.
+/// The same loop for one width of vectors. `$larger` is [`SumElement::larger_than`] of each lane. Up to eight
+/// registers hold the sums of a list while its rows are added, so each sum is written once. Wider rows are processed
+/// in several panels.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vectors {
     (
@@ -636,7 +637,7 @@ vectors!(
     _mm256_storeu_ps,
     |out, mask, sums| _mm256_maskstore_ps(out, mask, sums),
     // Through memory of the stack, which the compiler keeps in a register where all eight are widened.
-    narrow: avx2::Values, |_: PhantomData<V>, from| {
+    narrow: avx2::ValueMove, |_: PhantomData<V>, from| {
         let mut widened = [0.0_f32; LANES];
         V::move_all(from, widened.as_mut_ptr().cast(), LANES);
         _mm256_loadu_ps(widened.as_ptr())

@@ -1,10 +1,11 @@
 //! Sums one after the other by their definition, with all vectors and for any number of threads; lists that are
 //! refused; and the other loops by their definitions.
 
-use super::attention::{self, Scores, attention};
+use super::attention::{self, EdgeScores, attention};
 use super::maxima::{maxima, shares, spread};
 use super::{
-    Element, Id, Lists, ListsError, WeightedSums, Weights, degree_weights, dots, offsets, transpose, with_own,
+    Id, Lists, ListsError, SumElement, WeightedSums, Weights, degree_weights, dots, offsets, transpose,
+    with_own,
 };
 use crate::Vectors;
 use std::mem::MaybeUninit;
@@ -92,7 +93,7 @@ fn pool(threads: usize) -> rayon::ThreadPool {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap()
 }
 
-fn sums<T: Element + Default, I: Id>(
+fn sums<T: SumElement + Default, I: Id>(
     rows: &[T],
     width: usize,
     lists: Lists<'_, I>,
@@ -145,7 +146,7 @@ fn any_number_of_threads_gives_the_same_bits() {
 
 #[test]
 fn lists_that_would_read_elsewhere_are_refused() {
-    fn refused<T: Element, I: Id>(rows: &[T], lists: (&[I], &[I]), weights: Weights<'_, T>, part: &str) {
+    fn refused<T: SumElement, I: Id>(rows: &[T], lists: (&[I], &[I]), weights: Weights<'_, T>, part: &str) {
         let made =
             Lists::new(lists.0, lists.1, 2).and_then(|lists| WeightedSums::new(rows, 2, lists, weights));
         let Err(error) = made else { panic!("not refused: {part}") };
@@ -278,7 +279,7 @@ fn weights_by_degrees_are_those_of_one_thread_bit_by_bit() {
 
 /// The loss is the sum of products of the weights with `upstream`; its differences are the gradient.
 #[test]
-fn attention_adds_up_to_one_and_its_gradient_is_that_of_finite_differences() {
+fn attention_sums_to_one_and_its_gradient_equals_finite_differences() {
     let sample = Sample::random(30, 20, 1, 17);
     let (lists, heads) = (sample.checked(), 3);
     let mut random = Random(3);
@@ -287,7 +288,7 @@ fn attention_adds_up_to_one_and_its_gradient_is_that_of_finite_differences() {
     let (of_rows, of_lists, upstream) = (numbers(20 * heads), numbers(30 * heads), numbers(edges * heads));
     let weights = |of_rows: &[f64], of_lists: &[f64], pool: Option<&rayon::ThreadPool>| {
         let mut out = vec![0.0; edges * heads];
-        attention(&lists, Scores { of_rows, of_lists, heads, slope: 0.2 }, &mut out, pool).unwrap();
+        attention(&lists, EdgeScores { of_rows, of_lists, heads, slope: 0.2 }, &mut out, pool).unwrap();
         out
     };
     let found = weights(&of_rows, &of_lists, None);
@@ -301,7 +302,7 @@ fn attention_adds_up_to_one_and_its_gradient_is_that_of_finite_differences() {
         weights(of_rows, of_lists, None).iter().zip(&upstream).map(|(a, b)| a * b).sum()
     };
     let mut of_sums = vec![0.0; edges * heads];
-    let scores = Scores { of_rows: &of_rows, of_lists: &of_lists, heads, slope: 0.2 };
+    let scores = EdgeScores { of_rows: &of_rows, of_lists: &of_lists, heads, slope: 0.2 };
     attention::back(&lists, scores, (&found, &upstream), &mut of_sums, None).unwrap();
     let mut gradients = (vec![0.0; of_rows.len()], vec![0.0; of_lists.len()]);
     for v in 0..lists.len() {
@@ -340,7 +341,7 @@ fn loops_over_edges_give_the_same_bits_for_any_number_of_threads() {
     let (of_rows, of_lists, others) = (numbers(500 * heads), numbers(3000 * heads), numbers(3000 * width));
     let run = |pool: Option<&rayon::ThreadPool>| {
         let mut out = vec![vec![0.0; sample.indices.len() * heads]; 3];
-        let scores = Scores { of_rows: &of_rows, of_lists: &of_lists, heads, slope: 0.2 };
+        let scores = EdgeScores { of_rows: &of_rows, of_lists: &of_lists, heads, slope: 0.2 };
         attention(&lists, scores, &mut out[0], pool).unwrap();
         dots(&lists, (&sample.rows, &others), (width, heads), &mut out[1], pool).unwrap();
         let [weights, products, back] = &mut out[..] else { unreachable!() };

@@ -8,11 +8,11 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use super::portable::widen;
-use super::sink::{LINE, Sink};
+use super::sink::{LINE, RowSink};
 use super::widening::NarrowFloat;
 
 /// The conversion of a value during the copy.
-pub(crate) trait Values {
+pub(crate) trait ValueMove {
     /// Bytes of one in the table.
     const FROM_BYTES: usize;
     /// Bytes of one in the output.
@@ -29,7 +29,7 @@ pub(crate) trait Values {
 /// Bytes as they are.
 pub(super) struct Bytes;
 
-impl Values for Bytes {
+impl ValueMove for Bytes {
     const FROM_BYTES: usize = 1;
     const TO_BYTES: usize = 1;
 
@@ -61,7 +61,7 @@ impl Values for Bytes {
 /// IEEE 754 half precision to float32.
 pub(crate) struct FromF16;
 
-impl Values for FromF16 {
+impl ValueMove for FromF16 {
     const FROM_BYTES: usize = NarrowFloat::F16.bytes();
     const TO_BYTES: usize = NarrowFloat::WIDENED_BYTES;
 
@@ -79,7 +79,7 @@ impl Values for FromF16 {
 /// bfloat16 to float32.
 pub(crate) struct FromBf16;
 
-impl Values for FromBf16 {
+impl ValueMove for FromBf16 {
     const FROM_BYTES: usize = NarrowFloat::Bf16.bytes();
     const TO_BYTES: usize = NarrowFloat::WIDENED_BYTES;
 
@@ -97,7 +97,7 @@ impl Values for FromBf16 {
 /// float8_e4m3fn to float32, as [`NarrowFloat::widened`] does it.
 pub(crate) struct FromE4m3;
 
-impl Values for FromE4m3 {
+impl ValueMove for FromE4m3 {
     const FROM_BYTES: usize = NarrowFloat::E4m3.bytes();
     const TO_BYTES: usize = NarrowFloat::WIDENED_BYTES;
 
@@ -121,7 +121,7 @@ impl Values for FromE4m3 {
 /// Widens eight values at a time by `eight`, which is told where they begin; fewer than eight one by one.
 ///
 /// # Safety
-/// As [`Values::move_all`]. `eight` reads eight values and no more.
+/// As [`ValueMove::move_all`]. `eight` reads eight values and no more.
 #[inline(always)]
 unsafe fn widen_eights(
     narrow: NarrowFloat,
@@ -161,14 +161,14 @@ pub(super) struct Direct<V> {
     values: PhantomData<V>,
 }
 
-impl<V: Values> Direct<V> {
+impl<V: ValueMove> Direct<V> {
     /// For rows of `row_values` values.
     pub fn new(out: &mut [u8], row_values: usize) -> Self {
         Self { to: out.as_mut_ptr(), row_values, values: PhantomData }
     }
 }
 
-impl<V: Values> Sink for Direct<V> {
+impl<V: ValueMove> RowSink for Direct<V> {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
         // SAFETY: `from` is a row, and one more fits into the output, by our caller's promise.
@@ -193,7 +193,7 @@ const PART_BYTES: usize = 2048;
 struct Buffer(MaybeUninit<[u8; EMPTIED_AT + PART_BYTES + LINE]>);
 
 /// Writes consecutive rows through the buffer, past the caches.
-pub(super) struct Staged<V> {
+pub(super) struct BufferedSink<V> {
     buffer: Buffer,
     /// Bytes of the buffer that are in use: what goes to `to` and on.
     held: usize,
@@ -205,7 +205,7 @@ pub(super) struct Staged<V> {
     values: PhantomData<V>,
 }
 
-impl<V: Values> Staged<V> {
+impl<V: ValueMove> BufferedSink<V> {
     /// For rows of `row_values` values.
     #[inline(always)]
     pub fn new(out: &mut [u8], row_values: usize) -> Self {
@@ -270,7 +270,7 @@ impl<V: Values> Staged<V> {
     }
 }
 
-impl<V: Values> Sink for Staged<V> {
+impl<V: ValueMove> RowSink for BufferedSink<V> {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
         let part = PART_BYTES / V::TO_BYTES;

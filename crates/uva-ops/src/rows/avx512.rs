@@ -11,7 +11,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use super::sink::{LINE, Sink};
+use super::sink::{LINE, RowSink};
 
 /// The lanes of an output line.
 pub(crate) trait Lanes {
@@ -226,7 +226,7 @@ fn lowest(count: usize) -> u64 {
     if count == 0 { 0 } else { u64::MAX >> (64 - count) }
 }
 
-impl<L: Lanes, const STREAMED: bool> Sink for Lines<L, STREAMED> {
+impl<L: Lanes, const STREAMED: bool> RowSink for Lines<L, STREAMED> {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
         let (filled, lanes) = (self.filled, self.row_lanes);

@@ -1,8 +1,8 @@
 //! The loop over the rows: where each lies, when it is prefetched, and which instructions move it.
 
 use super::portable;
-use super::sink::{LINE, Sink};
-use super::source::Source;
+use super::sink::{LINE, RowSink};
+use super::source::RowAddresses;
 use super::widening::NarrowFloat;
 use crate::prefetch::prefetch;
 use crate::vectors::{Set, Vectors};
@@ -80,7 +80,7 @@ impl RowKind {
 
 /// How one range of rows is moved.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct CopyMethod {
     /// The instructions.
     pub vectors: Vectors,
     /// Whether stores bypass the caches.
@@ -93,7 +93,13 @@ pub struct Way {
 ///
 /// # Safety
 /// Every id is a row of the source, of `kind.row_bytes` bytes; `out.len() == ids.len() * kind.out_bytes()`.
-pub unsafe fn copy_rows<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
+pub unsafe fn copy_rows<S: RowAddresses>(
+    way: CopyMethod,
+    source: S,
+    kind: RowKind,
+    ids: &[i64],
+    out: &mut [u8],
+) -> u64 {
     debug_assert_eq!(out.len(), ids.len() * kind.out_bytes());
     match way.vectors.set() {
         // SAFETY: by our caller's promise, here and below. The processor has the instructions that `Vectors` names, and
@@ -115,7 +121,7 @@ pub unsafe fn copy_rows<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i6
         // SAFETY: as above.
         Some(narrow) => unsafe {
             let values = kind.row_bytes / narrow.bytes();
-            each_row(way, source, kind, ids, portable::Widened::new(out, values, narrow))
+            each_row(way, source, kind, ids, portable::WideningSink::new(out, values, narrow))
         },
     }
 }
@@ -130,8 +136,14 @@ fn fits_lanes(kind: RowKind, out: &[u8]) -> bool {
 /// As [`copy_rows`]; the processor has the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn with_avx2<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
-    use super::avx2::{Bytes, Direct, FromBf16, FromE4m3, FromF16, Staged};
+unsafe fn with_avx2<S: RowAddresses>(
+    way: CopyMethod,
+    source: S,
+    kind: RowKind,
+    ids: &[i64],
+    out: &mut [u8],
+) -> u64 {
+    use super::avx2::{BufferedSink, Bytes, Direct, FromBf16, FromE4m3, FromF16};
     macro_rules! each {
         ($values:ty, $row_values:expr) => {
             match way.streamed {
@@ -140,7 +152,9 @@ unsafe fn with_avx2<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], 
                     each_row(way, source, kind, ids, Direct::<$values>::new(out, $row_values))
                 },
                 // SAFETY: as above.
-                true => unsafe { each_row(way, source, kind, ids, Staged::<$values>::new(out, $row_values)) },
+                true => unsafe {
+                    each_row(way, source, kind, ids, BufferedSink::<$values>::new(out, $row_values))
+                },
             }
         };
     }
@@ -157,7 +171,13 @@ unsafe fn with_avx2<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], 
 /// As [`copy_rows`]; the processor has the features, and the output [fits](fits_lanes).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-unsafe fn with_avx512<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
+unsafe fn with_avx512<S: RowAddresses>(
+    way: CopyMethod,
+    source: S,
+    kind: RowKind,
+    ids: &[i64],
+    out: &mut [u8],
+) -> u64 {
     use super::avx512::{Bytes, FromBf16, FromE4m3, FromF16, Lines};
     macro_rules! each {
         ($lanes:ty, $row_lanes:expr) => {
@@ -188,7 +208,13 @@ unsafe fn with_avx512<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64]
 /// # Safety
 /// As [`copy_rows`]; the sink is for its output.
 #[inline(always)]
-unsafe fn each_row<S: Source, K: Sink>(way: Way, source: S, kind: RowKind, ids: &[i64], mut sink: K) -> u64 {
+unsafe fn each_row<S: RowAddresses, K: RowSink>(
+    way: CopyMethod,
+    source: S,
+    kind: RowKind,
+    ids: &[i64],
+    mut sink: K,
+) -> u64 {
     let ahead = way.ahead;
     let mut hits = 0;
     if ahead > 0 {

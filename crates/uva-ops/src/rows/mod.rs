@@ -1,6 +1,6 @@
 //! Loops over rows of a table, compiled for each set of instructions: copied, or widened to float32.
 //!
-//! [`copy_rows`] reads rows by id from a [`Source`] of addresses and writes them one after another, by the widest
+//! [`copy_rows`] reads rows by id from a [`RowAddresses`] of addresses and writes them one after another, by the widest
 //! instructions that [`RowCopy`] allows.
 
 #[cfg(target_arch = "x86_64")]
@@ -14,10 +14,10 @@ mod sink;
 mod source;
 mod widening;
 
-pub use copy::{RowCopy, RowKind, Way, copy_rows};
+pub use copy::{CopyMethod, RowCopy, RowKind, copy_rows};
 pub use ids::any_outside;
 pub use sink::LINE;
-pub use source::{CachedTable, JoinedTables, Source, TableRows};
+pub use source::{CachedTable, JoinedTables, RowAddresses, TableRows};
 pub use widening::NarrowFloat;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use widening::each_narrow;

@@ -1,6 +1,6 @@
 //! Rows copied by the standard library, and widened value by value: for any machine, and what the others are held to.
 
-use super::sink::Sink;
+use super::sink::RowSink;
 use super::widening::NarrowFloat;
 
 /// Rows as they are.
@@ -16,7 +16,7 @@ impl Copied {
     }
 }
 
-impl Sink for Copied {
+impl RowSink for Copied {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
         // SAFETY: `from` is a row of the table, and one more fits into the output, by our caller's promise; the output
@@ -32,20 +32,20 @@ impl Sink for Copied {
 }
 
 /// Rows of narrow values as float32.
-pub(super) struct Widened {
+pub(super) struct WideningSink {
     /// Where the next row goes.
     to: *mut u8,
     values: usize,
     from: NarrowFloat,
 }
 
-impl Widened {
+impl WideningSink {
     pub fn new(out: &mut [u8], values: usize, from: NarrowFloat) -> Self {
         Self { to: out.as_mut_ptr(), values, from }
     }
 }
 
-impl Sink for Widened {
+impl RowSink for WideningSink {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
         // SAFETY: by our caller's promise, `from` is a row of that many values, and as many float32 fit into the

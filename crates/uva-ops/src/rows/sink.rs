@@ -4,7 +4,7 @@
 pub const LINE: usize = 64;
 
 /// Writes rows one after another to an output.
-pub(super) trait Sink {
+pub(super) trait RowSink {
     /// Takes the next row.
     ///
     /// # Safety

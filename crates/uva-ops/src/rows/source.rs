@@ -3,14 +3,14 @@
 use crate::prefetch::prefetch;
 
 /// The addresses of rows in this process's memory.
-pub trait Source: Copy {
+pub trait RowAddresses: Copy {
     /// Where the row begins, and 1 if that is in a cache.
     ///
     /// # Safety
     /// The id is a row of the table.
     unsafe fn row(self, id: i64) -> (*const u8, u64);
 
-    /// Asks for what [`Source::row`] will read, for an id that is a row of the table.
+    /// Asks for what [`RowAddresses::row`] will read, for an id that is a row of the table.
     fn expect(self, id: i64);
 }
 
@@ -23,7 +23,7 @@ pub struct TableRows<'t> {
     pub row_bytes: usize,
 }
 
-impl Source for TableRows<'_> {
+impl RowAddresses for TableRows<'_> {
     #[inline(always)]
     unsafe fn row(self, id: i64) -> (*const u8, u64) {
         // SAFETY: the id is below the number of rows, so the row lies in the table and the product does not overflow.
@@ -53,7 +53,7 @@ impl<'t> CachedTable<'t> {
     }
 }
 
-impl Source for CachedTable<'_> {
+impl RowAddresses for CachedTable<'_> {
     #[inline(always)]
     unsafe fn row(self, id: i64) -> (*const u8, u64) {
         // SAFETY: by the promise of `new`, the map has an entry for each row of the table, and a slot in it is a row of
@@ -107,7 +107,7 @@ impl<'t, const N: usize> JoinedTables<'t, N> {
     }
 }
 
-impl<const N: usize> Source for JoinedTables<'_, N> {
+impl<const N: usize> RowAddresses for JoinedTables<'_, N> {
     #[inline(always)]
     unsafe fn row(self, id: i64) -> (*const u8, u64) {
         let row = id as usize;

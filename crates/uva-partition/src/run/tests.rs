@@ -74,7 +74,7 @@ fn auto_keeps_what_asks_least_of_other_parts_and_says_what_it_tried() {
 }
 
 #[test]
-fn auto_keeps_a_division_in_which_every_part_trains_where_it_has_tried_one() {
+fn auto_keeps_a_division_in_which_every_part_trains_if_it_tried_one() {
     let mut differing = 0;
     for seed in 0..12 {
         let train = (0..4).map(|place| (place * 3 + seed as usize) % 120).collect();

@@ -193,7 +193,7 @@ fn sums_are_exact_beyond_what_a_float_counts_to() {
 }
 
 #[test]
-fn sizes_beyond_32_bits_and_up_to_all_64_are_no_overflow() {
+fn sizes_beyond_32_bits_and_up_to_all_64_do_not_overflow() {
     // Rows beyond 4 GiB together.
     let rows = RowItems { bytes: 1 << 20, count: 1 << 13, value: &|_| 1 };
     let found = allocate(u64::MAX, 0, &|_| unreachable!(), 0, &rows, 1 << 40);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_do_not_pick_list_by_list_are_refused_with_the_policy_that_can() {
+    fn kinds_that_do_not_pick_by_list_are_refused_with_the_policy_that_can() {
         let csc = Csc { indptr: &[0, 1], indices: Indices::I64(&[0]), original_ids: None, degrees: None };
         let by_list = |kind: SamplerKind| !kind.weighs_edges();
         for kind in SamplerKind::ALL {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn with_replacement_a_short_list_is_read_by_the_fanout_and_may_miss_an_entry() {
+    fn with_replacement_a_short_list_may_miss_an_entry() {
         // 0 names 1 and 2; 1 names 0; 2 names nobody. 0 is the only training node.
         let options = SamplerOptions { fanouts: [3, -1].into(), replace: true, ..SamplerOptions::default() };
         let hotness = hotness_for(&[0, 2, 3, 3], &[1, 2, 0], &[0], options, 1);

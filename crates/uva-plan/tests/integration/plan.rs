@@ -116,7 +116,7 @@ impl TimedCaches for Recorder<'_> {
 }
 
 #[test]
-fn times_of_random_caches_are_reproducible_and_stand_beside_those_of_the_ranking() {
+fn times_of_random_caches_repeat_and_are_listed_beside_the_rankings() {
     let stored = stored(2000, 12.0, 16, 0.4, 1);
     let csc = stored.dataset.csc();
     let timed = |timed_by, timed_also, seed| {
@@ -230,7 +230,7 @@ fn a_plan_states_the_bytes_of_what_it_names_and_keeps_to_its_budget() {
 }
 
 #[test]
-fn a_machine_on_which_hits_save_nothing_is_planned_for_by_bytes_and_says_so() {
+fn a_machine_where_hits_save_nothing_is_planned_for_by_bytes_and_says_so() {
     let stored = stored(5000, 12.0, 16, 0.4, 1);
     let by_bytes = plan(&request(&stored, 150_000), None).unwrap();
     let mut slower = Machine::new(&stored, |rate| 8.0 + rate, |rate| 5.0 - 4.0 * rate);

@@ -22,7 +22,7 @@ fn degree_counts_the_lists_that_name_a_node() {
 }
 
 #[test]
-fn presampling_counts_the_first_epochs_and_the_optimum_those_it_is_told() {
+fn presampling_counts_the_first_epochs_and_the_optimum_the_given_ones() {
     let stored = stored(2000, 10.0, 1, 0.2, 3);
     let workload = Workload::of(&stored.dataset, options(&[5, 3]), 100);
     for epochs in [1, 2] {
@@ -121,7 +121,7 @@ fn at<'a>(all: &'a [PolicyHits], policy: CachePolicy) -> impl Iterator<Item = (f
 }
 
 #[test]
-fn no_policy_beats_the_optimum_and_presampling_comes_near_it_on_a_power_law_graph() {
+fn no_policy_beats_the_optimum_and_presampling_is_near_it_on_power_laws() {
     let stored = stored(50_000, 20.0, 1, 0.4, 1);
     let workload = Workload::of(&stored.dataset, options(&[10, 5]), 1000);
     let percents = [1, 5, 10, 20, 50];

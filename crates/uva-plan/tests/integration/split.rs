@@ -69,7 +69,7 @@ fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
 /// A sampler that is nowhere near the slowest stage, but would save much: added up, its lists are worth a good part of the
 /// budget, and in a pipeline nobody waits for them.
 #[test]
-fn in_a_pipeline_the_budget_goes_to_the_slowest_stage_and_added_times_do_not_see_it() {
+fn in_a_pipeline_the_budget_goes_to_the_slowest_stage() {
     let stored = stored(20_000, 20.0, 1, 0.4, 5);
     let workload = Workload::of(&stored.dataset, options(&[15, 10, 5]), 500);
     let judge = count(&workload, 5..6).unwrap();
@@ -123,7 +123,7 @@ fn a_sweep_gives_each_cache_its_share_with_its_map() {
 }
 
 #[test]
-fn with_weights_and_edge_ids_no_more_is_lost_to_the_exact_optimum_than_the_largest_value() {
+fn with_weights_and_edge_ids_the_loss_is_at_most_the_largest_value() {
     let stored = stored(60, 6.0, 1, 0.5, 5);
     let weights: Vec<f32> = (0..stored.dataset.edges()).map(|edge| (edge % 3) as f32).collect();
     let options = SamplerOptions { kind: SamplerKind::WEIGHTED, edge_ids: true, ..options(&[4, 3]) };
@@ -230,7 +230,7 @@ fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
 }
 
 #[test]
-fn ids_beyond_what_single_precision_tells_apart_are_ranked_by_their_own_counts() {
+fn ids_that_single_precision_cannot_separate_rank_by_their_own_counts() {
     use uva_graph::{Csc, Indices};
     use uva_plan::{Hotness, Sizes, rank_lists, rank_rows};
 

@@ -41,7 +41,7 @@ fn least_memory(dataset: &Dataset, options: &Options) -> u64 {
 }
 
 #[test]
-fn a_hop_of_one_sum_takes_one_table_and_has_the_bytes_of_the_first_of_several() {
+fn a_hop_of_one_sum_takes_one_table_with_the_bytes_of_the_first_of_many() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
@@ -109,7 +109,7 @@ fn threads_and_memory_change_no_byte() {
 }
 
 #[test]
-fn a_run_that_is_stopped_anywhere_goes_on_to_the_same_bytes_with_other_memory_and_threads() {
+fn a_stopped_run_resumes_to_equal_bytes_with_other_memory_and_threads() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
@@ -166,7 +166,7 @@ impl Watch for Meddling<'_> {
 }
 
 #[test]
-fn a_folder_whose_lock_was_taken_away_meanwhile_does_not_become_the_hop_set() {
+fn a_folder_that_lost_its_lock_does_not_become_the_hop_set() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
@@ -185,7 +185,7 @@ fn a_folder_whose_lock_was_taken_away_meanwhile_does_not_become_the_hop_set() {
 }
 
 #[test]
-fn a_complete_hop_set_leaves_the_folder_of_another_process_alone_and_needs_no_memory() {
+fn a_complete_hop_set_leaves_other_processes_folders_and_needs_no_memory() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
@@ -278,7 +278,7 @@ fn a_link_in_the_place_of_a_part_is_refused_and_nothing_is_forgotten() {
 }
 
 #[test]
-fn a_part_of_another_shape_is_computed_again_though_its_values_are_the_same() {
+fn a_part_of_another_shape_is_computed_again_with_the_same_values() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
@@ -332,7 +332,7 @@ fn a_part_that_has_changed_meanwhile_is_computed_again() {
 }
 
 #[test]
-fn what_was_begun_with_other_options_is_not_taken_up_and_the_option_is_named() {
+fn work_begun_with_other_options_is_not_continued_and_the_option_named() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();

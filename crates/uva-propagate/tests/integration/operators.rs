@@ -127,7 +127,7 @@ fn by_node(set: &Path, name: &str) -> Vec<f32> {
 }
 
 #[test]
-fn every_operator_is_that_of_plain_loops_hop_by_hop_with_and_without_weights() {
+fn every_operator_equals_plain_loops_at_each_hop_weighted_or_not() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
@@ -184,7 +184,7 @@ fn one_hop_of_sym_is_the_gcn_sum_of_whole_neighbourhoods_bit_for_bit() {
 }
 
 #[test]
-fn features_of_any_type_are_widened_and_rows_are_normalised_before_the_first_hop() {
+fn features_of_any_type_are_widened_and_normalised_before_the_first_hop() {
     for element in [NpyType::F16, NpyType::I8] {
         let temp = tempfile::tempdir().unwrap();
         let path = graph(temp.path(), element);

@@ -50,7 +50,7 @@ fn kept_rows_are_those_of_the_splits_of_labelled_nodes_or_of_all() {
 }
 
 #[test]
-fn rows_in_the_order_of_nodes_are_those_of_all_nodes_by_their_ids_and_of_no_split() {
+fn rows_in_node_order_are_those_of_all_nodes_by_id_and_of_no_split() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let made = |name: &str, row_order| {
@@ -110,7 +110,7 @@ fn training_rows_are_in_the_order_of_their_keys_and_a_seed_draws_another() {
 }
 
 #[test]
-fn narrow_types_are_the_float32_rounded_to_nearest_and_layouts_hold_the_same_values() {
+fn narrow_types_round_float32_to_nearest_and_layouts_hold_equal_values() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let plain = temp.path().join("plain");
@@ -276,7 +276,7 @@ fn no_change_of_the_description_makes_a_reader_panic() {
 }
 
 #[test]
-fn a_feature_that_is_no_number_is_named_by_hop_row_and_node() {
+fn a_feature_that_is_not_a_number_is_named_by_hop_row_and_node() {
     for layout in Layout::ALL {
         let temp = tempfile::tempdir().unwrap();
         let path = graph(temp.path(), NpyType::F32);
@@ -300,7 +300,7 @@ fn a_feature_that_is_no_number_is_named_by_hop_row_and_node() {
 }
 
 #[test]
-fn a_value_that_a_narrow_type_does_not_hold_is_named_and_a_wider_type_advised() {
+fn a_value_that_a_narrow_type_cannot_hold_is_named_with_a_wider_type() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let mut features = floats(&path.join("feat.npy"));
@@ -371,7 +371,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_hop_set_opened_as_a_dataset_lends_the_rows_of_its_files_in_both_layouts() {
+fn a_hop_set_opened_as_a_dataset_lends_its_rows_in_both_layouts() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let mut found = Vec::new();

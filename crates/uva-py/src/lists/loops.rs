@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::ThreadPool;
 use uva_ops::Vectors;
-use uva_ops::lists::attention::Scores;
+use uva_ops::lists::attention::EdgeScores;
 use uva_ops::lists::{self, Id, Lists, ListsError, WeightedSums, Weights};
 
 use crate::arrays::array::Array;
@@ -21,7 +21,7 @@ use crate::arrays::input::{Input, Kind};
 use crate::arrays::values::exported;
 
 /// An element of rows that loops compute with.
-trait Float: lists::Element + Pod {
+trait Float: lists::SumElement + Pod {
     const KIND: Kind;
 }
 
@@ -389,7 +389,7 @@ pub fn list_attention(
         let edges = lists.indices().len();
         check(of_lists, lists.len(), heads)?;
         check(out, edges, heads)?;
-        let scores = Scores {
+        let scores = EdgeScores {
             of_rows: read::<T>(of_rows, T::KIND)?,
             of_lists: read::<T>(of_lists, T::KIND)?,
             heads,

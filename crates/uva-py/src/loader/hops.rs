@@ -12,7 +12,7 @@ use uva_runtime::backend::{BackendOptions, DeviceChoice};
 use uva_runtime::options::hop_options::{HopBatches, HopOptions};
 use uva_runtime::options::part::Part;
 use uva_runtime::pipeline::consumer::{BatchStream, StreamSetup, decide_here};
-use uva_runtime::spec::{Given, OptionError};
+use uva_runtime::spec::{OptionError, PartialOptions};
 
 use crate::errors::{OrRaise, UvatrainError, of_runtime, with};
 use crate::loader::source::Source;
@@ -41,7 +41,7 @@ pub fn _open_hop_loader(
     let mut options = options_given(options)?;
     options.part = Part { index: count("rank", rank)?, of: count("world_size", world_size)? };
     let refused = |error: OptionError| of_runtime(error.into());
-    let mut order = Given::<HopOptions>::default();
+    let mut order = PartialOptions::<HopOptions>::default();
     order.give("shuffle", shuffle).map_err(refused)?;
     if let Some(chunk) = chunk {
         order.give("chunk", chunk).map_err(refused)?;

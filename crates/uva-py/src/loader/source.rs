@@ -10,14 +10,14 @@ use std::thread::ThreadId;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use uva_cuda::{Driver, Stream};
+use uva_cuda::{CudaStream, Driver};
 use uva_graph::Dataset as Graph;
 use uva_runtime::backend::Backend;
 use uva_runtime::feed::ranks::Ranks;
 use uva_runtime::options::schedule::Schedule;
 use uva_runtime::options::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup};
-use uva_runtime::spec::{OptionValue, Options, Purpose};
+use uva_runtime::spec::{OptionPurpose, OptionValue, Options};
 use uva_runtime::{Aggregation, LoaderOptions, RuntimeError};
 
 use crate::data::dataset::Dataset;
@@ -178,7 +178,7 @@ impl Open {
             // primary one. Torch's own streams are never destroyed. A program that makes torch use another stream
             // (ExternalStream) has promised torch that it outlives the work on it, and the documentation asks the same
             // for the loader.
-            slots.use_stream(unsafe { Stream::foreign(slots.context(), raw) });
+            slots.use_stream(unsafe { CudaStream::foreign(slots.context(), raw) });
             self.ordered_on = wanted;
         }
     }
@@ -513,7 +513,7 @@ impl Source {
             "order" => false,
             _ => true,
         };
-        for field in options.that(Purpose::Identity).filter(|field| shown(field.name)) {
+        for field in options.that(OptionPurpose::Identity).filter(|field| shown(field.name)) {
             told.set_item(field.name, value_of(py, field, options)?)?;
         }
         told.set_item("fanouts", options.fanouts.text())?;

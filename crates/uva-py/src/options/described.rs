@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use uva_runtime::LoaderOptions;
-use uva_runtime::spec::{Field, Kind, Options, Spelling};
+use uva_runtime::spec::{Field, Options, Spelling, ValueKind};
 use uva_runtime::tune::planning::CacheOptions;
 
 use crate::options::keywords::{DEFAULTS, of_text, takes_numbers};
@@ -55,17 +55,17 @@ pub fn described<'py, O: Options>(
     };
     let annotation = match field.kind {
         _ if ANY.contains(&field.name) && group.is_some() => "Any",
-        Kind::Switch => "bool",
-        Kind::Whole(_) => "int",
-        Kind::Real(_) => "float",
-        Kind::Text { .. } if takes_numbers::<O>(field) => "int | str",
-        Kind::Choice(_) | Kind::Path | Kind::Text { .. } => "str",
-        Kind::Size => "int | str",
-        Kind::Fanouts { .. } => "Sequence[int]",
-        Kind::Internal => "Any",
+        ValueKind::Switch => "bool",
+        ValueKind::Whole(_) => "int",
+        ValueKind::Real(_) => "float",
+        ValueKind::Text { .. } if takes_numbers::<O>(field) => "int | str",
+        ValueKind::Choice(_) | ValueKind::Path | ValueKind::Text { .. } => "str",
+        ValueKind::Size => "int | str",
+        ValueKind::Fanouts { .. } => "Sequence[int]",
+        ValueKind::Internal => "Any",
     };
     let choices = match field.kind {
-        Kind::Choice(choices) => choices(),
+        ValueKind::Choice(choices) => choices(),
         _ => Vec::new(),
     };
     let choices: Vec<_> =

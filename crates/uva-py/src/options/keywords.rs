@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 use uva_graph::Split;
-use uva_runtime::spec::{ByteSize, Field, Given, Kind, OptionError, OptionValue, Options};
+use uva_runtime::spec::{ByteSize, Field, OptionError, OptionValue, Options, PartialOptions, ValueKind};
 use uva_runtime::tune::planning::CacheOptions;
 use uva_runtime::{LoaderOptions, RuntimeError};
 use uva_sample::{Fanouts, MAX_FANOUT, MAX_LAYERS, SamplerKind};
@@ -32,7 +32,7 @@ pub fn caches_given(keywords: &Bound<'_, PyDict>) -> PyResult<CacheOptions> {
 /// The options of a struct: the keywords given, these defaults, and the struct's.
 fn given<O: Options>(keywords: &Bound<'_, PyDict>, defaults: &[(&str, &str)]) -> PyResult<O> {
     let refused = |error: OptionError| of_runtime(error.into());
-    let mut given = Given::<O>::default();
+    let mut given = PartialOptions::<O>::default();
     for (name, text) in defaults {
         given.give(name, text).map_err(refused)?;
     }
@@ -65,38 +65,38 @@ fn text_of<O: Options>(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Opti
         ))
     };
     match field.kind {
-        Kind::Switch => match value.extract::<bool>() {
+        ValueKind::Switch => match value.extract::<bool>() {
             Ok(on) => Ok(Some(on.to_string())),
             Err(_) => wrong("True or False"),
         },
-        Kind::Whole(_) => integer(field.name, value).map(Some),
-        Kind::Size if value.is_instance_of::<PyString>() => value.extract().map(Some),
-        Kind::Size => integer(field.name, value).map(Some),
-        Kind::Fanouts { .. } => fanouts_as_text(field.name, value).map(Some),
-        Kind::Real(_) => match value.extract::<f64>() {
+        ValueKind::Whole(_) => integer(field.name, value).map(Some),
+        ValueKind::Size if value.is_instance_of::<PyString>() => value.extract().map(Some),
+        ValueKind::Size => integer(field.name, value).map(Some),
+        ValueKind::Fanouts { .. } => fanouts_as_text(field.name, value).map(Some),
+        ValueKind::Real(_) => match value.extract::<f64>() {
             Ok(number) if !is_bool(value) => Ok(Some(number.to_string())),
             _ => wrong("a number"),
         },
-        Kind::Path => {
+        ValueKind::Path => {
             match value.extract::<PathBuf>().ok().and_then(|path| path.into_os_string().into_string().ok()) {
                 Some(path) => Ok(Some(path)),
                 None => wrong("a path of UTF-8 text"),
             }
         }
-        Kind::Text { .. } if value.is_exact_instance_of::<PyInt>() && takes_numbers::<O>(field) => {
+        ValueKind::Text { .. } if value.is_exact_instance_of::<PyInt>() && takes_numbers::<O>(field) => {
             integer(field.name, value).map(Some)
         }
-        Kind::Choice(_) | Kind::Text { .. } => match value.extract::<String>() {
+        ValueKind::Choice(_) | ValueKind::Text { .. } => match value.extract::<String>() {
             Ok(name) => Ok(Some(name)),
             Err(_) => wrong("a str"),
         },
-        Kind::Internal => Ok(None),
+        ValueKind::Internal => Ok(None),
     }
 }
 
 /// Whether a number is one of the values of an option of text: of a count, say, that may also be `auto`.
 pub fn takes_numbers<O: Options>(field: &Field) -> bool {
-    Given::<O>::default().give(field.name, "1").is_ok()
+    PartialOptions::<O>::default().give(field.name, "1").is_ok()
 }
 
 /// Whether it is True or False, which Python takes for the integers 1 and 0; numpy's are meant too.
@@ -171,14 +171,18 @@ pub fn of_text<'py>(py: Python<'py>, field: &Field, text: &str) -> PyResult<Boun
         return Ok(py.None().into_bound(py));
     }
     match field.kind {
-        Kind::Switch => (text == "true").into_bound_py_any(py),
-        Kind::Whole(_) | Kind::Size => text.parse::<u64>().unwrap_or_default().into_bound_py_any(py),
-        Kind::Fanouts { .. } => {
+        ValueKind::Switch => (text == "true").into_bound_py_any(py),
+        ValueKind::Whole(_) | ValueKind::Size => {
+            text.parse::<u64>().unwrap_or_default().into_bound_py_any(py)
+        }
+        ValueKind::Fanouts { .. } => {
             let fanouts = text.split(',').filter_map(|fanout| fanout.parse::<i32>().ok()).collect::<Vec<_>>();
             Ok(pyo3::types::PyTuple::new(py, fanouts)?.into_any())
         }
-        Kind::Real(_) => text.parse::<f64>().unwrap_or_default().into_bound_py_any(py),
-        Kind::Choice(_) | Kind::Path | Kind::Text { .. } | Kind::Internal => text.into_bound_py_any(py),
+        ValueKind::Real(_) => text.parse::<f64>().unwrap_or_default().into_bound_py_any(py),
+        ValueKind::Choice(_) | ValueKind::Path | ValueKind::Text { .. } | ValueKind::Internal => {
+            text.into_bound_py_any(py)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use uva_runtime::spec::{Field, Purpose::Speed, Real, named, options, text_values};
+use uva_runtime::spec::{Field, OptionPurpose::Speed, Real, named, options, text_values};
 
 const RANKS: &str = "Ranks";
 

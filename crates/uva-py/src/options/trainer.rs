@@ -10,7 +10,7 @@ use uva_runtime::options::hop_options::{HopOptions, Place, Shuffle};
 use uva_runtime::tune::planning::CacheOptions;
 use uva_runtime::{LoaderOptions, Reader};
 
-use uva_runtime::spec::{Field, Given, Kind, OptionError, Options, Spelling};
+use uva_runtime::spec::{Field, OptionError, Options, PartialOptions, Spelling, ValueKind};
 use uva_sample::SamplerKind;
 
 use crate::errors::of_launched;
@@ -137,12 +137,12 @@ pub struct TrainerArguments {
 
 #[derive(Default)]
 struct AllGiven {
-    training: Given<TrainingOptions>,
-    loader: Given<LoaderOptions>,
-    hops: Given<HopOptions>,
-    cache: Given<CacheOptions>,
-    ranks: Given<RankOptions>,
-    of_trainer: Given<TrainerRankOptions>,
+    training: PartialOptions<TrainingOptions>,
+    loader: PartialOptions<LoaderOptions>,
+    hops: PartialOptions<HopOptions>,
+    cache: PartialOptions<CacheOptions>,
+    ranks: PartialOptions<RankOptions>,
+    of_trainer: PartialOptions<TrainerRankOptions>,
 }
 
 #[pymethods]
@@ -263,7 +263,7 @@ fn taken<O: Taken>(name: &str) -> bool {
     O::takes(name) && O::field(name).is_some()
 }
 
-fn add<O: Taken>(given: &Given<O>, values: &Bound<'_, PyDict>) -> PyResult<()> {
+fn add<O: Taken>(given: &PartialOptions<O>, values: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = values.py();
     let default = O::default();
     for field in O::declared().filter(|field| O::takes(field.name)) {
@@ -274,7 +274,7 @@ fn add<O: Taken>(given: &Given<O>, values: &Bound<'_, PyDict>) -> PyResult<()> {
         };
         // Numbers and names of one option are of one type.
         let value = match field.kind {
-            Kind::Text { .. } if !text.is_empty() => PyString::new(py, &text).into_any(),
+            ValueKind::Text { .. } if !text.is_empty() => PyString::new(py, &text).into_any(),
             _ => of_text(py, field, &text)?,
         };
         values.set_item(field.name, value)?;

@@ -50,7 +50,7 @@ def test_a_dataset_tells_what_is_in_it_and_lends_its_tables(graph):
     assert "600 nodes" in repr(dataset)
 
 
-def test_tables_view_the_mapped_file_and_what_is_written_to_them_reaches_neither_it_nor_a_loader(tmp_path):
+def test_tables_view_a_private_mapping_that_loaders_do_not_see(tmp_path):
     path = write_graph(tmp_path / "graph")
     dataset = uvatrain.Dataset(path)
     before = Tables(path)
@@ -204,7 +204,7 @@ def test_64_bits_are_narrowed_to_32_with_a_warning_at_the_caller(tmp_path, libra
     assert {warning.filename for warning in told} == {__file__}
 
 
-def test_where_warnings_are_errors_nothing_is_written_and_what_float32_cannot_hold_is_refused(tmp_path):
+def test_a_warning_as_error_or_an_overflow_of_float32_leaves_nothing(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(uvatrain.UvatrainWarning, match="features is float64"):
@@ -296,7 +296,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG, ids=[message[:30] for _, message in WRONG])
-def test_what_is_no_dataset_is_refused_by_name_and_nothing_is_left(tmp_path, changes, message):
+def test_an_invalid_dataset_is_refused_by_name_and_nothing_is_left(tmp_path, changes, message):
     with pytest.raises(ValueError) as refused:
         uvatrain.write_dataset(tmp_path / "new" / "graph", **arrays(**changes))
     assert message in str(refused.value)
@@ -309,7 +309,7 @@ def test_a_missing_argument_is_pythons_own_error(tmp_path):
         uvatrain.write_dataset(tmp_path / "graph", indptr=[0])
 
 
-def test_a_directory_that_exists_is_refused_and_replaced_only_on_demand_and_only_if_it_is_a_dataset(tmp_path):
+def test_only_an_existing_dataset_is_replaced_and_only_on_demand(tmp_path):
     path = tmp_path / "graph"
     uvatrain.write_dataset(path, **arrays())
     old = uvatrain.Dataset(path)
@@ -380,7 +380,7 @@ def test_the_command_line_finds_what_python_wrote_in_order(tmp_path, uvatrain_pr
     assert dataset.fingerprint in done.stdout and "three" in done.stdout
 
 
-def test_a_dataset_is_pickled_as_its_path_and_only_the_same_one_is_taken_for_it(tmp_path):
+def test_a_dataset_is_pickled_as_its_path_and_checked_when_loaded(tmp_path):
     dataset = uvatrain.write_dataset(tmp_path / "graph", **arrays())
     pickled = pickle.dumps(dataset)
     assert len(pickled) < 500
@@ -390,7 +390,7 @@ def test_a_dataset_is_pickled_as_its_path_and_only_the_same_one_is_taken_for_it(
         pickle.loads(pickled)
 
 
-def test_a_dataset_can_be_opened_and_written_in_a_fork_of_a_process_that_has_opened_one(tmp_path, graph):
+def test_a_dataset_opens_and_is_written_in_a_fork_of_a_process_with_one(tmp_path, graph):
     script = """
 import os, sys, numpy, uvatrain
 path, out = sys.argv[1:]

@@ -103,7 +103,7 @@ def test_an_array_outlives_its_tensors():
 
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
-def test_a_capsule_that_nobody_took_gives_its_array_back(version):
+def test_an_unused_capsule_gives_its_array_back(version):
     before = _core._zeros_alive()
     capsule = _core._zeros("int8", 1).__dlpack__(max_version=version)
     assert _core._zeros_alive() == before + 1
@@ -169,7 +169,7 @@ def test_nonsense_is_a_type_error(arguments):
         _core._zeros("int32", 4).__dlpack__(**arguments)
 
 
-def test_tensors_that_are_left_at_the_end_of_the_interpreter_are_let_go_without_a_word():
+def test_tensors_left_at_the_end_of_the_interpreter_are_freed_silently():
     script = """
 import sys, torch, numpy
 from uvatrain import _core

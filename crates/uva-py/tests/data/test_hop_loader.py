@@ -171,7 +171,7 @@ def test_an_option_that_cannot_be_is_named(hops, options, field):
     assert raised.value.field == field and field in str(raised.value)
 
 
-def test_a_dataset_is_no_hop_set_and_a_hop_set_no_dataset(hops, graph):
+def test_a_dataset_is_not_a_hop_set_nor_a_hop_set_a_dataset(hops, graph):
     with pytest.raises(FileNotFoundError, match=r"hops\.json"):
         uvatrain.HopLoader(graph, batch_size=64)
     with pytest.raises(ValueError, match="HopLoader"):

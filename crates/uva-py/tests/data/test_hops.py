@@ -173,7 +173,7 @@ def test_an_option_that_cannot_be_is_named(graph, tmp_path, options, field):
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_are_no_hop_set_are_refused_by_name(graph, tmp_path):
+def test_files_that_are_not_a_hop_set_are_refused_by_name(graph, tmp_path):
     made = tmp_path / "hops"
     with pytest.raises(FileNotFoundError, match=r"hops\.json"):
         uvatrain.HopSet(graph)

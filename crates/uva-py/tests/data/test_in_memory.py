@@ -48,7 +48,7 @@ def arrays_of(graph):
     )
 
 
-def test_a_loader_over_a_data_or_arrays_makes_the_batches_of_the_dataset_that_they_would_be(graph, tmp_path):
+def test_a_loader_of_arrays_makes_the_batches_of_the_equal_dataset(graph, tmp_path):
     data, options = data_of(graph), dict(fanouts=[4, 3], batch_size=64)
     with uvatrain.Loader(uvatrain.from_pyg(data, tmp_path / "written"), **options) as loader:
         expected, length = hashes(loader), len(loader)
@@ -78,7 +78,7 @@ def test_input_nodes_stand_for_the_splits_that_a_data_does_not_have(graph):
         assert [batch.seeds.tolist() for batch in loader] == [[3, 2]]
 
 
-def test_a_temporary_dataset_is_shared_while_its_data_is_unchanged_and_goes_with_the_last_loader(graph):
+def test_a_temporary_dataset_is_shared_until_changed_or_unused(graph):
     data = data_of(graph)
     first = uvatrain.Loader(data, fanouts=[3])
     second = uvatrain.Loader(data, fanouts=[3], input_nodes=[1])
@@ -127,7 +127,7 @@ def test_the_warning_names_the_call_that_wrote_the_data(graph):
         uvatrain.Loader(arrays_of(graph), fanouts=[3])
 
 
-def test_what_is_no_graph_is_refused_and_leaves_nothing(graph, tmp_path, monkeypatch):
+def test_invalid_graphs_are_refused_and_leave_nothing(graph, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     data = data_of(graph)
     data.edge_index[0, 5] = 600

@@ -107,7 +107,7 @@ def test_edges_that_promise_their_order_keep_it_and_give_the_same_results(graph,
 
 
 @pytest.mark.filterwarnings("ignore::uvatrain.UvatrainWarning")
-def test_without_expand_new_it_is_not_what_the_blocks_compute_but_what_pyg_makes_of_the_first_picks(graph):
+def test_without_expand_new_pyg_computes_on_the_first_picks_only(graph):
     model = Layers(SAGEConv, 5, 2)
     differs = False
     with uvatrain.Loader(graph, fanouts=[3, 2], batch_size=64) as loader:
@@ -138,7 +138,7 @@ def warnings_of(script, graph):
     return [line for line in said.splitlines() if line.startswith("UvatrainWarning|")]
 
 
-def test_what_to_pyg_leaves_out_is_told_once_with_its_share(graph):
+def test_what_to_pyg_omits_is_reported_once_with_its_share(graph):
     with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=64) as loader:
         batch = next(iter(loader))
         sampled = sum(block.num_edges for block in batch.blocks)
@@ -170,7 +170,7 @@ for _ in range(2):
         ("fanouts=[30, 30], sampler_kind='ladies'", "batch.blocks one by one"),
     ],
 )
-def test_a_warning_comes_only_where_edges_are_left_out_and_names_what_the_kind_can_do(graph, options, way_out):
+def test_a_warning_comes_only_where_edges_are_omitted_and_names_kinds(graph, options, way_out):
     script = f"""
 with uvatrain.Loader(graph, {options}, batch_size=64) as loader:
     for batch in loader:
@@ -336,7 +336,7 @@ def test_expand_is_all_or_new(graph):
         uvatrain.Loader(graph, expand="some")
 
 
-def test_without_dgl_its_blocks_are_unavailable_and_the_way_to_get_it_is_told(graph):
+def test_without_dgl_its_blocks_are_unavailable_with_how_to_install_it(graph):
     with uvatrain.Loader(graph, fanouts=[2]) as loader:
         batch = next(iter(loader))
         try:

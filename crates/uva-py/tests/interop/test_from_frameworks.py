@@ -38,7 +38,7 @@ def pyg_data(**changes):
     return Data(**{**made, **changes})
 
 
-def test_an_edge_of_pygs_puts_its_source_into_the_targets_list_in_the_order_of_edge_index(tmp_path):
+def test_a_pyg_edge_puts_its_source_into_the_targets_list_in_order(tmp_path):
     data = pyg_data()
     dataset = uvatrain.from_pyg(data, tmp_path / "graph", name="four")
     assert lists(dataset) == [[3, 1, 3], [0], [2], [2]]
@@ -141,7 +141,7 @@ def test_labels_splits_and_features_of_pygs_datasets_come_in_many_forms(tmp_path
     assert [index.tolist() for index in given.splits.values()] == [[2, 1], [0, 3], []]
 
 
-def test_what_is_wrong_with_a_data_is_told_by_its_name_and_nothing_is_left(tmp_path):
+def test_a_wrong_field_of_data_is_named_and_nothing_is_left(tmp_path):
     pytest.importorskip("torch_geometric")
     from torch_geometric.data import HeteroData
 
@@ -185,7 +185,7 @@ def test_masks_of_several_splits_need_split_to_say_which(tmp_path):
     assert uvatrain.from_pyg(data, tmp_path / "d", **own).train_idx.tolist() == [3]
 
 
-def test_labels_may_be_left_out_where_nobody_trains_on_them(tmp_path):
+def test_labels_may_be_omitted_where_nothing_trains_on_them(tmp_path):
     dataset = uvatrain.from_pyg(pyg_data(y=None), tmp_path / "graph")
     assert dataset.labels is None and dataset.num_classes == 0
     with uvatrain.Loader(dataset.path, fanouts=[2], batch_size=2) as loader:
@@ -233,7 +233,7 @@ def test_a_dataset_goes_to_pyg_and_back_unchanged(tmp_path, graph):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_nodes_of_networkx_keep_their_order_and_the_ids_they_got_are_told(tmp_path):
+def test_networkx_nodes_keep_their_order_and_their_new_ids_are_returned(tmp_path):
     graph = nx.DiGraph()
     for name, x, y, split in [
         ("b", [1.0, 2], 0, "train"),
@@ -290,7 +290,7 @@ def test_parallel_edges_stay(tmp_path):
     assert lists(dataset) == [[1, 1], [0, 0]] and dataset.features.tolist() == [[1.0], [2.0]]
 
 
-def test_what_is_wrong_with_a_graph_of_networkx_is_told(tmp_path):
+def test_an_invalid_networkx_graph_is_refused_by_name(tmp_path):
     graph = nx.path_graph(3)
     nx.set_node_attributes(graph, {0: [1.0], 1: [2.0], 2: [3.0, 4.0]}, "ragged")
     nx.set_node_attributes(graph, {0: [1.0], 1: [2.0]}, "some")

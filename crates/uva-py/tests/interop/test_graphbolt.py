@@ -75,7 +75,7 @@ def dgl(monkeypatch):
     return module
 
 
-def test_a_step_of_dgls_loader_is_input_nodes_output_nodes_and_blocks_with_edge_ids(graph, dgl):
+def test_a_step_of_dgls_loader_is_input_nodes_output_nodes_and_blocks(graph, dgl):
     tables = Tables(graph)
     options = dict(fanouts=[4, 3], batch_size=64, edge_ids=True)
     with uvatrain.Loader(graph, **options, transform=uvatrain.Batch.to_dgl_step) as loader:

@@ -86,7 +86,7 @@ def test_a_batch_has_every_attribute_of_its_nodes_and_edges(options):
 
 
 @pytest.mark.parametrize("options", [DIRECT, BEHIND_PYGS])
-def test_ids_have_their_position_as_input_id_and_a_shuffled_epoch_has_each_once(options):
+def test_input_id_is_the_position_and_a_shuffled_epoch_has_each_once(options):
     data = made()
     nodes = torch.tensor([7, 3, 200, 11, 90, 64, 12])
     loader = NeighborLoader(data, **options, input_nodes=nodes, batch_size=3, shuffle=True)
@@ -149,7 +149,7 @@ def test_a_node_given_twice_has_its_induced_edges_at_both_places():
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_a_bidirectional_subgraph_has_each_sampled_pair_in_both_directions_once(direct):
+def test_a_bidirectional_subgraph_has_each_sampled_pair_both_ways_once(direct):
     data = made()
     loader = NeighborLoader(
         data, [4, 3] if direct else [-1, 2], batch_size=20, subgraph_type="bidirectional"
@@ -506,7 +506,7 @@ def test_a_sampler_that_is_given_is_used(graph):
     assert len(next(iter(loader)).num_sampled_edges) == 1
 
 
-def test_what_has_no_effect_is_told_once_by_name():
+def test_options_without_effect_are_reported_once_by_name():
     script = """
 import sys, warnings, torch
 sys.path.insert(0, sys.argv[1])

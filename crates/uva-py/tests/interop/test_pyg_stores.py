@@ -91,7 +91,7 @@ def check(data, tables, fanouts, seeds, replace=False):
 
 @pytest.mark.parametrize("fanouts", [[3], [4, 3], [2, -1, 2], [-1, -1]])
 @pytest.mark.parametrize("replace", [False, True])
-def test_every_edge_is_one_of_the_graphs_and_seeds_come_first_in_their_order(graph, fanouts, replace):
+def test_every_edge_is_of_the_graph_and_seeds_come_first_in_order(graph, fanouts, replace):
     tables = Tables(graph)
     seeds = torch.from_numpy(tables.splits["train"])
     loader = loader_of(graph, fanouts, seeds, replace=replace, batch_size=64)
@@ -164,7 +164,7 @@ def test_workers_sample_and_gather_by_themselves(graph, start):
             assert data.x.is_shared()
 
 
-def test_epochs_and_workers_have_picks_of_their_own_and_a_seed_repeats_them(graph):
+def test_epochs_and_workers_pick_differently_and_a_seed_repeats_them(graph):
     def picks(**options):
         torch.manual_seed(3)
         loader = loader_of(graph, [2, 2], torch.arange(200), batch_size=50, **options)
@@ -194,7 +194,7 @@ def test_samples_by_name_are_the_batches_of_a_loader(graph, kind):
                 assert torch.equal(torch.stack([out.row, out.col]), batch.edge_index[1])
 
 
-def test_a_node_that_is_given_twice_stands_there_twice_with_the_same_neighbours(graph):
+def test_a_node_given_twice_stays_twice_with_the_same_neighbours(graph):
     tables = Tables(graph)
     a, b, c = np.flatnonzero(np.diff(tables.indptr) > 5)[:3].tolist()
     seeds = torch.tensor([a, b, a, c, b, a])
@@ -411,7 +411,7 @@ def test_what_is_not_supported_is_refused_and_says_what_is(graph):
         NeighborSampler(dataset, [2.5])
 
 
-def test_a_sampler_is_copied_and_pickled_with_what_it_was_asked_for(graph):
+def test_a_sampler_is_copied_and_pickled_with_its_options(graph):
     order = torch.randperm(uvatrain.Dataset(graph).num_edges)
     for options in (dict(), dict(disjoint=True), dict(subgraph_type="induced", edge_order=order)):
         sampler = NeighborSampler(graph, [4, 3], replace=True, seed=5, **options)

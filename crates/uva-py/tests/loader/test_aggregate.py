@@ -83,7 +83,7 @@ def check(batch, plain, how, table, degrees):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", HOW)
-def test_rows_are_those_of_torch_over_all_rows_and_the_rest_of_a_batch_stays(graph, how, kind):
+def test_rows_are_torchs_over_all_rows_and_the_rest_of_a_batch_stays(graph, how, kind):
     options = OPTIONS | kind
     with uvatrain.Loader(graph, aggregate=how, **options) as folded, uvatrain.Loader(graph, **options) as loader:
         table, degrees = loader.dataset.features, loader.dataset.indptr.diff()
@@ -224,7 +224,7 @@ def test_losses_of_graphsage_are_those_of_torchs_own_mean(tmp_path, expand, regr
     assert len(set(folded)) == 10
 
 
-def test_what_is_no_number_stays_so_in_its_column(tmp_path):
+def test_what_is_not_a_number_stays_so_in_its_column(tmp_path):
     graph = write_graph(tmp_path / "graph")
     features = np.load(graph / "feat.npy")
     features[::7, 2] = np.nan

@@ -89,7 +89,7 @@ except TypeError as error:
     assert "attach('valid') was called before" in again and "split is a int" in wrong
 
 
-def test_features_come_in_the_type_that_the_launcher_was_asked_for(run, tmp_path):
+def test_features_come_in_the_type_that_the_launcher_was_given(run, tmp_path):
     graph = write_graph(tmp_path / "halves", dtype="float16")
     script = """
 import torch
@@ -152,7 +152,7 @@ say(seen)
     assert "batch 2 of epoch 0 (train) is gone" in gone and seen == expected(graph, "train", 1)[0]
 
 
-def test_a_tensor_that_is_bound_behind_an_epoch_does_not_hold_up_its_validation(run, graph):
+def test_a_tensor_kept_after_an_epoch_does_not_block_its_validation(run, graph):
     script = """
 train, valid = uvatrain.attach(), uvatrain.attach("valid")
 for epoch in range(3):
@@ -165,7 +165,7 @@ for epoch in range(3):
     assert run(script) == [epoch[-1] for epoch in expected(graph, "valid", 3)]
 
 
-def test_a_tensor_that_holds_up_a_jump_is_told_to_be_let_go_of(run):
+def test_a_tensor_that_blocks_a_jump_is_named_in_the_error(run):
     script = """
 train = uvatrain.attach()
 for batch in train:
@@ -184,7 +184,7 @@ say(next(iteration).epoch)
     assert "to go to another place" in told and "del" in told and epoch == 7
 
 
-def test_whoever_validates_behind_every_epoch_jumps_no_more(run):
+def test_a_script_that_validates_after_every_epoch_stops_jumping(run):
     script = """
 train, valid = uvatrain.attach(), uvatrain.attach("valid")
 skipped = []
@@ -206,7 +206,7 @@ say(skipped[6:])
     assert len(set(without[1:])) == 1
 
 
-def test_a_kept_tensor_is_told_to_be_cloned(run):
+def test_the_error_for_a_kept_tensor_advises_to_clone_it(run):
     script = """
 kept = []
 try:
@@ -312,7 +312,7 @@ def test_a_script_may_end_at_any_point(run, end):
     run(f"train = uvatrain.attach()\n{end}")
 
 
-def test_an_interrupt_of_the_launcher_is_a_keyboard_interrupt_of_the_script(run):
+def test_an_interrupt_of_the_launcher_is_a_keyboard_interrupt(run):
     script = """
 train = uvatrain.attach()
 steps = 0

@@ -53,7 +53,7 @@ def test_tensors_hold_the_tables_values_and_their_hash_is_the_batchs(graph, spli
     assert (seen == tables.splits[split].tolist()) == (split != "train")
 
 
-def test_a_reordered_dataset_makes_batches_of_its_own_ids_and_hashes_of_the_original_ones(tmp_path):
+def test_a_reordered_dataset_has_its_own_ids_and_the_original_hashes(tmp_path):
     path = write_graph(tmp_path / "moved", reordered=True)
     tables = Tables(path)
     with uvatrain.Loader(path, **OPTIONS) as loader:
@@ -196,7 +196,7 @@ def test_features_come_in_the_tables_type(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn"])
-def test_features_come_as_float32_where_that_is_asked_for(tmp_path, dtype):
+def test_features_come_as_float32_where_requested(tmp_path, dtype):
     path = write_graph(tmp_path / dtype, dtype=dtype)
     with uvatrain.Loader(path, feature_type="float32", **OPTIONS) as loader:
         features = loader.dataset.features

@@ -70,7 +70,7 @@ def test_rows_have_the_type_of_the_table_or_the_wanted_one(tmp_path, dtype):
         assert wide.dtype == torch.float32 and torch.equal(wide, table[nodes].float())
 
 
-def test_a_plan_for_other_options_is_warned_about_and_one_for_another_dataset_refused(graph, plan, tmp_path):
+def test_a_plan_for_other_options_warns_and_for_another_dataset_fails(graph, plan, tmp_path):
     with pytest.warns(uvatrain.UvatrainWarning, match="fanouts"):
         uvatrain.CachedDataset(graph, plan, **{**OPTIONS, "fanouts": (5, 3)})
     other = write_graph(tmp_path / "other", nodes=601)

@@ -270,7 +270,7 @@ assert seen(device="cuda:0", slot_bytes="4MiB") == (expected, None)
     run_python_well(script, path, **simulator)
 
 
-def test_halves_go_to_a_gpu_as_they_are_and_float32_is_refused_with_what_to_write_instead(tmp_path, simulator):
+def test_halves_go_to_a_gpu_as_they_are_and_float32_is_refused(tmp_path, simulator):
     path = write_graph(tmp_path / "halves", dtype="float16")
     script = """
 import sys, torch, uvatrain

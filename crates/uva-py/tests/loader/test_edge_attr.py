@@ -55,7 +55,7 @@ def test_without_the_option_blocks_have_none_and_say_what_to_ask_for(graph):
             batch.blocks[0].edge_attr  # noqa: B018
 
 
-def test_a_dataset_without_the_table_and_a_kind_without_edges_of_the_dataset_are_refused(graph, tmp_path):
+def test_a_dataset_without_the_table_and_a_kind_without_edges_are_refused(graph, tmp_path):
     plain = write_graph(tmp_path / "plain")
     for options, parts in [(dict(), "edge_attr.*edge_feat.npy"), (dict(sampler_kind="walk"), "edge_attr.*walk")]:
         with pytest.raises(ValueError, match=parts):
@@ -117,7 +117,7 @@ def test_from_pyg_keeps_each_row_with_its_edge(tmp_path):
     assert one.edge_attr.shape == (3000, 1)
 
 
-def test_edge_attr_that_is_no_table_of_features_is_left_out_with_a_warning(tmp_path):
+def test_edge_attr_that_is_not_a_table_is_omitted_with_a_warning(tmp_path):
     for number, (wrong, part) in enumerate(
         [
             (torch.zeros(3000, 2).long(), "torch.int64"),
@@ -131,7 +131,7 @@ def test_edge_attr_that_is_no_table_of_features_is_left_out_with_a_warning(tmp_p
 
 
 @pytest.mark.filterwarnings("ignore::uvatrain.UvatrainWarning")
-def test_the_neighbor_loader_and_the_loader_of_data_look_rows_up_in_edge_attr():
+def test_neighbor_loader_and_loader_of_data_look_rows_up_in_edge_attr():
     data = data_of()
     for batch in uvatrain.pyg.NeighborLoader(
         data, num_neighbors=[4, 3], batch_size=50, input_nodes=data.train_mask

@@ -79,7 +79,7 @@ def test_samplers_and_slots_change_nothing(graph, epochs):
             assert [hashes(loader) for _ in range(3)] == epochs[:3]
 
 
-def test_validation_and_test_are_not_shuffled_and_may_stand_beside_training(graph, epochs):
+def test_validation_and_test_are_not_shuffled_and_may_run_with_training(graph, epochs):
     with (
         uvatrain.Loader(graph, **OPTIONS) as train,
         uvatrain.Loader(graph, split="valid", **OPTIONS) as valid,
@@ -137,7 +137,7 @@ def test_an_exception_in_the_loop_leaves_a_loader_that_goes_on(loader, epochs):
     assert hashes(loader) == epochs[1]
 
 
-def test_a_loader_that_nobody_has_any_more_ends_its_threads(graph):
+def test_a_loader_without_references_ends_its_threads(graph):
     def ours():
         # By thread id: what an earlier test's loader left may end meanwhile.
         tasks = Path("/proc/self/task")

@@ -108,7 +108,7 @@ def test_a_wrong_type_is_a_type_error_that_names_the_option(graph, options):
 
 
 @pytest.mark.parametrize("fanouts", [5, "5,5", b"55", torch.tensor(5), None])
-def test_fanouts_that_are_no_sequence_are_a_type_error_that_shows_one(graph, fanouts):
+def test_fanouts_that_are_not_a_sequence_are_a_type_error_with_an_example(graph, fanouts):
     expected = rf"fanouts is a (torch\.)?{type(fanouts).__name__}: a sequence is needed.*\(5, 5\)"
     with pytest.raises(TypeError, match=expected):
         uvatrain.Loader(graph, fanouts=fanouts)

@@ -179,7 +179,7 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(graph, b
         loader.close()
 
 
-def test_a_validation_that_other_ranks_began_is_gone_on_with(graph):
+def test_a_validation_that_other_ranks_began_is_resumed(graph):
     options = {**OPTIONS, "batch_size": 8, "split": "valid"}
     with uvatrain.Loader(graph, **options) as whole:
         # 9 batches: of two ranks, the first has one more.
@@ -200,7 +200,7 @@ def test_a_validation_that_other_ranks_began_is_gone_on_with(graph):
     assert sorted(found) == [4, 5, 6, 7, 8] and all(expected[index] == hash for index, hash in found.items())
 
 
-def test_an_order_that_depends_on_the_number_of_ranks_is_not_gone_on_with(graph):
+def test_an_order_that_depends_on_the_number_of_ranks_is_not_resumed(graph):
     options = {**OPTIONS, "seed_order": "proximity"}
     with uvatrain.Loader(graph, **options) as loader:
         state = loader.state_dict()

@@ -16,7 +16,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("value", [True, False, numpy.True_])
 @pytest.mark.parametrize("option", [*(option["name"] for option in NUMBERS), "host_cache", "gpu_cache"])
-def test_a_bool_is_no_number(graph, option, value):
+def test_a_bool_is_not_a_number(graph, option, value):
     with pytest.raises(TypeError, match=option) as raised:
         uvatrain.Loader(graph, **{**OPTIONS, option: value})
     assert raised.value.field == option
@@ -33,7 +33,7 @@ def test_a_bool_is_no_number(graph, option, value):
         dict(remote_cache=True),
     ],
 )
-def test_a_bool_is_no_number_in_a_sequence_either(graph, options):
+def test_a_bool_is_not_a_number_in_a_sequence_either(graph, options):
     given = {name: value for name, value in OPTIONS.items() if "num_neighbors" not in options or name != "fanouts"}
     with pytest.raises(TypeError, match="is an integer, not bool"):
         uvatrain.Loader(graph, **{**given, **options})
@@ -86,7 +86,7 @@ def from_pyg(path, out, **options):
         (from_pyg, "split"),
     ],
 )
-def test_a_bool_is_no_number_in_other_calls_either(graph, tmp_path, call, name):
+def test_a_bool_is_not_a_number_in_other_calls_either(graph, tmp_path, call, name):
     positional, given = [graph], {}
     if call is uvatrain.propagate:
         positional = [graph, tmp_path / "out"]

@@ -60,7 +60,7 @@ def test_without_pad_there_is_no_mask_and_a_wrong_value_is_refused_by_name(graph
         pyg.NeighborLoader(uvatrain.Dataset(graph), [4, 3], batch_size=64, pad="auto")
 
 
-def test_shapes_are_of_the_loaders_split_and_nodes_and_a_state_resumes_with_the_same(graph):
+def test_shapes_are_of_the_loaders_split_and_nodes_and_a_state_keeps_them(graph):
     shapes = {}
     for split in ("train", "valid", "test"):
         with uvatrain.Loader(graph, split=split, pad="auto", **OPTIONS | dict(batch_size=50)) as loader:
@@ -86,7 +86,7 @@ def test_shapes_are_of_the_loaders_split_and_nodes_and_a_state_resumes_with_the_
     assert ranks[0] == ranks[1] == padded.shapes
 
 
-def test_convolutions_over_padded_batches_give_the_same_rows_and_gradients_for_real_seeds(graph):
+def test_padded_convolutions_give_equal_rows_and_gradients_for_real_seeds(graph):
     nn = pytest.importorskip("torch_geometric.nn")
     torch.manual_seed(0)
     layers = torch.nn.ModuleList([nn.SAGEConv(5, 8), nn.GATConv(8, 4)])
@@ -147,7 +147,7 @@ def test_to_pyg_has_static_shapes_and_trims_to_the_same_rows(graph):
     assert len(shapes) == 1
 
 
-def test_labels_that_are_no_classes_are_zero_in_padding(tmp_path):
+def test_labels_that_are_not_classes_are_zero_in_padding(tmp_path):
     several = write_graph(tmp_path / "several", multi_label=True)
     numbers = write_graph(tmp_path / "numbers")
     nodes = np.load(numbers / "label.npy").shape[0]

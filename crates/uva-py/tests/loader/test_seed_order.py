@@ -13,7 +13,7 @@ def epochs_of(graph, count=2, **given):
     return [positions for positions, _ in batches], [hash for _, hash in batches]
 
 
-def test_an_order_is_a_permutation_that_every_number_of_samplers_and_a_file_give(graph, tmp_path):
+def test_an_order_is_a_permutation_equal_for_any_samplers_and_from_a_file(graph, tmp_path):
     import numpy
 
     shuffled, _ = epochs_of(graph)

@@ -21,7 +21,7 @@ def test_blocks_that_are_kept_do_not_keep_the_slot(loader):
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", ["x", "y", "seeds", "input_nodes"])
-def test_a_tensor_kept_too_long_is_told_to_be_cloned(graph, slots, name):
+def test_the_error_for_a_tensor_kept_too_long_advises_to_clone_it(graph, slots, name):
     with uvatrain.Loader(graph, **OPTIONS, slots=slots) as loader:
         iteration = iter(loader)
         kept = getattr(next(iteration), name)

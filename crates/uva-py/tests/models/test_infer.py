@@ -90,7 +90,7 @@ def test_the_batch_size_does_not_change_the_rows(whole, batch_size):
 
 @pytest.mark.parametrize("edge_ids", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_hub_gets_the_slot_that_it_needs_and_other_batches_keep_the_bound(tmp_path, sparse, edge_ids):
+def test_a_hub_gets_the_slot_it_needs_and_other_batches_keep_the_bound(tmp_path, sparse, edge_ids):
     random = np.random.default_rng(1)
     # The first node has every other one as a neighbour; a few have hundreds, half of them none.
     degrees = random.integers(0, 2 if sparse else 9, 3000)
@@ -120,7 +120,7 @@ def test_a_hub_gets_the_slot_that_it_needs_and_other_batches_keep_the_bound(tmp_
 @pytest.mark.parametrize("edge_ids", [False, True])
 @pytest.mark.parametrize("edges", [1000, 30_000])
 @pytest.mark.parametrize("hub", [1, 100, 900])
-def test_a_slot_holds_a_node_whose_neighbours_are_all_others_and_whose_rows_are_small(tmp_path, edges, hub, edge_ids):
+def test_a_slot_holds_a_node_with_all_others_as_neighbours(tmp_path, edges, hub, edge_ids):
     # Shares of the graph's nodes and edges differ, and it is ids and edges that fill a slot.
     degrees = np.zeros(3000, dtype=np.int64)
     degrees[7], degrees[1000 : edges + 1000 - hub : 1 if edges > 3000 else 2] = hub, 1
@@ -323,7 +323,7 @@ def test_what_ends_it_early_leaves_no_file_and_an_earlier_one_as_it_was(graph, t
     assert left_in(elsewhere) == []
 
 
-def test_a_table_that_finds_no_room_is_an_error_and_not_the_end_of_the_process(graph, tmp_path):
+def test_a_table_without_room_is_an_error_and_the_process_continues(graph, tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def full(x, edge_index):
@@ -357,7 +357,7 @@ def test_a_table_that_finds_no_room_is_an_error_and_not_the_end_of_the_process(g
         ([lambda x, e: x[1].to(torch.complex64)], TypeError, "complex64.*int64"),
     ],
 )
-def test_what_is_no_layer_or_no_rows_is_refused(graph, elsewhere, layers, error, message):
+def test_invalid_layers_and_rows_are_refused(graph, elsewhere, layers, error, message):
     with pytest.raises(error, match=message):
         uvatrain.infer(layers, graph, batch_size=100)
     assert left_in(elsewhere) == []

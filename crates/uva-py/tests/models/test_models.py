@@ -280,7 +280,7 @@ def test_a_module_trains_on_and_has_the_checkpoints_names(trained):
     assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters()))
 
 
-def test_what_is_no_checkpoint_or_no_input_is_refused_by_name(trained, tmp_path):
+def test_invalid_checkpoints_and_inputs_are_refused_by_name(trained, tmp_path):
     folder = trained.train("sage", MODELS["sage"])
     with pytest.raises(FileNotFoundError, match="nowhere: there is no checkpoint"):
         uvatrain.load_model("nowhere")

@@ -121,7 +121,7 @@ def test_layers_give_results_and_gradients_of_pyg(name, form, dtype):
 
 @pytest.mark.parametrize("first", ["sums", "products"])
 @pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("gat")])
-def test_attention_that_sums_before_or_after_the_product_gives_what_pyg_gives(monkeypatch, name, first):
+def test_attention_that_sums_before_or_after_the_product_equals_pyg(monkeypatch, name, first):
     asked = []
     monkeypatch.setattr(gat_conv, "sums_first", lambda *about: asked.append(about) or first == "sums")
     one, other = pair(name, torch.float64)
@@ -341,13 +341,13 @@ def result(layer=None, nodes=NODES):
         lambda x: torch.from_numpy(x.detach().numpy()),
     ],
 )
-def test_a_result_whose_last_rows_are_not_computed_yet_acts_as_one_of_all_rows(call):
+def test_a_result_with_rows_not_computed_yet_acts_as_one_of_all_rows(call):
     rows, whole, _ = result()
     found = call(rows)
     close(torch.as_tensor(found) + 0, call(whole) + 0)
 
 
-def test_rows_in_no_batch_are_computed_from_what_their_layer_was_given_or_refused():
+def test_rows_in_no_batch_are_computed_from_their_layers_input_or_refused():
     rows, whole, layer = result()
     F.cross_entropy(rows[:20], torch.zeros(20, dtype=torch.int64)).backward()
     torch.optim.SGD(layer.parameters(), lr=0.1).step()

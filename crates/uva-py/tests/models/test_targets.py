@@ -34,7 +34,7 @@ def in_memory(graph, labels, **others):
     return Data(x=torch.from_numpy(tables.features), edge_index=edges, y=labels, train_mask=mask, **others)
 
 
-def test_batches_of_a_dataset_without_labels_have_none_and_are_otherwise_the_same(graph, tmp_path):
+def test_batches_without_labels_have_none_and_are_otherwise_the_same(graph, tmp_path):
     pytest.importorskip("torch_geometric")
     dataset = uvatrain.write_dataset(tmp_path / "a", **arrays_of(graph))
     assert dataset.labels is None and not (tmp_path / "a/label.npy").exists()
@@ -93,7 +93,7 @@ def test_numbers_reach_every_form_of_a_batch_in_their_own_shape(graph, tmp_path,
     assert torch.equal(FeatureStore(dataset).get_tensor(None, "y", ids), whole[ids])
 
 
-def test_whole_numbers_of_a_data_are_classes_unless_it_is_said_that_they_are_targets(graph, tmp_path):
+def test_whole_numbers_are_classes_unless_declared_as_targets(graph, tmp_path):
     pytest.importorskip("torch_geometric")
     counts = torch.from_numpy(Tables(graph).labels).clamp(min=0).float()
     data = in_memory(graph, counts)
@@ -123,7 +123,7 @@ def numbers(tmp_path_factory, uvatrain_program):
 
 @pytest.mark.parametrize("loss", ["mse", "mae"])
 @pytest.mark.parametrize("model", ["sage", "gat --heads 2", "gin --residual"])
-def test_a_model_of_regression_predicts_what_its_module_does_with_the_errors_of_torch(numbers, loss, model):
+def test_a_regression_model_predicts_as_its_module_with_torchs_errors(numbers, loss, model):
     name = f"{loss}-{model.split()[0]}"
     numbers.train(name, f"--loss {loss} --model {model}")
     numbers.run(f"predict graph --checkpoint {name} --embeddings h.npy --output c.npy --overwrite")

@@ -126,7 +126,7 @@ def test_two_ranks_train_as_one_process_that_takes_both_batches_of_a_step(data: 
     close(expected, found)
 
 
-def test_ranks_with_a_part_each_of_table_and_graph_have_the_losses_of_ranks_with_all_of_both(
+def test_ranks_with_parts_of_table_and_graph_have_the_losses_of_the_whole(
     data: Path, uvatrain_program: Path, tmp_path: Path
 ):
     program(uvatrain_program, tmp_path, f"partition {data} ranges --parts 2 --layout ranges")

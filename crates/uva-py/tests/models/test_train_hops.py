@@ -89,7 +89,7 @@ def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(
     go_on_with_each_other(uvatrain_program, tmp_path, hop_sets["one"], model)
 
 
-def test_two_ranks_over_a_hop_set_train_as_one_process_that_takes_both_batches_of_a_step(
+def test_two_ranks_over_a_hop_set_train_as_one_process_with_both_batches(
     hop_sets: dict[str, Path], uvatrain_program: Path, tmp_path: Path
 ):
     data = hop_sets["two"]
@@ -105,7 +105,7 @@ def test_two_ranks_over_a_hop_set_train_as_one_process_that_takes_both_batches_o
         assert events(tmp_path, name, "end")[0]["test_accuracy"] == pytest.approx(accuracy, abs=1e-6)
 
 
-def test_another_number_of_ranks_goes_on_with_the_rows_that_are_left_of_a_hop_set(
+def test_another_number_of_ranks_resumes_with_the_rows_left_of_a_hop_set(
     hop_sets: dict[str, Path], uvatrain_program: Path, tmp_path: Path
 ):
     options = "--model hoga --shuffle chunks --chunk 4 --checkpoint kept"

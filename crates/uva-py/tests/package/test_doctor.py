@@ -75,7 +75,7 @@ def test_it_finds_what_this_python_has(here):
     assert report["tensors"] == "torch"
 
 
-def test_every_finding_but_a_good_one_comes_with_its_remedy_and_the_text_shows_both(here):
+def test_every_finding_but_ok_has_a_remedy_and_the_text_shows_both(here):
     report, _ = here
     for check in report["checks"]:
         assert check["finding"]
@@ -87,7 +87,7 @@ def test_every_finding_but_a_good_one_comes_with_its_remedy_and_the_text_shows_b
             assert f"→ {check['remedy']}\n" in text
 
 
-def test_a_python_with_nothing_installed_is_told_what_to_install():
+def test_a_python_without_packages_is_advised_what_to_install():
     report, checks = look(python=("-S",))
     assert report["tensors"] is None
     assert checks["PyTorch"]["status"] == "missing"
@@ -152,7 +152,7 @@ def test_the_program_of_an_environment_that_is_not_active_is_found(tmp_path):
     assert (check["status"], check["finding"]) == ("ok", f"{uvatrain.__version__}, {program}")
 
 
-def test_what_was_asked_for_and_is_missing_ends_with_3(tmp_path):
+def test_a_requested_but_missing_package_exits_with_3(tmp_path):
     assert run("doctor", "--need", "torch,numpy", "--need", "pyg").returncode == 0
     done = run("doctor", "--need", "torch,program", python=("-S",), UVATRAIN_PROGRAM=tmp_path / "nothing")
     assert done.returncode == 3

@@ -55,7 +55,7 @@ def test_pygs_graphsage_learns(planted: Path):
     assert last_accuracy(run(sys.executable, "pyg_sage.py", planted)) > LEARNED
 
 
-def test_under_the_launcher_the_same_model_sees_the_same_batches_and_learns_the_same(
+def test_under_the_launcher_the_model_sees_equal_batches_and_learns_alike(
     planted: Path, uvatrain_program: Path
 ):
     pytest.importorskip("torch_geometric")
@@ -64,7 +64,7 @@ def test_under_the_launcher_the_same_model_sees_the_same_batches_and_learns_the_
     assert under == run(sys.executable, "pyg_sage.py", planted)
 
 
-def test_a_kernel_of_jupyters_runs_the_notebook_from_its_first_cell_to_its_last(monkeypatch: pytest.MonkeyPatch):
+def test_a_jupyter_kernel_runs_the_whole_notebook(monkeypatch: pytest.MonkeyPatch):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
@@ -106,7 +106,7 @@ def test_two_ranks_learn_together(planted: Path):
 
 
 @pytest.mark.long
-def test_two_ranks_under_one_launcher_learn_to_the_digit_what_they_learn_with_loaders(
+def test_two_ranks_under_one_launcher_learn_exactly_as_with_loaders(
     planted: Path, uvatrain_program: Path
 ):
     loader = "--fanouts 10,5 --batch-size 256 --device cpu --ranks 2".split()
@@ -167,7 +167,7 @@ def test_a_script_that_came_from_dgl_learns_as_it_did_there(planted: Path):
 
 
 @pytest.mark.parametrize("page, libraries", [("from-dgl.md", ["dgl", "graphbolt"]), ("from-pyg.md", ["pyg"])])
-def test_the_pages_for_those_who_come_from_elsewhere_quote_the_scripts_as_they_are(page: str, libraries: list[str]):
+def test_the_migration_pages_quote_the_scripts_as_they_are(page: str, libraries: list[str]):
     scripts = {}
     for script in (f"{library}_{side}.py" for library in libraries for side in ("theirs", "ours")):
         lines = (MIGRATION / script).read_text().splitlines()

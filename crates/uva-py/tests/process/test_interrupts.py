@@ -109,7 +109,7 @@ for batch in uvatrain.Loader(sys.argv[1], {SLOW}):
 # --- Forks --------------------------------------------------------------------------------------------------
 
 
-def test_a_fork_is_told_why_it_cannot_and_its_parent_goes_on(graph):
+def test_a_fork_is_refused_with_the_reason_and_its_parent_continues(graph):
     script = """
 import gc, os, sys, uvatrain, torch
 loader = uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64, slots=1)
@@ -168,7 +168,7 @@ with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64) as again:
     assert run_python_well(script, graph).split() == ["raised", "False", "True"]
 
 
-def test_a_fork_while_another_thread_waits_is_told_the_reason_too(big_graph):
+def test_a_fork_while_another_thread_waits_is_refused_with_the_reason(big_graph):
     script = f"""{SENDER}
 loader = uvatrain.Loader(sys.argv[1], {SLOW})
 thread = threading.Thread(target=lambda: next(iter(loader)))
@@ -205,7 +205,7 @@ print(hashes())
     assert child == parent and len(child) > 5
 
 
-def test_a_loader_made_in_a_fork_of_a_process_that_has_made_one_is_refused_with_the_reason(graph):
+def test_a_loader_in_a_fork_of_a_process_with_one_is_refused(graph):
     script = """
 import os, sys, uvatrain
 uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64).close()

@@ -60,7 +60,7 @@ def two_ranks(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dic
     return run_together(2, out, WORKER, graph, out, EPOCHS, NEVER)
 
 
-def test_ranks_get_disjoint_batches_as_many_each_and_what_is_in_them_does_not_depend_on_the_ranks(
+def test_ranks_get_equal_disjoint_batches_that_do_not_depend_on_the_ranks(
     graph: Path, two_ranks: list[dict]
 ):
     expected = alone(graph)
@@ -96,7 +96,7 @@ def test_training_together_is_training_on_both_batches_at_once(graph: Path, two_
             torch.testing.assert_close(torch.tensor(theirs), ours.detach().flatten(), rtol=1e-4, atol=1e-5)
 
 
-def test_two_machines_each_with_its_own_copy_of_the_dataset_train_as_one_machine_does(
+def test_two_machines_with_a_dataset_copy_each_train_as_one_machine(
     graph: Path, two_ranks: list[dict], tmp_path: Path
 ):
     out, port = tmp_path / "out", a_free_port()
@@ -182,7 +182,7 @@ def steps(trainers: int, standby: int, since: int, batches: int, at: int = 0) ->
         at += ranks
 
 
-def test_ranks_that_stand_by_join_within_the_epoch_and_train_as_one_process_does_with_as_many_batches_a_step(
+def test_standby_ranks_join_within_the_epoch_and_train_as_one_process(
     graph: Path, uvatrain_program: Path, tmp_path: Path
 ):
     batch_size = 16

@@ -28,7 +28,7 @@ def train_nodes(parts: Path) -> list[int]:
     return json.loads((parts / "partition.json").read_text())["train"]
 
 
-def test_every_part_has_as_many_batches_and_they_are_those_of_the_whole_graph(graph: Path, parts: Path):
+def test_every_part_has_as_many_batches_which_are_those_of_the_graph(graph: Path, parts: Path):
     options = dict(OPTIONS, batch_size=20)
     train = train_nodes(parts)
     assert len(set(train)) > 1
@@ -56,7 +56,7 @@ def test_a_rank_takes_its_own_part_and_evaluation_has_all_of_it(parts: Path, mon
     assert uvatrain.Loader(parts, part="rank", rank=1, world_size=3, **OPTIONS).part == 1
 
 
-def test_parts_that_are_not_there_and_ranks_that_are_no_parts_are_refused(
+def test_missing_parts_and_ranks_that_differ_from_parts_are_refused(
     graph: Path, parts: Path, tmp_path: Path
 ):
     def refused(path: object, part: object, **options: object) -> str:
@@ -85,7 +85,7 @@ def test_parts_that_are_not_there_and_ranks_that_are_no_parts_are_refused(
     assert "it is not the partition that part 1 was written with" in refused(tmp_path / "swapped", 0)
 
 
-def test_a_part_is_opened_by_the_description_that_was_read_and_a_range_is_none_for_a_rank_alone(
+def test_a_part_opens_by_its_description_and_a_range_needs_several_ranks(
     graph: Path, parts: Path, uvatrain_program: Path, tmp_path: Path
 ):
     def refused(path: Path) -> str:

@@ -191,7 +191,7 @@ def test_a_rank_that_is_done_and_closes_takes_no_batch_from_a_slow_one(ranges, t
     assert [record["seen"] for record in slow.values()] == [record["seen"] for record in plain.values()]
 
 
-def test_a_partition_in_ranges_takes_a_process_group_and_every_rank_its_part(ranges, whole: Path, tmp_path: Path):
+def test_a_partition_in_ranges_takes_a_process_group_and_each_rank_a_part(ranges, whole: Path, tmp_path: Path):
     path = ranges(2)
     with pytest.raises(ValueError, match='graph="divided"'):
         uvatrain.Loader(whole, fanouts=[2], batch_size=64, graph="divided")

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, host_to_device};
-use uva_cuda::{Context, CudaError, DeviceSlice, Stream};
+use uva_cuda::{Context, CudaError, CudaStream, DeviceSlice};
 
 use super::slot::REPORT;
 
@@ -39,7 +39,7 @@ impl Aside {
     }
 
     /// Copies the batch to the device on this stream, and waits for that. The host has its own copy already.
-    pub(super) fn bring(&self, stream: &Stream, image: &[u8]) -> Result<(), CudaError> {
+    pub(super) fn bring(&self, stream: &CudaStream, image: &[u8]) -> Result<(), CudaError> {
         let Memory::Device(buffer) = &self.memory else { return Ok(()) };
         let to = buffer.slice().sub(0..image.len())?.address();
         // SAFETY: as many bytes of our own memory, which nobody else knows of yet. The image is borrowed until the copy

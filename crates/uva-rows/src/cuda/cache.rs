@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::cache::{CacheInsertion, InsertArguments};
 use uva_cuda::memory::{DeviceBuffer, JoinedMemory, fill};
-use uva_cuda::{Context, Stream};
+use uva_cuda::{Context, CudaStream};
 
 use super::error::FillError;
 use super::upload::{PIECE, Upload};
@@ -117,7 +117,7 @@ impl DeviceCache {
         let bytes = Self::check_room(context, table_rows, row_bytes, slots.capacity())?;
         let rows = Rows::Own(DeviceBuffer::new(context, bytes, "the cached rows")?);
         let cache = Self::over(context, rows, table_rows, row_bytes, slots.capacity())?;
-        let stream = Stream::new(context)?;
+        let stream = CudaStream::new(context)?;
         // All ones is -1: no slot.
         // SAFETY: our own buffer, which nobody else knows yet, and it is waited for.
         let filled = unsafe { fill(&stream, cache.map.address(), 0xff, cache.map.bytes()) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uva_cuda::kernels::gather::{GatherKernels, GridBound};
 use uva_cuda::kernels::sums::{ContinuedArguments, SumArguments, SummedType};
 use uva_cuda::memory::DeviceBuffer;
-use uva_cuda::{Context, Stream};
+use uva_cuda::{Context, CudaStream};
 use uva_ops::rows::NarrowFloat;
 
 use super::cache::DeviceCache;
@@ -87,7 +87,7 @@ impl Continued {
     /// has passed this.
     pub unsafe fn sum(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         kernels: &GatherKernels,
         batch: &ContinuedBatch<'_>,
     ) -> Result<(), FillError> {

@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 
 use uva_cuda::cufile::{Cufile, CufileBuffer, CufileFile, ReadFault};
 use uva_cuda::memory::{IpcKind, SharedBuffer};
-use uva_cuda::{Context, Stream};
-use uva_disk::{DiskError, DiskReads, TableShape, Tries, WatchedFiles};
+use uva_cuda::{Context, CudaStream};
+use uva_disk::{DiskError, DiskReads, RetryCounts, TableShape, WatchedFiles};
 
 use crate::error::GatherError;
 
@@ -225,7 +225,7 @@ impl Ends {
     }
 
     fn read(&self, piece: Piece) -> Result<(), Failure> {
-        let (mut done, mut tries) = (0, Tries::default());
+        let (mut done, mut tries) = (0, RetryCounts::default());
         while done < piece.bytes {
             let failed = |reason: String| Err(Failure { piece, done, reason });
             let (offset, rest) = (piece.offset + done as u64, piece.bytes - done);
@@ -327,7 +327,7 @@ pub fn try_direct_reads(context: &Arc<Context>, paths: &[&Path]) -> Result<Optio
     let pieces: Vec<Piece> = expected.iter().enumerate().map(piece).collect();
     // SAFETY: the memory is this function's alone, and nothing is enqueued on it.
     unsafe { runs.bring(pieces) }.map_err(|error| text(&error))?;
-    let stream = Stream::new(context).map_err(|error| text(&error))?;
+    let stream = CudaStream::new(context).map_err(|error| text(&error))?;
     let mut found: Vec<Vec<u8>> = expected.iter().map(|bytes| vec![0; bytes.len()]).collect();
     let mut parts: Vec<(Range<usize>, &mut [u8])> = found
         .iter_mut()
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_run_of_every_table_goes_to_its_place_in_the_slot_in_the_order_of_the_file() {
+    fn every_run_of_every_table_goes_to_its_place_in_file_order() {
         let shape = |row_bytes| TableShape { offset: 4096, rows: 100, row_bytes };
         let piece = |file, offset, bytes, at| Piece { file, offset, bytes, at };
         let found = pieces(&[shape(10), shape(4)], &[50..53, 2..3], 1000, &[64..104, 128..144]).unwrap();

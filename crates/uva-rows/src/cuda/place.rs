@@ -1,6 +1,6 @@
 //! Device memory as a place for rows.
 
-use uva_cuda::Stream;
+use uva_cuda::CudaStream;
 use uva_cuda::kernels::gather::GatherKernels;
 
 use super::error::FillError;
@@ -12,7 +12,7 @@ use crate::source::{Place, RowSource};
 pub struct DevicePlace<'p> {
     /// Which of the concurrent fills.
     pub(super) lane: usize,
-    pub(super) stream: &'p Stream,
+    pub(super) stream: &'p CudaStream,
     pub(super) kernels: &'p GatherKernels,
     /// The ids on the device, and how many. Sources that read ids are given them on the host, too.
     pub(super) ids: u64,
@@ -33,7 +33,7 @@ impl<'p> DevicePlace<'p> {
     /// they live and nobody else writes to them. A lane is reused only after that.
     pub unsafe fn new(
         lane: usize,
-        stream: &'p Stream,
+        stream: &'p CudaStream,
         kernels: &'p GatherKernels,
         (ids, count): (u64, usize),
         out: u64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{IpcKind, SharedBuffer, device_to_host};
-use uva_cuda::{Context, Event, Stream};
+use uva_cuda::{Context, CudaEvent, CudaStream};
 
 use super::error::FillError;
 use super::filler::{SlotFiller, SlotPlace};
@@ -32,8 +32,8 @@ pub struct ReadBack<S: DeviceSource> {
     filler: Option<SlotFiller<S>>,
     kernels: GatherKernels,
     buffer: Arc<SharedBuffer>,
-    stream: Stream,
-    ready: Event,
+    stream: CudaStream,
+    ready: CudaEvent,
     /// Rows that the slot has room for.
     room: usize,
     fills: u64,
@@ -53,8 +53,8 @@ impl<S: DeviceSource> ReadBack<S> {
             filler: Some(filler),
             kernels,
             buffer,
-            stream: Stream::new(context)?,
-            ready: Event::local(context)?,
+            stream: CudaStream::new(context)?,
+            ready: CudaEvent::local(context)?,
             room: 1,
             fills: 0,
             shape,
@@ -115,7 +115,7 @@ fn slot<S: DeviceSource>(
     let stride = (features_at(rows) + rows * source.row_bytes()).next_multiple_of(ALIGNMENT);
     let buffer = Arc::new(SharedBuffer::create(context, stride, IpcKind::Auto, "the rows of a gather")?);
     let shape = SlotShape { slots: 1, stride };
-    let stream = Stream::new(context)?;
+    let stream = CudaStream::new(context)?;
     let mut filler = SlotFiller::new(stream, kernels.clone(), source, Arc::clone(&buffer), shape)?;
     filler.reserve_room(features_at(rows), rows)?;
     Ok((filler, buffer))

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use uva_cuda::Stream;
+use uva_cuda::CudaStream;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
 
@@ -40,7 +40,7 @@ impl SlotShape {
     /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
     pub fn clear_reports(&self, buffer: &SharedBuffer) -> Result<(), FillError> {
         self.check(buffer.bytes())?;
-        let stream = Stream::new(buffer.context())?;
+        let stream = CudaStream::new(buffer.context())?;
         for slot in 0..self.slots {
             let at = buffer.address() + (slot * self.stride + REPORT.start) as u64;
             // SAFETY: within the buffer, by the check above. The caller has not handed it to anybody yet.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
-use uva_cuda::{Context, CudaError, DeviceSlice, Event, Signal, Stream};
+use uva_cuda::{Context, CudaError, CudaEvent, CudaStream, DeviceSlice, Signal};
 
 use super::aside::Aside;
 use super::error::FillError;
@@ -20,9 +20,9 @@ const REPORT_BYTES: usize = GatherReport::BYTES;
 enum UseStream {
     /// A stream of our own; the host waits for it before a slot is handed out. For consumers on the CPU, or on an
     /// unknown stream.
-    Waited(Stream),
+    Waited(CudaStream),
     /// The consumer's own stream: its work is enqueued behind the fill, and the host waits for nothing.
-    Ordered(Arc<Stream>),
+    Ordered(Arc<CudaStream>),
 }
 
 /// A slot that was taken, by the place where its report arrives. The place stays taken until [`SlotReader::done`], also
@@ -52,7 +52,7 @@ pub struct SlotReader {
     /// Reports of taken slots, copied here by the device.
     reports: PinnedBuffer,
     /// Timing events around each taking's wait for `ready`.
-    around: Vec<(Event, Event)>,
+    around: Vec<(CudaEvent, CudaEvent)>,
     /// The entries of the two that no [`Taking`] has; the one that was given back first is first.
     entries: Mutex<VecDeque<usize>>,
     buffer: Arc<SharedBuffer>,
@@ -76,9 +76,9 @@ impl SlotReader {
         shape.check(buffer.bytes())?;
         let entries = shape.slots + Self::LATE;
         let around = (0..entries)
-            .map(|_| Ok((Event::timing(context)?, Event::timing(context)?)))
+            .map(|_| Ok((CudaEvent::timing(context)?, CudaEvent::timing(context)?)))
             .collect::<Result<_, CudaError>>()?;
-        let stream = Arc::new(UseStream::Waited(Stream::new(context)?));
+        let stream = Arc::new(UseStream::Waited(CudaStream::new(context)?));
         Ok(Self {
             taken_on: (0..shape.slots).map(|_| Mutex::new(Arc::clone(&stream))).collect(),
             stream: Mutex::new(stream),
@@ -97,7 +97,7 @@ impl SlotReader {
 
     /// Slots taken from now on are used on this stream. They are handed out before they are filled; work that is
     /// enqueued on the stream runs after the fill.
-    pub fn use_stream(&self, stream: impl Into<Arc<Stream>>) {
+    pub fn use_stream(&self, stream: impl Into<Arc<CudaStream>>) {
         *lock(&self.stream) = Arc::new(UseStream::Ordered(stream.into()));
     }
 
@@ -153,7 +153,7 @@ impl SlotReader {
         &self,
         slot: usize,
         report: Option<GatherReport>,
-        arrives: impl FnOnce(&Stream) -> Result<(), CudaError>,
+        arrives: impl FnOnce(&CudaStream) -> Result<(), CudaError>,
     ) -> Result<Taking, CudaError> {
         let Some(entry) = lock(&self.entries).pop_front() else {
             return Err(CudaError::Refused(format!("{} reports of slots are unread", self.around.len())));
@@ -176,7 +176,7 @@ impl SlotReader {
         slot: usize,
         taking: &Taking,
         taken_on: &UseStream,
-        arrives: impl FnOnce(&Stream) -> Result<(), CudaError>,
+        arrives: impl FnOnce(&CudaStream) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
         let (stream, (before, behind)) = (taken_on.stream(), &self.around[taking.entry]);
         before.record(stream)?;
@@ -244,7 +244,7 @@ impl SlotReader {
             return Ok(Duration::ZERO);
         }
         let (before, behind) = &self.around[taking.entry];
-        let milliseconds = Event::elapsed_ms(before, behind)?;
+        let milliseconds = CudaEvent::elapsed_ms(before, behind)?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3))
     }
 
@@ -329,7 +329,7 @@ impl Taking {
 }
 
 impl UseStream {
-    fn stream(&self) -> &Stream {
+    fn stream(&self) -> &CudaStream {
         match self {
             Self::Waited(stream) => stream,
             Self::Ordered(stream) => stream,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use uva_cuda::{Context, CudaError, Event};
+use uva_cuda::{Context, CudaError, CudaEvent};
 
 use super::balance::{Balance, Measured};
 use super::error::FillError;
@@ -34,18 +34,18 @@ struct Times {
 /// Events around the work of a path.
 #[derive(Debug)]
 struct Marks {
-    began: Event,
-    ended: Event,
+    began: CudaEvent,
+    ended: CudaEvent,
 }
 
 impl Marks {
     /// For a stream that was made in this context.
     fn new(made_in: &Arc<Context>) -> Result<Self, CudaError> {
-        Ok(Self { began: Event::timing(made_in)?, ended: Event::timing(made_in)? })
+        Ok(Self { began: CudaEvent::timing(made_in)?, ended: CudaEvent::timing(made_in)? })
     }
 
     fn measured(&self, rows: usize) -> Result<Measured, CudaError> {
-        Ok(Measured { rows, seconds: f64::from(Event::elapsed_ms(&self.began, &self.ended)?) / 1e3 })
+        Ok(Measured { rows, seconds: f64::from(CudaEvent::elapsed_ms(&self.began, &self.ended)?) / 1e3 })
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use uva_cuda::memory::{PinnedBuffer, host_to_device};
-use uva_cuda::{Context, CudaError, Event, Stream};
+use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 
 use super::error::FillError;
 use super::place::DevicePlace;
@@ -28,12 +28,12 @@ pub struct Staged<S> {
     piece_rows: usize,
     row_bytes: usize,
     /// Where the copies are enqueued.
-    pub stream: Stream,
+    pub stream: CudaStream,
     /// Orders the copies behind the place's stream. Made with the first place, in the context of its stream: all places
     /// of a source are on streams of one context.
-    before: Option<Event>,
+    before: Option<CudaEvent>,
     /// Orders the place's stream behind the copies. Of both events, each wait takes the last record.
-    behind: Event,
+    behind: CudaEvent,
     context: Arc<Context>,
 }
 
@@ -41,7 +41,7 @@ pub struct Staged<S> {
 struct Piece {
     buffer: PinnedBuffer,
     /// Recorded behind the last copy from `buffer`.
-    read: Event,
+    read: CudaEvent,
 }
 
 impl<S: HostSource> Staged<S> {
@@ -56,7 +56,7 @@ impl<S: HostSource> Staged<S> {
             .map(|_| {
                 let buffer =
                     PinnedBuffer::new(context, piece_rows * row_bytes, "rows on their way to the GPU")?;
-                Ok(Piece { buffer, read: Event::local(context)? })
+                Ok(Piece { buffer, read: CudaEvent::local(context)? })
             })
             .collect::<Result<Vec<_>, CudaError>>()?;
         Ok(Self {
@@ -65,9 +65,9 @@ impl<S: HostSource> Staged<S> {
             next: 0,
             piece_rows,
             row_bytes,
-            stream: Stream::new(context)?,
+            stream: CudaStream::new(context)?,
             before: None,
-            behind: Event::local(context)?,
+            behind: CudaEvent::local(context)?,
             context: Arc::clone(context),
         })
     }
@@ -131,7 +131,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Staged<S> {
             place.note_beginning()?;
             let before = match &mut self.before {
                 Some(before) => before,
-                before => before.insert(Event::local(place.stream.made_in())?),
+                before => before.insert(CudaEvent::local(place.stream.made_in())?),
             };
             before.record(place.stream)?;
             self.stream.wait(before)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uva_cuda::kernels::gather::{GatherKernels, GridBound};
 use uva_cuda::kernels::sums::{SumArguments, SummedType};
 use uva_cuda::memory::DeviceBuffer;
-use uva_cuda::{Context, Stream};
+use uva_cuda::{Context, CudaStream};
 use uva_ops::rows::NarrowFloat;
 
 use super::error::FillError;
@@ -136,7 +136,7 @@ impl Scratch {
     /// else's and disjoint, until the stream has passed this.
     pub unsafe fn sum(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         kernels: &GatherKernels,
         (base, features_at): (u64, usize),
         sources: usize,

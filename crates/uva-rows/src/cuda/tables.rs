@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel};
 use uva_cuda::memory::DeviceBuffer;
-use uva_cuda::{Context, CudaError, Stream};
+use uva_cuda::{Context, CudaError, CudaStream};
 
 use super::error::FillError;
 use super::upload::{PIECE, Upload};
@@ -93,7 +93,7 @@ impl DeviceTables {
     /// and no other stream is given gathers of this value.
     pub(super) unsafe fn enqueue(
         &self,
-        stream: &Stream,
+        stream: &CudaStream,
         kernels: &GatherKernels,
         (ids, count): (u64, usize),
         outs: impl Iterator<Item = u64>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use uva_cuda::memory::{PinnedBuffer, host_to_device};
-use uva_cuda::{Context, CudaError, Event, Stream};
+use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 
 /// Bytes of a piece, about.
 pub(super) const PIECE: usize = 16 << 20;
@@ -13,12 +13,12 @@ pub(super) struct Upload {
     pieces: [Piece; 2],
     next: usize,
     /// Declared last and waited for in `drop`: the pieces are in use until then.
-    stream: Stream,
+    stream: CudaStream,
 }
 
 struct Piece {
     staging: PinnedBuffer,
-    sent: Event,
+    sent: CudaEvent,
 }
 
 impl Upload {
@@ -26,9 +26,9 @@ impl Upload {
     pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
         let piece = || {
             let staging = PinnedBuffer::new(context, bytes, "a piece of a table on its way to the device")?;
-            Ok::<_, CudaError>(Piece { staging, sent: Event::local(context)? })
+            Ok::<_, CudaError>(Piece { staging, sent: CudaEvent::local(context)? })
         };
-        Ok(Self { pieces: [piece()?, piece()?], next: 0, stream: Stream::new(context)? })
+        Ok(Self { pieces: [piece()?, piece()?], next: 0, stream: CudaStream::new(context)? })
     }
 
     /// Sends one piece of `bytes` bytes, which `write` writes, to the device address `to`. It has arrived after

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_row_that_is_not_kept_ends_the_begun_sum_where_it_belongs_to_sums() {
+    fn an_own_row_that_is_not_kept_ends_the_begun_sum_where_it_belongs() {
         let (begun, room) = begun(&[20, 21, 10], Some(&[0.5, 0.25, 2.0]));
         // The first list hits wholly, and so does its own row.
         assert_eq!((begun.sum_rows, begun.own_rows, begun.kept), (2, 0, 3));
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_begun_where_everything_is_kept_and_everything_where_nothing_is() {
+    fn with_everything_kept_nothing_is_begun_and_with_nothing_everything() {
         let (all, room) = begun(&[10, 11, 12, 20, 21, 22], None);
         assert_eq!((all.sum_rows, all.own_rows, all.kept, all.row_bytes()), (0, 0, 6, 0));
         assert_eq!(numbers(&room[all.sum_of]), [-1; 3]);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_are_no_rows_and_too_little_room_are_refused() {
+    fn ids_that_are_not_rows_and_too_little_room_are_refused() {
         assert!(matches!(KeptRows::new(100, &[3, 100]), Err(GatherError::IdOutOfRange { position: 1, .. })));
         let kept = KeptRows::new(100, &[99, 0]).unwrap();
         assert_eq!(

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use uva_cuda::memory::TableBytes;
-use uva_ops::rows::{NarrowFloat, RowCopy, Source, TableRows};
+use uva_ops::rows::{NarrowFloat, RowAddresses, RowCopy, TableRows};
 
 use super::mover::Mover;
 use super::place::{HostPlace, HostTable, SumPlace};
@@ -82,7 +82,7 @@ impl<'t> Mapped<'t> {
     /// `source` has the rows of this table.
     pub(super) unsafe fn copy(
         &self,
-        source: impl Source + Sync,
+        source: impl RowAddresses + Sync,
         widened: Option<NarrowFloat>,
         ids: &[i64],
         place: &mut HostPlace<'_>,
@@ -97,7 +97,7 @@ impl<'t> Mapped<'t> {
     /// `source` has the rows of this table.
     pub(super) unsafe fn sum(
         &self,
-        source: impl Source + Sync,
+        source: impl RowAddresses + Sync,
         values: SummedValues,
         ids: &[i64],
         place: SumPlace<'_>,

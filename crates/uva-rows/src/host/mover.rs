@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use uva_ops::lists::{Largest, ListsError, Picked, WeightedSums};
-use uva_ops::rows::{LINE, NarrowFloat, RowCopy, RowKind, Source, Way, any_outside, copy_rows};
+use uva_ops::lists::{IndexedRows, Largest, ListsError, WeightedSums};
+use uva_ops::rows::{CopyMethod, LINE, NarrowFloat, RowAddresses, RowCopy, RowKind, any_outside, copy_rows};
 
 use super::place::{HostPlace, Reduction, SumPlace};
 use super::threads::{TASK_BYTES, divide, gather_pool};
@@ -73,7 +73,7 @@ impl Mover {
     /// `source` has this many rows, of `row_bytes` bytes each.
     pub unsafe fn copy(
         &self,
-        source: impl Source + Sync,
+        source: impl RowAddresses + Sync,
         rows: usize,
         widened: Option<NarrowFloat>,
         ids: &[i64],
@@ -86,7 +86,7 @@ impl Mover {
             return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length: out.len() });
         }
         self.check(ids, rows)?;
-        let way = Way {
+        let way = CopyMethod {
             vectors: self.copy.vectors,
             streamed: self.copy.streamed.unwrap_or(out.len() >= STREAMED_FROM),
             ahead: self.copy.ahead,
@@ -117,7 +117,7 @@ impl Mover {
     /// `source` has this many rows, of `row_bytes` bytes each.
     pub unsafe fn sum(
         &self,
-        source: impl Source + Sync,
+        source: impl RowAddresses + Sync,
         table_rows: usize,
         values: SummedValues,
         ids: &[i64],
@@ -138,7 +138,7 @@ impl Mover {
         // SAFETY: all ids were found to be rows of the table, and so of the source; here and below.
         let hits = ids.iter().map(|&id| unsafe { source.row(id) }.1).sum();
         // SAFETY: the same.
-        let rows = unsafe { Picked::new(source, ids, values.narrow) };
+        let rows = unsafe { IndexedRows::new(source, ids, values.narrow) };
         let vectors = self.copy.vectors;
         let write: Box<WriteLists<'_>> = match reduction {
             Reduction::Sum { weights, own } => {

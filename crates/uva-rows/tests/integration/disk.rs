@@ -177,7 +177,7 @@ fn fills() -> Vec<Vec<i64>> {
 }
 
 #[test]
-fn whatever_is_known_ahead_the_rows_are_the_same_and_more_is_read_the_less_is_kept() {
+fn rows_are_equal_for_any_look_ahead_and_reads_grow_as_less_is_kept() {
     let table: Vec<u8> = (0..40_000_u32).map(|i| (i * 31 % 251) as u8).collect();
     let fills = fills();
     for disk in disks() {

@@ -93,7 +93,7 @@ fn every_way_of_moving_rows_conforms_with_caches() {
 }
 
 #[test]
-fn no_rows_asked_for_beforehand_conforms() {
+fn no_rows_requested_beforehand_conforms() {
     let way = RowCopy { ahead: 0, ..RowCopy::best() };
     conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
 }
@@ -133,7 +133,7 @@ fn every_way_of_summing_conforms_with_a_cache_and_without() {
 }
 
 #[test]
-fn summing_by_several_threads_conforms_with_no_cache_and_with_one_that_follows() {
+fn summing_by_several_threads_conforms_with_and_without_a_cache() {
     conformance::summed(&|table, row_bytes, values, _| {
         Box::new(Summed::new(Mapped::new(table, row_bytes, 3).unwrap(), values).unwrap())
     });
@@ -144,14 +144,14 @@ fn summing_by_several_threads_conforms_with_no_cache_and_with_one_that_follows()
 }
 
 #[test]
-fn rows_that_are_no_whole_values_are_not_summed() {
+fn rows_that_are_not_whole_values_are_not_summed() {
     let rows = Mapped::new(&[0; 30], 6, 1).unwrap();
     let refused = Summed::new(rows, SummedValues { narrow: None, widened_own: false }).unwrap_err();
     assert_eq!(refused, GatherError::NotValues { row_bytes: 6, value_bytes: 4 });
 }
 
 #[test]
-fn widening_by_several_threads_conforms_with_no_cache_and_with_one_that_follows() {
+fn widening_by_several_threads_conforms_with_and_without_a_cache() {
     conformance::widening(&|table, row_bytes, narrow, _| {
         Box::new(Widened::new(Mapped::new(table, row_bytes, 3).unwrap(), narrow).unwrap())
     });
@@ -163,7 +163,7 @@ fn widening_by_several_threads_conforms_with_no_cache_and_with_one_that_follows(
 }
 
 #[test]
-fn rows_that_are_no_whole_values_are_not_widened() {
+fn rows_that_are_not_whole_values_are_not_widened() {
     let error = Widened::new(Mapped::new(&[0; 15], 3, 1).unwrap(), NarrowFloat::F16).map(drop).unwrap_err();
     assert_eq!(error, GatherError::NotHalves { row_bytes: 3 });
 }

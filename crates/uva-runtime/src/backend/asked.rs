@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinPages, PreflightPolicy};
-use uva_options::Purpose::Speed;
+use uva_options::OptionPurpose::Speed;
 use uva_options::{Field, OptionError, OptionValue, named, options};
 
 const GPU: &str = "GPU";

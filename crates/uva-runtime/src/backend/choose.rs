@@ -1,7 +1,7 @@
 //! From options and a probe to where the run gathers and trains.
 
 use uva_cuda::DeviceReport;
-use uva_cuda::partition::{Shares, Steps};
+use uva_cuda::partition::{ShareSteps, Shares};
 
 use super::asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
@@ -176,7 +176,7 @@ fn divided(
     let shares = shares(options, sampler, chosen.producer_percentage)?;
     let all = device.multiprocessors;
     let (by_grid, by_green) =
-        (shares.divide(all, Steps::SINGLE), shares.divide(all, Steps::of_green(device.capability)));
+        (shares.divide(all, ShareSteps::SINGLE), shares.divide(all, ShareSteps::of_green(device.capability)));
     let required = options.partition == PartitionChoice::Green;
     let green = Partition::Green {
         // A device that has fewer than a group's gives them all.
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_libtorch_cannot_use_is_told_whether_or_not_it_was_named() {
+    fn a_gpu_that_libtorch_cannot_use_is_reported_whether_or_not_it_was_named() {
         let torch = Some("this libtorch is for the CPU only".to_owned());
         let probe = || Ok(Probe { torch: torch.clone(), ..machine(1) });
         let decision = decide(&BackendOptions::default(), false, probe).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_wishes_for_mps_and_falls_back_to_a_green_context_and_then_to_the_grid() {
+    fn auto_prefers_mps_then_a_green_context_and_then_the_grid() {
         let auto = BackendOptions::default();
         let (fallback, mps) = partition(&auto, false, machine(1));
         // 13 of 132, in groups of eight.
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_asked_for_is_the_producers() {
+    fn a_requested_share_is_the_producers() {
         let options = BackendOptions { mps_percentage: GpuShare::Percent(25), ..BackendOptions::default() };
         let (fallback, mps) = partition(&options, false, machine(1));
         assert_eq!(fallback, Partition::Green { multiprocessors: 40, sampler: None, required: false });
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_is_for_choices_that_are_open_and_for_rows_that_come_over_the_link() {
+    fn a_measurement_is_for_open_choices_and_rows_that_come_over_the_link() {
         let open =
             |options: &BackendOptions| decide(options, false, || Ok(machine(1))).unwrap().open.is_some();
         let named = BackendOptions {

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_came_to_no_end_has_noted_no_memory_and_one_that_did_keeps_its_times() {
+    fn a_role_without_an_end_has_no_memory_noted_and_one_with_it_keeps_times() {
         let control = Control::create(&of_samplers(2)).unwrap();
         control.count(FIRST_SAMPLER, Counter::Working, 2_000_000_000);
         control.note_position(FIRST_SAMPLER, 5);

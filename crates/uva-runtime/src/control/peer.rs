@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use uva_mem::PidFd;
-use uva_mem::ring::{Gone, Liveness};
+use uva_mem::ring::{Liveness, PeerGone};
 
 use crate::control::{Control, Stop};
 
@@ -22,7 +22,7 @@ impl Peer {
     pub fn watched<'a>(&'a self, control: &'a Control, patience: Stop) -> impl Liveness + 'a {
         move || {
             if control.stop() >= patience {
-                return Err(Gone::new("the run is being stopped"));
+                return Err(PeerGone::new("the run is being stopped"));
             }
             let (name, alive) = match self {
                 // A pidfd that cannot be polled is no sign of death.
@@ -30,7 +30,7 @@ impl Peer {
                 // Acquire; partner: the release store in `Leaving::drop`.
                 Self::Thread { name, alive } => (name, alive.load(Ordering::Acquire)),
             };
-            if alive { Ok(()) } else { Err(Gone::new(format!("the {name} has ended"))) }
+            if alive { Ok(()) } else { Err(PeerGone::new(format!("the {name} has ended"))) }
         }
     }
 }

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_since_a_look_leave_out_what_was_before_it_and_with_it_the_bottleneck_may_change() {
+    fn times_since_a_reading_omit_earlier_ones_and_may_move_the_bottleneck() {
         let role = |working_s, waiting_input_s| RoleTimes {
             processes: 1,
             working_s,

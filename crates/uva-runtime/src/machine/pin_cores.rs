@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_take_cores_in_turns_and_a_core_outside_the_mask_is_refused_with_the_mask() {
+    fn workers_take_cores_in_turns_and_a_core_outside_the_mask_is_refused() {
         let allowed = [1, 2, 3, 8];
         let of = |pin: &PinCores| (0..5).map(|worker| pin.core(worker, &allowed)).collect::<Vec<_>>();
         assert_eq!(of(&PinCores::All), [Some(1), Some(2), Some(3), Some(8), Some(1)]);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_graph::Hops;
-use uva_options::Purpose::{Identity, Speed};
+use uva_options::OptionPurpose::{Identity, Speed};
 use uva_options::{Field, OptionError, OptionValue, named, options};
 
 use crate::backend::GatherChoice;

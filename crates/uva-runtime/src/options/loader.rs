@@ -24,7 +24,7 @@ use crate::options::look_ahead::LookAhead;
 use crate::options::part::{Part, Standby};
 use crate::options::reader::{Features, Reader};
 use crate::options::seed_order::{AskedOrder, MadeOrder};
-use uva_options::Purpose::{Identity, Layout, Plan, Speed};
+use uva_options::OptionPurpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, Real, named, options};
 
 /// The most samplers of a run. The producer's set-up carries a descriptor for each of them besides its own six, and a

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_turn_lies_behind_everything_that_can_be_in_flight_and_skips_it() {
+    fn an_early_turn_skips_all_that_can_be_in_flight() {
         let schedule = schedule(9, Cursor::default());
         let sequence = schedule.turn_after(5, 2, 4);
         assert_eq!(sequence, 11);
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_an_epoch_are_disjoint_equally_long_in_training_and_whole_otherwise() {
+    fn parts_of_an_epoch_are_disjoint_equal_in_training_and_whole_otherwise() {
         for (batches, of) in [([10, 7, 5], 3), ([9, 0, 1], 4), ([4, 4, 4], 4), ([3, 3, 3], 1)] {
             let mut seen = [vec![], vec![], vec![]];
             for index in 0..of {
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_go_in_step_have_as_many_sequence_numbers_and_the_same_batches() {
+    fn parts_in_step_have_as_many_sequence_numbers_and_the_same_batches() {
         let (batches, of) = ([7, 5, 1], 3);
         let parts: Vec<_> = (0..of)
             .map(|index| {
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn another_number_of_parts_goes_on_where_others_stopped_and_no_batch_comes_twice_or_is_left_out() {
+    fn another_number_of_parts_resumes_with_each_batch_exactly_once() {
         let all = [23, 11, 5];
         let keys = |part: Part, order: Order, in_step: bool, count: u64| -> Vec<(Split, u32, u32)> {
             let passes = Passes { steered: true, ..Passes::default() };
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_that_end_early_with_those_of_others_follow_one_another_and_leave_evaluation_whole() {
+    fn epochs_ended_early_with_others_follow_in_turn_and_evaluation_is_whole() {
         let short = schedule(2, Cursor::default()).with_at_most(2);
         assert_eq!((short.train_batches(), short.batches(Valid)), (2, 2));
         let of_training: Vec<_> = keys(&short).into_iter().filter(|key| key.0 == Train).collect();

@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_batch_comes_once_in_order_and_fewer_than_the_trainers_are_left_out(
+        fn every_batch_comes_once_in_order_but_a_remainder_below_the_trainers(
             trainers in 1_u32..6, ranks in 0_u32..6, from in 0_u32..60, all in 0_u64..70, first in 0_u64..70,
         ) {
             let standby = Standby { ranks, from };

@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_larger_than_the_available_memory_is_read_from_disk_and_a_small_one_is_not() {
+    fn a_table_beyond_the_available_memory_is_read_from_disk() {
         let of = |bytes| Read::Table(None, bytes).by_memory();
         let (features, reason) = of(u64::MAX);
         assert_eq!(features, Features::Disk);

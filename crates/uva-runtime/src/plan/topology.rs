@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampler_on_the_gpu_shares_its_process_with_the_producer_in_every_partition() {
+    fn a_sampler_on_the_gpu_always_shares_its_process_with_the_producer() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("graph");
         let common =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::gather::GridBound;
 use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, CudaError, ErrorKind, Stream};
+use uva_cuda::{Context, CudaError, CudaStream, ErrorKind};
 
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, Partition};
@@ -43,10 +43,10 @@ impl Lane {
     }
 
     /// A stream for the role's work.
-    pub fn stream(&self) -> Result<Stream, CudaError> {
+    pub fn stream(&self) -> Result<CudaStream, CudaError> {
         match &self.share {
             Share::Green(partition) => partition.stream(),
-            Share::Whole | Share::Grid(_) => Stream::new(&self.context),
+            Share::Whole | Share::Grid(_) => CudaStream::new(&self.context),
         }
     }
 

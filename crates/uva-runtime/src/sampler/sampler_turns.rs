@@ -31,7 +31,7 @@ mod tests {
     use crate::options::part::Part;
 
     #[test]
-    fn each_sampler_makes_as_many_batches_of_every_rank_and_none_makes_a_whole_step_alone() {
+    fn samplers_make_equally_many_batches_of_every_rank_and_no_step_alone() {
         for (samplers, ranks) in [(1, 1), (1, 3), (2, 2), (3, 2), (2, 4), (4, 3)] {
             let of_rank = |index| {
                 let part = Part { index, of: ranks };

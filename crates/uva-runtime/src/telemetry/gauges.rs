@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use uva_mem::ring::Ring;
-use uva_mem::ring::protocol::State;
+use uva_mem::ring::protocol::SlotState;
 
 use crate::control::Control;
 use crate::control::role_times::Roles;
@@ -54,10 +54,10 @@ impl SlotStates {
         let mut states = Self::default();
         for slot in 0..ring.shape().slots {
             *match ring.state(slot).state() {
-                State::Free => &mut states.free,
-                State::Filling => &mut states.filling,
-                State::Ready => &mut states.ready,
-                State::Reading => &mut states.reading,
+                SlotState::Free => &mut states.free,
+                SlotState::Filling => &mut states.filling,
+                SlotState::Ready => &mut states.ready,
+                SlotState::Reading => &mut states.reading,
             } += 1;
         }
         states

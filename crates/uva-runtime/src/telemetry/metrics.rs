@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uva_batch::{Aggregation, BatchLayout};
 use uva_graph::Split;
-use uva_mem::files::{Former, open_output, open_regular};
+use uva_mem::files::{ExistingContent, open_output, open_regular};
 use uva_sample::BatchKey;
 
 use crate::RuntimeError;
@@ -417,7 +417,7 @@ impl MetricsFile {
     pub fn open(path: &Path, append: bool) -> Result<Self, RuntimeError> {
         let open = || -> io::Result<(File, Option<u64>)> {
             // Always appends, so that a line follows the last whole one even after a failed write.
-            let file = open_output(path, 0o600, Former::Kept)?;
+            let file = open_output(path, 0o600, ExistingContent::Kept)?;
             if !file.metadata()?.is_file() {
                 return Ok((file, None));
             }
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_killed_run_did_not_finish_is_removed_when_its_file_is_continued() {
+    fn a_line_left_unfinished_by_a_killed_run_is_removed_on_continuing() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("run.jsonl");
         for unfinished in [String::new(), r#"{"event":"ba"#.into(), "x".repeat(10_000)] {
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_full_is_told_with_the_files_name() {
+    fn a_full_device_is_reported_with_the_files_name() {
         let mut file = MetricsFile::open(Path::new("/dev/full"), false).unwrap();
         let error = file.write(&epoch(0)).unwrap_err();
         assert!(matches!(&error, RuntimeError::Failed(message) if message.contains("/dev/full")), "{error}");

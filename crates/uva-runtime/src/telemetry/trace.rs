@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use uva_mem::files::{Former, open_output};
+use uva_mem::files::{ExistingContent, open_output};
 
 use crate::RuntimeError;
 use crate::options::Prepare;
@@ -42,7 +42,7 @@ impl TraceFile {
     /// # Errors
     /// [`RuntimeError::Input`] naming the file.
     pub fn create(path: &Path) -> Result<Self, RuntimeError> {
-        let file = open_output(path, 0o600, Former::Truncated)
+        let file = open_output(path, 0o600, ExistingContent::Truncated)
             .map_err(|error| RuntimeError::Input(format!("--trace {}: {error}", path.display())))?;
         let mut trace = Self {
             path: path.to_owned(),

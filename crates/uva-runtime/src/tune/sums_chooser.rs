@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_that_cross_are_balanced_and_the_run_is_faster_than_with_either_way() {
+    fn crossing_stages_are_balanced_and_the_run_beats_either_way_alone() {
         let (producer, consumer) = (of_ways([0.4, 1.0]), of_ways([1.0, 0.4]));
         let run = Simulated {
             prepare: Prepare::Roles,
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_just_long_enough_for_a_trial_is_hardly_slower_than_without_a_search() {
+    fn a_run_just_long_enough_for_a_trial_is_hardly_slower_than_without() {
         for (producer, consumer) in [
             ([0.4, 1.0], [1.0, 0.4]),
             ([0.5, 1.0], [0.5, 0.5]),
@@ -461,7 +461,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn every_batch_has_the_way_of_the_share_in_force_whoever_makes_it_and_however_long_it_takes(
+        fn every_batch_has_the_way_of_the_share_in_force_for_all_makers_and_times(
             whole: bool, makers in 1..6_u64, more in 1..5_u64, times: [f64; 4], seed: u64,
         ) {
             let prepare = if whole { Prepare::Whole } else { Prepare::Roles };

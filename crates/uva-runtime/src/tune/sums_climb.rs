@@ -296,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_stages_take_the_search_ends_within_a_step_of_the_best_share_and_stays(
+        fn the_search_ends_within_a_step_of_the_best_share_for_any_stage_times(
             stages in stages(), of in 1..=16_u32,
         ) {
             let mut climb = stages.search(of, f64::INFINITY);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_would_cost_more_than_its_part_of_the_rest_is_not_tried_again() {
+    fn a_step_that_costs_more_than_its_part_of_the_rest_is_not_retried() {
         for (host, again) in [(1.4, true), (60.0, false)] {
             let mut climb = Climb::new(4, false, [1.0, host], f64::INFINITY);
             let mut asked = Vec::new();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_tried_where_too_little_is_left_for_it_or_nothing_lies_between() {
+    fn nothing_is_tried_with_too_little_left_or_nothing_in_between() {
         for (of, pure, left, tries) in [
             (4, [1.0, 1.2], 12.0, true),
             (4, [1.0, 1.2], 11.9, false),

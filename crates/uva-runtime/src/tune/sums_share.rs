@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_has_as_many_batches_of_each_period_as_it_says_and_all_those_of_smaller_shares() {
+    fn a_share_has_its_batches_of_each_period_and_those_of_smaller_shares() {
         for of in 1..=120 {
             let mut smaller: Vec<u64> = Vec::new();
             for summed in 0..=of {

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_that_differ_by_less_than_a_twentieth_stay_with_the_consumer_after_the_last_round() {
+    fn ways_within_a_twentieth_stay_with_the_consumer_after_the_last_round() {
         for (host, part) in
             [(1.0, "the consumer sums"), (0.96, "gains less than 5 %"), (1.04, "the consumer")]
         {
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_epochs_are_over_before_anything_is_timed_stays_with_the_consumer() {
+    fn a_run_over_before_anything_is_timed_stays_with_the_consumer() {
         let (choice, number) = run(10, &|_, summed| if summed { 0.5 } else { 1.0 }).unwrap();
         assert_eq!((choice.sums, choice.batches, choice.batches_per_second), (false, 0, None));
         assert_eq!(number, 30 + 3 * 4 * 30);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_too_short_for_it_try_nothing_and_say_from_when_on_they_would() {
+    fn runs_too_short_for_it_try_nothing_and_say_how_long_is_enough() {
         let schedule = |epochs, start: Cursor, train| {
             let passes = Passes { epochs, start, ..Passes::default() };
             Schedule::new(passes, Part::default(), [train, 3, 3])

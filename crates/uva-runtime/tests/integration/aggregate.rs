@@ -133,7 +133,7 @@ fn caches_change_no_bit_of_a_row() {
 }
 
 #[test]
-fn a_producer_that_chooses_by_counts_sums_where_lists_share_few_rows_and_never_what_is_multiplied_first() {
+fn a_choosing_producer_sums_lists_that_share_few_rows_and_no_products() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     for (fanouts, outputs, summed) in [(vec![2], 64, true), (vec![8, 8, 8], 64, false), (vec![2], 1, false)] {
@@ -177,7 +177,7 @@ fn whole_numbers_are_refused_by_the_option() {
 }
 
 #[test]
-fn each_maximum_is_the_value_of_the_row_that_is_told_and_nothing_else_is_of_one_row() {
+fn each_maximum_is_the_value_of_its_named_row_and_all_else_is_unchanged() {
     let temp = tempfile::tempdir().unwrap();
     let path = common::graph(temp.path(), 2000, 8.0);
     let mut folded = builder(&path).aggregate(Max).aggregate_argmax().build().unwrap();

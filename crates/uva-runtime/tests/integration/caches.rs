@@ -10,7 +10,7 @@ use uva_plan::CachePolicy;
 use uva_runtime::backend::{Backend, GatherChoice, SamplerChoice};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::CacheContents;
-use uva_runtime::spec::{Kind, Options, Purpose};
+use uva_runtime::spec::{OptionPurpose, Options, ValueKind};
 use uva_runtime::tune::planning::{self, CachedDataset};
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::{
@@ -112,16 +112,16 @@ fn a_plan_is_for_runs_that_agree_in_the_options_declared_so() {
         assert!(serves(&base));
         for field in LoaderOptions::declared().filter(|field| base.is_in_force(field)) {
             let other = match field.kind {
-                Kind::Switch => "true".to_owned(),
-                Kind::Fanouts { .. } => "5,3".to_owned(),
-                Kind::Choice(names) => names().last().unwrap().name.to_owned(),
+                ValueKind::Switch => "true".to_owned(),
+                ValueKind::Fanouts { .. } => "5,3".to_owned(),
+                ValueKind::Choice(names) => names().last().unwrap().name.to_owned(),
                 _ if field.name == "seed_order" => "proximity:2".to_owned(),
                 _ => "7".to_owned(),
             };
             let mut loader = base.clone();
             assert!(loader.set(field, &other), "{}", field.name);
             assert_ne!(loader.json(field), base.json(field), "{}", field.name);
-            assert_eq!(serves(&loader), !field.purposes.contains(&Purpose::Plan), "{}", field.name);
+            assert_eq!(serves(&loader), !field.purposes.contains(&OptionPurpose::Plan), "{}", field.name);
         }
     }
 }
@@ -220,9 +220,8 @@ fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
 }
 
 #[test]
-fn weights_and_edge_ids_of_cached_lists_take_the_planned_bytes_and_change_no_batch() {
-    const TEST: &str =
-        "caches::weights_and_edge_ids_of_cached_lists_take_the_planned_bytes_and_change_no_batch";
+fn weights_and_edge_ids_of_cached_lists_take_the_planned_bytes() {
+    const TEST: &str = "caches::weights_and_edge_ids_of_cached_lists_take_the_planned_bytes";
     if !cuda_sim::in_process(TEST) {
         return;
     }

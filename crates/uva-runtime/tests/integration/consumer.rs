@@ -71,7 +71,7 @@ fn place(split: Split, epoch: u32, batch: u64) -> PassCursor {
 }
 
 #[test]
-fn any_pass_can_be_asked_for_at_any_time_and_its_batches_are_those_of_an_ordinary_run() {
+fn any_pass_can_be_requested_at_any_time_with_the_batches_of_a_plain_run() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let expected = hashes(&dataset, 4);
@@ -117,7 +117,7 @@ fn passes_in_the_expected_order_cost_no_turn() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn however_a_consumer_jumps_it_gets_what_it_asked_for(
+    fn however_a_consumer_jumps_it_gets_the_batches_it_requests(
         jumps in proptest::collection::vec((0..3_usize, 0..3_u32, 0..8_u64, 0..12_usize), 1..20),
         samplers in 1..4_usize,
         slots in 1..4_usize,
@@ -235,7 +235,7 @@ fn a_batch_outlives_the_roles_that_made_it() {
 }
 
 #[test]
-fn a_wait_ends_when_its_caller_is_interrupted_and_goes_on_when_it_asks_again() {
+fn a_wait_ends_when_its_caller_is_interrupted_and_continues_on_retry() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let mut stream = stream(&dataset, &options(1, 1));

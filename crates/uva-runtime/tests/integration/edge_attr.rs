@@ -92,7 +92,7 @@ fn checked(dataset: &Arc<Dataset>, options: &LoaderOptions, contents: CacheConte
 }
 
 #[test]
-fn every_picked_edge_has_its_own_row_of_the_table_and_the_batches_stay_the_same() {
+fn every_picked_edge_has_its_own_row_and_the_batches_stay_the_same() {
     for (kind, element) in
         [(NpyType::F32, ElementType::F32), (NpyType::F16, ElementType::F16), (NpyType::U8, ElementType::U8)]
     {
@@ -106,7 +106,7 @@ fn every_picked_edge_has_its_own_row_of_the_table_and_the_batches_stay_the_same(
 }
 
 #[test]
-fn every_kind_that_picks_in_lists_has_the_rows_and_the_others_are_refused_them() {
+fn every_kind_that_picks_in_lists_has_the_rows_and_others_refuse_them() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path(), NpyType::F32);
     for sampler_kind in SamplerKind::ALL {

@@ -89,7 +89,7 @@ fn batches(
 }
 
 #[test]
-fn narrow_floats_come_as_the_same_values_in_float32_with_any_cache_and_in_the_same_batches() {
+fn narrow_floats_come_as_equal_float32_with_any_cache_in_equal_batches() {
     for element in NARROW {
         let temp = tempfile::tempdir().unwrap();
         let dataset = dataset(temp.path(), element);
@@ -172,7 +172,7 @@ fn slots_on_a_gpu_are_refused_float32_of_halves_before_the_gpu_is_touched() {
 }
 
 #[test]
-fn for_models_narrow_floats_are_widened_where_the_cpu_trains_and_nothing_else_is() {
+fn for_models_narrow_floats_are_widened_only_where_the_cpu_trains() {
     let all = |feature_type: FeatureType, backend: &Backend| {
         ElementType::ALL
             .map(|element| feature_type.for_models(element, backend.cuda().is_some()) == FeatureType::Float32)

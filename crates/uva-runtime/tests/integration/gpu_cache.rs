@@ -112,9 +112,9 @@ fn together<T: Send>(ranks: usize, work: impl Fn(u32, CacheRanks) -> T + Sync) -
 }
 
 #[test]
-fn rows_that_a_gpu_keeps_change_no_batch_and_hit_as_often_as_they_are_read() {
+fn rows_kept_by_a_gpu_change_no_batch_and_hit_as_often_as_they_are_read() {
     if !cuda_sim::in_process(
-        "gpu_cache::rows_that_a_gpu_keeps_change_no_batch_and_hit_as_often_as_they_are_read",
+        "gpu_cache::rows_kept_by_a_gpu_change_no_batch_and_hit_as_often_as_they_are_read",
     ) {
         return;
     }
@@ -268,8 +268,8 @@ fn gpus_that_cannot_read_each_others_memory_share_nothing() {
 }
 
 #[test]
-fn a_size_is_asked_for_where_nobody_knows_what_training_leaves() {
-    if !cuda_sim::in_process("gpu_cache::a_size_is_asked_for_where_nobody_knows_what_training_leaves") {
+fn a_size_is_required_where_training_memory_is_unknown() {
+    if !cuda_sim::in_process("gpu_cache::a_size_is_required_where_training_memory_is_unknown") {
         return;
     }
     let (_temp, dataset) = dataset();

@@ -169,7 +169,7 @@ fn a_dataset_with_given_nodes_names_them_and_keeps_the_others() {
 }
 
 #[test]
-fn a_file_that_changes_under_a_run_is_refused_by_the_next_process_that_reads_it() {
+fn a_file_changed_under_a_run_is_refused_by_the_next_process_reading_it() {
     let temp = tempfile::tempdir().unwrap();
     let (graph, file) = (graph(temp.path()), temp.path().join("nodes.npy"));
     write_anew(&file, NpyType::I64, &[7_i64, 3]);
@@ -188,7 +188,7 @@ fn a_file_that_changes_under_a_run_is_refused_by_the_next_process_that_reads_it(
 }
 
 #[test]
-fn a_table_that_was_replaced_since_it_was_checked_is_refused_by_the_next_process_that_opens_it() {
+fn a_table_replaced_since_its_check_is_refused_by_the_next_process() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let checked = CheckedFiles::of(&Dataset::open(&graph).unwrap());

@@ -186,7 +186,7 @@ fn compared(dataset: &Arc<Dataset>, options: &LoaderOptions) -> (usize, usize) {
 }
 
 #[test]
-fn without_its_padding_a_batch_of_any_kind_is_that_of_a_run_that_does_not_pad() {
+fn without_its_padding_a_batch_of_any_kind_is_that_of_an_unpadded_run() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     for sampler_kind in SamplerKind::ALL {
@@ -210,7 +210,7 @@ fn without_its_padding_a_batch_of_any_kind_is_that_of_a_run_that_does_not_pad() 
 }
 
 #[test]
-fn every_training_batch_has_the_static_shapes_also_the_last_one_and_with_any_fanouts() {
+fn every_training_batch_including_the_last_has_the_static_shapes() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     for fanouts in [vec![5], vec![2, 2, 2, 2], vec![-1, 3]] {
@@ -279,7 +279,7 @@ fn mean(dataset: &Arc<Dataset>, count: impl Fn(&Batch) -> usize) -> usize {
 }
 
 #[test]
-fn shapes_follow_the_options_that_batches_depend_on_and_neither_samplers_nor_the_place_of_a_resume() {
+fn shapes_follow_the_batch_options_and_neither_samplers_nor_resume_place() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let of = |options: &LoaderOptions, start: Cursor| {

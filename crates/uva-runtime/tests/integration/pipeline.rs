@@ -25,7 +25,7 @@ fn all(runtime: &mut Runtime) -> Vec<(Split, u32, u32, u64)> {
 }
 
 #[test]
-fn every_batch_comes_once_in_order_and_is_the_same_for_any_number_of_samplers() {
+fn every_batch_comes_once_in_order_for_any_number_of_samplers() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let run = |samplers, slots| {
@@ -47,7 +47,7 @@ fn every_batch_comes_once_in_order_and_is_the_same_for_any_number_of_samplers() 
 }
 
 #[test]
-fn a_batch_holds_the_rows_and_labels_of_its_nodes_and_the_samplers_own_blocks() {
+fn a_batch_holds_the_rows_and_labels_of_its_nodes_and_its_own_blocks() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let mut runtime = Runtime::builder(&graph).options(options(2)).build().unwrap();
@@ -83,7 +83,7 @@ fn a_batch_holds_the_rows_and_labels_of_its_nodes_and_the_samplers_own_blocks() 
 }
 
 #[test]
-fn seeds_have_their_places_in_the_split_where_asked_for_and_nothing_else_changes() {
+fn seeds_have_places_in_the_split_on_request_and_nothing_else_changes() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let dataset = uva_graph::Dataset::open(&graph).unwrap();
@@ -133,7 +133,7 @@ fn a_batch_larger_than_its_slot_is_the_samplers_error_and_not_a_dead_peer() {
 }
 
 #[test]
-fn small_batches_have_eight_slots_to_lie_in_and_large_ones_two_more_than_samplers() {
+fn small_batches_have_eight_slots_and_large_ones_two_more_than_samplers() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let slots = |options| {

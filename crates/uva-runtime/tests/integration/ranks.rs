@@ -291,7 +291,7 @@ fn rank_1_leaves(by: &(dyn Fn(u32) -> BackendOptions + Sync)) {
 }
 
 #[test]
-fn a_slow_link_for_rows_or_for_picks_is_the_bottleneck_that_is_told() {
+fn a_slow_link_for_rows_or_for_picks_is_reported_as_the_bottleneck() {
     let directory = tempfile::tempdir().unwrap();
     let (_, parts) = divided(directory.path(), ElementType::F32, 2);
     // A batch has some 100 rows and lists of the other rank.

@@ -73,7 +73,7 @@ fn all(
 }
 
 #[test]
-fn every_column_of_every_batch_is_that_of_samplers_and_a_producer_whatever_batches_hold() {
+fn every_column_of_every_batch_is_that_of_samplers_and_a_producer() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let with = |change: fn(&mut LoaderOptions)| change;
@@ -164,7 +164,7 @@ fn there_are_more_slots_than_workers_and_no_ring_of_batches() {
 }
 
 #[test]
-fn workers_are_kept_on_the_cores_asked_for_and_go_on_without_where_the_system_refuses() {
+fn workers_keep_to_the_given_cores_and_go_on_where_the_system_refuses() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let allowed = machine::allowed_cores().unwrap();
@@ -200,7 +200,7 @@ fn workers_are_kept_on_the_cores_asked_for_and_go_on_without_where_the_system_re
 }
 
 #[test]
-fn the_times_of_workers_are_their_own_and_a_producer_is_said_not_to_be_there() {
+fn workers_have_their_own_times_and_a_producer_is_reported_absent() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let plan = RunPlan::new(&dataset, &options(Prepare::Whole, 2), PASSES()).unwrap();

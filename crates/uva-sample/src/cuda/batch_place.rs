@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use uva_cuda::memory::SharedBuffer;
-use uva_cuda::{CudaError, Event};
+use uva_cuda::{CudaError, CudaEvent};
 
 /// Device memory that a sampler writes a batch to. Bytes are counted from the beginning of the memory. Their number bounds
 /// the batch.
@@ -21,7 +21,7 @@ pub struct BatchPlace<'p> {
     /// For the blocks, from the seeds outward.
     pub blocks: Vec<BlockPlace>,
     /// The device waits for it, as it was last recorded, before it writes.
-    pub after: Option<&'p Event>,
+    pub after: Option<&'p CudaEvent>,
 }
 
 /// Device memory for a block.

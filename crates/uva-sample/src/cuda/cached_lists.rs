@@ -1,7 +1,7 @@
 //! The adjacency cache.
 
 use crate::SampleError;
-use uva_cuda::Stream;
+use uva_cuda::CudaStream;
 use uva_cuda::memory::DeviceBuffer;
 
 use crate::cuda::cuda_error::CudaSampleError;
@@ -30,7 +30,7 @@ impl CachedLists {
     /// Copies the lists of the first `lists` nodes, at least one, to the device, with the arrays that these options ask
     /// for and cache.
     pub(crate) fn new(
-        stream: &Stream,
+        stream: &CudaStream,
         graph: &GraphSource,
         lists: usize,
         options: &CudaSamplerOptions<'_>,
@@ -83,7 +83,7 @@ fn homes_of(indptr: &PinnedArray, nodes: &[i64]) -> Vec<i64> {
 /// Copies the weights of the first `lists` lists to the device, in the order of the graph's own indices. `homes` are the
 /// lists' places in the dataset, where these are others.
 fn weights_of(
-    stream: &Stream,
+    stream: &CudaStream,
     graph: &GraphSource,
     weights: &PinnedArray,
     lists: usize,

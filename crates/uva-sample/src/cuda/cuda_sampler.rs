@@ -9,7 +9,7 @@ use crate::{
 use uva_cuda::kernels::gather::GridBound;
 use uva_cuda::kernels::sample::{PickKind, SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, SharedBuffer, device_to_host, fill, host_to_device};
-use uva_cuda::{CudaError, DeviceSlice, Event, Stream};
+use uva_cuda::{CudaError, CudaEvent, CudaStream, DeviceSlice};
 use uva_graph::Csc;
 
 use crate::cuda::arena::Arena;
@@ -30,7 +30,7 @@ use crate::cuda::upload::copy_of;
 #[derive(Debug)]
 pub struct CudaSampler {
     kernels: SampleKernels,
-    stream: Stream,
+    stream: CudaStream,
     kind: PickKind,
     options: SamplerOptions,
     /// Whether in-degrees are wanted.
@@ -73,7 +73,7 @@ impl CudaSampler {
     ///   without dataset ids.
     pub fn new(
         kernels: SampleKernels,
-        stream: Stream,
+        stream: CudaStream,
         graph: GraphSource,
         options: &CudaSamplerOptions<'_>,
     ) -> Result<Self, CudaSampleError> {
@@ -492,7 +492,7 @@ impl CudaSampler {
     ///
     /// # Safety
     /// The stream is waited for before any field of `self` is touched, also after an error.
-    unsafe fn enqueue(&mut self, seed_bytes: usize, after: Option<&Event>) -> Result<(), CudaError> {
+    unsafe fn enqueue(&mut self, seed_bytes: usize, after: Option<&CudaEvent>) -> Result<(), CudaError> {
         let Self { kernels, stream, kind, grid, launched, seeds, report_host, graph, common, .. } = self;
         let (Some(first), Some(last)) = (launched.first(), launched.last()) else {
             return Err(CudaError::Refused("a sampler without layers".to_owned()));

@@ -1,7 +1,7 @@
 //! Other ids of the nodes, in device memory: four bytes per node if the ids fit.
 
 use uva_cuda::memory::DeviceBuffer;
-use uva_cuda::{CudaError, Stream};
+use uva_cuda::{CudaError, CudaStream};
 
 use crate::cuda::upload::upload;
 
@@ -14,7 +14,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Copies `ids` to the device. `what` names them in messages.
-    pub(crate) fn new(stream: &Stream, ids: &[i64], what: &str) -> Result<Self, CudaError> {
+    pub(crate) fn new(stream: &CudaStream, ids: &[i64], what: &str) -> Result<Self, CudaError> {
         let wide = ids.iter().any(|&id| i32::try_from(id).is_err());
         let each = if wide { 8 } else { 4 };
         // No more bytes than the ids themselves.

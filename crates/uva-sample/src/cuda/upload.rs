@@ -1,7 +1,7 @@
 //! Arrays computed once and copied to the device.
 
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, host_to_device};
-use uva_cuda::{CudaError, Stream};
+use uva_cuda::{CudaError, CudaStream};
 
 /// Bytes that are staged and copied at a time; a multiple of every entry's size.
 const PIECE: usize = 16 << 20;
@@ -15,7 +15,7 @@ const PIECE: usize = 16 << 20;
 /// # Errors
 /// [`CudaError::OutOfMemory`] with the free memory; [`CudaError::Call`].
 pub(crate) fn upload(
-    stream: &Stream,
+    stream: &CudaStream,
     bytes: usize,
     what: &str,
     mut write: impl FnMut(usize, &mut [u8]),
@@ -39,6 +39,6 @@ pub(crate) fn upload(
 ///
 /// # Errors
 /// As [`upload`].
-pub(crate) fn copy_of(stream: &Stream, from: &[u8], what: &str) -> Result<DeviceBuffer, CudaError> {
+pub(crate) fn copy_of(stream: &CudaStream, from: &[u8], what: &str) -> Result<DeviceBuffer, CudaError> {
     upload(stream, from.len(), what, |begin, to| to.copy_from_slice(&from[begin..begin + to.len()]))
 }

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_and_the_largest_words_have_the_largest_and_the_smallest_exponentials() {
+    fn the_extreme_words_have_the_extreme_exponentials_in_reverse() {
         assert_eq!(exponential(0), 33 << 32);
         assert_eq!(exponential(u32::MAX), 1);
         assert_eq!(exponential(1 << 31), (1 << 32) - 1);

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_share_a_bit_of_the_map_are_told_apart() {
+    fn positions_that_share_a_bit_of_the_map_are_distinguished() {
         // 300 picks from a list a little longer than the map hit such a pair for about half of all nodes.
         let mut picker = Picker::new(300);
         for node in 0..20 {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_depends_on_no_earlier_one_and_epochs_beyond_the_last_are_refused() {
+    fn epochs_are_independent_and_those_beyond_the_last_are_refused() {
         let sequences = strided(4, 100);
         for follow in [Follow::InTurns(4), Follow::Segments(7)] {
             assert_eq!(order(&sequences, follow, &[9, 0, 3]), order(&sequences, follow, &[3]));

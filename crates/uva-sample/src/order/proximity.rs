@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_there_several_times_gives_its_positions_one_behind_the_other() {
+    fn a_repeated_node_gives_its_positions_one_after_the_other() {
         let train = [3, 1, 3, 0, 3];
         let made = sequences(&NO_LISTS, &train, OrderEdges::Both, 0..1);
         let at = made.iter().position(|position| *position == 0).unwrap();

@@ -125,7 +125,7 @@ fn content(
 }
 
 #[test]
-fn batches_over_divided_lists_are_those_of_the_whole_graph_and_no_rank_reads_a_list_of_another() {
+fn divided_lists_give_the_graphs_batches_and_ranks_read_only_their_own() {
     const BATCHES: usize = 7;
     for (graph, options) in
         [graph(1), graph(2)].iter().flat_map(|graph| all_options().into_iter().map(move |o| (graph, o)))
@@ -167,7 +167,7 @@ fn batches_over_divided_lists_are_those_of_the_whole_graph_and_no_rank_reads_a_l
 }
 
 #[test]
-fn a_rank_that_cannot_go_on_ends_the_sampling_of_all_and_the_others_name_it() {
+fn a_rank_that_fails_ends_the_sampling_of_all_and_is_named_by_the_others() {
     let (graph, options) = (graph(3), SamplerOptions { fanouts: [4, 4].into(), ..SamplerOptions::default() });
     let book = book(2);
     let errors = in_threads(group(2), |rank, exchange| {
@@ -190,7 +190,7 @@ fn a_rank_that_cannot_go_on_ends_the_sampling_of_all_and_the_others_name_it() {
 }
 
 #[test]
-fn a_rank_that_leaves_ends_the_sampling_of_the_others_behind_the_batches_that_all_have() {
+fn a_rank_that_leaves_ends_the_others_after_the_batches_that_all_have() {
     let (graph, options) = (graph(4), SamplerOptions { fanouts: [4, 4].into(), ..SamplerOptions::default() });
     let book = book(4);
     let made = in_threads(group(4), |rank, exchange| {
@@ -241,7 +241,7 @@ fn what_does_not_fit_divided_lists_is_refused_with_the_reason() {
 }
 
 #[test]
-fn ranks_that_sample_by_other_options_find_it_at_once_and_draw_nothing_for_each_other() {
+fn ranks_with_other_options_find_it_at_once_and_draw_nothing() {
     let graph = graph(6);
     let book = book(2);
     let usual = SamplerOptions { fanouts: [4, 4].into(), ..SamplerOptions::default() };
@@ -267,7 +267,7 @@ fn ranks_that_sample_by_other_options_find_it_at_once_and_draw_nothing_for_each_
 }
 
 #[test]
-fn an_entry_that_is_no_node_is_told_by_its_place_on_the_rank_that_has_it() {
+fn an_entry_that_is_not_a_node_is_named_by_its_place_on_its_rank() {
     let mut graph = graph(8);
     // The last node with a list, which the second rank owns.
     let node = (0..NODES).rev().find(|&node| graph.indptr[node] < graph.indptr[node + 1]).unwrap();

@@ -556,7 +556,7 @@ fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
 }
 
 #[test]
-fn a_fanout_beyond_the_random_words_is_refused_only_where_a_list_is_longer() {
+fn a_fanout_beyond_the_random_words_is_refused_only_for_longer_lists() {
     let hub = |degree: i64| Graph::from_lists(&[vec![0; degree as usize], vec![0]]);
     let options = |fanout| SamplerOptions {
         fanouts: [2, fanout].into(),
@@ -589,7 +589,7 @@ fn no_seeds_make_an_empty_batch() {
 }
 
 #[test]
-fn picks_are_kept_for_kappa_batches_and_each_batch_changes_those_of_a_kappath_of_the_nodes() {
+fn picks_are_kept_for_kappa_batches_and_a_kappath_changes_each_batch() {
     let (nodes, kappa) = (400_i64, 4);
     let lists: Vec<Vec<i64>> =
         (0..nodes).map(|node| (0..50).map(|i| (node * 7 + i * 31) % nodes).collect()).collect();

@@ -121,7 +121,7 @@ fn all_options(hops: u32, seed: u64) -> Vec<SamplerOptions> {
 }
 
 #[test]
-fn batches_on_a_part_are_those_on_the_whole_graph_for_every_kind_that_stays_within_its_hops() {
+fn batches_on_a_part_are_those_on_the_graph_for_kinds_within_its_hops() {
     // In memory where there is such a place: a disk would take longer to flush the small files of all these parts than
     // everything else takes.
     let memory = Path::new("/dev/shm");

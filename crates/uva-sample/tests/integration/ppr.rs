@@ -99,7 +99,7 @@ fn of_equals_those_reached_first_are_picked_and_repeated_entries_count() {
 }
 
 #[test]
-fn a_hub_that_gives_each_neighbour_less_than_it_passes_on_has_neighbours_all_the_same() {
+fn a_hub_that_gives_neighbours_less_than_it_passes_on_has_neighbours_too() {
     let many = 20_000_i64;
     let mut lists: Vec<Vec<i64>> = vec![(1..=many).rev().collect()];
     lists.extend((1..=many).map(|node| vec![0, node % many + 1]));
@@ -120,7 +120,7 @@ fn neither_seed_nor_epoch_nor_batch_change_the_picks() {
 }
 
 #[test]
-fn what_pagerank_cannot_be_asked_for_is_refused_by_the_options_name() {
+fn pagerank_options_out_of_range_are_refused_by_name() {
     let (graph, kind) = (graph(), SamplerKind::PPR);
     let refused = |options: SamplerOptions| match sampler(graph.view(), &options).map(drop) {
         Err(SampleError::InvalidOption(refused)) => refused,

@@ -90,7 +90,7 @@ fn check(dataset: &Dataset, order: &NodeOrder, directory: &std::path::Path) -> D
 }
 
 #[test]
-fn a_dataset_its_reordered_copies_and_the_graph_reordered_in_memory_have_the_same_batches() {
+fn a_dataset_and_its_reordered_forms_have_the_same_batches() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let common = generate::Common { nodes: 3000, feature_dim: 2, classes: 3, ..Default::default() };

@@ -50,7 +50,7 @@ fn sums(graph: &Graph, nodes: impl Iterator<Item = i64>) -> Vec<f64> {
 }
 
 #[test]
-fn fastgcn_draws_nodes_in_proportion_to_their_importance_in_the_whole_graph() {
+fn fastgcn_draws_nodes_by_their_importance_in_the_whole_graph() {
     let graph = graph();
     let sums = sums(&graph, 0..60);
     let total: f64 = sums.iter().sum();
@@ -138,7 +138,7 @@ fn ladies_draws_sets_of_neighbours_as_one_draw_after_the_other_makes_them() {
 }
 
 #[test]
-fn the_weights_that_ladies_gives_a_list_sum_up_to_one_and_fall_with_importance() {
+fn weights_that_ladies_gives_a_list_sum_to_one_and_fall_with_importance() {
     let graph = graph();
     let seeds: Vec<i64> = (0..30).collect();
     let sums = sums(&graph, 0..30);
@@ -176,7 +176,7 @@ fn parts_of_edges(graph: &Graph) -> (Vec<(i64, i64, f64)>, f64) {
 }
 
 #[test]
-fn saint_edge_draws_edges_in_proportion_to_one_over_the_lengths_of_both_lists() {
+fn saint_edge_draws_edges_by_the_reciprocals_of_both_list_lengths() {
     let graph = graph();
     let (edges, total) = parts_of_edges(&graph);
     // A draw shows as the nodes, beside the seed 0, at both ends of its edge: all of them stand in the list of 0.

@@ -118,7 +118,7 @@ fn every_sequence_of_draws_with_replacement_is_equally_likely() {
 }
 
 #[test]
-fn with_replacement_a_list_of_one_gives_it_as_often_as_asked_and_one_of_none_nothing() {
+fn with_replacement_a_list_of_one_repeats_it_and_an_empty_one_is_empty() {
     for fanout in [1, 4, 16, 17, 300] {
         picks(1, fanout, true, 20, |positions| assert_eq!(positions, vec![0; fanout as usize]));
         picks(0, fanout, true, 20, |positions| assert_eq!(positions, [0; 0]));
@@ -150,7 +150,7 @@ fn every_order_of_seeds_is_equally_likely() {
 }
 
 #[test]
-fn picks_of_different_nodes_layers_batches_epochs_and_splits_are_independent() {
+fn picks_are_independent_across_nodes_layers_batches_epochs_and_splits() {
     // Nodes that all have the same ten neighbours; the table of pairs (pick of one key, pick of another) is uniform.
     let nodes = 4000;
     let graph = Graph::from_lists(&vec![(0..10).collect(); nodes]);

@@ -126,7 +126,7 @@ fn walks_of_one_step_visit_neighbours_and_longer_ones_what_lies_behind() {
 }
 
 #[test]
-fn what_walks_cannot_be_asked_for_is_refused_by_the_options_name() {
+fn walk_options_out_of_range_are_refused_by_name() {
     let graph = graph();
     let refused = |options: SamplerOptions| match sampler(graph.view(), &options).map(drop) {
         Err(SampleError::InvalidOption(refused)) => refused,

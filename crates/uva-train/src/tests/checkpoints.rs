@@ -188,7 +188,7 @@ fn only_files_that_are_ours_beyond_doubt_are_ever_removed() {
 }
 
 #[test]
-fn a_pipe_or_a_device_in_the_place_of_a_checkpoints_file_is_refused_without_waiting() {
+fn a_pipe_or_device_in_place_of_a_checkpoints_file_is_refused_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     checkpoint::write(path, &trainer(ModelKind::Gcn), &json!({}), &json!(1)).unwrap();

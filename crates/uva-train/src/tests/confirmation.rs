@@ -15,7 +15,7 @@ fn trainer() -> Trainer {
 }
 
 #[test]
-fn an_unconfirmed_batch_changes_nothing_and_its_reason_is_told() {
+fn an_unconfirmed_batch_changes_nothing_and_its_reason_is_reported() {
     let graph = Graph::random(50, 6, 3, 1);
     let batch = graph.batch(&[0, 1, 2, 5], &[3, 3]);
     let input = batch.columns();
@@ -48,7 +48,7 @@ fn a_batch_of_garbage_is_unconfirmed_before_it_is_diverged() {
 }
 
 #[test]
-fn every_batch_that_is_no_contradiction_is_asked_about_once() {
+fn every_batch_that_does_not_contradict_is_asked_about_once() {
     let mut graph = Graph::random(50, 6, 3, 1);
     let mut trainer = trainer();
     let labelled = graph.batch(&[0, 1, 2, 5], &[3, 3]);

@@ -300,7 +300,7 @@ fn evaluation_layer_by_layer_equals_the_dense_model() {
 }
 
 #[test]
-fn deeper_networks_with_residuals_and_norms_equal_the_dense_model_either_way() {
+fn deeper_networks_with_residuals_and_norms_equal_the_dense_model() {
     for model in MODELS {
         for (residual, norm) in SHAPES_OF_NETS {
             let graph = Graph::random(60, 7, 3, 6);
@@ -467,7 +467,7 @@ fn row_normalisation_divides_by_the_absolute_sum_and_keeps_rows_of_zeros() {
 }
 
 #[test]
-fn attention_with_features_of_edges_equals_the_dense_model_in_batches_and_layer_by_layer() {
+fn attention_with_edge_features_equals_the_dense_model_in_both_passes() {
     for (residual, norm) in SHAPES_OF_NETS {
         let graph = Graph::random(60, 7, 3, 6);
         let options = TrainerOptions { residual, norm, edge_dim: EDGE_DIM, ..options(ModelKind::Gat, 8, 3) };
@@ -492,7 +492,7 @@ fn attention_with_features_of_edges_equals_the_dense_model_in_batches_and_layer_
 }
 
 #[test]
-fn batches_and_graphs_without_the_features_of_edges_that_a_model_takes_are_refused() {
+fn batches_and_graphs_without_required_edge_features_are_refused() {
     let graph = Graph::random(40, 4, 3, 5);
     let batch = graph.batch(&[1, 2, 3], &[3, 2]);
     for options in [

@@ -62,7 +62,7 @@ fn weights_of_the_mean_change_nothing() {
 }
 
 #[test]
-fn a_batch_with_them_trains_what_can_use_them_and_is_refused_by_the_others_and_where_their_number_is_wrong() {
+fn only_models_that_use_edge_weights_train_with_as_many_as_edges() {
     let graph = Graph::random(40, 4, 3, 5);
     let mut batch = graph.batch(&[1, 2, 3], &[3, 2]);
     for block in &mut batch.blocks {

@@ -10,7 +10,7 @@ use uva_model::{Footprint, Shapes};
 const SHAPES: Shapes = Shapes { input_dim: 7, classes: 5, seeds: 10, nodes_evaluated: None };
 
 #[test]
-fn the_parameters_told_from_shapes_are_those_that_a_trainer_has() {
+fn the_parameters_computed_from_shapes_are_those_that_a_trainer_has() {
     for model in MODELS {
         for layers in 1..=3 {
             for (residual, norm) in [
@@ -41,7 +41,7 @@ fn the_parameters_told_from_shapes_are_those_that_a_trainer_has() {
 }
 
 #[test]
-fn the_parameters_of_models_over_hop_sets_are_told_from_shapes_too() {
+fn parameters_of_models_over_hop_sets_are_computed_from_shapes_too() {
     for model in HOP_MODELS {
         let hops_of_model = model.row().hops.unwrap();
         let layers = match hops_of_model.layers {
@@ -85,7 +85,7 @@ fn rows_between_the_layers_of_models_over_hop_sets_count() {
 }
 
 #[test]
-fn bytes_are_of_parameters_moments_gradients_logits_and_the_tables_of_an_evaluation() {
+fn bytes_cover_parameters_moments_gradients_logits_and_evaluation_tables() {
     let options =
         TrainerOptions { model: ModelKind::Sage, hidden: 16, layers: 2, ..TrainerOptions::default() };
     let parameters = 2 * 7 * 16 + 16 + 2 * 16 * 5 + 5;

@@ -35,7 +35,7 @@ fn batch_of<'a>(batch: &'a Batch, (rows, dim): &'a (Vec<f32>, usize)) -> BatchCo
 }
 
 #[test]
-fn losses_and_parameters_are_those_of_a_network_that_sums_whole_lists_itself() {
+fn losses_and_parameters_equal_those_of_a_network_that_sums_lists_itself() {
     for model in SUMMING {
         let options = TrainerOptions { dropout: 0.5, weight_decay: 5e-4, ..options(model, 16, 3) };
         let graph = Graph::random(60, 11, 3, 5);
@@ -99,7 +99,7 @@ fn gradients_behind_a_given_layer_equal_finite_differences() {
 }
 
 #[test]
-fn a_layer_is_given_to_models_alone_whose_first_sums_nothing_trained_takes_part_in() {
+fn a_given_layer_needs_a_model_whose_first_sums_have_no_parameters() {
     let refused = |options: TrainerOptions, columns: usize, part: &str| {
         let error = Trainer::new(&given(&options), columns, 3, TrainDevice::Cpu).expect_err("refused");
         assert!(error.to_string().contains(part), "{error}");

@@ -84,7 +84,7 @@ fn gradients_of_whole_models_equal_finite_differences() {
 }
 
 #[test]
-fn gradients_of_every_kind_of_network_equal_finite_differences_with_dropout_over_the_same_masks() {
+fn gradients_of_every_network_equal_finite_differences_under_equal_masks() {
     for model in MODELS {
         for (residual, norm) in SHAPES_OF_NETS {
             for dropped in [false, true] {
@@ -149,7 +149,7 @@ fn check_layer(trainer: &Trainer, x: &Tensor, block: &Block<'_>, what: &str) {
 }
 
 #[test]
-fn gradients_of_one_layer_by_input_and_parameters_equal_finite_differences() {
+fn gradients_of_a_layer_by_input_and_parameters_equal_finite_differences() {
     let mut orders = Vec::new();
     for model in MODELS {
         for (dim, outputs) in [(2, 6), (24, 2)] {

@@ -185,7 +185,7 @@ fn logits_of_models_over_hop_sets_are_those_of_their_formulas() {
 }
 
 #[test]
-fn gradients_of_models_over_hop_sets_equal_finite_differences_with_and_without_dropout() {
+fn gradients_of_hop_models_equal_finite_differences_for_any_dropout() {
     for (options, stored) in cases() {
         for dropped in [false, true] {
             let p = |share: f64| if dropped { share } else { 0.0 };

@@ -35,7 +35,7 @@ fn trained(options: &TrainerOptions, batch: &BatchColumns<'_>) -> (Vec<u32>, Vec
 }
 
 #[test]
-fn losses_repeat_bit_for_bit_whatever_hops_are_stored_besides() {
+fn losses_repeat_bit_for_bit_with_other_hops_stored() {
     for model in HOP_MODELS {
         for threads in [1, 2] {
             let options = TrainerOptions { threads: Some(threads), ..training(model, 2) };
@@ -97,7 +97,7 @@ fn every_model_over_a_hop_set_learns_what_is_planted_in_it() {
 }
 
 #[test]
-fn a_hop_sets_training_goes_on_from_a_checkpoint_bit_for_bit_and_its_model_predicts() {
+fn a_hop_sets_training_resumes_bit_for_bit_and_its_model_predicts() {
     for model in HOP_MODELS {
         let options = training(model, 2);
         let set = HopSet::random((30, DIM), (2, 1), 7);
@@ -254,7 +254,7 @@ fn results_of_batches_of_hops_that_are_read_late_are_those_read_at_once() {
 }
 
 #[test]
-fn batches_of_the_other_sort_of_another_number_of_hops_and_questions_without_an_answer_are_refused() {
+fn batches_of_another_sort_or_number_of_hops_are_refused() {
     let set = HopSet::random((10, DIM), (2, 1), 7);
     let sign = options(ModelKind::Sign, 16, 2);
     let refused = |options: &TrainerOptions, batch: &BatchColumns<'_>| {

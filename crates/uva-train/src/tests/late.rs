@@ -9,7 +9,7 @@ use crate::trainer::{Step, Trainer};
 use crate::{TrainDevice, TrainError};
 use tch::{Device, Kind, Tensor};
 use uva_cuda::kernels::train::TrainKernels;
-use uva_cuda::{CacheKind, Context, Module, ModuleOptions, Stream};
+use uva_cuda::{CacheKind, Context, CudaStream, Module, ModuleOptions};
 use uva_model::{ModelKind, TrainerOptions};
 
 /// The host in place of a device; on a GPU that.
@@ -30,7 +30,7 @@ pub(super) fn trainer_of(options: &TrainerOptions, input_dim: usize, ahead: bool
         let context = Context::primary(0).unwrap();
         let stream = match torch {
             Some(torch) => torch.current_stream(&context).unwrap(),
-            None => Stream::new(&context).unwrap(),
+            None => CudaStream::new(&context).unwrap(),
         };
         let cache = cuda_sim::kernel_cache().map_or(CacheKind::Off, CacheKind::Folder);
         let options = ModuleOptions { cache, ..ModuleOptions::default() };
@@ -205,8 +205,8 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
 }
 
 #[test]
-fn a_host_that_never_reads_is_told_to_when_there_is_no_room() {
-    if !cuda_sim::in_process("tests::late::a_host_that_never_reads_is_told_to_when_there_is_no_room") {
+fn a_host_that_never_reads_is_made_to_read_when_there_is_no_room() {
+    if !cuda_sim::in_process("tests::late::a_host_that_never_reads_is_made_to_read_when_there_is_no_room") {
         return;
     }
     let graph = Graph::random(60, 6, 3, 6);
@@ -227,8 +227,8 @@ fn a_host_that_never_reads_is_told_to_when_there_is_no_room() {
 
 /// A batch without a seed has no loss, and is asked about all the same.
 #[test]
-fn a_batch_without_seeds_is_no_step_and_must_be_whole() {
-    if !cuda_sim::in_process("tests::late::a_batch_without_seeds_is_no_step_and_must_be_whole") {
+fn a_batch_without_seeds_makes_no_step_and_must_be_whole() {
+    if !cuda_sim::in_process("tests::late::a_batch_without_seeds_makes_no_step_and_must_be_whole") {
         return;
     }
     let graph = Graph::random(60, 6, 3, 6);

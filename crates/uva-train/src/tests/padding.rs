@@ -96,7 +96,7 @@ fn numbers_and_several_labels_of_padding_have_no_part_either() {
 }
 
 #[test]
-fn predictions_are_of_the_batchs_own_seeds_and_more_padding_than_seeds_is_refused() {
+fn predictions_are_of_real_seeds_and_more_padding_than_seeds_is_refused() {
     let trainer = Trainer::new(&options(uva_model::ModelKind::Gat, 8, 2), 6, 3, TrainDevice::Cpu).unwrap();
     let padded = batch();
     let predicted = |padding: usize, places: &[i64]| {

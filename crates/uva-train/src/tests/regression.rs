@@ -53,7 +53,7 @@ fn with_targets<'a>(batch: &'a Batch, values: &'a [f32]) -> BatchColumns<'a> {
 }
 
 #[test]
-fn errors_are_those_of_the_dense_model_in_one_batch_in_two_and_layer_by_layer() {
+fn errors_equal_the_dense_models_in_one_batch_in_two_and_by_layer() {
     for model in MODELS {
         for (loss, metric) in LOSSES {
             let graph = Graph::random(60, 6, 3, 5);
@@ -118,7 +118,7 @@ fn train(graph: &Graph, all: &[f32], trainer: &mut Trainer, epochs: u32, through
 }
 
 #[test]
-fn numbers_are_learned_to_a_small_error_by_either_loss_and_the_same_through_tensors() {
+fn numbers_are_learned_by_either_loss_and_the_same_through_tensors() {
     let graph = Graph::random(100, 6, 3, 1);
     let all = targets(&graph);
     for (loss, metric) in LOSSES {

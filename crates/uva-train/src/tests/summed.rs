@@ -57,7 +57,7 @@ fn batches(graph: &Graph) -> Vec<Batch> {
 }
 
 #[test]
-fn training_evaluation_and_predictions_have_the_bits_of_sums_that_the_trainer_makes() {
+fn training_and_predictions_have_the_bits_of_sums_made_by_the_trainer() {
     for model in SUMMING {
         let options = TrainerOptions { dropout: 0.5, weight_decay: 5e-4, ..options(model, 16, 2) };
         let graph = Graph::random(60, 11, 3, 5);
@@ -80,7 +80,7 @@ fn training_evaluation_and_predictions_have_the_bits_of_sums_that_the_trainer_ma
 }
 
 #[test]
-fn gradients_of_given_sums_equal_finite_differences_and_those_of_the_whole_block() {
+fn gradients_of_given_sums_equal_finite_differences_and_the_whole_blocks() {
     const STEP: f64 = 1e-5;
     for model in SUMMING {
         // The second is of a shape for which the whole block would be multiplied first.

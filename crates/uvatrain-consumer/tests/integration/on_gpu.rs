@@ -132,8 +132,8 @@ fn options(checkpoint: Option<std::path::PathBuf>) -> TrainingOptions {
 }
 
 #[test]
-fn what_is_told_late_is_whole_and_in_order_and_close_to_the_cpu() {
-    let name = "on_gpu::what_is_told_late_is_whole_and_in_order_and_close_to_the_cpu";
+fn late_reports_are_whole_in_order_and_close_to_the_cpu() {
+    let name = "on_gpu::late_reports_are_whole_in_order_and_close_to_the_cpu";
     if !cuda_sim::in_process_with(name, &AS_A_DEVICE) {
         return;
     }
@@ -196,8 +196,8 @@ fn a_run_interrupted_on_a_device_goes_on_as_if_it_had_not_been() {
 
 /// A slot whose producer died before it had finished: its report has another stamp.
 #[test]
-fn a_batch_that_was_not_whole_ends_the_run_by_its_name_and_no_checkpoint_holds_it() {
-    let name = "on_gpu::a_batch_that_was_not_whole_ends_the_run_by_its_name_and_no_checkpoint_holds_it";
+fn an_incomplete_batch_ends_the_run_by_name_and_no_checkpoint_holds_it() {
+    let name = "on_gpu::an_incomplete_batch_ends_the_run_by_name_and_no_checkpoint_holds_it";
     if !cuda_sim::in_process_with(name, &AS_A_DEVICE) {
         return;
     }

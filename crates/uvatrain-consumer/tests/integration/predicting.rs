@@ -119,7 +119,7 @@ fn bytes(job: &PredictionJob) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_pass_stopped_anywhere_goes_on_and_makes_the_arrays_of_one_that_was_not() {
+fn a_stopped_pass_continues_and_makes_the_arrays_of_an_unstopped_one() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let options = TrainerOptions { hidden: 6, threads: Some(1), ..TrainerOptions::default() };
@@ -154,7 +154,7 @@ fn a_pass_stopped_anywhere_goes_on_and_makes_the_arrays_of_one_that_was_not() {
 }
 
 #[test]
-fn what_is_left_of_another_job_is_not_gone_on_with() {
+fn the_rest_of_another_job_is_not_continued() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let options = TrainerOptions { hidden: 6, threads: Some(1), ..TrainerOptions::default() };
@@ -167,7 +167,7 @@ fn what_is_left_of_another_job_is_not_gone_on_with() {
 }
 
 #[test]
-fn sampling_all_neighbours_gives_what_a_pass_over_the_graph_gives_for_every_model() {
+fn sampling_all_neighbours_equals_a_pass_over_the_graph_for_every_model() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     for model in ModelKind::all().filter(|model| !model.row().reads_hops()) {

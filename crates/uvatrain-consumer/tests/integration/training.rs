@@ -110,7 +110,7 @@ fn run(
 }
 
 #[test]
-fn a_run_interrupted_at_any_batch_of_any_pass_goes_on_as_if_it_had_not_been() {
+fn a_run_interrupted_at_any_batch_of_any_pass_resumes_unchanged() {
     for evaluate_by in [EvaluateBy::Sampled, EvaluateBy::Full] {
         let temp = tempfile::tempdir().unwrap();
         let graph = graph(temp.path());
@@ -139,7 +139,7 @@ fn a_run_interrupted_at_any_batch_of_any_pass_goes_on_as_if_it_had_not_been() {
 }
 
 #[test]
-fn an_interrupt_before_the_first_batch_leaves_the_checkpoint_that_is_there() {
+fn an_interrupt_before_the_first_batch_leaves_an_existing_checkpoint() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let kept = temp.path().join("kept");
@@ -183,7 +183,7 @@ fn training_that_lost_its_patience_goes_on_when_it_is_given_more() {
 }
 
 #[test]
-fn early_stopping_drops_what_is_on_its_way_for_any_number_of_samplers_and_slots() {
+fn early_stopping_drops_batches_in_flight_for_any_samplers_and_slots() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let mut options = training(None, EvaluateBy::Sampled);

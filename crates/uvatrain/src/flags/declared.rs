@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use uva_runtime::spec::{Choice, Field, Given, Kind, Named, OptionValue, Options, Spelling};
+use uva_runtime::spec::{Choice, Field, Named, OptionValue, Options, PartialOptions, Spelling, ValueKind};
 
 /// Adds the options that `shown` takes.
 fn augment<O: Options>(command: Command, shown: impl Fn(&Field) -> bool) -> Command {
@@ -25,9 +25,9 @@ fn argument(field: &'static Field, default: String) -> Arg {
         .conflicts_with_all(field.excludes);
     let argument = field.needs.into_iter().fold(argument, Arg::requires);
     let argument = match field.kind {
-        Kind::Switch => return argument.action(ArgAction::SetTrue),
-        Kind::Choice(names) => argument.value_parser(choices(&names())),
-        Kind::Path => {
+        ValueKind::Switch => return argument.action(ArgAction::SetTrue),
+        ValueKind::Choice(names) => argument.value_parser(choices(&names())),
+        ValueKind::Path => {
             argument.value_hint(ValueHint::AnyPath).value_parser(PathBufValueParser::new().try_map(text))
         }
         _ => argument.value_parser(move |text: &str| field.read(text)),
@@ -40,7 +40,7 @@ fn argument(field: &'static Field, default: String) -> Arg {
     argument
         .value_name(field.value)
         .action(ArgAction::Set)
-        .allow_hyphen_values(matches!(field.kind, Kind::Fanouts { .. }))
+        .allow_hyphen_values(matches!(field.kind, ValueKind::Fanouts { .. }))
         .default_values(default.map(kept))
 }
 
@@ -57,11 +57,14 @@ fn kept(text: String) -> &'static str {
 }
 
 /// What was given of the options that `shown` takes. An argument of another option's may have the same name.
-fn given<O: Options>(matches: &ArgMatches, shown: impl Fn(&Field) -> bool) -> Result<Given<O>, clap::Error> {
-    let mut given = Given::default();
+fn given<O: Options>(
+    matches: &ArgMatches,
+    shown: impl Fn(&Field) -> bool,
+) -> Result<PartialOptions<O>, clap::Error> {
+    let mut given = PartialOptions::default();
     for field in O::declared().filter(|field| shown(field)) {
         let text = match field.kind {
-            Kind::Switch => {
+            ValueKind::Switch => {
                 let on = matches.try_get_one::<bool>(field.name).ok().flatten();
                 on.filter(|on| **on).map(ToString::to_string)
             }
@@ -110,7 +113,7 @@ impl Shown for All {
 #[derive(Clone, Debug)]
 pub struct Declared<O, S = All> {
     /// What was given.
-    pub given: Given<O>,
+    pub given: PartialOptions<O>,
     /// The options that somebody gave, those with a default among them.
     pub typed: Vec<&'static Field>,
     shown: PhantomData<fn() -> S>,

@@ -1,7 +1,7 @@
 //! The options of everything that prepares mini-batches. They are declared in [`uva_runtime::options`].
 
 use clap::Args;
-use uva_runtime::spec::{Field, Kind, OptionError};
+use uva_runtime::spec::{Field, OptionError, ValueKind};
 use uva_runtime::{FeatureType, LoaderOptions, RuntimeError};
 
 use super::declared::{Declared, Shown};
@@ -68,7 +68,7 @@ impl LoaderFlags {
     /// The options that decide what batches are and how large, as one would give them again. Defaults are left out.
     pub fn given_again(&self) -> String {
         let words = self.declared.given.that_make_batches().map(|(field, value)| match field.kind {
-            Kind::Switch => format!(" --{}", field.long()),
+            ValueKind::Switch => format!(" --{}", field.long()),
             _ => format!(" --{} {value}", field.long()),
         });
         words.collect()
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn models_take_float32_and_others_the_tables_type_unless_told_otherwise() {
+    fn models_take_float32_and_others_the_tables_type_by_default() {
         for (args, of_models, of_others) in [
             (&[][..], FeatureType::Float32, FeatureType::Table),
             (&["--feature-type", "table"], FeatureType::Table, FeatureType::Table),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_sampler_can_be_asked_for_by_its_name() {
+    fn every_kind_of_sampler_can_be_selected_by_its_name() {
         for kind in SamplerKind::ALL {
             assert_eq!(flags(&["--sampler-kind", kind.name()]).options().sampler_kind, kind);
         }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_no_batch_size_and_no_number_of_samplers() {
+    fn zero_is_not_a_batch_size_nor_a_number_of_samplers() {
         for args in [["--batch-size", "0"], ["--samplers", "0"], ["--slots", "0"], ["--gather-threads", "0"]]
         {
             assert!(Line::try_parse_from([&["x"], &args[..]].concat()).is_err(), "{args:?} was taken");

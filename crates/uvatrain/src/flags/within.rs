@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use uva_runtime::spec::{Whole, whole};
+use uva_runtime::spec::{WholeRange, whole};
 
 /// A parser of whole numbers in this range, for `value_parser`.
 pub fn within<T>(
@@ -21,7 +21,7 @@ where
         Bound::Excluded(above) => Some(above.saturating_sub(1)),
         Bound::Unbounded => None,
     };
-    let bounds = Whole { least, most, type_most: u64::MAX };
+    let bounds = WholeRange { least, most, type_most: u64::MAX };
     move |text| {
         let number = whole(text, bounds)?;
         T::try_from(number).map_err(|_| format!("{number} is too large"))
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_of_a_range_belong_to_it_as_it_is_told() {
+    fn both_ends_of_a_range_belong_to_it_as_its_text_says() {
         let parse = within::<u32>(1..=64);
         assert_eq!((parse("1"), parse("64")), (Ok(1), Ok(64)));
         for text in ["0", "65", "-3"] {

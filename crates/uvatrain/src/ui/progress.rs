@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_names_loss_or_accuracy_speed_what_is_left_and_bottleneck_in_80_columns() {
+    fn the_bar_has_loss_accuracy_speed_time_left_and_bottleneck_in_80_columns() {
         let text = message(&progress(Split::Train, 0, 10), 33.33, Some(185.0), "producer");
         assert_eq!(text, "loss 1.2500  33.3 batches/s  3:05 left  bottleneck producer");
         // With its prefix, a bar of two columns and the batches.

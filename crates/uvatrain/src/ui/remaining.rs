@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_where_there_is_nothing_to_tell_by() {
+    fn nothing_is_shown_without_a_basis_for_an_estimate() {
         assert_eq!(remaining(&at(Split::Train, 0, 1), 0.0, None), None);
         assert_eq!(remaining(&at(Split::Valid, 0, 1), 5.0, None), None);
         assert_eq!(remaining(&at(Split::Test, 0, 1), 0.0, KNOWN), None);

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn every_process_shows_what_of_its_memory_is_its_own_and_a_run_that_tells_none_has_no_such_table() {
+    fn every_process_shows_its_own_memory_and_a_run_without_it_no_table() {
         assert!(!of_run(&end(), &Besides::default()).contains("mapped files"));
         let process = |process: &str, own: u64| ProcessMemory {
             process: process.to_owned(),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn more_threads_are_suggested_where_training_holds_the_run_up_and_cores_are_left() {
+    fn more_threads_are_suggested_where_training_is_slow_and_cores_are_left() {
         let with =
             |train_threads, cores| of_run(&end(), &Besides { train_threads, cores, ..Besides::default() });
         assert!(with(Some(1), 2).contains("--train-threads 2 (1 now)"), "{}", with(Some(1), 2));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::PinnedBuffer;
-use uva_cuda::{CacheKind, Context, Module, ModuleOptions, Stream};
+use uva_cuda::{CacheKind, Context, CudaStream, Module, ModuleOptions};
 
 /// This test program again, for one of its ignored tests.
 pub fn again(test: &str) -> Command {
@@ -49,7 +49,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    pub fn new(context: &Arc<Context>, kernels: &GatherKernels, stream: &Stream) -> Self {
+    pub fn new(context: &Arc<Context>, kernels: &GatherKernels, stream: &CudaStream) -> Self {
         let flag = PinnedBuffer::new(context, 4, "a flag").unwrap();
         // SAFETY: the flag is zero, lives until this value is dropped, which lets go first, and is aligned to a page.
         unsafe { kernels.spin_until(stream, flag.address()) }.unwrap();

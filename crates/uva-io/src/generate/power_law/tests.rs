@@ -31,7 +31,7 @@ fn the_content_is_that_of_every_other_machine() {
 }
 
 #[test]
-fn everything_asked_for_is_there_and_passes_every_check() {
+fn every_requested_array_exists_and_passes_every_check() {
     for element in [ElementType::F32, ElementType::F16, ElementType::Bf16] {
         let options = PowerLaw::of(Common { feature_element: element, ..small().common });
         let (_directory, out) = generate(&options);
@@ -54,7 +54,7 @@ fn everything_asked_for_is_there_and_passes_every_check() {
 }
 
 #[test]
-fn lists_ascend_without_repeats_or_self_loops_and_degrees_have_a_heavy_tail() {
+fn lists_ascend_without_repeats_or_loops_and_degrees_are_heavy_tailed() {
     let (_directory, out) = generate(&small());
     let dataset = Dataset::open(&out).unwrap();
     let csc = dataset.csc();
@@ -77,7 +77,7 @@ fn lists_ascend_without_repeats_or_self_loops_and_degrees_have_a_heavy_tail() {
 }
 
 #[test]
-fn the_mean_degree_is_the_one_asked_for() {
+fn the_mean_degree_is_the_requested_one() {
     for (nodes, average) in [(1000, 4.0), (100_000, 20.0), (100_000, 0.5), (50, 24.5)] {
         let degrees = Degrees::new(nodes, average);
         let total: u64 = (0..nodes).map(|p| degrees.at(p, Stream::new(3, Purpose::Degree, p).unit())).sum();
@@ -89,7 +89,7 @@ fn the_mean_degree_is_the_one_asked_for() {
 /// Classifies by the true centres, which no model can do better from features alone, then with the mean of ten
 /// neighbours added, which a one-layer GraphSAGE can do.
 #[test]
-fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
+fn features_alone_predict_ten_points_worse_than_with_neighbours() {
     let options = PowerLaw::of(Common { nodes: 50_000, feature_dim: 100, ..Common::default() });
     let (_directory, out) = generate(&options);
     let dataset = Dataset::open(&out).unwrap();

@@ -44,7 +44,7 @@ fn the_splits_fit_their_graph_and_names_differ() {
 }
 
 #[test]
-fn scale_one_is_the_published_size_and_a_scale_that_leaves_nothing_is_refused() {
+fn scale_one_is_the_published_size_and_a_scale_of_nothing_is_refused() {
     let papers = Preset::named("papers100m").unwrap();
     let estimate = estimate(&*papers.recipe(1.0).unwrap()).unwrap();
     assert_eq!(estimate.nodes, 111_059_956);

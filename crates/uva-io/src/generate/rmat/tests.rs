@@ -105,7 +105,7 @@ fn share_within_classes(dataset: &Dataset, plan: &Plan<'_>) -> f64 {
 }
 
 #[test]
-fn one_node_in_a_hundred_has_a_fifth_of_the_edges_and_more_both_ways_and_lists_have_no_repeats() {
+fn one_percent_of_nodes_has_a_fifth_of_the_edges_without_repeats() {
     for homophily in [0.0, 0.5] {
         let options = with(small(), |options| options.homophily = homophily);
         let (_directory, dataset) = generated(&options);

@@ -22,7 +22,7 @@ fn the_content_is_that_of_every_other_machine() {
 }
 
 #[test]
-fn the_share_of_edges_within_a_class_is_the_one_asked_for_and_so_is_the_degree() {
+fn the_share_of_edges_within_a_class_and_the_degree_are_as_requested() {
     for share in [0.0, 0.5, 0.9, 1.0] {
         // 7 does not divide 60,000, so there are two class sizes.
         let (_directory, dataset) = generated(&with(small(), |options| {
@@ -76,7 +76,7 @@ fn every_pair_is_an_edge_with_the_probability_of_its_classes() {
 }
 
 #[test]
-fn a_choice_has_as_many_as_asked_for_and_leaves_out_none_more_than_others() {
+fn a_choice_has_the_requested_size_and_omits_all_members_equally_often() {
     for (count, population) in [(0, 5), (1, 5), (2, 5), (3, 5), (5, 5), (0, 0), (1, 1)] {
         let mut chosen = vec![0; population as usize];
         let mut stream = Stream::new(2, Purpose::Neighbours, count);

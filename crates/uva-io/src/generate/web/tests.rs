@@ -31,7 +31,7 @@ fn the_bytes_are_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn nodes_that_train_by_degree_are_as_many_as_asked_for_and_have_long_lists() {
+fn nodes_chosen_by_degree_are_as_many_as_requested_and_have_long_lists() {
     let options = with(small(), |options| options.common.train_by = TrainBy::Degree);
     assert_bytes_depend_on_the_seed_alone(&options);
     let (_directory, dataset) = generated(&options);

@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_takes_no_more_memory_than_its_header_says_and_the_header_not_more_than_the_budget() {
+    fn a_page_takes_no_more_than_its_header_says_and_both_fit_the_budget() {
         let gzip = Compression::GZIP(GzipLevel::default());
         let mut encoder = GzEncoder::new(Vec::new(), Level::best());
         encoder.write_all(&vec![0; 16 << 20]).unwrap();

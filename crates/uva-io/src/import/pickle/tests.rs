@@ -50,7 +50,7 @@ fn long_integers_are_twos_complement() {
 }
 
 #[test]
-fn names_that_are_no_plain_values_are_refused_and_nothing_runs() {
+fn names_that_are_not_plain_values_are_refused_and_nothing_runs() {
     let directory = tempfile::tempdir().unwrap();
     let witness = directory.path().join("witness");
     let shell = format!("cposix\nsystem\n(S'touch {}'\ntR.", witness.display());

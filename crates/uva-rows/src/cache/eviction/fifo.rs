@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_was_hit_and_then_evicted_by_its_own_batch_is_not_taken_in_again() {
+    fn a_row_hit_and_then_evicted_by_its_own_batch_is_not_taken_in_again() {
         let mut fifo = FifoSlots::new(10, 2).unwrap();
         changes(&mut fifo, &[1, 2]);
         // 3 evicts 1, which was a hit of this batch.
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn more_misses_than_slots_leave_the_last_ones_and_name_what_was_there_before_the_batch() {
+    fn more_misses_than_slots_keep_the_last_and_name_the_previous_rows() {
         let mut fifo = FifoSlots::new(20, 3).unwrap();
         changes(&mut fifo, &[0, 1, 2, 3]);
         assert_eq!(slots_of(&fifo), [(1, 1), (2, 2), (3, 0)]);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_was_hit_outlives_one_that_was_not_and_one_that_was_hit_often_a_recent_one() {
+    fn a_hit_row_outlives_one_without_hits_and_a_frequent_one_a_recent_one() {
         let mut lru = Slots::<Ranked<false>>::new(9, 2).unwrap();
         let mut lfu = Slots::<Ranked<true>>::new(9, 2).unwrap();
         for ids in [&[1][..], &[2], &[1], &[1], &[2], &[3]] {

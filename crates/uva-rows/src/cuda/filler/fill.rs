@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uva_cuda::memory::SharedBuffer;
-use uva_cuda::{Event, Signal};
+use uva_cuda::{CudaEvent, Signal};
 use uva_disk::DiskReads;
 
 use crate::cuda::direct::DirectRuns;
@@ -29,7 +29,7 @@ pub struct OnDevice<'p> {
     /// How many ids are among them.
     pub count: usize,
     /// Recorded behind the last read of the memory.
-    pub taken: &'p Event,
+    pub taken: &'p CudaEvent,
 }
 
 /// Writes rows to these places.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uva_cuda::kernels::copies::DeviceCopy;
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport, IdWidth};
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
-use uva_cuda::{Context, CudaError, Event, Stream};
+use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 
 use super::fill::{BroughtRows, CACHE_LINE, Fill, OnDevice, SlotPlace};
 use crate::cuda::continued::{Continued, ContinuedBatch};
@@ -21,9 +21,9 @@ pub(super) struct Held<S> {
     /// Dropped before the stream and the buffer that its work uses. None of its work is in flight then.
     pub source: S,
     /// Where the gathers are enqueued.
-    pub stream: Stream,
+    pub stream: CudaStream,
     /// Where uploads are enqueued: that of a batch need not wait for the gather of the batch before.
-    pub uploads: Stream,
+    pub uploads: CudaStream,
     pub kernels: GatherKernels,
     /// Where the rows of each fill go that are summed.
     pub scratch: Option<Scratch>,
@@ -53,9 +53,9 @@ pub(super) struct Slot {
     /// The copy of the report.
     pub report: PinnedBuffer,
     /// Recorded behind the upload.
-    pub uploaded: Event,
+    pub uploaded: CudaEvent,
     /// Recorded behind the last thing that a fill enqueues.
-    pub done: Event,
+    pub done: CudaEvent,
     pub pending: Option<Pending>,
 }
 

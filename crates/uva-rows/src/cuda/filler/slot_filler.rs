@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport, GridBound};
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer};
-use uva_cuda::{CudaError, Event, Stream};
+use uva_cuda::{CudaError, CudaEvent, CudaStream};
 use uva_ops::rows::NarrowFloat;
 
 use super::fill::{Fill, SlotPlace};
@@ -44,7 +44,7 @@ impl<S: DeviceSource> SlotFiller<S> {
     /// # Errors
     /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
     pub fn new(
-        stream: Stream,
+        stream: CudaStream,
         kernels: GatherKernels,
         source: S,
         buffer: Arc<SharedBuffer>,
@@ -60,8 +60,8 @@ impl<S: DeviceSource> SlotFiller<S> {
                     lent: None,
                     report: PinnedBuffer::new(&context, GatherReport::BYTES, "a slot's report")?,
                     // Recorded on the stream of uploads, which is in no partition.
-                    uploaded: Event::local(&context)?,
-                    done: Event::local(stream.made_in())?,
+                    uploaded: CudaEvent::local(&context)?,
+                    done: CudaEvent::local(stream.made_in())?,
                     pending: None,
                 })
             })
@@ -70,7 +70,7 @@ impl<S: DeviceSource> SlotFiller<S> {
             row_bytes: source.row_bytes(),
             source,
             stream,
-            uploads: Stream::new(&context)?,
+            uploads: CudaStream::new(&context)?,
             kernels,
             scratch: None,
             tables: None,
@@ -86,7 +86,7 @@ impl<S: DeviceSource> SlotFiller<S> {
     }
 
     /// The stream of its work. Events that fills record are made in its context.
-    pub fn stream(&self) -> &Stream {
+    pub fn stream(&self) -> &CudaStream {
         &self.held.stream
     }
 

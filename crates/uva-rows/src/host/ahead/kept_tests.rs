@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn with_what_is_in_memory_the_known_batches_never_take_more_reads_than_they_must(
+    fn known_batches_never_take_more_reads_than_the_optimum(
         capacity in 0usize..=4,
         batches in proptest::collection::vec((0u8..64, 1usize..=4, 0u8..8), 1..14),
     ) {
@@ -174,7 +174,7 @@ fn a_row_that_a_known_batch_needs_stays_and_the_one_needed_last_gives_way() {
 }
 
 #[test]
-fn another_batch_than_was_expected_ends_the_window_and_rows_under_way_come_in_all_the_same() {
+fn an_unexpected_batch_ends_the_window_and_rows_under_way_still_arrive() {
     let mut turns = Turns::new(3);
     for batch in [0b000_001, 0b000_010] {
         turns.kept.expect(ids(batch));
@@ -201,7 +201,7 @@ fn behind_the_window_rows_that_were_hit_stay_longer() {
 }
 
 #[test]
-fn a_row_without_a_known_use_lets_the_hand_pass_some_promised_frames_and_the_next_row_goes_on_there() {
+fn a_row_without_a_known_use_passes_promised_frames_and_the_next_follows() {
     let (all, spare) = (200, PASSED_AT_MOST as i64 * 2 + 20);
     let mut kept = Kept::new(300, 2, all as usize).unwrap();
     let turn = |kept: &mut Kept, rows: &[i64]| {

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use uva_disk::{AheadReader, Answer, DiskReads, RowFile};
+use uva_disk::{AheadReader, AheadResult, DiskReads, RowFile};
 
 use super::kept::{Found, Kept, MOST_BATCHES};
 use crate::error::GatherError;
@@ -73,7 +73,7 @@ impl LookAhead {
         self.kept.capacity()
     }
 
-    fn take_over(&mut self, Answer { rows, read }: Answer) {
+    fn take_over(&mut self, AheadResult { rows, read }: AheadResult) {
         let is_read = read.is_ok();
         self.uncounted += read.unwrap_or_default();
         rows.into_iter().for_each(|row| self.kept.arrived(row, is_read));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherKernels, GridBound, Kernel};
 use uva_cuda::memory::{JoinedMemory, PinOptions, PinnedTable, Share};
-use uva_cuda::{Context, Event, Stream};
+use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_rows::cache::eviction::{self, Eviction};
 use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::cuda::{DeviceCache, FillError, LanedCache, Pinned, ReadBack, SlotFiller, fill_joined};
@@ -168,9 +168,9 @@ fn batch_of_few(random: &mut Random, count: usize, stamp: u64) -> Batch {
 }
 
 #[test]
-fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
+fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_on_the_host() {
     if !cuda_sim::in_process_with(
-        "cuda::cache::a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host",
+        "cuda::cache::a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_on_the_host",
         &SHAKEN,
     ) {
         return;
@@ -185,8 +185,8 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
         let table = Mapped::new(&machine.table_bytes, ROW_BYTES, 1).unwrap();
         let mut host = Cached::in_memory(table, on_host).unwrap();
         let mut host_hits = 0;
-        let consumer = Stream::new(&machine.context).unwrap();
-        let event = || Event::local(&machine.context).unwrap();
+        let consumer = CudaStream::new(&machine.context).unwrap();
+        let event = || CudaEvent::local(&machine.context).unwrap();
         let (ready, free) = ([event(), event()], [event(), event()]);
         let mut random = Random(capacity as u64);
         let (mut seen, mut expected) = (Vec::new(), Vec::new());

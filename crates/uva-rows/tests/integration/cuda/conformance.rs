@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GridBound, Kernel};
 use uva_cuda::memory::{PinHow, PinOptions, PinnedTable};
-use uva_cuda::{Context, Event, Stream};
+use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_rows::cuda::{DeviceRows, DeviceTable, FillError, Pinned, ReadBack, Spliced, Split, Staged};
 use uva_rows::{GatherError, HostPlace, Mapped, RowSource, Widened, conformance};
 
@@ -104,9 +104,8 @@ fn a_host_source_staged_to_the_device_conforms() {
 }
 
 #[test]
-fn a_host_source_beside_cached_rows_on_the_device_conforms_and_counts_their_hits() {
-    let name =
-        "cuda::conformance::a_host_source_beside_cached_rows_on_the_device_conforms_and_counts_their_hits";
+fn a_host_source_beside_device_cached_rows_conforms_and_counts_hits() {
+    let name = "cuda::conformance::a_host_source_beside_device_cached_rows_conforms_and_counts_hits";
     if !cuda_sim::in_process_with(name, &[]) {
         return;
     }
@@ -139,10 +138,10 @@ fn rows_beside_cached_ones_are_refused_where_they_have_no_room() {
     assert!(matches!(refused, FillError::CacheTooLarge { rows: 2, .. }), "{refused}");
     let machine = Machine::new();
     let mut filler =
-        machine.bare_filler(Stream::new(&context).unwrap(), machine.spliced(&[1]), SHAPE).unwrap();
+        machine.bare_filler(CudaStream::new(&context).unwrap(), machine.spliced(&[1]), SHAPE).unwrap();
     filler.reserve_room(FEATURES_AT, 499).unwrap();
     let batch = Batch::new(&mut Random(1), 500, 1);
-    let refused = batch.fill(&mut filler, 0, None, &Event::local(&context).unwrap()).unwrap_err();
+    let refused = batch.fill(&mut filler, 0, None, &CudaEvent::local(&context).unwrap()).unwrap_err();
     assert!(refused.to_string().contains("500 rows in lane 0: reserve room for them"), "{refused}");
 }
 

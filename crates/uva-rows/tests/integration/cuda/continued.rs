@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use uva_cuda::memory::{IpcKind, PinnedBuffer, SharedBuffer, device_to_host};
-use uva_cuda::{Event, Stream};
+use uva_cuda::{CudaEvent, CudaStream};
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::cache::eviction;
 use uva_rows::cuda::{
@@ -73,7 +73,7 @@ fn sums_in_slots_are_those_of_missed_rows_continued_with_cached_ones() {
         let cache = DeviceCache::filled(context, &table, ROW, &cached, 1).unwrap();
         let shape = SlotShape { slots: 2, stride: SLOT };
         let buffer = Arc::new(SharedBuffer::create(context, 2 * SLOT, IpcKind::Auto, "2 slots").unwrap());
-        let stream = Stream::new(context).unwrap();
+        let stream = CudaStream::new(context).unwrap();
         let source = gpu.staged(&table, ROW);
         let mut filler = SlotFiller::new(stream, kernels.clone(), source, buffer.clone(), shape).unwrap();
         filler.reserve_room(ROWS_AT, ROWS_OF_TABLE).unwrap();
@@ -84,9 +84,9 @@ fn sums_in_slots_are_those_of_missed_rows_continued_with_cached_ones() {
         let mut beginners =
             BYTES.map(|bytes| SumBeginner::new(KeptRows::new(ROWS_OF_TABLE, &cached).unwrap(), bytes));
         let kept = KeptRows::new(ROWS_OF_TABLE, &cached).unwrap();
-        let ready = [(); 2].map(|()| Event::local(filler.stream().made_in()).unwrap());
-        let free = [(); 2].map(|()| Event::local(context).unwrap());
-        let consumer = Stream::new(context).unwrap();
+        let ready = [(); 2].map(|()| CudaEvent::local(filler.stream().made_in()).unwrap());
+        let free = [(); 2].map(|()| CudaEvent::local(context).unwrap());
+        let consumer = CudaStream::new(context).unwrap();
         let folder = std::env::var_os("CUDA_SIM_COUNTS").filter(|_| !cuda_sim::on_a_gpu());
         let calls = || folder.as_ref().map(|folder| counts(Path::new(folder))).unwrap_or_default();
         let before = calls();
@@ -202,7 +202,7 @@ fn sums_that_cannot_be_continued_are_refused_with_nothing_enqueued() {
     let table = vec![1; 40 * 20];
     let buffer = Arc::new(SharedBuffer::create(context, 4096, IpcKind::Auto, "a slot").unwrap());
     let filler = || {
-        let (source, stream) = (gpu.staged(&table, 20), Stream::new(context).unwrap());
+        let (source, stream) = (gpu.staged(&table, 20), CudaStream::new(context).unwrap());
         let shape = SlotShape { slots: 1, stride: 4096 };
         let mut filler = SlotFiller::new(stream, kernels.clone(), source, buffer.clone(), shape).unwrap();
         filler.reserve_room(1024, 40).unwrap();
@@ -216,7 +216,7 @@ fn sums_that_cannot_be_continued_are_refused_with_nothing_enqueued() {
     let refused = filler().continue_sums(cache(10), 512, None, bound).unwrap_err();
     assert!(matches!(refused, FillError::Rows(GatherError::OtherTable { .. })), "{refused}");
 
-    let ready = Event::local(context).unwrap();
+    let ready = CudaEvent::local(context).unwrap();
     let (ids, lists) = ([1_i64, 2, 3], [0_i32, 1, 3, 0, 1, 2]);
     let arrays: [(usize, &[u8]); 2] = [(64, bytemuck::cast_slice(&ids)), (128, bytemuck::cast_slice(&lists))];
     let sums = SlotSums {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
-use uva_cuda::{Event, Stream};
+use uva_cuda::{CudaEvent, CudaStream};
 use uva_rows::cache::eviction;
 use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, GridBound, OnDevice, SlotFiller, SlotPlace,
@@ -43,7 +43,7 @@ pub fn counts(folder: &Path) -> BTreeMap<String, u64> {
 /// Fills slots until every batch has the same calls, and returns those of one batch.
 fn calls_of_a_batch<S: DeviceSource>(mut filler: SlotFiller<S>, folder: &Path) -> BTreeMap<String, u64> {
     let context = uva_cuda::Context::primary(0).unwrap();
-    let event = || Event::local(&context).unwrap();
+    let event = || CudaEvent::local(&context).unwrap();
     let (ready, free) = ([event(), event()], [event(), event()]);
     let mut random = Random(4);
     let mut before = BTreeMap::new();
@@ -96,7 +96,7 @@ fn a_batch_costs_one_upload_few_launches_and_no_wait_of_the_host() {
     let copy = Arc::new(DeviceTable::new(context, &machine.table_bytes, "a table").unwrap());
     let bound = GridBound::Multiprocessors(1);
     let on_device = DeviceRows::new(machine.kernels.clone(), copy, ROW_BYTES, Kernel::Wide, bound).unwrap();
-    let stream = || Stream::new(context).unwrap();
+    let stream = || CudaStream::new(context).unwrap();
     let of = |source: Box<dyn DeviceSource>| calls_of_a_batch(machine.filler_on(stream(), source), folder);
     let beside = machine.spliced(&ids);
     let ways: [(&str, Box<dyn DeviceSource>); 8] = [
@@ -144,14 +144,14 @@ fn an_upload_does_not_wait_for_the_gather_before_it() {
         return;
     }
     let machine = Machine::new();
-    let own = Stream::new(&machine.context).unwrap();
+    let own = CudaStream::new(&machine.context).unwrap();
     // SAFETY: the stream outlives the filler, which is dropped before it.
-    let lent = unsafe { Stream::foreign(&machine.context, own.raw()) };
+    let lent = unsafe { CudaStream::foreign(&machine.context, own.raw()) };
     let mut filler = machine.filler_on(lent, machine.pinned(Kernel::Wide));
-    let event = || Event::local(&machine.context).unwrap();
+    let event = || CudaEvent::local(&machine.context).unwrap();
     let ready = [event(), event()];
     let mut random = Random(8);
-    let consumer = Stream::new(&machine.context).unwrap();
+    let consumer = CudaStream::new(&machine.context).unwrap();
     let mut pool = Pool::new(&machine, 1, 0);
     let mut out = PinnedBuffer::new(&machine.context, FEATURES_AT, "arrays of a slot").unwrap();
     let hold = pool.hold(&machine, &own);
@@ -191,8 +191,8 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
     let folder = Path::new(&folder);
     let machine = Machine::new();
     let context = &machine.context;
-    let stream = Stream::new(context).unwrap();
-    let mut filler = machine.filler_on(Stream::new(context).unwrap(), machine.pinned(Kernel::Wide));
+    let stream = CudaStream::new(context).unwrap();
+    let mut filler = machine.filler_on(CudaStream::new(context).unwrap(), machine.pinned(Kernel::Wide));
     let ids: Vec<i64> = (0..40).map(|i| i * 7 % ROWS as i64).collect();
     let id_bytes: &[u8] = bytemuck::cast_slice(&ids);
     let memory = Arc::new(SharedBuffer::create(context, 4096, IpcKind::Auto, "a batch").unwrap());
@@ -205,7 +205,7 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
     stream.synchronize().unwrap();
     let mut arrays = vec![(64, 0..id_bytes.len())];
     arrays.extend((0..8).map(|number| (512 + number * 64, 1024 + number * 128..1024 + number * 128 + 60)));
-    let (ready, taken) = (Event::local(context).unwrap(), Event::local(context).unwrap());
+    let (ready, taken) = (CudaEvent::local(context).unwrap(), CudaEvent::local(context).unwrap());
     let fill = |filler: &mut SlotFiller<_>, stamp| {
         let on_device = OnDevice { memory: &memory, arrays: &arrays, count: ids.len(), taken: &taken };
         let place = SlotPlace {

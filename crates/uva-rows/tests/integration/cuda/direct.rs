@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use uva_cuda::{Event, Stream};
+use uva_cuda::{CudaEvent, CudaStream};
 use uva_disk::{DiskReads, TableShape, WatchedFiles};
 use uva_rows::RowSource;
 use uva_rows::cuda::{BroughtRows, DirectRuns, FillError, NoRows, SlotFiller, SlotPlace, try_direct_reads};
@@ -72,8 +72,8 @@ fn fill(
     filler: &mut SlotFiller<NoRows>,
     by: &RefCell<DirectRuns>,
     runs: &[Range<usize>],
-    after: Option<&Event>,
-    ready: &Event,
+    after: Option<&CudaEvent>,
+    ready: &CudaEvent,
 ) -> Result<DiskReads, FillError> {
     let took = Cell::default();
     let ranges = ranges(runs.iter().map(ExactSizeIterator::len).sum());
@@ -104,8 +104,8 @@ fn check(tables: &Tables, slot: &[u8], runs: &[Range<usize>], case: &str) {
 }
 
 #[test]
-fn rows_are_brought_once_the_consumer_is_done_with_the_slot_and_what_fails_is_told_by_name() {
-    let test = "cuda::direct::rows_are_brought_once_the_consumer_is_done_with_the_slot_and_what_fails_is_told_by_name";
+fn rows_arrive_once_the_consumer_frees_the_slot_and_failures_are_named() {
+    let test = "cuda::direct::rows_arrive_once_the_consumer_frees_the_slot_and_failures_are_named";
     // The first read fails; some later ones are interrupted, or find no room.
     let faults = "cuFileRead:1=5, cuFileRead:24=4, cuFileRead:29=11, cuFileBufRegister:1=5036";
     let variables = [("CUDA_SIM_CUFILE", "short"), ("CUDA_SIM_CUFILE_FAIL", faults)];
@@ -118,7 +118,7 @@ fn rows_are_brought_once_the_consumer_is_done_with_the_slot_and_what_fails_is_to
     assert!(runs.unregistered().unwrap().contains("CU_FILE_GPU_MEMORY_PINNING_FAILED (5036)"));
     let by = RefCell::new(runs);
     let mut filler = machine.filler_of(NoRows);
-    let ready = Event::local(filler.stream().made_in()).unwrap();
+    let ready = CudaEvent::local(filler.stream().made_in()).unwrap();
     let (first, second) = ([2000..2400, 0..3, 17..18], vec![5..200; 1]);
     let failed = fill(&mut filler, &by, &first, None, &ready).unwrap_err().to_string();
     assert!(failed.contains(".npy: cannot read ") && failed.contains("os error 5"), "{failed}");
@@ -129,8 +129,8 @@ fn rows_are_brought_once_the_consumer_is_done_with_the_slot_and_what_fails_is_to
     let took = fill(&mut filler, &by, &first, None, &ready).unwrap();
     let bytes = (404 * (40 + 104)) as u64;
     assert_eq!(took, DiskReads { bytes_asked: bytes, bytes_read: bytes, reads: 6 });
-    let free = Event::interprocess(&machine.context).unwrap();
-    let consumer = Stream::new(&machine.context).unwrap();
+    let free = CudaEvent::interprocess(&machine.context).unwrap();
+    let consumer = CudaStream::new(&machine.context).unwrap();
     let mut pool = Pool::new(&machine, 1, 1);
     consumer.wait(&ready).unwrap();
     let hold: Hold = pool.hold(&machine, &consumer);

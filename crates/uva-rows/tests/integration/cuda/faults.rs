@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use uva_cuda::kernels::gather::Kernel;
-use uva_cuda::{Event, Stream};
+use uva_cuda::{CudaEvent, CudaStream};
 use uva_rows::cuda::{FillError, SlotPlace, SlotShape};
 use uva_rows::{GatherError, RowSource};
 
@@ -19,7 +19,7 @@ fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
         return;
     }
     let machine = Machine::new();
-    let ready = Event::local(&machine.context).unwrap();
+    let ready = CudaEvent::local(&machine.context).unwrap();
     for mode in MODES {
         let mut filler = machine.filler(mode);
         for (number, id) in [-1, ROWS as i64, i64::MIN, i64::MAX, 1 << 32].into_iter().enumerate() {
@@ -57,7 +57,7 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
     }
     let machine = Machine::new();
     let mut filler = machine.filler(GatherMode::ZeroCopy);
-    let ready = Event::local(&machine.context).unwrap();
+    let ready = CudaEvent::local(&machine.context).unwrap();
     let payload = vec![0; FEATURES_AT];
     for (slot, array, ids, features_at) in [
         (2, 64..128, 64..128, FEATURES_AT),
@@ -88,22 +88,22 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
     assert!(filler.drain().unwrap().is_empty());
     two_slots_in_turns(&machine, filler, 6, 78);
     let shape = SlotShape { slots: 3, ..SHAPE };
-    let stream = Stream::new(&machine.context).unwrap();
+    let stream = CudaStream::new(&machine.context).unwrap();
     let refused = machine.bare_filler(stream, machine.pinned(Kernel::Shift), shape);
     assert!(matches!(refused, Err(FillError::Layout(_))), "{refused:?}");
 }
 
 /// No fill takes page-locked memory, whatever comes: who needs more than was reserved is told.
 #[test]
-fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on() {
-    let test = "cuda::faults::a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on";
+fn a_batch_beyond_its_reserve_is_refused_under_a_held_kernel() {
+    let test = "cuda::faults::a_batch_beyond_its_reserve_is_refused_under_a_held_kernel";
     if !cuda_sim::in_process_with(test, &[]) {
         return;
     }
     let machine = Machine::new();
-    let stream = Stream::new(&machine.context).unwrap();
+    let stream = CudaStream::new(&machine.context).unwrap();
     let mut filler = machine.bare_filler(stream, machine.pinned(Kernel::Shift), SHAPE).unwrap();
-    let ready = Event::local(&machine.context).unwrap();
+    let ready = CudaEvent::local(&machine.context).unwrap();
     let mut random = Random(3);
     let (small, large) = (Batch::new(&mut random, 10, 1), Batch::new(&mut random, MOST_IDS, 2));
     let refused = |result| {
@@ -112,7 +112,7 @@ fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_t
     refused(small.fill(&mut filler, 0, None, &ready));
     // All that lies before the ids, and a few ids.
     filler.reserve_room(IDS_AT + 4096, 512).unwrap();
-    let consumer = Stream::new(&machine.context).unwrap();
+    let consumer = CudaStream::new(&machine.context).unwrap();
     let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
     refused(large.fill(&mut filler, 0, None, &ready));
     small.fill(&mut filler, 0, None, &ready).unwrap();
@@ -132,7 +132,7 @@ fn breaks(test: &str, mode: GatherMode, function: &str, call: usize) {
     }
     let machine = Machine::new();
     let mut filler = machine.filler(mode);
-    let ready = Event::local(&machine.context).unwrap();
+    let ready = CudaEvent::local(&machine.context).unwrap();
     let mut random = Random(9);
     let error = (0..50)
         .find_map(|index| {
@@ -183,9 +183,9 @@ fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
     let machine = Machine::new();
     for mode in MODES {
         let mut filler = machine.filler(mode);
-        let consumer = Stream::new(&machine.context).unwrap();
+        let consumer = CudaStream::new(&machine.context).unwrap();
         let (free, ready) =
-            (Event::local(&machine.context).unwrap(), Event::local(&machine.context).unwrap());
+            (CudaEvent::local(&machine.context).unwrap(), CudaEvent::local(&machine.context).unwrap());
         let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
         free.record(&consumer).unwrap();
         let batch = Batch::new(&mut Random(4), MOST_IDS, 7);
@@ -207,9 +207,9 @@ fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
 }
 
 #[test]
-fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() {
+fn a_filler_is_abandoned_while_the_device_waits_for_a_lost_event() {
     if !cuda_sim::in_process_with(
-        "cuda::faults::a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes",
+        "cuda::faults::a_filler_is_abandoned_while_the_device_waits_for_a_lost_event",
         &[],
     ) {
         return;
@@ -217,8 +217,9 @@ fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() 
     let machine = Machine::new();
     let mut filler = machine.filler(GatherMode::ZeroCopy);
     // A consumer that holds its slot for ever.
-    let consumer = Stream::new(&machine.context).unwrap();
-    let (free, ready) = (Event::local(&machine.context).unwrap(), Event::local(&machine.context).unwrap());
+    let consumer = CudaStream::new(&machine.context).unwrap();
+    let (free, ready) =
+        (CudaEvent::local(&machine.context).unwrap(), CudaEvent::local(&machine.context).unwrap());
     let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
     free.record(&consumer).unwrap();
     let batch = Batch::new(&mut Random(1), 100, 1);

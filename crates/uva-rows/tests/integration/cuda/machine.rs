@@ -9,7 +9,7 @@ use uva_cuda::kernels::gather::{GatherKernels, Kernel};
 use uva_cuda::memory::{
     IpcKind, PinOptions, PinnedBuffer, PinnedTable, SharedBuffer, TableBytes, device_to_host,
 };
-use uva_cuda::{CacheKind, Context, Event, Module, ModuleOptions, Stream};
+use uva_cuda::{CacheKind, Context, CudaEvent, CudaStream, Module, ModuleOptions};
 use uva_rows::cuda::{
     DeviceSource, Fill, FillError, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Spliced, Split,
     Staged,
@@ -146,10 +146,10 @@ impl Machine {
 
     /// A filler with room for the largest batch.
     pub fn filler_of<S: DeviceSource>(&self, source: S) -> SlotFiller<S> {
-        self.filler_on(Stream::new(&self.context).unwrap(), source)
+        self.filler_on(CudaStream::new(&self.context).unwrap(), source)
     }
 
-    pub fn filler_on<S: DeviceSource>(&self, stream: Stream, source: S) -> SlotFiller<S> {
+    pub fn filler_on<S: DeviceSource>(&self, stream: CudaStream, source: S) -> SlotFiller<S> {
         let mut filler = self.bare_filler(stream, source, SHAPE).unwrap();
         filler.reserve_room(FEATURES_AT, MOST_IDS).unwrap();
         filler
@@ -158,7 +158,7 @@ impl Machine {
     /// A filler with no room yet.
     pub fn bare_filler<S: DeviceSource>(
         &self,
-        stream: Stream,
+        stream: CudaStream,
         source: S,
         shape: SlotShape,
     ) -> Result<SlotFiller<S>, FillError> {
@@ -167,7 +167,7 @@ impl Machine {
 
     /// Enqueues a read of a slot, as it will be when the stream comes to it. Into pinned memory: a copy into any
     /// other would make the host wait for the stream.
-    pub fn read(&self, stream: &Stream, slot: usize) -> PinnedBuffer {
+    pub fn read(&self, stream: &CudaStream, slot: usize) -> PinnedBuffer {
         let mut out = PinnedBuffer::new(&self.context, STRIDE, "what a consumer saw").unwrap();
         let from = self.buffer.address() + (slot * STRIDE) as u64;
         // SAFETY: the buffer outlives the stream, and every caller keeps `out` untouched until it has synchronised.
@@ -198,7 +198,7 @@ impl Pool {
     }
 
     /// As [`Machine::read`].
-    pub fn read(&mut self, machine: &Machine, stream: &Stream, slot: usize) -> PinnedBuffer {
+    pub fn read(&mut self, machine: &Machine, stream: &CudaStream, slot: usize) -> PinnedBuffer {
         let mut out = self.room.pop().expect("room for so many reads");
         let from = machine.buffer.address() + (slot * STRIDE) as u64;
         // SAFETY: as in `Machine::read`.
@@ -207,7 +207,7 @@ impl Pool {
     }
 
     /// Enqueues that a stream stands still until it's let go.
-    pub fn hold(&mut self, machine: &Machine, stream: &Stream) -> Hold {
+    pub fn hold(&mut self, machine: &Machine, stream: &CudaStream) -> Hold {
         let at = self.held * Self::APART;
         assert!(at < self.flags.bytes(), "flags for so many holds");
         self.held += 1;
@@ -272,8 +272,8 @@ impl Batch {
         &self,
         filler: &mut SlotFiller<S>,
         slot: usize,
-        after: Option<&Event>,
-        ready: &Event,
+        after: Option<&CudaEvent>,
+        ready: &CudaEvent,
     ) -> Result<(), FillError> {
         let copy = self.payload.clone();
         let [first, second] = ARRAYS;
@@ -322,9 +322,9 @@ pub fn two_slots_in_turns<S: DeviceSource>(
     batches: usize,
     seed: u64,
 ) -> Vec<Fill> {
-    let consumer = Stream::new(&machine.context).unwrap();
-    let ready = [(); 2].map(|()| Event::local(filler.stream().made_in()).unwrap());
-    let free = [(); 2].map(|()| Event::interprocess(&machine.context).unwrap());
+    let consumer = CudaStream::new(&machine.context).unwrap();
+    let ready = [(); 2].map(|()| CudaEvent::local(filler.stream().made_in()).unwrap());
+    let free = [(); 2].map(|()| CudaEvent::interprocess(&machine.context).unwrap());
     let mut random = Random(seed);
     let mut pool = Pool::new(machine, batches, batches);
     let mut seen: Vec<(Batch, PinnedBuffer)> = Vec::new();
@@ -378,7 +378,7 @@ pub fn assert_rows(
     case: &str,
 ) {
     let mut out = vec![0; buffer.bytes()];
-    let stream = Stream::new(context).unwrap();
+    let stream = CudaStream::new(context).unwrap();
     // SAFETY: both ends live until the synchronisation.
     unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
     stream.synchronize().unwrap();

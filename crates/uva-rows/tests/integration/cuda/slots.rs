@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer, device_to_host};
 use uva_cuda::partition::GreenPartition;
-use uva_cuda::{Context, Event, Stream};
+use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_rows::cuda::{
     DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, MadeOnHost, NoRows, Pinned,
     SlotFiller, SlotPlace, SlotShape, Split, Staged,
@@ -41,9 +41,9 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
 }
 
 #[test]
-fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies_beside_cached_rows() {
+fn two_slots_reused_often_hold_what_plain_loops_give_beside_cached_rows() {
     if !cuda_sim::in_process_with(
-        "cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies_beside_cached_rows",
+        "cuda::slots::two_slots_reused_often_hold_what_plain_loops_give_beside_cached_rows",
         &SHAKEN,
     ) {
         return;
@@ -105,9 +105,9 @@ fn pieces_on_their_way_are_not_overwritten() {
             }
             _ => Box::new(staged),
         };
-        let stream = Stream::new(&context).unwrap();
+        let stream = CudaStream::new(&context).unwrap();
         let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
-        let ready = Event::local(&context).unwrap();
+        let ready = CudaEvent::local(&context).unwrap();
         filler.reserve_room(features_at, ids.len()).unwrap();
         let place = SlotPlace {
             slot: 0,
@@ -160,10 +160,10 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
     let bound = GridBound::Multiprocessors(1);
     let source = DeviceRows::new(kernels(&context), table, ROW_BYTES, Kernel::Wide, bound).unwrap();
-    let stream = Stream::new(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
     let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
     filler.reserve_room(features_at, ids.len()).unwrap();
-    let ready = Event::local(&context).unwrap();
+    let ready = CudaEvent::local(&context).unwrap();
     let place = SlotPlace {
         slot: 0,
         arrays: &[(64, &payload)],
@@ -186,9 +186,9 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
 
 /// Tables of several blocks, so that rows on both sides of a border are wanted. Fills of tables and of the host take turns.
 #[test]
-fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_makes() {
+fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
     if !cuda_sim::in_process_with(
-        "cuda::slots::a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_makes",
+        "cuda::slots::a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host",
         &SHAKEN,
     ) {
         return;
@@ -219,12 +219,12 @@ fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_
     let shape = SlotShape { slots: 2, stride: (1024 + TABLES * (6 * row_bytes)).next_multiple_of(64) };
     let buffer =
         Arc::new(SharedBuffer::create(&context, 2 * shape.stride, IpcKind::Auto, "two slots").unwrap());
-    let stream = Stream::new(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
     let filler = SlotFiller::new(stream, kernels(&context), NoRows, buffer.clone(), shape).unwrap();
     let mut filler = filler.with_tables(tables);
     filler.reserve_room(256, 0).unwrap();
     filler.reserve_made(128 + 64).unwrap();
-    let ready = Event::local(&context).unwrap();
+    let ready = CudaEvent::local(&context).unwrap();
     let place = SlotPlace {
         slot: 0,
         arrays: &[],
@@ -258,7 +258,7 @@ fn a_fill_has_the_rows_of_its_ids_in_every_table_on_the_device_or_what_the_host_
         assert_eq!(fills.len(), 2);
         assert!(fills.iter().all(|fill| fill.bad.is_none() && fill.ended_ns >= fill.began_ns));
         let mut out = vec![0; buffer.bytes()];
-        let stream = Stream::new(&context).unwrap();
+        let stream = CudaStream::new(&context).unwrap();
         // SAFETY: both ends live until the synchronisation.
         unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
         stream.synchronize().unwrap();
@@ -308,11 +308,11 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
     let buffer =
         Arc::new(SharedBuffer::create(&context, 2 * shape.stride, IpcKind::Auto, "two slots").unwrap());
     let staged = Staged::new(&context, table).unwrap();
-    let stream = Stream::new(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
     let mut filler = SlotFiller::new(stream, kernels(&context), staged, buffer.clone(), shape).unwrap();
     filler.reserve_room(256, 10).unwrap();
     filler.reserve_made(128 + 64).unwrap();
-    let ready = Event::local(&context).unwrap();
+    let ready = CudaEvent::local(&context).unwrap();
     let ids = [1_i64, 2, 3];
     let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
     let ranges = [1024..1024 + 100, 2048..2048 + 64];
@@ -348,7 +348,7 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
             let fills = filler.drain().unwrap();
             assert!(fills.iter().all(|fill| fill.by_kernel() == 0 && fill.read.total() == 0));
             let mut out = vec![0; buffer.bytes()];
-            let stream = Stream::new(&context).unwrap();
+            let stream = CudaStream::new(&context).unwrap();
             // SAFETY: both ends live until the synchronisation.
             unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
             stream.synchronize().unwrap();
@@ -399,7 +399,7 @@ fn the_share_of_a_split_follows_what_was_measured() {
     }
     let machine = Machine::new();
     let mut filler = machine.filler_of(machine.split(Kernel::Shift));
-    let ready = Event::local(&machine.context).unwrap();
+    let ready = CudaEvent::local(&machine.context).unwrap();
     let mut random = Random(5);
     let mut shares = vec![filler.source().share()];
     for index in 0..20 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherKernels, Kernel};
 use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer};
-use uva_cuda::{Context, Event, Stream};
+use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, FillError, GridBound, Pinned, SlotFiller, SlotPlace,
@@ -93,13 +93,13 @@ fn sums_are_the_hosts<S: DeviceSource>(
     let shape = SlotShape { slots: 2, stride: SLOT };
     let buffer = Arc::new(SharedBuffer::create(context, 2 * SLOT, IpcKind::Auto, "2 slots").unwrap());
     let source = make(&table, row_bytes);
-    let stream = Stream::new(context).unwrap();
+    let stream = CudaStream::new(context).unwrap();
     let mut filler = SlotFiller::new(stream, kernels.clone(), source, buffer.clone(), shape).unwrap();
     filler.reserve_room(ROWS_AT, ROWS_OF_TABLE).unwrap();
     filler.sum_rows(ROWS_OF_TABLE, narrow, GridBound::Blocks(2)).unwrap();
-    let ready = [(); 2].map(|()| Event::local(filler.stream().made_in()).unwrap());
-    let free = [(); 2].map(|()| Event::local(context).unwrap());
-    let consumer = Stream::new(context).unwrap();
+    let ready = [(); 2].map(|()| CudaEvent::local(filler.stream().made_in()).unwrap());
+    let free = [(); 2].map(|()| CudaEvent::local(context).unwrap());
+    let consumer = CudaStream::new(context).unwrap();
     let mut host = Summed::new(Mapped::new(&table, row_bytes, 1).unwrap(), values).unwrap();
     let mut seen = Vec::new();
     for number in 0..24_usize {
@@ -205,9 +205,8 @@ fn sums_in_slots_are_the_hosts_for_every_type_of_values() {
 }
 
 #[test]
-fn sums_in_slots_are_the_hosts_whoever_gathers_the_rows() {
-    if !cuda_sim::in_process_with("cuda::sums::sums_in_slots_are_the_hosts_whoever_gathers_the_rows", &SHAKEN)
-    {
+fn sums_in_slots_are_the_hosts_for_every_gather() {
+    if !cuda_sim::in_process_with("cuda::sums::sums_in_slots_are_the_hosts_for_every_gather", &SHAKEN) {
         return;
     }
     let gpu = Gpu::new();
@@ -233,9 +232,9 @@ fn sums_in_slots_are_the_hosts_whoever_gathers_the_rows() {
 }
 
 #[test]
-fn lists_without_a_scratch_and_rows_that_it_cannot_hold_are_refused_with_nothing_enqueued() {
+fn lists_without_scratch_or_with_too_many_rows_are_refused_unenqueued() {
     if !cuda_sim::in_process_with(
-        "cuda::sums::lists_without_a_scratch_and_rows_that_it_cannot_hold_are_refused_with_nothing_enqueued",
+        "cuda::sums::lists_without_scratch_or_with_too_many_rows_are_refused_unenqueued",
         &[],
     ) {
         return;
@@ -246,7 +245,7 @@ fn lists_without_a_scratch_and_rows_that_it_cannot_hold_are_refused_with_nothing
     let shape = SlotShape { slots: 1, stride: 4096 };
     let buffer = Arc::new(SharedBuffer::create(context, 4096, IpcKind::Auto, "a slot").unwrap());
     let filler = |scratch: Option<usize>| {
-        let (source, stream) = (gpu.pinned(&table, 20), Stream::new(context).unwrap());
+        let (source, stream) = (gpu.pinned(&table, 20), CudaStream::new(context).unwrap());
         let mut filler = SlotFiller::new(stream, kernels.clone(), source, buffer.clone(), shape).unwrap();
         filler.reserve_room(1024, 40).unwrap();
         if let Some(rows) = scratch {
@@ -254,7 +253,7 @@ fn lists_without_a_scratch_and_rows_that_it_cannot_hold_are_refused_with_nothing
         }
         filler
     };
-    let ready = Event::local(context).unwrap();
+    let ready = CudaEvent::local(context).unwrap();
     let (ids, lists) = ([1_i64, 2, 3], [0_i32, 1, 3, 0, 1, 2]);
     let arrays: [(usize, &[u8]); 2] = [(64, bytemuck::cast_slice(&ids)), (128, bytemuck::cast_slice(&lists))];
     let sums = SlotSums {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use uva_batch::{BatchHeader, BatchLayout, Column, ColumnPlace, ColumnsMut};
 use uva_cuda::memory::SharedBuffer;
-use uva_cuda::{Context, Event, Stream};
+use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_mem::ZeroedPages;
 use uva_rows::cuda::OnDevice;
 use uva_sample::cuda::{BatchPlace, BlockPlace};
@@ -34,7 +34,7 @@ pub(crate) struct DeviceBatches {
     /// The columns that the CPU reads too.
     on_host: Vec<Column>,
     /// Recorded behind the last read of each place.
-    taken: Vec<Event>,
+    taken: Vec<CudaEvent>,
 }
 
 /// Whether batches of a sampler on the GPU stay there. Padding is written on the host.
@@ -68,7 +68,7 @@ impl DeviceBatches {
         let what =
             format!("{slots} batches of a sampler on the GPU (--batch-slots, --batch-size, --fanouts)");
         let memory = SharedBuffer::create(context, bytes_on_gpu(plan), cuda.ipc, &what)?;
-        let taken = (0..slots).map(|_| Event::local(context)).collect::<Result<_, _>>()?;
+        let taken = (0..slots).map(|_| CudaEvent::local(context)).collect::<Result<_, _>>()?;
         let layout = Arc::clone(&plan.layout);
         let on_host = read_on_host(cuda, plan);
         Ok(Self { memory: Arc::new(memory), stride: stride(&layout), layout, on_host, taken })
@@ -102,7 +102,7 @@ impl DeviceBatches {
         slot: usize,
         header: &BatchHeader,
         from: &[u8],
-        stream: &Stream,
+        stream: &CudaStream,
     ) -> Result<ZeroedPages, RuntimeError> {
         let no_memory =
             |error| RuntimeError::Failed(format!("a batch of the GPU's sampler in host memory: {error}"));

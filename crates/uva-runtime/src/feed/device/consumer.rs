@@ -9,7 +9,7 @@ use std::time::Duration;
 use uva_batch::Proof;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
-use uva_cuda::{Context, DeviceSlice, Stream};
+use uva_cuda::{Context, CudaStream, DeviceSlice};
 use uva_rows::cuda::{Aside, SlotReader, Taking};
 
 use super::slots::{Gathered, SlotSignals, out_of_range, slot_shape, stamp};
@@ -51,7 +51,7 @@ impl DeviceSlots {
 
     /// Uses this stream for all batches taken from now on. They are handed out before they are complete, and work
     /// enqueued on the stream meanwhile runs after their completion.
-    pub fn use_stream(&self, stream: impl Into<Arc<Stream>>) {
+    pub fn use_stream(&self, stream: impl Into<Arc<CudaStream>>) {
         self.reader.use_stream(stream);
     }
 

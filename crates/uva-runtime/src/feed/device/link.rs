@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use uva_cuda::memory::{Exported, IpcKind, SharedBuffer, SharedKind, SharedMetadata};
-use uva_cuda::{Context, CudaError, Event, Stamp, clear_stamps};
-use uva_mem::handover::{Channel, HandoverError, Received};
+use uva_cuda::{Context, CudaError, CudaEvent, StampSignal, clear_stamps};
+use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
 use uva_mem::ring::Liveness;
 
 use super::consumer::DeviceSlots;
@@ -110,11 +110,11 @@ pub(crate) fn one_process(
     let buffer = Arc::new(buffer);
     let signals = if cuda.ipc_signals == SignalKind::Stamps {
         let words = StampWords::new(plan);
-        Stamp::check(context, &buffer, words.ready(0))?;
+        StampSignal::check(context, &buffer, words.ready(0))?;
         SlotSignals::Stamps { buffer: Arc::clone(&buffer), words, in_use: Arc::default() }
     } else {
-        let made_in = |context: &Arc<Context>| -> Result<Vec<Arc<Event>>, RuntimeError> {
-            (0..plan.options.feature_slots).map(|_| Ok(Arc::new(Event::local(context)?))).collect()
+        let made_in = |context: &Arc<Context>| -> Result<Vec<Arc<CudaEvent>>, RuntimeError> {
+            (0..plan.options.feature_slots).map(|_| Ok(Arc::new(CudaEvent::local(context)?))).collect()
         };
         // The consumer's streams are outside of any green context.
         SlotSignals::Events { ready: made_in(lane.events_in())?, free: made_in(context)? }
@@ -305,7 +305,7 @@ fn stamps(
     let words = StampWords::new(plan);
     // Each side tries a word that it alone writes.
     let own = if link.role == Role::Producer { words.ready(0) } else { words.free(0) };
-    Stamp::check(context, buffer, own)
+    StampSignal::check(context, buffer, own)
         .map_err(|error| forced("ipc-signals", "stamps", cuda.ipc_signals == SignalKind::Stamps, error))?;
     let in_use = Arc::default();
     end_waits_for(link.peer, link.role, (buffer, words), &in_use)?;
@@ -313,11 +313,14 @@ fn stamps(
 }
 
 /// Events that this side records, and their handles for the other.
-fn own_events(context: &Arc<Context>, plan: &RunPlan) -> Result<(Vec<Arc<Event>>, Vec<Handle>), CudaError> {
+fn own_events(
+    context: &Arc<Context>,
+    plan: &RunPlan,
+) -> Result<(Vec<Arc<CudaEvent>>, Vec<Handle>), CudaError> {
     let mut handles = Vec::new();
     let mut events = Vec::new();
     for _ in 0..plan.options.feature_slots {
-        let event = Event::interprocess(context)?;
+        let event = CudaEvent::interprocess(context)?;
         handles.push(event.export()?.to_vec());
         events.push(outlives_the_peer(event));
     }
@@ -350,8 +353,8 @@ fn handles_of(plan: &RunPlan, handles: Vec<Handle>) -> Result<Vec<[u8; 64]>, Run
 
 /// The other side's events. They are never destroyed here: after their owner's death that would be undefined behaviour,
 /// and they vanish with this process anyway.
-fn peer_events(context: &Arc<Context>, handles: &[[u8; 64]]) -> Result<Vec<Arc<Event>>, CudaError> {
-    handles.iter().map(|handle| Ok(outlives_the_peer(Event::import(context, *handle)?))).collect()
+fn peer_events(context: &Arc<Context>, handles: &[[u8; 64]]) -> Result<Vec<Arc<CudaEvent>>, CudaError> {
+    handles.iter().map(|handle| Ok(outlives_the_peer(CudaEvent::import(context, *handle)?))).collect()
 }
 
 /// The error of a way; where it was requested by name, that is told too.
@@ -401,7 +404,7 @@ impl Link<'_> {
         self.channel.send(&payload, fds).map_err(of_the_link)
     }
 
-    fn hear(&self) -> Result<(Message, Received), RuntimeError> {
+    fn hear(&self) -> Result<(Message, ReceivedMessage), RuntimeError> {
         let watched = self.peer.watched(self.control, Stop::Now);
         let began = Instant::now();
         loop {

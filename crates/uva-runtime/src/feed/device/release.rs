@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uva_cuda::memory::{SharedBuffer, SharedKind};
-use uva_cuda::{CudaError, Stamp};
+use uva_cuda::{CudaError, StampSignal};
 use uva_mem::PidFd;
 
 use super::slots::StampWords;
@@ -82,6 +82,6 @@ impl Watch {
         let (Some(buffer), Some(_in_use)) = (self.buffer.upgrade(), self.in_use.upgrade()) else {
             return Ok(());
         };
-        self.theirs.iter().try_for_each(|at| Stamp::new(&buffer, *at, BEHIND_ALL)?.write_now())
+        self.theirs.iter().try_for_each(|at| StampSignal::new(&buffer, *at, BEHIND_ALL)?.write_now())
     }
 }

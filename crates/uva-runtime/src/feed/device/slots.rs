@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
-use uva_cuda::{CudaError, Event, Signal, Stamp};
+use uva_cuda::{CudaError, CudaEvent, Signal, StampSignal};
 use uva_rows::cuda::SlotShape;
 
 use crate::RuntimeError;
@@ -16,7 +16,7 @@ use crate::plan::RunPlan;
 #[derive(Clone, Debug)]
 pub(crate) enum SlotSignals {
     /// By events of each slot.
-    Events { ready: Vec<Arc<Event>>, free: Vec<Arc<Event>> },
+    Events { ready: Vec<Arc<CudaEvent>>, free: Vec<Arc<CudaEvent>> },
     /// By words behind the slots. Who watches over them looks whether `in_use` is still held.
     Stamps {
         buffer: Arc<SharedBuffer>,
@@ -28,8 +28,8 @@ pub(crate) enum SlotSignals {
 
 /// A signal of a slot.
 pub(crate) enum SlotSignal<'s> {
-    Event(&'s Event),
-    Stamp(Stamp<'s>),
+    Event(&'s CudaEvent),
+    Stamp(StampSignal<'s>),
 }
 
 impl<'s> Deref for SlotSignal<'s> {
@@ -57,7 +57,7 @@ impl SlotSignals {
         Ok(match self {
             Self::Events { ready, .. } => SlotSignal::Event(&ready[slot]),
             Self::Stamps { buffer, words, .. } => {
-                SlotSignal::Stamp(Stamp::new(buffer, words.ready(slot), stamp(sequence))?)
+                SlotSignal::Stamp(StampSignal::new(buffer, words.ready(slot), stamp(sequence))?)
             }
         })
     }
@@ -67,7 +67,7 @@ impl SlotSignals {
         Ok(match self {
             Self::Events { free, .. } => SlotSignal::Event(&free[slot]),
             Self::Stamps { buffer, words, .. } => {
-                SlotSignal::Stamp(Stamp::new(buffer, words.free(slot), stamp(sequence))?)
+                SlotSignal::Stamp(StampSignal::new(buffer, words.free(slot), stamp(sequence))?)
             }
         })
     }
@@ -100,7 +100,7 @@ impl StampWords {
 
     /// The word that the consumer writes.
     pub fn free(self, slot: usize) -> usize {
-        self.ready(slot) + Stamp::BYTES
+        self.ready(slot) + StampSignal::BYTES
     }
 
     pub fn slots(self) -> Range<usize> {

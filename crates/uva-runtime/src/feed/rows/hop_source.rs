@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::single_range_in_vec_init, reason = "a part may be one run")]
-    fn rows_are_divided_evenly_in_their_order_and_runs_are_cut_where_they_must_be() {
+    fn rows_are_divided_evenly_in_order_and_runs_cut_where_they_must_be() {
         let runs = [10..14, 3..4, 20..29];
         assert_eq!(divided(&runs, 2), [vec![10..14, 3..4, 20..22], vec![22..29]]);
         for parts in 1..20 {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resident_set_is_told_by_what_backs_it_and_of_no_process_there_is_none() {
+    fn a_resident_set_is_split_by_its_backing_and_absent_without_a_process() {
         let status = "Name:\tuvatrain\nVmHWM:\t     120 kB\nVmRSS:\t     111 kB\nRssAnon:\t       1 kB\n\
                       RssFile:\t      10 kB\nRssShmem:\t     100 kB\n";
         let resident = Resident { own: 1 << 10, files: 10 << 10, shared: 100 << 10, peak: 120 << 10 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::process::Signal;
 use uva_batch::{BatchHeader, HandOver};
 use uva_graph::Split;
-use uva_mem::ring::{Gone, Liveness, ReadSlot, Reader, RingError};
+use uva_mem::ring::{Liveness, PeerGone, ReadSlot, Reader, RingError};
 use uva_sample::BatchKey;
 
 use crate::backend::Backend;
@@ -373,7 +373,7 @@ impl BatchReceiver {
         let liveness = || {
             if interrupted() {
                 asked.set(true);
-                return Err(Gone::new("interrupted"));
+                return Err(PeerGone::new("interrupted"));
             }
             watched.check()
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uva_batch::{BatchHeader, HandOver};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
-use uva_mem::ring::{Gone, Liveness, Reader, RingError, Writer};
+use uva_mem::ring::{Liveness, PeerGone, Reader, RingError, Writer};
 use uva_sample::BatchKey;
 
 use super::BackPressure;
@@ -79,7 +79,7 @@ impl Gather<'_> {
             peer.check()?;
             let Self::Device(device) = self else { return Ok(()) };
             device.works().map_err(|error| {
-                let gone = Gone::new(error.to_string());
+                let gone = PeerGone::new(error.to_string());
                 failed.replace(Some(error));
                 gone
             })

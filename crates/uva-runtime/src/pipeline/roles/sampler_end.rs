@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uva_batch::{BatchHeader, HandOver};
-use uva_mem::ring::{Gone, Liveness, Writer};
+use uva_mem::ring::{Liveness, PeerGone, Writer};
 use uva_sample::BatchKey;
 
 use crate::control::peer::Peer;
@@ -112,7 +112,7 @@ impl SamplerEnd {
     ) -> Result<(), RuntimeError> {
         let Self { plan, control, batches, producer } = self;
         let place = FIRST_SAMPLER + index;
-        let engine_failed = || Gone::new("the sampler failed at a batch of another rank");
+        let engine_failed = || PeerGone::new("the sampler failed at a batch of another rank");
         for sequence in plan.options.sequences_of_sampler(index) {
             control.note_position(place, sequence);
             clock.now(Doing::WaitingOutput);

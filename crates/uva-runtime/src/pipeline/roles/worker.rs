@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use uva_batch::{BatchHeader, HandOver};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
-use uva_mem::ring::protocol::State;
-use uva_mem::ring::{Gone, Liveness, Ring};
+use uva_mem::ring::protocol::SlotState;
+use uva_mem::ring::{Liveness, PeerGone, Ring};
 use uva_rows::CachedRows;
 use uva_sample::BatchKey;
 
@@ -255,7 +255,7 @@ impl WorkerRole<'_> {
             consumer.check()?;
             // Acquire; partner: the release store in `Membership::drop`.
             if self.crew.broken.load(Ordering::Acquire) {
-                return Err(Gone::new("another worker has failed"));
+                return Err(PeerGone::new("another worker has failed"));
             }
             Ok(())
         }
@@ -279,6 +279,6 @@ impl WorkerRole<'_> {
     /// Batches that wait for the consumer, whoever made them.
     fn ready_batches(&self) -> u32 {
         let slots = self.features.shape().slots;
-        (0..slots).map(|slot| u32::from(self.features.state(slot).state() == State::Ready)).sum()
+        (0..slots).map(|slot| u32::from(self.features.state(slot).state() == SlotState::Ready)).sum()
     }
 }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_is_none_of_the_dataset_is_refused_with_the_place() {
+    fn an_order_that_does_not_fit_the_dataset_is_refused_with_the_place() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = dataset(temp.path());
         let train: Vec<u32> = dataset.split(Split::Train).iter().map(|node| *node as u32).collect();

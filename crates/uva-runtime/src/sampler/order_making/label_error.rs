@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_are_like_all_have_no_error_and_those_of_one_class_the_most() {
+    fn batches_like_the_whole_have_no_error_and_those_of_one_class_the_most() {
         let of = [0, 0, 1, 1, 9, 9];
         // Node 4 and 5 are not in training.
         let labels = SeedLabels::Single { of: &of, nodes: &[0, 1, 2, 3], classes: 10 };

@@ -7,7 +7,7 @@ use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{
     IpcKind, PinOptions, PinPages, PinnedTable, PreflightPolicy, SharedBuffer, TableBytes,
 };
-use uva_cuda::{Context, Event, Module, ModuleOptions, Stream};
+use uva_cuda::{Context, CudaEvent, CudaStream, Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::mix;
 use uva_rows::cuda::{DeviceSource, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged};
@@ -163,11 +163,11 @@ impl OnGpu {
     }
 
     fn filling(&self, source: Box<dyn DeviceSource>) -> Result<Filling, Failure> {
-        let stream = Stream::new(&self.context)?;
+        let stream = CudaStream::new(&self.context)?;
         let buffer = Arc::clone(&self.buffer);
         let mut filler = SlotFiller::new(stream, self.kernels.clone(), source, buffer, self.slots)?;
         filler.reserve_room(self.features_at, self.most_rows)?;
-        let ready = Event::local(&self.context)?;
+        let ready = CudaEvent::local(&self.context)?;
         let (ids_at, features_at) = (self.ids_at, self.features_at);
         Ok(Filling { filler, ready, ids_at, features_at, split_share: None })
     }
@@ -223,7 +223,7 @@ impl Gathers for OnGpu {
 /// Slots that are filled from a source.
 struct Filling {
     filler: SlotFiller<Box<dyn DeviceSource>>,
-    ready: Event,
+    ready: CudaEvent,
     ids_at: usize,
     features_at: usize,
     /// Of the last fill in which both had a part.

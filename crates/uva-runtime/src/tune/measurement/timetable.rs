@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_this_machine_lacks_is_left_out_alone_and_a_fault_of_the_gpu_ends_all() {
+    fn only_a_case_that_the_machine_lacks_is_skipped_and_a_gpu_fault_ends_all() {
         let mut machine = Machine::new(0.0, |case| match case.pages {
             PinPages::Hugetlb => Err("nobody reserved any".into()),
             _ => Ok(50e9),

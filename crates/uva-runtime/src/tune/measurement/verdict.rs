@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_way_is_taken_and_zero_copy_where_others_win_nothing_for_the_cpu_they_need() {
+    fn the_fastest_way_wins_or_zero_copy_where_others_gain_nothing() {
         for (rates, expected) in [
             ([51.2, 48.0, 52.0], GatherChoice::ZeroCopy),
             ([51.2, 48.0, 54.3], GatherChoice::Split),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_a_named_one_of_the_sampler_leaves_no_room_for_is_the_usual_one() {
+    fn a_share_without_room_beside_a_named_one_of_the_sampler_is_the_usual() {
         let options = BackendOptions { mps_sampler_percentage: Some(80), ..BackendOptions::default() };
         let slow = figures(&[(Case::within(32), 35.0), (ZERO_COPY, 50.0)]);
         assert_eq!(chosen(&options, &slow, false).producer_percentage, 10);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_begins_where_the_measured_one_ended_or_at_the_ratio_of_the_rates() {
+    fn a_split_begins_where_the_measured_one_ended_or_at_the_rates_ratio() {
         let mut figures = figures(&[(ZERO_COPY, 30.0), (DMA, 10.0), (SPLIT, 40.0)]);
         let options = BackendOptions::default();
         assert_eq!(chosen(&options, &figures, false).split_share, Some(0.75));

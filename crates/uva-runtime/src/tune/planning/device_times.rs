@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{IpcKind, PinnedTable, SharedBuffer};
-use uva_cuda::{Context, Event, Module, ModuleOptions, Stream};
+use uva_cuda::{Context, CudaEvent, CudaStream, Module, ModuleOptions};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
@@ -163,9 +163,9 @@ impl TimedCaches for DeviceTimes<'_> {
         let rows = zero_copy(kernels, Arc::clone(table), row_bytes, cuda.kernel, bound, cache)?;
         let shape = SlotShape { slots: 1, stride };
         let mut filler =
-            SlotFiller::new(Stream::new(context)?, kernels.clone(), rows, Arc::new(buffer), shape)?;
+            SlotFiller::new(CudaStream::new(context)?, kernels.clone(), rows, Arc::new(buffer), shape)?;
         filler.reserve_room(features_at, most)?;
-        let ready = Event::local(context)?;
+        let ready = CudaEvent::local(context)?;
         let mut times = Vec::new();
         let (mut rows, mut hits) = (0, 0);
         for (stamp, nodes) in (1..).zip(batches) {

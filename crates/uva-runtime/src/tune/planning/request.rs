@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use uva_options::Purpose::Speed;
+use uva_options::OptionPurpose::Speed;
 use uva_options::{ByteSize, Field, OptionValue, options};
 use uva_plan::{CachePolicy, TimedBy};
 

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn every_batch_is_timed_and_told_once_whichever_way_comes_first() {
+    fn every_batch_is_timed_and_reported_once_in_either_order_of_the_ways() {
         let temp = tempfile::tempdir().unwrap();
         let dataset = dataset(&temp.path().join("graph"));
         let contents = CacheContents::of_rows(&[3, 1, 4]).unwrap();

@@ -33,7 +33,7 @@ fn a_stamp_that_wraps_leaves_no_old_entry_behind() {
     let bounds = BatchBounds::new(4, &sampler.fanouts, 20, 40).unwrap();
     let options =
         CudaSamplerOptions { grid: GridBound::Blocks(2), ..CudaSamplerOptions::new(sampler, bounds) };
-    let stream = Stream::new(&context).unwrap();
+    let stream = CudaStream::new(&context).unwrap();
     let mut device = CudaSampler::new(kernels, stream, graph.clone(), &options).unwrap();
     let mut cpu = NeighborSampler::new(graph.csc(), options.sampler.clone()).unwrap();
     let mut expected = MiniBatch::with_bounds(&options.bounds);

@@ -170,8 +170,8 @@ fn graphs_without_edges_nodes_or_seeds_have_batches_too() {
 }
 
 #[test]
-fn more_destinations_than_room_are_told_with_the_layer() {
-    if !cuda_sim::in_process("cuda::equal::more_destinations_than_room_are_told_with_the_layer") {
+fn more_destinations_than_room_are_reported_with_the_layer() {
+    if !cuda_sim::in_process("cuda::equal::more_destinations_than_room_are_reported_with_the_layer") {
         return;
     }
     let gpu = Gpu::new();

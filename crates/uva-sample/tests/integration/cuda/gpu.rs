@@ -6,7 +6,7 @@ use crate::common::{Graph, Ids};
 use uva_cuda::kernels::gather::{GridBound, IdWidth};
 use uva_cuda::kernels::sample::SampleKernels;
 use uva_cuda::memory::{PinOptions, PinnedTable, TableBytes};
-use uva_cuda::{CacheKind, Context, Module, ModuleOptions, Stream};
+use uva_cuda::{CacheKind, Context, CudaStream, Module, ModuleOptions};
 use uva_graph::Split;
 use uva_sample::cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 use uva_sample::{
@@ -36,7 +36,7 @@ impl Gpu {
         graph: &Graph,
         options: &CudaSamplerOptions<'_>,
     ) -> Result<CudaSampler, CudaSampleError> {
-        let stream = Stream::new(&self.context).unwrap();
+        let stream = CudaStream::new(&self.context).unwrap();
         CudaSampler::new(self.kernels.clone(), stream, graph.pinned(&self.context), options)
     }
 }

@@ -181,7 +181,7 @@ fn draws_of_64_bits_that_are_rejected_are_drawn_again() {
 }
 
 #[test]
-fn the_places_of_cached_lists_are_read_from_the_cache_and_known_ones_not_again() {
+fn places_of_cached_lists_are_read_from_the_cache_and_known_ones_once() {
     let (indptr, cached_indptr) = ([0_i64, 1, 2, 3, 12, 13], [0_i64, 4]);
     let nodes = [3_i64, 1, 2, 0];
     // The first is known already, from a layer before.
@@ -296,7 +296,7 @@ impl WithCachedArrays {
 }
 
 #[test]
-fn weights_and_places_of_cached_lists_are_read_from_the_cache_and_others_are_not() {
+fn only_weights_and_places_of_cached_lists_are_read_from_the_cache() {
     let mut all = WithCachedArrays::new();
     let cached_homes = address(&all.cached_homes);
     all.launch(cached_homes, true);
@@ -357,7 +357,7 @@ fn cached_lists_are_read_from_the_cache_and_others_are_not() {
 }
 
 #[test]
-fn the_first_id_that_is_no_node_is_told_and_never_looked_up() {
+fn the_first_id_that_is_not_a_node_is_reported_and_never_looked_up() {
     for bad in [10, -1, i64::MIN, i64::MAX] {
         let indices = [1, bad, 2, bad, 3];
         let (slots, local_ids, first) = ids("sample_ids_i64", &indices, &[], &[0, 4, 3, 1, 2]);

@@ -7,7 +7,7 @@ use crate::common::{Graph, Ids};
 use serde_json::Value;
 use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PinnedTable, SharedBuffer, device_to_host, fill};
-use uva_cuda::{CudaError, Event, Stream};
+use uva_cuda::{CudaError, CudaEvent, CudaStream};
 use uva_graph::{Dataset, Split};
 use uva_io::generate::{self, Common, PowerLaw};
 use uva_sample::cuda::{
@@ -45,7 +45,7 @@ fn a_dataset_is_pinned_and_sampled_where_it_is_mapped() {
         grid: FEW_BLOCKS,
         ..CudaSamplerOptions::new(sampler.clone(), bounds.clone())
     };
-    let stream = Stream::new(&gpu.context).unwrap();
+    let stream = CudaStream::new(&gpu.context).unwrap();
     let mut device = CudaSampler::new(gpu.kernels.clone(), stream, graph, &of_gpu).unwrap();
     let mut cpu = NeighborSampler::new(csc, sampler).unwrap().with_cached_lists(700);
     for batch in 0..3 {
@@ -194,7 +194,7 @@ fn the_batch_on_the_device_is_the_one_that_is_copied() {
 
 /// All bytes of device memory.
 fn read(gpu: &Gpu, memory: &SharedBuffer) -> Vec<u8> {
-    let stream = Stream::new(&gpu.context).unwrap();
+    let stream = CudaStream::new(&gpu.context).unwrap();
     let mut bytes = vec![0; memory.bytes()];
     // SAFETY: both ends live until the copy has been waited for.
     unsafe { device_to_host(&stream, memory.address(), &mut bytes) }.unwrap();
@@ -239,11 +239,11 @@ fn a_batch_goes_to_given_memory_and_nothing_around_it_changes() {
         })
         .collect();
     let memory = SharedBuffer::create(&gpu.context, end, IpcKind::Auto, "a batch").unwrap();
-    let stream = Stream::new(&gpu.context).unwrap();
+    let stream = CudaStream::new(&gpu.context).unwrap();
     // SAFETY: our own memory, which is waited for.
     unsafe { fill(&stream, memory.address(), 0x5a, memory.bytes()) }.unwrap();
     stream.synchronize().unwrap();
-    let after = Event::local(&gpu.context).unwrap();
+    let after = CudaEvent::local(&gpu.context).unwrap();
     let whole = BatchPlace {
         memory: &memory,
         nodes: of_nodes.clone(),
@@ -356,8 +356,8 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
 }
 
 #[test]
-fn arrays_that_are_no_numbers_are_refused() {
-    if !cuda_sim::in_process("cuda::machine::arrays_that_are_no_numbers_are_refused") {
+fn arrays_that_are_not_numbers_are_refused() {
+    if !cuda_sim::in_process("cuda::machine::arrays_that_are_not_numbers_are_refused") {
         return;
     }
     let gpu = Gpu::new();
@@ -411,9 +411,9 @@ fn wrong_calls_are_refused_and_the_sampler_can_be_used_on() {
 }
 
 #[test]
-fn a_device_without_room_is_told_with_what_it_has() {
+fn a_device_without_room_is_reported_with_what_it_has() {
     if !cuda_sim::in_process_with(
-        "cuda::machine::a_device_without_room_is_told_with_what_it_has",
+        "cuda::machine::a_device_without_room_is_reported_with_what_it_has",
         &[("CUDA_SIM_MEMORY", "1000000")],
     ) {
         return;
@@ -430,8 +430,8 @@ fn a_device_without_room_is_told_with_what_it_has() {
 }
 
 #[test]
-fn a_launch_that_fails_is_told_and_the_next_batch_is_right() {
-    const TEST: &str = "cuda::machine::a_launch_that_fails_is_told_and_the_next_batch_is_right";
+fn a_launch_that_fails_is_reported_and_the_next_batch_is_right() {
+    const TEST: &str = "cuda::machine::a_launch_that_fails_is_reported_and_the_next_batch_is_right";
     // The 1st to the 18th launch: each of the first batch's, one after the other.
     let faults: Vec<String> =
         (0..18).map(|fault| format!("cuLaunchKernel:{}=701", (0..=fault).sum::<u32>() + fault + 1)).collect();

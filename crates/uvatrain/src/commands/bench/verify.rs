@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_can_be_wrong_with_a_batch_is_told() {
+    fn each_fault_that_a_batch_can_have_is_reported() {
         type Broken = (fn(&mut Batch), &'static str);
         let broken: [Broken; 8] = [
             (|batch| batch.nodes[2] = 0, "node 0 stands twice"),

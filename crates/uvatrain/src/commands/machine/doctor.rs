@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_check_of_this_machine_says_something_and_only_ok_goes_without_a_remedy() {
+    fn every_check_of_this_machine_reports_and_only_ok_has_no_remedy() {
         let checks: Vec<Check> =
             [host::checks(), torch::checks(None).0, gpu::checks(None)].into_iter().flatten().collect();
         assert!(checks.len() >= 8);

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_told_in_the_unit_that_fits() {
+    fn time_is_shown_in_the_unit_that_fits() {
         let units = [20_000, 90_000_000, 7_200_000_000, u64::MAX].map(|microseconds| unit(microseconds).0);
         assert_eq!(units, ["milliseconds", "seconds", "minutes", "hours"]);
     }

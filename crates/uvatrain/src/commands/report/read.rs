@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_metrics_file_is_refused_with_its_line() {
+    fn what_is_not_a_metrics_file_is_refused_with_its_line() {
         for (text, part) in [
             ("", "f: it is empty"),
             ("hello\n", "f:1: this is no line of metrics"),

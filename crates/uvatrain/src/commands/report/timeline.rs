@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_samplers_the_mean_is_told() {
+    fn the_mean_of_several_samplers_is_shown() {
         let mut timeline = Timeline::new(2);
         timeline.take(&batch(0, 0, [(0, 40), (40, 1), (41, 1)]));
         timeline.take(&batch(0, 1, [(0, 60), (60, 1), (61, 1)]));

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_command_there_is_no_run() {
+    fn without_a_command_a_run_is_refused() {
         for args in ["data", "data --", "data python train.py"] {
             assert!(parsed(args).is_err(), "{args} was taken");
         }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_no_thread_of_this_process() {
+    fn a_command_is_not_a_thread_of_this_process() {
         let problem = parsed("data --in-process -- sh").unwrap().check().unwrap_err();
         assert_eq!(code_of(&problem), Code::BadInput);
         assert!(problem.to_string().contains("--in-process"), "{problem}");

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_probe_finds_is_told() {
+    fn what_the_probe_finds_is_reported() {
         let probed: Probe = serde_json::from_str(
             r#"{"driver": "13.0", "simulator": false, "unavailable": null,
                 "devices": [{"ordinal": 0, "name": "Some GPU", "capability": [9, 0], "multiprocessors": 132,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_without_a_device_or_with_less_to_tell_is_no_success() {
+    fn a_probe_without_a_device_or_with_missing_lines_is_a_failure() {
         let probed: Probe = serde_json::from_str(
             r#"{"driver": null, "simulator": false, "devices": [], "unavailable": "no libcuda.so.1"}"#,
         )

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_terminal_has_tables_side_by_side_and_a_narrow_one_loses_no_figure() {
+    fn a_wide_terminal_has_tables_side_by_side_and_a_narrow_one_all_figures() {
         let mut history = History::new("here:1".to_owned());
         let mut text =
             String::from("uvatrain_batches_total 40\nuvatrain_batch_loss 0.5\nuvatrain_pass_loss 0.25\n");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sample_is_refused() {
+    fn invalid_samples_are_refused() {
         for text in ["<html>", "a", "a b", "a{x=\"1\" 2", "a{x=1} 2", "{} 1", "a{x=\"1\"}", "a{x"] {
             assert_eq!(Figures::parse(text).map(|_| ()), Err(text.to_owned()));
         }

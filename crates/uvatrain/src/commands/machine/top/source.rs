@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_does_not_say_is_told_from_what_is_cut_off() {
+    fn what_a_run_omits_is_distinguished_from_what_is_cut_off() {
         let answer = |text: &str| of_answer(text.as_bytes()).map(|_| ());
         let ok = "HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\nuvatrain_batches_total 7\n";
         assert!(answer(ok).is_ok());

@@ -1,5 +1,5 @@
-//! What a run tells a person, and what it leaves out: figures with what they count, epochs and batches from 1, where a
-//! failure was, how to go on. The real binary throughout.
+//! What a run prints: figures with what they count, epochs and batches from 1, where a failure was, how to continue.
+//! The real binary throughout.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ fn the_summary_is_the_output_and_progress_goes_to_stderr() {
 }
 
 #[test]
-fn a_resume_with_nothing_left_says_so_and_how_to_train_on_and_tells_no_speed() {
+fn a_resume_with_nothing_left_says_how_to_train_on_and_shows_no_speed() {
     let temp = directory();
     small_graph(temp.path());
     let first = train(temp.path(), "run.jsonl", "--epochs 2 --checkpoint kept --json").run().succeeds();
@@ -126,7 +126,7 @@ fn errors_count_epochs_and_batches_from_one() {
 }
 
 #[test]
-fn what_fails_in_a_full_evaluation_is_told_as_that() {
+fn a_failure_in_a_full_evaluation_is_reported_as_such() {
     let temp = directory();
     let six = temp.path().join("six");
     six_nodes(&six);
@@ -189,7 +189,7 @@ fn more_picks_than_a_stream_has_words_for_are_refused_before_the_run() {
 }
 
 #[test]
-fn a_number_out_of_its_range_is_told_with_both_ends() {
+fn a_number_out_of_its_range_is_refused_with_both_ends() {
     let temp = directory();
     for (line, option, range) in [
         ("bench requests --row-bytes 480 --base-offset 128", "--base-offset", "128 is not from 0 to 127"),
@@ -245,7 +245,7 @@ fn unusual_threads() -> usize {
 }
 
 #[test]
-fn a_resume_trains_with_as_many_threads_as_before_and_says_where_it_does_not() {
+fn a_resume_keeps_the_number_of_threads_and_says_where_it_does_not() {
     let temp = directory();
     // Products large enough that two threads sum in another order than one.
     let graph = "generate graph --nodes 6000 --avg-degree 12 --feat-dim 256 --classes 12 --seed 7";
