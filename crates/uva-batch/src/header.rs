@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use uva_graph::Split;
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, LayerCounts, ListReads, MAX_LAYERS};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, LayerCounts, ListReads};
 
 use crate::schema::Rows;
 
@@ -21,10 +21,18 @@ pub enum HandOver {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-struct LayerHeader {
+struct BlockSize {
     destinations: u32,
     sources: u32,
     edges: u32,
+}
+
+impl From<LayerCounts> for BlockSize {
+    /// Local ids are 32 bits, so every count is.
+    fn from(LayerCounts { destinations, sources, edges }: LayerCounts) -> Self {
+        let [destinations, sources, edges] = [destinations, sources, edges].map(|count| count as u32);
+        Self { destinations, sources, edges }
+    }
 }
 
 /// What the rows of a batch took from disk, and where they were found.
@@ -47,10 +55,10 @@ pub struct BatchReads {
     pub demanded_rows: u64,
 }
 
-/// The first bytes of a slot. The sampler writes it; the producer adds when and how long it gathered.
+/// The fields of a header that every batch has.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub struct BatchHeader {
+struct FixedHeader {
     hash: u64,
     /// Times in nanoseconds, of the clock that all processes of the machine share.
     sample_began: u64,
@@ -77,17 +85,45 @@ pub struct BatchHeader {
     /// Without padding, as `unpadded`.
     real_seeds: u32,
     real_nodes: u32,
-    layers: [LayerHeader; MAX_LAYERS],
-    unpadded: [LayerHeader; MAX_LAYERS],
+}
+
+/// The sizes of a layer's block.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+struct LayerHeader {
+    /// Padding included, as in all columns.
+    padded: BlockSize,
+    real: BlockSize,
+}
+
+/// The first bytes of a slot. The sampler writes it; the producer adds when and how long it gathered.
+#[derive(Clone, Debug)]
+pub struct BatchHeader {
+    fixed: FixedHeader,
+    /// Behind the fixed fields, one entry for each layer.
+    layers: Vec<LayerHeader>,
 }
 
 impl BatchHeader {
-    /// Bytes kept for it, a multiple of a cache line.
-    pub const BYTES: usize = size_of::<Self>().next_multiple_of(64);
+    /// Bytes kept for the header of a batch of so many layers, a multiple of a cache line.
+    #[must_use]
+    pub const fn bytes(layers: usize) -> usize {
+        Self::used_bytes(layers).next_multiple_of(64)
+    }
+
+    const fn used_bytes(layers: usize) -> usize {
+        size_of::<FixedHeader>() + layers * size_of::<LayerHeader>()
+    }
+
+    /// Its fields and their types, for processes that compare theirs.
+    #[must_use]
+    pub fn fields() -> String {
+        format!("{:?} {:?}", FixedHeader::zeroed(), LayerHeader::default())
+    }
 
     /// The header of a sampled batch.
     pub fn of_batch(key: BatchKey, counts: &BatchCounts) -> Self {
-        let mut header = Self {
+        let fixed = FixedHeader {
             hash: counts.hash,
             split: key.split as u16,
             epoch: key.epoch,
@@ -98,29 +134,26 @@ impl BatchHeader {
             layer_count: counts.layer_count as u32,
             list_reads: counts.list_reads.all,
             list_reads_cached: counts.list_reads.cached,
-            ..Self::zeroed()
+            ..FixedHeader::zeroed()
         };
+        let layer = |&real: &LayerCounts| LayerHeader { real: real.into(), ..LayerHeader::default() };
+        let mut header = Self { fixed, layers: counts.layers().iter().map(layer).collect() };
         header.set_padded(counts);
-        header.unpadded = header.layers;
         header
     }
 
     /// Notes the counts of the batch with its padding, which all columns have from now on.
     pub fn set_padded(&mut self, counts: &BatchCounts) {
-        (self.seeds, self.nodes) = (counts.seeds as u32, counts.nodes as u32);
-        for (to, from) in self.layers.iter_mut().zip(counts.layers()) {
-            *to = LayerHeader {
-                destinations: from.destinations as u32,
-                sources: from.sources as u32,
-                edges: from.edges as u32,
-            };
+        (self.fixed.seeds, self.fixed.nodes) = (counts.seeds as u32, counts.nodes as u32);
+        for (to, &from) in self.layers.iter_mut().zip(counts.layers()) {
+            to.padded = from.into();
         }
     }
 
     /// The header of a hand-over without a batch.
     #[must_use]
     pub fn without_batch(kind: HandOver) -> Self {
-        Self { kind: kind as u32, ..Self::zeroed() }
+        Self { fixed: FixedHeader { kind: kind as u32, ..FixedHeader::zeroed() }, layers: Vec::new() }
     }
 
     /// Reads a slot's header and checks it against the slot's bounds: another process wrote it, and its counts become
@@ -129,47 +162,56 @@ impl BatchHeader {
     /// # Errors
     /// The field that is out of bounds, and its bound.
     pub fn read(payload: &[u8], bounds: &BatchBounds) -> Result<Self, String> {
+        let (fixed_bytes, layers) = (size_of::<FixedHeader>(), bounds.layers.len());
         let bytes = payload
-            .get(..size_of::<Self>())
+            .get(..Self::used_bytes(layers))
             .ok_or_else(|| format!("a batch of {} bytes has no header", payload.len()))?;
-        let header: Self = bytemuck::pod_read_unaligned(bytes);
-        match header.kind {
-            0 => header.check(bounds)?,
-            1 | 2 => {}
-            other => return Err(format!("kind {other} of hand-over is unknown")),
+        let fixed: FixedHeader = bytemuck::pod_read_unaligned(&bytes[..fixed_bytes]);
+        match fixed.kind {
+            0 => {
+                let of_layers = bytes[fixed_bytes..].chunks_exact(size_of::<LayerHeader>());
+                let header = Self { fixed, layers: of_layers.map(bytemuck::pod_read_unaligned).collect() };
+                header.check(bounds)?;
+                Ok(header)
+            }
+            1 | 2 => Ok(Self { fixed, layers: Vec::new() }),
+            other => Err(format!("kind {other} of hand-over is unknown")),
         }
-        Ok(header)
     }
 
     /// Writes it to the front of a slot.
     pub fn write(&self, payload: &mut [u8]) {
-        payload[..size_of::<Self>()].copy_from_slice(bytemuck::bytes_of(self));
+        let (fixed, rest) = payload.split_at_mut(size_of::<FixedHeader>());
+        fixed.copy_from_slice(bytemuck::bytes_of(&self.fixed));
+        let layers: &[u8] = bytemuck::cast_slice(&self.layers);
+        rest[..layers.len()].copy_from_slice(layers);
     }
 
     fn check(&self, bounds: &BatchBounds) -> Result<(), String> {
         let within = |what: &str, count: u32, most: usize| {
             if count as usize <= most { Ok(()) } else { Err(format!("{count} {what} in a slot for {most}")) }
         };
-        if self.split > 2 {
-            return Err(format!("split {} is unknown", self.split));
+        if self.fixed.split > 2 {
+            return Err(format!("split {} is unknown", self.fixed.split));
         }
-        if self.summed > 1 {
-            return Err(format!("way {} of its rows is unknown", self.summed));
+        if self.fixed.summed > 1 {
+            return Err(format!("way {} of its rows is unknown", self.fixed.summed));
         }
-        if self.layer_count as usize != bounds.layers.len() {
-            return Err(format!("{} layers in a slot for {}", self.layer_count, bounds.layers.len()));
+        if self.fixed.layer_count as usize != bounds.layers.len() {
+            return Err(format!("{} layers in a slot for {}", self.fixed.layer_count, bounds.layers.len()));
         }
-        within("nodes", self.nodes, bounds.nodes)?;
-        within("seeds", self.seeds, (self.nodes as usize).min(bounds.seeds))?;
-        within("nodes without padding", self.real_nodes, self.nodes as usize)?;
-        within("seeds without padding", self.real_seeds, self.seeds as usize)?;
-        for (layer, (counts, capacity)) in self.layers.iter().zip(&bounds.layers).enumerate() {
+        within("nodes", self.fixed.nodes, bounds.nodes)?;
+        within("seeds", self.fixed.seeds, (self.fixed.nodes as usize).min(bounds.seeds))?;
+        within("nodes without padding", self.fixed.real_nodes, self.fixed.nodes as usize)?;
+        within("seeds without padding", self.fixed.real_seeds, self.fixed.seeds as usize)?;
+        for (layer, (LayerHeader { padded: counts, real: own }, capacity)) in
+            self.layers.iter().zip(&bounds.layers).enumerate()
+        {
             let what = |of: &str| format!("{of} of layer {layer}");
             within(&what("edges"), counts.edges, capacity.edges)?;
-            within(&what("sources"), counts.sources, self.nodes as usize)?;
+            within(&what("sources"), counts.sources, self.fixed.nodes as usize)?;
             let destinations = (counts.sources as usize).min(capacity.destinations);
             within(&what("destinations"), counts.destinations, destinations)?;
-            let own = &self.unpadded[layer];
             let counts = [
                 ("edges", own.edges, counts.edges),
                 ("sources", own.sources, counts.sources),
@@ -184,7 +226,7 @@ impl BatchHeader {
 
     /// The slot's kind of hand-over.
     pub fn kind(&self) -> HandOver {
-        match self.kind {
+        match self.fixed.kind {
             0 => HandOver::Batch,
             1 => HandOver::Skipped,
             _ => HandOver::End,
@@ -193,155 +235,155 @@ impl BatchHeader {
 
     /// Which batch it is.
     pub fn key(&self) -> BatchKey {
-        let split = match self.split {
+        let split = match self.fixed.split {
             0 => Split::Train,
             1 => Split::Valid,
             _ => Split::Test,
         };
-        BatchKey { split, epoch: self.epoch, batch: self.batch }
+        BatchKey { split, epoch: self.fixed.epoch, batch: self.fixed.batch }
     }
 
     /// The batch's hash.
     pub fn hash(&self) -> u64 {
-        self.hash
+        self.fixed.hash
     }
 
     /// Nanoseconds that sampling took.
     pub fn sample_ns(&self) -> u64 {
-        self.sample_ns
+        self.fixed.sample_ns
     }
 
     /// Nanoseconds that the gather took, in host memory.
     pub fn gather_ns(&self) -> u64 {
-        self.gather_ns
+        self.fixed.gather_ns
     }
 
     /// When sampling and gathering began.
     pub fn began(&self) -> [Duration; 2] {
-        [self.sample_began, self.gather_began].map(Duration::from_nanos)
+        [self.fixed.sample_began, self.fixed.gather_began].map(Duration::from_nanos)
     }
 
     /// Which sampler made it.
     pub fn sampler(&self) -> u32 {
-        self.sampler
+        self.fixed.sampler
     }
 
     /// The reads of the graph.
     pub fn list_reads(&self) -> ListReads {
-        ListReads { all: self.list_reads, cached: self.list_reads_cached }
+        ListReads { all: self.fixed.list_reads, cached: self.fixed.list_reads_cached }
     }
 
     /// Rows that came from the feature cache, as far as the CPU looks them up; where a kernel does, the gather's report
     /// says.
     pub fn rows_cached(&self) -> u64 {
-        self.rows_cached
+        self.fixed.rows_cached
     }
 
     /// Bytes of own rows and sums that crossed the link to a GPU, where the CPU made some of them and a cache on the GPU had
     /// the rest.
     pub fn link_bytes(&self) -> u64 {
-        self.link_bytes
+        self.fixed.link_bytes
     }
 
     /// Notes them.
     pub fn set_link_bytes(&mut self, bytes: u64) {
-        self.link_bytes = bytes;
+        self.fixed.link_bytes = bytes;
     }
 
     /// Batches that waited for the consumer when the producer turned to this one.
     pub fn queue(&self) -> u32 {
-        self.queue
+        self.fixed.queue
     }
 
     /// How many of its threads the producer used for it; 0 where a GPU gathered.
     pub fn pace(&self) -> u32 {
-        self.pace
+        self.fixed.pace
     }
 
     /// Notes how many batches waited, and how many threads gather this one.
     pub fn set_pace(&mut self, queue: u32, pace: u32) {
-        (self.queue, self.pace) = (queue, pace);
+        (self.fixed.queue, self.fixed.pace) = (queue, pace);
     }
 
     /// Notes how many rows came from the feature cache.
     pub fn set_rows_cached(&mut self, rows: u64) {
-        self.rows_cached = rows;
+        self.fixed.rows_cached = rows;
     }
 
     /// What its rows took from disk; all zeros where rows are read from memory.
     pub fn disk(&self) -> BatchReads {
-        self.disk
+        self.fixed.disk
     }
 
     /// Notes what its rows took from disk.
     pub fn set_disk(&mut self, reads: BatchReads) {
-        self.disk = reads;
+        self.fixed.disk = reads;
     }
 
     /// Whether the producer or worker, which chooses batch by batch, summed this batch's rows. A producer that sums in every batch
     /// leaves it false.
     pub fn is_summed(&self) -> bool {
-        self.summed == 1
+        self.fixed.summed == 1
     }
 
     /// Notes whether the producer, which chooses batch by batch, sums the rows.
     pub fn set_summed(&mut self, summed: bool) {
-        self.summed = u16::from(summed);
+        self.fixed.summed = u16::from(summed);
     }
 
     /// Notes which sampler made it, and from when to when, by the clock that all processes share.
     pub fn set_sampled(&mut self, sampler: u32, began: Duration, ended: Duration) {
-        (self.sampler, self.sample_began) = (sampler, began.as_nanos() as u64);
-        self.sample_ns = ended.saturating_sub(began).as_nanos() as u64;
+        (self.fixed.sampler, self.fixed.sample_began) = (sampler, began.as_nanos() as u64);
+        self.fixed.sample_ns = ended.saturating_sub(began).as_nanos() as u64;
     }
 
     /// Notes when the producer turned to it. On a GPU the gather's report says how long it took.
     pub fn set_gather_began(&mut self, began: Duration) {
-        self.gather_began = began.as_nanos() as u64;
+        self.fixed.gather_began = began.as_nanos() as u64;
     }
 
     /// Notes when the producer was done with it.
     pub fn set_gathered(&mut self, ended: Duration) {
-        self.gather_ns = (ended.as_nanos() as u64).saturating_sub(self.gather_began);
+        self.fixed.gather_ns = (ended.as_nanos() as u64).saturating_sub(self.fixed.gather_began);
     }
 
     /// Whether the batch is padded: it then has at least one node of padding.
     pub fn is_padded(&self) -> bool {
-        self.real_nodes < self.nodes
+        self.fixed.real_nodes < self.fixed.nodes
     }
 
     /// Seeds without padding: the first of the seeds.
     pub fn real_seeds(&self) -> usize {
-        self.real_seeds as usize
+        self.fixed.real_seeds as usize
     }
 
     /// Nodes without padding.
     pub fn real_nodes(&self) -> usize {
-        self.real_nodes as usize
+        self.fixed.real_nodes as usize
     }
 
     /// The size of a layer's block without padding.
     ///
     /// # Panics
-    /// When there can be no such layer.
+    /// When there is no such layer.
     pub fn real_layer(&self, layer: usize) -> LayerCounts {
-        counts_of(&self.unpadded[layer])
+        counts_of(&self.layers[layer].real)
     }
 
     /// Seeds, padding included, as in all columns.
     pub fn seeds(&self) -> usize {
-        self.seeds as usize
+        self.fixed.seeds as usize
     }
 
     /// Nodes, the seeds and padding included.
     pub fn nodes(&self) -> usize {
-        self.nodes as usize
+        self.fixed.nodes as usize
     }
 
     /// Rows that a column of this kind has in the batch; for a column of a layer, in this layer.
     ///
     /// # Panics
-    /// When there can be no such layer.
+    /// When there is no such layer.
     pub fn rows(&self, rows: Rows, layer: usize) -> usize {
         match rows {
             Rows::Seeds => self.seeds(),
@@ -354,19 +396,19 @@ impl BatchHeader {
 
     /// The size of the outermost layer's block, whose sources are the batch's nodes.
     pub fn outermost(&self) -> LayerCounts {
-        (self.layer_count as usize).checked_sub(1).map_or_else(LayerCounts::default, |last| self.layer(last))
+        self.layers.last().map_or_else(LayerCounts::default, |last| counts_of(&last.padded))
     }
 
     /// The size of a layer's block.
     ///
     /// # Panics
-    /// When there can be no such layer.
+    /// When there is no such layer.
     pub fn layer(&self, layer: usize) -> LayerCounts {
-        counts_of(&self.layers[layer])
+        counts_of(&self.layers[layer].padded)
     }
 }
 
-fn counts_of(counts: &LayerHeader) -> LayerCounts {
+fn counts_of(counts: &BlockSize) -> LayerCounts {
     LayerCounts {
         destinations: counts.destinations as usize,
         sources: counts.sources as usize,
@@ -396,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let mut payload = [0xff; BatchHeader::BYTES];
+        let mut payload = [0xff; BatchHeader::bytes(2)];
         header().write(&mut payload);
         let read = BatchHeader::read(&payload, &bounds()).unwrap();
         assert_eq!(read.kind(), HandOver::Batch);
@@ -409,7 +451,7 @@ mod tests {
     #[test]
     fn hand_overs_without_a_batch_keep_their_kind_in_any_payload() {
         for kind in [HandOver::Skipped, HandOver::End] {
-            let mut payload = [0xff; BatchHeader::BYTES];
+            let mut payload = [0xff; BatchHeader::bytes(2)];
             BatchHeader::without_batch(kind).write(&mut payload);
             assert_eq!(BatchHeader::read(&payload, &bounds()).unwrap().kind(), kind);
         }

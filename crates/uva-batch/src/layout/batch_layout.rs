@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 /// Bytes of the report of a gather on a GPU.
 const REPORT_BYTES: usize = size_of::<GatherReport>();
 // Arrays behind the report begin on a cache line, and no later than behind a header.
-const _: () = assert!(REPORT_BYTES.is_multiple_of(CACHE_LINE) && REPORT_BYTES <= BatchHeader::BYTES);
+const _: () = assert!(REPORT_BYTES.is_multiple_of(CACHE_LINE) && REPORT_BYTES <= BatchHeader::bytes(0));
 
 /// The offsets and bounds of a slot: the same in every role, since all compute them from the same options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,8 +102,9 @@ impl BatchLayout {
             }
         };
         let mut places: Vec<ColumnPlace> = Vec::new();
-        let (mut batch_bytes, mut arrays_bytes) = (BatchHeader::BYTES, 0);
-        let (mut end, mut summed_end) = (BatchHeader::BYTES, 0);
+        let header_bytes = BatchHeader::bytes(bounds.layers.len());
+        let (mut batch_bytes, mut arrays_bytes) = (header_bytes, 0);
+        let (mut end, mut summed_end) = (header_bytes, 0);
         let tables = spec.tables.unwrap_or(1);
         for key in in_slot_order(spec, labelled, bounds.layers.len(), tables) {
             let column = key.column;
@@ -200,6 +201,11 @@ impl BatchLayout {
     /// The bytes that the batch of this header uses of a column; empty where these batches have none.
     pub fn range(&self, header: &BatchHeader, key: impl Into<ColumnKey>) -> Range<usize> {
         self.place(key).map_or(0..0, |place| place.used(header))
+    }
+
+    /// Bytes of the header in front of a slot's columns.
+    pub fn header_bytes(&self) -> usize {
+        BatchHeader::bytes(self.layers().len())
     }
 
     /// Bytes of a batch slot's payload.
@@ -377,7 +383,7 @@ impl BatchLayout {
     /// The columns that both slots hold, as ranges of the payload, without the unused rest of each. These are copied
     /// from slot to slot.
     pub fn copied(&self, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
-        let header = *header;
+        let header = header.clone();
         self.places.iter().filter(|place| place.is_copied()).map(move |place| place.used(&header))
     }
 }
@@ -389,7 +395,7 @@ fn side_by_side<'l>(
     places: impl Iterator<Item = &'l ColumnPlace>,
     header: &BatchHeader,
 ) -> impl Iterator<Item = (&'l ColumnPlace, Range<usize>)> {
-    let header = *header;
+    let header = header.clone();
     places.map(move |place| {
         let range = end..end + place.rows(&header) * place.row_bytes();
         end = range.end.next_multiple_of(CACHE_LINE);
@@ -791,7 +797,7 @@ mod tests {
         sampled().write(&mut payload);
         let ends = layout.ends();
         let (mut refused, mut read) = (0, 0);
-        for at in 0..size_of::<BatchHeader>() {
+        for at in 0..layout.header_bytes() {
             for flip in 1..=255 {
                 payload[at] ^= flip;
                 match layout.read_header(&payload) {
@@ -862,7 +868,7 @@ mod tests {
         let layout = BatchLayout::new(&small_graph(temp.path()), &options(&[3, 2], 10, None)).unwrap();
         let mut payload = vec![0; layout.batch_bytes()];
         sampled().write(&mut payload);
-        for length in [0, 1, size_of::<BatchHeader>() - 1, BatchHeader::BYTES, layout.batch_bytes() - 1] {
+        for length in [0, 1, BatchHeader::bytes(0), layout.header_bytes(), layout.batch_bytes() - 1] {
             let refused = layout.read_header(&payload[..length]).unwrap_err();
             assert!(refused.contains(&length.to_string()), "{refused}");
         }
@@ -901,7 +907,7 @@ mod tests {
             ranges.extend(features.into_iter().filter(|range| !range.is_empty()));
             prop_assert_eq!(ranges.len() - first, if aggregation.keeps_own_rows() { 2 } else { 1 });
             prop_assert_eq!(ranges[first].start % PAGE, 0);
-            let mut end = BatchHeader::BYTES;
+            let mut end = layout.header_bytes();
             for range in ranges {
                 prop_assert_eq!(range.start % CACHE_LINE, 0);
                 prop_assert!(range.start >= end, "{:?} begins before {}", range, end);

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::Value;
-use uva_batch::{BatchHeader, COLUMNS, HandOver};
+use uva_batch::{BatchHeader, COLUMNS};
 use uva_runtime::backend::Backend;
 use uva_runtime::options::part::Part;
 use uva_runtime::sampler::cache::Caches;
@@ -34,14 +34,13 @@ fn number_of(description: &str) -> u32 {
 
 /// Everything that both sides must agree on, from the declarations themselves.
 fn description() -> String {
-    let header = BatchHeader::without_batch(HandOver::Batch);
     format!(
-        "ring {}, hand-over {}, control page of 2 samplers {} words, {} a role\n{} bytes of {header:?}\n{COLUMNS:?}\n{}",
+        "ring {}, hand-over {}, control page of 2 samplers {} words, {} a role\n{}\n{COLUMNS:?}\n{}",
         uva_mem::ring::VERSION,
         uva_mem::handover::VERSION,
         control::words(2),
         control::COUNTERS_USED,
-        BatchHeader::BYTES,
+        BatchHeader::fields(),
         messages()
     )
 }

@@ -1,7 +1,6 @@
 //! What a run would start, and the memory it would use: `--dry-run`.
 
 use serde::Serialize;
-use uva_batch::BatchHeader;
 use uva_graph::reorder::ReorderedLayout;
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::RingShape;
@@ -149,7 +148,9 @@ impl DryRun {
         let device_slot_bytes = gpu_slots.as_ref().map_or(0, |slots| slots.bytes);
         // Pages for batches that have no room on the GPU do not exist until one comes.
         let in_memory = |ring: &PlacedRing| match (ring.name, &gpu_slots) {
-            (RingName::Feature, Some(_)) => RingShape { payload_bytes: BatchHeader::BYTES, ..ring.shape },
+            (RingName::Feature, Some(_)) => {
+                RingShape { payload_bytes: plan.layout.header_bytes(), ..ring.shape }
+            }
             _ => ring.shape,
         };
         let rings = topology.rings.iter().map(|ring| RingLine {

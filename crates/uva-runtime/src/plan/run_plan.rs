@@ -468,8 +468,8 @@ impl RunPlan {
                 // there. Until one comes, its pages do not exist.
                 payload_bytes: match (self.backend.device_slots(), self.options.slot_room) {
                     (None, _) => self.layout.feature_slot_bytes(),
-                    (Some(_), None) => BatchHeader::BYTES,
-                    (Some(_), Some(_)) => BatchHeader::BYTES + self.layout.device_slot_bytes(),
+                    (Some(_), None) => self.layout.header_bytes(),
+                    (Some(_), Some(_)) => self.layout.header_bytes() + self.layout.device_slot_bytes(),
                 },
             },
         }

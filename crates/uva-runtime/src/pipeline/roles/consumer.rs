@@ -315,9 +315,9 @@ impl BatchReceiver {
                     DeviceSlots::take(device, number, sequence)?
                 } else {
                     let payload = slot.payload();
-                    let needed = BatchHeader::BYTES + self.plan.layout.packed_bytes(&header);
+                    let needed = self.plan.layout.header_bytes() + self.plan.layout.packed_bytes(&header);
                     let image = payload
-                        .get(BatchHeader::BYTES..needed)
+                        .get(self.plan.layout.header_bytes()..needed)
                         .ok_or_else(|| wrong(format!("{} bytes where {needed} are needed", payload.len())))?;
                     DeviceSlots::take_aside(device, number, sequence, image)?
                 })

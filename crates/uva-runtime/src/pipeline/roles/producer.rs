@@ -176,9 +176,9 @@ impl ProducerRole<'_> {
                     if self.ranks.is_some() && !is_void {
                         or_left(gather.serve(), self.ranks)?;
                     }
-                    BatchHeader::BYTES
+                    plan.layout.header_bytes()
                 }
-                _ if header.kind() != HandOver::Batch => BatchHeader::BYTES,
+                _ if header.kind() != HandOver::Batch => plan.layout.header_bytes(),
                 Gather::Host(rows) => {
                     let threads = pace.follow(queue);
                     header.set_summed(sums_batch(plan, control, sequence, &header));
@@ -195,7 +195,7 @@ impl ProducerRole<'_> {
                         }
                         None => {
                             header = BatchHeader::without_batch(HandOver::Skipped);
-                            BatchHeader::BYTES
+                            plan.layout.header_bytes()
                         }
                     }
                 }
@@ -205,7 +205,7 @@ impl ProducerRole<'_> {
                     let filled = if plan.fits_slot(&header) {
                         device.fill(plan, sequence, &mut header, at).map(|()| 0)
                     } else {
-                        let to = &mut slot.payload_mut()[BatchHeader::BYTES..];
+                        let to = &mut slot.payload_mut()[plan.layout.header_bytes()..];
                         device.fill_aside(plan, sequence, &mut header, at, to)
                     };
                     match or_left(filled, self.ranks)? {
@@ -214,11 +214,11 @@ impl ProducerRole<'_> {
                                 header.set_gathered(since_boot());
                             }
                             count_disk_reads(control, device, &mut header);
-                            BatchHeader::BYTES + bytes
+                            plan.layout.header_bytes() + bytes
                         }
                         None => {
                             header = BatchHeader::without_batch(HandOver::Skipped);
-                            BatchHeader::BYTES
+                            plan.layout.header_bytes()
                         }
                     }
                 }

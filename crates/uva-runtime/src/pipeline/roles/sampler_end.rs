@@ -149,10 +149,10 @@ impl SamplerEnd {
                     (header, plan.layout.batch_bytes())
                 }
                 Item::Skipped | Item::Beside(_) => {
-                    (sample(None, slot.slot() as usize, slot.payload_mut())?.0, BatchHeader::BYTES)
+                    (sample(None, slot.slot() as usize, slot.payload_mut())?.0, plan.layout.header_bytes())
                 }
                 Item::End if plan.schedule.end(turn) == Some(sequence) => {
-                    (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
+                    (BatchHeader::without_batch(HandOver::End), plan.layout.header_bytes())
                 }
                 // Another sampler hands over the end, or this one already has.
                 Item::End => break,

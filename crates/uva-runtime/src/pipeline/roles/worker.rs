@@ -230,13 +230,14 @@ impl WorkerRole<'_> {
                     let microseconds = (since_boot() - began).as_micros() as u64;
                     let BatchKey { split, epoch, batch } = key;
                     tracing::trace!(sequence, %split, epoch, batch, slot = number, microseconds, "made");
-                    (header, plan.layout.used_bytes(&header))
+                    let bytes = plan.layout.used_bytes(&header);
+                    (header, bytes)
                 }
                 Item::Skipped | Item::Beside(_) => {
-                    (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES)
+                    (BatchHeader::without_batch(HandOver::Skipped), plan.layout.header_bytes())
                 }
                 Item::End if plan.schedule.end(turn) == Some(sequence) => {
-                    (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
+                    (BatchHeader::without_batch(HandOver::End), plan.layout.header_bytes())
                 }
                 // Another worker hands over the end, or this one already has.
                 Item::End => break,
