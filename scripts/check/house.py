@@ -34,7 +34,7 @@ LONGEST_TEST_NAME = 70
 LIMITS = {
     "row predicates": 9,
     "hop set branches": 67,
-    "crowded folders": 15,
+    "crowded folders": 14,
     "shared names": 110,
     "long files": 2,
     "long test names": 0,

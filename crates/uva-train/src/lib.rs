@@ -24,52 +24,31 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod activation;
-mod adam;
-mod aggregate;
-mod block_kernel;
-mod borrowed;
-mod check;
-pub mod checkpoint;
+mod block;
 pub mod cuda;
-mod device;
-mod dispatcher;
-mod dropout;
 mod error;
-mod evaluate;
 mod evaluation;
-mod full_layer;
-mod full_pass;
-mod full_table;
 mod hops;
-mod host;
-mod initial;
-mod input_settings;
-mod late;
+mod input;
 mod layer;
 #[doc(hidden)]
 pub mod measured;
 mod model;
-mod predict;
-mod prepared;
-mod random;
-mod rehearsal;
-mod rowwise;
-mod sums;
-mod targets;
-mod tensor_block;
-mod trainer;
-mod wanted;
+mod nn;
+mod torch;
+mod train;
+mod whole;
 
 #[cfg(test)]
 mod tests;
 
-pub use device::TrainDevice;
 pub use error::TrainError;
 pub use evaluation::Evaluation;
-pub use full_layer::WholeGraph;
-pub use full_table::Tables;
-pub use late::{ReadBatch, Reading};
-pub use predict::{Answered, Questions, Take};
-pub use trainer::{Confirm, Step, Trainer};
-pub use wanted::Wanted;
+pub use torch::device::TrainDevice;
+pub use train::checkpoint;
+pub use train::late::{ReadBatch, Reading};
+pub use train::trainer::{Confirm, Step, Trainer};
+pub use whole::full_layer::WholeGraph;
+pub use whole::full_table::Tables;
+pub use whole::predict::{Answered, Questions, Take};
+pub use whole::wanted::Wanted;

@@ -1,9 +1,9 @@
 //! For the example `aggregation`, which measures them: the sums of a block, and back.
 
 use crate::TrainError;
-pub use crate::aggregate::HostLists;
-use crate::aggregate::spread_on_host;
-use crate::sums;
+pub use crate::block::aggregate::HostLists;
+use crate::block::aggregate::spread_on_host;
+use crate::block::sums;
 use tch::Tensor;
 use uva_ops::lists::Weights;
 

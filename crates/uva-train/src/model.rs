@@ -1,15 +1,15 @@
 //! The networks: steps one after the other over sampled blocks, forward and backward.
 
 use crate::TrainError;
-use crate::activation::{self, Activation};
-use crate::aggregate::Block;
-use crate::dropout::Draws;
+use crate::block::aggregate::Block;
 use crate::hops::inputs::Inputs;
 use crate::hops::{self, Front};
 use crate::layer::convolution::Convolution;
 use crate::layer::{Layer, Saved};
-use crate::random::SplitMix64;
-use crate::rowwise::{LayerNorm, Linear, Normalised, Prelu};
+use crate::nn::activation::{self, Activation};
+use crate::nn::dropout::Draws;
+use crate::nn::random::SplitMix64;
+use crate::nn::rowwise::{LayerNorm, Linear, Normalised, Prelu};
 use tch::{Device, Kind, Tensor};
 use uva_model::{ActivationKind, ModelKind, NormKind, TrainerOptions};
 

@@ -20,11 +20,11 @@
 //! b_out a layer would be a product of two linear maps of Z, and so the same for Z and −Z.
 
 use crate::TrainError;
-use crate::dropout::Draws;
 use crate::hops::inputs::another_number;
-use crate::initial::glorot;
-use crate::random::SplitMix64;
-use crate::rowwise::{layer_norm, linear};
+use crate::nn::dropout::Draws;
+use crate::nn::initial::glorot;
+use crate::nn::random::SplitMix64;
+use crate::nn::rowwise::{layer_norm, linear};
 use tch::{Device, Kind, Tensor};
 use uva_model::TrainerOptions;
 

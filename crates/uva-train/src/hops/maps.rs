@@ -2,8 +2,8 @@
 
 use crate::TrainError;
 use crate::hops::inputs::another_number;
-use crate::random::SplitMix64;
-use crate::rowwise::Linear;
+use crate::nn::random::SplitMix64;
+use crate::nn::rowwise::Linear;
 use tch::{Device, Kind, Tensor};
 use uva_model::TrainerOptions;
 

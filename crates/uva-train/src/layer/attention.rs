@@ -8,13 +8,13 @@
 //! bit. No tensor of edges × width is allocated, except in the backward pass, for one head's width at a time.
 
 use crate::TrainError;
-use crate::aggregate::{Block, weighted_sums};
-use crate::dropout::Draws;
-use crate::initial::glorot;
+use crate::block::aggregate::{Block, weighted_sums};
+use crate::block::tensor_block::TensorBlock;
 use crate::layer::lists::Lists;
-use crate::random::SplitMix64;
-use crate::rowwise::linear;
-use crate::tensor_block::TensorBlock;
+use crate::nn::dropout::Draws;
+use crate::nn::initial::glorot;
+use crate::nn::random::SplitMix64;
+use crate::nn::rowwise::linear;
 use tch::{Device, Kind, Tensor};
 
 /// LeakyReLU's slope below zero.

@@ -1,10 +1,10 @@
 //! Layers whose neighbours have fixed weights: GraphSAGE's and GCN's.
 
 use crate::TrainError;
-use crate::aggregate::Block;
-use crate::initial::glorot;
-use crate::random::SplitMix64;
-use crate::rowwise::linear;
+use crate::block::aggregate::Block;
+use crate::nn::initial::glorot;
+use crate::nn::random::SplitMix64;
+use crate::nn::rowwise::linear;
 use tch::{Device, Kind, Tensor};
 use uva_ops::lists::projects_first;
 

@@ -5,12 +5,12 @@
 //! off on its own; the backward pass needs their signs.
 
 use crate::TrainError;
-use crate::aggregate::{Block, weighted_sums};
-use crate::initial::glorot;
+use crate::block::aggregate::{Block, weighted_sums};
+use crate::block::tensor_block::TensorBlock;
 use crate::layer::isomorphism::{self, Isomorphism};
 use crate::layer::lists::Lists;
-use crate::random::SplitMix64;
-use crate::tensor_block::TensorBlock;
+use crate::nn::initial::glorot;
+use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 
 /// Such a layer's parameters.

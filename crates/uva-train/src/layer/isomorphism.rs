@@ -3,10 +3,10 @@
 //! The sum goes over the picked neighbours as they are: a sample of a list gives a smaller sum than the whole list.
 
 use crate::TrainError;
-use crate::aggregate::Block;
-use crate::initial::glorot;
-use crate::random::SplitMix64;
-use crate::rowwise::linear;
+use crate::block::aggregate::Block;
+use crate::nn::initial::glorot;
+use crate::nn::random::SplitMix64;
+use crate::nn::rowwise::linear;
 use tch::{Device, Kind, Tensor};
 
 /// Such a layer's parameters.

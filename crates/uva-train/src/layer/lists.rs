@@ -1,8 +1,8 @@
 //! Neighbour lists as tensors, and sums over them.
 
 use crate::TrainError;
-use crate::aggregate::weighted_sums;
-use crate::tensor_block::TensorBlock;
+use crate::block::aggregate::weighted_sums;
+use crate::block::tensor_block::TensorBlock;
 use tch::Tensor;
 
 /// The lists of some destinations. All are i32 or all are i64.

@@ -1,9 +1,9 @@
 //! Checkpoints: what comes back, what a crash leaves, what is refused.
 
 use super::support::{Graph, MODELS, options, parameter_bits};
-use crate::checkpoint::{self, write_observed};
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::checkpoint::{self, write_observed};
+use crate::train::trainer::Trainer;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

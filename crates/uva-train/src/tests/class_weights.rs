@@ -3,8 +3,8 @@
 use super::dense_reference::{dense_forward, rows};
 use super::support::{Graph, fill_biases, options, parameters};
 use crate::TrainError;
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use tch::Kind;
 use uva_model::{Metric, ModelKind, RegressionLoss, Task, TaskKind};
 

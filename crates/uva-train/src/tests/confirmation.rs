@@ -2,9 +2,9 @@
 
 use super::support::{Graph, f32_rows, options, parameter_bits};
 use crate::TrainError;
-use crate::checkpoint;
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::checkpoint;
+use crate::train::trainer::Trainer;
 use serde_json::json;
 use uva_batch::Column;
 use uva_model::{ModelKind, TrainerOptions};

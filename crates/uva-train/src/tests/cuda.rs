@@ -4,10 +4,10 @@
 use super::on_device::OnDevice;
 use super::support::{Graph, MODELS, options, parameter_bits};
 use crate::cuda::TorchCuda;
-use crate::device::TrainDevice;
-use crate::dropout::GENERATOR;
-use crate::trainer::{Step, Trainer};
-use crate::{TrainError, checkpoint};
+use crate::nn::dropout::GENERATOR;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::{Step, Trainer};
+use crate::{TrainError, train::checkpoint};
 use serde_json::json;
 use uva_graph::Labels;
 use uva_model::checkpoint as stored;

@@ -1,9 +1,9 @@
 //! Each model's forward pass against loops in plain Rust, independent of blocks, bags or libtorch.
 
 use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, f32_rows, fill_biases, options, parameters};
-use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use uva_batch::{Column, ColumnArray};
 use uva_graph::{ElementType, FeatureTable, Labels};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};

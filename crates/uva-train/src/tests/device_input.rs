@@ -4,10 +4,10 @@
 
 use super::support::options;
 use crate::TrainError;
-use crate::borrowed::Borrowed;
-use crate::check::check;
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::input::check::check;
+use crate::torch::borrowed::Borrowed;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use uva_batch::{ArrayMemory, BatchColumns, Column, ColumnArray, Element, LayerCounts};
 use uva_cuda::DeviceSlice;
 use uva_model::{ModelKind, TrainerOptions};

@@ -2,9 +2,9 @@
 
 use super::support::{Graph, MODELS, OwnedBlock, options};
 use crate::TrainError;
-use crate::aggregate::Block;
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::block::aggregate::Block;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use tch::{Kind, Tensor};
 use uva_batch::{BatchColumns, Column, ColumnArray, Element};
 use uva_model::ModelKind;

@@ -2,8 +2,8 @@
 
 use super::hop_rows::HOP_MODELS;
 use super::support::MODELS;
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use uva_model::{ActivationKind, ModelKind, NormKind, TrainerOptions};
 use uva_model::{Footprint, Shapes};
 

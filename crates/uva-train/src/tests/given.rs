@@ -3,8 +3,8 @@
 use super::gradients::check;
 use super::summed::{SUMMING, summed};
 use super::support::{Batch, Graph, draws, f32_rows, fill_biases, i32s, options, parameters};
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use tch::{Kind, Tensor};
 use uva_batch::{BatchColumns, Column};
 use uva_graph::{FeatureTable, Labels};

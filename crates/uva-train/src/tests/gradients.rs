@@ -1,10 +1,10 @@
 //! Gradients against central finite differences, in f64, where the error of a step of 1e-5 is about 1e-10.
 
 use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
-use crate::aggregate::Block;
-use crate::device::TrainDevice;
+use crate::block::aggregate::Block;
 use crate::model::Step;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use tch::{Kind, Tensor};
 use uva_model::{ModelKind, TrainerOptions};
 use uva_ops::lists::projects_first;

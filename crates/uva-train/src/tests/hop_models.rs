@@ -3,8 +3,8 @@
 use super::gradients::check;
 use super::hop_rows::{CLASSES, HOP_MODELS, HopSet, options};
 use super::support::{draws, fill_biases};
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use std::collections::HashMap;
 use tch::{Kind, Tensor};
 use uva_model::{ActivationKind, ModelKind, TrainerOptions};

@@ -2,9 +2,9 @@
 
 use super::support;
 use crate::hops::inputs::Inputs;
-use crate::host;
-use crate::random::SplitMix64;
-use crate::trainer::Trainer;
+use crate::nn::random::SplitMix64;
+use crate::torch::host;
+use crate::train::trainer::Trainer;
 use tch::{Kind, Tensor};
 use uva_batch::{BatchColumns, Column, ColumnArray, Element};
 use uva_graph::Labels;

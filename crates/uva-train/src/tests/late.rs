@@ -2,10 +2,10 @@
 
 use super::on_device::OnDevice;
 use super::support::{Batch, Graph, options, parameters as parameters_of};
-use crate::adam::Adam;
 use crate::cuda::TorchCuda;
-use crate::late::Reading;
-use crate::trainer::{Step, Trainer};
+use crate::train::adam::Adam;
+use crate::train::late::Reading;
+use crate::train::trainer::{Step, Trainer};
 use crate::{TrainDevice, TrainError};
 use tch::{Device, Kind, Tensor};
 use uva_cuda::kernels::train::TrainKernels;

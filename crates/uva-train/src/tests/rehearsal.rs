@@ -4,7 +4,7 @@ use super::hop_rows::{self, HOP_MODELS};
 use super::late::{place, trainer_of};
 use super::support::{Graph, MODELS, SHAPES_OF_NETS, options, parameter_bits};
 use crate::TrainDevice;
-use crate::trainer::Trainer;
+use crate::train::trainer::Trainer;
 use uva_model::{Metric, ModelKind, RegressionLoss, Task, TaskKind, TrainerOptions};
 
 const DIM: usize = 6;

@@ -3,11 +3,11 @@
 use super::cuda::devices;
 use super::on_device::OnDevice;
 use super::support::{Batch, Graph, MODELS, draws, f32_rows, fill_biases, options, parameter_bits};
-use crate::aggregate::Block;
-use crate::borrowed::Borrowed;
-use crate::device::TrainDevice;
-use crate::prepared::Prepared;
-use crate::trainer::Trainer;
+use crate::block::aggregate::Block;
+use crate::input::prepared::Prepared;
+use crate::torch::borrowed::Borrowed;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use tch::{Device, Kind, Tensor};
 use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};

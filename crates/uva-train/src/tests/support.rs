@@ -1,12 +1,12 @@
 //! Small graphs, their blocks, and a network in plain Rust to compare with.
 
 use crate::TrainDevice;
-use crate::aggregate::{Block, HostLists};
-use crate::borrowed::Borrowed;
-use crate::dropout::Draws;
-use crate::full_layer::WholeGraph;
-use crate::random::SplitMix64;
-use crate::trainer::Trainer;
+use crate::block::aggregate::{Block, HostLists};
+use crate::nn::dropout::Draws;
+use crate::nn::random::SplitMix64;
+use crate::torch::borrowed::Borrowed;
+use crate::train::trainer::Trainer;
+use crate::whole::full_layer::WholeGraph;
 use std::collections::HashMap;
 use tch::Kind;
 use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};

@@ -2,11 +2,11 @@
 
 use super::dense_reference::{dense_forward, rows};
 use super::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits};
-use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
-use crate::prepared::Prepared;
-use crate::trainer::Trainer;
-use crate::{TrainError, checkpoint};
+use crate::input::prepared::Prepared;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
+use crate::{TrainError, train::checkpoint};
 use serde_json::json;
 use tch::Device;
 use uva_batch::BatchColumns;

@@ -2,12 +2,12 @@
 //! kernels are the only difference that a device makes.
 
 use super::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, options};
-use crate::aggregate::{Block, transposed};
-use crate::block_kernel::{BlockPreparer, RawBlock};
-use crate::device::TrainDevice;
-use crate::prepared::Prepared;
-use crate::tensor_block::TensorBlock;
-use crate::trainer::Trainer;
+use crate::block::aggregate::{Block, transposed};
+use crate::block::block_kernel::{BlockPreparer, RawBlock};
+use crate::block::tensor_block::TensorBlock;
+use crate::input::prepared::Prepared;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};

@@ -2,9 +2,9 @@
 
 use super::support::{Graph, MODELS, below, draws, f32_rows, i32s, options, parameter_bits, parameters};
 use crate::TrainError;
-use crate::device::TrainDevice;
-use crate::random::SplitMix64;
-use crate::trainer::{Step, Trainer};
+use crate::nn::random::SplitMix64;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::{Step, Trainer};
 use tch::{Kind, Tensor};
 use uva_batch::{BatchColumns, Column, ColumnArray, Element};
 use uva_graph::Labels;

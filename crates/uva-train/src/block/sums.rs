@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::borrowed::Number;
-use crate::{TrainError, host};
+use crate::torch::borrowed::Number;
+use crate::{TrainError, torch::host};
 use rayon::ThreadPool;
 use tch::Tensor;
 use uva_ops::Vectors;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::TrainError;
-use crate::device::TrainDevice;
+use crate::torch::device::TrainDevice;
 use std::marker::PhantomData;
 use tch::{Device, Kind, Tensor};
 use uva_batch::{ArrayMemory, ColumnArray, Element};

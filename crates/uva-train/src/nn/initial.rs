@@ -1,7 +1,7 @@
 //! Initial values of parameters.
 
 use crate::TrainError;
-use crate::random::SplitMix64;
+use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 
 /// Uniform in ±√(6 / fans) (Glorot & Bengio 2010), `fans` being inputs + outputs.

@@ -7,9 +7,9 @@
 //! kept. Except for one comparison and one product per element, all arithmetic is on integers, so all vectors give the
 //! same bits.
 
-use crate::borrowed::Number;
-use crate::device::TrainDevice;
-use crate::{TrainError, host};
+use crate::torch::borrowed::Number;
+use crate::torch::device::TrainDevice;
+use crate::{TrainError, torch::host};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tch::{Kind, Tensor};
 use uva_ops::{Vectors, vectorized};

@@ -1,8 +1,8 @@
 //! A training step before there is a batch.
 
 use crate::TrainError;
-use crate::late::LateResults;
-use crate::trainer::Trainer;
+use crate::train::late::LateResults;
+use crate::train::trainer::Trainer;
 use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};
 use uva_graph::Labels;
 use uva_model::TaskKind;

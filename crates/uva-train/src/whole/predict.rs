@@ -1,13 +1,13 @@
 //! Predictions: classes, probabilities and hidden rows, of whole neighbourhoods or of batches.
 
 use crate::TrainError;
-use crate::full_layer::{Stream, WholeGraph};
-use crate::full_pass::Wishes;
-use crate::full_table::Tables;
-use crate::prepared::Prepared;
-use crate::targets::check_finite;
-use crate::trainer::{Confirm, Trainer};
-use crate::wanted::Wanted;
+use crate::input::prepared::Prepared;
+use crate::input::targets::check_finite;
+use crate::train::trainer::{Confirm, Trainer};
+use crate::whole::full_layer::{Stream, WholeGraph};
+use crate::whole::full_pass::Wishes;
+use crate::whole::full_table::Tables;
+use crate::whole::wanted::Wanted;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use tch::{Device, Kind, Tensor};

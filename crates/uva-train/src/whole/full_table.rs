@@ -1,8 +1,8 @@
 //! Tables of all nodes for a pass over a whole graph: written front to back, then read at random.
 
 use crate::TrainError;
-use crate::borrowed::Borrowed;
-use crate::host;
+use crate::torch::borrowed::Borrowed;
+use crate::torch::host;
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;

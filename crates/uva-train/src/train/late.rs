@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::TrainError;
-use crate::device::TrainDevice;
+use crate::torch::device::TrainDevice;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::TrainError;
-use crate::borrowed::Number;
+use crate::torch::borrowed::Number;
 use rayon::ThreadPool;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub(crate) fn values<T: Number>(tensor: &Tensor) -> Result<&[T], TrainError> {
 }
 
 /// Lets `write` change the numbers of a contiguous tensor on the host, whose storage must be libtorch's own and not that
-/// of a [`crate::borrowed::Borrowed`]. No slice of the same storage may be alive.
+/// of a [`crate::torch::borrowed::Borrowed`]. No slice of the same storage may be alive.
 pub(crate) fn change<T: Number>(tensor: &mut Tensor, write: impl FnOnce(&mut [T])) -> Result<(), TrainError> {
     check::<T>(tensor)?;
     if tensor.numel() > 0 {

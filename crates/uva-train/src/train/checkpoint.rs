@@ -12,8 +12,8 @@ use uva_model::checkpoint::{
 };
 use uva_model::{Metric, Task, TaskKind, TrainerOptions};
 
-use crate::device::TrainDevice;
-use crate::trainer::Trainer;
+use crate::torch::device::TrainDevice;
+use crate::train::trainer::Trainer;
 
 /// Writes a checkpoint of `trainer` to the folder `directory`, which is made if it is missing.
 ///

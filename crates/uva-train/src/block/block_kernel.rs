@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::TrainError;
-use crate::tensor_block::{TensorBlock, refuse_weights};
+use crate::block::tensor_block::{TensorBlock, refuse_weights};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 use uva_cuda::CudaStream;

@@ -5,9 +5,9 @@
 //! numbers out of range are clamped there.
 
 use crate::TrainError;
-use crate::aggregate::HostLists;
-use crate::borrowed::{Number, values};
-use crate::input_settings::InputSettings;
+use crate::block::aggregate::HostLists;
+use crate::input::input_settings::InputSettings;
+use crate::torch::borrowed::{Number, values};
 use uva_batch::{BatchColumns, Column, ColumnArray, LayerCounts};
 use uva_model::Weighting;
 

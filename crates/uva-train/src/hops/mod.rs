@@ -9,8 +9,8 @@ use self::attention::HopAttention;
 use self::inputs::{Inputs, another_number};
 use self::maps::HopMaps;
 use crate::TrainError;
-use crate::dropout::Draws;
-use crate::random::SplitMix64;
+use crate::nn::dropout::Draws;
+use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, TrainerOptions};
 

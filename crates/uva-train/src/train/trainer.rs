@@ -1,20 +1,20 @@
 //! One network in training: a batch in, a step done.
 
-use crate::adam::Adam;
-use crate::aggregate::Block;
-use crate::block_kernel::BlockPreparer;
+use crate::block::aggregate::Block;
+use crate::block::block_kernel::BlockPreparer;
 use crate::cuda::TorchCuda;
-use crate::device::TrainDevice;
-use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
 use crate::hops::inputs::Inputs;
-use crate::input_settings::InputSettings;
-use crate::late::{LateResults, OwnNumbers, Reading};
+use crate::input::input_settings::InputSettings;
+use crate::input::prepared::Prepared;
+use crate::input::targets::{Tally, Targets};
 use crate::model::{self, Model};
-use crate::prepared::Prepared;
-use crate::random::batch_seed;
-use crate::targets::{Tally, Targets};
-use crate::{TrainError, borrowed::Borrowed};
+use crate::nn::dropout::Draws;
+use crate::nn::random::batch_seed;
+use crate::torch::device::TrainDevice;
+use crate::train::adam::Adam;
+use crate::train::late::{LateResults, OwnNumbers, Reading};
+use crate::{TrainError, torch::borrowed::Borrowed};
 use std::sync::Arc;
 use tch::{Kind, Reduction, Tensor};
 use uva_batch::BatchColumns;

@@ -1,8 +1,8 @@
 //! Adam over tensors of our own, so that a checkpoint can hold its moments.
 
 use crate::TrainError;
-use crate::device::TrainDevice;
-use crate::dispatcher::fused_adam;
+use crate::torch::device::TrainDevice;
+use crate::torch::dispatcher::fused_adam;
 use tch::{Kind, Tensor};
 
 const BETA1: f64 = 0.9;

@@ -1,9 +1,9 @@
 //! The targets of a batch's logits: the loss, the correct predictions, and the answers themselves.
 
 use crate::TrainError;
-use crate::borrowed::Borrowed;
-use crate::device::TrainDevice;
 use crate::evaluation::{Errors, Evaluation, Scores};
+use crate::torch::borrowed::Borrowed;
+use crate::torch::device::TrainDevice;
 use tch::{Device, Kind, Reduction, Tensor};
 use uva_batch::{ColumnArray, Element};
 use uva_graph::{ElementType, Labels};

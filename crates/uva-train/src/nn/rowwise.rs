@@ -1,8 +1,8 @@
 //! Steps that look at one row at a time: a linear map with bias, layer normalisation, and PReLU.
 
 use crate::TrainError;
-use crate::initial::glorot;
-use crate::random::SplitMix64;
+use crate::nn::initial::glorot;
+use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 
 /// Added to a variance before its root is taken, as PyTorch does.

@@ -1,16 +1,16 @@
 //! A layer over a whole graph: every node with its whole neighbourhood, in chunks.
 
 use crate::TrainError;
-use crate::aggregate::weighted_sums;
-use crate::borrowed::Borrowed;
-use crate::full_table::{Table, TableWriter, Tables};
+use crate::block::aggregate::weighted_sums;
 use crate::layer::Layer;
 use crate::layer::attention::Attention;
 use crate::layer::convolution::Convolution;
 use crate::layer::edge_isomorphism::EdgeIsomorphism;
 use crate::layer::isomorphism::Isomorphism;
 use crate::layer::lists;
-use crate::rowwise::linear;
+use crate::nn::rowwise::linear;
+use crate::torch::borrowed::Borrowed;
+use crate::whole::full_table::{Table, TableWriter, Tables};
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 use uva_graph::{Csc, Dataset, FeatureTable};

@@ -11,9 +11,9 @@ use self::convolution::Convolution;
 use self::edge_isomorphism::EdgeIsomorphism;
 use self::isomorphism::Isomorphism;
 use crate::TrainError;
-use crate::aggregate::Block;
-use crate::dropout::Draws;
-use crate::random::SplitMix64;
+use crate::block::aggregate::Block;
+use crate::nn::dropout::Draws;
+use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, TrainerOptions};
 

@@ -1,13 +1,13 @@
 //! A batch as checked tensors on the trainer's device: the input of a forward and a backward pass.
 
 use crate::TrainError;
-use crate::aggregate::Block;
-use crate::block_kernel::RawBlock;
-use crate::borrowed::Borrowed;
-use crate::check::{check, host_lists, host_values, tables_read};
-use crate::device::TrainDevice;
-use crate::input_settings::InputSettings;
-use crate::targets::Targets;
+use crate::block::aggregate::Block;
+use crate::block::block_kernel::RawBlock;
+use crate::input::check::{check, host_lists, host_values, tables_read};
+use crate::input::input_settings::InputSettings;
+use crate::input::targets::Targets;
+use crate::torch::borrowed::Borrowed;
+use crate::torch::device::TrainDevice;
 use tch::{Device, Kind, Tensor};
 use uva_batch::{BatchColumns, Column, ColumnArray, ColumnKey, LayerCounts};
 use uva_graph::Labels;

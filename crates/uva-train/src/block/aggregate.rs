@@ -1,10 +1,10 @@
 //! Neighbour aggregation as one fused operation, and the weights that make it a mean or GCN's sum.
 
-use crate::block_kernel::{BlockPreparer, PreparedBlock, RawBlock};
-use crate::borrowed::{Borrowed, Number};
-use crate::sums;
-use crate::tensor_block::{TensorBlock, Transposed, refuse_weights};
-use crate::{TrainError, host};
+use crate::block::block_kernel::{BlockPreparer, PreparedBlock, RawBlock};
+use crate::block::sums;
+use crate::block::tensor_block::{TensorBlock, Transposed, refuse_weights};
+use crate::torch::borrowed::{Borrowed, Number};
+use crate::{TrainError, torch::host};
 use tch::{Device, Kind, Tensor};
 use uva_batch::LayerCounts;
 use uva_model::{ModelKind, Weighting};

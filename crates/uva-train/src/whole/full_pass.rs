@@ -2,16 +2,16 @@
 //! the last are handed on chunk by chunk.
 
 use crate::TrainError;
-use crate::activation::Activation;
-use crate::borrowed::Borrowed;
-use crate::full_layer::{
-    Graph, RowsOf, Stream, Ticks, WholeGraph, chunks, columns_of_tables, full_layer, slice, ticks_of_a_layer,
-};
-use crate::full_table::{Table, TableWriter, Tables};
 use crate::layer::convolution::Convolution;
 use crate::model::{Named, Step};
-use crate::rowwise::{LayerNorm, Linear};
-use crate::trainer::Trainer;
+use crate::nn::activation::Activation;
+use crate::nn::rowwise::{LayerNorm, Linear};
+use crate::torch::borrowed::Borrowed;
+use crate::train::trainer::Trainer;
+use crate::whole::full_layer::{
+    Graph, RowsOf, Stream, Ticks, WholeGraph, chunks, columns_of_tables, full_layer, slice, ticks_of_a_layer,
+};
+use crate::whole::full_table::{Table, TableWriter, Tables};
 use std::ops::Range;
 use tch::{Device, Tensor};
 use uva_graph::{Csc, FeatureTable};

@@ -1,14 +1,14 @@
 //! Evaluation on full neighbourhoods: the logits of some nodes compared with their labels.
 
 use crate::TrainError;
-use crate::borrowed::Borrowed;
 use crate::evaluation::Evaluation;
-use crate::full_layer::{Stream, WholeGraph};
-use crate::full_pass::Wishes;
-use crate::full_table::Tables;
-use crate::targets::Targets;
-use crate::trainer::Trainer;
-use crate::wanted::Wanted;
+use crate::input::targets::Targets;
+use crate::torch::borrowed::Borrowed;
+use crate::train::trainer::Trainer;
+use crate::whole::full_layer::{Stream, WholeGraph};
+use crate::whole::full_pass::Wishes;
+use crate::whole::full_table::Tables;
+use crate::whole::wanted::Wanted;
 use std::ops::Range;
 use tch::{Device, Tensor};
 use uva_graph::{FeatureTable, Labels};

@@ -1,7 +1,7 @@
 //! The settings of a trainer that decide which batches it takes, and what becomes of them.
 
-use crate::block_kernel::BlockPreparer;
-use crate::device::TrainDevice;
+use crate::block::block_kernel::BlockPreparer;
+use crate::torch::device::TrainDevice;
 use tch::Kind;
 use uva_model::{ModelKind, Task, TrainerOptions};
 

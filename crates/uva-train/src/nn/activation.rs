@@ -3,9 +3,9 @@
 #![allow(unsafe_code)]
 
 use crate::TrainError;
-use crate::borrowed::Number;
-use crate::dropout::Draws;
-use crate::host;
+use crate::nn::dropout::Draws;
+use crate::torch::borrowed::Number;
+use crate::torch::host;
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Div;

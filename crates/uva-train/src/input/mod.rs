@@ -1,0 +1,6 @@
+//! From a batch to checked tensors.
+
+pub(crate) mod check;
+pub(crate) mod input_settings;
+pub(crate) mod prepared;
+pub(crate) mod targets;

@@ -1,0 +1,7 @@
+//! The parts that layers are made of.
+
+pub(crate) mod activation;
+pub(crate) mod dropout;
+pub(crate) mod initial;
+pub(crate) mod random;
+pub(crate) mod rowwise;

@@ -1,0 +1,6 @@
+//! libtorch's tensors over borrowed memory, and where they lie.
+
+pub(crate) mod borrowed;
+pub(crate) mod device;
+pub(crate) mod dispatcher;
+pub(crate) mod host;
