@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use uva_graph::{Dataset, GraphError, Labels, Split};
-use uva_sample::philox::{Purpose, StreamKey, philox4x32};
+use uva_sample::philox::{RandomPurpose, StreamKey, philox4x32};
 
 use crate::options::{KeptNodes, Options, RowOrder};
 
@@ -81,7 +81,7 @@ fn key(seed: u64, place: usize) -> u64 {
     let stream = StreamKey {
         seed,
         node: place as u64,
-        purpose: Purpose::HopRows,
+        purpose: RandomPurpose::HopRows,
         layer: 0,
         batch: 0,
         epoch: 0,

@@ -11,7 +11,7 @@ use uva_graph::disk_space::{self, BytesOnDisk};
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{Dataset, GraphError, Labels, Split, hash, names, staged};
 use uva_mem::files::open_directory;
-use uva_sample::philox::Purpose;
+use uva_sample::philox::RandomPurpose;
 
 use crate::description::{
     AppliedOperator, FEATURES, FILE_NAME, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, Order, ROWS, Source,
@@ -469,7 +469,7 @@ impl Work<'_> {
             order: Order {
                 kind: self.options.row_order,
                 seed: decisive.seed,
-                purpose: Purpose::HopRows as u32,
+                purpose: RandomPurpose::HopRows as u32,
             },
             nodes: self.options.nodes,
             feature_norm: self.options.feature_norm,

@@ -18,8 +18,8 @@ use super::ids::IdOrder;
 use super::options::PcieOptions;
 use super::table::Table;
 use super::verify::{check_bytes, verify_rows};
-use uva_rows::Mapped;
-use uva_rows::cuda::{Balance, Measured, Staged};
+use uva_rows::MappedTable;
+use uva_rows::cuda::{Balance, PathWork, StagingSource};
 
 /// Batches before those that count, in which a split's share settles.
 const SETTLING: usize = 12;
@@ -90,8 +90,8 @@ pub(super) fn measure(
     let draws: Vec<Vec<i64>> = (0..=(SETTLING + options.samples) as u32)
         .map(|seed| IdOrder::Random.draw(rows, count, seed))
         .collect();
-    let source = Mapped::owned(Arc::new(table.whole_rows(row_bytes)), row_bytes, options.threads)?;
-    let mut path = Staged::new(&bench.context, source)?;
+    let source = MappedTable::owned(Arc::new(table.whole_rows(row_bytes)), row_bytes, options.threads)?;
+    let mut path = StagingSource::new(&bench.context, source)?;
     let mut work = Work { bench, table, path: &mut path, row_bytes };
     let dma = work.by_cpu(&draws[..=options.samples])?;
     let split = work.split(&draws, options.samples)?;
@@ -108,7 +108,7 @@ pub(super) fn measure(
 struct Work<'b> {
     bench: &'b mut Bench,
     table: &'b Table,
-    path: &'b mut Staged<Mapped<'static>>,
+    path: &'b mut StagingSource<MappedTable<'static>>,
     row_bytes: usize,
 }
 
@@ -175,8 +175,8 @@ impl Work<'_> {
             }
             let (kernel, copies) = times.seconds()?;
             balance.measured(
-                Measured { rows: first, seconds: kernel },
-                Measured { rows: ids.len() - first, seconds: copies },
+                PathWork { rows: first, seconds: kernel },
+                PathWork { rows: ids.len() - first, seconds: copies },
             );
         }
         let last = &draws[draws.len() - 1];

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::{Dataset, GraphError, Split, Verify};
 use uva_propagate::{HopSet, HopType, KeptNodes, Layout, Options, RowOrder, propagate};
-use uva_sample::philox::{Purpose, StreamKey};
+use uva_sample::philox::{RandomPurpose, StreamKey};
 
 use crate::support::{Counted, DIM, NODES, floats, graph, ids, make, options};
 
@@ -88,7 +88,7 @@ fn training_rows_are_in_the_order_of_their_keys_and_a_seed_draws_another() {
                 let key = StreamKey {
                     seed,
                     node: place,
-                    purpose: Purpose::HopRows,
+                    purpose: RandomPurpose::HopRows,
                     layer: 0,
                     batch: 0,
                     epoch: 0,

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::ranges::RangeParts;
 use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, PartitionSummary, Split, Verify};
-use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
+use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
 
 use crate::arrays::array::Array;
 use crate::arrays::dlpack::Element;
@@ -252,7 +252,7 @@ impl Dataset {
             return Err(PyValueError::new_err("out cannot be written to"));
         };
         py.detach(|| {
-            Mapped::new(bytes, row_bytes, 1).and_then(|mut table| table.fill(ids, HostPlace::new(out)))
+            MappedTable::new(bytes, row_bytes, 1).and_then(|mut table| table.fill(ids, HostPlace::new(out)))
         })
         .map(drop)
         .map_err(|error| match error {

@@ -11,7 +11,7 @@ use uva_cuda::{Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
-    BegunOnHost, BroughtRows, DeviceCache, DeviceSource, Fill, MadeOnHost, SlotFiller, SlotPlace,
+    BroughtRows, DeviceCache, DeviceSource, Fill, HostMadeRows, HostPartialSums, SlotFiller, SlotPlace,
 };
 use uva_rows::{DiskReads, KeptRows, RowSource, SumBeginner};
 
@@ -269,8 +269,8 @@ impl<'d> DeviceGather<'d> {
             features_at: layout.packed_range(header, Column::X, 0).start,
             sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
             made: (self.work.makes_ranges() && !of_tables)
-                .then_some(MadeOnHost { ranges: &ranges, make: &make }),
-            begun: beginner.map(|_| BegunOnHost { begin: &begin }),
+                .then_some(HostMadeRows { ranges: &ranges, make: &make }),
+            begun: beginner.map(|_| HostPartialSums { begin: &begin }),
             brought: direct.zip(runs.as_deref()).map(|(direct, runs)| BroughtRows {
                 by: &direct.runs,
                 runs,

@@ -12,7 +12,7 @@ use uva_graph::{Dataset, Hops, Split as DataSplit};
 use uva_rows::Cached;
 use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, Kernel, NoRows,
-    Pinned, Spliced, Split, Staged,
+    Pinned, Spliced, SplitSource, StagingSource,
 };
 
 use crate::RuntimeError;
@@ -78,7 +78,7 @@ impl<'d> DeviceParts<'d, '_> {
                 let (table, how) = self.pinned()?;
                 let (kernels, bound) = (self.kernels.clone(), self.lane.grid());
                 let rows = Pinned::new(kernels, table, self.row_bytes(), self.cuda.kernel, bound)?;
-                let mut split = Split::new(rows, self.staged(of)?)?;
+                let mut split = SplitSource::new(rows, self.staged(of)?)?;
                 if let Some(share) = self.cuda.split_share {
                     split.set_share(share);
                 }
@@ -113,8 +113,11 @@ impl<'d> DeviceParts<'d, '_> {
         pinned_once(self.context(), self.dataset, &pin)
     }
 
-    fn staged(&self, of: &RowTree) -> Result<Staged<Box<dyn uva_rows::HostSource + 'd>>, RuntimeError> {
-        Ok(Staged::new(self.context(), of.gathered(&self.host)?)?)
+    fn staged(
+        &self,
+        of: &RowTree,
+    ) -> Result<StagingSource<Box<dyn uva_rows::HostSource + 'd>>, RuntimeError> {
+        Ok(StagingSource::new(self.context(), of.gathered(&self.host)?)?)
     }
 
     /// The most rows of a batch that the source brings by id.

@@ -10,8 +10,10 @@ use uva_cuda::memory::{
 use uva_cuda::{Context, CudaEvent, CudaStream, Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::mix;
-use uva_rows::cuda::{DeviceSource, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged};
-use uva_rows::{Mapped, RowSource};
+use uva_rows::cuda::{
+    DeviceSource, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, SplitSource, StagingSource,
+};
+use uva_rows::{MappedTable, RowSource};
 
 use super::figures::{Case, Figure, Figures, Shape};
 use super::timetable::{self, Failure, Gathers};
@@ -156,10 +158,10 @@ impl OnGpu {
         Ok(Pinned::new(self.kernels.clone(), table, self.shape.row_bytes, self.shape.kernel, bound)?)
     }
 
-    fn copies(&self) -> Result<Staged<Mapped<'static>>, Failure> {
+    fn copies(&self) -> Result<StagingSource<MappedTable<'static>>, Failure> {
         let Shape { row_bytes, gather_threads, .. } = self.shape;
-        let table = Mapped::owned(Arc::new(self.sample.clone()), row_bytes, gather_threads)?;
-        Ok(Staged::new(&self.context, table)?)
+        let table = MappedTable::owned(Arc::new(self.sample.clone()), row_bytes, gather_threads)?;
+        Ok(StagingSource::new(&self.context, table)?)
     }
 
     fn filling(&self, source: Box<dyn DeviceSource>) -> Result<Filling, Failure> {
@@ -180,7 +182,7 @@ impl Gathers for OnGpu {
         let source: Box<dyn DeviceSource> = match case.gather {
             GatherChoice::Dma => Box::new(self.copies()?),
             GatherChoice::Split => {
-                let mut split = Split::new(self.kernel_reads(case)?, self.copies()?)?;
+                let mut split = SplitSource::new(self.kernel_reads(case)?, self.copies()?)?;
                 if let Some(share) = fair_share(so_far) {
                     split.set_share(share);
                 }
