@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use uva_options::OptionError;
-use uva_plan::{CoreDivision, OfStages, StageLine, TimedThreads};
+use uva_plan::{CoreDivision, OfStages, StageFit, TimedThreads};
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 use uva_runtime::machine::cores::Cores;
@@ -22,7 +22,7 @@ pub struct ChosenCores {
     /// The CPU cores that each stage is kept on; `None` where all stages share all cores.
     pub kept_on: Option<OfStages<Vec<usize>>>,
     /// The line through each stage's points.
-    pub lines: OfStages<StageLine>,
+    pub lines: OfStages<StageFit>,
     /// The timed points.
     pub timed: OfStages<Vec<TimedThreads>>,
 }

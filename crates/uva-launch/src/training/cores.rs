@@ -4,7 +4,7 @@
 use std::slice;
 
 use uva_options::OptionError;
-use uva_plan::{OfStages, StageLine, TimedThreads, divide_cores};
+use uva_plan::{OfStages, StageFit, TimedThreads, divide_cores};
 use uva_runtime::options::part::Part;
 use uva_runtime::options::{MAX_SAMPLERS, Prepare};
 use uva_runtime::plan::RunPlan;
@@ -67,9 +67,9 @@ impl TrainingRun {
         let timed: OfStages<Vec<TimedThreads>> = serde_json::from_value(outcome.done)
             .map_err(|error| RuntimeError::Failed(format!("the trial's result cannot be read: {error}")))?;
         let lines = OfStages {
-            sampling: StageLine::fit(&timed.sampling),
-            gathering: StageLine::fit(&timed.gathering),
-            training: StageLine::fit(&timed.training),
+            sampling: StageFit::fit(&timed.sampling),
+            gathering: StageFit::fit(&timed.gathering),
+            training: StageFit::fit(&timed.training),
         };
         let usual = OfStages {
             sampling: plan.options.samplers,

@@ -13,7 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use uva_cuda::memory::HostMemory;
 use uva_graph::npy::{NpyArray, NpyType};
-use uva_propagate::{Ended, Estimate, Layout, Options, Progress, Watch, parse_operators};
+use uva_propagate::{
+    Estimate, Layout, PropagateOptions, PropagateOutcome, PropagateProgress, PropagateWatch, parse_operators,
+};
 use uva_runtime::spec::{ByteSize, Named};
 
 use crate::arrays::array::Array;
@@ -76,12 +78,12 @@ impl Asked<'_, '_> {
         self.0.get_item(name)?.map_or(Ok(false), |value| value.extract())
     }
 
-    fn options(&self) -> PyResult<Options> {
+    fn options(&self) -> PyResult<PropagateOptions> {
         self.check_number("memory")?;
         let memory = self
             .read("memory", |text| ByteSize::from_str(text).map_err(|error| error.to_string()))?
             .map(ByteSize::bytes);
-        Ok(Options {
+        Ok(PropagateOptions {
             operators: self.read("operator", parse_operators)?.unwrap_or_default(),
             hops: self.number("hops")?.unwrap_or_default(),
             nodes: self.choice("nodes")?,
@@ -125,8 +127,8 @@ pub fn propagate(
     let mut watch = Watched { signals: Signals::default(), progress, raised: None, called: None };
     let ended = py.detach(|| uva_propagate::propagate(&graph, &out, &options, resume, &mut watch));
     match ended.or_raise()? {
-        Ended::Made(_) => Ok(()),
-        Ended::Stopped => {
+        PropagateOutcome::Made(_) => Ok(()),
+        PropagateOutcome::Stopped => {
             let raised = watch.raised.or_else(|| watch.signals.raised());
             Err(raised.unwrap_or_else(|| UvatrainError::new_err("it was stopped")))
         }
@@ -143,10 +145,10 @@ struct Watched {
     called: Option<Instant>,
 }
 
-impl Watch for Watched {
+impl PropagateWatch for Watched {
     fn begins(&mut self, _estimate: &Estimate, _finished: u64) {}
 
-    fn progress(&mut self, progress: Progress<'_>) {
+    fn progress(&mut self, progress: PropagateProgress<'_>) {
         let Some(function) = &self.progress else { return };
         let last = progress.done == progress.total;
         if self.raised.is_some() || (!last && self.called.is_some_and(|at| at.elapsed() < BETWEEN_CALLS)) {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 use uva_graph::staged::{self, StagedDirectory};
 use uva_graph::{Csc, Dataset, PartitionMap, PartitionSummary, Split, ranges};
-use uva_partition::{Candidate, Options, Partition, over_mean, partition};
+use uva_partition::{Candidate, NodePartition, PartitionOptions, over_mean, partition};
 
 use self::parts::{Cut, Written};
 use crate::exit;
@@ -39,7 +39,7 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
             if flags.layout() == Some(PartLayout::Ranges) {
                 ranges::check_space(&dataset, map.parts, &flags.out)?;
             }
-            let made = Partition::of_map(&dataset, &map)?;
+            let made = NodePartition::of_map(&dataset, &map)?;
             let staged = StagedDirectory::new(&flags.out)?;
             write(flags, &dataset, (&map, &made, hops), staged, (work, start))
         }
@@ -51,8 +51,8 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
 fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     let hops = flags.cut.hops.unwrap_or(USUAL_HOPS);
     let method = flags.method;
-    let usual = Options::of_parts(parts);
-    let options = Options {
+    let usual = PartitionOptions::of_parts(parts);
+    let options = PartitionOptions {
         method,
         refine: flags.refine,
         hops,
@@ -99,7 +99,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
 fn write(
     flags: &PartitionFlags,
     dataset: &Dataset,
-    (map, made, hops): (&PartitionMap, &Partition, u32),
+    (map, made, hops): (&PartitionMap, &NodePartition, u32),
     staged: StagedDirectory,
     (work, start): (Work, Instant),
 ) -> anyhow::Result<()> {
@@ -145,7 +145,7 @@ struct Balance {
 fn say(
     flags: &PartitionFlags,
     dataset: &Dataset,
-    (made, written): (&Partition, &Written),
+    (made, written): (&NodePartition, &Written),
     seconds: f64,
 ) -> anyhow::Result<()> {
     let summary = PartitionSummary::read(&flags.out)?;
