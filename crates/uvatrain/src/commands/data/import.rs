@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use uva_graph::csc;
-use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, Tables, Watch};
+use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, ImportWatch, TableColumns};
 
 use uva_runtime::spec::ByteSize;
 
@@ -28,7 +28,7 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         split: flags.split,
         seed: flags.seed,
         edge_list: edge_list(&flags.edge_list),
-        tables: Tables { node_id: flags.tables.node_id.clone(), label: flags.tables.label.clone() },
+        tables: TableColumns { node_id: flags.tables.node_id.clone(), label: flags.tables.label.clone() },
         variant: flags.variant.clone(),
         regression: flags.regression,
         float8: flags.feat_dtype.map(|ImportedFeatures::E4m3| Float8 { saturate: flags.saturate }),
@@ -38,7 +38,7 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
     let estimate = |estimate: &ImportEstimate| work.beside(|| out::say(&line(estimate)));
     let progress = |progress| work.show(progress);
     let note = |line: &str| work.beside(|| out::say(line));
-    let watch = Watch { estimate: &estimate, progress: &progress, note: &note };
+    let watch = ImportWatch { estimate: &estimate, progress: &progress, note: &note };
     flags.from.run(&flags.source, &flags.out, &options, &watch)?;
     drop(work);
     written::say(&flags.out, start.elapsed())

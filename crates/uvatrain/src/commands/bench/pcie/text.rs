@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use uva_bench::pcie::{Cell, CellFigure, Partition, PcieReport};
+use uva_bench::pcie::{Cell, CellFigure, GatherPartition, PcieReport};
 use uva_rows::cuda::Kernel;
 
 use crate::ui::format;
@@ -188,8 +188,8 @@ fn flat(report: &PcieReport, wanted: &dyn Fn(&Cell) -> bool) -> String {
         let cell = &figure.cell;
         let multiprocessors = match (cell.multiprocessors, cell.partition) {
             (None, _) => "all".to_owned(),
-            (Some(some), Partition::Grid) => format!("grid {some}"),
-            (Some(some), Partition::Green) => format!("green {some}"),
+            (Some(some), GatherPartition::Grid) => format!("grid {some}"),
+            (Some(some), GatherPartition::Green) => format!("green {some}"),
         };
         table.row(&[
             cell.axis.to_owned(),
