@@ -4,7 +4,7 @@
 use uva_cuda::DeviceReport;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::{
-    self, Backend, BackendOptions, CudaBackend, Decision, DeviceChoice, GatherChoice, MpsChoice,
+    self, Backend, BackendDecision, BackendOptions, CudaBackend, DeviceChoice, GatherChoice, MpsChoice,
     PartitionChoice, Probe, SamplerChoice,
 };
 use uva_runtime::options::part::Standby;
@@ -334,7 +334,7 @@ pub struct Ranks {
     /// Bytes for cached rows on the GPU of each of these.
     pub standby_cache: u64,
     /// Where the first one has its batches. The others have them alike, on their own GPUs.
-    pub decision: Decision,
+    pub decision: BackendDecision,
     /// The GPU of each rank; empty where they have batches in host memory.
     pub devices: Vec<usize>,
     /// Where each shared sampler works; empty for the CPU.

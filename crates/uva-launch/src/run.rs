@@ -12,7 +12,7 @@ use crate::places::GpuList;
 use crate::preparation::{Draft, Prepared};
 use crate::ranks::{AskedRanks, Ranks};
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
-use uva_runtime::control::Tally;
+use uva_runtime::control::ConsumerTally;
 use uva_runtime::machine::memory::{MemoryKind, MemoryLine};
 use uva_runtime::options::part::{Part, Standby};
 use uva_runtime::pipeline::consumer::steered;
@@ -207,7 +207,7 @@ impl CommandRun {
 
 fn end(prepared: &Prepared, outcome: Outcome) -> End {
     let Outcome { roles, seconds, tally, memory, disk, .. } = outcome;
-    let Tally { batches, epochs, nanoseconds, cache, unpadded, oversized, aggregate } = tally;
+    let ConsumerTally { batches, epochs, nanoseconds, cache, unpadded, oversized, aggregate } = tally;
     let training_seconds = nanoseconds as f64 * 1e-9;
     let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
     End {

@@ -4,7 +4,7 @@ use uva_graph::Dataset;
 use uva_launch::training::{TrainingOptions, TrialOutcome};
 use uva_runtime::RuntimeError;
 use uva_runtime::pipeline::roles::BatchReceiver;
-use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 
 use crate::session::Session;
 
@@ -39,7 +39,7 @@ impl Observer for Nobody {
         Ok(())
     }
 
-    fn progress(&mut self, _: &Progress, _: &str) {}
+    fn progress(&mut self, _: &RunProgress, _: &str) {}
 
     fn note(&mut self, _: &str) {}
 }

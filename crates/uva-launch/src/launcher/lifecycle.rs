@@ -17,11 +17,11 @@ use super::watch;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::mps;
 use uva_cuda::partition::Shares;
-use uva_runtime::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
-use uva_runtime::control::{Control, Tally};
+use uva_runtime::backend::{Backend, BackendDecision, CudaBackend, MpsWish, Partition, Probe, SamplerShare};
+use uva_runtime::control::{ConsumerTally, Control};
 use uva_runtime::machine::memory::{ProcessMemory, Resident};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::plan::topology::Stage;
+use uva_runtime::plan::topology::RunStage;
 use uva_runtime::telemetry::metrics::{Observer, Roles};
 use uva_runtime::{DiskCounts, Features, RuntimeError};
 
@@ -36,7 +36,7 @@ pub struct Outcome {
     /// Time totals of each role.
     pub roles: Roles,
     /// The tally of a command of the user's as consumer; empty for the built-in consumer, whose result says more.
-    pub tally: Tally,
+    pub tally: ConsumerTally,
     /// Each process's memory at the end of its work: the launcher, the janitor and the roles.
     pub memory: Vec<ProcessMemory>,
     /// What reads of rows from disk took; `None` where rows are read from memory.
@@ -87,7 +87,7 @@ impl Launcher {
     /// [`RuntimeError::Missing`] when MPS is required and not available.
     pub fn divide(
         &mut self,
-        decision: Decision,
+        decision: BackendDecision,
         observer: &mut dyn Observer,
     ) -> Result<Backend, RuntimeError> {
         decision.notes.iter().for_each(|note| observer.note(note));
@@ -254,7 +254,7 @@ impl Launcher {
         let seconds = started.elapsed().as_secs_f64();
         let mut outcomes = Vec::with_capacity(plans.len());
         for ((plan, control), stages) in plans.iter().zip(&controls).zip(stages) {
-            let noted = |(stage, name): (Stage, String)| {
+            let noted = |(stage, name): (RunStage, String)| {
                 Some(ProcessMemory::new(name, control.memory(stage.counters())?))
             };
             outcomes.push(Outcome {

@@ -19,7 +19,7 @@ use super::state::{TrainingState, checkpoint_error};
 use crate::launcher::without_mps;
 use crate::mps;
 use uva_runtime::backend::{self, Backend, BackendOptions, Probe};
-use uva_runtime::tune::measurement::{self, Wanted};
+use uva_runtime::tune::measurement::{self, TargetRun};
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 /// A trained model, and how it is asked.
@@ -182,7 +182,7 @@ impl TrainedModel {
             EvaluateBy::Sampled => {
                 let probe = || Probe::in_child(&without_mps(), false);
                 let decision = backend::decide(&asked.backend, true, probe)?;
-                let wanted = Wanted::of(dataset, asked.gather_threads, false);
+                let wanted = TargetRun::of(dataset, asked.gather_threads, false);
                 measurement::settle(decision, &wanted, None, &mut |_| {})?.backend
             }
         };

@@ -25,7 +25,7 @@ use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
 use crate::preparation::{Draft, Prepared};
-use uva_runtime::backend::{self, Backend, BackendOptions, Decision, GatherChoice};
+use uva_runtime::backend::{self, Backend, BackendDecision, BackendOptions, GatherChoice};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::machine::memory::{MemoryKind, MemoryLine, ProcessMemory, program};
@@ -60,7 +60,7 @@ pub struct TrainingRun {
 #[derive(Debug)]
 pub(super) struct Training {
     pub(super) options: TrainingOptions,
-    pub(super) decision: Decision,
+    pub(super) decision: BackendDecision,
     aggregate: AggregateVerdict,
     pub(super) trainer: Trainer,
     /// How the cores were divided, if a trial has shown that.

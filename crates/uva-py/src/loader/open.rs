@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
-use uva_runtime::feed::ranks::Ranks;
+use uva_runtime::feed::ranks::RankExchanges;
 use uva_runtime::options::part::Part;
 use uva_runtime::pipeline::consumer::{BatchStream, StreamCache, StreamSetup, decide_here};
 use uva_runtime::sampler::cache::CacheRanks;
@@ -148,7 +148,7 @@ pub fn _open_loader(
         let backend =
             decide_here(&asked, &dataset, options.gather_threads, caches_on_gpu).or_raise()?.backend;
         let ranks = rows.map(|rows| {
-            let ranks = Ranks::new(Box::new(rows)).with_cache(remote);
+            let ranks = RankExchanges::new(Box::new(rows)).with_cache(remote);
             Arc::new(lists.into_iter().fold(ranks, |ranks, lists| ranks.with_lists(Box::new(lists))))
         });
         let setup = StreamSetup { main: split, fewest, ranks, cache };

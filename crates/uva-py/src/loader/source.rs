@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use uva_cuda::{CudaStream, Driver};
 use uva_graph::Dataset as Graph;
 use uva_runtime::backend::Backend;
-use uva_runtime::feed::ranks::Ranks;
+use uva_runtime::feed::ranks::RankExchanges;
 use uva_runtime::options::schedule::Schedule;
 use uva_runtime::options::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup};
@@ -110,7 +110,7 @@ impl Source {
     }
 
     /// The ranks among which the feature table is divided, with the counts of the exchange.
-    fn ranks(&self) -> Option<&Arc<Ranks>> {
+    fn ranks(&self) -> Option<&Arc<RankExchanges>> {
         self.own.as_ref()?.1.ranks.as_ref()
     }
 

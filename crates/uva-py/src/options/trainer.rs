@@ -6,9 +6,9 @@ use pyo3::types::{PyDict, PyString};
 use uva_launch::training::{
     OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set,
 };
-use uva_runtime::options::hop_options::{HopOptions, Place, Shuffle};
+use uva_runtime::options::hop_options::{HopOptions, HopRowsPlace, Shuffle};
 use uva_runtime::tune::planning::CacheOptions;
-use uva_runtime::{LoaderOptions, Reader};
+use uva_runtime::{DiskReader, LoaderOptions};
 
 use uva_runtime::spec::{Field, OptionError, Options, PartialOptions, Spelling, ValueKind};
 use uva_sample::SamplerKind;
@@ -70,7 +70,9 @@ impl Taken for TrainerRankOptions {
 fn accepted(field: &Field) -> Option<Vec<&'static str>> {
     match field.name {
         "sampler_kind" => Some(vec![SamplerKind::NEIGHBOR.name(), SamplerKind::LABOR.name()]),
-        "place" => Some(vec![Place::Auto.name(), Place::Host.name(), Place::Disk.name()]),
+        "place" => {
+            Some(vec![HopRowsPlace::Auto.name(), HopRowsPlace::Host.name(), HopRowsPlace::Disk.name()])
+        }
         _ => None,
     }
 }
@@ -240,7 +242,7 @@ impl AllGiven {
             let reason = "each worker copies the rows of its batches by itself: give `samplers` instead";
             return Err(OptionError::of("gather_threads", reason));
         }
-        if order.place == Place::Host && loader.reader != Reader::Auto {
+        if order.place == HopRowsPlace::Host && loader.reader != DiskReader::Auto {
             let reason = "with `place=host` rows are read from the mapped files: use `place=disk`";
             return Err(OptionError::new("reader", loader.reader, reason));
         }

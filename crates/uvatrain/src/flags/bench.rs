@@ -13,7 +13,7 @@ use uva_runtime::backend::PreflightPolicy;
 use uva_runtime::options::hop_options::Chunk;
 use uva_runtime::sampler::cache::CachePolicy;
 use uva_runtime::spec::{ByteSize, Field};
-use uva_runtime::{LoaderOptions, Reader};
+use uva_runtime::{DiskReader, LoaderOptions};
 
 use super::declared::{Declared, Shown, one_of};
 use super::within::within;
@@ -259,8 +259,8 @@ pub struct LoaderBenchFlags {
     pub epochs: u32,
 
     /// Read rows from disk, by this reader, and compare with the reader alone [default: copy from the mapped files]
-    #[arg(long, value_name = "READER", value_parser = one_of::<Reader>())]
-    pub reader: Option<Reader>,
+    #[arg(long, value_name = "READER", value_parser = one_of::<DiskReader>())]
+    pub reader: Option<DiskReader>,
 
     /// Random seed of the order
     #[arg(long, value_name = "SEED", default_value_t = 0)]

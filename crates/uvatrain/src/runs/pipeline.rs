@@ -9,7 +9,7 @@ use uva_runtime::options::Prepare;
 use uva_runtime::options::first_layer::FirstLayer;
 use uva_runtime::options::input_nodes::NodesFile;
 use uva_runtime::telemetry::gauges::Gauges;
-use uva_runtime::telemetry::metrics::{Event, MetricsFile, Observer, Progress};
+use uva_runtime::telemetry::metrics::{Event, MetricsFile, Observer, RunProgress};
 use uva_runtime::telemetry::trace::TraceFile;
 use uva_runtime::{Dataset, Features, LoaderOptions, RuntimeError};
 
@@ -182,7 +182,7 @@ impl Observer for Observers<'_> {
         self.view.event(event)
     }
 
-    fn progress(&mut self, progress: &Progress, busiest: &str) {
+    fn progress(&mut self, progress: &RunProgress, busiest: &str) {
         if let Some(listener) = &self.listener {
             listener.progress(progress);
         }

@@ -35,7 +35,7 @@ pub(super) struct DeviceParts<'d, 's> {
 }
 
 /// A source, and a line for people about it.
-pub(super) type Noted<'d> = (Box<dyn DeviceSource + 'd>, String);
+pub(super) type DescribedSource<'d> = (Box<dyn DeviceSource + 'd>, String);
 
 impl<'d> DeviceParts<'d, '_> {
     pub fn context(&self) -> &Arc<Context> {
@@ -52,7 +52,7 @@ impl<'d> DeviceParts<'d, '_> {
 
     /// The source that kernels and copies read rows of this tree from. Where CPU threads make what a batch has, there is
     /// none.
-    pub fn source(&mut self, tree: &RowTree) -> Result<Noted<'d>, RuntimeError> {
+    pub fn source(&mut self, tree: &RowTree) -> Result<DescribedSource<'d>, RuntimeError> {
         match tree {
             RowTree::Pinned => self.zero_copy(None),
             RowTree::Cached(_, of) if **of == RowTree::Pinned => {
@@ -101,7 +101,7 @@ impl<'d> DeviceParts<'d, '_> {
         }
     }
 
-    fn zero_copy(&self, cache: Option<DeviceCache>) -> Result<Noted<'d>, RuntimeError> {
+    fn zero_copy(&self, cache: Option<DeviceCache>) -> Result<DescribedSource<'d>, RuntimeError> {
         let (table, how) = self.pinned()?;
         let rows =
             zero_copy(self.kernels, table, self.row_bytes(), self.cuda.kernel, self.lane.grid(), cache)?;

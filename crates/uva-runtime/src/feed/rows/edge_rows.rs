@@ -20,11 +20,11 @@ impl TableBytes for EdgeFeatureBytes {
 }
 
 /// A source of those rows: the CPU reads the mapped table, also where the batch goes to a GPU.
-pub(crate) struct EdgeRows {
+pub(crate) struct EdgeRowSource {
     source: MappedTable<'static>,
 }
 
-impl EdgeRows {
+impl EdgeRowSource {
     /// For batches of this layout; `None` where they have no such rows. `threads` copy.
     pub fn new(
         dataset: &Arc<Dataset>,

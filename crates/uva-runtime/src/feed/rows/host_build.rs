@@ -16,8 +16,8 @@ use super::tree::{RowCacheKind, RowTree};
 use crate::RuntimeError;
 use crate::backend::obstacle::{check_sums, obstacle_in_table};
 use crate::backend::widening::narrow_float;
-use crate::feed::ranks::Ranks;
-use crate::options::reader::{Reader, row_file};
+use crate::feed::ranks::RankExchanges;
+use crate::options::reader::{DiskReader, row_file};
 
 /// What the sources of a tree are built from.
 pub(crate) struct HostParts<'d, 's> {
@@ -27,7 +27,7 @@ pub(crate) struct HostParts<'d, 's> {
     /// The rows that a cache of chosen rows holds.
     pub chosen: ChosenRows<'s>,
     /// The other ranks, for rows that are divided among ranks.
-    pub ranks: Option<&'s Ranks>,
+    pub ranks: Option<&'s RankExchanges>,
 }
 
 /// The rows of a cache that holds the same ones throughout.
@@ -201,7 +201,7 @@ fn mapped<'d>(parts: &HostParts<'d, '_>) -> Result<MappedTable<'d>, RuntimeError
     MappedTable::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)
 }
 
-fn file(parts: &HostParts<'_, '_>, reader: Reader) -> Result<FileTable, RuntimeError> {
+fn file(parts: &HostParts<'_, '_>, reader: DiskReader) -> Result<FileTable, RuntimeError> {
     let file = row_file(parts.dataset, reader)?;
     tracing::info!(reader = %file.reader(), how = file.how(), "rows are read from disk");
     FileTable::new(file, parts.threads).map_err(failed)

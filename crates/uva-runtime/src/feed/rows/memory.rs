@@ -6,7 +6,7 @@ use uva_rows::cache::map_bytes;
 use uva_rows::{PartialSumBytes, kept_row_bytes};
 
 use super::tree::RowTree;
-use crate::machine::memory::{Held, MemoryKind, MemoryLine};
+use crate::machine::memory::{MemoryHolder, MemoryKind, MemoryLine};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
 
@@ -26,7 +26,7 @@ impl RowTree {
                 let line = line("feature table", MemoryKind::Pinned, table);
                 // In place these are pages of the file, and else a copy of each process.
                 let in_place = plan.backend.cuda().is_some_and(|cuda| cuda.table_pages == PinPages::InPlace);
-                vec![if in_place { MemoryLine { held: Held::Once, ..line } } else { line }]
+                vec![if in_place { MemoryLine { held: MemoryHolder::Once, ..line } } else { line }]
             }
             Self::Device => vec![line("feature table", MemoryKind::Device, table)],
             Self::Tables(_, of) => match **of {

@@ -36,7 +36,7 @@ pub(super) struct HostTimes<'d> {
     nodes: Vec<Vec<i64>>,
 }
 
-pub(super) type Failure = Box<dyn Error + Send + Sync>;
+pub(super) type TimingFailure = Box<dyn Error + Send + Sync>;
 
 impl<'d> HostTimes<'d> {
     /// For the first training batches of a run with these options.
@@ -60,7 +60,7 @@ impl<'d> HostTimes<'d> {
     }
 
     /// The nodes of each batch, by the dataset's ids.
-    pub fn nodes(&mut self) -> Result<&[Vec<i64>], Failure> {
+    pub fn nodes(&mut self) -> Result<&[Vec<i64>], TimingFailure> {
         if self.nodes.is_empty() {
             let mut nodes = Vec::with_capacity(self.seeds.len());
             let graph = SampledGraph::new(self.dataset, None)?;
@@ -71,7 +71,7 @@ impl<'d> HostTimes<'d> {
     }
 
     /// Gathers the rows of the batches by so many threads, with a cache of the rows of `cached`.
-    pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<TimedRun, Failure> {
+    pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<TimedRun, TimingFailure> {
         self.nodes()?;
         let parts = HostParts::new(self.dataset, threads).with_chosen(Some(cached));
         let tree = RowTree::of_table(self.loader, &self.layout, !cached.is_empty());
@@ -96,7 +96,7 @@ impl<'d> HostTimes<'d> {
         graph: &SampledGraph<'_>,
         cached: usize,
         seen: &mut dyn FnMut(&[i64]),
-    ) -> Result<TimedRun, Failure> {
+    ) -> Result<TimedRun, TimingFailure> {
         let mut sampler = sampler(graph.view_of(&of_lists(cached)), &self.loader.sampling())?;
         let mut batch = MiniBatch::with_bounds(self.bounds());
         let split = graph.split(Split::Train);
@@ -117,7 +117,7 @@ impl<'d> HostTimes<'d> {
 }
 
 impl TimedCaches for HostTimes<'_> {
-    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<TimedRun, Failure> {
+    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<TimedRun, TimingFailure> {
         if cached == 0 {
             return self.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {});
         }
@@ -131,7 +131,7 @@ impl TimedCaches for HostTimes<'_> {
         self.sample(&SampledGraph::new(dataset, Some(bytes))?, cached, &mut |_| {})
     }
 
-    fn gathering(&mut self, cached: &[i64]) -> Result<TimedRun, Failure> {
+    fn gathering(&mut self, cached: &[i64]) -> Result<TimedRun, TimingFailure> {
         self.gathering_by(self.loader.gather_threads, cached)
     }
 }

@@ -6,7 +6,7 @@ use uva_plan::OfStages;
 use uva_propagate::HopSet;
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::MAX_SAMPLERS;
-use uva_runtime::options::hop_options::Place;
+use uva_runtime::options::hop_options::HopRowsPlace;
 use uva_runtime::telemetry::metrics::Event;
 
 use crate::exit;
@@ -20,7 +20,7 @@ use crate::runs::trainer::{become_program, restart_with};
 use crate::runs::{dry_run, resume, trainer};
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
-use uva_runtime::{LoaderOptions, Reader, RuntimeError};
+use uva_runtime::{DiskReader, LoaderOptions, RuntimeError};
 
 /// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
@@ -185,7 +185,7 @@ fn opened(flags: &TrainFlags, of_hops: bool) -> anyhow::Result<(Dataset, LoaderO
             let (loader, asked) = (flags.loader.options(), flags.hops.options());
             let batches = asked.batches(hops, loader.batch_size).map_err(RuntimeError::from)?;
             let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
-            if asked.place == Place::Host && loader.reader != Reader::Auto {
+            if asked.place == HopRowsPlace::Host && loader.reader != DiskReader::Auto {
                 return Err(exit::usage(format!(
                     "--reader {}: with --place host rows are read from the mapped files: leave it out, or give --place disk",
                     loader.reader

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use uva_graph::Split;
 use uva_runtime::telemetry::gauges::Gauges;
-use uva_runtime::telemetry::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Progress};
+use uva_runtime::telemetry::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, RunProgress};
 
 /// The served figures.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub struct Figures {
     last_epoch: Option<EpochEvent>,
     cache: Option<CacheCounts>,
     /// The progress of the current pass.
-    pub progress: Option<Progress>,
+    pub progress: Option<RunProgress>,
     /// The roles, once they are there.
     pub gauges: Option<Gauges>,
 }
@@ -134,7 +134,7 @@ impl Figures {
 type Family<'f> = &'f mut dyn FnMut(&str, &str, &str, &[(&str, f64)]);
 
 /// The position in the current pass. Loss and accuracy if the trainer reports them.
-fn of_progress(progress: &Progress, trains: bool, family: Family<'_>) {
+fn of_progress(progress: &RunProgress, trains: bool, family: Family<'_>) {
     let split = format!("{{split=\"{}\"}}", progress.split.name());
     family("epoch", "gauge", "Epoch under way, from 1.", &[("", f64::from(progress.epoch) + 1.0)]);
     if progress.epochs > 0 {

@@ -13,7 +13,7 @@ use std::thread;
 use uva_runtime::RuntimeError;
 use uva_runtime::machine;
 use uva_runtime::telemetry::gauges::Gauges;
-use uva_runtime::telemetry::metrics::{Event, Progress};
+use uva_runtime::telemetry::metrics::{Event, RunProgress};
 
 use self::figures::Figures;
 
@@ -62,7 +62,7 @@ impl Listener {
     }
 
     /// Takes in how far the run has come.
-    pub fn progress(&self, progress: &Progress) {
+    pub fn progress(&self, progress: &RunProgress) {
         self.figures().progress = Some(*progress);
     }
 

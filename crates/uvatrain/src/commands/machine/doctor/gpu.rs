@@ -7,8 +7,8 @@ use uva_cuda::DeviceReport;
 use uva_cuda::libtorch::{self, AskPython};
 use uva_launch::mps::{self, Environment, MpsError, NotRunning, Running};
 use uva_runtime::backend::{BackendOptions, Probe};
-use uva_runtime::tune::measurement::Shape;
-use uva_runtime::tune::measurement::stored::{FigureFile, Machine, Stored};
+use uva_runtime::tune::measurement::MeasurementShape;
+use uva_runtime::tune::measurement::stored::{FigureFile, Machine, StoredMeasurement};
 use uva_runtime::tune::measurement::verdict::{chosen, described};
 
 use super::check::{Check, read};
@@ -39,21 +39,21 @@ const MEASURED: &str = "measured gathers";
 fn of_stored(file: &FigureFile) -> Check {
     let gpu = &file.machine().gpu;
     match file.read() {
-        Stored::Nothing => {
+        StoredMeasurement::Nothing => {
             Check::note(MEASURED, format!("none of {gpu}"), "nothing to do: the first run on it measures")
         }
-        Stored::Stale(why) => Check::note(
+        StoredMeasurement::Stale(why) => Check::note(
             MEASURED,
             format!("{} is ignored: {why}", file.path().display()),
             "nothing to do: the next run measures anew",
         ),
-        Stored::Figures(figures) => {
+        StoredMeasurement::Figures(figures) => {
             let options = BackendOptions::default();
             let lines: Vec<String> = figures
                 .iter()
                 .map(|figures| {
                     let chosen = chosen(&options, figures, false);
-                    let Shape { row_bytes, kernel, gather_threads, up_to_bytes } = figures.shape;
+                    let MeasurementShape { row_bytes, kernel, gather_threads, up_to_bytes } = figures.shape;
                     let table = ByteSize::from_bytes(up_to_bytes);
                     let source =
                         format!("{kernel}, {gather_threads} gather threads, in {:.1} s", figures.seconds);
