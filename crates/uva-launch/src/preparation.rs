@@ -52,7 +52,7 @@ pub(crate) struct Draft {
 
 /// A run before its roles start, with nothing left open.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedRun {
     pub dataset: Arc<Dataset>,
     pub plan: RunPlan,
     /// What the caches hold.
@@ -172,7 +172,7 @@ impl Draft {
         mut launcher: Option<&mut Launcher>,
         bytes_left: BytesLeft<'_>,
         observer: &mut dyn Observer,
-    ) -> Result<Prepared, RuntimeError> {
+    ) -> Result<PreparedRun, RuntimeError> {
         let Self { dataset, plan, caches, planned, place_is_open, lists_on } = self;
         let plan = match place_is_open {
             true => placed(&dataset, plan.on(backend), launcher.as_deref_mut(), &mut *bytes_left, observer)?,
@@ -250,7 +250,7 @@ impl Draft {
         }
         let Some(cache_plan) = cache_plan else {
             let contents = CacheContents::default();
-            return Ok(Prepared { dataset, plan, contents, cache_plan: None });
+            return Ok(PreparedRun { dataset, plan, contents, cache_plan: None });
         };
         let contents = match launcher {
             Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
@@ -272,7 +272,7 @@ impl Draft {
                 }
             });
         }
-        Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
+        Ok(PreparedRun { dataset, plan, contents, cache_plan: Some(cache_plan) })
     }
 }
 
@@ -384,7 +384,7 @@ fn usable(
     Ok(plan)
 }
 
-impl Prepared {
+impl PreparedRun {
     /// The same for each of the ranks that divide its epochs, which has its batches where `backend` says. They cache the same
     /// rows. One that stands by shares its GPU with a sampler and its lists: `standby_bytes` are for rows there, the hottest of
     /// these.

@@ -13,7 +13,7 @@ use super::door::{AttachedProcess, Door};
 use super::janitor::Janitor;
 use super::launch::{Consumer, Launch};
 use super::member::Member;
-use super::messages::{Handed, JanitorWord, Setup};
+use super::messages::{DescriptorName, JanitorWord, Setup};
 use crate::mps;
 use uva_runtime::RuntimeError;
 use uva_runtime::control::Control;
@@ -30,7 +30,7 @@ pub(crate) struct Fleet {
     /// The consumers' places, where the first member is a command of the user's.
     pub door: Option<Door>,
     /// Asked to release a client before that is killed.
-    mps: Option<Arc<mps::Session>>,
+    mps: Option<Arc<mps::MpsSession>>,
     /// Those of each rank, in the order in which a batch passes through them. The launcher only looks at their states.
     rings: Vec<Vec<(RingName, Ring)>>,
 }
@@ -58,7 +58,7 @@ impl Fleet {
         launch: &Launch<'_>,
         controls: &[Arc<Control>],
         janitor: &Janitor,
-        mps: Option<Arc<mps::Session>>,
+        mps: Option<Arc<mps::MpsSession>>,
     ) -> Result<Self, RuntimeError> {
         let mut fleet = Self { members: Vec::new(), door: None, mps, rings: Vec::new() };
         for (rank, (plan, control)) in launch.plans.iter().zip(controls).enumerate() {
@@ -112,7 +112,8 @@ impl Fleet {
                 .iter()
                 .map(|what| self.descriptor(*what, &starting, launch, channel.as_ref()))
                 .collect::<Result<Vec<_>, _>>()?;
-            let handed = what.iter().map(|what| Handed { what: *what, pid: self.pid(*what, &starting) });
+            let handed =
+                what.iter().map(|what| DescriptorName { what: *what, pid: self.pid(*what, &starting) });
             let member = &self.members[starting.members[process]];
             let stages: Vec<RunStage> = topology.stages_of(process).collect();
             let setup = Setup {

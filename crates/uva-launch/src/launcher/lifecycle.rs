@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 use super::janitor::Janitor;
 use super::launch::Launch;
 use super::messages::JanitorWord;
-use super::signals::Signals;
+use super::signals::EndSignals;
 use super::verdict::WatchedRank;
 use super::watch;
 use crate::checkpoint_files::CheckpointDirectory;
@@ -49,9 +49,9 @@ pub struct Outcome {
 /// stops an MPS daemon that it started.
 pub struct Launcher {
     // Fields are dropped in this order.
-    pub(super) mps: Option<Arc<mps::Session>>,
+    pub(super) mps: Option<Arc<mps::MpsSession>>,
     pub(super) janitor: Janitor,
-    pub(super) signals: Signals,
+    pub(super) signals: EndSignals,
     checkpoint: Option<CheckpointDirectory>,
     /// How MPS divides the GPU, where it does.
     wish: Option<MpsWish>,
@@ -67,7 +67,7 @@ impl Launcher {
     /// [`RuntimeError::Failed`] when the system gives no process or descriptor.
     pub fn begin(dataset: &Path, checkpoint: Option<CheckpointDirectory>) -> Result<Self, RuntimeError> {
         // Before the first child, so that no signal can end the launcher without its knowledge.
-        let signals = Signals::listen().map_err(|error| {
+        let signals = EndSignals::listen().map_err(|error| {
             RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
         })?;
         let janitor = Janitor::start(dataset, checkpoint.as_ref())?;
@@ -135,13 +135,13 @@ impl Launcher {
         // A daemon that does not answer within this time is useless; and at its end a run asks it about each client.
         let environment = mps::Environment { timeout: MPS_PATIENCE, ..mps::Environment::of_process() };
         let session = match mps::look(&environment).map_err(said)? {
-            mps::Found::Running(running) => mps::Session::Shared(running),
-            mps::Found::Prepared(prepared) => {
+            mps::AvailableMps::Running(running) => mps::MpsSession::Shared(running),
+            mps::AvailableMps::Prepared(prepared) => {
                 // Before there is anything to clean up.
                 let word = JanitorWord::Daemon(prepared.leftover().clone());
                 self.janitor.tell(&word, &[]).map_err(|error| error.to_string())?;
-                let device = mps::Device::Uuid(wish.device.clone());
-                mps::Session::Own(prepared.start(Some(&device)).map_err(said)?)
+                let device = mps::DaemonDevice::Uuid(wish.device.clone());
+                mps::MpsSession::Own(prepared.start(Some(&device)).map_err(said)?)
             }
         };
         self.mps = Some(Arc::new(session));

@@ -53,7 +53,7 @@ pub(crate) struct Setup {
     /// How many ranks its stages serve. It gets a set-up for each, one after the other.
     pub serves: usize,
     /// The descriptors that come with the message.
-    pub handed: Vec<Handed>,
+    pub handed: Vec<DescriptorName>,
     pub dataset: PathBuf,
     pub loader: LoaderOptions,
     pub passes: Passes,
@@ -65,7 +65,7 @@ pub(crate) struct Setup {
 
 /// The name of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Handed {
+pub(crate) struct DescriptorName {
     /// What it refers to.
     pub what: Resource,
     /// The process number, where it refers to a process.
@@ -89,7 +89,7 @@ pub(crate) struct Knock {
 
 /// The answer over that channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum AttachReply {
     /// It has the place. The consumer's descriptors come with the message.
     Welcome {
         setup: Box<Setup>,

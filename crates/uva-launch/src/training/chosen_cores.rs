@@ -9,7 +9,7 @@ use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::Prepare;
 
 use super::job::TrainingOptions;
-use super::trainer_program::Trainer;
+use super::trainer_program::TrainingHost;
 
 /// Threads of the stages, as a trial found them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,7 +86,7 @@ pub(super) fn check_core_sets(
     options: &TrainingOptions,
     backend: &Backend,
     prepare: Prepare,
-    trainer: &Trainer,
+    trainer: &TrainingHost,
 ) -> Result<(), RuntimeError> {
     let Some(cores @ Cores::Divided(_)) = &options.cores else { return Ok(()) };
     let refused = |reason: &str| {

@@ -15,7 +15,7 @@ use uva_runtime::{Aggregation, LoaderOptions, LookAhead, Passes, RuntimeError, m
 use super::chosen_cores::{ChosenCores, cores_of_stages};
 use super::job::{Job, StagesToTime};
 use super::run::TrainingRun;
-use super::trainer_program::{Trainer, TrainerProgram};
+use super::trainer_program::{TrainerProgram, TrainingHost};
 use super::trial::NotesOnly;
 use crate::launcher::{Launch, Launcher};
 
@@ -129,8 +129,8 @@ impl TrainingRun {
             );
         }
         match &training.trainer {
-            Trainer::Program(program) => Ok(program),
-            Trainer::Here(_) => refused(
+            TrainingHost::Program(program) => Ok(program),
+            TrainingHost::Here(_) => refused(
                 "it takes a trial run in processes: leave out `in_process`, or give the numbers of threads",
             ),
         }

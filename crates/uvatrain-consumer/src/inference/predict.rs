@@ -9,7 +9,7 @@ use uva_graph::disk_space::{self, BytesOnDisk};
 use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Hops, Split};
 use uva_launch::training::{
-    EvaluateBy, Nodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
+    EvaluateBy, InferenceNodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
 };
 use uva_model::Answer;
 use uva_model::checkpoint::checksum;
@@ -35,8 +35,8 @@ pub fn predict(
     watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
     let wanted = match &job.nodes {
-        Nodes::All => Wanted::all(dataset.nodes()),
-        Nodes::These(ids) => Wanted::new(ids, dataset.nodes()).map_err(train_error)?,
+        InferenceNodes::All => Wanted::all(dataset.nodes()),
+        InferenceNodes::These(ids) => Wanted::new(ids, dataset.nodes()).map_err(train_error)?,
     };
     if wanted.is_empty() {
         return Err(RuntimeError::Usage("--nodes: there is no node to predict for".to_owned()));
@@ -53,8 +53,8 @@ pub fn predict(
 fn check_part(dataset: &Dataset, model: &TrainedModel, job: &PredictionJob) -> Result<(), RuntimeError> {
     let all: Vec<i64>;
     let ids = match &job.nodes {
-        Nodes::These(ids) => ids,
-        Nodes::All => {
+        InferenceNodes::These(ids) => ids,
+        InferenceNodes::All => {
             all = (0..dataset.nodes() as i64).filter(|_| dataset.part().is_some()).collect();
             &all
         }
@@ -101,8 +101,8 @@ fn open(
     (trainer, layer): (&Trainer, usize),
 ) -> Result<Output, RuntimeError> {
     let nodes = match &job.nodes {
-        Nodes::All => "all".to_owned(),
-        Nodes::These(ids) => {
+        InferenceNodes::All => "all".to_owned(),
+        InferenceNodes::These(ids) => {
             format!("{:016x}", checksum(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>()))
         }
     };
@@ -312,8 +312,8 @@ fn of_rows(
 /// The nodes to answer about, each once however often it is wanted, in the order of ids.
 fn seeds(dataset: &Dataset, job: &PredictionJob) -> Vec<i64> {
     match &job.nodes {
-        Nodes::All => (0..dataset.nodes() as i64).collect(),
-        Nodes::These(ids) => {
+        InferenceNodes::All => (0..dataset.nodes() as i64).collect(),
+        InferenceNodes::These(ids) => {
             let mut seeds = ids.clone();
             seeds.sort_unstable();
             seeds.dedup();

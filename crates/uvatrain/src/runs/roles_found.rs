@@ -81,7 +81,7 @@ pub fn with_roles_found(
         }
         given => given,
     };
-    let roles = places::RoleCounts { samplers: counts.samplers as u32, ranks: counts.trainers as u32 };
+    let roles = places::SharedSamplers { samplers: counts.samplers as u32, ranks: counts.trainers as u32 };
     Ok(RunFlags { roles: Some(OrAuto::Named(roles)), switch, role_times: None, ..flags.clone() })
 }
 

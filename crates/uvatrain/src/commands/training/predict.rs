@@ -14,7 +14,7 @@ use uva_graph::npy::NpyRows;
 use uva_graph::{Dataset, GraphError, Hops, Progress, Split, node_file};
 use uva_io::table::TableFormat;
 use uva_launch::training::{
-    AggregateVerdict, Nodes, PredictionFile, PredictionJob, PredictionWatch, checkpoint_error,
+    AggregateVerdict, InferenceNodes, PredictionFile, PredictionJob, PredictionWatch, checkpoint_error,
 };
 use uva_mem::files::is_about_the_name;
 use uva_model::{Answer, TableRow};
@@ -140,10 +140,10 @@ fn field_of(answer: Answer) -> &'static str {
 }
 
 /// The nodes that `--nodes` names; of a hop set their rows.
-fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<Nodes> {
+fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<InferenceNodes> {
     let text = asked.to_str().unwrap_or_default();
     if text == "all" {
-        return Ok(Nodes::All);
+        return Ok(InferenceNodes::All);
     }
     let split = Split::ALL.into_iter().find(|split| split.name() == text);
     let explained = |error| match error {
@@ -171,7 +171,7 @@ fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<Nodes> {
     if ids.is_empty() {
         return Err(exit::usage(format!("--nodes: {text}: there is no node in it")).into());
     }
-    Ok(Nodes::These(ids))
+    Ok(InferenceNodes::These(ids))
 }
 
 /// The first row of each of these nodes, in a hop set.

@@ -1,7 +1,7 @@
 //! `uvatrain train`.
 
 use uva_graph::{Dataset, Verify};
-use uva_launch::training::{EvaluateBy, Trainer, TrainingOptions, TrainingRun, likely_environment};
+use uva_launch::training::{EvaluateBy, TrainingHost, TrainingOptions, TrainingRun, likely_environment};
 use uva_plan::OfStages;
 use uva_propagate::HopSet;
 use uva_runtime::machine::cores::Cores;
@@ -69,14 +69,14 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         loader.gather_threads = of(given.gathering, &sets.gathering);
     }
     let trainer = match models {
-        Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
+        Some(models) if flags.loader.in_process => TrainingHost::Here(models.consume),
         _ => {
             let program = trainer::find(flags.libtorch.as_deref(), !flags.dry_run)?;
             if flags.loader.in_process {
                 let environment = [program.environment, likely_environment(&asked)].concat();
                 return Err(become_program(&program.path, environment));
             }
-            Trainer::Program(program)
+            TrainingHost::Program(program)
         }
     };
     let mut backend = backend_options(&flags.backend, &flags.cache, loader.features);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, NpyWriter};
-use uva_launch::training::Nodes;
+use uva_launch::training::InferenceNodes;
 use uva_mem::files::Replacement;
 
 use super::rows::Rows;
@@ -41,7 +41,7 @@ impl<'p> Ids<'p> {
     }
 
     /// Writes them into a file that does not have its name yet.
-    pub(super) fn written(&self, nodes: &Nodes, overwrite: bool) -> anyhow::Result<WrittenFile> {
+    pub(super) fn written(&self, nodes: &InferenceNodes, overwrite: bool) -> anyhow::Result<WrittenFile> {
         let failed = |error: std::io::Error| exit::of_output("--ids", self.path, error);
         let mut file = Replacement::of(self.path, 0o666).map_err(failed)?;
         let rows = Rows::new(nodes, self.nodes);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use uva_graph::Dataset;
 use uva_graph::npy::NpyRows;
 use uva_io::table::{ColumnType, ColumnValues, FileTableWriter, TableFormat};
-use uva_launch::training::Nodes;
+use uva_launch::training::InferenceNodes;
 use uva_mem::files::Replacement;
 use uva_model::{TableRow, TaskKind};
 
@@ -38,7 +38,7 @@ impl Table {
     pub(super) fn of(
         (path, format): (&Path, TableFormat),
         row: TableRow,
-        (dataset, nodes): (&Dataset, &Nodes),
+        (dataset, nodes): (&Dataset, &InferenceNodes),
         overwrite: bool,
     ) -> anyhow::Result<Self> {
         let (ids, names) = match dataset.hops() {
