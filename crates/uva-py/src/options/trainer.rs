@@ -22,18 +22,18 @@ use crate::options::ranks::{RankOptions, TrainerRankOptions};
 const MOST_SECONDS: f64 = 1e6;
 
 /// Options of one struct, and which of them the trainer has.
-trait Taken: Options {
+trait TrainerFields: Options {
     fn takes(name: &str) -> bool;
 }
 
-impl Taken for TrainingOptions {
+impl TrainerFields for TrainingOptions {
     fn takes(name: &str) -> bool {
         // Evaluation is on sampled neighbours; threads are PyTorch's.
         !["loss_every", "eval", "overwrite_checkpoint", "aggregate", "train_threads", "cores"].contains(&name)
     }
 }
 
-impl Taken for LoaderOptions {
+impl TrainerFields for LoaderOptions {
     fn takes(name: &str) -> bool {
         let sampling = ["edge_attr", "fanouts", "replace", "sampler_kind"];
         let both = ["batch_size", "drop_last", "seed", "samplers", "gather_threads", "slots", "reader"];
@@ -41,25 +41,25 @@ impl Taken for LoaderOptions {
     }
 }
 
-impl Taken for HopOptions {
+impl TrainerFields for HopOptions {
     fn takes(_: &str) -> bool {
         true
     }
 }
 
-impl Taken for CacheOptions {
+impl TrainerFields for CacheOptions {
     fn takes(name: &str) -> bool {
         name == "gpu_cache"
     }
 }
 
-impl Taken for RankOptions {
+impl TrainerFields for RankOptions {
     fn takes(name: &str) -> bool {
         ["graph", "remote_cache", "gpu_cache_share"].contains(&name)
     }
 }
 
-impl Taken for TrainerRankOptions {
+impl TrainerFields for TrainerRankOptions {
     fn takes(_: &str) -> bool {
         true
     }
@@ -79,11 +79,11 @@ fn accepted(field: &Field) -> Option<Vec<&'static str>> {
 
 /// What is done with the options of each struct.
 trait Visitor {
-    fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()>;
+    fn visit<O: TrainerFields>(&mut self, field: &'static Field) -> PyResult<()>;
 }
 
 fn visit_all(visitor: &mut impl Visitor) -> PyResult<()> {
-    fn of<O: Taken>(visitor: &mut impl Visitor) -> PyResult<()> {
+    fn of<O: TrainerFields>(visitor: &mut impl Visitor) -> PyResult<()> {
         O::declared().filter(|field| O::takes(field.name)).try_for_each(|field| visitor.visit::<O>(field))
     }
     of::<TrainingOptions>(visitor)?;
@@ -99,7 +99,7 @@ fn visit_all(visitor: &mut impl Visitor) -> PyResult<()> {
 pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     struct Listed<'py>(Python<'py>, Vec<Bound<'py, PyDict>>);
     impl Visitor for Listed<'_> {
-        fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()> {
+        fn visit<O: TrainerFields>(&mut self, field: &'static Field) -> PyResult<()> {
             let option = described::<O>(self.0, field, &[], None, Spelling::CommandLine)?;
             if let Some(names) = accepted(field) {
                 option.set_item("choices", names.into_iter().map(|name| (name, "")).collect::<Vec<_>>())?;
@@ -118,7 +118,7 @@ pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 pub fn _read_trainer_option(name: &str, text: &str) -> PyResult<()> {
     struct Reading<'a>(&'a str, &'a str);
     impl Visitor for Reading<'_> {
-        fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()> {
+        fn visit<O: TrainerFields>(&mut self, field: &'static Field) -> PyResult<()> {
             if field.name != self.0 {
                 return Ok(());
             }
@@ -261,11 +261,11 @@ impl AllGiven {
     }
 }
 
-fn taken<O: Taken>(name: &str) -> bool {
+fn taken<O: TrainerFields>(name: &str) -> bool {
     O::takes(name) && O::field(name).is_some()
 }
 
-fn add<O: Taken>(given: &PartialOptions<O>, values: &Bound<'_, PyDict>) -> PyResult<()> {
+fn add<O: TrainerFields>(given: &PartialOptions<O>, values: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = values.py();
     let default = O::default();
     for field in O::declared().filter(|field| O::takes(field.name)) {

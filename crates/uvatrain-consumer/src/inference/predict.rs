@@ -17,8 +17,8 @@ use uva_runtime::RuntimeError;
 use uva_runtime::options::cut_around;
 use uva_train::{Answered, Questions, Tables, TrainDevice, TrainError, Trainer, Wanted, checkpoint};
 
-use super::output::Output;
-use super::sampled::Sampled;
+use super::output::PredictionOutput;
+use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
 use crate::arrays::BatchArrays;
 use crate::session::{train_error, train_or_batch_error};
@@ -99,7 +99,7 @@ fn open(
     job: &PredictionJob,
     wanted: &Wanted,
     (trainer, layer): (&Trainer, usize),
-) -> Result<Output, RuntimeError> {
+) -> Result<PredictionOutput, RuntimeError> {
     let nodes = match &job.nodes {
         InferenceNodes::All => "all".to_owned(),
         InferenceNodes::These(ids) => {
@@ -120,7 +120,7 @@ fn open(
         "nodes": nodes,
         "layer": layer,
     });
-    Output::open(job, wanted.len(), &|answer| trainer.row_of(answer, layer), job_is)
+    PredictionOutput::open(job, wanted.len(), &|answer| trainer.row_of(answer, layer), job_is)
 }
 
 fn on_cpu(model: &TrainedModel) -> Result<Trainer, RuntimeError> {
@@ -208,7 +208,7 @@ fn sampled(
         let seeds = seeds(&dataset, job);
         dataset.with_nodes(Split::Test, seeds, "--nodes")?
     };
-    let mut sampled = Sampled::start(dataset, model, Split::Test)?;
+    let mut sampled = SampledInference::start(dataset, model, Split::Test)?;
     let (questions, layer) = questions(job, &sampled.trainer)?;
     let dataset = sampled.batches.dataset().clone();
     let mut output = open(&dataset, model, job, wanted, (&sampled.trainer, layer))?;
@@ -339,7 +339,7 @@ impl Places {
     /// Writes answers about all nodes of the batch. An error breaks off, and is left in `failed`.
     fn write(
         &self,
-        output: &Output,
+        output: &PredictionOutput,
         answered: Answered<'_>,
         failed: &mut Option<RuntimeError>,
     ) -> ControlFlow<()> {
@@ -364,7 +364,7 @@ impl Places {
 }
 
 fn end(
-    mut output: Output,
+    mut output: PredictionOutput,
     wanted: &Wanted,
     (resumed, layer): (u64, Option<usize>),
     mut stopped: bool,
