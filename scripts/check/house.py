@@ -35,7 +35,7 @@ LIMITS = {
     "row predicates": 9,
     "hop set branches": 72,
     "crowded folders": 16,
-    "shared names": 26,
+    "shared names": 12,
     "long files": 2,
     "long test names": 0,
 }

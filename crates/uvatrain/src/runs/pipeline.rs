@@ -105,7 +105,7 @@ pub struct Observers<'a> {
     metrics: Vec<MetricsFile>,
     trace: Vec<TraceFile>,
     listener: Option<Listener>,
-    view: &'a mut progress::Training,
+    view: &'a mut progress::TrainingBar,
 }
 
 /// Where a run is reported besides the terminal.
@@ -138,7 +138,7 @@ impl<'a> Observers<'a> {
     ///
     /// # Errors
     /// Names the option whose file or address is unavailable.
-    pub fn open(outputs: &Outputs<'_>, view: &'a mut progress::Training) -> Result<Self, RuntimeError> {
+    pub fn open(outputs: &Outputs<'_>, view: &'a mut progress::TrainingBar) -> Result<Self, RuntimeError> {
         let of_each = |path: Option<&Path>| -> Vec<PathBuf> {
             let ranks = (0..outputs.ranks).flat_map(|rank| Some((rank, path?)));
             ranks.map(|(rank, path)| of_rank(path, rank, outputs.ranks)).collect()

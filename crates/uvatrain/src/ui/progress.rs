@@ -13,7 +13,7 @@ use super::{format, out};
 
 /// Watches a run for a person. Everything goes to stderr.
 #[derive(Debug)]
-pub struct Training {
+pub struct TrainingBar {
     /// Hidden where stderr is no terminal; then only whole lines are printed.
     bar: ProgressBar,
     pass: Option<Pass>,
@@ -36,9 +36,9 @@ struct Pass {
     since: Instant,
 }
 
-impl Training {
+impl TrainingBar {
     /// A view that prints to stderr.
-    pub fn new() -> Training {
+    pub fn new() -> TrainingBar {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
         // The bar takes what the figures leave, a few columns of a terminal of 80.
         // The template is a constant: a mistake in it shows in every run, and falls back to a plain bar.
@@ -47,7 +47,7 @@ impl Training {
             .progress_chars("━╸─");
         bar.set_style(style);
         let bottleneck = String::new();
-        Training {
+        TrainingBar {
             bar,
             pass: None,
             timed: Epochs::default(),
@@ -59,8 +59,8 @@ impl Training {
     }
 
     /// The same where only batches are seen.
-    pub fn of_batches_alone() -> Training {
-        Training { batches_alone: true, ..Training::new() }
+    pub fn of_batches_alone() -> TrainingBar {
+        TrainingBar { batches_alone: true, ..TrainingBar::new() }
     }
 
     /// Prints a line, above the bar where there is one.
@@ -90,7 +90,7 @@ impl Training {
     }
 }
 
-impl Observer for Training {
+impl Observer for TrainingBar {
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
         match event {
             Event::Epoch(epoch) => self.line(&epoch_line(epoch, self.epochs, self.rate, &self.bottleneck)),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn speed_counts_from_the_first_batch_seen_also_after_a_resume() {
-        let mut view = Training::new();
+        let mut view = TrainingBar::new();
         let start = Instant::now();
         let later = |s| start + Duration::from_secs(s);
         assert_eq!(view.measure(&progress(Split::Train, 0, 40), start), 0.0);

@@ -16,7 +16,7 @@ use uva_sample::ChunkOrder;
 
 use crate::exit;
 use crate::flags::LoaderBenchFlags;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 /// Epochs before those that are timed: one is verified, one warms up.
@@ -295,7 +295,7 @@ fn read_alone(
 }
 
 fn text(report: &Report) -> String {
-    let mut facts = Table::of_facts();
+    let mut facts = TextTable::of_facts();
     facts.row(&["hop set", &report.dataset]);
     let (limit, of) = match (report.memcpy_gb_per_second, report.reads_gb_per_second) {
         (Some(memcpy), _) => (memcpy, "memcpy"),

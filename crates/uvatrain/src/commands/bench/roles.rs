@@ -10,7 +10,7 @@ use uva_plan::{
 use crate::exit;
 use crate::flags::RolesBenchFlags;
 use crate::runs::stage_times::{TimedStages, timed_stages, words_of};
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 /// Batches of an epoch where nothing says how many.
@@ -107,7 +107,7 @@ fn measured(flags: &RolesBenchFlags) -> anyhow::Result<Measured> {
 
 fn text(report: &Report, switches: bool) -> String {
     let GpuStageTimes { sampling_ms, gathering_ms, training_ms, standby_ms } = report.times;
-    let mut facts = Table::of_facts();
+    let mut facts = TextTable::of_facts();
     facts.row(&[
         "a batch",
         &format!("{sampling_ms:.2} ms to sample, {gathering_ms:.2} to gather, {training_ms:.2} to train"),
@@ -126,7 +126,7 @@ fn text(report: &Report, switches: bool) -> String {
     if report.divisions.is_empty() {
         return facts.render();
     }
-    let mut rows = Table::with_heading(&[
+    let mut rows = TextTable::with_heading(&[
         "samplers",
         "trainers",
         "epoch",

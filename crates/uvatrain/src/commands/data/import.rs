@@ -7,7 +7,9 @@ use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions,
 
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::{EdgeListFlags, EdgeListIds, ImportFlags, ImportedFeatures, SelfLoops, ThirdColumn};
+use crate::flags::{
+    EdgeListFlags, EdgeListIds, ImportFlags, ImportedFeatures, SelfLoopsFlag, ThirdColumnFlag,
+};
 use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;
 use crate::ui::{format, out, written};
@@ -19,9 +21,9 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         symmetrise: flags.symmetrise,
         deduplicate: flags.dedup,
         self_loops: flags.self_loops.map(|choice| match choice {
-            SelfLoops::Keep => csc::SelfLoops::Keep,
-            SelfLoops::Add => csc::SelfLoops::Add,
-            SelfLoops::Remove => csc::SelfLoops::Remove,
+            SelfLoopsFlag::Keep => csc::SelfLoops::Keep,
+            SelfLoopsFlag::Add => csc::SelfLoops::Add,
+            SelfLoopsFlag::Remove => csc::SelfLoops::Remove,
         }),
         name: flags.name.clone(),
         memory: flags.memory.bytes(),
@@ -56,8 +58,8 @@ fn edge_list(flags: &EdgeListFlags) -> EdgeList {
         quotes: flags.quotes,
         comments: flags.comments,
         third_column: flags.third_column.map(|column| match column {
-            ThirdColumn::Weight => import::ThirdColumn::Weight,
-            ThirdColumn::Ignore => import::ThirdColumn::Ignore,
+            ThirdColumnFlag::Weight => import::ThirdColumn::Weight,
+            ThirdColumnFlag::Ignore => import::ThirdColumn::Ignore,
         }),
         arrays: flags.arrays.clone(),
     }

@@ -10,7 +10,7 @@ use uva_graph::staged::{self, StagedDirectory};
 use uva_graph::{Csc, Dataset, PartitionMap, PartitionSummary, Split, ranges};
 use uva_partition::{Candidate, NodePartition, PartitionOptions, over_mean, partition};
 
-use self::parts::{Cut, Written};
+use self::parts::{PartitionJob, PartitionResult};
 use crate::exit;
 use crate::flags::{PartLayout, PartitionFlags};
 use crate::runs::pipeline::check_paths;
@@ -106,10 +106,10 @@ fn write(
     let written = match flags.layout() {
         None => {
             map.write(staged.path())?;
-            Written::Map
+            PartitionResult::Map
         }
         Some(layout) => {
-            let cut = Cut { dataset, map, hops, split_eval: flags.cut.split_eval, layout };
+            let cut = PartitionJob { dataset, map, hops, split_eval: flags.cut.split_eval, layout };
             cut.stage((staged.path(), &flags.out), &|progress| work.show(progress))?
         }
     };
@@ -120,7 +120,7 @@ fn write(
 
 /// What `--json` prints: `partition.json`, and where it is.
 #[derive(Serialize)]
-struct Made<'a> {
+struct PartitionReport<'a> {
     path: String,
     /// The most nodes, and training nodes, of a part over the mean.
     balance: Balance,
@@ -145,7 +145,7 @@ struct Balance {
 fn say(
     flags: &PartitionFlags,
     dataset: &Dataset,
-    (made, written): (&NodePartition, &Written),
+    (made, written): (&NodePartition, &PartitionResult),
     seconds: f64,
 ) -> anyhow::Result<()> {
     let summary = PartitionSummary::read(&flags.out)?;
@@ -154,7 +154,14 @@ fn say(
     if flags.json {
         let (copies, bytes) = (written.copies(dataset), written.bytes());
         let path = path.to_string();
-        return out::json(&Made { path, balance, all_seconds: seconds, copies, bytes, summary: &summary });
+        return out::json(&PartitionReport {
+            path,
+            balance,
+            all_seconds: seconds,
+            copies,
+            bytes,
+            summary: &summary,
+        });
     }
     for Candidate { method, list_visits, remote_list_visits, train_balance, .. } in &made.candidates {
         out::say(&format!(
@@ -174,7 +181,7 @@ fn say(
         balance.train,
         format::seconds(seconds)
     ));
-    if let Written::Map = written {
+    if let PartitionResult::Map = written {
         let [data, path] = [&flags.data, &flags.out].map(|path| shell::path(path));
         out::say(&format!("next: uvatrain info {path}, uvatrain bench partition {data} --map {path}"));
         return Ok(());

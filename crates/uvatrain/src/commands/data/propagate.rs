@@ -27,7 +27,7 @@ pub fn run(flags: &PropagateFlags) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let dataset = Dataset::open(&flags.data)?;
     let options = options(flags)?;
-    let mut watch = Shown { work: Work::with_remaining_time(), interrupt: interrupt.clone(), flags };
+    let mut watch = PropagateBar { work: Work::with_remaining_time(), interrupt: interrupt.clone(), flags };
     let ended = propagate(&dataset, &flags.out, &options, flags.resume, &mut watch);
     drop(watch);
     match ended {
@@ -121,13 +121,13 @@ fn say(flags: &PropagateFlags, made: &FinishedHopSet, seconds: f64) -> anyhow::R
 }
 
 /// The bar on the terminal, and the signals.
-struct Shown<'f> {
+struct PropagateBar<'f> {
     work: Work,
     interrupt: Interrupt,
     flags: &'f PropagateFlags,
 }
 
-impl PropagateWatch for Shown<'_> {
+impl PropagateWatch for PropagateBar<'_> {
     fn begins(&mut self, estimate: &Estimate, finished: u64) {
         let size = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
         let passes = match estimate.panels {

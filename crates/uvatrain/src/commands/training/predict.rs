@@ -20,8 +20,8 @@ use uva_mem::files::is_about_the_name;
 use uva_model::{Answer, TableRow};
 use uva_runtime::RuntimeError;
 
-use ids::Ids;
-use table::Table;
+use ids::UserIds;
+use table::PredictionTable;
 use written::WrittenFile;
 
 use crate::exit;
@@ -66,12 +66,18 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
         layer: flags.layer.map(|layer| layer as usize),
         overwrite: flags.overwrite,
     };
-    let ids = flags.ids.as_deref().map(|path| Ids::of(&dataset, path)?.written(&job.nodes, flags.overwrite));
+    let ids =
+        flags.ids.as_deref().map(|path| UserIds::of(&dataset, path)?.written(&job.nodes, flags.overwrite));
     let ids = ids.transpose()?;
     let table = flags.output.as_deref().and_then(|path| Some((path, TableFormat::of(path)?)));
     let table = table.map(|named| {
         let outputs = model.checkpoint.model().map_err(checkpoint_error)?.outputs;
-        Table::of(named, TableRow { kind: model.task, outputs }, (&dataset, &job.nodes), flags.overwrite)
+        PredictionTable::of(
+            named,
+            TableRow { kind: model.task, outputs },
+            (&dataset, &job.nodes),
+            flags.overwrite,
+        )
     });
     let table = table.transpose()?;
     let work = Work::with_remaining_time();
@@ -195,7 +201,7 @@ struct Watch {
     interrupt: Interrupt,
     ids: Option<WrittenFile>,
     /// The table to write, and then the one that is written.
-    table: Option<Table>,
+    table: Option<PredictionTable>,
     written: Option<WrittenFile>,
 }
 
@@ -231,7 +237,7 @@ impl PredictionWatch for Watch {
 
 /// An error of this command's, from within the library that called it.
 fn of_call(error: anyhow::Error) -> RuntimeError {
-    match error.downcast_ref::<exit::Problem>() {
+    match error.downcast_ref::<exit::CommandError>() {
         Some(problem) => RuntimeError::Usage(problem.to_string()),
         None => RuntimeError::Failed(error.to_string()),
     }

@@ -115,7 +115,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         listen: flags.metrics_listen,
         ranks: 1,
     };
-    let mut view = progress::Training::new();
+    let mut view = progress::TrainingBar::new();
     let mut predicted = None;
     if divides_cores {
         let chosen = run.choose_cores(given, &mut view)?;
@@ -143,7 +143,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     if flags.json {
         out::json(&Event::End(Box::new(end.clone())))?;
     }
-    let besides = summary::Besides {
+    let besides = summary::SummaryFacts {
         metrics: flags.metrics.as_deref(),
         checkpoint: asked.checkpoint.as_deref(),
         // What the trial has chosen is not to be doubted by the run's waits. Where each stage has cores of its own, more

@@ -183,7 +183,7 @@ impl RunFlags {
     }
 
     /// What `--roles auto` and `--switch auto` need, and what they cannot have.
-    fn check_auto_roles(&self) -> Result<(), exit::Problem> {
+    fn check_auto_roles(&self) -> Result<(), exit::CommandError> {
         let is_auto = self.roles == Some(OrAuto::Auto);
         let refused = |message: &str| Err(exit::usage(message));
         match &self.role_times {
@@ -214,7 +214,7 @@ impl RunFlags {
     }
 
     /// What several ranks cannot have.
-    fn check_ranks(&self, ranks: u32) -> Result<(), exit::Problem> {
+    fn check_ranks(&self, ranks: u32) -> Result<(), exit::CommandError> {
         let by = match (self.ranks, self.roles, &self.devices) {
             (None, Some(roles), _) => format!("--roles {roles}"),
             (None, None, Some(devices)) => format!("--devices {devices}"),
@@ -245,7 +245,7 @@ impl RunFlags {
     }
 
     /// What ranks cannot have that share their samplers.
-    fn check_shared_samplers(&self) -> Result<(), exit::Problem> {
+    fn check_shared_samplers(&self) -> Result<(), exit::CommandError> {
         let option = if self.roles.is_some() { "--roles" } else { "--sampler-devices" };
         if self.loader.gives("samplers") {
             let why = "it says how many samplers there are; leave --samplers out";

@@ -8,7 +8,7 @@ use uva_runtime::telemetry::metrics::{BatchEvent, CacheCounts, EpochEvent, Event
 
 /// The served figures.
 #[derive(Default)]
-pub struct Figures {
+pub struct ServedFigures {
     /// Version and dataset, once the run has begun.
     info: Option<(String, String)>,
     batches: u64,
@@ -27,7 +27,7 @@ pub struct Figures {
     pub gauges: Option<Gauges>,
 }
 
-impl Figures {
+impl ServedFigures {
     /// Takes in an event of the run.
     pub fn take(&mut self, event: &Event) {
         match event {
@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn names_in_labels_are_escaped() {
-        let figures = Figures { info: Some(("1".into(), "a\"b\\c\nd".into())), ..Figures::default() };
+        let figures =
+            ServedFigures { info: Some(("1".into(), "a\"b\\c\nd".into())), ..ServedFigures::default() };
         assert!(figures.text().contains(r#"dataset="a\"b\\c\nd"} 1"#), "{}", figures.text());
     }
 }

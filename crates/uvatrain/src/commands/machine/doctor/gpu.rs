@@ -268,7 +268,7 @@ mod tests {
     use uva_runtime::backend::NvrtcReport;
 
     use super::*;
-    use crate::commands::machine::doctor::check::Status;
+    use crate::commands::machine::doctor::check::CheckStatus;
 
     #[test]
     fn gpu_models_come_from_the_drivers_files() {
@@ -294,7 +294,7 @@ mod tests {
         )
         .unwrap();
         let check = driver(Some(&probed));
-        assert_eq!(check.status, Status::Ok, "{check:?}");
+        assert_eq!(check.status, CheckStatus::Ok, "{check:?}");
         for part in ["Some GPU (compute capability 9.0, 132 multiprocessors, 1 GiB)", "CUDA 13.0"] {
             assert!(check.finding.contains(part), "{part}: {}", check.finding);
         }
@@ -313,8 +313,8 @@ mod tests {
             r#"{"driver": null, "simulator": false, "devices": [], "unavailable": "no libcuda.so.1"}"#,
         )
         .unwrap();
-        assert_ne!(driver(Some(&probed)).status, Status::Ok);
-        assert_ne!(driver(None).status, Status::Ok);
+        assert_ne!(driver(Some(&probed)).status, CheckStatus::Ok);
+        assert_ne!(driver(None).status, CheckStatus::Ok);
         assert!(!trains(Some(&probed)) && !trains(None));
         let missing = NvrtcReport { missing: Some("nowhere".to_owned()), ..NvrtcReport::default() };
         let missing = Probe { nvrtc: Some(missing), ..probed };

@@ -4,12 +4,12 @@ use uva_launch::training::InferenceNodes;
 
 /// The nodes of the rows, in their order. Of a hop set its rows stand for nodes.
 #[derive(Clone)]
-pub(super) struct Rows {
+pub(super) struct PredictedNodes {
     nodes: InferenceNodes,
     count: usize,
 }
 
-impl Rows {
+impl PredictedNodes {
     /// `all`: how many nodes there are.
     pub(super) fn new(nodes: &InferenceNodes, all: usize) -> Self {
         let count = match nodes {

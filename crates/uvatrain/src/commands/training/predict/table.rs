@@ -10,7 +10,7 @@ use uva_launch::training::InferenceNodes;
 use uva_mem::files::Replacement;
 use uva_model::{TableRow, TaskKind};
 
-use super::rows::Rows;
+use super::rows::PredictedNodes;
 use super::source_names::SourceNames;
 use super::written::WrittenFile;
 use crate::exit;
@@ -19,11 +19,11 @@ use crate::exit;
 const PIECE: usize = 8 << 20;
 
 /// A table to write, and what it says of nodes and classes.
-pub(super) struct Table {
+pub(super) struct PredictionTable {
     path: PathBuf,
     format: TableFormat,
     overwrite: bool,
-    rows: Rows,
+    rows: PredictedNodes,
     row: TableRow,
     /// The id of each node in the dataset as its users know it, where that is not its place.
     ids: Option<Vec<i64>>,
@@ -32,7 +32,7 @@ pub(super) struct Table {
     classes: Option<Vec<String>>,
 }
 
-impl Table {
+impl PredictionTable {
     /// # Errors
     /// Bad input: the dataset's names of nodes cannot be read.
     pub(super) fn of(
@@ -46,7 +46,7 @@ impl Table {
             None => (dataset.original_ids().map(<[i64]>::to_vec), SourceNames::of(dataset)?),
         };
         let classes = dataset.meta().class_names.as_ref().and_then(|names| labels(names, row.outputs));
-        let rows = Rows::new(nodes, dataset.nodes());
+        let rows = PredictedNodes::new(nodes, dataset.nodes());
         Ok(Self { path: path.to_owned(), format, overwrite, rows, row, ids, names, classes })
     }
 
