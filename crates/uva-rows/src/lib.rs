@@ -3,8 +3,8 @@
 //! A row is opaque bytes, at least one (or half-precision values, which are widened on the way); an id is its position
 //! in the table. Every source keeps the contract of [`RowSource`]; the `conformance` module (behind the feature of that
 //! name) checks it. [`MappedTable`], [`FileTable`] and [`Remote`] read on the CPU, those in [`cuda`] on a GPU;
-//! building them needs no CUDA. [`Cached`], [`cuda::Split`], [`WideningSource`], [`SummingSource`] and
-//! [`cuda::Staged`] wrap sources. [`cache`] has the decisions of caches.
+//! building them needs no CUDA. [`Cached`], [`cuda::SplitSource`], [`WideningSource`], [`SummingSource`] and
+//! [`cuda::StagingSource`] wrap sources. [`cache`] has the decisions of caches.
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over. Next: `uva-ops`
 //! (the loops), `uva-disk` (reads of files), `uva-exchange` (rows of other ranks), `uva-cuda` (the kernels).

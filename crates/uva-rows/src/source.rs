@@ -24,18 +24,18 @@ pub trait Place {
 /// # Sources, and sources around sources
 /// | source | reads rows from | fills |
 /// |---|---|---|
-/// | [`Mapped`](crate::Mapped) | a table in host memory, such as a mapped file | host memory |
-/// | [`File`](crate::File) | a file, past the page cache where that works | host memory |
+/// | [`MappedTable`](crate::MappedTable) | a table in host memory, such as a mapped file | host memory |
+/// | [`FileTable`](crate::FileTable) | a file, past the page cache where that works | host memory |
 /// | [`Remote`](crate::Remote) | its own part of a table, a cache, and other ranks' parts by an exchange | host memory |
-/// | [`LookAhead`](crate::LookAhead) | a file, also before the fill that asks for them, and memory in front of it | host memory |
+/// | [`LookAheadTable`](crate::LookAheadTable) | a file, also before the fill that asks for them, and memory in front of it | host memory |
 /// | [`Pinned`](crate::cuda::Pinned) | pinned host memory, by kernels over the link (zero-copy) | device memory |
 /// | [`DeviceRows`](crate::cuda::DeviceRows) | a whole table in device memory | device memory |
-/// | [`Staged<S>`](crate::cuda::Staged) | any host source, whose rows a copy engine takes over (DMA) | device memory |
+/// | [`StagingSource<S>`](crate::cuda::StagingSource) | any host source, whose rows a copy engine takes over (DMA) | device memory |
 /// | [`Spliced<S>`](crate::cuda::Spliced) | any host source, but for chosen rows that are in device memory | device memory |
 /// | [`Cached<S, C>`](crate::Cached) | a cache, static or dynamic, in front of a source | as the source |
-/// | [`Split<A, B>`](crate::cuda::Split) | two sources at the same time, a measured share of each batch each | device memory |
-/// | [`Widened<S>`](crate::Widened) | a host source of half-precision rows, which become float32 | host memory |
-/// | [`Summed<S>`](crate::Summed) | a host source, whose rows it adds up by lists | host memory ([`SumPlace`](crate::SumPlace)) |
+/// | [`SplitSource<A, B>`](crate::cuda::SplitSource) | two sources at the same time, a measured share of each batch each | device memory |
+/// | [`WideningSource<S>`](crate::WideningSource) | a host source of half-precision rows, which become float32 | host memory |
+/// | [`SummingSource<S>`](crate::SummingSource) | a host source, whose rows it adds up by lists | host memory ([`SumPlace`](crate::SumPlace)) |
 /// | [`SlotFiller<S>`](crate::cuda::SlotFiller) | a source of device memory, and a batch's arrays | slots |
 /// | [`ReadBack<S>`](crate::cuda::ReadBack) | a source of device memory, copied back | host memory |
 ///

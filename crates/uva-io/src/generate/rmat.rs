@@ -105,7 +105,7 @@ struct Level {
 
 /// The position of a destination, cut by cut.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct Descent {
     /// The probability of an edge to it.
     chance: f64,
     /// Bit l: whether it is in the second half at level l.
@@ -153,8 +153,8 @@ impl<'o> Plan<'o> {
     }
 
     /// The path to the destination at `position`.
-    fn way_to(&self, position: u64) -> Way {
-        let mut way = Way { chance: 1.0, halves: 0, cuts: 0 };
+    fn way_to(&self, position: u64) -> Descent {
+        let mut way = Descent { chance: 1.0, halves: 0, cuts: 0 };
         let mut run = Run { start: 0, len: self.options.common.nodes };
         for level in &self.levels {
             if run.len == 1 {
@@ -170,7 +170,7 @@ impl<'o> Plan<'o> {
     }
 
     /// The position of one source of the destination at the end of `way`.
-    fn source(&self, way: Way, stream: &mut RandomStream) -> u64 {
+    fn source(&self, way: Descent, stream: &mut RandomStream) -> u64 {
         let mut run = Run { start: 0, len: self.options.common.nodes };
         let mut word = 0;
         for (cut, level) in self.levels.iter().enumerate() {

@@ -17,7 +17,9 @@ use super::watch;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::mps;
 use uva_cuda::partition::Shares;
-use uva_runtime::backend::{Backend, BackendDecision, CudaBackend, MpsWish, Partition, Probe, SamplerShare};
+use uva_runtime::backend::{
+    Backend, BackendDecision, CudaBackend, MpsRequest, Partition, Probe, SamplerShare,
+};
 use uva_runtime::control::{ConsumerTally, Control};
 use uva_runtime::machine::memory::{ProcessMemory, Resident};
 use uva_runtime::plan::RunPlan;
@@ -54,7 +56,7 @@ pub struct Launcher {
     pub(super) signals: EndSignals,
     checkpoint: Option<CheckpointDirectory>,
     /// How MPS divides the GPU, where it does.
-    wish: Option<MpsWish>,
+    wish: Option<MpsRequest>,
     /// The variables by which helpers find the libtorch that trains.
     pub(super) libtorch: Vec<(String, Option<String>)>,
 }
@@ -130,7 +132,7 @@ impl Launcher {
             .map_err(|reason| RuntimeError::Failed(format!("dividing by MPS: {reason}")))
     }
 
-    fn divide_by_mps(&mut self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
+    fn divide_by_mps(&mut self, wish: &MpsRequest, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let said = |error: mps::MpsError| error.to_string();
         // A daemon that does not answer within this time is useless; and at its end a run asks it about each client.
         let environment = mps::Environment { timeout: MPS_PATIENCE, ..mps::Environment::of_process() };
@@ -149,7 +151,7 @@ impl Launcher {
     }
 
     /// The shares that the daemon grants, each measured by a process that has it.
-    fn shares(&self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
+    fn shares(&self, wish: &MpsRequest, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let session = self.mps.as_deref().ok_or("there is no daemon")?;
         // What a process with this share sees: the device's number there, and its multiprocessors.
         let granted = |percentage: u32| -> Result<(usize, u32), String> {

@@ -97,8 +97,8 @@ fn visit_all(visitor: &mut impl Visitor) -> PyResult<()> {
 /// The trainer's options, as `_loader_options` has the loader's, in the command line's words.
 #[pyfunction]
 pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    struct Listed<'py>(Python<'py>, Vec<Bound<'py, PyDict>>);
-    impl Visitor for Listed<'_> {
+    struct FieldList<'py>(Python<'py>, Vec<Bound<'py, PyDict>>);
+    impl Visitor for FieldList<'_> {
         fn visit<O: TrainerFields>(&mut self, field: &'static Field) -> PyResult<()> {
             let option = described::<O>(self.0, field, &[], None, Spelling::CommandLine)?;
             if let Some(names) = accepted(field) {
@@ -108,7 +108,7 @@ pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             Ok(())
         }
     }
-    let mut listed = Listed(py, Vec::new());
+    let mut listed = FieldList(py, Vec::new());
     visit_all(&mut listed)?;
     Ok(listed.1)
 }
@@ -138,7 +138,7 @@ pub struct TrainerArguments {
 }
 
 #[derive(Default)]
-struct AllGiven {
+struct TrainerValues {
     training: PartialOptions<TrainingOptions>,
     loader: PartialOptions<LoaderOptions>,
     hops: PartialOptions<HopOptions>,
@@ -154,7 +154,7 @@ impl TrainerArguments {
     /// ValueError, in the command line's words, for the first that does not fit the others or the data.
     #[new]
     fn new(py: Python<'_>, given: &Bound<'_, PyDict>, hops: Option<(usize, usize)>) -> PyResult<Self> {
-        let mut all = AllGiven::default();
+        let mut all = TrainerValues::default();
         for (name, text) in given {
             let (name, text): (String, String) = (name.extract()?, text.extract()?);
             all.give(&name, &text).map_err(refused)?;
@@ -185,7 +185,7 @@ fn refused(error: OptionError) -> PyErr {
     of_launched(error.into())
 }
 
-impl AllGiven {
+impl TrainerValues {
     fn give(&mut self, name: &str, text: &str) -> Result<(), OptionError> {
         match name {
             name if taken::<TrainingOptions>(name) => self.training.give(name, text),

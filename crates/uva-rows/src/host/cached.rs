@@ -183,7 +183,7 @@ impl EvictingRows {
     }
 }
 
-/// A cache in host memory, for [`Cached`] over [`MappedTable`] or [`File`](crate::File).
+/// A cache in host memory, for [`Cached`] over [`MappedTable`] or [`FileTable`](crate::FileTable).
 #[derive(Debug)]
 pub enum RowCache {
     /// Chosen once. Other sources may read the same.

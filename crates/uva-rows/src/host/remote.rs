@@ -29,8 +29,8 @@ use crate::stack::SummedValues;
 /// are refused for their lists or their place come behind the exchange: they count as a fill. Any other error cancels the
 /// exchange, so that no rank waits for this one.
 ///
-/// It is not for [`Staged`](crate::cuda::Staged), nor for what divides a batch before it: these fill once a piece, so as
-/// often as a batch has pieces, and not at all for an empty one.
+/// It is not for [`StagingSource`](crate::cuda::StagingSource), nor for what divides a batch before it: these fill
+/// once a piece, so as often as a batch has pieces, and not at all for an empty one.
 pub struct Remote<'t> {
     own: MappedTable<'t>,
     /// The rows of the own part.

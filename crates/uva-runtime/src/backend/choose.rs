@@ -18,7 +18,7 @@ pub struct BackendDecision {
     /// Where the run gathers and trains; if MPS is requested, the fallback without it.
     pub backend: Backend,
     /// The request to divide the GPU by MPS.
-    pub mps: Option<MpsWish>,
+    pub mps: Option<MpsRequest>,
     /// Notes for people.
     pub notes: Vec<String>,
     /// The choices that a measurement on the GPU decides. Until then the defaults are in force.
@@ -55,7 +55,7 @@ impl BackendDecision {
 
 /// A request to divide the GPU by MPS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MpsWish {
+pub struct MpsRequest {
     /// Whether the run fails without it.
     pub required: bool,
     /// The GPU's UUID.
@@ -68,7 +68,7 @@ pub struct MpsWish {
     pub sampler_percentage: Option<u32>,
 }
 
-impl MpsWish {
+impl MpsRequest {
     /// The same without a sampler on the GPU: its share is the consumer's.
     pub fn without_sampler(mut self) -> Self {
         let sampler = self.sampler_percentage.take().unwrap_or(0);
@@ -164,7 +164,7 @@ fn divided(
     device: &DeviceReport,
     sampler: SamplerChoice,
     chosen: &TransferChoice,
-) -> Result<(Backend, Option<MpsWish>), RuntimeError> {
+) -> Result<(Backend, Option<MpsRequest>), RuntimeError> {
     let cuda = |partition| Backend::Cuda(CudaBackend::of(options, chosen, ordinal, sampler, partition));
     if chosen.gather == GatherChoice::Cpu {
         // One process on the GPU: nothing to divide.
@@ -214,7 +214,7 @@ fn divided(
     // A copy engine leaves the multiprocessors alone, so the consumer may have all that the sampler does not need.
     let by_copies = chosen.gather == GatherChoice::Dma && options.mps_percentage == GpuShare::Auto;
     let spared = if by_copies { shares.producer } else { 0 };
-    let mps = (wished && !threads).then(|| MpsWish {
+    let mps = (wished && !threads).then(|| MpsRequest {
         required,
         device: device.uuid.clone(),
         producer_percentage: shares.producer,
@@ -306,7 +306,7 @@ mod tests {
         Probe { cuda, nvrtc: None, torch: None }
     }
 
-    fn partition(options: &BackendOptions, threads: bool, probe: Probe) -> (Partition, Option<MpsWish>) {
+    fn partition(options: &BackendOptions, threads: bool, probe: Probe) -> (Partition, Option<MpsRequest>) {
         let BackendDecision { backend, mps, .. } = decide(options, threads, || Ok(probe)).unwrap();
         (backend.cuda().expect("a GPU").partition, mps)
     }

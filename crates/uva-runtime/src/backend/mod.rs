@@ -13,7 +13,7 @@ pub use asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, GpuSlots, MpsChoice, PartitionChoice,
     SamplerChoice, SignalKind, TablePagesChoice,
 };
-pub use choose::{BackendDecision, MpsWish, OpenChoices, decide};
+pub use choose::{BackendDecision, MpsRequest, OpenChoices, decide};
 pub use chosen::TransferChoice;
 pub use cufile::CufileReport;
 pub use granted::{Backend, CudaBackend, Partition, SamplerShare};
