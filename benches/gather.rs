@@ -24,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use uva_bench::{MeasureOptions, measure};
 use uva_mem::{PageSize, ZeroedPages, huge_share};
 use uva_ops::Vectors;
-use uva_rows::{HostPlace, HostSource, Mapped, NarrowFloat, RowCopy, RowSource, Widened};
+use uva_rows::{HostPlace, HostSource, MappedTable, NarrowFloat, RowCopy, RowSource, WideningSource};
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())
@@ -94,7 +94,7 @@ fn by_criterion(bench: &mut Bench) {
         let table = &table[..rows * row_bytes];
         let count = bench.out.bytes().len() / row_bytes;
         let out = &mut bench.out.bytes_mut()[..count * row_bytes];
-        let mut gather = Mapped::new(table, row_bytes, bench.threads).expect("whole rows");
+        let mut gather = MappedTable::new(table, row_bytes, bench.threads).expect("whole rows");
         let mut ids = vec![0i64; count];
         group.throughput(Throughput::Bytes(out.len() as u64));
         group.bench_function(BenchmarkId::new("random rows", row_bytes), |bencher| {
@@ -172,9 +172,9 @@ fn in_turns(bench: &mut Bench) {
         let mut gathers: Vec<_> = ways()
             .into_iter()
             .map(|(name, way, widened)| {
-                let source = Mapped::new(table, row_bytes, threads).expect("whole rows").with_copy(way);
+                let source = MappedTable::new(table, row_bytes, threads).expect("whole rows").with_copy(way);
                 let source: Box<dyn HostSource> = match widened {
-                    Some(narrow) => Box::new(Widened::new(source, narrow).expect("whole values")),
+                    Some(narrow) => Box::new(WideningSource::new(source, narrow).expect("whole values")),
                     None => Box::new(source),
                 };
                 (name, source, Vec::new())
@@ -222,7 +222,7 @@ fn halves(bench: &mut Bench) {
         let out = bench.out.bytes_mut();
         let count = out.len() / row_bytes;
         let out = &mut out[..count * row_bytes];
-        let mut gather = Mapped::new(table, row_bytes, threads).expect("whole rows");
+        let mut gather = MappedTable::new(table, row_bytes, threads).expect("whole rows");
         let mut rates = [const { Vec::new() }; 3];
         for _ in 0..=rounds {
             let ids: Vec<i64> = (0..count).map(|_| random.below(rows) as i64).collect();

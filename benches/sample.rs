@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use uva_graph::{Csc, Indices, Split};
-use uva_sample::philox::{Purpose, Stream, StreamKey};
+use uva_sample::philox::{PhiloxStream, RandomPurpose, StreamKey};
 use uva_sample::{
     BatchBounds, BatchKey, BatchSampler, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder,
 };
@@ -52,8 +52,8 @@ impl Graph {
     }
 }
 
-fn words(seed: u64) -> Stream {
-    let purpose = Purpose::Subgraphs;
+fn words(seed: u64) -> PhiloxStream {
+    let purpose = RandomPurpose::Subgraphs;
     StreamKey { seed, node: 0, purpose, layer: 0, batch: 0, epoch: 0, split: Split::Train }.stream()
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 
 use uva_graph::{Dataset, Verify};
-use uva_io::import::{self, ImportOptions, Watch};
+use uva_io::import::{self, ImportOptions, ImportWatch};
 
 use crate::dataset::look_at;
 use crate::files::{self, directory};
@@ -24,7 +24,7 @@ pub fn import(source: &SeedSource, input: &[u8]) -> bool {
         ..ImportOptions::default()
     };
     let importer = import::importer(source.importer).expect("an importer");
-    let imported = importer.run(&place.join(source.path), &out, &options, &Watch::NONE);
+    let imported = importer.run(&place.join(source.path), &out, &options, &ImportWatch::NONE);
     if imported.is_ok() {
         look_at(
             &Dataset::open_verified(&out, Verify::FullWithFeatures).expect("what was imported is a dataset"),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use uva_mem::ring::{AlwaysAlive, Ring, RingError, RingShape};
 use uva_mem::{PageSize, ZeroedPages, huge_share};
 
-use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
+use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ pub enum MeasureError {
 /// See [`MeasureError`].
 pub fn measure(table: &[u8], row_bytes: usize, options: MeasureOptions) -> Result<Measurement, MeasureError> {
     // Arguments that a gather refuses are refused before anything is copied.
-    if Mapped::new(table, row_bytes, 1)?.rows() == 0 {
+    if MappedTable::new(table, row_bytes, 1)?.rows() == 0 {
         return Err(MeasureError::Table("the table has no rows".to_owned()));
     }
     let bytes = (options.bytes / row_bytes).max(1) * row_bytes;
@@ -126,7 +126,7 @@ fn measure_into(
     out: &mut [u8],
 ) -> Result<Measurement, MeasureError> {
     let threads = options.threads.max(1);
-    let mut source = Mapped::new(table, row_bytes, threads)?;
+    let mut source = MappedTable::new(table, row_bytes, threads)?;
     let (table_rows, rows, bytes) = (source.rows(), out.len() / row_bytes, out.len());
 
     let mut random = SplitMix(options.seed);
@@ -179,7 +179,7 @@ fn measure_into(
 }
 
 /// Fills `out` from the table's bytes at `from` on, going round at its end.
-fn copy(table: &[u8], from: usize, out: &mut [u8], source: &Mapped<'_>) {
+fn copy(table: &[u8], from: usize, out: &mut [u8], source: &MappedTable<'_>) {
     let part = out.len().div_ceil(source.threads());
     let copy_part = |(index, out): (usize, &mut [u8])| {
         let mut at = (from + index * part) % table.len();

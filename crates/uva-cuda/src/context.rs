@@ -12,7 +12,7 @@ use crate::error::CudaError;
 ///
 /// Or a green context of it ([`GreenPartition`](crate::partition::GreenPartition)): the same, with some of the
 /// multiprocessors. The driver asks for an event to be made in the very context whose streams record it
-/// ([`Stream::made_in`](crate::Stream::made_in)). Everything else is made in the primary context.
+/// ([`CudaStream::made_in`](crate::CudaStream::made_in)). Everything else is made in the primary context.
 ///
 /// CUDA keeps a current context per thread. Every call of every object here first makes its own context current, and
 /// leaves it current. Code that has another context current on the thread, such as libtorch for another device, must

@@ -129,7 +129,7 @@ pub struct Driver {
     follow: Option<FollowFunction>,
 }
 
-/// The simulator's cudaSimFollow: see [`Stream::follow`](crate::Stream::follow).
+/// The simulator's cudaSimFollow: see [`CudaStream::follow`](crate::CudaStream::follow).
 pub(crate) type FollowFunction = unsafe extern "C" fn(CUstream) -> u32;
 
 /// cuFuncLoad: loads a kernel that the driver would otherwise load at its first launch. Every supported driver has it.

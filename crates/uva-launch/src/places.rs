@@ -8,14 +8,14 @@ pub const MAX_RANKS: u32 = 64;
 
 /// How many samplers all ranks share, and how many ranks there are: `S:T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoleCounts {
+pub struct SharedSamplers {
     /// Samplers.
     pub samplers: u32,
     /// Ranks, which train.
     pub ranks: u32,
 }
 
-impl FromStr for RoleCounts {
+impl FromStr for SharedSamplers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -31,7 +31,7 @@ impl FromStr for RoleCounts {
     }
 }
 
-impl fmt::Display for RoleCounts {
+impl fmt::Display for SharedSamplers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.samplers, self.ranks)
     }

@@ -9,19 +9,19 @@ use uva_plan::{CachePlan, CachedKinds};
 
 use crate::launcher::{Launcher, without_mps};
 use uva_options::Spelling;
-use uva_runtime::backend::{Backend, CufileReport, Decision, SamplerChoice};
+use uva_runtime::backend::{Backend, BackendDecision, CufileReport, SamplerChoice};
 use uva_runtime::feed::rows::{RowTree, training_bytes};
 use uva_runtime::machine::memory::MemoryLine;
-use uva_runtime::options::hop_options::Place;
+use uva_runtime::options::hop_options::HopRowsPlace;
 use uva_runtime::options::seed_order::MadeOrder;
 use uva_runtime::pipeline::dry_run::{DryRun, PlannedCaches};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::plan::topology::Placement;
 use uva_runtime::sampler::cache::{CacheContents, described, summary};
 use uva_runtime::telemetry::metrics::{CacheOutcome, CacheTotals, End, Event, InForce, Observer, Start};
-use uva_runtime::tune::measurement::{self, Wanted};
+use uva_runtime::tune::measurement::{self, TargetRun};
 use uva_runtime::tune::planning::{
-    Budget, CacheRequest, Found, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search,
+    Budget, CacheRequest, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search, SearchResult,
     budget_on_cpu, cacheable, check_cached_sums, check_kinds, check_plan_fits, read_plan, workload,
 };
 use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
@@ -52,7 +52,7 @@ pub(crate) struct Draft {
 
 /// A run before its roles start, with nothing left open.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedRun {
     pub dataset: Arc<Dataset>,
     pub plan: RunPlan,
     /// What the caches hold.
@@ -117,10 +117,10 @@ impl Draft {
     /// is stored: by the launcher's planner, or in this process.
     pub fn settle(
         &self,
-        decision: Decision,
+        decision: BackendDecision,
         mut launcher: Option<&mut Launcher>,
         observer: &mut dyn Observer,
-    ) -> Result<Decision, RuntimeError> {
+    ) -> Result<BackendDecision, RuntimeError> {
         let observer = RefCell::new(observer);
         let wanted = Search { gathers: true, ..Search::default() };
         let mut measure = |backend: &Backend| {
@@ -134,14 +134,14 @@ impl Draft {
     }
 
     /// The same by what is stored alone, and without a word.
-    pub fn settle_by_stored(&self, decision: Decision) -> Result<Decision, RuntimeError> {
+    pub fn settle_by_stored(&self, decision: BackendDecision) -> Result<BackendDecision, RuntimeError> {
         measurement::settle(decision, &self.wanted(), None, &mut |_| {})
     }
 
-    fn wanted(&self) -> Wanted {
+    fn wanted(&self) -> TargetRun {
         let gather_threads = self.plan.options.gather_threads;
         let cached = self.caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
-        Wanted::of(&self.dataset, gather_threads, cached)
+        TargetRun::of(&self.dataset, gather_threads, cached)
     }
 
     /// What the run would start and use, with its stages placed like this. `more` is memory that the plan does not
@@ -172,7 +172,7 @@ impl Draft {
         mut launcher: Option<&mut Launcher>,
         bytes_left: BytesLeft<'_>,
         observer: &mut dyn Observer,
-    ) -> Result<Prepared, RuntimeError> {
+    ) -> Result<PreparedRun, RuntimeError> {
         let Self { dataset, plan, caches, planned, place_is_open, lists_on } = self;
         let plan = match place_is_open {
             true => placed(&dataset, plan.on(backend), launcher.as_deref_mut(), &mut *bytes_left, observer)?,
@@ -250,7 +250,7 @@ impl Draft {
         }
         let Some(cache_plan) = cache_plan else {
             let contents = CacheContents::default();
-            return Ok(Prepared { dataset, plan, contents, cache_plan: None });
+            return Ok(PreparedRun { dataset, plan, contents, cache_plan: None });
         };
         let contents = match launcher {
             Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
@@ -272,7 +272,7 @@ impl Draft {
                 }
             });
         }
-        Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
+        Ok(PreparedRun { dataset, plan, contents, cache_plan: Some(cache_plan) })
     }
 }
 
@@ -319,9 +319,9 @@ fn search(
     search: &Search,
     launcher: Option<&mut Launcher>,
     observer: &mut dyn Observer,
-) -> Result<Found, RuntimeError> {
+) -> Result<SearchResult, RuntimeError> {
     if *search == Search::default() {
-        return Ok(Found::default());
+        return Ok(SearchResult::default());
     }
     match launcher {
         Some(launcher) => {
@@ -384,7 +384,7 @@ fn usable(
     Ok(plan)
 }
 
-impl Prepared {
+impl PreparedRun {
     /// The same for each of the ranks that divide its epochs, which has its batches where `backend` says. They cache the same
     /// rows. One that stands by shares its GPU with a sampler and its lists: `standby_bytes` are for rows there, the hottest of
     /// these.
@@ -456,7 +456,7 @@ impl Prepared {
             let (place, reason) = place.unzip();
             let reader = self.plan.features.as_ref().and_then(FeatureChoice::reader);
             in_force["hops"] = json!({
-                "tables": hops.tables, "chunk": hops.chunk, "place": place.map(Place::name), "reason": reason,
+                "tables": hops.tables, "chunk": hops.chunk, "place": place.map(HopRowsPlace::name), "reason": reason,
                 "reader": reader,
             });
         }

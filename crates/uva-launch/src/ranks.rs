@@ -4,22 +4,22 @@
 use uva_cuda::DeviceReport;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::{
-    self, Backend, BackendOptions, CudaBackend, Decision, DeviceChoice, GatherChoice, MpsChoice,
+    self, Backend, BackendDecision, BackendOptions, CudaBackend, DeviceChoice, GatherChoice, MpsChoice,
     PartitionChoice, Probe, SamplerChoice,
 };
 use uva_runtime::options::part::Standby;
 
 use crate::launcher::without_mps;
-use crate::places::{GpuList, MAX_RANKS, OrAuto, RoleCounts};
+use crate::places::{GpuList, MAX_RANKS, OrAuto, SharedSamplers};
 
 /// The ranks of a command, as asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AskedRanks {
+pub struct RankRequest {
     /// How many processes of the command divide each epoch; `None`: as many as `devices` or `roles` say, else one takes
     /// all batches.
     pub ranks: Option<u32>,
     /// How many samplers all ranks share, and how many ranks there are.
-    pub roles: Option<RoleCounts>,
+    pub roles: Option<SharedSamplers>,
     /// The GPUs of those ranks that do not stand by, in their order. `auto` takes the first that do not sample.
     pub devices: Option<OrAuto<GpuList>>,
     /// GPUs that sample for all ranks, and do nothing else without `switch`.
@@ -30,7 +30,7 @@ pub struct AskedRanks {
     pub standby_cache: u64,
 }
 
-impl AskedRanks {
+impl RankRequest {
     /// The number of ranks that the options name, where they do, with those that stand by.
     pub fn named_count(&self) -> Option<u32> {
         self.named_trainers().map(|trainers| trainers + self.standby().ranks)
@@ -334,7 +334,7 @@ pub struct Ranks {
     /// Bytes for cached rows on the GPU of each of these.
     pub standby_cache: u64,
     /// Where the first one has its batches. The others have them alike, on their own GPUs.
-    pub decision: Decision,
+    pub decision: BackendDecision,
     /// The GPU of each rank; empty where they have batches in host memory.
     pub devices: Vec<usize>,
     /// Where each shared sampler works; empty for the CPU.
@@ -405,13 +405,13 @@ mod tests {
         Probe { cuda, nvrtc: None, torch: None }
     }
 
-    fn placed(asked: &AskedRanks, multiprocessors: &[u32]) -> Result<Ranks, RuntimeError> {
+    fn placed(asked: &RankRequest, multiprocessors: &[u32]) -> Result<Ranks, RuntimeError> {
         asked.place(&BackendOptions::default(), || Ok(machine(multiprocessors)))
     }
 
     #[test]
     fn the_first_gpus_sample_and_the_next_ones_train() {
-        let asked = AskedRanks { roles: "1:2".parse().ok(), ..AskedRanks::default() };
+        let asked = RankRequest { roles: "1:2".parse().ok(), ..RankRequest::default() };
         let ranks = placed(&asked, &[132; 4]).unwrap();
         assert_eq!((ranks.count, ranks.shared_samplers), (Some(2), Some(1)));
         assert_eq!((&ranks.devices[..], &ranks.sampler_devices()[..]), (&[1, 2][..], &[0][..]));
@@ -427,10 +427,10 @@ mod tests {
 
     #[test]
     fn gpus_of_ranks_are_of_one_kind_and_those_that_sample_may_differ() {
-        let asked = |devices: &str, samplers: &str| AskedRanks {
+        let asked = |devices: &str, samplers: &str| RankRequest {
             devices: devices.parse().ok(),
             sampler_devices: samplers.parse().ok(),
-            ..AskedRanks::default()
+            ..RankRequest::default()
         };
         let refused = placed(&asked("cuda:0-1", "none"), &[132, 114]).unwrap_err();
         assert_eq!(refused.exit_code(), 2);

@@ -9,10 +9,10 @@ use uva_graph::{Dataset, Split};
 
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand};
 use crate::places::GpuList;
-use crate::preparation::{Draft, Prepared};
-use crate::ranks::{AskedRanks, Ranks};
+use crate::preparation::{Draft, PreparedRun};
+use crate::ranks::{RankRequest, Ranks};
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
-use uva_runtime::control::Tally;
+use uva_runtime::control::ConsumerTally;
 use uva_runtime::machine::memory::{MemoryKind, MemoryLine};
 use uva_runtime::options::part::{Part, Standby};
 use uva_runtime::pipeline::consumer::steered;
@@ -43,7 +43,7 @@ impl CommandRun {
         backend: &BackendOptions,
         caches: Option<CacheRequest>,
         command: UserCommand,
-        ranks: &AskedRanks,
+        ranks: &RankRequest,
     ) -> Result<Self, RuntimeError> {
         let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
         let backend = &gather_by_cpu(backend, loader, &dataset, cached_on_gpu);
@@ -205,9 +205,9 @@ impl CommandRun {
     }
 }
 
-fn end(prepared: &Prepared, outcome: Outcome) -> End {
+fn end(prepared: &PreparedRun, outcome: Outcome) -> End {
     let Outcome { roles, seconds, tally, memory, disk, .. } = outcome;
-    let Tally { batches, epochs, nanoseconds, cache, unpadded, oversized, aggregate } = tally;
+    let ConsumerTally { batches, epochs, nanoseconds, cache, unpadded, oversized, aggregate } = tally;
     let training_seconds = nanoseconds as f64 * 1e-9;
     let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
     End {

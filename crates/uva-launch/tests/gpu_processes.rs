@@ -25,7 +25,7 @@ use uva_runtime::control::Stop;
 use uva_runtime::pipeline::roles::BatchReceiver;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::{CacheContents, CachePlan, CachePolicy};
-use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 use uva_runtime::tune::planning::Search;
 use uva_runtime::{Aggregation, Batch, LoaderOptions, Passes, RuntimeError, SlotRoom};
 use uva_sample::{SamplerKind, batch_hash};
@@ -292,7 +292,7 @@ impl Observer for Printing {
     fn event(&mut self, _: &Event) -> Result<(), RuntimeError> {
         Ok(())
     }
-    fn progress(&mut self, _: &Progress, _: &str) {}
+    fn progress(&mut self, _: &RunProgress, _: &str) {}
     fn note(&mut self, line: &str) {
         eprintln!("note: {line}");
     }

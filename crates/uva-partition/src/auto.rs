@@ -5,11 +5,11 @@ use uva_graph::{GraphError, PartitionMap, Progress};
 use uva_sample::{Expand, SamplerKind, SamplerOptions, Walks};
 
 use crate::counts;
-use crate::limits::Sizes;
-use crate::options::{Method, Options};
-use crate::task::{Made, Seconds, Task, name};
+use crate::limits::PartSizes;
+use crate::options::{Method, PartitionOptions};
+use crate::task::{MethodResult, PartitionTask, StageSeconds, name};
 use crate::visits::{self, Batches, VisitError};
-use crate::weighted::Weighted as _;
+use crate::weighted::WeightedGraph as _;
 
 /// The largest share of training nodes over the mean that auto takes.
 pub(crate) const BALANCED: f64 = 1.05;
@@ -49,11 +49,11 @@ pub(crate) fn tried(entries: u64) -> &'static [Method] {
 /// The best of several methods, of those with the fewest parts without training nodes: the one with the smallest share of
 /// remote visits whose training nodes are balanced, or else the most balanced one; the first of equal ones.
 pub(crate) fn best(
-    task: &Task<'_>,
-    seconds: &mut Seconds,
+    task: &PartitionTask<'_>,
+    seconds: &mut StageSeconds,
     candidates: &mut Vec<Candidate>,
-) -> Result<(Method, Made), GraphError> {
-    let mut best: Option<(Candidate, Method, Made)> = None;
+) -> Result<(Method, MethodResult), GraphError> {
+    let mut best: Option<(Candidate, Method, MethodResult)> = None;
     for &method in tried(task.graph.entries()) {
         let made = task.refined(method, seconds)?;
         let (candidate, made) = seconds.of("visits", || judged(task, method, made))?;
@@ -67,8 +67,12 @@ pub(crate) fn best(
         .ok_or_else(|| GraphError::usage("--method", "auto has tried no method".to_owned()))
 }
 
-fn judged(task: &Task<'_>, method: Method, made: Made) -> Result<(Candidate, Made), GraphError> {
-    let Options { parts, hops, seed, .. } = *task.options;
+fn judged(
+    task: &PartitionTask<'_>,
+    method: Method,
+    made: MethodResult,
+) -> Result<(Candidate, MethodResult), GraphError> {
+    let PartitionOptions { parts, hops, seed, .. } = *task.options;
     (task.progress)(Progress { stage: "visits", done: 0, total: 1 });
     let batches = Batches {
         sampling: SamplerOptions {
@@ -94,7 +98,7 @@ fn judged(task: &Task<'_>, method: Method, made: Made) -> Result<(Candidate, Mad
             message: format!("batches of parts could not be sampled: {error}"),
         },
     })?;
-    let sizes = Sizes::of(&map.of, parts, |node| task.graph.size(node));
+    let sizes = PartSizes::of(&map.of, parts, |node| task.graph.size(node));
     let candidate = Candidate {
         method: name(method, task.options),
         list_visits: visits.list_visits,
@@ -102,7 +106,7 @@ fn judged(task: &Task<'_>, method: Method, made: Made) -> Result<(Candidate, Mad
         train_balance: counts::over_mean(&sizes.train),
         untrained_parts: sizes.train.iter().filter(|nodes| **nodes == 0).count(),
     };
-    Ok((candidate, Made { of: map.of, blocks: made.blocks }))
+    Ok((candidate, MethodResult { of: map.of, blocks: made.blocks }))
 }
 
 /// Whether a candidate is kept in place of the best before it: the one with fewer parts that cannot train, whatever they

@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use crate::blocks::Blocks;
-use crate::tally::Tally;
-use crate::weighted::Weighted;
+use crate::tally::LabelTally;
+use crate::weighted::WeightedGraph;
 
 /// Blocks of a piece of work.
 const PIECE: usize = 1024;
@@ -22,7 +22,7 @@ pub(crate) struct BlockGraph {
 
 impl BlockGraph {
     /// Uses the current rayon pool.
-    pub(crate) fn of(graph: &impl Weighted, blocks: &Blocks) -> BlockGraph {
+    pub(crate) fn of(graph: &impl WeightedGraph, blocks: &Blocks) -> BlockGraph {
         let members = Members::of(blocks);
         let numbers: Vec<u32> = (0..blocks.count() as u32).collect();
         let pieces: Vec<Piece> =
@@ -75,8 +75,8 @@ struct Piece {
 
 impl Piece {
     /// Of these blocks.
-    fn of(graph: &impl Weighted, blocks: &Blocks, members: &Members, numbers: &[u32]) -> Piece {
-        let (mut piece, mut tally, mut sums) = (Piece::default(), Tally::new(), Vec::new());
+    fn of(graph: &impl WeightedGraph, blocks: &Blocks, members: &Members, numbers: &[u32]) -> Piece {
+        let (mut piece, mut tally, mut sums) = (Piece::default(), LabelTally::new(), Vec::new());
         for &block in numbers {
             for &node in members.of_block(block) {
                 for (neighbour, between) in graph.edges_of(node) {

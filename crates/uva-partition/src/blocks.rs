@@ -2,7 +2,7 @@
 
 use uva_graph::Progress;
 
-use crate::graph::Graph;
+use crate::graph::OriginalGraph;
 
 /// Of a node that no block has claimed yet.
 const NONE: u32 = u32::MAX;
@@ -51,7 +51,7 @@ struct Growing {
 /// up to `caps`. So a node that several blocks reach in one round goes to the one of the smallest number. A block that
 /// is full, or reaches nothing more, makes room for the next source.
 pub(crate) fn grow(
-    graph: &Graph<'_>,
+    graph: &OriginalGraph<'_>,
     order: &[u32],
     sources: usize,
     caps: Caps,
@@ -82,7 +82,7 @@ pub(crate) fn grow(
 }
 
 /// One round of one block. Its frontier is empty afterwards if the block is finished.
-fn advance(graph: &Graph<'_>, blocks: &mut Blocks, growing: &mut Growing, caps: Caps) {
+fn advance(graph: &OriginalGraph<'_>, blocks: &mut Blocks, growing: &mut Growing, caps: Caps) {
     let block = growing.block as usize;
     let mut claimed = Vec::new();
     for &node in &growing.frontier {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use uva_graph::{GraphError, Progress};
 
-use crate::graph::Graph;
+use crate::graph::OriginalGraph;
 
 /// The most nodes of closures, all training nodes together, that are gone over.
 const MOST_VISITS: u64 = 1_000_000_000_000;
@@ -26,7 +26,7 @@ const ESTIMATED_AFTER: usize = 1000;
 /// # Errors
 /// If it would take too long.
 pub(crate) fn assign(
-    graph: &Graph<'_>,
+    graph: &OriginalGraph<'_>,
     train: &[u32],
     parts: u32,
     hops: u32,
@@ -80,7 +80,7 @@ struct Closure {
 
 impl Closure {
     /// The node itself first.
-    fn of_node(&mut self, graph: &Graph<'_>, node: u32, hops: u32) -> &[u32] {
+    fn of_node(&mut self, graph: &OriginalGraph<'_>, node: u32, hops: u32) -> &[u32] {
         self.turn += 1;
         self.found.clear();
         self.found.push(node);
@@ -188,7 +188,7 @@ impl Divided {
 #[cfg(test)]
 mod tests {
     use crate::testing::{Lists, unwatched};
-    use crate::{Method, Options, partition};
+    use crate::{Method, PartitionOptions, partition};
 
     #[test]
     fn numbers_of_training_nodes_differ_by_one_even_where_a_closure_is_large() {
@@ -199,7 +199,7 @@ mod tests {
         lists.resize(110, Vec::new());
         let lists = Lists { lists, train: vec![8, 0, 4, 1, 5, 2, 6, 3, 7, 9] };
         let temp = tempfile::tempdir().unwrap();
-        let options = Options { method: Method::Pagraph, hops: 1, ..Options::of_parts(3) };
+        let options = PartitionOptions { method: Method::Pagraph, hops: 1, ..PartitionOptions::of_parts(3) };
         let found = partition(&lists.dataset(temp.path()), &options, &unwatched).unwrap();
         let mut train = found.train.clone();
         train.sort_unstable();

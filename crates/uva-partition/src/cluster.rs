@@ -3,8 +3,8 @@
 use rayon::prelude::*;
 
 use crate::blocks::{Blocks, Caps};
-use crate::tally::Tally;
-use crate::weighted::{Size, Weighted};
+use crate::tally::LabelTally;
+use crate::weighted::{Size, WeightedGraph};
 
 /// Passes over the nodes.
 const PASSES: usize = 5;
@@ -27,7 +27,12 @@ const FEWEST: usize = 20;
 /// Wishes are carried out in order, each if there is still room and the cluster still has a node. A pass that moves fewer
 /// than a twentieth of the nodes is the last. Clusters are numbered by the first of their nodes in `order`. Uses the
 /// current rayon pool.
-pub(crate) fn cluster(graph: &impl Weighted, order: &[u32], caps: Caps, within: Option<&[u16]>) -> Blocks {
+pub(crate) fn cluster(
+    graph: &impl WeightedGraph,
+    order: &[u32],
+    caps: Caps,
+    within: Option<&[u16]>,
+) -> Blocks {
     let count = graph.count();
     let mut of: Vec<u32> = (0..count as u32).collect();
     let mut sizes: Vec<Size> = (0..count as u32).map(|node| graph.size(node)).collect();
@@ -38,7 +43,7 @@ pub(crate) fn cluster(graph: &impl Weighted, order: &[u32], caps: Caps, within: 
             let judge = Judge { graph, of: &of, sizes: &sizes, caps, within };
             let wishes: Vec<(u32, u32)> = nodes
                 .par_iter()
-                .map_init(Tally::new, |tally, &node| judge.wish(node, tally).map(|to| (node, to)))
+                .map_init(LabelTally::new, |tally, &node| judge.wish(node, tally).map(|to| (node, to)))
                 .flatten_iter()
                 .collect();
             for (node, to) in wishes {
@@ -72,9 +77,9 @@ struct Judge<'j, G> {
     within: Option<&'j [u16]>,
 }
 
-impl<G: Weighted> Judge<'_, G> {
+impl<G: WeightedGraph> Judge<'_, G> {
     /// The cluster that a node would join.
-    fn wish(&self, node: u32, tally: &mut Tally) -> Option<u32> {
+    fn wish(&self, node: u32, tally: &mut LabelTally) -> Option<u32> {
         let (own, size) = (self.of[node as usize], self.graph.size(node));
         for (other, edges) in self.graph.edges_of(node) {
             if self.within.is_none_or(|of| of[other as usize] == of[node as usize]) {

@@ -6,11 +6,11 @@ use uva_graph::{GraphError, Progress};
 use crate::assign::{assign, largest_first};
 use crate::blocks::Blocks;
 use crate::level::Level;
-use crate::limits::Sizes;
+use crate::limits::PartSizes;
 use crate::options::Count;
 use crate::order;
 use crate::refine::refine;
-use crate::weighted::Weighted;
+use crate::weighted::WeightedGraph;
 
 /// Random orders that are tried, at the most. On oewn, batches of four parts read 0.063 of their lists of other parts
 /// without any, 0.047 with 16. By a prototype with two more ways to grow clusters, eight parts of cnr2000_web had 16,632 and
@@ -53,7 +53,7 @@ impl Starts<'_> {
         let order = order::another(level.count(), seed, number);
         let mut of = assign(own, &level.graph, &order, parts, Count::Edges, &|_| {})?;
         refine(level, numbers, &mut of, parts, passes, &|_| {});
-        let is_over = Sizes::of(&of, parts, |node| level.size(node)).any_is_over();
+        let is_over = PartSizes::of(&of, parts, |node| level.size(node)).any_is_over();
         Ok(((is_over, self.cut(&of)), of))
     }
 

@@ -9,7 +9,7 @@ const STEP: usize = 1 << 20;
 
 /// Lists of a graph whose nodes have their original ids, whatever order the dataset has them in. So whoever reads it
 /// cannot depend on that order.
-pub(crate) struct Graph<'g> {
+pub(crate) struct OriginalGraph<'g> {
     csc: Csc<'g>,
     /// Where the dataset has each node; `None`: at its original id.
     places: Option<Vec<u32>>,
@@ -21,12 +21,15 @@ pub(crate) struct Graph<'g> {
     train: Vec<u32>,
 }
 
-impl<'g> Graph<'g> {
+impl<'g> OriginalGraph<'g> {
     /// Of a dataset of at most 2³² − 1 nodes. Takes 9 bytes a node (13 of a reordered dataset) and 4 an edge.
     ///
     /// # Errors
     /// If an edge is wrong, or an original id is beyond the nodes: then the dataset is a part of another.
-    pub(crate) fn of(dataset: &'g Dataset, progress: &dyn Fn(Progress)) -> Result<Graph<'g>, GraphError> {
+    pub(crate) fn of(
+        dataset: &'g Dataset,
+        progress: &dyn Fn(Progress),
+    ) -> Result<OriginalGraph<'g>, GraphError> {
         // Entries become indices below, and a stamp may be older than the files.
         dataset.check_edges()?;
         let csc = dataset.csc();
@@ -36,7 +39,8 @@ impl<'g> Graph<'g> {
         let train: Vec<u32> = dataset.split(Split::Train).iter().map(|&id| original(id)).collect();
         let mut trains = vec![false; nodes];
         train.iter().for_each(|&node| trains[node as usize] = true);
-        let mut graph = Graph { csc, places, out_ends: vec![0; nodes], out: Vec::new(), trains, train };
+        let mut graph =
+            OriginalGraph { csc, places, out_ends: vec![0; nodes], out: Vec::new(), trains, train };
         graph.turn(progress);
         Ok(graph)
     }
@@ -119,10 +123,10 @@ impl<'g> Graph<'g> {
     }
 }
 
-impl InLists for Graph<'_> {
+impl InLists for OriginalGraph<'_> {
     fn in_list(&self, node: usize) -> impl Iterator<Item = usize> {
         // Not truncated: larger graphs are refused.
-        Graph::in_list(self, node as u32).map(|neighbour| neighbour as usize)
+        OriginalGraph::in_list(self, node as u32).map(|neighbour| neighbour as usize)
     }
 }
 

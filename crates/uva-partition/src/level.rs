@@ -2,7 +2,7 @@
 
 use crate::block_graph::BlockGraph;
 use crate::blocks::Blocks;
-use crate::weighted::{Size, Weighted};
+use crate::weighted::{Size, WeightedGraph};
 
 /// The blocks, and the edges between them.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(crate) struct Level {
     pub(crate) blocks: Blocks,
 }
 
-impl Weighted for Level {
+impl WeightedGraph for Level {
     fn count(&self) -> usize {
         self.blocks.count()
     }

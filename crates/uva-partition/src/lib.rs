@@ -62,6 +62,6 @@ mod weighted;
 
 pub use auto::Candidate;
 pub use counts::over_mean;
-pub use options::{Count, Method, Options, Scan};
-pub use result::Partition;
+pub use options::{Count, Method, PartitionOptions, Scan};
+pub use result::NodePartition;
 pub use run::partition;

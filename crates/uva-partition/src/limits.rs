@@ -4,17 +4,17 @@ use crate::weighted::Size;
 
 /// The sizes of parts, and their limits: 1.05 times the mean, and the mean rounded up at least.
 #[derive(Clone, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct PartSizes {
     pub(crate) nodes: Vec<u64>,
     pub(crate) train: Vec<u64>,
     most_nodes: u64,
     most_train: u64,
 }
 
-impl Sizes {
+impl PartSizes {
     /// Of these parts of the nodes.
-    pub(crate) fn of(of: &[u16], parts: u32, size: impl Fn(u32) -> Size) -> Sizes {
-        let mut sizes = Sizes {
+    pub(crate) fn of(of: &[u16], parts: u32, size: impl Fn(u32) -> Size) -> PartSizes {
+        let mut sizes = PartSizes {
             nodes: vec![0; parts as usize],
             train: vec![0; parts as usize],
             most_nodes: 0,

@@ -3,7 +3,7 @@
 use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, GraphError, Split};
 
-use crate::options::{Method, Options};
+use crate::options::{Method, PartitionOptions};
 use crate::{auto, closures, multilevel};
 
 /// Bytes of an edge between two blocks: the other block, and how many edges there are.
@@ -12,7 +12,7 @@ const BLOCK_EDGE: u64 = 4 + 8;
 /// About how many bytes dividing `dataset` takes, beside its mapped files. Blocks of bgl are counted as twice as many
 /// as there would be if all were full.
 #[must_use]
-pub fn bytes(dataset: &Dataset, options: &Options) -> u64 {
+pub fn bytes(dataset: &Dataset, options: &PartitionOptions) -> u64 {
     let (nodes, edges) = (dataset.nodes() as u64, dataset.edges() as u64);
     let train = dataset.split(Split::Train).len() as u64;
     let is_reordered = dataset.original_ids().is_some();
@@ -46,7 +46,7 @@ pub fn bytes(dataset: &Dataset, options: &Options) -> u64 {
 }
 
 /// Refuses what would take more memory than the options allow.
-pub(crate) fn check(dataset: &Dataset, options: &Options) -> Result<(), GraphError> {
+pub(crate) fn check(dataset: &Dataset, options: &PartitionOptions) -> Result<(), GraphError> {
     let needed = bytes(dataset, options);
     if needed <= options.memory {
         return Ok(());
@@ -77,7 +77,7 @@ mod tests {
         // The samplers of auto are counted by the threads.
         on_threads(2, || {
             for method in Method::ALL {
-                let allowed = |memory| Options { method, memory, ..Options::of_parts(4) };
+                let allowed = |memory| PartitionOptions { method, memory, ..PartitionOptions::of_parts(4) };
                 let needed = bytes(&dataset, &allowed(0));
                 // At least the lists in both directions; no more than a generous bound for each node and edge.
                 assert!((24_000 * 4..4000 * 200 + 24_000 * 200).contains(&needed), "{method}: {needed}");
@@ -91,8 +91,12 @@ mod tests {
             }
         });
         // Sets of closures are a bit for each node and part.
-        let of_parts =
-            |parts| bytes(&dataset, &Options { method: Method::Pagraph, ..Options::of_parts(parts) });
+        let of_parts = |parts| {
+            bytes(
+                &dataset,
+                &PartitionOptions { method: Method::Pagraph, ..PartitionOptions::of_parts(parts) },
+            )
+        };
         assert!(of_parts(900) > of_parts(4) + 800 * 4000 / 8);
     }
 }

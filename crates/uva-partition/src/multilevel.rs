@@ -7,10 +7,10 @@ use crate::blocks::{Blocks, Caps};
 use crate::cluster::cluster;
 use crate::coarsest::Starts;
 use crate::counts::edge_cut;
-use crate::graph::Graph;
+use crate::graph::OriginalGraph;
 use crate::level::Level;
 use crate::refine;
-use crate::weighted::Weighted;
+use crate::weighted::WeightedGraph;
 
 /// A cluster has at most one in so many of a part's nodes; Meyerhenke et al. have 14. Not compared.
 const CLUSTERS_A_PART: u64 = 16;
@@ -49,7 +49,7 @@ enum Growth {
 /// # Errors
 /// As [`Starts::all`].
 pub(crate) fn assign(
-    graph: &Graph<'_>,
+    graph: &OriginalGraph<'_>,
     order: &[u32],
     parts: u32,
     seed: u64,
@@ -79,7 +79,7 @@ pub(crate) fn bytes(nodes: u64, edges: u64) -> u64 {
 }
 
 struct Levels<'l> {
-    graph: &'l Graph<'l>,
+    graph: &'l OriginalGraph<'l>,
     order: &'l [u32],
     caps: Caps,
     parts: u32,

@@ -56,7 +56,7 @@ const BLOCKS_A_PART: u64 = 64;
 
 /// How a graph is divided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct PartitionOptions {
     /// Parts, 1 to [`MOST_PARTS`].
     pub parts: u32,
     /// The method.
@@ -87,11 +87,11 @@ impl Method {
     }
 }
 
-impl Options {
+impl PartitionOptions {
     /// The defaults, for so many parts, with any amount of memory.
     #[must_use]
-    pub fn of_parts(parts: u32) -> Options {
-        Options {
+    pub fn of_parts(parts: u32) -> PartitionOptions {
+        PartitionOptions {
             parts,
             method: Method::default(),
             refine: None,

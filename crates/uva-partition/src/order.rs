@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use uva_graph::Split;
-use uva_sample::philox::{Purpose, StreamKey, philox4x32};
+use uva_sample::philox::{RandomPurpose, StreamKey, philox4x32};
 
 /// The layer of the order's random words; layers 0 and 1 of the purpose are orders of seeds.
 const LAYER: u32 = 2;
@@ -26,7 +26,7 @@ fn key(seed: u64, node: u32, number: u32) -> u64 {
     let stream = StreamKey {
         seed,
         node: u64::from(node),
-        purpose: Purpose::Proximity,
+        purpose: RandomPurpose::Proximity,
         layer: LAYER,
         batch: number,
         epoch: 0,

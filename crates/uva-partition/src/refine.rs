@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 use uva_graph::Progress;
 
-use crate::limits::Sizes;
-use crate::tally::Tally;
-use crate::weighted::{Size, Weighted};
+use crate::limits::PartSizes;
+use crate::tally::LabelTally;
+use crate::weighted::{Size, WeightedGraph};
 
 /// A pass goes over the nodes in so many groups.
 const GROUPS: usize = 64;
@@ -28,14 +28,14 @@ const FEWEST: usize = 1000;
 /// Moves are carried out in order, each if there is still room, and one of the second kind if its part still has too
 /// many. Uses the current rayon pool.
 pub(crate) fn refine(
-    graph: &impl Weighted,
+    graph: &impl WeightedGraph,
     order: &[u32],
     of: &mut [u16],
     parts: u32,
     passes: u32,
     progress: &dyn Fn(Progress),
 ) {
-    let mut sizes = Sizes::of(of, parts, |node| graph.size(node));
+    let mut sizes = PartSizes::of(of, parts, |node| graph.size(node));
     let group = order.len().div_ceil(GROUPS).max(1);
     for pass in 0..passes {
         let mut moved = 0;
@@ -43,9 +43,9 @@ pub(crate) fn refine(
             let done = u64::from(pass) * GROUPS as u64 + done as u64;
             progress(Progress { stage: "refine", done, total: u64::from(passes) * GROUPS as u64 });
             let judge = Judge::of(graph, of, &sizes);
-            let wishes: Vec<Wish> = nodes
+            let wishes: Vec<ProposedMove> = nodes
                 .par_iter()
-                .map_init(Tally::new, |tally, &node| judge.wish(node, tally))
+                .map_init(LabelTally::new, |tally, &node| judge.wish(node, tally))
                 .flatten_iter()
                 .collect();
             for wish in wishes {
@@ -65,7 +65,7 @@ pub(crate) fn refine(
 }
 
 /// A move that a node would make.
-struct Wish {
+struct ProposedMove {
     node: u32,
     to: u16,
     /// Whether it has more neighbours there; else its part has too many nodes.
@@ -76,18 +76,18 @@ struct Wish {
 struct Judge<'j, G> {
     graph: &'j G,
     of: &'j [u16],
-    sizes: &'j Sizes,
+    sizes: &'j PartSizes,
     /// The part with room and the fewest nodes, and that with room for a training node and the fewest of them.
     emptiest: [Option<u16>; 2],
 }
 
-impl<'j, G: Weighted> Judge<'j, G> {
-    fn of(graph: &'j G, of: &'j [u16], sizes: &'j Sizes) -> Judge<'j, G> {
+impl<'j, G: WeightedGraph> Judge<'j, G> {
+    fn of(graph: &'j G, of: &'j [u16], sizes: &'j PartSizes) -> Judge<'j, G> {
         let emptiest = |train| emptiest(sizes, Size { nodes: 1, train });
         Judge { graph, of, sizes, emptiest: [emptiest(0), emptiest(1)] }
     }
 
-    fn wish(&self, node: u32, tally: &mut Tally) -> Option<Wish> {
+    fn wish(&self, node: u32, tally: &mut LabelTally) -> Option<ProposedMove> {
         let (own, size) = (self.of[node as usize], self.graph.size(node));
         for (neighbour, edges) in self.graph.edges_of(node) {
             tally.add(u32::from(self.of[neighbour as usize]), edges);
@@ -101,7 +101,7 @@ impl<'j, G: Weighted> Judge<'j, G> {
         let gains = best.is_some_and(|best| sum(best) > sum(own));
         tally.clear();
         if gains {
-            return best.map(|to| Wish { node, to, gains });
+            return best.map(|to| ProposedMove { node, to, gains });
         }
         if !self.sizes.is_over(usize::from(own), size) {
             return None;
@@ -111,12 +111,12 @@ impl<'j, G: Weighted> Judge<'j, G> {
             size => emptiest(self.sizes, size),
         };
         let to = best.or_else(with_room)?;
-        Some(Wish { node, to, gains })
+        Some(ProposedMove { node, to, gains })
     }
 }
 
 /// The part with room for as much, and the fewest nodes; of what has training nodes, the fewest of these.
-fn emptiest(sizes: &Sizes, size: Size) -> Option<u16> {
+fn emptiest(sizes: &PartSizes, size: Size) -> Option<u16> {
     let with_room = (0..sizes.nodes.len()).filter(|part| sizes.has_room(*part, size));
     let having = |part: &usize| if size.train > 0 { sizes.train[*part] } else { sizes.nodes[*part] };
     with_room.min_by_key(|part| (having(part), *part)).map(|part| part as u16)

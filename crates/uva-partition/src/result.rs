@@ -8,14 +8,14 @@ use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSource, Partiti
 
 use crate::auto::Candidate;
 use crate::counts::{InLists, edge_cut};
-use crate::options::Options;
+use crate::options::PartitionOptions;
 
 /// The method of a map that does not tell where it comes from.
 const GIVEN: &str = "given";
 
 /// Which part each node belongs to.
 #[derive(Clone, Debug)]
-pub struct Partition {
+pub struct NodePartition {
     /// How many parts there are.
     pub parts: u32,
     /// The part of each node, by original id.
@@ -36,10 +36,10 @@ pub struct Partition {
     pub seconds: BTreeMap<String, f64>,
 }
 
-impl Partition {
+impl NodePartition {
     /// As the files of a partition have it.
     #[must_use]
-    pub fn into_map(self, dataset: &Dataset, options: &Options) -> PartitionMap {
+    pub fn into_map(self, dataset: &Dataset, options: &PartitionOptions) -> PartitionMap {
         let mut other = Map::new();
         other.insert("options".to_owned(), described(dataset, options));
         if !self.candidates.is_empty() {
@@ -68,14 +68,14 @@ impl Partition {
     ///
     /// # Errors
     /// If the map is of another dataset, or a neighbour is no node.
-    pub fn of_map(dataset: &Dataset, map: &PartitionMap) -> Result<Partition, GraphError> {
+    pub fn of_map(dataset: &Dataset, map: &PartitionMap) -> Result<NodePartition, GraphError> {
         dataset.check_edges()?;
         let owners = map.by_node(dataset)?;
         let mut train = vec![0; map.parts as usize];
         let of_train = dataset.split(Split::Train).iter().map(|&node| usize::from(owners[node as usize]));
         of_train.for_each(|part| train[part] += 1);
-        let edge_cut = edge_cut(&Own(dataset.csc()), &owners);
-        Ok(Partition {
+        let edge_cut = edge_cut(&DatasetGraph(dataset.csc()), &owners);
+        Ok(NodePartition {
             parts: map.parts,
             method: map.summary.as_ref().map_or_else(|| GIVEN.to_owned(), |summary| summary.method.clone()),
             nodes: map.sizes(),
@@ -90,9 +90,9 @@ impl Partition {
 }
 
 /// The lists of a dataset by its own ids.
-struct Own<'g>(Csc<'g>);
+struct DatasetGraph<'g>(Csc<'g>);
 
-impl InLists for Own<'_> {
+impl InLists for DatasetGraph<'_> {
     fn in_list(&self, node: usize) -> impl Iterator<Item = usize> {
         let Csc { indptr, indices, .. } = self.0;
         let entries = indptr[node] as usize..indptr[node + 1] as usize;
@@ -101,7 +101,7 @@ impl InLists for Own<'_> {
 }
 
 /// The options from which a partition can be made again.
-fn described(dataset: &Dataset, options: &Options) -> serde_json::Value {
+fn described(dataset: &Dataset, options: &PartitionOptions) -> serde_json::Value {
     let mut described = json!({"method": options.method, "refine": options.passes()});
     if options.method.makes_blocks() {
         described["block_nodes"] = json!(options.nodes_a_block(dataset.nodes()));

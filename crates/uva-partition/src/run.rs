@@ -3,39 +3,39 @@
 use uva_graph::{Dataset, GraphError, Progress};
 
 use crate::counts::edge_cut;
-use crate::graph::Graph;
-use crate::limits::Sizes;
-use crate::options::{Method, Options};
-use crate::result::Partition;
-use crate::task::{Seconds, Task, name};
-use crate::weighted::Weighted as _;
+use crate::graph::OriginalGraph;
+use crate::limits::PartSizes;
+use crate::options::{Method, PartitionOptions};
+use crate::result::NodePartition;
+use crate::task::{PartitionTask, StageSeconds, name};
+use crate::weighted::WeightedGraph as _;
 use crate::{auto, memory, order};
 
 /// Divides the nodes of a dataset. Uses the current rayon pool; the result does not depend on it.
 ///
 /// # Errors
-/// As [`Options::check`]; if a method would take too much time, or more memory than the options allow; if the dataset is
-/// a part of another.
+/// As [`PartitionOptions::check`]; if a method would take too much time, or more memory than the options allow; if the
+/// dataset is a part of another.
 pub fn partition(
     dataset: &Dataset,
-    options: &Options,
+    options: &PartitionOptions,
     progress: &dyn Fn(Progress),
-) -> Result<Partition, GraphError> {
+) -> Result<NodePartition, GraphError> {
     options.check(dataset)?;
     memory::check(dataset, options)?;
-    let mut seconds = Seconds::default();
+    let mut seconds = StageSeconds::default();
     let order = seconds.of("order", || order::by_key(dataset.nodes(), options.seed));
-    let graph = seconds.of("lists", || Graph::of(dataset, progress))?;
-    let task = Task { dataset, graph, order, options, progress };
+    let graph = seconds.of("lists", || OriginalGraph::of(dataset, progress))?;
+    let task = PartitionTask { dataset, graph, order, options, progress };
     let mut candidates = Vec::new();
     let (method, made) = match options.method {
         Method::Auto => auto::best(&task, &mut seconds, &mut candidates)?,
         method => (method, task.refined(method, &mut seconds)?),
     };
-    let Task { graph, .. } = &task;
-    let sizes = Sizes::of(&made.of, options.parts, |node| graph.size(node));
+    let PartitionTask { graph, .. } = &task;
+    let sizes = PartSizes::of(&made.of, options.parts, |node| graph.size(node));
     let edge_cut = seconds.of("count", || edge_cut(graph, &made.of));
-    Ok(Partition {
+    Ok(NodePartition {
         parts: options.parts,
         method: name(method, options),
         nodes: sizes.nodes,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use uva_graph::Progress;
 
-use crate::graph::Graph;
+use crate::graph::OriginalGraph;
 
 /// Not assigned yet.
 const NONE: u16 = u16::MAX;
@@ -16,7 +16,7 @@ const STEP: usize = 1 << 16;
 /// The part of each node. Nodes come in the order of their ids. Each goes to the part of the largest
 /// `neighbours(i) · (1 − nodes(i) / (N / k))`, both directions counted, then to the smallest of equal parts, then to the
 /// first of them. So does a node that no part has a neighbour of.
-pub(crate) fn assign(graph: &Graph<'_>, parts: u32, progress: &dyn Fn(Progress)) -> Vec<u16> {
+pub(crate) fn assign(graph: &OriginalGraph<'_>, parts: u32, progress: &dyn Fn(Progress)) -> Vec<u16> {
     let nodes = graph.nodes();
     let mut of = vec![NONE; nodes];
     let mut sizes = vec![0_u64; parts as usize];

@@ -5,7 +5,7 @@ const FEW: usize = 64;
 
 /// Sums by label: a table of hashes that a node's edges fit in, so that it stays in the first caches however many labels
 /// there are.
-pub(crate) struct Tally {
+pub(crate) struct LabelTally {
     /// A sum of 0 is an empty place. The first `places` are in use, a power of two.
     table: Vec<(u32, u64)>,
     places: usize,
@@ -13,9 +13,9 @@ pub(crate) struct Tally {
     taken: Vec<u32>,
 }
 
-impl Tally {
-    pub(crate) fn new() -> Tally {
-        Tally { table: vec![(0, 0); FEW], places: FEW, taken: Vec::new() }
+impl LabelTally {
+    pub(crate) fn new() -> LabelTally {
+        LabelTally { table: vec![(0, 0); FEW], places: FEW, taken: Vec::new() }
     }
 
     /// Adds edges to a label's sum, one at least.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_a_map_for_any_number_of_labels_and_none_remains() {
-        let mut tally = Tally::new();
+        let mut tally = LabelTally::new();
         for labels in [1, 31, 32, 33, 5000, 2] {
             let mut expected = HashMap::new();
             let mut first = Vec::new();

@@ -8,21 +8,21 @@ use uva_graph::{Dataset, GraphError, Progress};
 
 use crate::block_graph::BlockGraph;
 use crate::blocks::Caps;
-use crate::graph::Graph;
-use crate::options::{Method, Options, Scan};
+use crate::graph::OriginalGraph;
+use crate::options::{Method, PartitionOptions, Scan};
 use crate::{assign, blocks, closures, merge, multilevel, refine, simple, stream};
 
 /// The method as `partition.json` names it.
-pub(crate) fn name(method: Method, options: &Options) -> String {
+pub(crate) fn name(method: Method, options: &PartitionOptions) -> String {
     let refined = if options.passes_of(method) > 0 { "+refine" } else { "" };
     format!("{method}{refined}")
 }
 
 /// The wall-clock time of stages.
 #[derive(Default)]
-pub(crate) struct Seconds(pub(crate) BTreeMap<String, f64>);
+pub(crate) struct StageSeconds(pub(crate) BTreeMap<String, f64>);
 
-impl Seconds {
+impl StageSeconds {
     pub(crate) fn of<T>(&mut self, stage: &str, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();
@@ -32,25 +32,29 @@ impl Seconds {
 }
 
 /// The result of one method.
-pub(crate) struct Made {
+pub(crate) struct MethodResult {
     pub(crate) of: Vec<u16>,
     pub(crate) blocks: Option<[u64; 2]>,
 }
 
 /// A graph to divide.
-pub(crate) struct Task<'t> {
+pub(crate) struct PartitionTask<'t> {
     pub(crate) dataset: &'t Dataset,
-    pub(crate) graph: Graph<'t>,
+    pub(crate) graph: OriginalGraph<'t>,
     pub(crate) order: Vec<u32>,
-    pub(crate) options: &'t Options,
+    pub(crate) options: &'t PartitionOptions,
     pub(crate) progress: &'t dyn Fn(Progress),
 }
 
-impl Task<'_> {
+impl PartitionTask<'_> {
     /// What a method makes, refined as the options say.
-    pub(crate) fn refined(&self, method: Method, seconds: &mut Seconds) -> Result<Made, GraphError> {
+    pub(crate) fn refined(
+        &self,
+        method: Method,
+        seconds: &mut StageSeconds,
+    ) -> Result<MethodResult, GraphError> {
         let mut made = self.made(method, seconds)?;
-        let Options { parts, .. } = *self.options;
+        let PartitionOptions { parts, .. } = *self.options;
         let passes = self.options.passes_of(method);
         if passes > 0 {
             let (graph, order) = (&self.graph, &self.order);
@@ -59,8 +63,8 @@ impl Task<'_> {
         Ok(made)
     }
 
-    fn made(&self, method: Method, seconds: &mut Seconds) -> Result<Made, GraphError> {
-        let Task { graph, order, options, progress, .. } = self;
+    fn made(&self, method: Method, seconds: &mut StageSeconds) -> Result<MethodResult, GraphError> {
+        let PartitionTask { graph, order, options, progress, .. } = self;
         let parts = options.parts;
         let of = match method {
             Method::Bgl | Method::Auto => return self.of_blocks(seconds),
@@ -75,7 +79,7 @@ impl Task<'_> {
             Method::Range => simple::range(graph.nodes(), parts),
             Method::Random => simple::random(order, parts),
         };
-        Ok(Made { of, blocks: None })
+        Ok(MethodResult { of, blocks: None })
     }
 
     /// The training nodes in the order in which pagraph has them.
@@ -86,8 +90,8 @@ impl Task<'_> {
         }
     }
 
-    fn of_blocks(&self, seconds: &mut Seconds) -> Result<Made, GraphError> {
-        let Task { graph, order, options, progress, .. } = self;
+    fn of_blocks(&self, seconds: &mut StageSeconds) -> Result<MethodResult, GraphError> {
+        let PartitionTask { graph, order, options, progress, .. } = self;
         let caps = caps(options, graph);
         let (merged, grown) = seconds.of("blocks", || {
             let blocks = blocks::grow(graph, order, options.sources as usize, caps, progress);
@@ -100,12 +104,12 @@ impl Task<'_> {
             assign::assign(&merged, &between, &order, options.parts, options.count, progress)
         })?;
         let of = merged.of_nodes(&of);
-        Ok(Made { of, blocks: Some([grown as u64, merged.count() as u64]) })
+        Ok(MethodResult { of, blocks: Some([grown as u64, merged.count() as u64]) })
     }
 }
 
 /// The most of a block: an eighth of a part's training nodes, besides the nodes.
-pub(crate) fn caps(options: &Options, graph: &Graph<'_>) -> Caps {
+pub(crate) fn caps(options: &PartitionOptions, graph: &OriginalGraph<'_>) -> Caps {
     let train = graph.train().len() as u64 / (8 * u64::from(options.parts));
     Caps { nodes: options.nodes_a_block(graph.nodes()), train: train.max(1) }
 }

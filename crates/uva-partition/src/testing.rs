@@ -4,7 +4,7 @@ use std::path::Path;
 
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Progress};
-use uva_sample::philox::{Purpose, StreamKey};
+use uva_sample::philox::{RandomPurpose, StreamKey};
 
 /// A graph: the list of each node, and the training nodes.
 #[derive(Clone, Debug)]
@@ -77,9 +77,9 @@ impl Lists {
 }
 
 /// Random words of a node, for graphs.
-fn words(seed: u64, node: usize) -> uva_sample::philox::Stream {
+fn words(seed: u64, node: usize) -> uva_sample::philox::PhiloxStream {
     let split = uva_graph::Split::Train;
-    let purpose = Purpose::Subgraphs;
+    let purpose = RandomPurpose::Subgraphs;
     StreamKey { seed, node: node as u64, purpose, layer: 0, batch: 0, epoch: 0, split }.stream()
 }
 

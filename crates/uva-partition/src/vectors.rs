@@ -5,11 +5,11 @@ use uva_graph::Dataset;
 
 use crate::block_graph::BlockGraph;
 use crate::blocks::{self, Blocks};
-use crate::graph::Graph;
+use crate::graph::OriginalGraph;
 use crate::testing::{Lists, on_threads, shuffled, unwatched};
 use crate::{
-    Count, Method, Options, Scan, assign, closures, merge, multilevel, order, partition, refine, simple,
-    stream, task,
+    Count, Method, PartitionOptions, Scan, assign, closures, merge, multilevel, order, partition, refine,
+    simple, stream, task,
 };
 
 fn vectors() -> Vec<Value> {
@@ -29,22 +29,22 @@ fn lists(vector: &Value) -> Lists {
     Lists { lists, train: numbers(&vector["train"]) }
 }
 
-fn options(vector: &Value) -> Options {
+fn options(vector: &Value) -> PartitionOptions {
     let number = |name: &str| vector["options"][name].as_u64().unwrap();
-    Options {
+    PartitionOptions {
         hops: number("hops") as u32,
         sources: number("sources") as u32,
         block_nodes: Some(number("block_nodes")),
         refine: Some(number("refine") as u32),
         seed: number("seed"),
-        ..Options::of_parts(number("parts") as u32)
+        ..PartitionOptions::of_parts(number("parts") as u32)
     }
 }
 
 fn compare(vector: &Value, dataset: &Dataset) {
     let options = options(vector);
     let (parts, passes) = (options.parts, options.passes());
-    let graph = Graph::of(dataset, &unwatched).unwrap();
+    let graph = OriginalGraph::of(dataset, &unwatched).unwrap();
     let order = order::by_key(graph.nodes(), options.seed);
     assert_eq!(order, numbers::<u32>(&vector["order"]), "the order");
     let caps = task::caps(&options, &graph);
@@ -80,11 +80,11 @@ fn compare(vector: &Value, dataset: &Dataset) {
     }
 }
 
-fn shuffled_train(order: &[u32], graph: &Graph<'_>) -> Vec<u32> {
+fn shuffled_train(order: &[u32], graph: &OriginalGraph<'_>) -> Vec<u32> {
     order.iter().copied().filter(|&node| graph.trains(node)).collect()
 }
 
-fn check_sizes(blocks: &Blocks, graph: &Graph<'_>) {
+fn check_sizes(blocks: &Blocks, graph: &OriginalGraph<'_>) {
     let (mut nodes, mut train) = (vec![0; blocks.count()], vec![0; blocks.count()]);
     for (node, &block) in (0..).zip(&blocks.of) {
         nodes[block as usize] += 1;
@@ -115,7 +115,7 @@ fn the_methods_are_these_stages() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = lists(vector).dataset(temp.path());
     let made = |method, count, refine| {
-        let options = Options { method, count, refine, ..options(vector) };
+        let options = PartitionOptions { method, count, refine, ..options(vector) };
         partition(&dataset, &options, &unwatched).unwrap()
     };
     let passes = options(vector).refine;
@@ -135,7 +135,7 @@ fn the_methods_are_these_stages() {
         assert_eq!(plain.blocks.is_some(), method == Method::Bgl);
     }
     for (scan, name) in [(Scan::File, "pagraph"), (Scan::Shuffled, "pagraph_shuffled")] {
-        let options = Options { method: Method::Pagraph, refine: None, scan, ..options(vector) };
+        let options = PartitionOptions { method: Method::Pagraph, refine: None, scan, ..options(vector) };
         let found = partition(&dataset, &options, &unwatched).unwrap();
         assert_eq!(found.of, numbers::<u16>(&vector[name]), "{name}");
     }

@@ -1,6 +1,6 @@
 //! Graphs whose nodes may stand for several.
 
-use crate::graph::Graph;
+use crate::graph::OriginalGraph;
 
 /// Nodes that one stands for, and training nodes among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) struct Size {
 }
 
 /// A graph without directions.
-pub(crate) trait Weighted: Sync {
+pub(crate) trait WeightedGraph: Sync {
     /// How many nodes it has.
     fn count(&self) -> usize;
 
@@ -21,7 +21,7 @@ pub(crate) trait Weighted: Sync {
     fn size(&self, node: u32) -> Size;
 }
 
-impl Weighted for Graph<'_> {
+impl WeightedGraph for OriginalGraph<'_> {
     fn count(&self) -> usize {
         self.nodes()
     }

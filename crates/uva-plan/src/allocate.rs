@@ -147,7 +147,7 @@ fn is_denser(list: Item, row: Item) -> bool {
 
 /// The value of one counted read, for lists and rows in the same unit. Integers, so that sums are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weights {
+pub struct ReadWeights {
     /// A counted read of a list.
     pub list_read: u32,
     /// A counted read of a row.
@@ -157,7 +157,7 @@ pub struct Weights {
 /// The larger of two weights; the other is rounded to this precision.
 const LARGEST_WEIGHT: f64 = (1_u32 << 31) as f64;
 
-impl Weights {
+impl ReadWeights {
     /// From the savings of full caches: a kind's benefit is divided by its counted reads.
     #[must_use]
     pub fn new(benefits: &Benefits, hotness: &Hotness) -> Self {

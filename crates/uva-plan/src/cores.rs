@@ -38,7 +38,7 @@ pub struct TimedThreads {
 
 /// Milliseconds a batch of one stage, as a line in 1/threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StageLine {
+pub struct StageFit {
     /// What the threads divide between them.
     pub divided_ms: f64,
     /// What they do not.
@@ -47,7 +47,7 @@ pub struct StageLine {
     pub r2: f64,
 }
 
-impl StageLine {
+impl StageFit {
     /// The line through these points with the least squares. Neither part is negative. Without points a stage takes no
     /// time.
     #[must_use]
@@ -108,7 +108,7 @@ impl<T> OfStages<T> {
     }
 }
 
-impl OfStages<StageLine> {
+impl OfStages<StageFit> {
     /// Milliseconds a batch of one core's work beside training. Each sampler works on a batch of its own, so what more of them
     /// do not divide does not grow with them.
     fn beside_training(&self, gather_threads: usize) -> f64 {
@@ -160,7 +160,7 @@ pub struct CoreDivision {
 #[must_use]
 pub fn divide_cores(
     cores: usize,
-    lines: &OfStages<StageLine>,
+    lines: &OfStages<StageFit>,
     given: OfStages<Option<usize>>,
     usual: OfStages<usize>,
     most_samplers: usize,
@@ -220,11 +220,11 @@ mod tests {
     const MOST: usize = 120;
     const ONE: OfStages<usize> = OfStages { sampling: 1, gathering: 1, training: 1 };
 
-    fn line(divided_ms: f64, fixed_ms: f64) -> StageLine {
-        StageLine { divided_ms, fixed_ms, r2: 1.0 }
+    fn line(divided_ms: f64, fixed_ms: f64) -> StageFit {
+        StageFit { divided_ms, fixed_ms, r2: 1.0 }
     }
 
-    fn lines(sampling: f64, gathering: (f64, f64), training: (f64, f64)) -> OfStages<StageLine> {
+    fn lines(sampling: f64, gathering: (f64, f64), training: (f64, f64)) -> OfStages<StageFit> {
         OfStages {
             sampling: line(sampling, 0.0),
             gathering: line(gathering.0, gathering.1),
@@ -241,16 +241,16 @@ mod tests {
         let points = |ms: &[(usize, f64)]| -> Vec<TimedThreads> {
             ms.iter().map(|&(threads, ms)| TimedThreads { threads, ms }).collect()
         };
-        let exact = StageLine::fit(&points(&[(1, 95.0), (3, 35.0), (6, 20.0)]));
+        let exact = StageFit::fit(&points(&[(1, 95.0), (3, 35.0), (6, 20.0)]));
         assert!((exact.divided_ms - 90.0).abs() < 1e-9 && (exact.fixed_ms - 5.0).abs() < 1e-9, "{exact:?}");
         assert!(exact.r2 > 1.0 - 1e-12);
         // Better than divided by the threads: caches.
-        let faster = StageLine::fit(&points(&[(1, 100.0), (2, 40.0)]));
+        let faster = StageFit::fit(&points(&[(1, 100.0), (2, 40.0)]));
         assert!(faster.fixed_ms == 0.0 && (faster.at(2) - 45.0).abs() < 10.0, "{faster:?}");
         // Slower with more threads.
-        assert_eq!(StageLine::fit(&points(&[(1, 10.0), (2, 14.0)])).divided_ms, 0.0);
-        assert_eq!(StageLine::fit(&points(&[(1, 10.0)])), line(10.0, 0.0));
-        assert_eq!(StageLine::fit(&[]).at(3), 0.0);
+        assert_eq!(StageFit::fit(&points(&[(1, 10.0), (2, 14.0)])).divided_ms, 0.0);
+        assert_eq!(StageFit::fit(&points(&[(1, 10.0)])), line(10.0, 0.0));
+        assert_eq!(StageFit::fit(&[]).at(3), 0.0);
     }
 
     #[test]

@@ -57,9 +57,9 @@ mod switch;
 mod timing;
 mod workload;
 
-pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
+pub use allocate::{Allocation, Item, ReadWeights, RowItems, allocate};
 pub use compare::{PolicyHits, PolicyPoint, compare_policies};
-pub use cores::{CoreDivision, OfStages, StageLine, TimedThreads, divide_cores};
+pub use cores::{CoreDivision, OfStages, StageFit, TimedThreads, divide_cores};
 pub use curve::{CurvePoint, READ_SHARES, ShareBytes, bytes_for_shares, curve, hit_rate};
 pub use error::CacheError;
 pub use hotness::{Hotness, count, count_batches};
@@ -78,11 +78,11 @@ pub use policy::{
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};
 pub use roles::{
-    RoleCounts, RoleTimes, RolesEpoch, RolesOutcome, Taking, in_turns_ms, samplers_by, samplers_by_ratio,
-    slower_side_ms, standby_pays,
+    GpuCounts, GpuStageTimes, QueueOrder, RolesEpoch, RolesOutcome, in_turns_ms, samplers_by,
+    samplers_by_ratio, slower_side_ms, standby_pays,
 };
 pub use simulation::Simulation;
 pub use sums::SumCounts;
 pub use switch::SwitchedRun;
-pub use timing::{Timed, TimedBy, TimedCaches, TimedFit};
+pub use timing::{TimedBy, TimedCaches, TimedFit, TimedRun};
 pub use workload::{EpochSize, Workload};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::allocate::{Item, RowItems, Weights, allocate};
+use crate::allocate::{Item, ReadWeights, RowItems, allocate};
 use crate::curve::{curve, hit_rate};
 use crate::{
     Allocation, CacheError, CostModel, CurvePoint, Hotness, HotnessPolicy, Objective, Prediction,
@@ -142,9 +142,9 @@ impl<'g> Profile<'g> {
             |[a, a_sum]: [f64; 2], [b, b_sum]: [f64; 2]| a.total_cmp(&b).then(a_sum.total_cmp(&b_sum));
         let best = lists.iter().zip(rows.iter().rev()).min_by(|a, b| compare(cost(a), cost(b)));
         let Some((lists, rows)) = best else { return Allocation::default() };
-        let weights = Weights::new(&model.benefits(), by);
+        let weights = ReadWeights::new(&model.benefits(), by);
         let value = |weight: u32, nodes: &[u32], reads: &[u32]| -> u128 {
-            nodes.iter().map(|&node| u128::from(Weights::value(weight, reads[node as usize]))).sum()
+            nodes.iter().map(|&node| u128::from(ReadWeights::value(weight, reads[node as usize]))).sum()
         };
         let (list_count, row_count) = (lists.count as usize, rows.count as usize);
         Allocation {
@@ -173,15 +173,15 @@ impl<'g> Profile<'g> {
     }
 
     fn allocate_some(&self, budget: u64, model: &CostModel, lists: usize, rows: usize) -> Allocation {
-        let weights = Weights::new(&model.benefits(), &self.hotness);
+        let weights = ReadWeights::new(&model.benefits(), &self.hotness);
         let list = |rank: usize| {
             let node = self.lists[rank];
             let reads = self.hotness.list_reads[node as usize];
-            Item { bytes: self.sizes.list_bytes(node), value: Weights::value(weights.list_read, reads) }
+            Item { bytes: self.sizes.list_bytes(node), value: ReadWeights::value(weights.list_read, reads) }
         };
         let row_value = |rank: usize| {
             let reads = self.hotness.feature_reads[self.rows[rank] as usize];
-            Weights::value(weights.row_read, reads)
+            ReadWeights::value(weights.row_read, reads)
         };
         let row_items = RowItems { bytes: self.sizes.row_bytes, count: rows, value: &row_value };
         allocate(budget, lists, &list, self.sizes.list_map_bytes, &row_items, self.sizes.row_map_bytes)

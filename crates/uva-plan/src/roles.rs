@@ -13,7 +13,7 @@ pub(crate) const AS_FAST: f64 = 0.02;
 
 /// Milliseconds a batch that each stage takes on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct RoleTimes {
+pub struct GpuStageTimes {
     /// Sampling, with all that it takes to put the batch into the queue.
     pub sampling_ms: f64,
     /// Gathering the rows of a batch.
@@ -24,7 +24,7 @@ pub struct RoleTimes {
     pub standby_ms: f64,
 }
 
-impl RoleTimes {
+impl GpuStageTimes {
     /// Milliseconds that a batch takes a trainer which is never without one.
     #[must_use]
     pub fn trainer_ms(&self) -> f64 {
@@ -34,7 +34,7 @@ impl RoleTimes {
 
 /// GPUs that sample, and GPUs that train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct RoleCounts {
+pub struct GpuCounts {
     /// GPUs that sample.
     pub samplers: usize,
     /// GPUs that train.
@@ -43,7 +43,7 @@ pub struct RoleCounts {
 
 /// How trainers take batches from the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taking {
+pub enum QueueOrder {
     /// As many consecutive batches a step as there are trainers, one each; gradients are averaged in each step.
     InSteps,
     /// A trainer that has room takes the next batch, and waits for no other.
@@ -54,15 +54,15 @@ pub enum Taking {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RolesEpoch {
     /// The GPUs.
-    pub counts: RoleCounts,
+    pub counts: GpuCounts,
     /// What each stage takes.
-    pub times: RoleTimes,
+    pub times: GpuStageTimes,
     /// Batches of the epoch.
     pub batches: usize,
     /// Batches that the queue holds at most; `None` for any number.
     pub queue: Option<usize>,
     /// How trainers take batches.
-    pub taking: Taking,
+    pub taking: QueueOrder,
     /// Whether GPUs that have sampled their last batch train.
     pub switches: bool,
 }
@@ -82,21 +82,21 @@ pub struct RolesOutcome {
 
 /// The fewest GPUs that sample, out of `gpus`, for which this time is within 2 % of the least. With one GPU it does both, and
 /// this is 0.
-pub fn samplers_by(gpus: usize, ms: impl Fn(RoleCounts) -> f64) -> usize {
-    let ms = |samplers: usize| ms(RoleCounts { samplers, trainers: gpus - samplers });
+pub fn samplers_by(gpus: usize, ms: impl Fn(GpuCounts) -> f64) -> usize {
+    let ms = |samplers: usize| ms(GpuCounts { samplers, trainers: gpus - samplers });
     let least = (1..gpus).map(ms).fold(f64::INFINITY, f64::min);
     (1..gpus).find(|&samplers| ms(samplers) <= least * (1.0 + AS_FAST)).unwrap_or(0)
 }
 
 /// Milliseconds a batch of the slower side: no queue and no end of an epoch is in it.
 #[must_use]
-pub fn slower_side_ms(counts: RoleCounts, times: &RoleTimes) -> f64 {
+pub fn slower_side_ms(counts: GpuCounts, times: &GpuStageTimes) -> f64 {
     (times.sampling_ms / counts.samplers as f64).max(times.trainer_ms() / counts.trainers as f64)
 }
 
 /// The same by GNNLab's rule: one sampler for every `trainer / sampling` trainers, rounded up.
 #[must_use]
-pub fn samplers_by_ratio(gpus: usize, times: &RoleTimes) -> usize {
+pub fn samplers_by_ratio(gpus: usize, times: &GpuStageTimes) -> usize {
     if gpus < 2 {
         return 0;
     }
@@ -106,26 +106,26 @@ pub fn samplers_by_ratio(gpus: usize, times: &RoleTimes) -> usize {
 
 /// Whether a standby trainer shall take a batch: the trainers would take longer for all that is left than it takes for one.
 #[must_use]
-pub fn standby_pays(batches_left: usize, trainers: usize, times: &RoleTimes) -> bool {
+pub fn standby_pays(batches_left: usize, trainers: usize, times: &GpuStageTimes) -> bool {
     batches_left as f64 * times.trainer_ms() / trainers as f64 > times.standby_ms
 }
 
 /// Milliseconds of an epoch in which one GPU has both roles in turns: it samples all batches, and then trains on them.
 #[must_use]
-pub fn in_turns_ms(batches: usize, times: &RoleTimes) -> f64 {
+pub fn in_turns_ms(batches: usize, times: &GpuStageTimes) -> f64 {
     let first = times.gathering_ms.min(times.training_ms);
     batches as f64 * (times.sampling_ms + times.trainer_ms()) + first
 }
 
 /// A trainer at work. Rows of one batch are gathered while it trains on the one before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Trainer {
+pub(crate) struct SimulatedTrainer {
     gathered: f64,
     trained: f64,
     trained_before: f64,
 }
 
-impl Trainer {
+impl SimulatedTrainer {
     /// When it can begin to gather another batch: the last one is gathered, and the slot of the one before is free.
     fn has_room(&self) -> f64 {
         self.gathered.max(self.trained_before)
@@ -155,7 +155,7 @@ struct Simulation {
     sampled: Vec<f64>,
     /// When each batch so far was taken from the queue.
     taken: Vec<f64>,
-    trainers: Vec<Trainer>,
+    trainers: Vec<SimulatedTrainer>,
     /// Until when the standby trainer on each sampler's GPU works on its batch.
     standby: Vec<f64>,
     standby_batches: usize,
@@ -170,13 +170,13 @@ impl RolesEpoch {
     /// Without a sampler, a trainer, or room in the queue.
     #[must_use]
     pub fn simulate(self) -> RolesOutcome {
-        let RoleCounts { samplers, trainers } = self.counts;
+        let GpuCounts { samplers, trainers } = self.counts;
         assert!(samplers > 0 && trainers > 0 && self.queue != Some(0), "every role is needed: {self:?}");
         let mut simulation = Simulation {
             epoch: self,
             sampled: Vec::with_capacity(self.batches),
             taken: Vec::with_capacity(self.batches),
-            trainers: vec![Trainer::default(); trainers],
+            trainers: vec![SimulatedTrainer::default(); trainers],
             standby: vec![0.0; samplers],
             standby_batches: 0,
             end: 0.0,
@@ -184,8 +184,8 @@ impl RolesEpoch {
         while simulation.left() > 0 {
             simulation.sample();
             match self.taking {
-                Taking::InSteps => simulation.step(),
-                Taking::WhenFree => simulation.next_batch(),
+                QueueOrder::InSteps => simulation.step(),
+                QueueOrder::WhenFree => simulation.next_batch(),
             }
         }
         simulation.outcome()
@@ -226,7 +226,9 @@ impl Simulation {
     /// The next batch goes to a trainer, or to a standby trainer that is free before and pays.
     fn next_batch(&mut self) {
         let (times, number) = (self.epoch.times, self.taken.len());
-        let by_room = |one: &&mut Trainer, other: &&mut Trainer| one.has_room().total_cmp(&other.has_room());
+        let by_room = |one: &&mut SimulatedTrainer, other: &&mut SimulatedTrainer| {
+            one.has_room().total_cmp(&other.has_room())
+        };
         let standby = self.standby();
         let pays = standby_pays(self.left(), self.trainers.len(), &times);
         let Some(trainer) = self.trainers.iter_mut().min_by(by_room) else { return };
@@ -301,17 +303,17 @@ mod tests {
 
     use super::*;
 
-    fn times(sampling_ms: f64, gathering_ms: f64, training_ms: f64) -> RoleTimes {
-        RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms: gathering_ms.max(training_ms) }
+    fn times(sampling_ms: f64, gathering_ms: f64, training_ms: f64) -> GpuStageTimes {
+        GpuStageTimes { sampling_ms, gathering_ms, training_ms, standby_ms: gathering_ms.max(training_ms) }
     }
 
-    fn epoch(samplers: usize, trainers: usize, times: RoleTimes, batches: usize) -> RolesEpoch {
+    fn epoch(samplers: usize, trainers: usize, times: GpuStageTimes, batches: usize) -> RolesEpoch {
         RolesEpoch {
-            counts: RoleCounts { samplers, trainers },
+            counts: GpuCounts { samplers, trainers },
             times,
             batches,
             queue: None,
-            taking: Taking::InSteps,
+            taking: QueueOrder::InSteps,
             switches: false,
         }
     }
@@ -320,7 +322,7 @@ mod tests {
     const PAPERS: usize = 151;
 
     /// The same by seconds of an epoch on one GPU.
-    fn of_papers(sampling: f64, gathering: f64, training: f64) -> RoleTimes {
+    fn of_papers(sampling: f64, gathering: f64, training: f64) -> GpuStageTimes {
         let batch = |seconds: f64| seconds * 1e3 / PAPERS as f64;
         times(batch(sampling), batch(gathering), batch(training))
     }
@@ -380,8 +382,8 @@ mod tests {
         // PinSAGE on papers100M (GNNLab's artifact, exp/fig17a; stages of exp/table5): without switching, and with it.
         let times = of_papers(0.62, 0.33, 6.22);
         for (trainers, without, with) in [(1, 6.48, 3.8678), (2, 3.29, 2.5552)] {
-            let plain = RolesEpoch { taking: Taking::WhenFree, ..epoch(1, trainers, times, PAPERS) };
-            for taking in [Taking::WhenFree, Taking::InSteps] {
+            let plain = RolesEpoch { taking: QueueOrder::WhenFree, ..epoch(1, trainers, times, PAPERS) };
+            for taking in [QueueOrder::WhenFree, QueueOrder::InSteps] {
                 for (switches, seconds) in [(false, without), (true, with)] {
                     let outcome = RolesEpoch { switches, taking, ..plain }.simulate();
                     let ratio = outcome.epoch_ms / 1e3 / seconds;
@@ -400,10 +402,10 @@ mod tests {
         assert!(standby_pays(11, 2, &times));
         assert!(!standby_pays(10, 2, &times));
         let base = RolesEpoch { switches: true, ..epoch(1, 2, times, 10) };
-        for taking in [Taking::WhenFree, Taking::InSteps] {
+        for taking in [QueueOrder::WhenFree, QueueOrder::InSteps] {
             assert_eq!(RolesEpoch { taking, ..base }.simulate().standby_batches, 0);
         }
-        let more = RolesEpoch { taking: Taking::WhenFree, batches: 40, ..base }.simulate();
+        let more = RolesEpoch { taking: QueueOrder::WhenFree, batches: 40, ..base }.simulate();
         assert!(more.standby_batches > 0, "{more:?}");
     }
 
@@ -422,7 +424,7 @@ mod tests {
         // The second is sampled at 4, gathered from 5 to 8, and trained from 10 on.
         assert_eq!(epoch(1, 1, times, 2).simulate().epoch_ms, 15.0);
         // A queue with room for one: each batch is sampled once the one before it is taken.
-        let slow = RoleTimes { sampling_ms: 9.0, ..times };
+        let slow = GpuStageTimes { sampling_ms: 9.0, ..times };
         let bounded = RolesEpoch { queue: Some(1), ..epoch(1, 1, slow, 3) };
         assert_eq!(bounded.simulate().epoch_ms, 3.0 * 9.0 + 8.0);
         // Two trainers: the second step's batches are there at 8, and gathered when a slot is free.
@@ -438,7 +440,7 @@ mod tests {
             when_free in any::<bool>(),
         ) {
             let times = times(sampling, gathering, training);
-            let taking = if when_free { Taking::WhenFree } else { Taking::InSteps };
+            let taking = if when_free { QueueOrder::WhenFree } else { QueueOrder::InSteps };
             let outcome = RolesEpoch { taking, ..epoch(samplers, trainers, times, batches) }.simulate();
             let sampled = sampling * batches.div_ceil(samplers) as f64;
             let trained = times.trainer_ms() * batches.div_ceil(trainers) as f64;

@@ -4,7 +4,7 @@
 //! queue has room. So its GPU never has time of its own for training. What pays is that a queue, filled while the sampler was
 //! alone on its GPU, lets it fall behind while a standby trainer takes part of the GPU's time.
 
-use crate::roles::{AS_FAST, RoleCounts, RoleTimes, Trainer};
+use crate::roles::{AS_FAST, GpuCounts, GpuStageTimes, SimulatedTrainer};
 
 /// Simulated epochs. What the first ones take to fill the queue is no part of the result.
 const EPOCHS: usize = 5;
@@ -16,9 +16,9 @@ const CANDIDATES: usize = 48;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SwitchedRun {
     /// The GPUs.
-    pub counts: RoleCounts,
+    pub counts: GpuCounts,
     /// What each stage takes.
-    pub times: RoleTimes,
+    pub times: GpuStageTimes,
     /// Batches of an epoch.
     pub batches: usize,
     /// Batches that are sampled ahead at most.
@@ -43,7 +43,7 @@ impl SwitchedRun {
     /// Without a sampler or a trainer.
     #[must_use]
     pub fn epoch_ms(&self, from: Option<usize>) -> f64 {
-        let RoleCounts { samplers, trainers } = self.counts;
+        let GpuCounts { samplers, trainers } = self.counts;
         assert!(samplers > 0 && trainers > 0, "every role is needed: {self:?}");
         let mut run = Simulation {
             run: *self,
@@ -51,7 +51,7 @@ impl SwitchedRun {
             gpus: vec![0.0; samplers],
             sampled: Vec::new(),
             taken: Vec::new(),
-            trainers: vec![Trainer::default(); trainers],
+            trainers: vec![SimulatedTrainer::default(); trainers],
             end: 0.0,
         };
         let (mut counted_from, mut counted) = (0.0, 0);
@@ -80,7 +80,7 @@ struct Simulation {
     /// When each batch so far was sampled, and when it was taken.
     sampled: Vec<f64>,
     taken: Vec<f64>,
-    trainers: Vec<Trainer>,
+    trainers: Vec<SimulatedTrainer>,
     /// The end of the last step.
     end: f64,
 }
@@ -136,8 +136,8 @@ mod tests {
         [sampling_ms, gathering_ms, training_ms]: [f64; 3],
     ) -> SwitchedRun {
         let times =
-            RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms: gathering_ms + training_ms };
-        SwitchedRun { counts: RoleCounts { samplers, trainers }, times, batches: 120, queue: 60 }
+            GpuStageTimes { sampling_ms, gathering_ms, training_ms, standby_ms: gathering_ms + training_ms };
+        SwitchedRun { counts: GpuCounts { samplers, trainers }, times, batches: 120, queue: 60 }
     }
 
     fn is_near(found: f64, expected: f64) {

@@ -18,7 +18,7 @@ named! {
 
 /// One timed run of a few batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timed {
+pub struct TimedRun {
     /// Share of the reads that hit in these very batches: of list reads, or of rows.
     pub hit_rate: f64,
     /// Milliseconds a batch, the median or the mean.
@@ -36,13 +36,13 @@ pub trait TimedCaches {
         &mut self,
         order: &[i64],
         cached: usize,
-    ) -> Result<Timed, Box<dyn std::error::Error + Send + Sync>>;
+    ) -> Result<TimedRun, Box<dyn std::error::Error + Send + Sync>>;
 
     /// Gathers the rows of a few batches with the rows of the nodes `cached` cached.
     ///
     /// # Errors
     /// Any error ends the plan.
-    fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Box<dyn std::error::Error + Send + Sync>>;
+    fn gathering(&mut self, cached: &[i64]) -> Result<TimedRun, Box<dyn std::error::Error + Send + Sync>>;
 }
 
 /// How well lines of time against hit rate fit the timed runs.
@@ -187,8 +187,8 @@ pub(crate) fn time(
 }
 
 /// A point, if both numbers are finite: JSON has no others.
-fn finite(timed: Timed) -> Result<(f64, f64), Box<dyn std::error::Error + Send + Sync>> {
-    let Timed { hit_rate, ms } = timed;
+fn finite(timed: TimedRun) -> Result<(f64, f64), Box<dyn std::error::Error + Send + Sync>> {
+    let TimedRun { hit_rate, ms } = timed;
     if hit_rate.is_finite() && ms.is_finite() {
         return Ok((hit_rate, ms));
     }

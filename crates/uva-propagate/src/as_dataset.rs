@@ -5,7 +5,7 @@ use std::path::Path;
 use uva_graph::npy::NpyArray;
 use uva_graph::{Dataset, GraphError, HopPlace, HopRows, Split, Verify, hash};
 
-use crate::description::{FILE_NAME, HopSet, LABELS, NODE_IDS, Source};
+use crate::description::{FILE_NAME, HopSet, LABELS, NODE_IDS, SourceDataset};
 use crate::options::Layout;
 
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ impl HopSet {
     /// 16 hex digits that identify the content: a hash of all that `hops.json` says but the dataset's name, the program
     /// that made it, and its time. So the hash of every file counts.
     pub fn fingerprint(&self) -> String {
-        let dataset = Source { name: String::new(), ..self.dataset.clone() };
+        let dataset = SourceDataset { name: String::new(), ..self.dataset.clone() };
         let content = HopSet { dataset, made_by: String::new(), seconds: 0.0, ..self.clone() };
         // Keys are in the order of the fields, or sorted.
         let text = serde_json::to_vec(&content).unwrap_or_default();

@@ -28,7 +28,7 @@ pub struct HopSet {
     /// The version of the format: 1.
     pub format: u32,
     /// What it was made of.
-    pub dataset: Source,
+    pub dataset: SourceDataset,
     /// Features of a row.
     pub dim: usize,
     /// The element type.
@@ -46,7 +46,7 @@ pub struct HopSet {
     /// Rows of train, valid and test, from the first to that behind the last; behind them are nodes of no split.
     pub splits: BTreeMap<String, [usize; 2]>,
     /// The order of the training rows.
-    pub order: Order,
+    pub order: TrainingOrder,
     /// Which nodes have rows.
     pub nodes: KeptNodes,
     /// How features were normalised before the first hop.
@@ -63,7 +63,7 @@ pub struct HopSet {
 
 /// A dataset that hops were made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct SourceDataset {
     /// Its name.
     pub name: String,
     /// Its [fingerprint](uva_graph::Dataset::fingerprint).
@@ -87,7 +87,7 @@ pub struct AppliedOperator {
 
 /// The order of the training rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct TrainingOrder {
     /// Which.
     pub kind: RowOrder,
     /// What a shuffled order was drawn by; 0 for others.

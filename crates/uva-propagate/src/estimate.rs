@@ -8,10 +8,10 @@ use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, FeatureTable, GraphError};
 use uva_model::FeatureNorm;
 
-use crate::features::Features;
+use crate::features::FloatFeatures;
 use crate::operator::Operator;
-use crate::options::{Layout, Options};
-use crate::sums::{Graph, Matrix};
+use crate::options::{Layout, PropagateOptions};
+use crate::sums::{Matrix, OperatorGraph};
 use crate::unfinished::part::{DATA_OFFSET, WRITE_BYTES};
 
 /// Columns of a panel are a multiple of this, a line of the cache, unless it has all.
@@ -83,7 +83,7 @@ pub(crate) fn panels(columns: &Range<usize>, width: usize) -> impl Iterator<Item
 /// [`GraphError::Lacking`] if the memory does not hold the narrowest panel, with what it would take.
 pub(crate) fn of(
     dataset: &Dataset,
-    options: &Options,
+    options: &PropagateOptions,
     rows: usize,
     out: &Path,
 ) -> Result<Estimate, GraphError> {
@@ -106,12 +106,12 @@ pub(crate) fn of(
 }
 
 /// The same where nothing is left to compute, so that memory need not hold the narrowest panel.
-pub(crate) fn of_finished(dataset: &Dataset, options: &Options, rows: usize) -> Estimate {
+pub(crate) fn of_finished(dataset: &Dataset, options: &PropagateOptions, rows: usize) -> Estimate {
     within(dataset, options, rows, fixed_bytes(dataset, options, rows))
 }
 
 /// With panels as wide as memory holds, and the narrowest if it holds none.
-fn within(dataset: &Dataset, options: &Options, rows: usize, fixed: u64) -> Estimate {
+fn within(dataset: &Dataset, options: &PropagateOptions, rows: usize, fixed: u64) -> Estimate {
     let (dim, column) = (dataset.features().dim, column_bytes(dataset, options));
     let fit = options.memory.saturating_sub(fixed) / column.max(1);
     let width = match usize::try_from(fit) {
@@ -128,24 +128,24 @@ fn narrowest(dim: usize) -> usize {
 }
 
 /// Bytes that do not depend on the columns of a panel.
-fn fixed_bytes(dataset: &Dataset, options: &Options, rows: usize) -> u64 {
+fn fixed_bytes(dataset: &Dataset, options: &PropagateOptions, rows: usize) -> u64 {
     let csc = dataset.csc();
-    let graph = Graph { offsets: csc.indptr, indices: csc.indices, weights: None };
-    dataset.nodes() as u64 * (8 + Features::bytes_a_row(options.feature_norm))
+    let graph = OperatorGraph { offsets: csc.indptr, indices: csc.indices, weights: None };
+    dataset.nodes() as u64 * (8 + FloatFeatures::bytes_a_row(options.feature_norm))
         + 8 * rows as u64
         + WRITE_BYTES
         + options.threads as u64 * Matrix::bytes_a_thread(&graph)
 }
 
 /// Bytes of a column in all tables of a panel.
-fn column_bytes(dataset: &Dataset, options: &Options) -> u64 {
+fn column_bytes(dataset: &Dataset, options: &PropagateOptions) -> u64 {
     let tables = options.operators.iter().map(|operator| operator.tables(options.hops)).max().unwrap_or(2);
     dataset.nodes() as u64 * 4 * u64::from(tables)
 }
 
 fn with_panels(
     dataset: &Dataset,
-    options: &Options,
+    options: &PropagateOptions,
     (rows, width, panels): (usize, usize, u64),
     memory_bytes: u64,
 ) -> Estimate {

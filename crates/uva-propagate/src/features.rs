@@ -8,22 +8,22 @@ use uva_graph::{ElementType, FeatureTable};
 use uva_model::FeatureNorm;
 use uva_ops::rows::NarrowFloat;
 
-use crate::sums::Nodes;
+use crate::sums::NodeSequence;
 
 /// Rows that a thread takes at once.
 const TASK_ROWS: usize = 512;
 
 /// A feature table whose values are taken as float32.
-pub(crate) struct Features<'a> {
+pub(crate) struct FloatFeatures<'a> {
     table: FeatureTable<'a>,
     /// What each row is divided by; empty for nothing.
     divisors: Vec<f64>,
 }
 
-impl<'a> Features<'a> {
+impl<'a> FloatFeatures<'a> {
     /// Reads the whole table once if rows are normalised. Uses the current rayon pool.
-    pub(crate) fn new(table: FeatureTable<'a>, norm: FeatureNorm) -> Features<'a> {
-        let mut features = Features { table, divisors: Vec::new() };
+    pub(crate) fn new(table: FeatureTable<'a>, norm: FeatureNorm) -> FloatFeatures<'a> {
+        let mut features = FloatFeatures { table, divisors: Vec::new() };
         if norm == FeatureNorm::Row {
             let divisor = |row: usize| {
                 let values = (0..table.dim).map(|column| f64::from(features.value(row, column)).abs());
@@ -43,7 +43,12 @@ impl<'a> Features<'a> {
     }
 
     /// Writes these columns of each of these rows, one row behind the other. Uses the current rayon pool.
-    pub(crate) fn write(&self, rows: &(impl Nodes + Sync + ?Sized), columns: &Range<usize>, out: &mut [f32]) {
+    pub(crate) fn write(
+        &self,
+        rows: &(impl NodeSequence + Sync + ?Sized),
+        columns: &Range<usize>,
+        out: &mut [f32],
+    ) {
         let width = columns.len();
         out.par_chunks_mut(TASK_ROWS * width).enumerate().for_each(|(task, out)| {
             for (place, out) in (task * TASK_ROWS..).zip(out.chunks_exact_mut(width)) {

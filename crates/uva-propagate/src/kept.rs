@@ -4,28 +4,28 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 use uva_graph::{Dataset, GraphError, Labels, Split};
-use uva_sample::philox::{Purpose, StreamKey, philox4x32};
+use uva_sample::philox::{RandomPurpose, StreamKey, philox4x32};
 
-use crate::options::{KeptNodes, Options, RowOrder};
+use crate::options::{KeptNodes, PropagateOptions, RowOrder};
 
 /// The nodes of the rows: training nodes first, then those of validation and test, then others; or all in the order of
 /// their ids, with no split.
-pub(crate) struct Kept {
+pub(crate) struct RowNodes {
     /// The node of each row.
     pub(crate) nodes: Vec<i64>,
     /// The rows of each split.
     pub(crate) splits: [Range<usize>; 3],
 }
 
-impl Kept {
+impl RowNodes {
     /// Those that the options ask for. Uses the current rayon pool; the order does not depend on it.
     ///
     /// # Errors
     /// If there is nothing to keep, or nothing to train on.
-    pub(crate) fn of(dataset: &Dataset, options: &Options) -> Result<Kept, GraphError> {
+    pub(crate) fn of(dataset: &Dataset, options: &PropagateOptions) -> Result<RowNodes, GraphError> {
         if options.row_order == RowOrder::Nodes && dataset.nodes() > 0 {
             // Rows of a split do not lie one behind the other there.
-            return Ok(Kept { nodes: (0..dataset.nodes() as i64).collect(), splits: [0..0, 0..0, 0..0] });
+            return Ok(RowNodes { nodes: (0..dataset.nodes() as i64).collect(), splits: [0..0, 0..0, 0..0] });
         }
         let mut nodes = Vec::new();
         let splits = Split::ALL.map(|split| {
@@ -55,7 +55,7 @@ impl Kept {
         if nodes.is_empty() {
             return Err(GraphError::usage("--nodes", "the dataset has no nodes: there is no row to keep"));
         }
-        Ok(Kept { nodes, splits })
+        Ok(RowNodes { nodes, splits })
     }
 }
 
@@ -81,7 +81,7 @@ fn key(seed: u64, place: usize) -> u64 {
     let stream = StreamKey {
         seed,
         node: place as u64,
-        purpose: Purpose::HopRows,
+        purpose: RandomPurpose::HopRows,
         layer: 0,
         batch: 0,
         epoch: 0,

@@ -26,9 +26,9 @@ mod speed;
 mod sums;
 mod unfinished;
 
-pub use description::{AppliedOperator, FileFacts, HopSet, Order, Source};
+pub use description::{AppliedOperator, FileFacts, HopSet, SourceDataset, TrainingOrder};
 pub use estimate::Estimate;
 pub use operator::{OPERATORS, Operator, parse_operators};
-pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, MOST_OPERATORS, Options, RowOrder};
-pub use run::{Ended, Made, Progress, Watch, propagate};
+pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, MOST_OPERATORS, PropagateOptions, RowOrder};
+pub use run::{FinishedHopSet, PropagateOutcome, PropagateProgress, PropagateWatch, propagate};
 pub use unfinished::lock::folder_of;

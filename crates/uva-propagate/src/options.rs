@@ -87,7 +87,7 @@ impl HopType {
 
 /// What to make, and with what.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct PropagateOptions {
     /// What features are multiplied by; each operator has hops of its own.
     pub operators: Vec<Operator>,
     /// How often each operator is applied: 1 to [`MOST_HOPS`].
@@ -112,7 +112,7 @@ pub struct Options {
     pub threads: usize,
 }
 
-impl Options {
+impl PropagateOptions {
     /// Refuses what no graph could be multiplied by.
     pub(crate) fn check(&self) -> Result<(), GraphError> {
         if !(1..=MOST_HOPS).contains(&self.hops) {
@@ -155,7 +155,7 @@ pub(crate) struct Decisive {
 
 impl Decisive {
     /// Of a dataset with this fingerprint.
-    pub(crate) fn of(options: &Options, fingerprint: String) -> Decisive {
+    pub(crate) fn of(options: &PropagateOptions, fingerprint: String) -> Decisive {
         Decisive {
             data: fingerprint,
             operators: options.operators.iter().map(Operator::to_string).collect(),

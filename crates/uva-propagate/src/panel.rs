@@ -12,12 +12,12 @@ use uva_mem::files::OwnDirectory;
 use uva_ops::Vectors;
 use uva_ops::lists::{ListsError, add_scaled};
 
-use crate::features::Features;
-use crate::kept::Kept;
+use crate::features::FloatFeatures;
+use crate::kept::RowNodes;
 use crate::operator::Operator;
 use crate::options::HopType;
 use crate::sums::Matrix;
-use crate::unfinished::part::{self, Part};
+use crate::unfinished::part::{self, FinishedPart};
 
 /// Rows between two looks at whether to stop.
 const BLOCK_ROWS: usize = 1 << 16;
@@ -26,27 +26,27 @@ const BLOCK_ROWS: usize = 1 << 16;
 const TASK_VALUES: usize = 1 << 14;
 
 /// An operator whose hops are wanted.
-pub(crate) struct Task<'a> {
+pub(crate) struct OperatorTask<'a> {
     /// Its place among those asked for.
     pub(crate) place: usize,
     pub(crate) operator: Operator,
     pub(crate) matrix: Matrix<'a>,
     pub(crate) hops: u32,
-    pub(crate) features: &'a Features<'a>,
+    pub(crate) features: &'a FloatFeatures<'a>,
     pub(crate) nodes: usize,
-    pub(crate) kept: &'a Kept,
+    pub(crate) kept: &'a RowNodes,
     pub(crate) element: HopType,
     /// The file that a wrong entry would be in.
     pub(crate) lists: &'a Path,
 }
 
 /// Whom a panel tells how far it is.
-pub(crate) trait Follow {
+pub(crate) trait PanelProgress {
     /// So many rows have been summed in this hop since the last call. True if the work is to stop.
     fn rows(&mut self, hop: u32, rows: usize) -> bool;
 
     /// A part is finished.
-    fn part(&mut self, part: Part) -> Result<(), GraphError>;
+    fn part(&mut self, part: FinishedPart) -> Result<(), GraphError>;
 }
 
 /// The tables of a panel, each a row a node.
@@ -88,11 +88,11 @@ impl DerefMut for Values {
 
 /// Stores all hops of the operator for these columns. False if it was stopped.
 pub(crate) fn run(
-    task: &Task<'_>,
+    task: &OperatorTask<'_>,
     columns: &Range<usize>,
     folder: &OwnDirectory,
     pool: &ThreadPool,
-    follow: &mut dyn Follow,
+    follow: &mut dyn PanelProgress,
 ) -> Result<bool, GraphError> {
     let width = columns.len();
     let size = task.nodes * width;
@@ -131,7 +131,7 @@ pub(crate) fn run(
     Ok(true)
 }
 
-fn wrong(task: &Task<'_>, error: ListsError) -> GraphError {
+fn wrong(task: &OperatorTask<'_>, error: ListsError) -> GraphError {
     GraphError::invalid(task.lists, error)
 }
 
@@ -147,7 +147,7 @@ impl Tables {
     /// One sum over all lists. False if it was stopped.
     fn sum_all(
         &mut self,
-        task: &Task<'_>,
+        task: &OperatorTask<'_>,
         step: u32,
         pool: &ThreadPool,
         stops: &mut dyn FnMut(usize) -> bool,
@@ -193,7 +193,7 @@ impl Tables {
 
     /// The rows of these nodes behind the last sum of a hop, of which all sums but that have been made. Uses the current
     /// rayon pool.
-    fn last_rows(&self, task: &Task<'_>, nodes: &[i64], out: &mut [f32]) -> Result<(), ListsError> {
+    fn last_rows(&self, task: &OperatorTask<'_>, nodes: &[i64], out: &mut [f32]) -> Result<(), ListsError> {
         let width = self.width;
         let sums = task.operator.sums();
         let from = match task.operator {

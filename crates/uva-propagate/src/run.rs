@@ -11,31 +11,32 @@ use uva_graph::disk_space::{self, BytesOnDisk};
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{Dataset, GraphError, Labels, Split, hash, names, staged};
 use uva_mem::files::open_directory;
-use uva_sample::philox::Purpose;
+use uva_sample::philox::RandomPurpose;
 
 use crate::description::{
-    AppliedOperator, FEATURES, FILE_NAME, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, Order, ROWS, Source,
+    AppliedOperator, FEATURES, FILE_NAME, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, ROWS, SourceDataset,
+    TrainingOrder,
 };
 use crate::estimate::{self, Estimate, Room};
-use crate::features::Features;
+use crate::features::FloatFeatures;
 use crate::hop_set;
-use crate::kept::Kept;
+use crate::kept::RowNodes;
 use crate::operator::Operator;
-use crate::options::{Decisive, HopType, Layout, Options};
-use crate::panel::{self, Follow, Task};
+use crate::options::{Decisive, HopType, Layout, PropagateOptions};
+use crate::panel::{self, OperatorTask, PanelProgress};
 use crate::speed;
-use crate::sums::{Graph, Matrix};
+use crate::sums::{Matrix, OperatorGraph};
 use crate::unfinished::assemble;
 use crate::unfinished::folder::SET;
 use crate::unfinished::journal::{FinishedFile, Journal};
 use crate::unfinished::lock::{FolderLock, folder_of};
-use crate::unfinished::part::{self, DATA_OFFSET, Part};
-use crate::unfinished::remaining::Remaining;
-use crate::unfinished::transposed::Transposed;
+use crate::unfinished::part::{self, DATA_OFFSET, FinishedPart};
+use crate::unfinished::remaining::RemainingWork;
+use crate::unfinished::transposed::TransposedLists;
 
 /// How far the work is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress<'a> {
+pub struct PropagateProgress<'a> {
     /// The operator, or what else is done.
     pub what: &'a str,
     /// The hop, from 1, and all hops.
@@ -49,12 +50,12 @@ pub struct Progress<'a> {
 }
 
 /// Whom the work tells what it takes and how far it is, and who may stop it.
-pub trait Watch {
+pub trait PropagateWatch {
     /// What it takes, before anything is written; and the bytes that an earlier run has finished.
     fn begins(&mut self, estimate: &Estimate, finished: u64);
 
     /// How far it is.
-    fn progress(&mut self, progress: Progress<'_>);
+    fn progress(&mut self, progress: PropagateProgress<'_>);
 
     /// Whether to stop.
     fn stops(&mut self) -> bool;
@@ -65,16 +66,16 @@ pub trait Watch {
 
 /// How the work ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum PropagateOutcome {
     /// With a hop set.
-    Made(Box<Made>),
+    Made(Box<FinishedHopSet>),
     /// It was stopped. What is finished stays in [`folder_of`](crate::folder_of) the result.
     Stopped,
 }
 
 /// A finished hop set.
 #[derive(Debug)]
-pub struct Made {
+pub struct FinishedHopSet {
     /// Its description.
     pub set: HopSet,
     /// What it took.
@@ -94,10 +95,10 @@ pub struct Made {
 pub fn propagate(
     dataset: &Dataset,
     out: &Path,
-    options: &Options,
+    options: &PropagateOptions,
     resume: bool,
-    watch: &mut dyn Watch,
-) -> Result<Ended, GraphError> {
+    watch: &mut dyn PropagateWatch,
+) -> Result<PropagateOutcome, GraphError> {
     let started = Instant::now();
     options.check()?;
     if out.file_name().is_none() {
@@ -118,7 +119,7 @@ pub fn propagate(
         return finished_before(dataset, out, options, &decisive);
     }
     staged::refuse_existing(out)?;
-    let kept = pool.install(|| Kept::of(dataset, options))?;
+    let kept = pool.install(|| RowNodes::of(dataset, options))?;
     let mut estimate = pool.install(|| estimate::of(dataset, options, kept.nodes.len(), out))?;
     if folder_of(out).symlink_metadata().is_err() {
         check_disk(out, &estimate.room(0, true))?;
@@ -134,7 +135,7 @@ pub fn propagate(
     }
     let (rows, dim) = (kept.nodes.len(), dataset.features().dim);
     let mut journal = pool.install(|| Journal::open(lock, decisive, (rows, dim)))?;
-    let remaining = pool.install(|| Remaining::of(&mut journal, options, dim))?;
+    let remaining = pool.install(|| RemainingWork::of(&mut journal, options, dim))?;
     let finished = journal.bytes();
     check_disk(out, &estimate.room(finished, remaining.turns))?;
     let speed = speed::multiply_adds_a_second(dataset.nodes(), &pool);
@@ -143,20 +144,25 @@ pub fn propagate(
     let width = estimate.columns as usize;
     let mut work = Work { dataset, options, kept: &kept, pool: &pool, journal, remaining, watch, width };
     if !work.arrays()? || !work.features()? || !work.operators(graph)? || !work.files()? {
-        return Ok(Ended::Stopped);
+        return Ok(PropagateOutcome::Stopped);
     }
     let set = work.describe(started.elapsed().as_secs_f64())?;
     work.commit(out)?;
-    Ok(Ended::Made(Box::new(Made { set, estimate, resumed: finished, was_there: false })))
+    Ok(PropagateOutcome::Made(Box::new(FinishedHopSet {
+        set,
+        estimate,
+        resumed: finished,
+        was_there: false,
+    })))
 }
 
 /// An earlier run has made all of it, and may have been interrupted while it cleaned up.
 fn finished_before(
     dataset: &Dataset,
     out: &Path,
-    options: &Options,
+    options: &PropagateOptions,
     decisive: &Decisive,
-) -> Result<Ended, GraphError> {
+) -> Result<PropagateOutcome, GraphError> {
     let set = HopSet::open(out)?;
     decisive.check_same(&set.decisive(), &out.display().to_string())?;
     if let Some(lock) = FolderLock::of_left(out)? {
@@ -165,7 +171,7 @@ fn finished_before(
     // Nothing is computed, so it does not matter whether memory or disk would be enough.
     let estimate = estimate::of_finished(dataset, options, set.rows);
     let resumed = set.bytes();
-    Ok(Ended::Made(Box::new(Made { set, estimate, resumed, was_there: true })))
+    Ok(PropagateOutcome::Made(Box::new(FinishedHopSet { set, estimate, resumed, was_there: true })))
 }
 
 fn pool(threads: usize, out: &Path) -> Result<ThreadPool, GraphError> {
@@ -179,7 +185,7 @@ fn pool(threads: usize, out: &Path) -> Result<ThreadPool, GraphError> {
 }
 
 /// The lists, with weights if they count.
-fn graph<'d>(dataset: &'d Dataset, options: &Options) -> Result<Graph<'d>, GraphError> {
+fn graph<'d>(dataset: &'d Dataset, options: &PropagateOptions) -> Result<OperatorGraph<'d>, GraphError> {
     let csc = dataset.csc();
     let weights = match (options.weighted, dataset.weights()) {
         (false, _) => None,
@@ -199,7 +205,7 @@ fn graph<'d>(dataset: &'d Dataset, options: &Options) -> Result<Graph<'d>, Graph
         );
         return Err(GraphError::usage("--weighted", message));
     }
-    Ok(Graph { offsets: csc.indptr, indices: csc.indices, weights })
+    Ok(OperatorGraph { offsets: csc.indptr, indices: csc.indices, weights })
 }
 
 fn check_disk(out: &Path, room: &Room) -> Result<(), GraphError> {
@@ -216,12 +222,12 @@ fn check_disk(out: &Path, room: &Room) -> Result<(), GraphError> {
 /// The work of one run.
 struct Work<'w> {
     dataset: &'w Dataset,
-    options: &'w Options,
-    kept: &'w Kept,
+    options: &'w PropagateOptions,
+    kept: &'w RowNodes,
     pool: &'w ThreadPool,
     journal: Journal,
-    remaining: Remaining,
-    watch: &'w mut dyn Watch,
+    remaining: RemainingWork,
+    watch: &'w mut dyn PropagateWatch,
     /// Columns of a panel.
     width: usize,
 }
@@ -229,7 +235,7 @@ struct Work<'w> {
 /// The progress of one operator's panels.
 struct Followed<'f> {
     journal: &'f mut Journal,
-    watch: &'f mut dyn Watch,
+    watch: &'f mut dyn PropagateWatch,
     name: String,
     hops: u32,
     panel: (usize, usize),
@@ -237,10 +243,10 @@ struct Followed<'f> {
     total: u64,
 }
 
-impl Follow for Followed<'_> {
+impl PanelProgress for Followed<'_> {
     fn rows(&mut self, hop: u32, rows: usize) -> bool {
         self.done += rows as u64;
-        self.watch.progress(Progress {
+        self.watch.progress(PropagateProgress {
             what: &self.name,
             hop: (hop, self.hops),
             panel: self.panel,
@@ -250,7 +256,7 @@ impl Follow for Followed<'_> {
         self.watch.stops()
     }
 
-    fn part(&mut self, part: Part) -> Result<(), GraphError> {
+    fn part(&mut self, part: FinishedPart) -> Result<(), GraphError> {
         self.journal.add_part(part)
     }
 }
@@ -307,13 +313,13 @@ impl Work<'_> {
         {
             return Ok(true);
         }
-        let features = self.pool.install(|| Features::new(table, self.options.feature_norm));
+        let features = self.pool.install(|| FloatFeatures::new(table, self.options.feature_norm));
         let (folder, watch) = (self.journal.parts_folder(), &mut *self.watch);
         let mut done = 0;
         let mut stops = |rows: usize| {
             done += rows as u64;
             let total = self.kept.nodes.len() as u64;
-            watch.progress(Progress { what: "features", hop: (0, 0), panel: (0, 0), done, total });
+            watch.progress(PropagateProgress { what: "features", hop: (0, 0), panel: (0, 0), done, total });
             watch.stops()
         };
         let mut rows = |nodes: &[i64], out: &mut [f32]| {
@@ -328,7 +334,7 @@ impl Work<'_> {
     }
 
     /// All hops of all operators. False if it was stopped.
-    fn operators(&mut self, graph: Graph<'_>) -> Result<bool, GraphError> {
+    fn operators(&mut self, graph: OperatorGraph<'_>) -> Result<bool, GraphError> {
         let (mut features, table) = (None, self.dataset.features());
         for (place, &operator) in self.options.operators.iter().enumerate() {
             let panels: Vec<Range<usize>> = self.remaining.columns[place]
@@ -343,11 +349,17 @@ impl Work<'_> {
                     let watch = &mut *self.watch;
                     let mut stops = |done: u64| {
                         let total = table.rows as u64;
-                        watch.progress(Progress { what: "edges", hop: (0, 0), panel: (0, 0), done, total });
+                        watch.progress(PropagateProgress {
+                            what: "edges",
+                            hop: (0, 0),
+                            panel: (0, 0),
+                            done,
+                            total,
+                        });
                         watch.stops()
                     };
                     let (folder, memory) = (self.journal.folder(), self.options.memory);
-                    match Transposed::of(graph, folder, memory, &mut stops)? {
+                    match TransposedLists::of(graph, folder, memory, &mut stops)? {
                         None => return Ok(false),
                         turned => turned,
                     }
@@ -358,9 +370,10 @@ impl Work<'_> {
                 Some(turned) => (turned.graph()?, turned.path()),
                 None => (graph, self.dataset.path().join(names::INDICES)),
             };
-            let features = features
-                .get_or_insert_with(|| self.pool.install(|| Features::new(table, self.options.feature_norm)));
-            let task = Task {
+            let features = features.get_or_insert_with(|| {
+                self.pool.install(|| FloatFeatures::new(table, self.options.feature_norm))
+            });
+            let task = OperatorTask {
                 place,
                 operator,
                 matrix: self.pool.install(|| Matrix::of(operator, graph)),
@@ -398,7 +411,7 @@ impl Work<'_> {
     fn files(&mut self) -> Result<bool, GraphError> {
         let dim = self.dataset.features().dim;
         let hops = self.hops();
-        let files: Vec<(String, Vec<usize>, u32, Vec<Part>)> = match self.options.layout {
+        let files: Vec<(String, Vec<usize>, u32, Vec<FinishedPart>)> = match self.options.layout {
             Layout::Rows => {
                 let parts = hops.iter().flat_map(|&(operator, hop)| self.journal.parts(operator, hop));
                 vec![(ROWS.to_owned(), vec![hops.len(), dim], 0, parts.collect())]
@@ -451,7 +464,7 @@ impl Work<'_> {
         let decisive = Decisive::of(self.options, self.dataset.fingerprint());
         let set = HopSet {
             format: FORMAT,
-            dataset: Source { name: self.dataset.name().to_owned(), fingerprint: decisive.data },
+            dataset: SourceDataset { name: self.dataset.name().to_owned(), fingerprint: decisive.data },
             dim: self.dataset.features().dim,
             dtype: self.options.element,
             rows: self.kept.nodes.len(),
@@ -466,10 +479,10 @@ impl Work<'_> {
                     (split.name().to_owned(), [rows.start, rows.end])
                 })
                 .collect(),
-            order: Order {
+            order: TrainingOrder {
                 kind: self.options.row_order,
                 seed: decisive.seed,
-                purpose: Purpose::HopRows as u32,
+                purpose: RandomPurpose::HopRows as u32,
             },
             nodes: self.options.nodes,
             feature_norm: self.options.feature_norm,

@@ -6,7 +6,7 @@ use rayon::ThreadPool;
 use uva_graph::{Indices, mix};
 
 use crate::operator::Operator;
-use crate::sums::{Graph, Matrix};
+use crate::sums::{Matrix, OperatorGraph};
 
 /// Columns of the sample.
 const COLUMNS: usize = 16;
@@ -26,7 +26,7 @@ pub(crate) fn multiply_adds_a_second(nodes: usize, pool: &ThreadPool) -> f64 {
     let ids: Vec<i32> = (0..(LISTS * ENTRIES) as u64).map(|at| (mix(at + 1) % rows as u64) as i32).collect();
     // Rows behind the lists of the sample have none.
     let offsets: Vec<i64> = (0..=rows).map(|row| (row.min(LISTS) * ENTRIES) as i64).collect();
-    let graph = Graph { offsets: &offsets, indices: Indices::I32(&ids), weights: None };
+    let graph = OperatorGraph { offsets: &offsets, indices: Indices::I32(&ids), weights: None };
     let mut sums = vec![0.0; LISTS * COLUMNS];
     pool.install(|| {
         let matrix = Matrix::of(Operator::Sym, graph);

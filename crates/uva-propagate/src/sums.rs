@@ -20,14 +20,14 @@ pub(crate) const TASK_ENTRIES: usize = 1 << 15;
 
 /// The lists of the graph, as the operator takes them.
 #[derive(Clone, Copy)]
-pub(crate) struct Graph<'a> {
+pub(crate) struct OperatorGraph<'a> {
     pub(crate) offsets: &'a [i64],
     pub(crate) indices: Indices<'a>,
     /// What entries count; `None`: one each.
     pub(crate) weights: Option<&'a [f32]>,
 }
 
-impl Graph<'_> {
+impl OperatorGraph<'_> {
     pub(crate) fn nodes(&self) -> usize {
         self.offsets.len() - 1
     }
@@ -61,7 +61,7 @@ enum Scale {
 
 /// A sparse matrix with the entries of the lists, and its diagonal if `own`.
 pub(crate) struct Matrix<'a> {
-    graph: Graph<'a>,
+    graph: OperatorGraph<'a>,
     scale: Scale,
     /// Whether the node itself is an entry, the last one, of weight 1.
     own: bool,
@@ -80,7 +80,7 @@ struct Collected<I> {
 impl<'a> Matrix<'a> {
     /// That of an operator; for `ppr` and `heat` the one that they sum by. `graph` is the transposed one for `col`. Uses
     /// the current rayon pool.
-    pub(crate) fn of(operator: Operator, graph: Graph<'a>) -> Matrix<'a> {
+    pub(crate) fn of(operator: Operator, graph: OperatorGraph<'a>) -> Matrix<'a> {
         let own = operator.has_self_loops();
         let scale = match operator {
             Operator::Row | Operator::RowLoop | Operator::Col => Scale::Mean,
@@ -103,7 +103,7 @@ impl<'a> Matrix<'a> {
     /// If an entry names no row of the table.
     pub(crate) fn rows(
         &self,
-        nodes: &(impl Nodes + Sync + ?Sized),
+        nodes: &(impl NodeSequence + Sync + ?Sized),
         (from, width): (&[f32], usize),
         out: &mut [f32],
     ) -> Result<(), ListsError> {
@@ -116,7 +116,7 @@ impl<'a> Matrix<'a> {
     fn tasks<I: Id>(
         &self,
         ids: &[I],
-        nodes: &(impl Nodes + Sync + ?Sized),
+        nodes: &(impl NodeSequence + Sync + ?Sized),
         from: (&[f32], usize),
         out: &mut [f32],
     ) -> Result<(), ListsError> {
@@ -197,7 +197,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// Bytes that a thread may collect.
-    pub(crate) fn bytes_a_thread(graph: &Graph<'_>) -> u64 {
+    pub(crate) fn bytes_a_thread(graph: &OperatorGraph<'_>) -> u64 {
         // A vector may have twice the room that it needs.
         let entries = 2 * (TASK_ENTRIES + graph.longest()) as u64;
         entries * (graph.indices.id_bytes() as u64 + 4) + 2 * (TASK_LISTS * 8) as u64
@@ -205,18 +205,18 @@ impl<'a> Matrix<'a> {
 }
 
 /// Nodes in an order.
-pub(crate) trait Nodes {
+pub(crate) trait NodeSequence {
     /// The node at this place.
     fn node(&self, place: usize) -> usize;
 }
 
-impl Nodes for [i64] {
+impl NodeSequence for [i64] {
     fn node(&self, place: usize) -> usize {
         self[place] as usize
     }
 }
 
-impl Nodes for Range<usize> {
+impl NodeSequence for Range<usize> {
     fn node(&self, place: usize) -> usize {
         self.start + place
     }

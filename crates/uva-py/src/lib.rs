@@ -37,9 +37,9 @@ mod _core {
     #[pymodule_export]
     use crate::checkpoint::{_open_checkpoint, _read_checkpoint, _store_checkpoint};
     #[pymodule_export]
-    use crate::data::dataset::{_read_partition, Dataset};
+    use crate::data::dataset::{_read_partition, PyDataset};
     #[pymodule_export]
-    use crate::data::hop_set::{HopSet, propagate};
+    use crate::data::hop_set::{PyHopSet, propagate};
     #[pymodule_export]
     use crate::data::writing::{_check_output, write_dataset};
     #[pymodule_export]
@@ -54,7 +54,7 @@ mod _core {
     #[pymodule_export]
     use crate::loader::attach::_attach;
     #[pymodule_export]
-    use crate::loader::batch::Batch;
+    use crate::loader::batch::PyBatch;
     #[pymodule_export]
     use crate::loader::hops::_open_hop_loader;
     #[pymodule_export]
@@ -68,9 +68,9 @@ mod _core {
     #[pymodule_export]
     use crate::process::ending::_interpreter_ends;
     #[pymodule_export]
-    use crate::process::temporary::TemporaryDirectory;
+    use crate::process::temporary::PyTemporaryDirectory;
     #[pymodule_export]
-    use crate::sampling::cached::CachedDataset;
+    use crate::sampling::cached::PyCachedDataset;
     #[pymodule_export]
-    use crate::sampling::neighbors::NeighborSampler;
+    use crate::sampling::neighbors::PyNeighborSampler;
 }

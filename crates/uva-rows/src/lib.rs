@@ -2,8 +2,9 @@
 //!
 //! A row is opaque bytes, at least one (or half-precision values, which are widened on the way); an id is its position
 //! in the table. Every source keeps the contract of [`RowSource`]; the `conformance` module (behind the feature of that
-//! name) checks it. [`Mapped`], [`File`] and [`Remote`] read on the CPU, those in [`cuda`] on a GPU; building them needs no CUDA. [`Cached`],
-//! [`cuda::Split`], [`Widened`], [`Summed`] and [`cuda::Staged`] wrap sources. [`cache`] has the decisions of caches.
+//! name) checks it. [`MappedTable`], [`FileTable`] and [`Remote`] read on the CPU, those in [`cuda`] on a GPU;
+//! building them needs no CUDA. [`Cached`], [`cuda::SplitSource`], [`WideningSource`], [`SummingSource`] and
+//! [`cuda::StagingSource`] wrap sources. [`cache`] has the decisions of caches.
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over. Next: `uva-ops`
 //! (the loops), `uva-disk` (reads of files), `uva-exchange` (rows of other ranks), `uva-cuda` (the kernels).
@@ -23,12 +24,13 @@ mod stack;
 pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
-    BeginPlace, Begun, BegunBytes, CachedRows, EvictingRows, File, HostPlace, HostSource, HostTable,
-    KeptRows, LOOK_AHEAD_MOST, LookAhead, Mapped, Reduction, Remote, RemoteCounts, RowCache, SumBeginner,
-    SumPlace, SumSource, TASK_BYTES, TableSource, divide, gather_pool, kept_row_bytes,
+    BeginPlace, CachedRows, EvictingRows, FileTable, HostPlace, HostSource, HostTable, KeptRows,
+    LOOK_AHEAD_MOST, LookAheadTable, MappedTable, PartialSumBytes, PartialSums, Reduction, Remote,
+    RemoteCounts, RowCache, SumBeginner, SumPlace, SumSource, TASK_BYTES, TableSource, divide, gather_pool,
+    kept_row_bytes,
 };
-pub use source::{Origin, Place, RowSource, RowsRead, Ticket};
-pub use stack::{Cached, Summed, SummedValues, Widened};
+pub use source::{Place, RowOrigin, RowSource, RowsRead, Ticket};
+pub use stack::{Cached, SummedValues, SummingSource, WideningSource};
 pub use uva_disk::{DiskError, DiskReads};
 pub use uva_exchange::{Book, BookError, Exchange, ExchangeError};
 pub use uva_ops::rows::{NarrowFloat, RowCopy};

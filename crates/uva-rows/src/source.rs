@@ -24,23 +24,23 @@ pub trait Place {
 /// # Sources, and sources around sources
 /// | source | reads rows from | fills |
 /// |---|---|---|
-/// | [`Mapped`](crate::Mapped) | a table in host memory, such as a mapped file | host memory |
-/// | [`File`](crate::File) | a file, past the page cache where that works | host memory |
+/// | [`MappedTable`](crate::MappedTable) | a table in host memory, such as a mapped file | host memory |
+/// | [`FileTable`](crate::FileTable) | a file, past the page cache where that works | host memory |
 /// | [`Remote`](crate::Remote) | its own part of a table, a cache, and other ranks' parts by an exchange | host memory |
-/// | [`LookAhead`](crate::LookAhead) | a file, also before the fill that asks for them, and memory in front of it | host memory |
+/// | [`LookAheadTable`](crate::LookAheadTable) | a file, also before the fill that asks for them, and memory in front of it | host memory |
 /// | [`Pinned`](crate::cuda::Pinned) | pinned host memory, by kernels over the link (zero-copy) | device memory |
 /// | [`DeviceRows`](crate::cuda::DeviceRows) | a whole table in device memory | device memory |
-/// | [`Staged<S>`](crate::cuda::Staged) | any host source, whose rows a copy engine takes over (DMA) | device memory |
+/// | [`StagingSource<S>`](crate::cuda::StagingSource) | any host source, whose rows a copy engine takes over (DMA) | device memory |
 /// | [`Spliced<S>`](crate::cuda::Spliced) | any host source, but for chosen rows that are in device memory | device memory |
 /// | [`Cached<S, C>`](crate::Cached) | a cache, static or dynamic, in front of a source | as the source |
-/// | [`Split<A, B>`](crate::cuda::Split) | two sources at the same time, a measured share of each batch each | device memory |
-/// | [`Widened<S>`](crate::Widened) | a host source of half-precision rows, which become float32 | host memory |
-/// | [`Summed<S>`](crate::Summed) | a host source, whose rows it adds up by lists | host memory ([`SumPlace`](crate::SumPlace)) |
+/// | [`SplitSource<A, B>`](crate::cuda::SplitSource) | two sources at the same time, a measured share of each batch each | device memory |
+/// | [`WideningSource<S>`](crate::WideningSource) | a host source of half-precision rows, which become float32 | host memory |
+/// | [`SummingSource<S>`](crate::SummingSource) | a host source, whose rows it adds up by lists | host memory ([`SumPlace`](crate::SumPlace)) |
 /// | [`SlotFiller<S>`](crate::cuda::SlotFiller) | a source of device memory, and a batch's arrays | slots |
 /// | [`ReadBack<S>`](crate::cuda::ReadBack) | a source of device memory, copied back | host memory |
 ///
 /// To come: `Tables` (one source for each node type), which sends each stretch of ids to its source. A source brings its
-/// own [`Origin`].
+/// own [`RowOrigin`].
 pub trait RowSource<P: Place> {
     /// Rows of the table: valid ids are `0..rows()`.
     fn rows(&self) -> usize;
@@ -163,7 +163,7 @@ impl Ticket {
 
 /// Where a row was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum RowOrigin {
     /// A table in host memory, read by the CPU for the CPU.
     HostTable,
     /// A cache in host memory.
@@ -186,7 +186,7 @@ pub enum Origin {
     DeviceCache,
 }
 
-impl Origin {
+impl RowOrigin {
     /// Every origin.
     pub const ALL: [Self; 10] = [
         Self::HostTable,
@@ -205,14 +205,14 @@ impl Origin {
 /// How many rows a fill read from where.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowsRead {
-    rows: [u64; Origin::ALL.len()],
+    rows: [u64; RowOrigin::ALL.len()],
     row_bytes: usize,
     disk: DiskReads,
 }
 
 impl RowsRead {
     /// `rows` rows of `row_bytes` bytes each, as they lie at their origin.
-    pub fn of(origin: Origin, rows: u64, row_bytes: usize) -> Self {
+    pub fn of(origin: RowOrigin, rows: u64, row_bytes: usize) -> Self {
         let mut read = Self { row_bytes, ..Self::default() };
         read.rows[origin as usize] = rows;
         read
@@ -223,7 +223,7 @@ impl RowsRead {
     /// # Panics
     /// With more hits than rows, in debug builds.
     #[must_use]
-    pub fn with_hits(mut self, from: Origin, cache: Origin, hits: u64) -> Self {
+    pub fn with_hits(mut self, from: RowOrigin, cache: RowOrigin, hits: u64) -> Self {
         debug_assert!(hits <= self.rows[from as usize], "{hits} hits of {self:?}");
         self.rows[from as usize] -= hits.min(self.rows[from as usize]);
         self.rows[cache as usize] += hits;
@@ -254,12 +254,12 @@ impl RowsRead {
     }
 
     /// Rows from there.
-    pub fn rows(&self, origin: Origin) -> u64 {
+    pub fn rows(&self, origin: RowOrigin) -> u64 {
         self.rows[origin as usize]
     }
 
     /// Bytes from there.
-    pub fn bytes(&self, origin: Origin) -> u64 {
+    pub fn bytes(&self, origin: RowOrigin) -> u64 {
         self.rows(origin) * self.row_bytes as u64
     }
 
@@ -270,7 +270,7 @@ impl RowsRead {
 
     /// Rows from a cache: the hits. Those that were only kept in front of a disk are not among them.
     pub fn hits(&self) -> u64 {
-        self.rows(Origin::HostCache) + self.rows(Origin::DeviceCache)
+        self.rows(RowOrigin::HostCache) + self.rows(RowOrigin::DeviceCache)
     }
 }
 
@@ -278,7 +278,7 @@ impl RowsRead {
 impl fmt::Debug for RowsRead {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = formatter.debug_map();
-        for origin in Origin::ALL.into_iter().filter(|&origin| self.rows(origin) > 0) {
+        for origin in RowOrigin::ALL.into_iter().filter(|&origin| self.rows(origin) > 0) {
             map.entry(&origin, &self.rows(origin));
         }
         map.finish()

@@ -22,7 +22,7 @@ impl<S, C> Cached<S, C> {
 
 /// A source of half-precision rows, which become float32 in the place: rows of twice the bytes.
 #[derive(Debug)]
-pub struct Widened<S> {
+pub struct WideningSource<S> {
     pub(crate) source: S,
     pub(crate) from: NarrowFloat,
 }
@@ -30,7 +30,7 @@ pub struct Widened<S> {
 /// A source of rows that delivers their sums by list, and no row that is only summed. Places are
 /// [`SumPlace`](crate::SumPlace)s.
 #[derive(Debug)]
-pub struct Summed<S> {
+pub struct SummingSource<S> {
     pub(crate) source: S,
     pub(crate) values: SummedValues,
 }

@@ -49,5 +49,5 @@ pub use kinds::{NeighborSampler, divided_sampler, sampler};
 pub use limits::{MAX_EPOCH, MAX_FANOUT, MAX_LAYERS};
 pub use options::{Expand, HopShape, SamplerOptions, Walks, batch_of_picks};
 pub use order::{ChunkOrder, EpochOrder, Follow, OrderEdges, Proximity, SeedOrder, SeedSequences, Sequenced};
-pub use sampler::{BatchSampler, GraphView, Home};
+pub use sampler::{BatchSampler, GraphView, OriginalEdges};
 pub use visit::VisitReads;

@@ -16,7 +16,7 @@ pub const STREAM_WORDS: usize = 4 << 16;
 /// The purpose of random words: a part of the counter, so streams of different purposes never meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
-pub enum Purpose {
+pub enum RandomPurpose {
     /// Picks of neighbours.
     Neighbors = 0,
     /// The order of an epoch's seeds.
@@ -76,10 +76,10 @@ pub(crate) fn lanes<const L: usize>(
 pub struct StreamKey {
     /// The run's seed: the Philox key, low word first.
     pub seed: u64,
-    /// Original id of the node (or the position, for [`Purpose::SeedShuffle`]). The low 40 bits count.
+    /// Original id of the node (or the position, for [`RandomPurpose::SeedShuffle`]). The low 40 bits count.
     pub node: u64,
     /// The purpose of the words.
-    pub purpose: Purpose,
+    pub purpose: RandomPurpose,
     /// The hop, 0 at the seeds. The low 5 bits count.
     pub layer: u32,
     /// The batch within its epoch.
@@ -116,8 +116,8 @@ impl StreamKey {
     /// The words of this key, from the first one.
     #[inline]
     #[must_use]
-    pub fn stream(self) -> Stream {
-        Stream { key: self, block: 0, words: [0; 4], used: 4 }
+    pub fn stream(self) -> PhiloxStream {
+        PhiloxStream { key: self, block: 0, words: [0; 4], used: 4 }
     }
 }
 
@@ -125,7 +125,7 @@ impl StreamKey {
 ///
 /// After [`STREAM_WORDS`] words it repeats.
 #[derive(Clone, Debug)]
-pub struct Stream {
+pub struct PhiloxStream {
     key: StreamKey,
     /// The block that is generated next.
     block: u16,
@@ -133,7 +133,7 @@ pub struct Stream {
     used: usize,
 }
 
-impl Stream {
+impl PhiloxStream {
     /// The next word.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
@@ -296,7 +296,7 @@ mod tests {
     const KEY: StreamKey = StreamKey {
         seed: 0x0123_4567_89AB_CDEF,
         node: 0xAB_1234_5678,
-        purpose: Purpose::Weights,
+        purpose: RandomPurpose::Weights,
         layer: 31,
         batch: 7,
         epoch: 0x3FFF_FFFF,

@@ -59,7 +59,7 @@ pub struct GraphView<'g> {
     /// weights](crate::SamplerKind::needs_weights). For them, an edge exists only if its weight is positive.
     pub weights: Option<&'g [f32]>,
     /// If `csc` is the dataset's graph in another order: the way back.
-    pub home: Option<Home<'g>>,
+    pub home: Option<OriginalEdges<'g>>,
     /// Lists of nodes below this are counted as cached ([`ListReads`](crate::ListReads)). In host memory, the cached
     /// lists are simply the first lists of the graph, once it is ordered by how often lists are read. So only the
     /// counting differs.
@@ -71,7 +71,7 @@ pub struct GraphView<'g> {
 /// From a graph in another order back to the dataset's edges. A list keeps the order of its entries, so its start in
 /// the dataset is enough.
 #[derive(Clone, Copy, Debug)]
-pub struct Home<'g> {
+pub struct OriginalEdges<'g> {
     /// The dataset's `indptr`.
     pub indptr: &'g [i64],
     /// The dataset's id of each node of the graph.

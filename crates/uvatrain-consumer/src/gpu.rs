@@ -13,7 +13,7 @@ use uva_runtime::feed::device::DeviceSlots;
 use uva_runtime::pipeline::roles::BatchReceiver;
 
 /// Where a model computes.
-pub(crate) struct Prepared {
+pub(crate) struct ModelDevice {
     pub(crate) device: TrainDevice,
     /// For batches in device memory, if there are such: the kernels of a training step, and the stream on which they and
     /// libtorch use the batches.
@@ -24,8 +24,8 @@ pub(crate) struct Prepared {
 ///
 /// Device memory that is host memory (the stand-in driver of the tests) is trained on by the CPU, in place. Where the
 /// stand-in says so, all is then done as on a GPU: batches stay where they are, and dropout differs from the CPU's.
-pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<Prepared, RuntimeError> {
-    let no_slots = |device| Ok(Prepared { device, ahead: None });
+pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<ModelDevice, RuntimeError> {
+    let no_slots = |device| Ok(ModelDevice { device, ahead: None });
     let Some(cuda) = receiver.backend().cuda().cloned() else { return no_slots(TrainDevice::Cpu) };
     let driver = Driver::load().map_err(|error| RuntimeError::Missing(error.to_string()))?;
     if driver.device_memory_is_host_memory() {
@@ -55,12 +55,12 @@ fn on_stream(
     stream: CudaStream,
     device: TrainDevice,
     cuda: &CudaBackend,
-) -> Result<Prepared, RuntimeError> {
+) -> Result<ModelDevice, RuntimeError> {
     let stream = Arc::new(stream);
     slots.use_stream(Arc::clone(&stream));
     let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = TrainKernels::new(&Module::train(slots.context(), &options)?)?;
-    Ok(Prepared { device, ahead: Some((kernels, stream)) })
+    Ok(ModelDevice { device, ahead: Some((kernels, stream)) })
 }
 
 /// Whether libtorch can use a GPU.

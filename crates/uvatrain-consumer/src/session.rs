@@ -18,7 +18,9 @@ use uva_runtime::feed::device::Receipt;
 use uva_runtime::machine::clock::since_boot;
 use uva_runtime::pipeline::roles::BatchReceiver;
 use uva_runtime::sampler::cache::Caches;
-use uva_runtime::telemetry::metrics::{BatchEvent, EpochEvent, Event, InForce, Observer, PassSums, Progress};
+use uva_runtime::telemetry::metrics::{
+    BatchEvent, EpochEvent, Event, InForce, Observer, PassSums, RunProgress,
+};
 use uva_runtime::{Batch, Cursor, RuntimeError};
 use uva_train::{Evaluation, Reading, TrainDevice, TrainError, Trainer, checkpoint};
 
@@ -472,7 +474,7 @@ impl<'a> Session<'a> {
     }
 
     fn progress(&self, batch: &Batch, batches: u64, pass: PassSums, observer: &mut dyn Observer) {
-        let progress = Progress {
+        let progress = RunProgress {
             split: batch.split(),
             epoch: batch.epoch(),
             epochs: self.epochs,

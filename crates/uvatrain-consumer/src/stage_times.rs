@@ -10,7 +10,7 @@ use uva_runtime::pipeline::roles::BatchReceiver;
 use uva_runtime::tune::planning::time_stages;
 
 use crate::session::Session;
-use crate::trial::Nobody;
+use crate::trial::NullObserver;
 
 /// Times training on all batches of the trial, and then sampling and gathering in this process. The first batch of each
 /// number of threads warms up.
@@ -20,7 +20,7 @@ pub(crate) fn run(
     job: &StagesToTime,
 ) -> Result<OfStages<Vec<TimedThreads>>, RuntimeError> {
     let alone = TrainingOptions { checkpoint: None, resume: false, ..job.training.clone() };
-    let mut session = Session::begin(receiver, dataset, &alone, &mut Nobody)?;
+    let mut session = Session::begin(receiver, dataset, &alone, &mut NullObserver)?;
     // Each has a slot. Once all are here, there is nothing left to sample or to gather, and nothing works beside the training.
     let mut batches = Vec::new();
     for _ in 0..receiver.schedule().train_batches() {
@@ -32,7 +32,7 @@ pub(crate) fn run(
         let mut times = Vec::new();
         for batch in &batches {
             let began = Instant::now();
-            session.train_batch(batch, true, &mut Nobody)?;
+            session.train_batch(batch, true, &mut NullObserver)?;
             times.push(began.elapsed().as_secs_f64() * 1e3);
         }
         if times.len() > 1 {

@@ -4,7 +4,7 @@ use uva_graph::Dataset;
 use uva_launch::training::{TrainingOptions, TrialOutcome};
 use uva_runtime::RuntimeError;
 use uva_runtime::pipeline::roles::BatchReceiver;
-use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 
 use crate::session::Session;
 
@@ -16,9 +16,9 @@ pub(crate) fn run(
     options: &TrainingOptions,
 ) -> Result<TrialOutcome, RuntimeError> {
     let alone = TrainingOptions { checkpoint: None, resume: false, ..options.clone() };
-    let mut session = Session::begin(receiver, dataset, &alone, &mut Nobody)?;
+    let mut session = Session::begin(receiver, dataset, &alone, &mut NullObserver)?;
     if let Some(batch) = receiver.next_batch()? {
-        session.train_batch(&batch, true, &mut Nobody)?;
+        session.train_batch(&batch, true, &mut NullObserver)?;
     }
     let slots = receiver.device_slots().ok_or_else(|| {
         RuntimeError::Usage(
@@ -32,14 +32,14 @@ pub(crate) fn run(
 }
 
 /// Receives the events of a trial and drops them: a trial has no metrics.
-pub(crate) struct Nobody;
+pub(crate) struct NullObserver;
 
-impl Observer for Nobody {
+impl Observer for NullObserver {
     fn event(&mut self, _: &Event) -> Result<(), RuntimeError> {
         Ok(())
     }
 
-    fn progress(&mut self, _: &Progress, _: &str) {}
+    fn progress(&mut self, _: &RunProgress, _: &str) {}
 
     fn note(&mut self, _: &str) {}
 }

@@ -8,7 +8,7 @@
 //! | 3 | the machine lacks what was asked for: no GPU, no libtorch, no room on the disk |
 //! | 129, 130, 143 | ended by SIGHUP, by SIGINT, by SIGTERM |
 //!
-//! Commands return `anyhow::Result<()>`. The error decides the code: a [`Problem`] carries its own, [`code_of`] maps
+//! Commands return `anyhow::Result<()>`. The error decides the code: a [`CommandError`] carries its own, [`code_of`] maps
 //! the libraries' public errors, and any other error is 1.
 
 use std::fmt;
@@ -56,24 +56,24 @@ impl Code {
 
 /// An error of the command line itself: the problem, its remedy, and the exit code.
 #[derive(Debug)]
-pub struct Problem {
+pub struct CommandError {
     code: Code,
     message: String,
     /// The user's next step, on a line of its own.
     next: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for CommandError {}
 
 /// Bad usage or input; the message names the option, file or value and what would do instead.
-pub fn usage(message: impl Into<String>) -> Problem {
-    Problem { code: Code::BadInput, message: message.into(), next: None }
+pub fn usage(message: impl Into<String>) -> CommandError {
+    CommandError { code: Code::BadInput, message: message.into(), next: None }
 }
 
 /// Why an output that the user named was not written: bad usage where the name is at fault, and else a failed run.
@@ -83,28 +83,28 @@ pub fn of_output(option: &str, path: &Path, error: io::Error) -> anyhow::Error {
 }
 
 /// The machine lacks a requested resource; the message says which, and how to get it.
-pub fn lacking(message: impl Into<String>) -> Problem {
-    Problem { code: Code::Lacking, message: message.into(), next: None }
+pub fn lacking(message: impl Into<String>) -> CommandError {
+    CommandError { code: Code::Lacking, message: message.into(), next: None }
 }
 
 /// The run was ended by a signal and has cleaned up.
-pub fn signalled(signal: i32) -> Problem {
+pub fn signalled(signal: i32) -> CommandError {
     let code = Code::of_signal(signal);
     let name = match code {
         Code::HungUp => "SIGHUP",
         Code::Interrupted => "SIGINT",
         _ => "SIGTERM",
     };
-    Problem { code, message: format!("stopped by {name}"), next: None }
+    CommandError { code, message: format!("stopped by {name}"), next: None }
 }
 
 /// The run was ended by a signal; `next` is the last line on stderr.
-pub fn interrupted(signal: i32, message: String, next: String) -> Problem {
-    Problem { code: Code::of_signal(signal), message, next: Some(next) }
+pub fn interrupted(signal: i32, message: String, next: String) -> CommandError {
+    CommandError { code: Code::of_signal(signal), message, next: Some(next) }
 }
 
 /// Ends the process now, from any thread, as [`conclude`] would.
-pub fn at_once(problem: &Problem) -> ! {
+pub fn at_once(problem: &CommandError) -> ! {
     out::say(&format!("uvatrain: {problem}"));
     std::process::exit(problem.code as i32)
 }
@@ -115,7 +115,7 @@ pub fn code_of(error: &anyhow::Error) -> Code {
 }
 
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
-    if let Some(problem) = error.downcast_ref::<Problem>() {
+    if let Some(problem) = error.downcast_ref::<CommandError>() {
         return Some(problem.code);
     }
     if let Some(graph) = error.downcast_ref::<GraphError>() {
@@ -172,7 +172,8 @@ pub fn conclude_with(result: anyhow::Result<()>, more: impl FnOnce(&str) -> Stri
             // What is refused has its own remedy.
             let more = if code == Code::Failed { more(&line) } else { String::new() };
             out::say(&format!("uvatrain: {line}{more}"));
-            if let Some(next) = error.downcast_ref::<Problem>().and_then(|problem| problem.next.as_ref()) {
+            if let Some(next) = error.downcast_ref::<CommandError>().and_then(|problem| problem.next.as_ref())
+            {
                 out::say(next);
             }
             code as u8

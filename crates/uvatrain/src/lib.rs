@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use config::Asked;
+use config::ConfigRequest;
 use flags::Command;
 pub use models::Models;
 /// The program `uvatrain`: does what the command line asks for.
@@ -64,12 +64,12 @@ fn run(execute: impl FnOnce(Command) -> anyhow::Result<()>) -> u8 {
         Err(refusal) => return refusal.say(),
     };
     match asked {
-        Asked::Command(cli) => {
+        ConfigRequest::Command(cli) => {
             memory::end_with_a_line(&cli.command);
             let remedy = memory::remedy(&cli.command);
             exit::conclude_with(execute(cli.command), |line| memory::explained(line, remedy))
         }
-        Asked::Config(text) => exit::conclude(ui::out::script(&text)),
+        ConfigRequest::Config(text) => exit::conclude(ui::out::script(&text)),
     }
 }
 

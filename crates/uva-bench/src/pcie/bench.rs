@@ -13,8 +13,8 @@ use super::error::PcieError;
 use super::hold::Hold;
 use super::ids::{IdOrder, check_sum};
 use super::options::PcieOptions;
-use super::sweep::{Cell, Partition};
-use super::table::Table;
+use super::sweep::{Cell, GatherPartition};
+use super::table::KnownTable;
 use super::verify::verify_rows;
 
 /// Ids of one gather at most: they take memory on the device too.
@@ -89,7 +89,7 @@ impl Bench {
     }
 
     /// Times one cell on its table.
-    pub(super) fn zero_copy(&mut self, table: &Table, cell: &Cell) -> Result<ZeroCopy, PcieError> {
+    pub(super) fn zero_copy(&mut self, table: &KnownTable, cell: &Cell) -> Result<ZeroCopy, PcieError> {
         let row_bytes = cell.row_bytes;
         let rows = table.rows(row_bytes);
         if rows == 0 || row_bytes > self.most_bytes {
@@ -103,7 +103,7 @@ impl Bench {
             return Err(PcieError::Refused(format!("this process may use {there_are} multiprocessors")));
         }
         let green = match (cell.partition, cell.multiprocessors) {
-            (Partition::Green, Some(wanted)) => Some(self.green(wanted)?),
+            (GatherPartition::Green, Some(wanted)) => Some(self.green(wanted)?),
             _ => None,
         };
         let most = (self.most_bytes / row_bytes).clamp(1, MOST_IDS);
@@ -143,7 +143,7 @@ impl Bench {
     /// the others.
     fn gathers(
         &mut self,
-        table: &Table,
+        table: &KnownTable,
         cell: &Cell,
         green: Option<&CudaStream>,
         draws: Vec<Vec<i64>>,
@@ -235,7 +235,7 @@ impl Bench {
     pub(super) fn verify(
         &mut self,
         what: &str,
-        table: &Table,
+        table: &KnownTable,
         row_bytes: usize,
         ids: &[i64],
     ) -> Result<usize, PcieError> {
@@ -254,7 +254,7 @@ impl Bench {
     /// Until the stream has been waited for, the table lives and nobody else uses the output's first `count` rows.
     pub(super) unsafe fn enqueue_rows(
         &self,
-        table: &Table,
+        table: &KnownTable,
         kernel: Kernel,
         row_bytes: usize,
         count: usize,

@@ -16,10 +16,10 @@ use super::bench::{Bench, median};
 use super::error::PcieError;
 use super::ids::IdOrder;
 use super::options::PcieOptions;
-use super::table::Table;
+use super::table::KnownTable;
 use super::verify::{check_bytes, verify_rows};
-use uva_rows::Mapped;
-use uva_rows::cuda::{Balance, Measured, Staged};
+use uva_rows::MappedTable;
+use uva_rows::cuda::{Balance, PathWork, StagingSource};
 
 /// Batches before those that count, in which a split's share settles.
 const SETTLING: usize = 12;
@@ -27,7 +27,7 @@ const SETTLING: usize = 12;
 /// A path for rows onto the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum TransferPath {
     /// The CPU gathers rows into pinned memory, and the copy engine takes them over.
     CpuGatherDma,
     /// That, and zero-copy reads, of a share of each batch's rows each.
@@ -37,7 +37,7 @@ pub enum Way {
     Together,
 }
 
-impl Way {
+impl TransferPath {
     /// As reports have it.
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Way {
 #[derive(Clone, Debug, Serialize)]
 pub struct WayFigure {
     /// The path.
-    pub way: Way,
+    pub way: TransferPath,
     /// Bytes of a row.
     pub row_bytes: usize,
     /// Threads of the CPU's part; 0 where it has none.
@@ -61,7 +61,7 @@ pub struct WayFigure {
     pub table_bytes: u64,
     /// Rows of a sample.
     pub rows: usize,
-    /// Row bytes delivered ÷ time, median, in 10⁹ a second; of [`Way::Together`], all bytes.
+    /// Row bytes delivered ÷ time, median, in 10⁹ a second; of [`TransferPath::Together`], all bytes.
     pub gb_per_second: f64,
     /// Each sample.
     pub samples: Vec<f64>,
@@ -74,7 +74,7 @@ pub struct WayFigure {
 /// Measures every path, with rows of `row_bytes` bytes in random order.
 pub(super) fn measure(
     bench: &mut Bench,
-    table: &Table,
+    table: &KnownTable,
     options: &PcieOptions,
     row_bytes: usize,
     zero_copy_rate: f64,
@@ -90,8 +90,8 @@ pub(super) fn measure(
     let draws: Vec<Vec<i64>> = (0..=(SETTLING + options.samples) as u32)
         .map(|seed| IdOrder::Random.draw(rows, count, seed))
         .collect();
-    let source = Mapped::owned(Arc::new(table.whole_rows(row_bytes)), row_bytes, options.threads)?;
-    let mut path = Staged::new(&bench.context, source)?;
+    let source = MappedTable::owned(Arc::new(table.whole_rows(row_bytes)), row_bytes, options.threads)?;
+    let mut path = StagingSource::new(&bench.context, source)?;
     let mut work = Work { bench, table, path: &mut path, row_bytes };
     let dma = work.by_cpu(&draws[..=options.samples])?;
     let split = work.split(&draws, options.samples)?;
@@ -99,7 +99,7 @@ pub(super) fn measure(
     Ok([dma, split, together]
         .into_iter()
         .map(|mut figure| {
-            figure.threads = if figure.way == Way::Together { 0 } else { options.threads };
+            figure.threads = if figure.way == TransferPath::Together { 0 } else { options.threads };
             figure
         })
         .collect())
@@ -107,15 +107,15 @@ pub(super) fn measure(
 
 struct Work<'b> {
     bench: &'b mut Bench,
-    table: &'b Table,
-    path: &'b mut Staged<Mapped<'static>>,
+    table: &'b KnownTable,
+    path: &'b mut StagingSource<MappedTable<'static>>,
     row_bytes: usize,
 }
 
 impl Work<'_> {
     fn figure(
         &self,
-        way: Way,
+        way: TransferPath,
         rows: usize,
         samples: Vec<f64>,
         share: f64,
@@ -150,8 +150,9 @@ impl Work<'_> {
             }
         }
         let last = &draws[draws.len() - 1];
-        let verified = self.bench.verify(Way::CpuGatherDma.name(), self.table, self.row_bytes, last)?;
-        Ok(self.figure(Way::CpuGatherDma, last.len(), samples, 0.0, verified))
+        let verified =
+            self.bench.verify(TransferPath::CpuGatherDma.name(), self.table, self.row_bytes, last)?;
+        Ok(self.figure(TransferPath::CpuGatherDma, last.len(), samples, 0.0, verified))
     }
 
     fn split(&mut self, draws: &[Vec<i64>], counted: usize) -> Result<WayFigure, PcieError> {
@@ -175,14 +176,14 @@ impl Work<'_> {
             }
             let (kernel, copies) = times.seconds()?;
             balance.measured(
-                Measured { rows: first, seconds: kernel },
-                Measured { rows: ids.len() - first, seconds: copies },
+                PathWork { rows: first, seconds: kernel },
+                PathWork { rows: ids.len() - first, seconds: copies },
             );
         }
         let last = &draws[draws.len() - 1];
-        let verified = self.bench.verify(Way::Split.name(), self.table, self.row_bytes, last)?;
+        let verified = self.bench.verify(TransferPath::Split.name(), self.table, self.row_bytes, last)?;
         let share = median(&shares);
-        Ok(self.figure(Way::Split, last.len(), samples, share, verified))
+        Ok(self.figure(TransferPath::Split, last.len(), samples, share, verified))
     }
 
     /// As a producer does it: the kernel first, since it needs no more of the host, then the CPU's rows piece by piece.
@@ -241,9 +242,9 @@ impl Work<'_> {
         let waited = self.bench.stream.synchronize();
         returned.and(waited)?;
         let (gathered, engine) = back.split_at(first * row_bytes);
-        let verified = verify_rows(Way::Together.name(), host, row_bytes, &ids[..first], gathered)?;
+        let verified = verify_rows(TransferPath::Together.name(), host, row_bytes, &ids[..first], gathered)?;
         check_bytes("the copy engine beside zero-copy reads", 0, &host[..copied], engine)?;
-        Ok(self.figure(Way::Together, first, rates, share, verified))
+        Ok(self.figure(TransferPath::Together, first, rates, share, verified))
     }
 
     fn enqueue_together(

@@ -6,8 +6,8 @@ use uva_cuda::{CudaError, ModuleReport};
 
 use super::bench::{ZeroCopy, median};
 use super::engine::CopyEngine;
-use super::paths::{Way, WayFigure};
-use super::sweep::{Cell, LINE, Partition};
+use super::paths::{TransferPath, WayFigure};
+use super::sweep::{Cell, GatherPartition, LINE};
 use super::table::TableReport;
 
 /// One cell's figure.
@@ -56,7 +56,7 @@ impl CellFigure {
 
 /// A cell that was not measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Skipped {
+pub struct SkippedCell {
     /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
@@ -120,7 +120,7 @@ pub struct PcieReport {
     /// Every cell that was measured.
     pub cells: Vec<CellFigure>,
     /// Every cell that was not.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedCell>,
     /// The figures compared with their goals; empty under the simulator.
     pub reach: Vec<Goal>,
     /// Wall-clock seconds of it all.
@@ -143,11 +143,11 @@ pub struct Goal {
 }
 
 /// The share of the ceiling that the request model allows a kernel for rows of the given bytes.
-pub type Model<'m> = &'m dyn Fn(Kernel, usize) -> Option<f64>;
+pub type RequestModel<'m> = &'m dyn Fn(Kernel, usize) -> Option<f64>;
 
 impl PcieReport {
     /// Computes every share, and which goals are reached.
-    pub(super) fn conclude(&mut self, model: Model<'_>) {
+    pub(super) fn conclude(&mut self, model: RequestModel<'_>) {
         let Cell { pages, table_bytes, ids, .. } = self.base;
         let whole_lines = self.cells.iter().filter(|figure| {
             let cell = &figure.cell;
@@ -190,8 +190,8 @@ impl PcieReport {
                     && figure.cell.ids == self.base.ids
             }
         };
-        let green = self.cells.iter().any(|figure| few(Partition::Green)(&figure));
-        let few = few(if green { Partition::Green } else { Partition::Grid });
+        let green = self.cells.iter().any(|figure| few(GatherPartition::Green)(&figure));
+        let few = few(if green { GatherPartition::Green } else { GatherPartition::Grid });
         let share = |figure: &CellFigure| Some(figure.share_of_ceiling);
         let of_model = |figure: &CellFigure| figure.share_of_model;
         let mut goals = Vec::new();
@@ -238,8 +238,8 @@ impl PcieReport {
     }
 
     fn split_share(&self) -> Option<(f64, String)> {
-        let way = |wanted: Way| self.ways.iter().find(|figure| figure.way == wanted);
-        let (split, together) = (way(Way::Split)?, way(Way::Together)?);
+        let way = |wanted: TransferPath| self.ways.iter().find(|figure| figure.way == wanted);
+        let (split, together) = (way(TransferPath::Split)?, way(TransferPath::Together)?);
         let alone = self.copy_engine.peak_gb_per_second.max(self.zero_copy_ceiling);
         (together.gb_per_second > alone).then(|| {
             let share = quotient(split.gb_per_second, together.gb_per_second);
@@ -285,7 +285,7 @@ mod tests {
             kernel: Kernel::Wide,
             row_bytes: 512,
             multiprocessors: None,
-            partition: Partition::Grid,
+            partition: GatherPartition::Grid,
             pages: TablePages::Base,
             table_bytes: 1 << 20,
             ids: IdOrder::Random,
@@ -409,10 +409,10 @@ mod tests {
     #[test]
     fn a_green_context_of_8_counts_where_there_is_one_else_the_grid() {
         let few = |partition, rate| figure(Cell { multiprocessors: Some(8), partition, ..base() }, rate);
-        let report = concluded(vec![figure(base(), 40.0), few(Partition::Grid, 20.0)]);
+        let report = concluded(vec![figure(base(), 40.0), few(GatherPartition::Grid, 20.0)]);
         assert!(!goal(&report, "8 multiprocessors, rows").met);
-        let green = few(Partition::Green, 40.0);
-        let report = concluded(vec![figure(base(), 40.0), few(Partition::Grid, 20.0), green]);
+        let green = few(GatherPartition::Green, 40.0);
+        let report = concluded(vec![figure(base(), 40.0), few(GatherPartition::Grid, 20.0), green]);
         assert!(goal(&report, "8 multiprocessors, rows").met);
     }
 
@@ -431,7 +431,7 @@ mod tests {
         };
         for (together, judged) in [(49.0, false), (60.0, true)] {
             let mut report = report(vec![figure(base(), 40.0)]);
-            report.ways = vec![way(Way::Split, 45.0), way(Way::Together, together)];
+            report.ways = vec![way(TransferPath::Split, 45.0), way(TransferPath::Together, together)];
             report.conclude(&|_, _| None);
             let found: Vec<_> = report.reach.iter().filter(|goal| goal.what.starts_with("split")).collect();
             assert_eq!(!found.is_empty(), judged);

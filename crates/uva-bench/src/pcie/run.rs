@@ -9,14 +9,14 @@ use uva_cuda::{Context, CudaError, Driver, Module, ModuleReport};
 use super::bench::Bench;
 use super::error::PcieError;
 use super::options::PcieOptions;
-use super::report::{CellFigure, DeviceFacts, Model, PcieReport, Skipped, kernel_reports};
-use super::sweep::{Cell, Partition};
-use super::table::Table;
+use super::report::{CellFigure, DeviceFacts, PcieReport, RequestModel, SkippedCell, kernel_reports};
+use super::sweep::{Cell, GatherPartition};
+use super::table::KnownTable;
 use super::{engine, paths};
 
 /// The current step.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress<'p> {
+pub struct BenchProgress<'p> {
     /// Cells done.
     pub done: usize,
     /// Cells in all.
@@ -36,8 +36,8 @@ pub fn measure(
     context: &Arc<Context>,
     module: &Module,
     options: &PcieOptions,
-    model: Model<'_>,
-    progress: &mut dyn FnMut(Progress<'_>),
+    model: RequestModel<'_>,
+    progress: &mut dyn FnMut(BenchProgress<'_>),
 ) -> Result<PcieReport, PcieError> {
     if !(3..=100).contains(&options.samples) {
         return Err(PcieError::Refused(format!("{} samples: 3 to 100 are taken", options.samples)));
@@ -48,7 +48,7 @@ pub fn measure(
     let largest = cells.iter().map(|cell| cell.row_bytes).max().unwrap_or(1);
     let options = PcieOptions { sample_bytes: options.sample_bytes.max(largest), ..options.clone() };
     let mut bench = Bench::new(context, kernels.clone(), &options)?;
-    progress(Progress { done: 0, all: cells.len(), now: "the copy engine" });
+    progress(BenchProgress { done: 0, all: cells.len(), now: "the copy engine" });
     let copy_engine = engine::measure(&mut bench)?;
     let mut report = PcieReport {
         simulator: Driver::load().is_ok_and(Driver::device_memory_is_host_memory),
@@ -70,7 +70,7 @@ pub fn measure(
     let over = || options.limit.is_some_and(|limit| began.elapsed() > limit);
     let all = cells.len();
     let mut say = |report: &PcieReport, now: &str| {
-        progress(Progress { done: report.cells.len() + report.skipped.len(), all, now });
+        progress(BenchProgress { done: report.cells.len() + report.skipped.len(), all, now });
     };
     for cells in cells.chunk_by(|a, b| (a.pages, a.table_bytes) == (b.pages, b.table_bytes)) {
         if over() {
@@ -78,7 +78,7 @@ pub fn measure(
             continue;
         }
         say(&report, "filling and pinning a table");
-        let table = match Table::new(context, cells[0].pages, cells[0].table_bytes, options.preflight)
+        let table = match KnownTable::new(context, cells[0].pages, cells[0].table_bytes, options.preflight)
             .map_err(PcieError::from)
         {
             Ok(table) => table,
@@ -99,7 +99,8 @@ pub fn measure(
                 Ok(measured) => report.cells.push(CellFigure::new(cell, measured)),
                 // Drivers differ in what they allow streams of a green context.
                 Err(error)
-                    if error.is_a_lack() || (cell.partition == Partition::Green && error.is_refusal()) =>
+                    if error.is_a_lack()
+                        || (cell.partition == GatherPartition::Green && error.is_refusal()) =>
                 {
                     skip(&mut report, std::slice::from_ref(cell), &error.to_string());
                 }
@@ -124,7 +125,7 @@ pub fn measure(
 }
 
 fn skip(report: &mut PcieReport, cells: &[Cell], why: &str) {
-    report.skipped.extend(cells.iter().map(|cell| Skipped { cell: cell.clone(), why: why.to_owned() }));
+    report.skipped.extend(cells.iter().map(|cell| SkippedCell { cell: cell.clone(), why: why.to_owned() }));
 }
 
 const OVER: &str = "left out: the time that --seconds allows was over";

@@ -26,7 +26,7 @@ pub const MULTIPROCESSORS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// How a gather is kept to a number of multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Partition {
+pub enum GatherPartition {
     /// No more blocks than the given number of multiprocessors holds; the device may spread them over more.
     Grid,
     /// The same, in a green context of exactly that many.
@@ -45,7 +45,7 @@ pub struct Cell {
     /// Multiprocessors; `None`: all that this process may use.
     pub multiprocessors: Option<u32>,
     /// How it is kept to them.
-    pub partition: Partition,
+    pub partition: GatherPartition,
     /// The table's pages.
     pub pages: TablePages,
     /// The table's bytes.
@@ -60,8 +60,8 @@ impl Cell {
         let Self { kernel, row_bytes, pages, table_bytes, ids, .. } = self;
         let limit = match (self.multiprocessors, self.partition) {
             (None, _) => "all multiprocessors".to_owned(),
-            (Some(some), Partition::Grid) => format!("a grid for {some} multiprocessors"),
-            (Some(some), Partition::Green) => format!("a green context of {some} multiprocessors"),
+            (Some(some), GatherPartition::Grid) => format!("a grid for {some} multiprocessors"),
+            (Some(some), GatherPartition::Green) => format!("a green context of {some} multiprocessors"),
         };
         let (kernel, pages, ids) = (kernel.name(), pages.name(), ids.name());
         format!("{kernel}, {row_bytes}-byte rows, {limit}, {table_bytes} bytes on {pages} pages, {ids} ids")
@@ -113,7 +113,7 @@ impl Sweep {
             } else {
                 self.multiprocessors[0]
             },
-            partition: Partition::Grid,
+            partition: GatherPartition::Grid,
             pages: self.pages[0],
             table_bytes: self.table_bytes[0],
             ids: self.ids[0],
@@ -193,12 +193,12 @@ impl Sweep {
             ..base.clone()
         };
         if self.multiprocessors.contains(&Some(8)) {
-            cells.extend(self.row_bytes.iter().map(|&row_bytes| few(row_bytes, 8, Partition::Green)));
-            cells.extend(self.row_bytes.iter().map(|&row_bytes| few(row_bytes, 8, Partition::Grid)));
+            cells.extend(self.row_bytes.iter().map(|&row_bytes| few(row_bytes, 8, GatherPartition::Green)));
+            cells.extend(self.row_bytes.iter().map(|&row_bytes| few(row_bytes, 8, GatherPartition::Grid)));
         }
         // Green contexts come in multiples of 8.
         for multiprocessors in self.multiprocessors.iter().flatten().filter(|some| **some % 8 == 0) {
-            cells.push(few(base.row_bytes, *multiprocessors, Partition::Green));
+            cells.push(few(base.row_bytes, *multiprocessors, GatherPartition::Green));
         }
         let large = Cell { table_bytes: self.large(), ..base.clone() };
         cells.extend(self.ids.iter().map(|&ids| Cell { axis: "ids", ids, ..large.clone() }));

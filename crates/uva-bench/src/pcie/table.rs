@@ -64,7 +64,7 @@ pub struct TableReport {
 }
 
 /// A pinned table of known bytes. Row 0 begins on a page.
-pub(super) struct Table {
+pub(super) struct KnownTable {
     pub pinned: Arc<PinnedTable>,
     pub report: TableReport,
 }
@@ -97,7 +97,7 @@ impl TableBytes for WholeRows {
     }
 }
 
-impl Table {
+impl KnownTable {
     /// A table of `bytes` bytes, at least 8, rounded down to whole pages if it has at least one. `policy` decides what
     /// happens if memory seems insufficient.
     ///

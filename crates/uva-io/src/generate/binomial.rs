@@ -1,6 +1,6 @@
 //! Binomial random numbers: list lengths of graphs whose edges are drawn independently.
 
-use super::random::Stream;
+use super::random::RandomStream;
 
 /// From this mean on, a normal number is as good as the sum that it replaces.
 const NORMAL_FROM: f64 = 32.0;
@@ -12,7 +12,7 @@ const MOST_BY_INVERSION: u64 = 160;
 /// of none). Above, it is a rounded normal number, off by less than a hundredth of a standard deviation.
 ///
 /// It uses only +, −, ×, ÷ and √, each correctly rounded, so it is the same on every machine.
-pub(super) fn binomial(n: u64, p: f64, stream: &mut Stream) -> u64 {
+pub(super) fn binomial(n: u64, p: f64, stream: &mut RandomStream) -> u64 {
     if n == 0 || p <= 0.0 {
         return 0;
     }
@@ -34,7 +34,7 @@ pub(super) fn binomial(n: u64, p: f64, stream: &mut Stream) -> u64 {
 }
 
 /// Subtracts the probabilities of 0, 1, 2, … from a uniform number until it is used up.
-fn by_inversion(n: u64, p: f64, stream: &mut Stream) -> u64 {
+fn by_inversion(n: u64, p: f64, stream: &mut RandomStream) -> u64 {
     let odds = p / (1.0 - p);
     let most = n.min(MOST_BY_INVERSION);
     let mut left = stream.unit();
@@ -63,7 +63,7 @@ fn power(base: f64, mut exponent: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Purpose;
+    use super::super::random::GeneratorPurpose;
     use super::*;
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
             (1 << 40, 1e-9),
         ];
         for (n, p) in cases {
-            let mut stream = Stream::new(5, Purpose::Degree, n);
+            let mut stream = RandomStream::new(5, GeneratorPurpose::Degree, n);
             let draws: Vec<f64> = (0..100_000).map(|_| binomial(n, p, &mut stream) as f64).collect();
             let count = draws.len() as f64;
             let mean = draws.iter().sum::<f64>() / count;
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn none_and_all_are_certain_where_they_are() {
-        let mut stream = Stream::new(5, Purpose::Degree, 1);
+        let mut stream = RandomStream::new(5, GeneratorPurpose::Degree, 1);
         assert_eq!(binomial(0, 0.5, &mut stream), 0);
         assert_eq!(binomial(7, 0.0, &mut stream), 0);
         assert_eq!(binomial(7, 1.0, &mut stream), 7);

@@ -32,8 +32,8 @@ use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Split, mix};
 
 use super::common::{Common, check_share};
-use super::planted::{Shape, draw_list, list_length};
-use super::random::{Purpose, Stream};
+use super::planted::{PlantedGraph, draw_list, list_length};
+use super::random::{GeneratorPurpose, RandomStream};
 use super::recipe::{Generator, Recipe};
 
 /// A citation of another field goes to the leader of a block of at least 2^this members, if there is one.
@@ -105,7 +105,7 @@ impl Recipe for Citation {
         &mut self.common
     }
 
-    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
         Ok(Box::new(Plan::new(self)?))
     }
 }
@@ -183,14 +183,14 @@ impl<'o> Plan<'o> {
         for level in (0..level).rev() {
             // The half of the block that contains it.
             let key = mix(field | u64::from(level) << 56) ^ block;
-            let half = Stream::new(self.options.common.seed, Purpose::Fame, key).next() >> 63;
+            let half = RandomStream::new(self.options.common.seed, GeneratorPurpose::Fame, key).next() >> 63;
             block = block << 1 | half;
         }
         block
     }
 
     /// One citation of `node`; `None` if there is nothing to cite.
-    fn cited(&self, node: u64, stream: &mut Stream) -> Option<u64> {
+    fn cited(&self, node: u64, stream: &mut RandomStream) -> Option<u64> {
         let options = self.options;
         let own = node % self.fields;
         let within = stream.unit() < options.within_field;
@@ -217,15 +217,15 @@ impl<'o> Plan<'o> {
     }
 }
 
-impl Shape for Plan<'_> {
+impl PlantedGraph for Plan<'_> {
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
         let common = &self.options.common;
         let labelled = self.is_labelled(node % self.fields);
         let coverage = if labelled { self.options.coverage } else { self.coverage_elsewhere };
         let time = 0.5 + node as f64 / common.nodes as f64;
-        let mut stream = Stream::new(common.seed, Purpose::Degree, node);
+        let mut stream = RandomStream::new(common.seed, GeneratorPurpose::Degree, node);
         let length = list_length(common.average_degree * coverage * time, &mut stream).min(node);
-        let mut stream = Stream::new(common.seed, Purpose::Neighbours, node);
+        let mut stream = RandomStream::new(common.seed, GeneratorPurpose::Neighbours, node);
         draw_list(list, length, || self.cited(node, &mut stream));
     }
 
@@ -237,7 +237,7 @@ impl Shape for Plan<'_> {
         let common = &self.options.common;
         let drawn = node >= self.from
             && self.is_labelled(node % self.fields)
-            && Stream::new(common.seed, Purpose::Split, node).unit() < self.drawn;
+            && RandomStream::new(common.seed, GeneratorPurpose::Split, node).unit() < self.drawn;
         if !drawn {
             return None;
         }

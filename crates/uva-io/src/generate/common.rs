@@ -2,7 +2,7 @@
 
 use uva_graph::{ElementType, GraphError, Split};
 
-use super::random::{Purpose, Stream};
+use super::random::{GeneratorPurpose, RandomStream};
 use super::train_by::TrainBy;
 
 /// The options that do not depend on a graph's shape.
@@ -154,12 +154,14 @@ impl Common {
     /// The split of a node that a draw of the train split left, with the same probabilities for all of them.
     pub(super) fn rest_split(&self, node: u64) -> Option<Split> {
         let rest = 1.0 - self.train_share;
-        self.split_at(self.train_share + rest * Stream::new(self.seed, Purpose::RestSplit, node).unit())
+        self.split_at(
+            self.train_share + rest * RandomStream::new(self.seed, GeneratorPurpose::RestSplit, node).unit(),
+        )
     }
 
     /// A split drawn with the same probabilities for every node.
     pub(super) fn uniform_split(&self, node: u64) -> Option<Split> {
-        self.split_at(Stream::new(self.seed, Purpose::Split, node).unit())
+        self.split_at(RandomStream::new(self.seed, GeneratorPurpose::Split, node).unit())
     }
 }
 

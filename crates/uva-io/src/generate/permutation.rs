@@ -2,7 +2,7 @@
 
 use uva_graph::mix;
 
-use super::random::{Purpose, Stream};
+use super::random::{GeneratorPurpose, RandomStream};
 
 const ROUNDS: usize = 4;
 
@@ -18,7 +18,7 @@ pub(super) struct Permutation {
 impl Permutation {
     pub(super) fn new(len: u64, seed: u64) -> Permutation {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
-        let mut stream = Stream::new(seed, Purpose::Permutation, 0);
+        let mut stream = RandomStream::new(seed, GeneratorPurpose::Permutation, 0);
         Permutation { len, half_bits: bits.div_ceil(2).max(1), keys: std::array::from_fn(|_| stream.next()) }
     }
 

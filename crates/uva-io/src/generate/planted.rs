@@ -18,13 +18,13 @@ use uva_graph::{ElementType, GraphError, Meta, Progress, Split, Summary, names};
 
 use super::common::Common;
 use super::estimate::{GeneratorEstimate, id_bytes};
-use super::random::{Purpose, Stream};
+use super::random::{GeneratorPurpose, RandomStream};
 use super::train_by::{DegreeDraw, TrainBy};
 use crate::float8;
 use uva_graph::disk_space::{self, BytesOnDisk};
 
 /// The decisions of a generator, node by node: each depends on the options and the node alone.
-pub trait Shape: Sync {
+pub trait PlantedGraph: Sync {
     /// Appends the in-neighbours of `node`, ascending, without repeats and without `node` itself.
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>);
     /// The class behind its features and edges.
@@ -37,7 +37,7 @@ pub trait Shape: Sync {
 
 /// The length of a list: `c/√u` with u uniform, at most 20 times the mean, with c such that the mean is `mean`. It is
 /// rounded up or down at random. P(longer than l) ~ l^(−2).
-pub(super) fn list_length(mean: f64, stream: &mut Stream) -> u64 {
+pub(super) fn list_length(mean: f64, stream: &mut RandomStream) -> u64 {
     // ∫ min(c/√u, 20 · mean) du = 2c − c²/(20 · mean), which is the mean at c = (20 − √380) · mean, about half of it.
     let c = mean * (20.0 - 380.0_f64.sqrt());
     let u = stream.unit();
@@ -77,7 +77,7 @@ pub(super) fn write(
     out: &Path,
     kind: &str,
     common: &Common,
-    shape: &dyn Shape,
+    shape: &dyn PlantedGraph,
     progress: &dyn Fn(Progress),
 ) -> Result<Summary, GraphError> {
     let start = Instant::now();
@@ -120,7 +120,7 @@ pub(super) fn write(
 
 struct Writer<'o> {
     common: &'o Common,
-    shape: &'o dyn Shape,
+    shape: &'o dyn PlantedGraph,
     directory: &'o Path,
     /// The requested threads; with `None`, those of the whole process.
     pool: Option<rayon::ThreadPool>,
@@ -213,8 +213,8 @@ impl Writer<'_> {
     fn feature_row(&self, node: u64, row: &mut [u8]) {
         let &Common { seed, feature_element, .. } = self.common;
         let signal = self.common.signal() as f32;
-        let mut centre = Stream::new(seed, Purpose::ClassCentre, self.shape.class_of(node));
-        let mut noise = Stream::new(seed, Purpose::Features, node);
+        let mut centre = RandomStream::new(seed, GeneratorPurpose::ClassCentre, self.shape.class_of(node));
+        let mut noise = RandomStream::new(seed, GeneratorPurpose::Features, node);
         for value in row.chunks_exact_mut(feature_element.bytes()) {
             let centre = if centre.next() & 1 == 0 { signal } else { -signal };
             let feature = centre + noise.normal();
@@ -263,7 +263,7 @@ impl Writer<'_> {
 
     fn label(&self, node: u64) -> i64 {
         let &Common { seed, classes, label_noise, .. } = self.common;
-        let mut noise = Stream::new(seed, Purpose::LabelNoise, node);
+        let mut noise = RandomStream::new(seed, GeneratorPurpose::LabelNoise, node);
         let label = if noise.unit() < label_noise { noise.below(classes) } else { self.shape.class_of(node) };
         label.cast_signed()
     }

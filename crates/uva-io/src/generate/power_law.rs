@@ -22,8 +22,8 @@ use uva_graph::{GraphError, Split};
 
 use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{Shape, draw_list};
-use super::random::{Purpose, Stream};
+use super::planted::{PlantedGraph, draw_list};
+use super::random::{GeneratorPurpose, RandomStream};
 use super::recipe::{Generator, Recipe};
 use super::shape_options::ShapeOptions;
 
@@ -77,7 +77,7 @@ impl Recipe for PowerLaw {
         self.homophily = options.homophily.unwrap_or(self.homophily);
     }
 
-    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
         Ok(Box::new(Plan::new(self)?))
     }
 }
@@ -102,13 +102,14 @@ impl<'o> Plan<'o> {
     }
 }
 
-impl Shape for Plan<'_> {
+impl PlantedGraph for Plan<'_> {
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
         let &Common { nodes, classes, seed, .. } = &self.options.common;
         let position = self.permutation.backward(node);
         let class = position % classes;
-        let degree = self.degrees.at(position, Stream::new(seed, Purpose::Degree, node).unit());
-        let mut stream = Stream::new(seed, Purpose::Neighbours, node);
+        let degree =
+            self.degrees.at(position, RandomStream::new(seed, GeneratorPurpose::Degree, node).unit());
+        let mut stream = RandomStream::new(seed, GeneratorPurpose::Neighbours, node);
         draw_list(list, degree, || {
             let class = if stream.unit() < self.options.homophily { class } else { stream.below(classes) };
             // Positions class, class + classes, …: the number of members.

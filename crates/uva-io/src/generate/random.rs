@@ -5,7 +5,7 @@ use uva_graph::mix;
 /// The purpose of a stream of random numbers. The numbers are part of the meaning of a seed, so they never change.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
-pub(super) enum Purpose {
+pub(super) enum GeneratorPurpose {
     Permutation = 1,
     Degree = 2,
     Neighbours = 3,
@@ -23,14 +23,14 @@ pub(super) enum Purpose {
 
 /// splitmix64 started at a point that (seed, purpose, key) choose.
 #[derive(Debug, Clone)]
-pub(super) struct Stream(u64);
+pub(super) struct RandomStream(u64);
 
-impl Stream {
-    pub(super) fn new(seed: u64, purpose: Purpose, key: u64) -> Stream {
+impl RandomStream {
+    pub(super) fn new(seed: u64, purpose: GeneratorPurpose, key: u64) -> RandomStream {
         // Odd constants separate the three inputs. Each passes the finaliser, so that neighbouring keys have nothing in
         // common.
         let start = mix(seed.wrapping_add((purpose as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        Stream(mix(start ^ mix(key.wrapping_mul(0xd1b5_4a32_d192_ed03))))
+        RandomStream(mix(start ^ mix(key.wrapping_mul(0xd1b5_4a32_d192_ed03))))
     }
 
     #[inline]
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn normals_have_mean_zero_and_variance_one() {
-        let mut stream = Stream::new(7, Purpose::Features, 3);
+        let mut stream = RandomStream::new(7, GeneratorPurpose::Features, 3);
         let draws: Vec<f64> = (0..200_000).map(|_| f64::from(stream.normal())).collect();
         let mean = draws.iter().sum::<f64>() / draws.len() as f64;
         let variance = draws.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / draws.len() as f64;
@@ -78,11 +78,11 @@ mod tests {
 
     #[test]
     fn streams_differ_by_seed_purpose_and_key() {
-        let first = |seed, purpose, key| Stream::new(seed, purpose, key).next();
-        let base = first(1, Purpose::Degree, 1);
-        assert_ne!(base, first(2, Purpose::Degree, 1));
-        assert_ne!(base, first(1, Purpose::Neighbours, 1));
-        assert_ne!(base, first(1, Purpose::Degree, 2));
-        assert_eq!(base, first(1, Purpose::Degree, 1));
+        let first = |seed, purpose, key| RandomStream::new(seed, purpose, key).next();
+        let base = first(1, GeneratorPurpose::Degree, 1);
+        assert_ne!(base, first(2, GeneratorPurpose::Degree, 1));
+        assert_ne!(base, first(1, GeneratorPurpose::Neighbours, 1));
+        assert_ne!(base, first(1, GeneratorPurpose::Degree, 2));
+        assert_eq!(base, first(1, GeneratorPurpose::Degree, 1));
     }
 }

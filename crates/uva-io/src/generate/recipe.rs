@@ -5,7 +5,7 @@ use std::fmt;
 use uva_graph::GraphError;
 
 use super::common::Common;
-use super::planted::Shape;
+use super::planted::PlantedGraph;
 use super::shape_options::ShapeOptions;
 
 /// A shape of graph: a row of [`GENERATORS`](super::GENERATORS).
@@ -41,5 +41,5 @@ pub trait Recipe: fmt::Debug {
     ///
     /// # Errors
     /// An option that is out of its range.
-    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError>;
+    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError>;
 }

@@ -33,8 +33,8 @@ use uva_graph::{GraphError, Split};
 use super::binomial::binomial;
 use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{Shape, draw_list};
-use super::random::{Purpose, Stream};
+use super::planted::{PlantedGraph, draw_list};
+use super::random::{GeneratorPurpose, RandomStream};
 use super::recipe::{Generator, Recipe};
 use super::shape_options::ShapeOptions;
 
@@ -87,7 +87,7 @@ impl Recipe for Rmat {
         self.noise = options.noise.unwrap_or(self.noise);
     }
 
-    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
         Ok(Box::new(Plan::new(self)?))
     }
 }
@@ -105,7 +105,7 @@ struct Level {
 
 /// The position of a destination, cut by cut.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct Descent {
     /// The probability of an edge to it.
     chance: f64,
     /// Bit l: whether it is in the second half at level l.
@@ -153,8 +153,8 @@ impl<'o> Plan<'o> {
     }
 
     /// The path to the destination at `position`.
-    fn way_to(&self, position: u64) -> Way {
-        let mut way = Way { chance: 1.0, halves: 0, cuts: 0 };
+    fn way_to(&self, position: u64) -> Descent {
+        let mut way = Descent { chance: 1.0, halves: 0, cuts: 0 };
         let mut run = Run { start: 0, len: self.options.common.nodes };
         for level in &self.levels {
             if run.len == 1 {
@@ -170,7 +170,7 @@ impl<'o> Plan<'o> {
     }
 
     /// The position of one source of the destination at the end of `way`.
-    fn source(&self, way: Way, stream: &mut Stream) -> u64 {
+    fn source(&self, way: Descent, stream: &mut RandomStream) -> u64 {
         let mut run = Run { start: 0, len: self.options.common.nodes };
         let mut word = 0;
         for (cut, level) in self.levels.iter().enumerate() {
@@ -192,7 +192,7 @@ impl<'o> Plan<'o> {
 impl Level {
     fn new(options: &Rmat, level: u32) -> Level {
         let [a, b, c, d] = options.quadrants;
-        let unit = Stream::new(options.common.seed, Purpose::Quadrants, level.into()).unit();
+        let unit = RandomStream::new(options.common.seed, GeneratorPurpose::Quadrants, level.into()).unit();
         let mu = options.noise * (2.0 * unit - 1.0);
         // If a and d are 0 there is no noise, since it is at most half of them.
         let rest = if a + d > 0.0 { 1.0 - 2.0 * mu / (a + d) } else { 1.0 };
@@ -231,14 +231,15 @@ impl Run {
     }
 }
 
-impl Shape for Plan<'_> {
+impl PlantedGraph for Plan<'_> {
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
         let &Common { nodes, classes, seed, .. } = &self.options.common;
         let position = self.permutation.backward(node);
         let class = position % classes;
         let way = self.way_to(position);
-        let length = binomial(self.edges, way.chance, &mut Stream::new(seed, Purpose::Degree, node));
-        let mut stream = Stream::new(seed, Purpose::Neighbours, node);
+        let length =
+            binomial(self.edges, way.chance, &mut RandomStream::new(seed, GeneratorPurpose::Degree, node));
+        let mut stream = RandomStream::new(seed, GeneratorPurpose::Neighbours, node);
         draw_list(list, length.min(nodes - 1), || {
             let mut source = self.source(way, &mut stream);
             if stream.unit() < self.options.homophily {

@@ -15,8 +15,8 @@ use uva_graph::{GraphError, Split};
 
 use super::binomial::binomial;
 use super::common::{Common, check_share};
-use super::planted::Shape;
-use super::random::{Purpose, Stream};
+use super::planted::PlantedGraph;
+use super::random::{GeneratorPurpose, RandomStream};
 use super::recipe::{Generator, Recipe};
 use super::shape_options::ShapeOptions;
 
@@ -85,7 +85,7 @@ impl Recipe for Sbm {
         }
     }
 
-    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
         Ok(Box::new(Plan::new(self)?))
     }
 }
@@ -161,7 +161,7 @@ fn probability(wanted: f64, candidates: f64, which: &str, share: f64) -> Result<
 }
 
 /// Appends `count` of 0..`population` without repeats; all such sets are equally likely.
-fn choose(list: &mut Vec<u64>, count: u64, population: u64, stream: &mut Stream) {
+fn choose(list: &mut Vec<u64>, count: u64, population: u64, stream: &mut RandomStream) {
     let start = list.len();
     if count > population / 2 {
         // Fewer numbers are left out than are in.
@@ -181,16 +181,16 @@ fn choose(list: &mut Vec<u64>, count: u64, population: u64, stream: &mut Stream)
     list.extend(drawn);
 }
 
-impl Shape for Plan {
+impl PlantedGraph for Plan {
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
         let &Common { nodes, classes, seed, .. } = &self.common;
         let (class, place) = (node % classes, node / classes);
         let members = self.members(class);
-        let mut lengths = Stream::new(seed, Purpose::Degree, node);
+        let mut lengths = RandomStream::new(seed, GeneratorPurpose::Degree, node);
         let of_class = binomial(members - 1, self.within, &mut lengths);
         let of_others = binomial(nodes - members, self.between, &mut lengths);
 
-        let mut stream = Stream::new(seed, Purpose::Neighbours, node);
+        let mut stream = RandomStream::new(seed, GeneratorPurpose::Neighbours, node);
         let start = list.len();
         choose(list, of_class, members - 1, &mut stream);
         for neighbour in &mut list[start..] {

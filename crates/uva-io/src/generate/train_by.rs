@@ -2,7 +2,7 @@
 
 use std::collections::BinaryHeap;
 
-use super::random::{Purpose, Stream};
+use super::random::{GeneratorPurpose, RandomStream};
 
 /// How the nodes of the train split are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,7 +53,8 @@ impl DegreeDraw {
         if degree == 0 || self.wanted == 0 {
             return;
         }
-        let key = exponential(&mut Stream::new(self.seed, Purpose::Split, node)) / degree as f64;
+        let key =
+            exponential(&mut RandomStream::new(self.seed, GeneratorPurpose::Split, node)) / degree as f64;
         let entry = (key.to_bits(), node);
         if self.smallest.len() < self.wanted {
             self.smallest.push(entry);
@@ -74,7 +75,7 @@ impl DegreeDraw {
 
 /// An exponential variate of mean 1 by comparisons of uniform ones alone (von Neumann 1951), since a library's logarithm
 /// may differ in its last bit between machines.
-fn exponential(stream: &mut Stream) -> f64 {
+fn exponential(stream: &mut RandomStream) -> f64 {
     let mut whole = 0.0;
     loop {
         let first = stream.unit();
@@ -100,8 +101,9 @@ mod tests {
 
     #[test]
     fn exponential_variates_have_mean_one_and_the_tail_of_an_exponential() {
-        let draws: Vec<f64> =
-            (0..100_000).map(|key| exponential(&mut Stream::new(3, Purpose::Split, key))).collect();
+        let draws: Vec<f64> = (0..100_000)
+            .map(|key| exponential(&mut RandomStream::new(3, GeneratorPurpose::Split, key)))
+            .collect();
         let mean = draws.iter().sum::<f64>() / draws.len() as f64;
         assert!((mean - 1.0).abs() < 0.015, "mean {mean}");
         for beyond in [0.5, 1.0, 2.0, 4.0] {

@@ -23,8 +23,8 @@ use uva_graph::{GraphError, Split, mix};
 
 use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{Shape, draw_list, list_length};
-use super::random::{Purpose, Stream};
+use super::planted::{PlantedGraph, draw_list, list_length};
+use super::random::{GeneratorPurpose, RandomStream};
 use super::recipe::{Generator, Recipe};
 
 /// Pages of a directory.
@@ -90,7 +90,7 @@ impl Recipe for Web {
         &mut self.common
     }
 
-    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
         Ok(Box::new(Plan::new(self)?))
     }
 }
@@ -104,7 +104,7 @@ struct Host {
 
 impl Host {
     /// A popular page of the host: more likely near the front.
-    fn hub(self, stream: &mut Stream) -> u64 {
+    fn hub(self, stream: &mut RandomStream) -> u64 {
         let w = stream.unit();
         self.start + ((w * w * w * w * self.pages as f64) as u64).min(self.pages - 1)
     }
@@ -145,7 +145,7 @@ impl<'o> Plan<'o> {
     }
 
     /// One link of `page`, which is on `host`; `None` if it leads nowhere.
-    fn link(&self, page: u64, host: Host, stream: &mut Stream) -> Option<u64> {
+    fn link(&self, page: u64, host: Host, stream: &mut RandomStream) -> Option<u64> {
         let options = self.options;
         let target = if stream.unit() >= options.within_host {
             let w = stream.unit();
@@ -158,7 +158,7 @@ impl<'o> Plan<'o> {
             if kind < options.copied {
                 let directory = (page - host.start) / DIRECTORY;
                 let link = mix(host.start) ^ (directory * NAVIGATION + stream.below(NAVIGATION));
-                host.hub(&mut Stream::new(options.common.seed, Purpose::Navigation, link))
+                host.hub(&mut RandomStream::new(options.common.seed, GeneratorPurpose::Navigation, link))
             } else if kind < options.copied + options.near {
                 let w = stream.unit();
                 let distance = 1 + (w * w * w * (NEAR - 1) as f64) as u64;
@@ -182,7 +182,7 @@ fn host_starts(nodes: u64, seed: u64) -> Vec<u64> {
     let mut pieces = vec![(0, nodes)];
     while let Some((start, end)) = pieces.pop() {
         let pages = end - start;
-        let mut stream = Stream::new(seed, Purpose::Host, mix(start) ^ end);
+        let mut stream = RandomStream::new(seed, GeneratorPurpose::Host, mix(start) ^ end);
         if pages <= most_pages && (pages < DIRECTORY || stream.next() >> 61 == 0) {
             starts.push(start);
         } else {
@@ -193,19 +193,19 @@ fn host_starts(nodes: u64, seed: u64) -> Vec<u64> {
     starts
 }
 
-impl Shape for Plan<'_> {
+impl PlantedGraph for Plan<'_> {
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
         let common = &self.options.common;
-        let mut stream = Stream::new(common.seed, Purpose::Degree, node);
+        let mut stream = RandomStream::new(common.seed, GeneratorPurpose::Degree, node);
         let length = list_length(common.average_degree, &mut stream).min(common.nodes - 1);
         let host = self.host_of(node);
-        let mut stream = Stream::new(common.seed, Purpose::Neighbours, node);
+        let mut stream = RandomStream::new(common.seed, GeneratorPurpose::Neighbours, node);
         draw_list(list, length, || self.link(node, host, &mut stream));
     }
 
     fn class_of(&self, node: u64) -> u64 {
         let host = self.host_of(node);
-        Stream::new(self.options.common.seed, Purpose::HostClass, host.start)
+        RandomStream::new(self.options.common.seed, GeneratorPurpose::HostClass, host.start)
             .below(self.options.common.classes)
     }
 

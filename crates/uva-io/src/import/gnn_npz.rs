@@ -16,13 +16,13 @@ use uva_graph::{ElementType, GraphError, Meta, names};
 use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
 use super::left_out;
-use super::nodes::Nodes;
+use super::nodes::NodeRange;
 use super::output::{
-    CHUNK, FeaturesOf, MarkedRows, Output, Sizes, feature_columns, label_columns, next_classes, next_marks,
-    no_labels,
+    CHUNK, DatasetOutput, DatasetSizes, FeaturesOf, MarkedRows, feature_columns, label_columns, next_classes,
+    next_marks, no_labels,
 };
 use super::planetoid::UNDIRECTED;
-use super::request::Request;
+use super::request::ImportRequest;
 use super::split::SplitRule;
 use super::stream::{Archive, ArrayStream};
 use super::values::fits_float32;
@@ -40,7 +40,7 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 /// Imports one archive.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(UNDIRECTED);
     let archive = Archive::open(request.source)?;
     let mut adjacency = Rows::open(&archive, &["adj", "adj_matrix"])?
@@ -58,15 +58,15 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         Labels::Multi { .. } => SplitRule::RANDOM,
     };
 
-    let sizes = Sizes {
+    let sizes = DatasetSizes {
         nodes: Some(nodes),
         edges: Some(adjacency.indices.len()),
         feature_row_bytes: features.row_bytes(),
         label_row_bytes: 8,
-        ..Sizes::default()
+        ..DatasetSizes::default()
     };
     left_out::say(request.watch.note, archive.path(), &archive.unread());
-    let output = Output::begin(request, sizes, changes)?;
+    let output = DatasetOutput::begin(request, sizes, changes)?;
     let mut lists = output.lists(nodes, false)?;
     let mut weights = 0_u64;
     adjacency.each(|source, destination, value| {
@@ -175,7 +175,7 @@ impl Rows {
         &mut self,
         mut work: impl FnMut(u64, u64, f64) -> Result<(), GraphError>,
     ) -> Result<(), GraphError> {
-        let ids = Nodes::new(self.columns, format!("the matrix has {} columns", self.columns));
+        let ids = NodeRange::new(self.columns, format!("the matrix has {} columns", self.columns));
         let (mut row, mut at) = (0, 0);
         loop {
             let columns = self.indices.integers(CHUNK)?;
@@ -252,7 +252,7 @@ impl Features {
         }
     }
 
-    fn write(self, output: &Output<'_>, nodes: u64) -> Result<ElementType, GraphError> {
+    fn write(self, output: &DatasetOutput<'_>, nodes: u64) -> Result<ElementType, GraphError> {
         match self {
             Features::Rows(mut rows) => {
                 let columns = rows.columns as usize;
@@ -275,7 +275,7 @@ impl Features {
     }
 }
 
-fn say_one_hot(request: &Request<'_>, labels: &ArrayStream, classes: usize, marks: &[u8]) {
+fn say_one_hot(request: &ImportRequest<'_>, labels: &ArrayStream, classes: usize, marks: &[u8]) {
     let mut rows = MarkedRows::new(classes);
     rows.see(marks);
     rows.say_one_hot(request.watch.note, labels.place());
@@ -287,7 +287,7 @@ enum Labels {
 }
 
 impl Labels {
-    fn read(archive: &Archive, nodes: u64, request: &Request<'_>) -> Result<Labels, GraphError> {
+    fn read(archive: &Archive, nodes: u64, request: &ImportRequest<'_>) -> Result<Labels, GraphError> {
         if let Some(mut rows) = Rows::open(archive, &["labels"])? {
             if rows.rows() != nodes || rows.columns == 0 {
                 let message =

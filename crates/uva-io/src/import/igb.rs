@@ -16,10 +16,10 @@ use uva_graph::{GraphError, Meta};
 use super::features::feature_type;
 use super::importer::{Importer, SourceKind};
 use super::left_out;
-use super::nodes::{Nodes, end_in_pairs};
+use super::nodes::{NodeRange, end_in_pairs};
 use super::options::Extra;
-use super::output::{CHUNK, Output, Sizes, feature_columns, label_columns};
-use super::request::Request;
+use super::output::{CHUNK, DatasetOutput, DatasetSizes, feature_columns, label_columns};
+use super::request::ImportRequest;
 use super::stream::ArrayStream;
 
 /// Columns of a table without a header.
@@ -39,7 +39,7 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 /// Imports one graph. The source is the directory of its size, or its subdirectory `processed`.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let (which, classes) = match request.options.variant.as_deref() {
         None | Some("19") => (0, 19),
         Some("2K" | "2k" | "2983") => (1, 2983),
@@ -75,17 +75,17 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         |name: &str| ["paper", "paper__cites__paper"].contains(&name) || !processed.join(name).is_dir();
     left_out::say(request.watch.note, &processed, &left_out::files(&processed, "", is_read)?);
     let (element, _) = feature_type(table.kind(), None);
-    let sizes = Sizes {
+    let sizes = DatasetSizes {
         nodes: Some(nodes),
         edges: Some(count as u64),
         feature_row_bytes: columns * element.bytes() as u64,
         // A node is in about one split.
         label_row_bytes: label_row_bytes + 8,
-        ..Sizes::default()
+        ..DatasetSizes::default()
     };
-    let output = Output::begin(request, sizes, changes)?;
+    let output = DatasetOutput::begin(request, sizes, changes)?;
     let mut lists = output.lists(nodes, false)?;
-    let ids_of_nodes = Nodes::new(nodes, format!("node_feat.npy has {nodes} rows"));
+    let ids_of_nodes = NodeRange::new(nodes, format!("node_feat.npy has {nodes} rows"));
     loop {
         let ids = edges.integers(2 * CHUNK)?;
         if ids.is_empty() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use uva_graph::GraphError;
 
 use super::options::{Extra, ImportOptions};
-use super::request::{Request, Watch};
+use super::request::{ImportRequest, ImportWatch};
 
 /// A format that can be imported: a row of [`IMPORTERS`](super::IMPORTERS).
 pub struct Importer {
@@ -20,7 +20,7 @@ pub struct Importer {
     pub(super) source: SourceKind,
     /// The options specific to this format.
     pub(super) takes: &'static [Extra],
-    pub(super) import: fn(&Request<'_>) -> Result<(), GraphError>,
+    pub(super) import: fn(&ImportRequest<'_>) -> Result<(), GraphError>,
 }
 
 /// The kind of source, with its content as a message lists it after `reads`.
@@ -44,7 +44,7 @@ impl Importer {
         source: &Path,
         out: &Path,
         options: &ImportOptions,
-        watch: &Watch<'_>,
+        watch: &ImportWatch<'_>,
     ) -> Result<(), GraphError> {
         self.check_source(source)?;
         // An ignored option would look as if it had taken effect.
@@ -53,7 +53,7 @@ impl Importer {
         if let Some((extra, _)) = unused {
             return Err(GraphError::usage(extra.name(), format!("{} has no use for it", self.name)));
         }
-        (self.import)(&Request { source, out, options, watch })
+        (self.import)(&ImportRequest { source, out, options, watch })
     }
 
     /// Refuses a source that does not exist, or is a file for a format that expects a directory, or vice versa.

@@ -36,7 +36,7 @@ pub use self::importer::Importer;
 pub use self::importers::{IMPORTERS, importer};
 pub(crate) use self::numbering::{check_ids, check_names};
 pub use self::options::{
-    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Separator, Tables, ThirdColumn,
+    DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Separator, TableColumns, ThirdColumn,
 };
-pub use self::request::{ImportEstimate, Watch};
+pub use self::request::{ImportEstimate, ImportWatch};
 pub use self::split::SplitRule;

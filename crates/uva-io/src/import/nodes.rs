@@ -4,15 +4,15 @@ use std::fmt;
 
 /// The ids `0..count`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Nodes {
+pub(super) struct NodeRange {
     pub(super) count: u64,
     /// The origin of the count: `feat.npy has 6 rows`.
     from: String,
 }
 
-impl Nodes {
-    pub(super) fn new(count: u64, from: impl Into<String>) -> Nodes {
-        Nodes { count, from: from.into() }
+impl NodeRange {
+    pub(super) fn new(count: u64, from: impl Into<String>) -> NodeRange {
+        NodeRange { count, from: from.into() }
     }
 
     /// Whether `id` is one of them.
@@ -23,7 +23,7 @@ impl Nodes {
 }
 
 /// `outside the ids 0 to 5 (feat.npy has 6 rows)`: the end of a message about an id out of range.
-impl fmt::Display for Nodes {
+impl fmt::Display for NodeRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", uva_graph::verify::outside(self.count), self.from)
     }
@@ -49,10 +49,10 @@ mod tests {
 
     #[test]
     fn ids_out_of_range_are_shown_with_both_bounds_and_positions_with_the_end() {
-        let nodes = Nodes::new(6, "feat.npy has 6 rows");
+        let nodes = NodeRange::new(6, "feat.npy has 6 rows");
         assert_eq!(nodes.to_string(), "outside the ids 0 to 5 (feat.npy has 6 rows)");
         assert_eq!([-1, 0, 5, 6].map(|id| nodes.has(id)), [false, true, true, false]);
-        assert_eq!(Nodes::new(0, "--nodes 0").to_string(), "and there are no nodes (--nodes 0)");
+        assert_eq!(NodeRange::new(0, "--nodes 0").to_string(), "and there are no nodes (--nodes 0)");
         assert_eq!(end_in_rows(3, 4), "the source of edge 3");
         assert_eq!(end_in_rows(4, 4), "the destination of edge 0");
         assert_eq!([4, 5].map(end_in_pairs), ["the source of edge 2", "the destination of edge 2"]);

@@ -26,11 +26,13 @@ use uva_graph::{ElementType, GraphError, Meta, feature_element, label_columns, n
 use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
 use super::left_out;
-use super::nodes::{Nodes, end_in_pairs, end_in_rows};
+use super::nodes::{NodeRange, end_in_pairs, end_in_rows};
 use super::numbering;
 use super::options::{Extra, refuse_changes_of_weighted};
-use super::output::{CHUNK, FeaturesOf, MarkedRows, Output, Sizes, narrowed_targets, no_labels};
-use super::request::{Request, Watch};
+use super::output::{
+    CHUNK, DatasetOutput, DatasetSizes, FeaturesOf, MarkedRows, narrowed_targets, no_labels,
+};
+use super::request::{ImportRequest, ImportWatch};
 use super::values;
 
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +47,7 @@ enum ImportProblem {
     )]
     NoTarget { node: usize, column: usize, value: f64 },
     #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]
-    Id { position: usize, at: usize, end: String, value: i64, nodes: Nodes },
+    Id { position: usize, at: usize, end: String, value: i64, nodes: NodeRange },
     #[error("it names {found} nodes, the features have {nodes} rows")]
     Names { found: u64, nodes: u64 },
     #[error("entry {position} is {value}, neither 0 nor 1")]
@@ -66,9 +68,9 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// Imports the `.npy` files in a directory; the module's table lists the names. The edges stay unchanged unless the
 /// options say otherwise.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
-    let arrays = Arrays::open(request.source, request)?;
+    let arrays = NpyArrays::open(request.source, request)?;
     let nodes = arrays.nodes();
     let ids = arrays.ids();
     let edges = arrays.source.edges(nodes)?;
@@ -78,9 +80,9 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let mut sizes = arrays.sizes();
     sizes.edges = Some(edges.count() as u64);
     sizes.weighted = weights.is_some();
-    sizes.edge_row_bytes = edge_rows.as_ref().map_or(0, EdgeRows::row_bytes);
+    sizes.edge_row_bytes = edge_rows.as_ref().map_or(0, NpyEdgeRows::row_bytes);
     arrays.say_left_out(request.watch, &[])?;
-    let output = Output::begin(request, sizes, changes)?;
+    let output = DatasetOutput::begin(request, sizes, changes)?;
     let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?;
     let mut lists = output.lists(nodes as u64, weights.is_some())?;
     edges.push_into(&mut lists, weights.as_ref(), &ids, &output)?;
@@ -95,7 +97,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
 }
 
 /// Everything but the edges, found and checked.
-pub(super) struct Arrays {
+pub(super) struct NpyArrays {
     source: Source,
     features: Features,
     labels: ImportedLabels,
@@ -106,9 +108,9 @@ pub(super) struct Arrays {
     node_names: Option<PathBuf>,
 }
 
-impl Arrays {
+impl NpyArrays {
     /// Opens the arrays in `directory` and checks them against each other.
-    pub(super) fn open(directory: &Path, request: &Request<'_>) -> Result<Arrays, GraphError> {
+    pub(super) fn open(directory: &Path, request: &ImportRequest<'_>) -> Result<NpyArrays, GraphError> {
         let source = Source::new(directory)?;
         let features = source.features()?;
         let nodes = features.array.shape()[0];
@@ -124,11 +126,11 @@ impl Arrays {
         });
         let node_ids = node_ids.transpose()?;
         let node_names = names_of_nodes(directory, nodes as u64)?;
-        Ok(Arrays { source, features, labels, splits, original_ids, node_ids, node_names })
+        Ok(NpyArrays { source, features, labels, splits, original_ids, node_ids, node_names })
     }
 
     /// Says which arrays are not read. `elsewhere`: those that are known by other means.
-    pub(super) fn say_left_out(&self, watch: &Watch<'_>, elsewhere: &[&str]) -> Result<(), GraphError> {
+    pub(super) fn say_left_out(&self, watch: &ImportWatch<'_>, elsewhere: &[&str]) -> Result<(), GraphError> {
         let read = self.source.read.borrow();
         let is_read = |name: &str| read.contains(name) || elsewhere.contains(&name);
         let left = left_out::files(&self.source.directory, ".npy", is_read)?;
@@ -136,7 +138,7 @@ impl Arrays {
         Ok(())
     }
 
-    /// Whether the nodes have ids or names of their own, which [`Arrays::write`] keeps.
+    /// Whether the nodes have ids or names of their own, which [`NpyArrays::write`] keeps.
     pub(super) fn have_ids(&self) -> bool {
         self.node_ids.is_some() || self.node_names.is_some()
     }
@@ -147,25 +149,25 @@ impl Arrays {
     }
 
     /// The ids that edges may name.
-    fn ids(&self) -> Nodes {
+    fn ids(&self) -> NodeRange {
         let (nodes, path) = (self.nodes() as u64, self.features.array.path());
         let name = path.file_name().unwrap_or_default().display();
-        Nodes::new(nodes, format!("{name} has {nodes} rows"))
+        NodeRange::new(nodes, format!("{name} has {nodes} rows"))
     }
 
     /// The known sizes of the output.
-    pub(super) fn sizes(&self) -> Sizes {
+    pub(super) fn sizes(&self) -> DatasetSizes {
         let label_row_bytes = match &self.labels {
             ImportedLabels::Single(_) => 8,
             ImportedLabels::Multi { classes, .. } => *classes as u64,
             ImportedLabels::Regression { columns, .. } => 4 * columns.unwrap_or(1) as u64,
             ImportedLabels::Absent => 0,
         };
-        Sizes {
+        DatasetSizes {
             nodes: Some(self.nodes() as u64),
             feature_row_bytes: self.features.row_bytes(),
             label_row_bytes: label_row_bytes + if self.original_ids.is_some() { 8 } else { 0 },
-            ..Sizes::default()
+            ..DatasetSizes::default()
         }
     }
 
@@ -175,7 +177,7 @@ impl Arrays {
     }
 
     /// Writes the arrays, and returns the content of `meta.json`.
-    pub(super) fn write(self, output: &Output<'_>) -> Result<Meta, GraphError> {
+    pub(super) fn write(self, output: &DatasetOutput<'_>) -> Result<Meta, GraphError> {
         self.features.write(FeaturesOf::Nodes, output)?;
         self.labels.write(&output.path(names::LABELS))?;
         output.splits(&self.splits)?;
@@ -264,7 +266,7 @@ impl Source {
         &self,
         nodes: usize,
         regression: bool,
-        watch: &Watch<'_>,
+        watch: &ImportWatch<'_>,
     ) -> Result<ImportedLabels, GraphError> {
         let Some(array) = self.optional(&["label", "labels", "y", "node_label"])? else {
             let names = ["label.npy", "labels.npy", "y.npy", "node_label.npy"];
@@ -373,8 +375,8 @@ impl Source {
         Ok(Some(weights))
     }
 
-    /// Features of edges. Where it is not known how many `edges` there are, [`Output::finish_lists`] compares.
-    fn edge_rows(&self, edges: Option<usize>, changes: Changes) -> Result<Option<EdgeRows>, GraphError> {
+    /// Features of edges. Where it is not known how many `edges` there are, [`DatasetOutput::finish_lists`] compares.
+    fn edge_rows(&self, edges: Option<usize>, changes: Changes) -> Result<Option<NpyEdgeRows>, GraphError> {
         let Some(array) = self.optional(&["edge_feat", "edge_attr", "edge_features"])? else {
             return Ok(None);
         };
@@ -390,7 +392,7 @@ impl Source {
         }
         let said = self.meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name);
         let element = feature_type(array.kind(), said).0;
-        Ok(Some(EdgeRows(Features { array, element })))
+        Ok(Some(NpyEdgeRows(Features { array, element })))
     }
 
     fn edges(&self, nodes: usize) -> Result<Edges, GraphError> {
@@ -462,8 +464,8 @@ impl Edges {
         &self,
         lists: &mut CscBuilder,
         weights: Option<&NpyArray>,
-        nodes: &Nodes,
-        output: &Output<'_>,
+        nodes: &NodeRange,
+        output: &DatasetOutput<'_>,
     ) -> Result<(), GraphError> {
         let count = self.count();
         // The node whose list the edges have reached, if they are already lists.
@@ -527,11 +529,11 @@ impl Edges {
 }
 
 /// Features of edges, a row each in the order of the source.
-pub(super) struct EdgeRows(Features);
+pub(super) struct NpyEdgeRows(Features);
 
-impl EdgeRows {
+impl NpyEdgeRows {
     /// Those in `directory`, if it has any.
-    pub(super) fn open(directory: &Path, changes: Changes) -> Result<Option<EdgeRows>, GraphError> {
+    pub(super) fn open(directory: &Path, changes: Changes) -> Result<Option<NpyEdgeRows>, GraphError> {
         Source::new(directory)?.edge_rows(None, changes)
     }
 
@@ -539,7 +541,7 @@ impl EdgeRows {
         self.0.row_bytes()
     }
 
-    pub(super) fn write(self, output: &Output<'_>) -> Result<ElementType, GraphError> {
+    pub(super) fn write(self, output: &DatasetOutput<'_>) -> Result<ElementType, GraphError> {
         self.0.write(FeaturesOf::Edges, output)?;
         Ok(self.0.element)
     }
@@ -560,7 +562,7 @@ impl Features {
         (self.columns() * self.element.bytes()) as u64
     }
 
-    fn write(&self, of: FeaturesOf, output: &Output<'_>) -> Result<(), GraphError> {
+    fn write(&self, of: FeaturesOf, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
         let (kind, columns) = (self.array.kind(), self.columns());
         let source = FeatureSource {
             place: self.array.path().to_owned(),

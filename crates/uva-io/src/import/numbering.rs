@@ -18,9 +18,9 @@ use uva_graph::quote::shown;
 use uva_graph::{GraphError, names};
 use uva_mem::files::without_byte_order_mark;
 
-use super::nodes::Nodes;
+use super::nodes::NodeRange;
 use super::options::Ids;
-use super::output::{CHUNK, Output};
+use super::output::{CHUNK, DatasetOutput};
 use super::text::{LineError, each_line, integer};
 
 /// Ids collected before duplicates are removed.
@@ -29,9 +29,9 @@ const COLLECTED: usize = 1 << 22;
 /// The meaning of the ids.
 pub(super) enum Numbering {
     /// Ids are their numbers.
-    Dense(Nodes),
+    Dense(NodeRange),
     /// Ids are their numbers and 1: the rows of a matrix.
-    FromOne(Nodes),
+    FromOne(NodeRange),
     Integers(Integers),
     Names {
         places: HashMap<Box<[u8]>, u64>,
@@ -52,7 +52,7 @@ pub(super) struct Integers {
 
 /// Two nodes with the same id.
 #[derive(Debug)]
-pub(super) struct Twice {
+pub(super) struct DuplicateId {
     pub(super) first: u64,
     pub(super) second: u64,
     pub(super) id: i64,
@@ -98,19 +98,19 @@ pub(crate) fn check_ids(path: &Path, ids: &[i64]) -> Result<(), GraphError> {
 }
 
 /// Copies names of nodes, a line each, as [`named`] has found them.
-pub(super) fn copy_names(from: &Path, output: &Output<'_>) -> Result<(), GraphError> {
+pub(super) fn copy_names(from: &Path, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
     named(from)?.write(output)
 }
 
 impl Numbering {
     /// The node at place k has the k-th of `ids`, which must be distinct.
-    pub(super) fn of_numbers(ids: Vec<i64>) -> Result<Numbering, Twice> {
+    pub(super) fn of_numbers(ids: Vec<i64>) -> Result<Numbering, DuplicateId> {
         let mut sorted: Vec<(i64, u64)> = ids.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
         if let Some(&[(id, first), (_, second)]) =
             sorted.windows(2).find(|pair| pair[0].0 == pair[1].0).and_then(|pair| pair.first_chunk())
         {
-            return Err(Twice { first, second, id });
+            return Err(DuplicateId { first, second, id });
         }
         let lookup = Lookup::new(sorted);
         Ok(Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS }))
@@ -174,7 +174,7 @@ impl Numbering {
     }
 
     /// Writes the ids of all nodes, unless they are the nodes' numbers.
-    pub(super) fn write(&self, output: &Output<'_>) -> Result<(), GraphError> {
+    pub(super) fn write(&self, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
         match self {
             Numbering::Dense(_) => Ok(()),
             Numbering::FromOne(nodes) => {
@@ -331,7 +331,7 @@ impl Survey {
                 self.compact();
                 let ids = self.integers;
                 let nodes = ids.len() as u64;
-                let dense = |nodes| Numbering::Dense(Nodes::new(nodes, "those that occur"));
+                let dense = |nodes| Numbering::Dense(NodeRange::new(nodes, "those that occur"));
                 // Distinct and ascending: they are 0..N if and only if the ends are.
                 match (ids.first(), ids.last()) {
                     (None, _) | (_, None) => dense(0),

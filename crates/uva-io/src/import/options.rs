@@ -31,7 +31,7 @@ pub struct ImportOptions {
     /// The meaning of lines of text; for `edgelist` only.
     pub edge_list: EdgeList,
     /// Columns of tables; for `csv` and `parquet` only.
-    pub tables: Tables,
+    pub tables: TableColumns,
     /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
     /// labels of `igb`.
     pub variant: Option<String>,
@@ -59,7 +59,7 @@ impl Default for ImportOptions {
             split: None,
             seed: 0,
             edge_list: EdgeList::default(),
-            tables: Tables::default(),
+            tables: TableColumns::default(),
             variant: None,
             regression: false,
             float8: None,
@@ -83,7 +83,7 @@ impl ImportOptions {
             (Extra::Variant, self.variant.is_some()),
             (Extra::Regression, self.regression),
             (Extra::Lines, self.edge_list != EdgeList::default()),
-            (Extra::Tables, self.tables != Tables::default()),
+            (Extra::Tables, self.tables != TableColumns::default()),
         ]
     }
 }
@@ -168,7 +168,7 @@ impl Default for EdgeList {
 
 /// Columns of a table of nodes, by name. `None` selects the first usual name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tables {
+pub struct TableColumns {
     /// The column of ids.
     pub node_id: Option<String>,
     /// The column of labels.

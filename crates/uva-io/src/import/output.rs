@@ -11,7 +11,7 @@ use uva_graph::{ElementType, GraphError, Meta, Progress, Split, names, verify};
 
 use super::features::{FeatureSource, FeatureWriter};
 use super::options::ImportOptions;
-use super::request::{ImportEstimate, Request};
+use super::request::{ImportEstimate, ImportRequest};
 use super::split::SplitRule;
 use super::stream::ArrayStream;
 use super::values;
@@ -36,13 +36,13 @@ const ROWS: usize = 1 << 14;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FeaturesOf {
     Nodes,
-    /// In the order of the source's edges. They have to be there before [`Output::lists`].
+    /// In the order of the source's edges. They have to be there before [`DatasetOutput::lists`].
     Edges,
 }
 
 /// The known sizes of the output.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sizes {
+pub(super) struct DatasetSizes {
     pub(super) nodes: Option<u64>,
     /// The number of edges in the source.
     pub(super) edges: Option<u64>,
@@ -55,7 +55,7 @@ pub(super) struct Sizes {
     pub(super) seconds: Option<f64>,
 }
 
-impl Sizes {
+impl DatasetSizes {
     fn estimate(&self, options: &ImportOptions, changes: Changes) -> ImportEstimate {
         let nodes = self.nodes.unwrap_or(0);
         let edges = self.edges.map(|edges| {
@@ -91,9 +91,9 @@ impl Sizes {
 }
 
 /// A dataset being written, before its final rename.
-pub(super) struct Output<'r> {
+pub(super) struct DatasetOutput<'r> {
     staged: StagedDirectory,
-    request: &'r Request<'r>,
+    request: &'r ImportRequest<'r>,
     changes: Changes,
     /// Whether the edges' features have been written, in the order of the source.
     edge_features: Cell<bool>,
@@ -103,16 +103,16 @@ pub(super) struct Output<'r> {
     rule: Cell<Option<SplitRule>>,
 }
 
-impl<'r> Output<'r> {
+impl<'r> DatasetOutput<'r> {
     /// Reports the estimate, and begins.
     ///
     /// # Errors
     /// If the disk lacks room, or the output exists.
     pub(super) fn begin(
-        request: &'r Request<'r>,
-        sizes: Sizes,
+        request: &'r ImportRequest<'r>,
+        sizes: DatasetSizes,
         changes: Changes,
-    ) -> Result<Output<'r>, GraphError> {
+    ) -> Result<DatasetOutput<'r>, GraphError> {
         if sizes.nodes == Some(0) {
             let message = format!("{} has no nodes, and a dataset needs one", request.source.display());
             return Err(GraphError::usage("SRC", message));
@@ -128,7 +128,7 @@ impl<'r> Output<'r> {
             BytesOnDisk(estimate.temporary),
         );
         disk_space::check(request.out, estimate.disk.saturating_add(estimate.temporary), what)?;
-        Ok(Output {
+        Ok(DatasetOutput {
             staged,
             request,
             changes,

@@ -20,9 +20,9 @@ use uva_mem::files::{read_regular, read_regular_text};
 use super::features::FeatureSource;
 use super::importer::{Importer, SourceKind};
 use super::options::ImportOptions;
-use super::output::{FeaturesOf, Output, Sizes};
+use super::output::{DatasetOutput, DatasetSizes, FeaturesOf};
 use super::pickle::Pickle;
-use super::request::Request;
+use super::request::ImportRequest;
 use super::scipy::SparseRows;
 
 /// Nodes that validate, after those that train.
@@ -79,7 +79,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// Imports one Planetoid graph. `source` is the directory with the files, or any of the files, or their common prefix
 /// (`…/ind.cora`). If the directory has several graphs, the requested name selects one, or else that of the output.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let (directory, name) = resolve(request.source, request.out, request.options)?;
     let changes = request.options.changes(UNDIRECTED);
     let file = |part: &str| directory.join(format!("ind.{name}.{part}"));
@@ -130,14 +130,14 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     let edges = edges(&file("graph"), nodes)?;
 
-    let sizes = Sizes {
+    let sizes = DatasetSizes {
         nodes: Some(nodes as u64),
         edges: Some(edges.len() as u64),
         feature_row_bytes: 4 * all_x.columns as u64,
         label_row_bytes: 8,
-        ..Sizes::default()
+        ..DatasetSizes::default()
     };
-    let output = Output::begin(request, sizes, changes)?;
+    let output = DatasetOutput::begin(request, sizes, changes)?;
     let mut lists = output.lists(nodes as u64, false)?;
     for (source, destination) in edges {
         lists.push(source as u64, destination as u64, 0.0)?;

@@ -25,7 +25,7 @@ pub struct ImportEstimate {
 }
 
 /// The callbacks of an import.
-pub struct Watch<'w> {
+pub struct ImportWatch<'w> {
     /// Once, before anything is written.
     pub estimate: &'w dyn Fn(&ImportEstimate),
     /// Repeatedly.
@@ -34,9 +34,10 @@ pub struct Watch<'w> {
     pub note: &'w dyn Fn(&str),
 }
 
-impl Watch<'_> {
+impl ImportWatch<'_> {
     /// No callbacks.
-    pub const NONE: Watch<'static> = Watch { estimate: &|_| {}, progress: &|_| {}, note: &|_| {} };
+    pub const NONE: ImportWatch<'static> =
+        ImportWatch { estimate: &|_| {}, progress: &|_| {}, note: &|_| {} };
 
     pub(super) fn at(&self, stage: &'static str, position: Position) {
         (self.progress)(Progress { stage, done: position.done, total: position.total });
@@ -44,14 +45,14 @@ impl Watch<'_> {
 }
 
 /// The options.
-pub(super) struct Request<'r> {
+pub(super) struct ImportRequest<'r> {
     pub(super) source: &'r Path,
     pub(super) out: &'r Path,
     pub(super) options: &'r ImportOptions,
-    pub(super) watch: &'r Watch<'r>,
+    pub(super) watch: &'r ImportWatch<'r>,
 }
 
-impl Request<'_> {
+impl ImportRequest<'_> {
     /// The name in `meta.json`: the requested one, the source's own, or the directory's.
     pub(super) fn name(&self, own: Option<String>) -> Option<String> {
         let directory = || self.out.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -28,7 +28,7 @@ pub(super) enum MeaningProblem {
 }
 
 /// An array as stored in a pickle.
-pub(super) struct Array<'p> {
+pub(super) struct PickledArray<'p> {
     pub(super) shape: Vec<usize>,
     kind: String,
     fortran: bool,
@@ -106,7 +106,7 @@ impl Pickle {
     }
 
     /// A numpy array.
-    pub(super) fn root_array(&self) -> Result<Array<'_>, MeaningProblem> {
+    pub(super) fn root_array(&self) -> Result<PickledArray<'_>, MeaningProblem> {
         self.array_of(self.root())
     }
 
@@ -141,13 +141,13 @@ impl Pickle {
         Ok(lists)
     }
 
-    fn array(&self, at: Ref) -> Result<Array<'_>, MeaningProblem> {
+    fn array(&self, at: Ref) -> Result<PickledArray<'_>, MeaningProblem> {
         self.array_of(self.get(at))
     }
 
     /// `numpy.core.multiarray._reconstruct(ndarray, (0,), 'b')` with the state (version, shape, dtype, Fortran order,
     /// bytes), or `numpy.core.numeric._frombuffer(bytes, dtype, shape, order)` of protocol 5.
-    fn array_of<'p>(&'p self, value: &'p Value) -> Result<Array<'p>, MeaningProblem> {
+    fn array_of<'p>(&'p self, value: &'p Value) -> Result<PickledArray<'p>, MeaningProblem> {
         let other = || MeaningProblem::Other("a numpy array");
         let Value::Object { class, arguments, state, .. } = value else { return Err(other()) };
         let (shape, kind, fortran, bytes) = match (self.get(*class), state) {
@@ -172,7 +172,7 @@ impl Pickle {
         let shape = self.shape(shape).ok_or_else(other)?;
         let kind = self.element_type(kind).ok_or_else(other)?;
         let bytes = self.byte_string(bytes).ok_or_else(other)?;
-        Ok(Array { shape, kind, fortran, bytes })
+        Ok(PickledArray { shape, kind, fortran, bytes })
     }
 
     /// Bytes, which Python 3 writes as `_codecs.encode(text, 'latin1')` in the protocols of Python 2.
@@ -241,7 +241,7 @@ impl Pickle {
     }
 }
 
-impl Array<'_> {
+impl PickledArray<'_> {
     /// The elements as 64-bit integers, in C order.
     pub(super) fn integers(&self) -> Result<Vec<i64>, MeaningProblem> {
         match self.kind.as_str() {

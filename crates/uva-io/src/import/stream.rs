@@ -15,7 +15,7 @@ use uva_graph::quote::{listed, message};
 use uva_mem::files::open_regular;
 
 use super::features::FeatureSource;
-use super::nodes::Nodes;
+use super::nodes::NodeRange;
 use super::values;
 
 /// Bytes read from a file at a time.
@@ -45,7 +45,7 @@ enum StreamProblem {
     #[error("entry {position} at offset {at} is {value}, too large for a signed 64-bit integer")]
     TooLarge { position: u64, at: u64, value: u64 },
     #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]
-    Id { position: u64, at: u64, end: String, value: i64, nodes: Nodes },
+    Id { position: u64, at: u64, end: String, value: i64, nodes: NodeRange },
     #[error("entry {position} at offset {at} is {value}, {wanted}")]
     Entry { position: u64, at: u64, value: String, wanted: String },
     #[error("it has no array {wanted}: it has {found}")]
@@ -388,7 +388,7 @@ impl ArrayStream {
     pub(super) fn check_ids(
         &self,
         ids: &[i64],
-        nodes: &Nodes,
+        nodes: &NodeRange,
         end: impl Fn(u64) -> String,
     ) -> Result<(), GraphError> {
         if ids.iter().fold(false, |any, &id| any | !nodes.has(id))

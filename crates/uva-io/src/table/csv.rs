@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::values::{ColumnType, Values};
+use super::values::{ColumnType, ColumnValues};
 
 pub(super) struct CsvWriter<W: Write> {
     out: BufWriter<W>,
@@ -19,16 +19,16 @@ impl<W: Write> CsvWriter<W> {
         Ok(Self { out })
     }
 
-    pub(super) fn write(&mut self, columns: &[Values<'_>]) -> io::Result<()> {
+    pub(super) fn write(&mut self, columns: &[ColumnValues<'_>]) -> io::Result<()> {
         let out = &mut self.out;
-        for row in 0..columns.first().map_or(0, Values::len) {
+        for row in 0..columns.first().map_or(0, ColumnValues::len) {
             for (place, values) in columns.iter().enumerate() {
                 out.write_all(if place > 0 { b"," } else { b"" })?;
                 match values {
-                    Values::Integers(values) => write!(out, "{}", values[row])?,
+                    ColumnValues::Integers(values) => write!(out, "{}", values[row])?,
                     // Debug has exponents for very large and very small numbers, Display all their zeros.
-                    Values::Reals(values) => write!(out, "{:?}", values[row])?,
-                    Values::Texts(values) => text(out, values[row])?,
+                    ColumnValues::Reals(values) => write!(out, "{:?}", values[row])?,
+                    ColumnValues::Texts(values) => text(out, values[row])?,
                 }
             }
             out.write_all(b"\n")?;
@@ -64,7 +64,9 @@ mod tests {
         let mut writer = CsvWriter::new(&mut found, &columns).unwrap();
         let texts = vec!["Zoë, née \"Ω\"", "plain", "two\nlines", ""];
         let (ids, shares) = (vec![-1, 0, 1, i64::MAX], vec![0.1, 1.0, 1.5e-38, f32::MAX]);
-        writer.write(&[Values::Integers(ids), Values::Texts(texts), Values::Reals(shares)]).unwrap();
+        writer
+            .write(&[ColumnValues::Integers(ids), ColumnValues::Texts(texts), ColumnValues::Reals(shares)])
+            .unwrap();
         writer.finish().unwrap();
         let expected = "id,\"a \"\"name\"\"\",share\n\
                         -1,\"Zoë, née \"\"Ω\"\"\",0.1\n\

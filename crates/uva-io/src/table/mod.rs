@@ -8,7 +8,7 @@ mod values;
 use std::io::{self, Write};
 use std::path::Path;
 
-pub use values::{ColumnType, Values};
+pub use values::{ColumnType, ColumnValues};
 
 /// The format of a table, by its file's suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl TableFormat {
 }
 
 /// A table that is being written.
-pub struct TableWriter<W: Write + Send> {
+pub struct FileTableWriter<W: Write + Send> {
     columns: Vec<ColumnType>,
     format: Format<W>,
 }
@@ -49,7 +49,7 @@ enum Format<W: Write + Send> {
     Parquet(parquet::ParquetWriter<W>),
 }
 
-impl<W: Write + Send> TableWriter<W> {
+impl<W: Write + Send> FileTableWriter<W> {
     /// Begins a table of these columns, each a name and a type. Names are distinct.
     ///
     /// # Errors
@@ -72,9 +72,9 @@ impl<W: Write + Send> TableWriter<W> {
     ///
     /// # Panics
     /// For other columns than those of the table, or columns of different lengths.
-    pub fn write(&mut self, values: &[Values<'_>]) -> io::Result<()> {
+    pub fn write(&mut self, values: &[ColumnValues<'_>]) -> io::Result<()> {
         assert!(
-            values.iter().map(Values::column_type).eq(self.columns.iter().copied()),
+            values.iter().map(ColumnValues::column_type).eq(self.columns.iter().copied()),
             "the table's columns"
         );
         assert!(values.windows(2).all(|pair| pair[0].len() == pair[1].len()), "columns of one length");

@@ -10,7 +10,7 @@ use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::Type;
 
-use super::values::{ColumnType, Values};
+use super::values::{ColumnType, ColumnValues};
 
 pub(super) struct ParquetWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
@@ -37,18 +37,20 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(Self { file })
     }
 
-    pub(super) fn write(&mut self, columns: &[Values<'_>]) -> io::Result<()> {
+    pub(super) fn write(&mut self, columns: &[ColumnValues<'_>]) -> io::Result<()> {
         self.group(columns).map_err(of_parquet)
     }
 
-    fn group(&mut self, columns: &[Values<'_>]) -> Result<(), ParquetError> {
+    fn group(&mut self, columns: &[ColumnValues<'_>]) -> Result<(), ParquetError> {
         let mut group = self.file.next_row_group()?;
         for values in columns {
             let Some(mut column) = group.next_column()? else { break };
             match values {
-                Values::Integers(values) => column.typed::<Int64Type>().write_batch(values, None, None)?,
-                Values::Reals(values) => column.typed::<FloatType>().write_batch(values, None, None)?,
-                Values::Texts(values) => {
+                ColumnValues::Integers(values) => {
+                    column.typed::<Int64Type>().write_batch(values, None, None)?
+                }
+                ColumnValues::Reals(values) => column.typed::<FloatType>().write_batch(values, None, None)?,
+                ColumnValues::Texts(values) => {
                     let values: Vec<ByteArray> = values.iter().map(|&value| value.into()).collect();
                     column.typed::<ByteArrayType>().write_batch(&values, None, None)?
                 }

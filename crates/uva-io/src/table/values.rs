@@ -13,7 +13,7 @@ pub enum ColumnType {
 
 /// The values of one column in a piece of rows.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Values<'t> {
+pub enum ColumnValues<'t> {
     /// Of [`ColumnType::Integer`].
     Integers(Vec<i64>),
     /// Of [`ColumnType::Real`].
@@ -22,7 +22,7 @@ pub enum Values<'t> {
     Texts(Vec<&'t str>),
 }
 
-impl Values<'_> {
+impl ColumnValues<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Integers(values) => values.len(),

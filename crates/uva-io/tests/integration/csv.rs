@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use uva_graph::{Meta, Split};
-use uva_io::import::Tables;
+use uva_io::import::TableColumns;
 
 use super::*;
 
@@ -18,7 +18,7 @@ const EDGES: &str = "source,target,weight,since\r\n\
                      \"al \"\"ice\"\"\",carol,3,2001\r\n";
 
 fn labelled(column: &str) -> ImportOptions {
-    let tables = Tables { label: Some(column.to_owned()), node_id: None };
+    let tables = TableColumns { label: Some(column.to_owned()), node_id: None };
     ImportOptions { tables, ..Default::default() }
 }
 
@@ -59,7 +59,7 @@ fn every_column_is_read_or_named_in_a_line() {
     place.write("graph/edges.csv", "from,to,kind\na,b,follows\n");
     place.write("graph/node.csv", "id\n");
     let options = ImportOptions {
-        tables: Tables { node_id: Some("key".to_owned()), label: None },
+        tables: TableColumns { node_id: Some("key".to_owned()), label: None },
         ..Default::default()
     };
     let notes = place.notes_of("csv", "graph", &options);
@@ -207,7 +207,7 @@ fn names_of_classes_come_back_from_every_export() {
             options.edge_list.third_column = Some(uva_io::import::ThirdColumn::Weight);
             options.edge_list.separator = uva_io::import::Separator::from_text("tab");
         }
-        from.run(&out, &back, &options, &Watch::NONE).unwrap();
+        from.run(&out, &back, &options, &ImportWatch::NONE).unwrap();
         let back = Dataset::open_verified(&back, Verify::FullWithFeatures).unwrap();
         assert_eq!(names_of(&back).unwrap(), ["art", "biology"], "{}", exporter.name);
     }

@@ -492,7 +492,7 @@ fn the_memory_given_changes_nothing() {
         let seen = std::cell::Cell::new(0);
         let hear = |estimate: &import::ImportEstimate| seen.set(estimate.temporary);
         let options = ImportOptions { memory, symmetrise: Some(true), ..Default::default() };
-        let watch = Watch { estimate: &hear, ..Watch::NONE };
+        let watch = ImportWatch { estimate: &hear, ..ImportWatch::NONE };
         let _ = fs::remove_dir_all(place.path("out"));
         importer("edgelist").run(&place.path("graph.txt"), &place.path("out"), &options, &watch).unwrap();
         seen.get()

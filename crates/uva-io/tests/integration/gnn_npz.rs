@@ -179,7 +179,9 @@ fn the_collections_own_files_have_their_published_numbers() {
         let place = Place::new();
         let out = place.path("out");
         let options = ImportOptions { seed: 3, ..Default::default() };
-        importer("gnn-npz").run(&raw.join(format!("{name}.npz")), &out, &options, &Watch::NONE).unwrap();
+        importer("gnn-npz")
+            .run(&raw.join(format!("{name}.npz")), &out, &options, &ImportWatch::NONE)
+            .unwrap();
         let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
         assert_eq!((dataset.name(), dataset.nodes(), dataset.classes()), (name, nodes, classes));
         assert_eq!(dataset.features().dim, features);

@@ -34,7 +34,7 @@ fn survives(place: &Place, format: &str, name: &str, rounds: u64) {
         let _ = fs::remove_dir_all(place.path("out"));
         let before = names(place.directory.path());
         let out = place.path("out");
-        if let Err(error) = importer(format).run(&place.path(name), &out, &options, &Watch::NONE) {
+        if let Err(error) = importer(format).run(&place.path(name), &out, &options, &ImportWatch::NONE) {
             let expected = error.is_bad_input() || matches!(error, GraphError::Lacking { .. });
             assert!(expected, "{format}, {} changed at {at}: {error}", file.display());
             assert_eq!(names(place.directory.path()), before, "something is left behind");

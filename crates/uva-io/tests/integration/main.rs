@@ -33,7 +33,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, GraphError, Labels, Verify};
-use uva_io::import::{self, IMPORTERS, ImportOptions, Importer, Watch};
+use uva_io::import::{self, IMPORTERS, ImportOptions, ImportWatch, Importer};
 
 /// The importer of that name.
 fn importer(name: &str) -> &'static Importer {
@@ -70,7 +70,7 @@ impl Place {
     fn import(&self, format: &str, name: &str, options: &ImportOptions) -> Result<Dataset, GraphError> {
         let out = self.path("out");
         let _ = fs::remove_dir_all(&out);
-        importer(format).run(&self.path(name), &out, options, &Watch::NONE)?;
+        importer(format).run(&self.path(name), &out, options, &ImportWatch::NONE)?;
         Ok(Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap())
     }
 
@@ -85,7 +85,7 @@ impl Place {
         let _ = fs::remove_dir_all(&out);
         let notes = std::cell::RefCell::new(Vec::new());
         let note = |line: &str| notes.borrow_mut().push(line.to_owned());
-        let watch = Watch { note: &note, ..Watch::NONE };
+        let watch = ImportWatch { note: &note, ..ImportWatch::NONE };
         importer(format).run(&self.path(name), &out, options, &watch).unwrap();
         notes.into_inner()
     }

@@ -8,12 +8,12 @@ use super::importer;
 use uva_graph::csc::SelfLoops;
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, ElementType, GraphError, Indices, Labels, Split, Verify};
-use uva_io::import::{Float8, ImportOptions, Watch};
+use uva_io::import::{Float8, ImportOptions, ImportWatch};
 
 fn import(small: &Small, options: &ImportOptions) -> Result<Dataset, GraphError> {
     let out = out(small);
     let _ = fs::remove_dir_all(&out);
-    importer("npy").run(&small.path, &out, options, &Watch::NONE)?;
+    importer("npy").run(&small.path, &out, options, &ImportWatch::NONE)?;
     Ok(Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap())
 }
 
@@ -282,8 +282,9 @@ fn an_existing_out_is_refused_and_kept() {
     let small = small();
     fs::create_dir(out(&small)).unwrap();
     fs::write(out(&small).join("mine"), "").unwrap();
-    let error =
-        importer("npy").run(&small.path, &out(&small), &ImportOptions::default(), &Watch::NONE).unwrap_err();
+    let error = importer("npy")
+        .run(&small.path, &out(&small), &ImportOptions::default(), &ImportWatch::NONE)
+        .unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
     assert_eq!(names(&out(&small)), ["mine"]);
 }

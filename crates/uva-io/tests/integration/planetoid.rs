@@ -9,7 +9,7 @@ use super::common::names;
 use super::importer;
 use uva_graph::csc::SelfLoops;
 use uva_graph::{Dataset, Labels, Split, Verify};
-use uva_io::import::{ImportOptions, Watch};
+use uva_io::import::{ImportOptions, ImportWatch};
 
 fn raw() -> Option<PathBuf> {
     let shared = std::env::var_os("UVATRAIN_SHARED")
@@ -25,7 +25,7 @@ fn raw() -> Option<PathBuf> {
 fn import(source: &Path, out: &str, options: &ImportOptions) -> (tempfile::TempDir, Dataset) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join(out);
-    importer("planetoid").run(source, &out, options, &Watch::NONE).unwrap();
+    importer("planetoid").run(source, &out, options, &ImportWatch::NONE).unwrap();
     let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
     (directory, dataset)
 }
@@ -106,14 +106,15 @@ fn a_directory_of_several_graphs_needs_a_name() {
     let Some(raw) = raw() else { return };
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("graph");
-    let error = importer("planetoid").run(&raw, &out, &ImportOptions::default(), &Watch::NONE).unwrap_err();
+    let error =
+        importer("planetoid").run(&raw, &out, &ImportOptions::default(), &ImportWatch::NONE).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("(citeseer, cora)"), "{error}");
     let error = importer("planetoid")
-        .run(&raw.join("ind.pubmed"), &out, &ImportOptions::default(), &Watch::NONE)
+        .run(&raw.join("ind.pubmed"), &out, &ImportOptions::default(), &ImportWatch::NONE)
         .unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("ind.pubmed.graph"), "{error}");
     let named = ImportOptions { name: Some("cora".into()), ..Default::default() };
-    importer("planetoid").run(&raw, &out, &named, &Watch::NONE).unwrap();
+    importer("planetoid").run(&raw, &out, &named, &ImportWatch::NONE).unwrap();
     assert_eq!(Dataset::open(&out).unwrap().nodes(), 2708);
 }
 
@@ -133,15 +134,16 @@ fn damaged_files_are_refused_and_leave_nothing() {
     let out = directory.path().join("out");
     for (name, bytes) in &whole {
         fs::write(source.join(name), &bytes[..bytes.len() / 2]).unwrap();
-        let error =
-            importer("planetoid").run(&source, &out, &ImportOptions::default(), &Watch::NONE).unwrap_err();
+        let error = importer("planetoid")
+            .run(&source, &out, &ImportOptions::default(), &ImportWatch::NONE)
+            .unwrap_err();
         assert!(error.is_bad_input() && error.to_string().contains("source/ind.cora."), "{error}");
         assert_eq!(names(directory.path()), ["source"], "{error}");
         for at in [1, 7, 40, 90, 150, bytes.len() - 2] {
             let mut changed = bytes.clone();
             changed[at] ^= 0x41;
             fs::write(source.join(name), &changed).unwrap();
-            match importer("planetoid").run(&source, &out, &ImportOptions::default(), &Watch::NONE) {
+            match importer("planetoid").run(&source, &out, &ImportOptions::default(), &ImportWatch::NONE) {
                 Ok(()) => fs::remove_dir_all(&out).unwrap(),
                 Err(error) => assert!(error.is_bad_input(), "{error}"),
             }
@@ -151,7 +153,7 @@ fn damaged_files_are_refused_and_leave_nothing() {
     }
     fs::remove_file(source.join("ind.cora.tx")).unwrap();
     let error =
-        importer("planetoid").run(&source, &out, &ImportOptions::default(), &Watch::NONE).unwrap_err();
+        importer("planetoid").run(&source, &out, &ImportOptions::default(), &ImportWatch::NONE).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("ind.cora.tx: cannot open"), "{error}");
 }
 
@@ -184,7 +186,7 @@ fn a_test_index_names_existing_nodes_once_and_not_far_behind_the_files() {
     ] {
         fs::write(&index, format!("{line}\n{rest}")).unwrap();
         let out = directory.path().join("out");
-        let error = importer("planetoid").run(&source, &out, &ImportOptions::default(), &Watch::NONE);
+        let error = importer("planetoid").run(&source, &out, &ImportOptions::default(), &ImportWatch::NONE);
         let error = error.unwrap_err();
         assert!(error.is_bad_input() && error.to_string().contains(message), "{error}");
         assert_eq!(names(directory.path()), ["source"], "{error}");
@@ -204,7 +206,7 @@ fn a_hostile_pickle_is_refused_by_the_name_it_calls() {
     fs::write(source.join("ind.cora.graph"), format!("cposix\nsystem\n(S'touch {}'\ntR.", witness.display()))
         .unwrap();
     let error = importer("planetoid")
-        .run(&source, &directory.path().join("out"), &ImportOptions::default(), &Watch::NONE)
+        .run(&source, &directory.path().join("out"), &ImportOptions::default(), &ImportWatch::NONE)
         .unwrap_err();
     assert!(
         error.to_string().contains("ind.cora.graph: the pickle names posix.system at offset 0"),

@@ -35,7 +35,7 @@ use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
 use super::address::{Address, Socket, VARIABLE};
 use super::child::hand_over;
 use super::handed;
-use super::messages::{Answer, AttachedJob, Knock, Report, Setup};
+use super::messages::{AttachReply, AttachedJob, Knock, Report, Setup};
 use super::protocol::{VERSION, protocol};
 use super::reports::{note_over, say};
 use super::usage::Usage;
@@ -92,16 +92,18 @@ pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached,
     let answer = serde_json::from_slice(&payload)
         .map_err(|error| RuntimeError::Failed(format!("the launcher's answer: {error}")))?;
     let setup = match answer {
-        Answer::Welcome { setup, secret } if secret == address.socket.secrets().map(|known| known.answer) => {
+        AttachReply::Welcome { setup, secret }
+            if secret == address.socket.secrets().map(|known| known.answer) =>
+        {
             setup
         }
-        Answer::Welcome { .. } => {
+        AttachReply::Welcome { .. } => {
             *taken = None;
             return Err(RuntimeError::Unattached(
                 "another process answers in the launcher's place".to_owned(),
             ));
         }
-        Answer::Refused(reason) => {
+        AttachReply::Refused(reason) => {
             *taken = None;
             return Err(RuntimeError::Unattached(format!("the launcher refused it: {reason}")));
         }

@@ -25,7 +25,7 @@ use super::command_state::PATIENCE;
 use super::door::{AttachedProcess, Door};
 use super::fleet::Fleet;
 use super::janitor::Janitor;
-use super::verdict::{GRACE, Heard, Nearness, Speaker, Watch};
+use super::verdict::{GRACE, Nearness, ReportKind, RunWatch, Speaker};
 use uva_runtime::RuntimeError;
 use uva_runtime::control::CONSUMER;
 use uva_runtime::machine::clock::since_boot;
@@ -39,7 +39,7 @@ const COMMAND_GRACE: Duration = Duration::from_secs(10);
 /// The exit code of shells and many programs for an interrupt.
 const INTERRUPTED: i32 = 128 + SIGINT;
 
-impl Watch<'_> {
+impl RunWatch<'_> {
     /// Passes a signal on to the command if only the launcher got it, and returns a line about the effect. `None` where
     /// there is no command.
     pub fn pass_on(&self, signal: i32, fleet: &Fleet) -> Option<&'static str> {
@@ -101,9 +101,9 @@ impl Watch<'_> {
                         let whose = Speaker { name: &name, rank: Some(rank), counters: CONSUMER };
                         match self.take_report(&message.payload, &whose, observer) {
                             // The command's end decides how the run went.
-                            Heard::Done(_) => attached.done = true,
-                            Heard::Failed => attached.said_why = true,
-                            Heard::Other => {}
+                            ReportKind::Done(_) => attached.done = true,
+                            ReportKind::Failed => attached.said_why = true,
+                            ReportKind::Other => {}
                         }
                     }
                     Err(HandoverError::TimedOut(_)) if !attached.ended => break,

@@ -18,7 +18,7 @@ use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
 use super::address::Secrets;
 use super::child::hand_over;
 use super::janitor::Janitor;
-use super::messages::{Answer, JanitorWord, Knock, Setup};
+use super::messages::{AttachReply, JanitorWord, Knock, Setup};
 use super::protocol::check;
 use uva_runtime::RuntimeError;
 use uva_runtime::options::part::Part;
@@ -30,7 +30,7 @@ pub(super) struct Door {
     /// Of a run with ranks: what shows who speaks at its socket.
     secrets: Option<Secrets>,
     /// One for each rank; one in a run without ranks.
-    pub places: Vec<Place>,
+    pub places: Vec<ConsumerPlace>,
     /// Why a process was refused.
     pub refused: Option<String>,
     on_gpu: bool,
@@ -41,7 +41,7 @@ const AT_ONCE: usize = 100;
 
 /// A consumer's place.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct ConsumerPlace {
     /// What the first process that knocks is handed.
     pending: Option<(Box<Setup>, Vec<OwnedFd>)>,
     /// The process that was admitted.
@@ -83,7 +83,7 @@ impl Door {
     /// So many places for processes that knock: for the first one, or with `secrets` for each rank. `on_gpu`: they will
     /// have work on a GPU.
     pub fn new(knocks: Channel, secrets: Option<Secrets>, places: usize, on_gpu: bool) -> Self {
-        let places = std::iter::repeat_with(Place::default).take(places).collect();
+        let places = std::iter::repeat_with(ConsumerPlace::default).take(places).collect();
         Self { knocks: Some(knocks), secrets, places, refused: None, on_gpu }
     }
 
@@ -161,18 +161,18 @@ impl Door {
         let place = &mut self.places[number];
         let Some((setup, fds)) = place.pending.take() else {
             // The command has ended, or the run is about to.
-            let _ = hand_over(&channel, &Answer::Refused("the run is ending".to_owned()), &[]);
+            let _ = hand_over(&channel, &AttachReply::Refused("the run is ending".to_owned()), &[]);
             return Ok(());
         };
         let word = JanitorWord::Attached { pid, on_gpu: self.on_gpu };
         janitor.tell(&word, &[who.as_fd()])?;
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        let welcome = Answer::Welcome { setup, secret: self.secrets.map(|secrets| secrets.answer) };
+        let welcome = AttachReply::Welcome { setup, secret: self.secrets.map(|secrets| secrets.answer) };
         match hand_over(&channel, &welcome, &borrowed) {
             Ok(()) => {}
             Err(HandoverError::Closed) => {
                 // It has ended meanwhile; the next process may come.
-                if let Answer::Welcome { setup, .. } = welcome {
+                if let AttachReply::Welcome { setup, .. } = welcome {
                     place.pending = Some((setup, fds));
                 }
                 return Ok(());
@@ -239,7 +239,7 @@ impl Door {
 
     fn send_away(&mut self, channel: &Channel, reason: String) {
         // If it has ended, it needs no answer.
-        let _ = hand_over(channel, &Answer::Refused(reason.clone()), &[]);
+        let _ = hand_over(channel, &AttachReply::Refused(reason.clone()), &[]);
         tracing::debug!(reason, "a process is sent away");
         self.refused = Some(reason);
     }

@@ -13,13 +13,13 @@ use super::door::{AttachedProcess, Door};
 use super::janitor::Janitor;
 use super::launch::{Consumer, Launch};
 use super::member::Member;
-use super::messages::{Handed, JanitorWord, Setup};
+use super::messages::{DescriptorName, JanitorWord, Setup};
 use crate::mps;
 use uva_runtime::RuntimeError;
 use uva_runtime::control::Control;
 use uva_runtime::machine::own_program;
 use uva_runtime::options::seed_order::MadeOrder;
-use uva_runtime::plan::topology::{Placement, Resource, Role, Stage, Topology};
+use uva_runtime::plan::topology::{Placement, Resource, Role, RunStage, Topology};
 use uva_runtime::plan::{RingName, RunPlan};
 use uva_runtime::telemetry::gauges::{Gauges, RoleProcess};
 
@@ -30,7 +30,7 @@ pub(crate) struct Fleet {
     /// The consumers' places, where the first member is a command of the user's.
     pub door: Option<Door>,
     /// Asked to release a client before that is killed.
-    mps: Option<Arc<mps::Session>>,
+    mps: Option<Arc<mps::MpsSession>>,
     /// Those of each rank, in the order in which a batch passes through them. The launcher only looks at their states.
     rings: Vec<Vec<(RingName, Ring)>>,
 }
@@ -47,7 +47,7 @@ struct Starting<'a> {
 
 impl Starting<'_> {
     /// The member that runs this stage, or represents it.
-    fn member_of(&self, stage: Stage) -> usize {
+    fn member_of(&self, stage: RunStage) -> usize {
         self.members[self.topology.process_of(stage)]
     }
 }
@@ -58,7 +58,7 @@ impl Fleet {
         launch: &Launch<'_>,
         controls: &[Arc<Control>],
         janitor: &Janitor,
-        mps: Option<Arc<mps::Session>>,
+        mps: Option<Arc<mps::MpsSession>>,
     ) -> Result<Self, RuntimeError> {
         let mut fleet = Self { members: Vec::new(), door: None, mps, rings: Vec::new() };
         for (rank, (plan, control)) in launch.plans.iter().zip(controls).enumerate() {
@@ -112,9 +112,10 @@ impl Fleet {
                 .iter()
                 .map(|what| self.descriptor(*what, &starting, launch, channel.as_ref()))
                 .collect::<Result<Vec<_>, _>>()?;
-            let handed = what.iter().map(|what| Handed { what: *what, pid: self.pid(*what, &starting) });
+            let handed =
+                what.iter().map(|what| DescriptorName { what: *what, pid: self.pid(*what, &starting) });
             let member = &self.members[starting.members[process]];
-            let stages: Vec<Stage> = topology.stages_of(process).collect();
+            let stages: Vec<RunStage> = topology.stages_of(process).collect();
             let setup = Setup {
                 backend: launch.backend_of(plan, &stages).clone(),
                 stages,
@@ -124,7 +125,7 @@ impl Fleet {
                 loader: plan.options.clone(),
                 passes: plan.schedule.passes(),
                 caches: plan.caches.clone(),
-                job: match topology.process_of(Stage::CONSUMER) {
+                job: match topology.process_of(RunStage::CONSUMER) {
                     consumer if consumer == process => launch.consumer.job()?,
                     _ => serde_json::Value::Null,
                 },
@@ -159,7 +160,7 @@ impl Fleet {
         if *rank == 0 {
             return None;
         }
-        if process == topology.process_of(Stage::CONSUMER) {
+        if process == topology.process_of(RunStage::CONSUMER) {
             return Some(0);
         }
         let stage = topology.stages_of(process).last()?;
@@ -174,20 +175,20 @@ impl Fleet {
         starting: &Starting<'_>,
         process: usize,
     ) -> Result<(), RuntimeError> {
-        let stages: Vec<Stage> = starting.topology.stages_of(process).collect();
+        let stages: Vec<RunStage> = starting.topology.stages_of(process).collect();
         let Some(stage) = stages.last().copied() else { return Ok(()) };
         let backend = launch.backend_of(starting.plan, &stages);
         let on_gpu = stages.iter().any(|stage| stage.role.is_on_gpu(backend));
         let own;
         let program = match &launch.consumer {
-            Consumer::Command { command, ranked, .. } if stage == Stage::CONSUMER => {
+            Consumer::Command { command, ranked, .. } if stage == RunStage::CONSUMER => {
                 let (member, knocks, secrets) =
                     command.start(&launch.environments, on_gpu, ranked.then_some(launch.plans.len()))?;
                 self.members.push(member);
                 self.door = Some(Door::new(knocks, secrets, launch.plans.len(), on_gpu));
                 return Ok(());
             }
-            Consumer::Program { program, .. } if stage == Stage::CONSUMER => program,
+            Consumer::Program { program, .. } if stage == RunStage::CONSUMER => program,
             _ => {
                 own = own_program();
                 &own
@@ -256,7 +257,7 @@ impl Fleet {
 
     /// The stages that name the processes of a rank, in the order in which a batch passes through them, and those
     /// names.
-    pub fn stages(&self, rank: usize) -> Vec<(Stage, String)> {
+    pub fn stages(&self, rank: usize) -> Vec<(RunStage, String)> {
         let of_rank = |(place, member): &(usize, &Member)| *place == 0 || member.counted_by() == rank;
         let members = self.members.iter().enumerate().filter(of_rank);
         let mut stages: Vec<_> = members.map(|(_, member)| (member.stage, member.process_name())).collect();

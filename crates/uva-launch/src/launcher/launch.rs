@@ -10,7 +10,7 @@ use super::user_command::UserCommand;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::plan::topology::{Role, Stage};
+use uva_runtime::plan::topology::{Role, RunStage};
 use uva_runtime::sampler::cache::CacheContents;
 
 /// A run in processes, ready to start.
@@ -53,9 +53,9 @@ pub enum Consumer {
 
 impl Launch<'_> {
     /// Where a process of a plan with these stages works.
-    pub(super) fn backend_of<'b>(&'b self, plan: &'b RunPlan, stages: &[Stage]) -> &'b Backend {
+    pub(super) fn backend_of<'b>(&'b self, plan: &'b RunPlan, stages: &[RunStage]) -> &'b Backend {
         let shared = match stages {
-            [Stage { role: Role::Sampler, index }] => self.sampler_backends.get(*index),
+            [RunStage { role: Role::Sampler, index }] => self.sampler_backends.get(*index),
             _ => None,
         };
         shared.unwrap_or(&plan.backend)

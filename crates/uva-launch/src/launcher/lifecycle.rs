@@ -11,17 +11,19 @@ use super::fleet::Fleet;
 use super::janitor::Janitor;
 use super::launch::Launch;
 use super::messages::JanitorWord;
-use super::signals::Signals;
+use super::signals::EndSignals;
 use super::verdict::WatchedRank;
 use super::watch;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::mps;
 use uva_cuda::partition::Shares;
-use uva_runtime::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
-use uva_runtime::control::{Control, Tally};
+use uva_runtime::backend::{
+    Backend, BackendDecision, CudaBackend, MpsRequest, Partition, Probe, SamplerShare,
+};
+use uva_runtime::control::{ConsumerTally, Control};
 use uva_runtime::machine::memory::{ProcessMemory, Resident};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::plan::topology::Stage;
+use uva_runtime::plan::topology::RunStage;
 use uva_runtime::telemetry::metrics::{Observer, Roles};
 use uva_runtime::{DiskCounts, Features, RuntimeError};
 
@@ -36,7 +38,7 @@ pub struct Outcome {
     /// Time totals of each role.
     pub roles: Roles,
     /// The tally of a command of the user's as consumer; empty for the built-in consumer, whose result says more.
-    pub tally: Tally,
+    pub tally: ConsumerTally,
     /// Each process's memory at the end of its work: the launcher, the janitor and the roles.
     pub memory: Vec<ProcessMemory>,
     /// What reads of rows from disk took; `None` where rows are read from memory.
@@ -49,12 +51,12 @@ pub struct Outcome {
 /// stops an MPS daemon that it started.
 pub struct Launcher {
     // Fields are dropped in this order.
-    pub(super) mps: Option<Arc<mps::Session>>,
+    pub(super) mps: Option<Arc<mps::MpsSession>>,
     pub(super) janitor: Janitor,
-    pub(super) signals: Signals,
+    pub(super) signals: EndSignals,
     checkpoint: Option<CheckpointDirectory>,
     /// How MPS divides the GPU, where it does.
-    wish: Option<MpsWish>,
+    wish: Option<MpsRequest>,
     /// The variables by which helpers find the libtorch that trains.
     pub(super) libtorch: Vec<(String, Option<String>)>,
 }
@@ -67,7 +69,7 @@ impl Launcher {
     /// [`RuntimeError::Failed`] when the system gives no process or descriptor.
     pub fn begin(dataset: &Path, checkpoint: Option<CheckpointDirectory>) -> Result<Self, RuntimeError> {
         // Before the first child, so that no signal can end the launcher without its knowledge.
-        let signals = Signals::listen().map_err(|error| {
+        let signals = EndSignals::listen().map_err(|error| {
             RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
         })?;
         let janitor = Janitor::start(dataset, checkpoint.as_ref())?;
@@ -87,7 +89,7 @@ impl Launcher {
     /// [`RuntimeError::Missing`] when MPS is required and not available.
     pub fn divide(
         &mut self,
-        decision: Decision,
+        decision: BackendDecision,
         observer: &mut dyn Observer,
     ) -> Result<Backend, RuntimeError> {
         decision.notes.iter().for_each(|note| observer.note(note));
@@ -130,18 +132,18 @@ impl Launcher {
             .map_err(|reason| RuntimeError::Failed(format!("dividing by MPS: {reason}")))
     }
 
-    fn divide_by_mps(&mut self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
+    fn divide_by_mps(&mut self, wish: &MpsRequest, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let said = |error: mps::MpsError| error.to_string();
         // A daemon that does not answer within this time is useless; and at its end a run asks it about each client.
         let environment = mps::Environment { timeout: MPS_PATIENCE, ..mps::Environment::of_process() };
         let session = match mps::look(&environment).map_err(said)? {
-            mps::Found::Running(running) => mps::Session::Shared(running),
-            mps::Found::Prepared(prepared) => {
+            mps::AvailableMps::Running(running) => mps::MpsSession::Shared(running),
+            mps::AvailableMps::Prepared(prepared) => {
                 // Before there is anything to clean up.
                 let word = JanitorWord::Daemon(prepared.leftover().clone());
                 self.janitor.tell(&word, &[]).map_err(|error| error.to_string())?;
-                let device = mps::Device::Uuid(wish.device.clone());
-                mps::Session::Own(prepared.start(Some(&device)).map_err(said)?)
+                let device = mps::DaemonDevice::Uuid(wish.device.clone());
+                mps::MpsSession::Own(prepared.start(Some(&device)).map_err(said)?)
             }
         };
         self.mps = Some(Arc::new(session));
@@ -149,7 +151,7 @@ impl Launcher {
     }
 
     /// The shares that the daemon grants, each measured by a process that has it.
-    fn shares(&self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
+    fn shares(&self, wish: &MpsRequest, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let session = self.mps.as_deref().ok_or("there is no daemon")?;
         // What a process with this share sees: the device's number there, and its multiprocessors.
         let granted = |percentage: u32| -> Result<(usize, u32), String> {
@@ -254,7 +256,7 @@ impl Launcher {
         let seconds = started.elapsed().as_secs_f64();
         let mut outcomes = Vec::with_capacity(plans.len());
         for ((plan, control), stages) in plans.iter().zip(&controls).zip(stages) {
-            let noted = |(stage, name): (Stage, String)| {
+            let noted = |(stage, name): (RunStage, String)| {
                 Some(ProcessMemory::new(name, control.memory(stage.counters())?))
             };
             outcomes.push(Outcome {

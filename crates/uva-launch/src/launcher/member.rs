@@ -2,12 +2,12 @@
 
 use super::child::ChildProcess;
 use uva_runtime::control::{Control, FIRST_SAMPLER};
-use uva_runtime::plan::topology::{Role, Stage};
+use uva_runtime::plan::topology::{Role, RunStage};
 
 /// One process of a run.
 pub(crate) struct Member {
     /// The stage that names it: the last of its stages.
-    pub stage: Stage,
+    pub stage: RunStage,
     /// Whose batches it prepares; 0 in a run without ranks, and of the consumer. `None`: those of all ranks.
     pub rank: Option<usize>,
     /// What its name in messages ends with: its rank, in a run with ranks.
@@ -49,7 +49,7 @@ impl Member {
     pub fn counters(&self, control: &Control, samplers: usize) -> usize {
         match self.stage.role {
             Role::Worker => {
-                let workers = (0..samplers).map(|index| Stage::worker(index).counters());
+                let workers = (0..samplers).map(|index| RunStage::worker(index).counters());
                 workers.min_by_key(|counters| control.position(*counters)).unwrap_or(FIRST_SAMPLER)
             }
             _ => self.stage.counters(),

@@ -21,9 +21,9 @@ use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 use uva_runtime::options::part::Part;
 use uva_runtime::options::{LoaderOptions, Passes};
-use uva_runtime::plan::topology::{Resource, Stage};
+use uva_runtime::plan::topology::{Resource, RunStage};
 use uva_runtime::sampler::cache::Caches;
-use uva_runtime::telemetry::metrics::{Event, Progress};
+use uva_runtime::telemetry::metrics::{Event, RunProgress};
 
 /// A process that helps a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ impl Helper {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     /// The stages that the process runs, in the order in which a batch passes through them.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<RunStage>,
     /// How many ranks its stages serve. It gets a set-up for each, one after the other.
     pub serves: usize,
     /// The descriptors that come with the message.
-    pub handed: Vec<Handed>,
+    pub handed: Vec<DescriptorName>,
     pub dataset: PathBuf,
     pub loader: LoaderOptions,
     pub passes: Passes,
@@ -65,7 +65,7 @@ pub(crate) struct Setup {
 
 /// The name of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Handed {
+pub(crate) struct DescriptorName {
     /// What it refers to.
     pub what: Resource,
     /// The process number, where it refers to a process.
@@ -89,7 +89,7 @@ pub(crate) struct Knock {
 
 /// The answer over that channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum AttachReply {
     /// It has the place. The consumer's descriptors come with the message.
     Welcome {
         setup: Box<Setup>,
@@ -144,7 +144,7 @@ pub(crate) enum Report {
     /// A line of the metrics.
     Event(Box<Event>),
     /// The run's progress.
-    Progress(Progress),
+    Progress(RunProgress),
     /// A line for people.
     Note(String),
     /// The role has finished; the consumer adds its result.

@@ -25,7 +25,7 @@ use uva_runtime::options::seed_order::MadeOrder;
 use uva_runtime::sampler::cache::{CacheContents, CachePlan};
 use uva_runtime::signal_name;
 use uva_runtime::telemetry::metrics::Observer;
-use uva_runtime::tune::planning::{Found, FoundParts, Search};
+use uva_runtime::tune::planning::{FoundParts, Search, SearchResult};
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 
 /// How often the launcher checks for signals while the planner works.
@@ -90,7 +90,7 @@ impl Launcher {
         backend: &Backend,
         search: &Search,
         observer: &mut dyn Observer,
-    ) -> Result<Found, RuntimeError> {
+    ) -> Result<SearchResult, RuntimeError> {
         // NVRTC may be beside the libtorch that trains.
         let environments = Environments { producer: self.libtorch.clone(), ..Environments::default() };
         let environments = environments.divided(self.mps.as_deref(), backend);
@@ -145,7 +145,7 @@ impl Launcher {
         &mut self,
         planner: &mut ChildProcess,
         observer: &mut dyn Observer,
-    ) -> Result<Found, RuntimeError> {
+    ) -> Result<SearchResult, RuntimeError> {
         let Some(channel) = planner.channel.take() else { return Err(ended_how(planner)) };
         loop {
             let received = match channel.recv_within(ASK) {

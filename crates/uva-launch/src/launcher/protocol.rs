@@ -15,7 +15,7 @@ use uva_runtime::options::part::Part;
 use uva_runtime::sampler::cache::Caches;
 use uva_runtime::{LoaderOptions, Passes, control};
 
-use super::messages::{Answer, AttachedJob, Knock, Setup};
+use super::messages::{AttachReply, AttachedJob, Knock, Setup};
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -60,7 +60,7 @@ fn messages() -> String {
     };
     let knock = Knock { version: String::new(), protocol: 0, pid: 1, part: Part::default(), secret: None };
     let mut found = BTreeSet::new();
-    fields(&json(&Answer::Welcome { setup: Box::new(setup), secret: None }), "answer", &mut found);
+    fields(&json(&AttachReply::Welcome { setup: Box::new(setup), secret: None }), "answer", &mut found);
     fields(&json(&knock), "knock", &mut found);
     found.into_iter().collect::<Vec<_>>().join(" ")
 }

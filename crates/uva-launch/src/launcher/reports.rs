@@ -10,7 +10,7 @@ use super::messages::Report;
 use uva_runtime::RuntimeError;
 use uva_runtime::machine::clock::since_boot;
 use uva_runtime::pipeline::wiring::Note;
-use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 
 impl Report {
     /// The report that a role cannot continue because of this error.
@@ -27,7 +27,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct ChannelObserver {
     channel: Arc<Channel>,
     /// The last progress forwarded, and when.
-    progress: Option<(Progress, Instant)>,
+    progress: Option<(RunProgress, Instant)>,
 }
 
 impl ChannelObserver {
@@ -41,7 +41,7 @@ impl Observer for ChannelObserver {
         say(&self.channel, &Report::Event(Box::new(event.clone())))
     }
 
-    fn progress(&mut self, progress: &Progress, _busiest: &str) {
+    fn progress(&mut self, progress: &RunProgress, _busiest: &str) {
         // A pass's first and last batch always count: its speed is measured between them.
         let now = Instant::now();
         let dispensable = progress.batch < progress.batches

@@ -13,8 +13,8 @@ use super::reports::{ChannelObserver, note_over, say_with};
 use super::{handed, signals};
 use uva_runtime::control::{CONSUMER, Stop};
 use uva_runtime::pipeline::roles::BatchReceiver;
-use uva_runtime::pipeline::wiring::{Wired, wire};
-use uva_runtime::plan::topology::{Role, Stage};
+use uva_runtime::pipeline::wiring::{ConnectedStages, wire};
+use uva_runtime::plan::topology::{Role, RunStage};
 use uva_runtime::telemetry::metrics::Observer;
 use uva_runtime::{Runtime, RuntimeError};
 
@@ -115,7 +115,7 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
     if setup.stages.iter().any(|stage| stage.role.is_on_gpu(backend)) {
         signals::stop_with_launcher(launcher, controls.clone()).map_err(|error| failed(&error))?;
     }
-    let ended = if setup.stages.contains(&Stage::CONSUMER) {
+    let ended = if setup.stages.contains(&RunStage::CONSUMER) {
         Runtime::wired(connections, &setup.stages).and_then(|mut runtime| {
             let mut observer = ChannelObserver::new(Arc::clone(channel));
             runtime.fall_back().map_or(Ok(()), |event| observer.event(&event))?;
@@ -124,7 +124,7 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
             runtime.finish(consumed)
         })
     } else {
-        wire(connections, &setup.stages).and_then(Wired::work).map(|()| Value::Null)
+        wire(connections, &setup.stages).and_then(ConnectedStages::work).map(|()| Value::Null)
     };
     let counters = setup.stages.last().map_or(CONSUMER, |stage| stage.counters());
     for control in &controls {

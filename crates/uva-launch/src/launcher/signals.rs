@@ -16,12 +16,12 @@ use uva_runtime::control::{Control, Stop};
 /// The signals that end a run, as they arrive. Dropping it stops listening. The signals do not regain their default
 /// meaning, so a process that goes on ignores them from then on.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct EndSignals {
     streams: [(i32, UnixStream); 2],
     registered: Vec<SigId>,
 }
 
-impl Signals {
+impl EndSignals {
     /// Begins to listen.
     pub fn listen() -> io::Result<Self> {
         let mut registered = Vec::new();
@@ -53,7 +53,7 @@ impl Signals {
     }
 }
 
-impl Drop for Signals {
+impl Drop for EndSignals {
     fn drop(&mut self) {
         for id in self.registered.drain(..) {
             low_level::unregister(id);

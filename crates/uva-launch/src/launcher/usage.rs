@@ -8,12 +8,12 @@ use uva_graph::Split;
 use uva_mem::handover::Channel;
 
 use super::reports::ChannelObserver;
-use uva_runtime::control::{Control, Tally};
-use uva_runtime::feed::batch::{Batch, Used, UsedBatch};
+use uva_runtime::control::{ConsumerTally, Control};
+use uva_runtime::feed::batch::{Batch, BatchUse, UsedBatch};
 use uva_runtime::machine::clock::since_boot;
 use uva_runtime::options::schedule::Schedule;
 use uva_runtime::plan::RunPlan;
-use uva_runtime::telemetry::metrics::{BatchEvent, CacheTotals, Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{BatchEvent, CacheTotals, Event, Observer, RunProgress};
 use uva_runtime::{BatchKey, RuntimeError};
 
 /// Accounts for the batches that a process uses.
@@ -73,7 +73,7 @@ impl Usage {
         }
         let mut until = now;
         // A tensor may still hold the batch: then only this much is known.
-        if let Some(Used { at, gather_time, rows_cached }) = used.get() {
+        if let Some(BatchUse { at, gather_time, rows_cached }) = used.get() {
             until = at;
             event.gather_us = gather_time.as_micros() as u64;
             event.set_row_hits(rows_cached);
@@ -83,7 +83,7 @@ impl Usage {
         cache.add(event.cache.unwrap_or_default(), event.epoch, self.counted_epochs);
         let key = BatchKey { split, epoch: event.epoch, batch: event.batch };
         let last = self.schedule.in_epoch(key) + 1 == self.schedule.train_batches();
-        self.control.add_to_tally(&Tally {
+        self.control.add_to_tally(&ConsumerTally {
             batches: 1,
             epochs: u64::from(last),
             nanoseconds: until.duration_since(asked).as_nanos() as u64,
@@ -99,7 +99,7 @@ impl Usage {
     pub fn taken(&mut self, batch: &mut Batch) {
         let train_at_us = since_boot().as_micros() as u64;
         let event = BatchEvent { train_at_us, ..BatchEvent::of(batch, self.cached) };
-        let progress = Progress {
+        let progress = RunProgress {
             split: batch.split(),
             epoch: batch.epoch(),
             epochs: 0,

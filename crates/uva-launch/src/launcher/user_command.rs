@@ -17,7 +17,7 @@ use super::address::{Address, RANKS_VARIABLE, Secrets, Socket, VARIABLE};
 use super::child::{ChildProcess, set_variables};
 use super::environments::Environments;
 use super::member::Member;
-use uva_runtime::plan::topology::{Role, Stage};
+use uva_runtime::plan::topology::{Role, RunStage};
 use uva_runtime::{RuntimeError, machine};
 
 /// How much of a command line a message repeats.
@@ -113,7 +113,7 @@ impl UserCommand {
         drop(command);
         tracing::info!(pid = child.id(), on_gpu, "the command is started");
         let member = Member {
-            stage: Stage::CONSUMER,
+            stage: RunStage::CONSUMER,
             rank: Some(0),
             of_rank: String::new(),
             process: ChildProcess::new(Role::Consumer.name(), child, None)?,

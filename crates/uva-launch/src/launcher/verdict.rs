@@ -21,7 +21,7 @@ const UNPINNING: Duration = Duration::from_secs(60);
 
 /// Why a run ends early. Ordered: the larger one is nearer to the cause.
 #[derive(Debug)]
-pub(super) struct Cause {
+pub(super) struct EndCause {
     nearness: Nearness,
     /// When it failed, on the machine's clock since boot. Of two failed roles the first is the cause: its failure may
     /// have caused the other's.
@@ -41,10 +41,10 @@ pub(super) enum Nearness {
     Asked,
 }
 
-pub(super) struct Watch<'a> {
+pub(super) struct RunWatch<'a> {
     /// Whose batches the roles prepare; a run without ranks has one.
     pub ranks: Vec<WatchedRank<'a>>,
-    pub cause: Option<Cause>,
+    pub cause: Option<EndCause>,
     pub done: Option<Value>,
     pub interrupted: Option<i32>,
     /// What is known of the command, where the consumer is one.
@@ -61,12 +61,17 @@ pub(super) struct WatchedRank<'a> {
     pub retired: bool,
 }
 
-impl Watch<'_> {
+impl RunWatch<'_> {
     /// Processes one report.
-    pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> Heard {
+    pub fn take_report(
+        &mut self,
+        payload: &[u8],
+        whose: &Speaker<'_>,
+        observer: &mut dyn Observer,
+    ) -> ReportKind {
         let Speaker { name, rank, counters } = *whose;
         let (of_rank, control) = (rank.unwrap_or(0), self.ranks[rank.unwrap_or(0)].control);
-        let mut heard = Heard::Other;
+        let mut heard = ReportKind::Other;
         let outcome = match serde_json::from_slice::<Report>(payload) {
             Ok(Report::Event(event)) => observer.event_of(of_rank, &event),
             Ok(Report::Progress(progress)) => {
@@ -84,11 +89,11 @@ impl Watch<'_> {
                 Ok(())
             }
             Ok(Report::Done(value)) => {
-                heard = Heard::Done(value);
+                heard = ReportKind::Done(value);
                 Ok(())
             }
             Ok(Report::Failed { error, at }) => {
-                heard = Heard::Failed;
+                heard = ReportKind::Failed;
                 let follows = matches!(error, RuntimeError::PeerGone(_));
                 let nearness = if follows { Nearness::Follows } else { Nearness::Failed };
                 // One that works for all ranks says at whose batch it failed.
@@ -117,9 +122,9 @@ impl Watch<'_> {
         }
         tracing::info!(?nearness, %error, "the run is to end before its time");
         let nearer =
-            |known: &Cause| nearness > known.nearness || (nearness == known.nearness && at < known.at);
+            |known: &EndCause| nearness > known.nearness || (nearness == known.nearness && at < known.at);
         if self.cause.as_ref().is_none_or(nearer) {
-            self.cause = Some(Cause { nearness, at, error });
+            self.cause = Some(EndCause { nearness, at, error });
         }
         self.wind_down();
     }
@@ -165,7 +170,7 @@ impl Watch<'_> {
             // A person's request explains all that came after it, except a failure that a role reported.
             (
                 Some(signal),
-                None | Some(Cause { nearness: Nearness::Follows | Nearness::Died | Nearness::Asked, .. }),
+                None | Some(EndCause { nearness: Nearness::Follows | Nearness::Died | Nearness::Asked, .. }),
                 _,
             ) => Err(RuntimeError::Interrupted(signal)),
             (_, Some(cause), _) => Err(cause.error),
@@ -186,7 +191,7 @@ fn deadlines(of_ranks: Vec<Option<Instant>>) -> impl Iterator<Item = (Option<usi
 }
 
 /// The kind of a report, as far as it concerns its sender's state.
-pub(super) enum Heard {
+pub(super) enum ReportKind {
     /// It has finished, with this result.
     Done(Value),
     /// It reported its failure.

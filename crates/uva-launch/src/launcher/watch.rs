@@ -13,8 +13,8 @@ use uva_mem::out_of_memory::OUT_OF_MEMORY;
 use super::command_state::CommandState;
 use super::fleet::Fleet;
 use super::janitor::Janitor;
-use super::signals::Signals;
-use super::verdict::{Heard, Nearness, Speaker, Watch, WatchedRank};
+use super::signals::EndSignals;
+use super::verdict::{Nearness, ReportKind, RunWatch, Speaker, WatchedRank};
 use uva_runtime::RuntimeError;
 use uva_runtime::control::Stop;
 use uva_runtime::machine::clock::since_boot;
@@ -26,12 +26,12 @@ use uva_runtime::telemetry::metrics::Observer;
 pub(super) fn watch(
     mut fleet: Fleet,
     ranks: Vec<WatchedRank<'_>>,
-    signals: &mut Signals,
+    signals: &mut EndSignals,
     janitor: &Janitor,
     observer: &mut dyn Observer,
 ) -> Result<Value, RuntimeError> {
     let command = fleet.door.is_some().then(CommandState::begin);
-    let mut watch = Watch { ranks, cause: None, done: None, interrupted: None, command };
+    let mut watch = RunWatch { ranks, cause: None, done: None, interrupted: None, command };
     while !fleet.all_ended() {
         wait(&fleet, signals, watch.next_deadline(&fleet)).map_err(|error| {
             RuntimeError::Failed(format!("the launcher cannot wait for its roles: {error}"))
@@ -56,7 +56,7 @@ pub(super) fn watch(
     watch.verdict()
 }
 
-impl Watch<'_> {
+impl RunWatch<'_> {
     /// Handles a signal. True: everything must end at once.
     fn signal(&mut self, signal: i32, fleet: &Fleet, observer: &mut dyn Observer) -> bool {
         let again = self.interrupted.replace(signal).is_some();
@@ -142,9 +142,9 @@ impl Watch<'_> {
             let counters = fleet.members[member].counters(control, samplers);
             let whose = Speaker { name: &name, rank, counters };
             match self.take_report(&message.payload, &whose, observer) {
-                Heard::Done(value) => self.done = Some(value),
-                Heard::Failed => fleet.members[member].said_why = true,
-                Heard::Other => {}
+                ReportKind::Done(value) => self.done = Some(value),
+                ReportKind::Failed => fleet.members[member].said_why = true,
+                ReportKind::Other => {}
             }
         }
     }
@@ -171,7 +171,7 @@ fn what_sends(signal: i32) -> &'static str {
 }
 
 /// Waits until a role says something or ends, a signal comes, or the deadline passes.
-fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::io::Result<()> {
+fn wait(fleet: &Fleet, signals: &EndSignals, deadline: Option<Instant>) -> rustix::io::Result<()> {
     let mut fds: Vec<PollFd<'_>> = Vec::new();
     for fd in signals.fds() {
         fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));

@@ -21,12 +21,12 @@ const LONGEST_REPLY: usize = 1 << 20;
 
 /// `nvidia-cuda-mps-control`, and its path.
 #[derive(Clone, Debug)]
-pub(super) struct Control {
+pub(super) struct ControlProgram {
     pub program: PathBuf,
     pub timeout: Duration,
 }
 
-impl Control {
+impl ControlProgram {
     /// Looks for it in the environment's PATH.
     pub fn find(environment: &Environment) -> Result<Self, MpsError> {
         let runs = |file: &PathBuf| {

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::control::Control;
-use super::environment::{DaemonDirectories, Device, Environment};
+use super::control::ControlProgram;
+use super::environment::{DaemonDevice, DaemonDirectories, Environment};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
-use super::process::Owner;
+use super::process::ProcessOwner;
 use super::running::{self, Running};
 
 /// The polling interval for a daemon that is starting.
@@ -24,20 +24,20 @@ const NAMES: usize = 16;
 ///
 /// Separate from [`Daemon`], so that a janitor can learn of the directories before they contain anything.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct DaemonPlace {
     environment: Environment,
-    control: Control,
+    control: ControlProgram,
     leftover: Leftover,
     kept: bool,
 }
 
-impl Prepared {
+impl DaemonPlace {
     /// Makes private directories (0700, with an unpredictable name) for a daemon of this process.
     ///
     /// # Errors
     /// [`MpsError::NoControlProgram`]; [`MpsError::System`] where no directory can be made.
     pub fn new(environment: &Environment) -> Result<Self, MpsError> {
-        let control = Control::find(environment)?;
+        let control = ControlProgram::find(environment)?;
         let scratch = environment.scratch();
         let mut names = (0..NAMES).map(|_| {
             // std's hash keys are random; nothing else here needs random numbers.
@@ -73,7 +73,7 @@ impl Prepared {
 
     /// A place that outlives this process: the directories of [`Environment::permanent`]. Missing ones are created.
     pub(super) fn permanent(environment: &Environment) -> Result<Self, MpsError> {
-        let control = Control::find(environment)?;
+        let control = ControlProgram::find(environment)?;
         let place = environment.permanent();
         place.check_length()?;
         let leftover = Leftover {
@@ -108,7 +108,7 @@ impl Prepared {
     /// # Errors
     /// [`MpsError::DidNotStart`] with the daemon's log, [`MpsError::Refused`], [`MpsError::Silent`]. The directories
     /// are removed then.
-    pub fn start(mut self, device: Option<&Device>) -> Result<Daemon, MpsError> {
+    pub fn start(mut self, device: Option<&DaemonDevice>) -> Result<Daemon, MpsError> {
         let place = self.leftover.place();
         self.control.start_daemon(&place, self.environment.visible_to_daemon(device).as_deref())?;
         let running = self.wait_until_it_answers(&place)?;
@@ -142,7 +142,7 @@ impl Prepared {
     }
 }
 
-impl Drop for Prepared {
+impl Drop for DaemonPlace {
     fn drop(&mut self) {
         if !self.kept {
             remove(&self.leftover, &self.control);
@@ -159,12 +159,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// [`Prepared::new`] and [`Prepared::start`] in one, for callers without a janitor to inform in between.
+    /// [`DaemonPlace::new`] and [`DaemonPlace::start`] in one, for callers without a janitor to inform in between.
     ///
     /// # Errors
     /// As theirs.
-    pub fn start(environment: &Environment, device: Option<&Device>) -> Result<Self, MpsError> {
-        Prepared::new(environment)?.start(device)
+    pub fn start(environment: &Environment, device: Option<&DaemonDevice>) -> Result<Self, MpsError> {
+        DaemonPlace::new(environment)?.start(device)
     }
 
     /// The daemon that `environment` leads to, regardless of its starter. See [`Running::find`].
@@ -223,7 +223,7 @@ impl Drop for Daemon {
     }
 }
 
-fn remove(leftover: &Leftover, control: &Control) {
+fn remove(leftover: &Leftover, control: &ControlProgram) {
     if let Err(error) = leftover.remove_within(control.timeout) {
         tracing::warn!("an MPS daemon's directories stay behind: {error}");
     }
@@ -238,7 +238,7 @@ fn make(directory: &Path) -> io::Result<()> {
 /// directory controls the sockets in it. Does not follow links, which anybody could have put there.
 fn check_ours(directory: &Path) -> Result<(), MpsError> {
     let meta = fs::symlink_metadata(directory).map_err(|source| cannot_make(directory, source))?;
-    let owner = Owner::of(meta.uid());
+    let owner = ProcessOwner::of(meta.uid());
     match (owner.is_us(), meta.is_dir()) {
         (false, _) => Err(NotRunning::Foreign { directory: directory.to_owned(), owner }.into()),
         (true, false) => Err(cannot_make(directory, io::ErrorKind::NotADirectory.into())),

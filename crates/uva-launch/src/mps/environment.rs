@@ -111,12 +111,12 @@ impl Environment {
 
     /// The value of the daemon's `CUDA_VISIBLE_DEVICES` with which it serves `device` alone. Without a device, this
     /// process's own value.
-    pub(super) fn visible_to_daemon(&self, device: Option<&Device>) -> Option<String> {
+    pub(super) fn visible_to_daemon(&self, device: Option<&DaemonDevice>) -> Option<String> {
         match device {
             None => self.visible_devices.clone(),
-            Some(Device::Uuid(uuid)) => Some(uuid.clone()),
+            Some(DaemonDevice::Uuid(uuid)) => Some(uuid.clone()),
             // An ordinal counts the devices that this program may use.
-            Some(Device::Ordinal(ordinal)) => {
+            Some(DaemonDevice::Ordinal(ordinal)) => {
                 let listed =
                     self.visible_devices.as_ref().and_then(|list| list.split(',').nth(*ordinal as usize));
                 Some(listed.map_or_else(|| ordinal.to_string(), |name| name.trim().to_owned()))
@@ -127,7 +127,7 @@ impl Environment {
 
 /// A device, in a form that the daemon accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Device {
+pub enum DaemonDevice {
     /// By its number among the devices that this program may use.
     Ordinal(u32),
     /// By its UUID, `GPU-…`, which means the same everywhere.
@@ -186,12 +186,15 @@ mod tests {
     #[test]
     fn an_ordinal_counts_the_devices_that_this_program_may_use() {
         let all = environment(&[]);
-        assert_eq!(all.visible_to_daemon(Some(&Device::Ordinal(1))).as_deref(), Some("1"));
+        assert_eq!(all.visible_to_daemon(Some(&DaemonDevice::Ordinal(1))).as_deref(), Some("1"));
         assert_eq!(all.visible_to_daemon(None), None);
         let some = environment(&[("CUDA_VISIBLE_DEVICES", "GPU-a, 3")]);
-        assert_eq!(some.visible_to_daemon(Some(&Device::Ordinal(1))).as_deref(), Some("3"));
+        assert_eq!(some.visible_to_daemon(Some(&DaemonDevice::Ordinal(1))).as_deref(), Some("3"));
         assert_eq!(some.visible_to_daemon(None).as_deref(), Some("GPU-a, 3"));
-        assert_eq!(some.visible_to_daemon(Some(&Device::Uuid("GPU-b".into()))).as_deref(), Some("GPU-b"));
+        assert_eq!(
+            some.visible_to_daemon(Some(&DaemonDevice::Uuid("GPU-b".into()))).as_deref(),
+            Some("GPU-b")
+        );
     }
 
     #[test]

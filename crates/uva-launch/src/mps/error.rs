@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::process::Owner;
+use super::process::ProcessOwner;
 use uva_runtime::RuntimeError;
 
 /// Why MPS is not available, or does not do what was requested.
@@ -120,7 +120,7 @@ pub enum NotRunning {
         /// The pipe directory.
         directory: PathBuf,
         /// Their owner.
-        owner: Owner,
+        owner: ProcessOwner,
     },
 }
 

@@ -10,10 +10,10 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use uva_mem::files::{EntryKind, OwnDirectory, read_regular, replace};
 
-use super::control::{Control, ends_by};
+use super::control::{ControlProgram, ends_by};
 use super::environment::{DaemonDirectories, TIMEOUT};
 use super::error::MpsError;
-use super::process::{Owner, PID_FILE, ProcessId};
+use super::process::{PID_FILE, ProcessId, ProcessOwner};
 use uva_runtime::signal_name;
 
 /// The file in a pipe directory that marks its daemon as started by `uvatrain mps start`: this type, as JSON.
@@ -92,7 +92,7 @@ impl Leftover {
     pub(super) fn read(pipe_directory: &Path) -> Option<Self> {
         let file = pipe_directory.join(MARKER);
         let meta = fs::symlink_metadata(&file).ok()?;
-        if !meta.is_file() || !Owner::of(meta.uid()).is_us() {
+        if !meta.is_file() || !ProcessOwner::of(meta.uid()).is_us() {
             return None;
         }
         let leftover: Self = serde_json::from_slice(&read_regular(&file, MOST_MARKER).ok()?).ok()?;
@@ -112,8 +112,8 @@ impl Leftover {
         DaemonDirectories { pipe: self.pipe_directory.clone(), log: self.log_directory.clone() }
     }
 
-    fn control(&self, timeout: Duration) -> Control {
-        Control { program: self.program.clone(), timeout }
+    fn control(&self, timeout: Duration) -> ControlProgram {
+        ControlProgram { program: self.program.clone(), timeout }
     }
 
     /// The daemon and the servers that run, including those of an interrupted start.

@@ -16,14 +16,14 @@ const KINDS: [SocketType; 2] = [SocketType::SEQPACKET, SocketType::STREAM];
 
 /// The process that listens at a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listener {
+pub(super) struct ListeningProcess {
     /// Its user.
     pub uid: u32,
     /// Its number when it began to listen; `None` where its queue is full. It may have forked since.
     pub pid: Option<u32>,
 }
 
-impl Listener {
+impl ListeningProcess {
     /// The listener in this pipe directory; `None` where nobody listens at the socket, or there is none.
     ///
     /// It connects, and closes again without sending anything.
@@ -78,18 +78,19 @@ mod tests {
     fn packet_and_stream_listeners_are_found_and_an_abandoned_socket_is_not() {
         for kind in KINDS {
             let folder = tempfile::tempdir().unwrap();
-            assert_eq!(Listener::of(folder.path()).unwrap(), None);
+            assert_eq!(ListeningProcess::of(folder.path()).unwrap(), None);
             let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
             bind(&socket, &SocketAddrUnix::new(folder.path().join(SOCKET)).unwrap()).unwrap();
-            assert_eq!(Listener::of(folder.path()).unwrap(), None);
+            assert_eq!(ListeningProcess::of(folder.path()).unwrap(), None);
             listen(&socket, 0).unwrap();
-            let us = Listener { uid: rustix::process::geteuid().as_raw(), pid: Some(std::process::id()) };
-            assert_eq!(Listener::of(folder.path()).unwrap(), Some(us));
+            let us =
+                ListeningProcess { uid: rustix::process::geteuid().as_raw(), pid: Some(std::process::id()) };
+            assert_eq!(ListeningProcess::of(folder.path()).unwrap(), Some(us));
             // That caller still waits there, and the queue has room for no other.
-            let waiting = Listener { pid: None, ..us };
-            assert_eq!(Listener::of(folder.path()).unwrap(), Some(waiting));
+            let waiting = ListeningProcess { pid: None, ..us };
+            assert_eq!(ListeningProcess::of(folder.path()).unwrap(), Some(waiting));
             drop(socket);
-            assert_eq!(Listener::of(folder.path()).unwrap(), None);
+            assert_eq!(ListeningProcess::of(folder.path()).unwrap(), None);
         }
     }
 
@@ -97,6 +98,6 @@ mod tests {
     fn a_file_that_is_not_a_socket_has_no_listener() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(SOCKET), "").unwrap();
-        assert_eq!(Listener::of(folder.path()).unwrap(), None);
+        assert_eq!(ListeningProcess::of(folder.path()).unwrap(), None);
     }
 }

@@ -8,7 +8,7 @@
 //! | `replies` | its answers, as types |
 //! | `listener` | the process that listens at a daemon's socket, as the kernel reports it |
 //! | `running` ([`Running`]) | an existing daemon: found, distinguished from dead, stale and other users' ones |
-//! | `daemon` ([`Prepared`], [`Daemon`]) | a daemon of our own, private to one run |
+//! | `daemon` ([`DaemonPlace`], [`Daemon`]) | a daemon of our own, private to one run |
 //! | `permanent` ([`start`], [`stop`]) | a daemon of this user that stays: `uvatrain mps` |
 //! | `leftover` ([`Leftover`]) | what has to be ended and removed, in a form that can be sent to a janitor |
 //! | `process` | processes by number and start time |
@@ -39,14 +39,14 @@ use std::path::PathBuf;
 
 use rustix::process::{Resource, getrlimit};
 
-pub use daemon::{Daemon, Prepared};
-pub use environment::{Device, Environment};
+pub use daemon::{Daemon, DaemonPlace};
+pub use environment::{DaemonDevice, Environment};
 pub use error::{MpsError, NotRunning};
 pub use leftover::Leftover;
-pub use permanent::{Stopped, start, stop};
-pub use process::{Owner, ProcessId};
+pub use permanent::{StopResult, start, stop};
+pub use process::{ProcessId, ProcessOwner};
 pub use replies::Client;
-pub use running::{Running, Server, Status};
+pub use running::{DaemonStatus, Running, Server};
 
 /// Variables that a client must not inherit.
 pub const UNSET_IN_CLIENTS: [&str; 1] = ["CUDA_VISIBLE_DEVICES"];
@@ -59,16 +59,16 @@ const FILES_ADVISED: u64 = 16384;
 /// # Errors
 /// [`MpsError::NoControlProgram`], with what provides it.
 pub fn control_program(environment: &Environment) -> Result<PathBuf, MpsError> {
-    control::Control::find(environment).map(|control| control.program)
+    control::ControlProgram::find(environment).map(|control| control.program)
 }
 
 /// What is available to a run.
 #[derive(Debug)]
-pub enum Found {
+pub enum AvailableMps {
     /// A daemon of this user runs already. It is used and left alone.
     Running(Running),
     /// No daemon runs; one can be started.
-    Prepared(Box<Prepared>),
+    Prepared(Box<DaemonPlace>),
 }
 
 /// Looks for a daemon to use, and prepares one of our own where there is none.
@@ -79,11 +79,11 @@ pub enum Found {
 ///
 /// # Errors
 /// The reason why MPS is not available; see [`MpsError`].
-pub fn look(environment: &Environment) -> Result<Found, MpsError> {
+pub fn look(environment: &Environment) -> Result<AvailableMps, MpsError> {
     match Running::find(environment) {
-        Ok(running) => Ok(Found::Running(running)),
+        Ok(running) => Ok(AvailableMps::Running(running)),
         Err(MpsError::NotRunning(reason)) if environment.may_start_after(&reason) => {
-            Ok(Found::Prepared(Box::new(Prepared::new(environment)?)))
+            Ok(AvailableMps::Prepared(Box::new(DaemonPlace::new(environment)?)))
         }
         Err(error) => Err(error),
     }
@@ -91,14 +91,14 @@ pub fn look(environment: &Environment) -> Result<Found, MpsError> {
 
 /// MPS in a run: with a daemon of its own, which ends with the run, or with an existing one.
 #[derive(Debug)]
-pub enum Session {
-    /// Ours: [`Session::end`] ends it, or dropping this.
+pub enum MpsSession {
+    /// Ours: [`MpsSession::end`] ends it, or dropping this.
     Own(Daemon),
     /// Started by somebody before: left as it is.
     Shared(Running),
 }
 
-impl Session {
+impl MpsSession {
     /// The daemon of the session.
     pub fn running(&self) -> &Running {
         match self {

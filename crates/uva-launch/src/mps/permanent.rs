@@ -1,14 +1,14 @@
 //! A daemon of this user that runs until it is stopped: the work of `uvatrain mps`.
 
-use super::daemon::Prepared;
-use super::environment::{Device, Environment};
+use super::daemon::DaemonPlace;
+use super::environment::{DaemonDevice, Environment};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
 use super::running::{self, Running};
 
 /// The result of [`stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub enum StopResult {
     /// The daemon has ended.
     Daemon,
     /// It was dead already; its leftovers have been removed.
@@ -21,8 +21,8 @@ pub enum Stopped {
 /// or finds a running one. True: it was started now.
 ///
 /// # Errors
-/// As [`Prepared::start`]; [`MpsError::NotRunning`] where another user's daemon is in the way.
-pub fn start(environment: &Environment, device: Option<&Device>) -> Result<(Running, bool), MpsError> {
+/// As [`DaemonPlace::start`]; [`MpsError::NotRunning`] where another user's daemon is in the way.
+pub fn start(environment: &Environment, device: Option<&DaemonDevice>) -> Result<(Running, bool), MpsError> {
     match Running::find(environment) {
         Ok(running) => return Ok((running, false)),
         Err(MpsError::NotRunning(NotRunning::Foreign { directory, owner })) => {
@@ -36,7 +36,7 @@ pub fn start(environment: &Environment, device: Option<&Device>) -> Result<(Runn
     if let Some(remains) = Leftover::read(&environment.permanent().pipe) {
         remains.remove()?;
     }
-    let daemon = Prepared::permanent(environment)?.start(device)?;
+    let daemon = DaemonPlace::permanent(environment)?.start(device)?;
     Ok((daemon.keep()?, true))
 }
 
@@ -45,13 +45,13 @@ pub fn start(environment: &Environment, device: Option<&Device>) -> Result<(Runn
 /// # Errors
 /// [`MpsError::NotOurs`] where a daemon of this user runs that something else started, [`MpsError::NotRunning`] where
 /// another user's daemon runs.
-pub fn stop(environment: &Environment) -> Result<Stopped, MpsError> {
-    let mut found = Stopped::Nothing;
+pub fn stop(environment: &Environment) -> Result<StopResult, MpsError> {
+    let mut found = StopResult::Nothing;
     for directory in environment.candidates() {
         match running::living(&directory) {
             // Without checking whether it answers: a daemon that hangs must be stopped too.
             Ok(process) => match Leftover::read(&directory).filter(|ours| ours.control == Some(process)) {
-                Some(ours) => return ours.remove().map(|()| Stopped::Daemon),
+                Some(ours) => return ours.remove().map(|()| StopResult::Daemon),
                 None => {
                     let directory = directory.display().to_string();
                     return Err(MpsError::NotOurs { directory, pid: process.pid });
@@ -61,7 +61,7 @@ pub fn stop(environment: &Environment) -> Result<Stopped, MpsError> {
                 (_, reason @ NotRunning::Foreign { .. }) => return Err(reason.into()),
                 (Some(remains), _) => {
                     remains.remove()?;
-                    found = Stopped::Remains;
+                    found = StopResult::Remains;
                 }
                 (None, _) => {}
             },

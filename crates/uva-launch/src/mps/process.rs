@@ -45,8 +45,8 @@ impl ProcessId {
     }
 
     /// The user it runs as.
-    pub(super) fn owner(self) -> Option<Owner> {
-        fs::metadata(format!("/proc/{}", self.pid)).ok().map(|meta| Owner::of(meta.uid()))
+    pub(super) fn owner(self) -> Option<ProcessOwner> {
+        fs::metadata(format!("/proc/{}", self.pid)).ok().map(|meta| ProcessOwner::of(meta.uid()))
     }
 
     /// Whether it is an MPS daemon or server, by its name.
@@ -90,14 +90,14 @@ const MOST_USERS: u64 = 64 << 20;
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Owner {
+pub struct ProcessOwner {
     /// The number.
     pub uid: u32,
     /// The name, where /etc/passwd has one.
     pub name: Option<String>,
 }
 
-impl Owner {
+impl ProcessOwner {
     pub(super) fn of(uid: u32) -> Self {
         let users =
             uva_mem::files::read_regular_text(Path::new("/etc/passwd"), MOST_USERS).unwrap_or_default();
@@ -115,7 +115,7 @@ impl Owner {
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for ProcessOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
             Some(name) => write!(f, "{name} (uid {})", self.uid),

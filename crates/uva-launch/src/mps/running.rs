@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use uva_mem::files::read_regular_text;
 
-use super::control::Control;
+use super::control::ControlProgram;
 use super::environment::{DaemonDirectories, Environment};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
-use super::listener::{Listener, SOCKET};
-use super::process::{Owner, PID_FILE, ProcessId};
+use super::listener::{ListeningProcess, SOCKET};
+use super::process::{PID_FILE, ProcessId, ProcessOwner};
 use super::replies::{self, Client};
 
 /// More than the length of a number and its line end.
@@ -27,18 +27,18 @@ const ARE_YOU_THERE: &str = "get_default_active_thread_percentage";
 /// A daemon of this user that runs and answers.
 #[derive(Clone, Debug)]
 pub struct Running {
-    pub(super) control: Control,
+    pub(super) control: ControlProgram,
     pub(super) place: DaemonDirectories,
     pub(super) process: ProcessId,
 }
 
 /// The state of a daemon.
 #[derive(Clone, Debug, Serialize)]
-pub struct Status {
+pub struct DaemonStatus {
     /// Its process.
     pub pid: u32,
     /// Its owner.
-    pub owner: Option<Owner>,
+    pub owner: Option<ProcessOwner>,
     /// Whether `uvatrain mps start` started it.
     pub started_by_uvatrain: bool,
     /// Where clients find it.
@@ -97,7 +97,7 @@ impl Running {
     /// The daemon in this pipe directory.
     pub(super) fn at(environment: &Environment, directory: &Path) -> Result<Self, MpsError> {
         let process = living(directory)?;
-        let control = Control::find(environment)?;
+        let control = ControlProgram::find(environment)?;
         let log = process.variable("CUDA_MPS_LOG_DIRECTORY");
         let log = log.unwrap_or_else(|| environment.log_directory_or_default());
         let place = DaemonDirectories { pipe: directory.to_owned(), log };
@@ -170,7 +170,7 @@ impl Running {
     ///
     /// # Errors
     /// Those of the control program: [`MpsError::Silent`], [`MpsError::Refused`].
-    pub fn status(&self) -> Result<Status, MpsError> {
+    pub fn status(&self) -> Result<DaemonStatus, MpsError> {
         let ask = |command: &str| self.control.ask(&self.place, command);
         let default_percentage = replies::percentage(&ask(ARE_YOU_THERE)?);
         let clients = replies::clients(&ask("ps")?);
@@ -186,7 +186,7 @@ impl Running {
                 })
             })
             .collect::<Result<_, MpsError>>()?;
-        Ok(Status {
+        Ok(DaemonStatus {
             pid: self.process.pid,
             owner: self.process.owner(),
             started_by_uvatrain: Leftover::of_permanent(&self.place.pipe, self.process).is_some(),
@@ -219,7 +219,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     };
     // The directory's owner controls its sockets. Do not talk to another user's, no matter which process is behind
     // them.
-    let owner = Owner::of(meta.uid());
+    let owner = ProcessOwner::of(meta.uid());
     if !owner.is_us() && !is_everybodys(meta.uid(), meta.mode()) {
         return Err(foreign(directory, owner));
     }
@@ -246,7 +246,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     if let Some(owner) = process.owner().filter(|owner| !owner.is_us()) {
         return Err(foreign(directory, owner));
     }
-    let listener = match Listener::of(directory) {
+    let listener = match ListeningProcess::of(directory) {
         Ok(Some(listener)) => listener,
         // This user put all files here. Whether the daemon answers shows when its control program asks.
         _ if owner.is_us() && meta.mode() & OTHERS_WRITE == 0 => return Ok(process),
@@ -256,7 +256,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
             return Err(MpsError::System { doing, source });
         }
     };
-    let owner = Owner::of(listener.uid);
+    let owner = ProcessOwner::of(listener.uid);
     if !owner.is_us() {
         return Err(foreign(directory, owner));
     }
@@ -268,7 +268,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     Ok(process)
 }
 
-fn foreign(directory: &Path, owner: Owner) -> MpsError {
+fn foreign(directory: &Path, owner: ProcessOwner) -> MpsError {
     NotRunning::Foreign { directory: directory.to_owned(), owner }.into()
 }
 

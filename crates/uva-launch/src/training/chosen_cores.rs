@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 use uva_options::OptionError;
-use uva_plan::{CoreDivision, OfStages, StageLine, TimedThreads};
+use uva_plan::{CoreDivision, OfStages, StageFit, TimedThreads};
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::Prepare;
 
 use super::job::TrainingOptions;
-use super::trainer_program::Trainer;
+use super::trainer_program::TrainingHost;
 
 /// Threads of the stages, as a trial found them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,7 +22,7 @@ pub struct ChosenCores {
     /// The CPU cores that each stage is kept on; `None` where all stages share all cores.
     pub kept_on: Option<OfStages<Vec<usize>>>,
     /// The line through each stage's points.
-    pub lines: OfStages<StageLine>,
+    pub lines: OfStages<StageFit>,
     /// The timed points.
     pub timed: OfStages<Vec<TimedThreads>>,
 }
@@ -86,7 +86,7 @@ pub(super) fn check_core_sets(
     options: &TrainingOptions,
     backend: &Backend,
     prepare: Prepare,
-    trainer: &Trainer,
+    trainer: &TrainingHost,
 ) -> Result<(), RuntimeError> {
     let Some(cores @ Cores::Divided(_)) = &options.cores else { return Ok(()) };
     let refused = |reason: &str| {

@@ -4,7 +4,7 @@
 use std::slice;
 
 use uva_options::OptionError;
-use uva_plan::{OfStages, StageLine, TimedThreads, divide_cores};
+use uva_plan::{OfStages, StageFit, TimedThreads, divide_cores};
 use uva_runtime::options::part::Part;
 use uva_runtime::options::{MAX_SAMPLERS, Prepare};
 use uva_runtime::plan::RunPlan;
@@ -15,7 +15,7 @@ use uva_runtime::{Aggregation, LoaderOptions, LookAhead, Passes, RuntimeError, m
 use super::chosen_cores::{ChosenCores, cores_of_stages};
 use super::job::{Job, StagesToTime};
 use super::run::TrainingRun;
-use super::trainer_program::{Trainer, TrainerProgram};
+use super::trainer_program::{TrainerProgram, TrainingHost};
 use super::trial::NotesOnly;
 use crate::launcher::{Launch, Launcher};
 
@@ -67,9 +67,9 @@ impl TrainingRun {
         let timed: OfStages<Vec<TimedThreads>> = serde_json::from_value(outcome.done)
             .map_err(|error| RuntimeError::Failed(format!("the trial's result cannot be read: {error}")))?;
         let lines = OfStages {
-            sampling: StageLine::fit(&timed.sampling),
-            gathering: StageLine::fit(&timed.gathering),
-            training: StageLine::fit(&timed.training),
+            sampling: StageFit::fit(&timed.sampling),
+            gathering: StageFit::fit(&timed.gathering),
+            training: StageFit::fit(&timed.training),
         };
         let usual = OfStages {
             sampling: plan.options.samplers,
@@ -129,8 +129,8 @@ impl TrainingRun {
             );
         }
         match &training.trainer {
-            Trainer::Program(program) => Ok(program),
-            Trainer::Here(_) => refused(
+            TrainingHost::Program(program) => Ok(program),
+            TrainingHost::Here(_) => refused(
                 "it takes a trial run in processes: leave out `in_process`, or give the numbers of threads",
             ),
         }

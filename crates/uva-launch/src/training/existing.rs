@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use uva_model::checkpoint::{self, Found, FoundContent};
+use uva_model::checkpoint::{self, CheckpointFacts, FoundContent};
 
 use super::state::TrainingState;
 use uva_runtime::RuntimeError;
@@ -22,7 +22,7 @@ pub(super) fn refuse(directory: &Path) -> Result<(), RuntimeError> {
     )))
 }
 
-fn described(found: &Found, now: SystemTime) -> String {
+fn described(found: &CheckpointFacts, now: SystemTime) -> String {
     let age = found.written.and_then(|written| now.duration_since(written).ok());
     let when = age.map_or_else(String::new, |age| format!(", written {} ago", rounded(age)));
     match &found.content {
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn an_existing_checkpoint_is_shown_with_its_model_batches_and_age() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let found = |epoch: u32, batch: u32, age: u64| Found {
+        let found = |epoch: u32, batch: u32, age: u64| CheckpointFacts {
             written: Some(now - Duration::from_secs(age)),
             content: Some(FoundContent {
                 model: "sage".to_owned(),
@@ -84,12 +84,12 @@ mod tests {
                 "a checkpoint of a sage model after 1 epoch and 12 batches, written 2 h ago",
             ),
             (
-                Found { written: Some(now - Duration::from_secs(200_000)), content: None },
+                CheckpointFacts { written: Some(now - Duration::from_secs(200_000)), content: None },
                 "a checkpoint.json that cannot be read, written 2 days ago",
             ),
             // The age is unknown if the clock was set back.
             (
-                Found {
+                CheckpointFacts {
                     written: Some(now + Duration::from_secs(9)),
                     content: Some(FoundContent { model: "gcn".to_owned(), state: json!(null) }),
                 },

@@ -19,7 +19,7 @@ use super::state::{TrainingState, checkpoint_error};
 use crate::launcher::without_mps;
 use crate::mps;
 use uva_runtime::backend::{self, Backend, BackendOptions, Probe};
-use uva_runtime::tune::measurement::{self, Wanted};
+use uva_runtime::tune::measurement::{self, TargetRun};
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 /// A trained model, and how it is asked.
@@ -51,7 +51,7 @@ pub struct TrainedModel {
 
 /// Settings that differ from those of the training.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct InferenceOverrides {
     /// With whole neighbourhoods, or sampled ones.
     pub by: EvaluateBy,
     /// Seeds of a batch.
@@ -77,7 +77,7 @@ pub struct Asked {
 const KEPT_ALLOCATION: usize = 128 << 20;
 const KEPT_MEMORY: usize = 256 << 20;
 
-impl Asked {
+impl InferenceOverrides {
     /// Environment variables that the process with libtorch needs before it loads it.
     pub fn environment(&self) -> Vec<(String, String)> {
         let mut environment = arithmetic(self.threads, KEPT_ALLOCATION, KEPT_MEMORY);
@@ -98,7 +98,11 @@ impl TrainedModel {
     /// [`RuntimeError::Usage`] for a way to ask that its sampler does not have, [`RuntimeError::Option`] for sums that it
     /// does not take. [`RuntimeError::Missing`] for a GPU that
     /// was requested and is not available, or too little memory.
-    pub fn open(dataset: &Dataset, directory: &Path, asked: &Asked) -> Result<Self, RuntimeError> {
+    pub fn open(
+        dataset: &Dataset,
+        directory: &Path,
+        asked: &InferenceOverrides,
+    ) -> Result<Self, RuntimeError> {
         let shown = directory.display();
         let refuse = |problem: String| RuntimeError::Input(format!("--checkpoint {shown}: {problem}"));
         let checkpoint = checkpoint::read(directory).map_err(checkpoint_error)?.ok_or_else(|| {
@@ -182,7 +186,7 @@ impl TrainedModel {
             EvaluateBy::Sampled => {
                 let probe = || Probe::in_child(&without_mps(), false);
                 let decision = backend::decide(&asked.backend, true, probe)?;
-                let wanted = Wanted::of(dataset, asked.gather_threads, false);
+                let wanted = TargetRun::of(dataset, asked.gather_threads, false);
                 measurement::settle(decision, &wanted, None, &mut |_| {})?.backend
             }
         };
@@ -296,7 +300,7 @@ fn lacking(hops: Hops<'_>, options: &TrainerOptions) -> Option<String> {
 
 /// Nodes to predict for. Of a hop set its rows stand for nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Nodes {
+pub enum InferenceNodes {
     /// Every node, by id.
     All,
     /// These, in this order. A node may occur several times.
@@ -316,7 +320,7 @@ pub struct PredictionFile {
 #[derive(Clone, Debug)]
 pub struct PredictionJob {
     /// For which nodes.
-    pub nodes: Nodes,
+    pub nodes: InferenceNodes,
     /// Where to: at least one file, each of another answer. The rows of [`Answer::Table`] never get the name of their file:
     /// they are removed when the table has it.
     pub files: Vec<PredictionFile>,

@@ -22,8 +22,8 @@ mod trial;
 pub use aggregate::{AggregateInUse, AggregateVerdict};
 pub use chosen_cores::ChosenCores;
 pub use inference::{
-    Asked, Evaluate, Nodes, Predict, Predicted, PredictionFile, PredictionJob, PredictionWatch, SplitResult,
-    TrainedModel,
+    Evaluate, InferenceNodes, InferenceOverrides, Predict, Predicted, PredictionFile, PredictionJob,
+    PredictionWatch, SplitResult, TrainedModel,
 };
 pub use job::{
     Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, OF_HOP_SETS, StagesToTime, TrainingOptions,
@@ -34,7 +34,7 @@ pub use state::{
     Best, SavedState, TrainingOutcome, TrainingState, check_resumable, checkpoint_error, saved_state,
 };
 pub use task::{class_weights, task};
-pub use trainer_program::{Trainer, TrainerProgram};
+pub use trainer_program::{TrainerProgram, TrainingHost};
 pub use uva_model::checkpoint::Keep;
 pub use uva_model::{
     ClassWeights, FeatureNorm, Metric, ModelKind, NormKind, RegressionLoss, Task, TrainerOptions,

@@ -19,13 +19,13 @@ use super::chosen_cores::{ChosenCores, check_core_sets};
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
 use super::task::{class_weights, task};
-use super::trainer_program::{Trainer, TrainerProgram};
+use super::trainer_program::{TrainerProgram, TrainingHost};
 use super::{existing, labelled, preflight, trial};
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
-use crate::preparation::{Draft, Prepared};
-use uva_runtime::backend::{self, Backend, BackendOptions, Decision, GatherChoice};
+use crate::preparation::{Draft, PreparedRun};
+use uva_runtime::backend::{self, Backend, BackendDecision, BackendOptions, GatherChoice};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::machine::memory::{MemoryKind, MemoryLine, ProcessMemory, program};
@@ -53,16 +53,16 @@ const KEPT_MEMORY: usize = 2 << 30;
 #[derive(Debug)]
 pub struct TrainingRun {
     pub(super) draft: Draft,
-    pub(super) training: Training,
+    pub(super) training: TrainingSetup,
 }
 
 /// What a run trains, where, and with which program.
 #[derive(Debug)]
-pub(super) struct Training {
+pub(super) struct TrainingSetup {
     pub(super) options: TrainingOptions,
-    pub(super) decision: Decision,
+    pub(super) decision: BackendDecision,
     aggregate: AggregateVerdict,
-    pub(super) trainer: Trainer,
+    pub(super) trainer: TrainingHost,
     /// How the cores were divided, if a trial has shown that.
     cores: Option<ChosenCores>,
     /// The directory of `options.checkpoint`, claimed by this run.
@@ -84,7 +84,7 @@ impl TrainingRun {
         mut options: TrainingOptions,
         backend: &BackendOptions,
         caches: Option<CacheRequest>,
-        trainer: Trainer,
+        trainer: TrainingHost,
     ) -> Result<Self, RuntimeError> {
         let mut loader = loader.clone();
         let asked_gather = backend.gather;
@@ -188,7 +188,8 @@ impl TrainingRun {
         let plan = plan.checkpointed(options.checkpoint.is_some());
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
         let draft = draft.place_is_open(on_gpu && asked_gather == GatherChoice::Auto);
-        let training = Training { options, decision, aggregate, trainer, cores: None, checkpoint, notes };
+        let training =
+            TrainingSetup { options, decision, aggregate, trainer, cores: None, checkpoint, notes };
         Ok(Self { draft, training })
     }
 
@@ -206,7 +207,7 @@ impl TrainingRun {
 
     /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
     pub fn cpu_threads(&self) -> Option<usize> {
-        let Training { options, decision, .. } = &self.training;
+        let TrainingSetup { options, decision, .. } = &self.training;
         options.threads.filter(|_| decision.backend.cuda().is_none())
     }
 
@@ -220,7 +221,7 @@ impl TrainingRun {
     /// neighbours.
     #[must_use]
     pub fn dry_run(&self) -> DryRun {
-        let Training { options, decision, trainer, .. } = &self.training;
+        let TrainingSetup { options, decision, trainer, .. } = &self.training;
         let placement = if trainer.is_here() { Placement::Threads } else { Placement::Processes };
         let Draft { dataset, plan, .. } = &self.draft;
         let footprint = preflight::footprint(dataset, options, plan.largest_batch(dataset));
@@ -256,7 +257,7 @@ impl TrainingRun {
         let Self { draft, training } = self;
         let decision = training.decision.clone();
         let (prepared, outcome, told) = match training.trainer.clone() {
-            Trainer::Here(consume) => {
+            TrainingHost::Here(consume) => {
                 decision.notes.iter().for_each(|note| observer.note(note));
                 let decision = draft.settle(decision, None, observer)?;
                 let prepared = training.prepare(draft, decision.backend, None, observer)?;
@@ -264,7 +265,7 @@ impl TrainingRun {
                 let (outcome, told) = training.in_this_process(&prepared, consume, observer)?;
                 (prepared, outcome, told)
             }
-            Trainer::Program(program) => {
+            TrainingHost::Program(program) => {
                 let checkpoint = training.checkpoint.as_ref().map(CheckpointDirectory::share).transpose()?;
                 let libtorch = program.libtorch.clone().into_iter().collect();
                 let launcher = Launcher::begin(draft.dataset.path(), checkpoint)?;
@@ -284,7 +285,7 @@ impl TrainingRun {
     }
 }
 
-impl Training {
+impl TrainingSetup {
     /// Environment variables that a consumer's process needs. For training in process, this process needs them before
     /// it loads libtorch. Without them MKL may sum in another order from one run to the next, and glibc gives every
     /// large tensor pages that the kernel has to clear first.
@@ -297,8 +298,8 @@ impl Training {
         environment
     }
 
-    fn end(&self, prepared: &Prepared, outcome: TrainingOutcome, told: Told) -> End {
-        let Told { roles, memory, disk, seconds } = told;
+    fn end(&self, prepared: &PreparedRun, outcome: TrainingOutcome, told: RunReport) -> End {
+        let RunReport { roles, memory, disk, seconds } = told;
         let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
         let aggregate = AggregateTotals::new(
             &prepared.plan.layout,
@@ -347,7 +348,7 @@ impl Training {
         backend: Backend,
         processes: Option<(&mut Launcher, &TrainerProgram)>,
         observer: &mut dyn Observer,
-    ) -> Result<Prepared, RuntimeError> {
+    ) -> Result<PreparedRun, RuntimeError> {
         let (launcher, program) = processes.unzip();
         let environments = program.map(|program| self.environments(program)).unwrap_or_default();
         let mut bytes_left =
@@ -360,7 +361,7 @@ impl Training {
 
     fn tell_the_start(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRun,
         options: Value,
         observer: &mut dyn Observer,
     ) -> Result<(), RuntimeError> {
@@ -405,11 +406,11 @@ impl Training {
 
     fn in_processes(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRun,
         launcher: Launcher,
         program: &TrainerProgram,
         observer: &mut dyn Observer,
-    ) -> Result<(TrainingOutcome, Told), RuntimeError> {
+    ) -> Result<(TrainingOutcome, RunReport), RuntimeError> {
         let launch = Launch {
             dataset: prepared.dataset.path(),
             plans: slice::from_ref(&prepared.plan),
@@ -420,18 +421,18 @@ impl Training {
         };
         let outcome = launcher.run(launch, observer)?;
         let Outcome { done, roles, memory, disk, seconds, .. } = outcome;
-        Ok((outcome_of(done)?, Told { roles, memory, disk, seconds }))
+        Ok((outcome_of(done)?, RunReport { roles, memory, disk, seconds }))
     }
 
     fn in_this_process(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRun,
         consume: Consume,
         observer: &mut dyn Observer,
-    ) -> Result<(TrainingOutcome, Told), RuntimeError> {
+    ) -> Result<(TrainingOutcome, RunReport), RuntimeError> {
         let job = to_value(&Job::Train(self.options.clone()))?;
         let started = Instant::now();
-        let Prepared { dataset, plan, contents, .. } = prepared;
+        let PreparedRun { dataset, plan, contents, .. } = prepared;
         let mut runtime = Runtime::start_with(Arc::clone(dataset), plan.clone(), contents.clone())?;
         if let Some(gauges) = runtime.gauges() {
             observer.begun(gauges);
@@ -453,7 +454,7 @@ impl Training {
             (trained, ..) => outcome_of(trained?)?,
         };
         let (roles, disk, seconds) = (runtime.roles(), runtime.disk_reads(), started.elapsed().as_secs_f64());
-        Ok((outcome, Told { roles, memory, disk, seconds }))
+        Ok((outcome, RunReport { roles, memory, disk, seconds }))
     }
 }
 
@@ -473,7 +474,7 @@ fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
 }
 
 /// What a run reports besides the training itself.
-struct Told {
+struct RunReport {
     roles: Roles,
     memory: Vec<ProcessMemory>,
     disk: Option<DiskCounts>,

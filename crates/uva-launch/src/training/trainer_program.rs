@@ -20,7 +20,7 @@ pub struct TrainerProgram {
 
 /// Where the model trains.
 #[derive(Clone, Debug)]
-pub enum Trainer {
+pub enum TrainingHost {
     /// In a process of that program.
     Program(TrainerProgram),
     /// In this process, which links libtorch, with all roles as threads; the function consumes the batches.
@@ -53,7 +53,7 @@ impl TrainerProgram {
     }
 }
 
-impl Trainer {
+impl TrainingHost {
     /// Whether the roles are threads of this process.
     pub(super) fn is_here(&self) -> bool {
         matches!(self, Self::Here(_))

@@ -13,7 +13,7 @@ use uva_runtime::backend::{Backend, SamplerChoice};
 use uva_runtime::feed::rows::bytes_beside_gpu_cache;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::CacheContents;
-use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 use uva_runtime::{Passes, RuntimeError};
 
 /// The share of the GPU's memory that is left free beyond one batch's use: later batches may be
@@ -88,7 +88,7 @@ impl Observer for NotesOnly<'_> {
         Ok(())
     }
 
-    fn progress(&mut self, _: &Progress, _: &str) {}
+    fn progress(&mut self, _: &RunProgress, _: &str) {}
 
     fn note(&mut self, line: &str) {
         self.0.note(line);

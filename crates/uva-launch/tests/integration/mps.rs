@@ -9,8 +9,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use uva_launch::mps::{
-    Daemon, Device, Environment, Found, Leftover, MpsError, NotRunning, Prepared, ProcessId, Running,
-    Session, look, shares,
+    AvailableMps, Daemon, DaemonDevice, DaemonPlace, Environment, Leftover, MpsError, MpsSession, NotRunning,
+    ProcessId, Running, look, shares,
 };
 use uva_runtime::RuntimeError;
 
@@ -58,7 +58,7 @@ fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
 fn a_daemon_of_our_own_is_private_and_ends_with_its_owner() {
     let folder = tempfile::tempdir().unwrap();
     for by_drop in [true, false] {
-        let daemon = Daemon::start(&environment(folder.path()), Some(&Device::Ordinal(3))).unwrap();
+        let daemon = Daemon::start(&environment(folder.path()), Some(&DaemonDevice::Ordinal(3))).unwrap();
         let process = daemon.running().process();
         let pipe = daemon.running().pipe_directory().to_owned();
         for private in [pipe.as_path(), pipe.parent().unwrap(), &daemon.leftover().log_directory] {
@@ -151,10 +151,10 @@ fn a_janitor_informed_before_the_start_still_finds_the_daemon() {
 }
 
 /// As [`look`], where CUDA's default place is free; a daemon that runs there on this machine is not the test's.
-fn prepared(environment: &Environment) -> Box<Prepared> {
+fn prepared(environment: &Environment) -> Box<DaemonPlace> {
     match look(environment) {
-        Ok(Found::Prepared(prepared)) => prepared,
-        _ => Box::new(Prepared::new(environment).unwrap()),
+        Ok(AvailableMps::Prepared(prepared)) => prepared,
+        _ => Box::new(DaemonPlace::new(environment).unwrap()),
     }
 }
 
@@ -189,8 +189,8 @@ fn somebody_elses_daemon_is_shared_and_survives_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let theirs = Daemon::start(&environment(folder.path()), None).unwrap();
     let named = naming(folder.path(), theirs.running().pipe_directory());
-    let Ok(Found::Running(running)) = look(&named) else { panic!("it was not found") };
-    let session = Session::Shared(running);
+    let Ok(AvailableMps::Running(running)) = look(&named) else { panic!("it was not found") };
+    let session = MpsSession::Shared(running);
     assert_eq!(session.leftover(), None);
     assert_eq!(session.running().process(), theirs.running().process());
     // Their log directory is what the clients get, not this environment's.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use uva_mem::files::is_about_the_name;
 
-use super::durable::Failure;
+use super::durable::StepFailure;
 
 /// Why a checkpoint could not be written or used.
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +64,8 @@ impl CheckpointError {
     }
 }
 
-impl From<Failure> for CheckpointError {
-    fn from(Failure { doing, path, source }: Failure) -> Self {
+impl From<StepFailure> for CheckpointError {
+    fn from(StepFailure { doing, path, source }: StepFailure) -> Self {
         Self::Io { doing, path, source }
     }
 }

@@ -10,23 +10,23 @@ use uva_mem::files::{Replacement, open_directory, target_of_partial};
 
 /// Called after each step that changes the directory, with the step's name: tests inspect the state that a crash there
 /// would leave.
-pub type Observer<'a> = &'a mut dyn FnMut(&'static str);
+pub type StepObserver<'a> = &'a mut dyn FnMut(&'static str);
 
 /// A failed step, with the path it was about.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct StepFailure {
     pub(super) doing: &'static str,
     pub(super) path: PathBuf,
     pub(super) source: io::Error,
 }
 
 /// Adds the operation and its path to a step's error.
-pub(super) fn on<T>(doing: &'static str, path: &Path, result: io::Result<T>) -> Result<T, Failure> {
-    result.map_err(|source| Failure { doing, path: path.to_owned(), source })
+pub(super) fn on<T>(doing: &'static str, path: &Path, result: io::Result<T>) -> Result<T, StepFailure> {
+    result.map_err(|source| StepFailure { doing, path: path.to_owned(), source })
 }
 
 /// Creates the folder and its missing parents, accessible to the user only.
-pub(super) fn create_directory(path: &Path) -> Result<(), Failure> {
+pub(super) fn create_directory(path: &Path) -> Result<(), StepFailure> {
     if path.is_dir() {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub(super) fn create_directory(path: &Path) -> Result<(), Failure> {
 }
 
 /// Waits until the directory's names are on the disk.
-pub(super) fn sync_directory(path: &Path) -> Result<(), Failure> {
+pub(super) fn sync_directory(path: &Path) -> Result<(), StepFailure> {
     on("sync", path, open_directory(path).and_then(|directory| directory.sync_all()))
 }
 
@@ -49,8 +49,8 @@ pub(super) fn replace(
     directory: &Path,
     name: &str,
     contents: &[u8],
-    observer: Observer<'_>,
-) -> Result<(), Failure> {
+    observer: StepObserver<'_>,
+) -> Result<(), StepFailure> {
     let target = directory.join(name);
     let mut replacement = on("create", &target, Replacement::of(&target, 0o600))?;
     observer("created");

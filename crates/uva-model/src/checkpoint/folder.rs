@@ -18,14 +18,14 @@ const MOST_HEADER: u64 = 16 << 20;
 
 /// Facts about a checkpoint that a user may want before it is replaced.
 #[derive(Debug)]
-pub struct Found {
+pub struct CheckpointFacts {
     /// When it was written, if the file system can tell.
     pub written: Option<SystemTime>,
     /// Its model and its caller's state; `None` where the file cannot be read as a checkpoint's state.
     pub content: Option<FoundContent>,
 }
 
-/// The readable part of [`Found`].
+/// The readable part of [`CheckpointFacts`].
 #[derive(Debug)]
 pub struct FoundContent {
     /// The kind of model, as `--model` has it.
@@ -35,7 +35,7 @@ pub struct FoundContent {
 }
 
 /// The checkpoint in `directory`, without reading its tensors; `None` if there is none.
-pub fn look(directory: &Path) -> Option<Found> {
+pub fn look(directory: &Path) -> Option<CheckpointFacts> {
     let path = directory.join(STATE_FILE);
     let written = fs::symlink_metadata(&path).ok()?.modified().ok();
     let content = read_regular(&path, MOST_STATE).ok().and_then(|text| {
@@ -43,7 +43,7 @@ pub fn look(directory: &Path) -> Option<Found> {
         let model = trainer.model.get("model").and_then(Value::as_str).unwrap_or("unknown").to_owned();
         Some(FoundContent { model, state })
     });
-    Some(Found { written, content })
+    Some(CheckpointFacts { written, content })
 }
 
 /// Removes the leftovers of a crashed run in `directory`: temporary files of checkpoints, and our tensor files that no

@@ -21,8 +21,8 @@ mod stored;
 mod stored_model;
 
 pub use checkpoint_error::CheckpointError;
-pub use durable::Observer;
-pub use folder::{Found, FoundContent, is_file_name, look, remove_leftovers};
+pub use durable::StepObserver;
+pub use folder::{CheckpointFacts, FoundContent, is_file_name, look, remove_leftovers};
 pub use state_file::{Keep, MARKER, TrainerState, checksum};
 pub use stored::{Checkpoint, read, store};
 pub use stored_model::StoredModel;

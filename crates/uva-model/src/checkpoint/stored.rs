@@ -10,7 +10,7 @@ use uva_mem::MappedFile;
 use uva_mem::files::read_regular;
 
 use super::checkpoint_error::CheckpointError;
-use super::durable::{self, Observer, on};
+use super::durable::{self, StepObserver, on};
 use super::folder::{is_tensors, remove_tensors};
 use super::state_file::{
     MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFIX, TENSORS_SUFFIX, TensorsFile, TrainerState, VERSION,
@@ -31,7 +31,7 @@ pub fn store(
     trainer: TrainerState,
     fingerprint: &impl Serialize,
     state: &impl Serialize,
-    observer: Observer<'_>,
+    observer: StepObserver<'_>,
 ) -> Result<(), CheckpointError> {
     let json = |what, value: Result<Value, serde_json::Error>| {
         value.map_err(|error| {

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use uva_graph::Dataset;
 
 use crate::auto::{BALANCED, Candidate, is_better};
-use crate::options::{Count, Method, Options};
+use crate::options::{Count, Method, PartitionOptions};
 use crate::testing::{Lists, on_threads, shuffled, unwatched};
-use crate::{Partition, counts, partition};
+use crate::{NodePartition, counts, partition};
 
-fn made(lists: &Lists, options: &Options) -> Partition {
+fn made(lists: &Lists, options: &PartitionOptions) -> NodePartition {
     let temp = tempfile::tempdir().unwrap();
     partition(&lists.dataset(temp.path()), options, &unwatched).unwrap()
 }
@@ -28,17 +28,17 @@ fn recovered(of: &[u16], groups: usize) -> f64 {
 fn planted_groups_are_found() {
     let lists = Lists::planted(3, 2000, 4, 12, 96, 3);
     for method in [Method::Bgl, Method::Ldg, Method::Auto] {
-        let found = made(&lists, &Options { method, ..Options::of_parts(4) });
+        let found = made(&lists, &PartitionOptions { method, ..PartitionOptions::of_parts(4) });
         let share = recovered(&found.of, 4);
         assert!(share >= 0.95, "{method}: {share}");
         assert!(over_mean_of(&found) <= BALANCED, "{method}: {:?}", found.train);
     }
     // The measure tells them apart.
-    let random = made(&lists, &Options { method: Method::Range, ..Options::of_parts(4) });
-    assert!(random.edge_cut * 3 > made(&lists, &Options::of_parts(4)).edge_cut * 10);
+    let random = made(&lists, &PartitionOptions { method: Method::Range, ..PartitionOptions::of_parts(4) });
+    assert!(random.edge_cut * 3 > made(&lists, &PartitionOptions::of_parts(4)).edge_cut * 10);
 }
 
-fn over_mean_of(partition: &Partition) -> f64 {
+fn over_mean_of(partition: &NodePartition) -> f64 {
     counts::over_mean(&partition.train)
 }
 
@@ -50,7 +50,7 @@ fn auto_keeps_what_asks_least_of_other_parts_and_says_what_it_tried() {
         lists: (0..nodes).map(|node| (1..4).map(|by| (node + by) % nodes).collect()).collect(),
         train: (0..nodes).step_by(2).collect(),
     };
-    let found = made(&lists, &Options::of_parts(4));
+    let found = made(&lists, &PartitionOptions::of_parts(4));
     assert_eq!(found.method, "range+refine");
     let tried: Vec<_> = found.candidates.iter().map(|tried| tried.method.as_str()).collect();
     assert_eq!(tried, ["range+refine", "ldg+refine", "bgl+refine", "multilevel"]);
@@ -79,7 +79,7 @@ fn auto_keeps_a_division_in_which_every_part_trains_if_it_tried_one() {
     for seed in 0..12 {
         let train = (0..4).map(|place| (place * 3 + seed as usize) % 120).collect();
         let lists = Lists { train, ..Lists::planted(seed, 120, 3, 5, 95, 4) };
-        let found = made(&lists, &Options::of_parts(3));
+        let found = made(&lists, &PartitionOptions::of_parts(3));
         let untrained = found.train.iter().filter(|nodes| **nodes == 0).count();
         let of_tried = || found.candidates.iter().map(|tried| tried.untrained_parts);
         assert_eq!(Some(untrained), of_tried().min(), "{:?}", found.candidates);
@@ -95,7 +95,7 @@ fn threads_and_the_order_of_the_dataset_change_nothing() {
     let dataset = lists.dataset(&temp.path().join("data"));
     let reordered = lists.reordered(&temp.path().join("reordered"), &shuffled(3000));
     for method in Method::ALL {
-        let options = Options { method, seed: 5, ..Options::of_parts(3) };
+        let options = PartitionOptions { method, seed: 5, ..PartitionOptions::of_parts(3) };
         let of = |dataset: &Dataset, threads| {
             let made = on_threads(threads, || partition(dataset, &options, &unwatched).unwrap());
             (made.of, made.method, made.edge_cut, made.candidates)
@@ -127,7 +127,7 @@ fn graphs_of_any_shape_are_divided_and_every_count_can_be_made_again() {
             if parts as usize > lists.train.len() {
                 continue;
             }
-            let found = made(&lists, &Options { method, ..Options::of_parts(parts) });
+            let found = made(&lists, &PartitionOptions { method, ..PartitionOptions::of_parts(parts) });
             check(&lists, &found, &format!("{what}, {method}, {parts} parts"));
             // The leaves that do not train fill the hub's part, and leave no room in it for those that do.
             let refined = found.method.ends_with("+refine") && what != "a star";
@@ -141,7 +141,7 @@ fn graphs_of_any_shape_are_divided_and_every_count_can_be_made_again() {
 }
 
 /// All sizes and cuts, counted in the obvious way.
-fn check(lists: &Lists, found: &Partition, what: &str) {
+fn check(lists: &Lists, found: &NodePartition, what: &str) {
     let parts = found.parts as usize;
     let part = |node: usize| usize::from(found.of[node]);
     let (mut nodes, mut train, mut cut) = (vec![0; parts], vec![0; parts], 0);
@@ -159,8 +159,8 @@ fn what_cannot_be_divided_is_refused_with_what_would_do() {
     let temp = tempfile::tempdir().unwrap();
     let lists = Lists::planted(1, 40, 2, 3, 50, 4);
     let dataset = lists.dataset(&temp.path().join("data"));
-    let refused = |change: &dyn Fn(&mut Options)| {
-        let mut options = Options::of_parts(2);
+    let refused = |change: &dyn Fn(&mut PartitionOptions)| {
+        let mut options = PartitionOptions::of_parts(2);
         change(&mut options);
         let error = partition(&dataset, &options, &unwatched).unwrap_err();
         assert!(error.is_bad_input(), "{error}");
@@ -178,7 +178,7 @@ fn what_cannot_be_divided_is_refused_with_what_would_do() {
     assert!(message.starts_with("--refine: pagraph gives each part as many training nodes"), "{message}");
 
     let none = Lists { train: Vec::new(), ..lists.clone() }.dataset(&temp.path().join("none"));
-    let error = partition(&none, &Options::of_parts(2), &unwatched).unwrap_err();
+    let error = partition(&none, &PartitionOptions::of_parts(2), &unwatched).unwrap_err();
     assert!(error.to_string().contains("train_idx.npy: the training split is empty"), "{error}");
 
     let directory = temp.path().join("part");
@@ -188,7 +188,7 @@ fn what_cannot_be_divided_is_refused_with_what_would_do() {
     let kind = uva_graph::npy::NpyType::I64;
     uva_graph::npy::write_array(&directory.join("orig_id.npy"), kind, &[], &ids).unwrap();
     let part = Dataset::open(&directory).unwrap();
-    let error = partition(&part, &Options::of_parts(2), &unwatched).unwrap_err();
+    let error = partition(&part, &PartitionOptions::of_parts(2), &unwatched).unwrap_err();
     assert!(error.to_string().contains("node 7 has the original id 1000"), "{error}");
 }
 
@@ -209,7 +209,7 @@ proptest! {
     ) {
         let lists = Lists::planted(seed, nodes, groups, degree, 70, train_every);
         let options =
-            Options { seed, method, count, block_nodes, sources, ..Options::of_parts(parts) };
+            PartitionOptions { seed, method, count, block_nodes, sources, ..PartitionOptions::of_parts(parts) };
         prop_assume!(parts as usize <= lists.train.len());
         let found = made(&lists, &options);
         check(&lists, &found, "random");

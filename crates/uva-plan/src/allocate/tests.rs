@@ -212,13 +212,13 @@ fn sizes_beyond_32_bits_and_up_to_all_64_do_not_overflow() {
 fn weights_spread_each_benefit_over_its_reads_in_one_scale() {
     let hotness = Hotness { feature_reads: vec![30, 10], list_reads: vec![0, 20], ..Hotness::default() };
     let benefits = Benefits { lists: 10.0, rows: 5.0, milliseconds: true };
-    let weights = Weights::new(&benefits, &hotness);
+    let weights = ReadWeights::new(&benefits, &hotness);
     // A list read saves 0.5, a row read 0.125.
-    assert_eq!(weights, Weights { list_read: 1 << 31, row_read: 1 << 29 });
-    let none = Weights::new(&Benefits { lists: 0.0, rows: 0.0, milliseconds: true }, &hotness);
-    assert_eq!(none, Weights { list_read: 0, row_read: 0 });
-    let one = Weights::new(&Benefits { lists: 1e-30, rows: 5.0, milliseconds: true }, &hotness);
-    assert_eq!(one, Weights { list_read: 1, row_read: 1 << 31 });
+    assert_eq!(weights, ReadWeights { list_read: 1 << 31, row_read: 1 << 29 });
+    let none = ReadWeights::new(&Benefits { lists: 0.0, rows: 0.0, milliseconds: true }, &hotness);
+    assert_eq!(none, ReadWeights { list_read: 0, row_read: 0 });
+    let one = ReadWeights::new(&Benefits { lists: 1e-30, rows: 5.0, milliseconds: true }, &hotness);
+    assert_eq!(one, ReadWeights { list_read: 1, row_read: 1 << 31 });
     let no_reads = Hotness { list_reads: vec![0, 0], ..hotness };
-    assert_eq!(Weights::new(&benefits, &no_reads).list_read, 0);
+    assert_eq!(ReadWeights::new(&benefits, &no_reads).list_read, 0);
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use uva_graph::reorder::NodeOrder;
 use uva_plan::{
-    Basis, CacheError, CachePlan, CachePolicy, PlanRequest, Prediction, Timed, TimedBy, TimedCaches,
+    Basis, CacheError, CachePlan, CachePolicy, PlanRequest, Prediction, TimedBy, TimedCaches, TimedRun,
     Workload, count, plan,
 };
 use uva_sample::{SamplerKind, SamplerOptions};
@@ -43,20 +43,20 @@ impl<'a> Machine<'a> {
     }
 }
 
-type Outcome = Result<Timed, Box<dyn std::error::Error + Send + Sync>>;
+type Outcome = Result<TimedRun, Box<dyn std::error::Error + Send + Sync>>;
 
 impl TimedCaches for Machine<'_> {
     fn sampling(&mut self, order: &[i64], cached: usize) -> Outcome {
         assert_eq!(self.order.get_or_insert_with(|| order.to_vec()), order, "one order for the whole plan");
         self.sampled.push(cached);
         let hit_rate = self.rate(&order[..cached], true);
-        Ok(Timed { hit_rate, ms: (self.sampling_ms)(hit_rate) })
+        Ok(TimedRun { hit_rate, ms: (self.sampling_ms)(hit_rate) })
     }
 
     fn gathering(&mut self, cached: &[i64]) -> Outcome {
         self.gathered.push(cached.len());
         let hit_rate = self.rate(cached, false);
-        Ok(Timed { hit_rate, ms: (self.gathering_ms)(hit_rate) })
+        Ok(TimedRun { hit_rate, ms: (self.gathering_ms)(hit_rate) })
     }
 }
 
@@ -249,11 +249,11 @@ fn a_timed_run_that_fails_or_gives_no_number_ends_the_plan() {
     struct Broken(Option<f64>);
     impl TimedCaches for Broken {
         fn sampling(&mut self, _: &[i64], _: usize) -> Outcome {
-            Ok(Timed { hit_rate: 0.0, ms: 1.0 })
+            Ok(TimedRun { hit_rate: 0.0, ms: 1.0 })
         }
         fn gathering(&mut self, _: &[i64]) -> Outcome {
             match self.0 {
-                Some(ms) => Ok(Timed { hit_rate: 0.5, ms }),
+                Some(ms) => Ok(TimedRun { hit_rate: 0.5, ms }),
                 None => Err("the device is gone".into()),
             }
         }

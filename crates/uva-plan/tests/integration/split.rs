@@ -1,7 +1,7 @@
 //! The allocator's split against a sweep, judged by epochs that it has not seen.
 
 use uva_plan::{
-    Allocation, CostModel, Degree, HotnessPolicy, Objective, Presample, Profile, ReadsPerBatch, Weights,
+    Allocation, CostModel, Degree, HotnessPolicy, Objective, Presample, Profile, ReadWeights, ReadsPerBatch,
     Workload, count,
 };
 use uva_sample::{SamplerKind, SamplerOptions};
@@ -131,8 +131,9 @@ fn with_weights_and_edge_ids_the_loss_is_at_most_the_largest_value() {
     workload.weights = Some(&weights);
     let profile = Profile::measure(&Presample { epochs: 2, least_batches: 0 }, &workload, 24).unwrap();
     let model = CostModel::new(&[], &[], profile.reads_per_batch(), 24);
-    let each = Weights::new(&model.benefits(), &profile.hotness);
-    let value = |weight, reads: &[u32], node: u32| u128::from(Weights::value(weight, reads[node as usize]));
+    let each = ReadWeights::new(&model.benefits(), &profile.hotness);
+    let value =
+        |weight, reads: &[u32], node: u32| u128::from(ReadWeights::value(weight, reads[node as usize]));
     let hotness = &profile.hotness;
     let lists: Vec<(u64, u128)> = (profile.lists.iter())
         .map(|&node| (profile.sizes.list_bytes(node), value(each.list_read, &hotness.list_reads, node)))

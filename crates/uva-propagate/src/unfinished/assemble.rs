@@ -5,7 +5,7 @@ use uva_graph::npy::NpyArray;
 use uva_mem::files::OwnDirectory;
 
 use super::journal::FinishedFile;
-use super::part::{self, HashedArray, Part};
+use super::part::{self, FinishedPart, HashedArray};
 use crate::options::HopType;
 
 /// Bytes of rows that are put together before they are written.
@@ -17,7 +17,7 @@ pub(crate) fn file(
     (parts_folder, set): (&OwnDirectory, &OwnDirectory),
     (name, row, tag): (&str, &[usize], u32),
     (element, rows): (HopType, usize),
-    parts: &[Part],
+    parts: &[FinishedPart],
     stops: &mut dyn FnMut() -> bool,
 ) -> Result<Option<FinishedFile>, GraphError> {
     if let ([only], [_]) = (parts, row) {

@@ -15,7 +15,7 @@ use uva_mem::files::{OwnDirectory, Replacement, read_regular};
 
 use super::folder::{self, JOURNAL, PARTS, SET};
 use super::lock::FolderLock;
-use super::part::{self, Part};
+use super::part::{self, FinishedPart};
 use crate::description;
 use crate::operator::Operator;
 use crate::options::Decisive;
@@ -39,7 +39,7 @@ pub(crate) struct FinishedFile {
 struct Content {
     format: u32,
     options: Decisive,
-    parts: Vec<Part>,
+    parts: Vec<FinishedPart>,
     files: Vec<FinishedFile>,
 }
 
@@ -106,7 +106,7 @@ impl Journal {
             }
         }
         *files = whole;
-        let part_names: HashSet<String> = noted.iter().map(Part::name).collect();
+        let part_names: HashSet<String> = noted.iter().map(FinishedPart::name).collect();
         let file_names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
         // Nothing else can be there: the lock was taken for a folder whose entries runs create.
         for (directory, is_named) in [
@@ -138,9 +138,9 @@ impl Journal {
     }
 
     /// Finished parts of an operator's hop, by columns.
-    pub(crate) fn parts(&self, operator: Option<usize>, hop: u32) -> Vec<Part> {
-        let of_hop = |part: &&Part| (part.operator, part.hop) == (operator, hop);
-        let mut parts: Vec<Part> = self.content.parts.iter().filter(of_hop).cloned().collect();
+    pub(crate) fn parts(&self, operator: Option<usize>, hop: u32) -> Vec<FinishedPart> {
+        let of_hop = |part: &&FinishedPart| (part.operator, part.hop) == (operator, hop);
+        let mut parts: Vec<FinishedPart> = self.content.parts.iter().filter(of_hop).cloned().collect();
         parts.sort_by_key(|part| part.columns.start);
         parts
     }
@@ -160,19 +160,23 @@ impl Journal {
     }
 
     /// Notes a part, which is on the disk.
-    pub(crate) fn add_part(&mut self, part: Part) -> Result<(), GraphError> {
+    pub(crate) fn add_part(&mut self, part: FinishedPart) -> Result<(), GraphError> {
         self.content.parts.push(part);
         self.write()
     }
 
     /// Notes a file, which is on the disk, and removes the parts that it was made of.
-    pub(crate) fn add_file(&mut self, file: FinishedFile, made_of: &[Part]) -> Result<(), GraphError> {
+    pub(crate) fn add_file(
+        &mut self,
+        file: FinishedFile,
+        made_of: &[FinishedPart],
+    ) -> Result<(), GraphError> {
         self.content.files.push(file);
         self.forget(made_of)
     }
 
     /// Forgets parts, and removes their files.
-    pub(crate) fn forget(&mut self, parts: &[Part]) -> Result<(), GraphError> {
+    pub(crate) fn forget(&mut self, parts: &[FinishedPart]) -> Result<(), GraphError> {
         self.content.parts.retain(|part| !parts.contains(part));
         // First out of the journal, so that it never names what is gone.
         self.write()?;

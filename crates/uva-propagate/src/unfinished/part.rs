@@ -27,7 +27,7 @@ pub(crate) const WRITE_BYTES: u64 = 2 * BLOCK_BYTES as u64 + (4 << 20);
 
 /// A finished part, as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct FinishedPart {
     /// The operator's place among those asked for; `None`: features as they are.
     pub(crate) operator: Option<usize>,
     pub(crate) hop: u32,
@@ -118,7 +118,7 @@ pub(crate) fn sync(directory: &OwnDirectory, name: &str) -> Result<u64, GraphErr
 }
 
 /// Writes the rows of some nodes, one behind the other.
-pub(crate) type Fill<'f> = &'f mut (dyn FnMut(&[i64], &mut [f32]) -> Result<(), GraphError> + Send);
+pub(crate) type RowWriter<'f> = &'f mut (dyn FnMut(&[i64], &mut [f32]) -> Result<(), GraphError> + Send);
 
 /// Writes a part: `rows` fills blocks of consecutive kept rows, each of `columns`, within the pool. `stops` is told how
 /// many rows have been written since the last call, and asked whether to stop. `None` if it was stopped.
@@ -127,9 +127,9 @@ pub(crate) fn write(
     (operator, hop, columns): (Option<usize>, u32, &Range<usize>),
     (element, nodes): (HopType, &[i64]),
     pool: &ThreadPool,
-    rows: Fill<'_>,
+    rows: RowWriter<'_>,
     stops: &mut dyn FnMut(usize) -> bool,
-) -> Result<Option<Part>, GraphError> {
+) -> Result<Option<FinishedPart>, GraphError> {
     let width = columns.len();
     let mut file = HashedArray::create(folder, &name(operator, hop, columns), element, &[width], hop)?;
     let block_rows = (BLOCK_BYTES / 4 / width).max(1);
@@ -161,7 +161,7 @@ pub(crate) fn write(
         }
     }
     let (bytes, hash) = file.finish()?;
-    Ok(Some(Part { operator, hop, columns: columns.clone(), bytes, hash }))
+    Ok(Some(FinishedPart { operator, hop, columns: columns.clone(), bytes, hash }))
 }
 
 /// The values rounded to the nearest of a narrower type with this infinity; or the place of the first finite value that
@@ -192,7 +192,7 @@ fn too_large(element: HopType, value: f32, (hop, row, node, column): (u32, usize
     )
 }
 
-impl Part {
+impl FinishedPart {
     /// Its file in the folder of parts.
     pub(crate) fn name(&self) -> String {
         name(self.operator, self.hop, &self.columns)

@@ -5,27 +5,31 @@ use std::ops::Range;
 use uva_graph::GraphError;
 
 use super::journal::Journal;
-use super::transposed::Transposed;
+use super::transposed::TransposedLists;
 use crate::description;
 use crate::operator::Operator;
-use crate::options::{Layout, Options};
+use crate::options::{Layout, PropagateOptions};
 
 /// What is not finished.
-pub(crate) struct Remaining {
+pub(crate) struct RemainingWork {
     /// For each operator the columns of which not all hops are finished, of `dim` in all.
     pub(crate) columns: Vec<Vec<Range<usize>>>,
     /// Whether the transposed graph has to be written.
     pub(crate) turns: bool,
 }
 
-impl Remaining {
+impl RemainingWork {
     /// Compares the journal with what was asked for. Parts of panels that are not finished are forgotten: a panel is
     /// computed from the features on, so all its hops are made again. Uses the current rayon pool.
     ///
     /// # Errors
     /// If the journal cannot be written, or what is forgotten not be removed.
-    pub(crate) fn of(journal: &mut Journal, options: &Options, dim: usize) -> Result<Remaining, GraphError> {
-        Transposed::remove_unfinished(journal.folder())?;
+    pub(crate) fn of(
+        journal: &mut Journal,
+        options: &PropagateOptions,
+        dim: usize,
+    ) -> Result<RemainingWork, GraphError> {
+        TransposedLists::remove_unfinished(journal.folder())?;
         let columns = options
             .operators
             .iter()
@@ -37,13 +41,13 @@ impl Remaining {
             .iter()
             .zip(&columns)
             .any(|(operator, columns)| *operator == Operator::Col && !columns.is_empty());
-        Ok(Remaining { columns, turns: needs_turned && !Transposed::is_in(journal.folder()) })
+        Ok(RemainingWork { columns, turns: needs_turned && !TransposedLists::is_in(journal.folder()) })
     }
 }
 
 fn columns(
     journal: &mut Journal,
-    options: &Options,
+    options: &PropagateOptions,
     (place, operator): (usize, Operator),
     dim: usize,
 ) -> Result<Vec<Range<usize>>, GraphError> {

@@ -9,19 +9,19 @@ use uva_graph::{GraphError, Indices, names, staged};
 use uva_mem::files::OwnDirectory;
 
 use super::folder::{self, TRANSPOSED, UNFINISHED_TRANSPOSED};
-use crate::sums::Graph;
+use crate::sums::OperatorGraph;
 
 /// Nodes between two looks at whether to stop.
 const BLOCK_NODES: usize = 1 << 16;
 
 /// Lists of out-neighbours, mapped.
-pub(crate) struct Transposed {
+pub(crate) struct TransposedLists {
     offsets: NpyArray,
     indices: NpyArray,
     weights: Option<NpyArray>,
 }
 
-impl Transposed {
+impl TransposedLists {
     /// Whether an earlier run has made it.
     pub(crate) fn is_in(folder: &OwnDirectory) -> bool {
         folder.open_in(TRANSPOSED).is_ok()
@@ -41,11 +41,11 @@ impl Transposed {
     /// lists that they were in. `stops` is told how many nodes' lists have been read, and asked whether to stop. `None` if
     /// it was stopped.
     pub(crate) fn of(
-        graph: Graph<'_>,
+        graph: OperatorGraph<'_>,
         folder: &OwnDirectory,
         memory: u64,
         stops: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Option<Transposed>, GraphError> {
+    ) -> Result<Option<TransposedLists>, GraphError> {
         let done = folder.path().join(TRANSPOSED);
         if !Self::is_in(folder) {
             Self::remove_unfinished(folder)?;
@@ -59,7 +59,7 @@ impl Transposed {
             folder.rename_to(UNFINISHED_TRANSPOSED, &done).map_err(GraphError::io(&done, "create"))?;
         }
         let open = |name: &str| NpyArray::open(&done.join(name));
-        let transposed = Transposed {
+        let transposed = TransposedLists {
             offsets: open(names::INDPTR)?,
             indices: open(names::INDICES)?,
             weights: graph.weights.map(|_| open(names::WEIGHTS)).transpose()?,
@@ -75,8 +75,8 @@ impl Transposed {
         self.indices.path().to_owned()
     }
 
-    pub(crate) fn graph(&self) -> Result<Graph<'_>, GraphError> {
-        Ok(Graph {
+    pub(crate) fn graph(&self) -> Result<OperatorGraph<'_>, GraphError> {
+        Ok(OperatorGraph {
             offsets: self.offsets.elements(NpyType::I64)?,
             indices: match self.indices.kind() {
                 NpyType::I32 => Indices::I32(self.indices.elements(NpyType::I32)?),
@@ -89,7 +89,7 @@ impl Transposed {
 
 /// False if it was stopped.
 fn write(
-    graph: Graph<'_>,
+    graph: OperatorGraph<'_>,
     directory: &Path,
     memory: u64,
     stops: &mut dyn FnMut(u64) -> bool,

@@ -5,16 +5,16 @@ use std::path::Path;
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, GraphError};
 use uva_propagate::{
-    Ended, Estimate, HopSet, HopType, KeptNodes, Layout, Operator, Options, Progress, RowOrder, Watch,
-    folder_of, propagate,
+    Estimate, HopSet, HopType, KeptNodes, Layout, Operator, PropagateOptions, PropagateOutcome,
+    PropagateProgress, PropagateWatch, RowOrder, folder_of, propagate,
 };
 
 use crate::support::{Counted, arrays, graph, made, make, options};
 
 const OPERATORS: &str = "sym,col,ppr:0.1,3,heat:2,2";
 
-fn asked() -> Options {
-    Options {
+fn asked() -> PropagateOptions {
+    PropagateOptions {
         nodes: KeptNodes::Splits,
         row_order: RowOrder::Shuffled,
         element: HopType::F16,
@@ -24,14 +24,14 @@ fn asked() -> Options {
 }
 
 /// The memory that so many columns take, each of three tables.
-fn memory_of(dataset: &Dataset, options: &Options, columns: u64) -> u64 {
+fn memory_of(dataset: &Dataset, options: &PropagateOptions, columns: u64) -> u64 {
     // 16 columns are the least.
     least_memory(dataset, options) + (columns - 16) * dataset.nodes() as u64 * 4 * 3
 }
 
 /// The memory that 16 columns take.
-fn least_memory(dataset: &Dataset, options: &Options) -> u64 {
-    let tight = Options { memory: 1, ..options.clone() };
+fn least_memory(dataset: &Dataset, options: &PropagateOptions) -> u64 {
+    let tight = PropagateOptions { memory: 1, ..options.clone() };
     let error =
         propagate(dataset, Path::new("/nowhere/set"), &tight, false, &mut Counted::default()).unwrap_err();
     let message = error.to_string();
@@ -55,14 +55,15 @@ fn a_hop_of_one_sum_takes_one_table_with_the_bytes_of_the_first_of_many() {
     ] {
         let mut made = Vec::new();
         for (hops, tables) in [1, 2].into_iter().zip(tables) {
-            let wanted = Options { hops, operators: vec![operator], ..asked() };
+            let wanted = PropagateOptions { hops, operators: vec![operator], ..asked() };
             let least = least_memory(&dataset, &wanted);
             let table = dataset.nodes() as u64 * 4 * 16;
             let beside =
-                least_memory(&dataset, &Options { operators: vec![ppr(2)], ..wanted.clone() }) - 3 * table;
+                least_memory(&dataset, &PropagateOptions { operators: vec![ppr(2)], ..wanted.clone() })
+                    - 3 * table;
             assert_eq!(least - beside, tables * table, "{operator}, {hops} hops");
             let out = temp.path().join(format!("{}-{hops}", operator.file_stem()));
-            make(&path, &out, &Options { memory: least, ..wanted });
+            make(&path, &out, &PropagateOptions { memory: least, ..wanted });
             made.push(arrays(&out));
         }
         let [one, two] = &made[..] else { unreachable!() };
@@ -85,9 +86,10 @@ fn threads_and_memory_change_no_byte() {
     for layout in Layout::ALL {
         let mut expected = None;
         for threads in [1, 2, 3] {
-            let options = Options { threads, layout, ..asked() };
+            let options = PropagateOptions { threads, layout, ..asked() };
             for (columns, panels) in [(16, 3), (32, 2), (39, 2), (40, 1), (1000, 1)] {
-                let options = Options { memory: memory_of(&dataset, &options, columns), ..options.clone() };
+                let options =
+                    PropagateOptions { memory: memory_of(&dataset, &options, columns), ..options.clone() };
                 let out = temp.path().join(format!("{layout}-{threads}-{columns}"));
                 let mut watch = Counted::default();
                 let made = made(propagate(&dataset, &out, &options, false, &mut watch).unwrap());
@@ -114,7 +116,7 @@ fn a_stopped_run_resumes_to_equal_bytes_with_other_memory_and_threads() {
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
     for layout in Layout::ALL {
-        let wanted = Options { layout, ..asked() };
+        let wanted = PropagateOptions { layout, ..asked() };
         let whole = temp.path().join(format!("{layout}-whole"));
         make(&path, &whole, &wanted);
         let expected = arrays(&whole);
@@ -122,16 +124,16 @@ fn a_stopped_run_resumes_to_equal_bytes_with_other_memory_and_threads() {
         let (mut stops, mut ended) = (0, false);
         while !ended {
             let columns = [16, 16, 32][stops % 3];
-            let options = Options { threads: 1 + stops % 3, ..wanted.clone() };
-            let options = Options { memory: memory_of(&dataset, &options, columns), ..options };
+            let options = PropagateOptions { threads: 1 + stops % 3, ..wanted.clone() };
+            let options = PropagateOptions { memory: memory_of(&dataset, &options, columns), ..options };
             // Just far enough that a panel of any operator is finished each time.
             let mut watch = Counted { stop_at: Some(8), ..Counted::default() };
             match propagate(&dataset, &out, &options, stops > 0, &mut watch).unwrap() {
-                Ended::Made(made) => {
+                PropagateOutcome::Made(made) => {
                     assert!(made.resumed > 0);
                     ended = true;
                 }
-                Ended::Stopped => {
+                PropagateOutcome::Stopped => {
                     assert!(!out.exists() && folder_of(&out).is_dir());
                     stops += 1;
                     assert!(stops < 60, "it comes nowhere");
@@ -153,12 +155,12 @@ fn a_stopped_run_resumes_to_equal_bytes_with_other_memory_and_threads() {
 /// Does something to the folder before anything is computed.
 struct Meddling<'m>(&'m dyn Fn());
 
-impl Watch for Meddling<'_> {
+impl PropagateWatch for Meddling<'_> {
     fn begins(&mut self, _: &Estimate, _: u64) {
         self.0();
     }
 
-    fn progress(&mut self, _: Progress<'_>) {}
+    fn progress(&mut self, _: PropagateProgress<'_>) {}
 
     fn stops(&mut self) -> bool {
         false
@@ -195,7 +197,7 @@ fn a_complete_hop_set_leaves_other_processes_folders_and_needs_no_memory() {
     std::fs::create_dir(folder_of(&out)).unwrap();
     let held = std::fs::File::create(&lock).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    let tight = Options { memory: 1, ..asked() };
+    let tight = PropagateOptions { memory: 1, ..asked() };
     let again = || made(propagate(&dataset, &out, &tight, true, &mut Counted::default()).unwrap());
     assert!(again().was_there && lock.is_file());
     drop(held);
@@ -209,7 +211,7 @@ fn what_is_said_to_be_finished_leaves_out_a_panel_that_was_interrupted() {
     let dataset = Dataset::open(&path).unwrap();
     let out = temp.path().join("set");
     let options = options("sym,row", 3);
-    let options = Options { memory: memory_of(&dataset, &options, 16), ..options };
+    let options = PropagateOptions { memory: memory_of(&dataset, &options, 16), ..options };
     let parts = || -> Vec<serde_json::Value> {
         let Ok(text) = std::fs::read(folder_of(&out).join("journal.json")) else { return Vec::new() };
         let journal: serde_json::Value = serde_json::from_slice(&text).unwrap();
@@ -219,7 +221,10 @@ fn what_is_said_to_be_finished_leaves_out_a_panel_that_was_interrupted() {
     let mut stop_at = 1;
     let (lost, kept) = loop {
         let mut watch = Counted { stop_at: Some(stop_at), ..Counted::default() };
-        assert!(matches!(propagate(&dataset, &out, &options, false, &mut watch).unwrap(), Ended::Stopped));
+        assert!(matches!(
+            propagate(&dataset, &out, &options, false, &mut watch).unwrap(),
+            PropagateOutcome::Stopped
+        ));
         let (lost, kept): (Vec<_>, Vec<_>) =
             parts().into_iter().partition(|part| part["operator"] == 0 && part["columns"]["start"] == 16);
         if kept.len() == 4 && lost.len() == 1 {
@@ -249,7 +254,7 @@ fn a_run_stops_while_it_turns_edges_round() {
     for (stop_at, resume) in [(1, false), (1, true)] {
         let mut watch = Counted { stop_at: Some(stop_at), ..Counted::default() };
         let ended = propagate(&dataset, &out, &options, resume, &mut watch).unwrap();
-        assert!(matches!(ended, Ended::Stopped));
+        assert!(matches!(ended, PropagateOutcome::Stopped));
         assert!(!folder_of(&out).join("transposed").exists());
         assert!(folder_of(&out).join("transposed.partial").exists());
     }
@@ -264,7 +269,10 @@ fn a_link_in_the_place_of_a_part_is_refused_and_nothing_is_forgotten() {
     let dataset = Dataset::open(&path).unwrap();
     let out = temp.path().join("set");
     let mut watch = Counted { stop_at: Some(3), ..Counted::default() };
-    assert!(matches!(propagate(&dataset, &out, &asked(), false, &mut watch).unwrap(), Ended::Stopped));
+    assert!(matches!(
+        propagate(&dataset, &out, &asked(), false, &mut watch).unwrap(),
+        PropagateOutcome::Stopped
+    ));
     let features = folder_of(&out).join("parts/x.0.0-40.npy");
     let aside = temp.path().join("aside");
     std::fs::rename(&features, &aside).unwrap();
@@ -285,7 +293,10 @@ fn a_part_of_another_shape_is_computed_again_with_the_same_values() {
     let (whole, out) = (temp.path().join("whole"), temp.path().join("set"));
     make(&path, &whole, &asked());
     let mut watch = Counted { stop_at: Some(3), ..Counted::default() };
-    assert!(matches!(propagate(&dataset, &out, &asked(), false, &mut watch).unwrap(), Ended::Stopped));
+    assert!(matches!(
+        propagate(&dataset, &out, &asked(), false, &mut watch).unwrap(),
+        PropagateOutcome::Stopped
+    ));
     let features = folder_of(&out).join("parts/x.0.0-40.npy");
     let mut bytes = std::fs::read(&features).unwrap();
     let at = bytes.windows(9).position(|text| text == b"(253, 40)").unwrap();
@@ -303,9 +314,12 @@ fn a_part_that_has_changed_meanwhile_is_computed_again() {
     let (whole, out) = (temp.path().join("whole"), temp.path().join("set"));
     let options = asked();
     make(&path, &whole, &options);
-    let narrow = Options { memory: memory_of(&dataset, &options, 16), ..options.clone() };
+    let narrow = PropagateOptions { memory: memory_of(&dataset, &options, 16), ..options.clone() };
     let mut watch = Counted { stop_at: Some(11), ..Counted::default() };
-    assert!(matches!(propagate(&dataset, &out, &narrow, false, &mut watch).unwrap(), Ended::Stopped));
+    assert!(matches!(
+        propagate(&dataset, &out, &narrow, false, &mut watch).unwrap(),
+        PropagateOutcome::Stopped
+    ));
     let parts = folder_of(&out).join("parts");
     let mut changed = 0;
     for entry in std::fs::read_dir(&parts).unwrap() {
@@ -339,11 +353,14 @@ fn work_begun_with_other_options_is_not_continued_and_the_option_named() {
     let out = temp.path().join("set");
     let begun = asked();
     let mut watch = Counted { stop_at: Some(3), ..Counted::default() };
-    assert!(matches!(propagate(&dataset, &out, &begun, false, &mut watch).unwrap(), Ended::Stopped));
+    assert!(matches!(
+        propagate(&dataset, &out, &begun, false, &mut watch).unwrap(),
+        PropagateOutcome::Stopped
+    ));
     let error = propagate(&dataset, &out, &begun, false, &mut Counted::default()).unwrap_err();
     let message = error.to_string();
     assert!(error.is_bad_input() && message.contains("--resume") && message.contains("rm -r"), "{message}");
-    let check = |option: &str, dataset: &Dataset, other: Options, place: &str| {
+    let check = |option: &str, dataset: &Dataset, other: PropagateOptions, place: &str| {
         let error = propagate(dataset, &out, &other, true, &mut Counted::default()).unwrap_err();
         let message = error.to_string();
         assert!(error.is_bad_input() && message.starts_with(&format!("{option}: ")), "{message}");
@@ -354,18 +371,23 @@ fn work_begun_with_other_options_is_not_continued_and_the_option_named() {
         check(
             "--operator",
             &dataset,
-            Options { operators: options("sym", 1).operators, ..begun.clone() },
+            PropagateOptions { operators: options("sym", 1).operators, ..begun.clone() },
             place,
         );
-        check("--hops", &dataset, Options { hops: 3, ..begun.clone() }, place);
-        check("--nodes", &dataset, Options { nodes: KeptNodes::All, ..begun.clone() }, place);
-        check("--type", &dataset, Options { element: HopType::Bf16, ..begun.clone() }, place);
-        check("--layout", &dataset, Options { layout: Layout::Rows, ..begun.clone() }, place);
-        check("--row-order", &dataset, Options { row_order: RowOrder::File, ..begun.clone() }, place);
-        check("--seed", &dataset, Options { seed: 1, ..begun.clone() }, place);
-        check("--weighted", &dataset, Options { weighted: false, ..begun.clone() }, place);
+        check("--hops", &dataset, PropagateOptions { hops: 3, ..begun.clone() }, place);
+        check("--nodes", &dataset, PropagateOptions { nodes: KeptNodes::All, ..begun.clone() }, place);
+        check("--type", &dataset, PropagateOptions { element: HopType::Bf16, ..begun.clone() }, place);
+        check("--layout", &dataset, PropagateOptions { layout: Layout::Rows, ..begun.clone() }, place);
+        check(
+            "--row-order",
+            &dataset,
+            PropagateOptions { row_order: RowOrder::File, ..begun.clone() },
+            place,
+        );
+        check("--seed", &dataset, PropagateOptions { seed: 1, ..begun.clone() }, place);
+        check("--weighted", &dataset, PropagateOptions { weighted: false, ..begun.clone() }, place);
         let norm = uva_model::FeatureNorm::Row;
-        check("--feature-norm", &dataset, Options { feature_norm: norm, ..begun.clone() }, place);
+        check("--feature-norm", &dataset, PropagateOptions { feature_norm: norm, ..begun.clone() }, place);
         let other = tempfile::tempdir().unwrap();
         let other = Dataset::open(&graph(other.path(), NpyType::F16)).unwrap();
         check("DATA", &other, begun.clone(), place);

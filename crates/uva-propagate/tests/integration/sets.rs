@@ -7,8 +7,8 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::{Dataset, GraphError, Split, Verify};
-use uva_propagate::{HopSet, HopType, KeptNodes, Layout, Options, RowOrder, propagate};
-use uva_sample::philox::{Purpose, StreamKey};
+use uva_propagate::{HopSet, HopType, KeptNodes, Layout, PropagateOptions, RowOrder, propagate};
+use uva_sample::philox::{RandomPurpose, StreamKey};
 
 use crate::support::{Counted, DIM, NODES, floats, graph, ids, make, options};
 
@@ -21,7 +21,7 @@ fn kept_rows_are_those_of_the_splits_of_labelled_nodes_or_of_all() {
     let mut all = None;
     for nodes in [KeptNodes::All, KeptNodes::Splits, KeptNodes::Labelled] {
         let out = temp.path().join(nodes.name());
-        let made = make(&path, &out, &Options { nodes, ..options("sym", 2) });
+        let made = make(&path, &out, &PropagateOptions { nodes, ..options("sym", 2) });
         let found = ids(&out.join("node_idx.npy"));
         let mut expected = [&train[..], &valid, &test].concat();
         match nodes {
@@ -55,7 +55,9 @@ fn rows_in_node_order_are_those_of_all_nodes_by_id_and_of_no_split() {
     let path = graph(temp.path(), NpyType::F32);
     let made = |name: &str, row_order| {
         let out = temp.path().join(name);
-        let set = make(&path, &out, &Options { nodes: KeptNodes::All, row_order, ..options("row", 1) }).set;
+        let set =
+            make(&path, &out, &PropagateOptions { nodes: KeptNodes::All, row_order, ..options("row", 1) })
+                .set;
         (set, ids(&out.join("node_idx.npy")), floats(&out.join("row.1.npy")))
     };
     let (set, nodes, rows) = made("nodes", RowOrder::Nodes);
@@ -65,7 +67,8 @@ fn rows_in_node_order_are_those_of_all_nodes_by_id_and_of_no_split() {
     for (node, row) in order.iter().zip(other.chunks(DIM)) {
         assert_eq!(row, &rows[*node as usize * DIM..][..DIM], "node {node}");
     }
-    let options = Options { row_order: RowOrder::Nodes, nodes: KeptNodes::Splits, ..options("row", 1) };
+    let options =
+        PropagateOptions { row_order: RowOrder::Nodes, nodes: KeptNodes::Splits, ..options("row", 1) };
     let dataset = Dataset::open(&path).unwrap();
     let refused = propagate(&dataset, &temp.path().join("few"), &options, false, &mut Counted::default());
     assert!(refused.unwrap_err().to_string().contains("--nodes all"));
@@ -80,15 +83,18 @@ fn training_rows_are_in_the_order_of_their_keys_and_a_seed_draws_another() {
     for seed in [0, 1, 1 << 40] {
         let out = temp.path().join(seed.to_string());
         let nodes = KeptNodes::Splits;
-        let made =
-            make(&path, &out, &Options { row_order: RowOrder::Shuffled, seed, nodes, ..options("row", 1) });
+        let made = make(
+            &path,
+            &out,
+            &PropagateOptions { row_order: RowOrder::Shuffled, seed, nodes, ..options("row", 1) },
+        );
         assert_eq!((made.set.order.seed, made.set.order.purpose), (seed, 6));
         let mut keyed: Vec<(u64, i64)> = (0..train.len() as u64)
             .map(|place| {
                 let key = StreamKey {
                     seed,
                     node: place,
-                    purpose: Purpose::HopRows,
+                    purpose: RandomPurpose::HopRows,
                     layer: 0,
                     batch: 0,
                     epoch: 0,
@@ -121,7 +127,7 @@ fn narrow_types_round_float32_to_nearest_and_layouts_hold_equal_values() {
     for element in HopType::ALL {
         for layout in Layout::ALL {
             let out = temp.path().join(format!("{element}-{layout}"));
-            let set = make(&path, &out, &Options { element, layout, ..options("sym,row", 2) }).set;
+            let set = make(&path, &out, &PropagateOptions { element, layout, ..options("sym,row", 2) }).set;
             for (place, name) in set.hop_files().iter().enumerate() {
                 let array = NpyArray::open(&out.join(name)).unwrap();
                 assert_eq!((array.header().data_offset, array.kind()), (4096, element.npy()));
@@ -181,7 +187,7 @@ fn a_description_that_no_hop_set_has_is_refused_and_the_key_is_named() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let out = temp.path().join("set");
-    make(&path, &out, &Options { nodes: KeptNodes::Splits, ..options("sym,row", 2) });
+    make(&path, &out, &PropagateOptions { nodes: KeptNodes::Splits, ..options("sym,row", 2) });
     let file = out.join("hops.json");
     let whole: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let check = |change: &dyn Fn(&mut Value), says: &[&str]| {
@@ -248,7 +254,7 @@ fn no_change_of_the_description_makes_a_reader_panic() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let out = temp.path().join("set");
-    make(&path, &out, &Options { nodes: KeptNodes::Splits, ..options("sym,row", 2) });
+    make(&path, &out, &PropagateOptions { nodes: KeptNodes::Splits, ..options("sym,row", 2) });
     let file = out.join("hops.json");
     let whole = fs::read(&file).unwrap();
     let numbers = prop_oneof![any::<u64>(), 0_u64..9, Just(1 << 31), Just(1 << 62), Just(1 << 63)];
@@ -286,7 +292,7 @@ fn a_feature_that_is_not_a_number_is_named_by_hop_row_and_node() {
         write_array(&path.join("feat.npy"), NpyType::F32, &[DIM], &features).unwrap();
         let out = temp.path().join("set");
         let nodes = KeptNodes::Splits;
-        let set = make(&path, &out, &Options { layout, nodes, ..options("sym", 1) }).set;
+        let set = make(&path, &out, &PropagateOptions { layout, nodes, ..options("sym", 1) }).set;
         let message = set.verify(&out).unwrap_err().to_string();
         // Row 200 is the first of validation, node 489; in the layout by rows another row's hop may come first.
         let node = message.split("(node ").nth(1).unwrap().split(')').next().unwrap().parse::<i64>().unwrap();
@@ -313,7 +319,7 @@ fn a_value_that_a_narrow_type_cannot_hold_is_named_with_a_wider_type() {
         (HopType::Bf16, "(node 488) has 340282350000000000000000000000000000000 in column 5, and bf16 holds"),
     ] {
         let out = temp.path().join(element.name());
-        let asked = Options { element, nodes: KeptNodes::Splits, ..options("row", 1) };
+        let asked = PropagateOptions { element, nodes: KeptNodes::Splits, ..options("row", 1) };
         let error = propagate(&dataset, &out, &asked, false, &mut Counted::default()).unwrap_err();
         let message = error.to_string();
         assert!(error.is_bad_input() && message.starts_with("--type: hop 0 of row "), "{message}");
@@ -326,7 +332,7 @@ fn a_value_that_a_narrow_type_cannot_hold_is_named_with_a_wider_type() {
     fs::remove_file(path.join("feat.npy")).unwrap();
     write_array(&path.join("feat.npy"), NpyType::F32, &[DIM], &features).unwrap();
     let out = temp.path().join("infinite");
-    let set = make(&path, &out, &Options { element: HopType::F16, ..options("row", 1) }).set;
+    let set = make(&path, &out, &PropagateOptions { element: HopType::F16, ..options("row", 1) }).set;
     let message = set.verify(&out).unwrap_err().to_string();
     assert!(message.contains("has inf in column 3: features and their sums"), "{message}");
 }
@@ -337,7 +343,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     let path = graph(temp.path(), NpyType::F32);
     let out = temp.path().join("set");
     let dataset = Dataset::open(&path).unwrap();
-    let refused = |dataset: &Dataset, options: &Options, says: &[&str]| -> GraphError {
+    let refused = |dataset: &Dataset, options: &PropagateOptions, says: &[&str]| -> GraphError {
         let error = propagate(dataset, &out, options, false, &mut Counted::default()).unwrap_err();
         let message = error.to_string();
         assert!(says.iter().all(|says| message.contains(says)), "{message}");
@@ -348,10 +354,10 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     for hops in [0, 65] {
         assert!(refused(&dataset, &options("sym", hops), &["--hops", "from 1 to 64"]).is_bad_input());
     }
-    let tight = Options { memory: 1 << 20, ..options("sym", 1) };
+    let tight = PropagateOptions { memory: 1 << 20, ..options("sym", 1) };
     let error = refused(&dataset, &tight, &["--memory 1.0 MiB", "16 columns of 500 nodes", "at least"]);
     assert!(matches!(error, GraphError::Lacking { .. }));
-    let weighted = Options { weighted: true, ..options("sym", 1) };
+    let weighted = PropagateOptions { weighted: true, ..options("sym", 1) };
     let mut weights = floats(&path.join("weight.npy"));
     fs::remove_file(path.join("weight.npy")).unwrap();
     let bare = Dataset::open(&path).unwrap();
@@ -363,7 +369,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     fs::remove_file(path.join("train_idx.npy")).unwrap();
     write_array::<i64>(&path.join("train_idx.npy"), NpyType::I64, &[], &[]).unwrap();
     let empty = Dataset::open(&path).unwrap();
-    let splits = Options { nodes: KeptNodes::Splits, ..options("sym", 1) };
+    let splits = PropagateOptions { nodes: KeptNodes::Splits, ..options("sym", 1) };
     assert!(refused(&empty, &splits, &["train_idx.npy", "is empty", "--nodes all"]).is_bad_input());
     make(&path, &out, &options("sym", 1));
     let error = propagate(&empty, &out, &options("sym", 1), false, &mut Counted::default()).unwrap_err();
@@ -377,7 +383,7 @@ fn a_hop_set_opened_as_a_dataset_lends_its_rows_in_both_layouts() {
     let mut found = Vec::new();
     for layout in [Layout::Hops, Layout::Rows] {
         let out = temp.path().join(layout.name());
-        make(&path, &out, &Options { layout, nodes: KeptNodes::Splits, ..options("sym,row", 2) });
+        make(&path, &out, &PropagateOptions { layout, nodes: KeptNodes::Splits, ..options("sym,row", 2) });
         let dataset = HopSet::open_dataset(&out, Verify::Stamp).unwrap();
         let hops = dataset.hops().unwrap();
         assert_eq!((hops.count(), hops.operators(), hops.per_operator()), (5, 2, 2));
@@ -409,15 +415,15 @@ fn a_hop_set_opened_as_a_dataset_lends_its_rows_in_both_layouts() {
 fn a_fingerprint_is_of_the_content_and_not_of_the_time_it_took() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
-    let fingerprint = |name: &str, options: &Options| {
+    let fingerprint = |name: &str, options: &PropagateOptions| {
         let out = temp.path().join(name);
         make(&path, &out, options);
         HopSet::open_dataset(&out, Verify::HeadersOnly).unwrap().fingerprint()
     };
     let one = fingerprint("one", &options("sym", 2));
-    assert_eq!(one, fingerprint("again", &Options { memory: 1 << 23, ..options("sym", 2) }));
+    assert_eq!(one, fingerprint("again", &PropagateOptions { memory: 1 << 23, ..options("sym", 2) }));
     assert_ne!(one, fingerprint("fewer", &options("sym", 1)));
-    assert_ne!(one, fingerprint("narrow", &Options { element: HopType::F16, ..options("sym", 2) }));
+    assert_ne!(one, fingerprint("narrow", &PropagateOptions { element: HopType::F16, ..options("sym", 2) }));
     let description = temp.path().join("one/hops.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&description).unwrap()).unwrap();
     json["seconds"] = json!(77.5);

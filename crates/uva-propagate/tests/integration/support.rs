@@ -7,8 +7,8 @@ use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::{Dataset, mix};
 use uva_model::FeatureNorm;
 use uva_propagate::{
-    Ended, Estimate, HopType, KeptNodes, Layout, Made, Options, Progress, RowOrder, Watch, parse_operators,
-    propagate,
+    Estimate, FinishedHopSet, HopType, KeptNodes, Layout, PropagateOptions, PropagateOutcome,
+    PropagateProgress, PropagateWatch, RowOrder, parse_operators, propagate,
 };
 
 pub const NODES: usize = 500;
@@ -71,8 +71,8 @@ pub fn graph(folder: &Path, element: NpyType) -> PathBuf {
     path
 }
 
-pub fn options(operators: &str, hops: u32) -> Options {
-    Options {
+pub fn options(operators: &str, hops: u32) -> PropagateOptions {
+    PropagateOptions {
         operators: parse_operators(operators).unwrap(),
         hops,
         nodes: KeptNodes::All,
@@ -97,12 +97,12 @@ pub struct Counted {
     pub last: Option<(u64, u64)>,
 }
 
-impl Watch for Counted {
+impl PropagateWatch for Counted {
     fn begins(&mut self, estimate: &Estimate, finished: u64) {
         (self.panels, self.finished) = (estimate.panels, finished);
     }
 
-    fn progress(&mut self, progress: Progress<'_>) {
+    fn progress(&mut self, progress: PropagateProgress<'_>) {
         self.last = Some((progress.done, progress.total));
     }
 
@@ -112,15 +112,15 @@ impl Watch for Counted {
     }
 }
 
-pub fn made(ended: Ended) -> Made {
+pub fn made(ended: PropagateOutcome) -> FinishedHopSet {
     match ended {
-        Ended::Made(made) => *made,
-        Ended::Stopped => panic!("it was stopped"),
+        PropagateOutcome::Made(made) => *made,
+        PropagateOutcome::Stopped => panic!("it was stopped"),
     }
 }
 
 /// A hop set that is made without interruption.
-pub fn make(dataset: &Path, out: &Path, options: &Options) -> Made {
+pub fn make(dataset: &Path, out: &Path, options: &PropagateOptions) -> FinishedHopSet {
     let dataset = Dataset::open(dataset).unwrap();
     made(propagate(&dataset, out, options, false, &mut Counted::default()).unwrap())
 }

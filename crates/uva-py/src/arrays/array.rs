@@ -6,7 +6,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::arrays::dlpack::{Device, Element, Lent, Owner, Shape};
+use crate::arrays::dlpack::{ArrayShape, DlpackDevice, DlpackType, LentArray, MemoryOwner};
 use crate::process::fork::OwnProcess;
 
 /// An array that torch, numpy and every other library with DLPack can view without a copy:
@@ -16,15 +16,15 @@ use crate::process::fork::OwnProcess;
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct Array {
     pointer: *mut u8,
-    shape: Shape,
-    element: Element,
-    device: Device,
+    shape: ArrayShape,
+    element: DlpackType,
+    device: DlpackDevice,
     read_only: bool,
     /// The stream that the memory is ordered on, as CUDA numbers it, where it is on a GPU.
     stream: Option<u64>,
     /// The only process that can access the memory, where it is that of a slot.
     process: Option<OwnProcess>,
-    owner: Owner,
+    owner: MemoryOwner,
 }
 
 // SAFETY: the pointer is only passed on, and read through only to copy. `owner` keeps its memory alive, and any thread
@@ -43,11 +43,11 @@ impl Array {
         pointer: *mut u8,
         rows: usize,
         columns: Option<usize>,
-        element: Element,
-        device: Device,
-        owner: Owner,
+        element: DlpackType,
+        device: DlpackDevice,
+        owner: MemoryOwner,
     ) -> Self {
-        let shape = Shape::new(rows, columns);
+        let shape = ArrayShape::new(rows, columns);
         Self { pointer, shape, element, device, read_only: false, stream: None, process: None, owner }
     }
 
@@ -83,11 +83,11 @@ impl Array {
         self.lent()?.legacy(py)
     }
 
-    fn lent(&self) -> PyResult<Lent> {
+    fn lent(&self) -> PyResult<LentArray> {
         if let Some(process) = self.process {
             process.check_slot(|| "this array of a batch".to_owned())?;
         }
-        Ok(Lent {
+        Ok(LentArray {
             pointer: self.pointer,
             shape: self.shape,
             element: self.element,
@@ -98,7 +98,7 @@ impl Array {
         })
     }
 
-    fn copied(&self) -> PyResult<Lent> {
+    fn copied(&self) -> PyResult<LentArray> {
         let lent = self.lent()?;
         if !self.device.is_host() {
             return Err(PyBufferError::new_err(
@@ -111,7 +111,7 @@ impl Array {
         // SAFETY: the source has `bytes()` bytes for as long as the owner lives (see `new`). The target was just
         // allocated with that length, and nobody else knows it.
         unsafe { std::ptr::copy_nonoverlapping(self.pointer, pointer, self.bytes()) };
-        Ok(Lent { pointer, read_only: false, copied: true, owner: Arc::new(Kept(copy)), ..lent })
+        Ok(LentArray { pointer, read_only: false, copied: true, owner: Arc::new(OwnedCopy(copy)), ..lent })
     }
 
     /// Whether work that a consumer enqueues on this stream finds the array complete. CUDA has three names for its
@@ -143,7 +143,7 @@ impl Array {
 }
 
 /// Memory of a copy. A type of its own, because a boxed slice cannot become an owner's `dyn`.
-struct Kept(#[expect(dead_code, reason = "it keeps the memory")] Box<[u64]>);
+struct OwnedCopy(#[expect(dead_code, reason = "it keeps the memory")] Box<[u64]>);
 
 #[pymethods]
 impl Array {

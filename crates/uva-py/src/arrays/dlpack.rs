@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 
 /// Keeps an array's memory alive. The thread that releases the last tensor drops it, with or without the interpreter's
 /// lock, perhaps while the interpreter ends. So it must not call Python.
-pub type Owner = Arc<dyn Send + Sync>;
+pub type MemoryOwner = Arc<dyn Send + Sync>;
 
 /// The version that a versioned tensor says it is of.
 pub const VERSION: (u32, u32) = (1, 0);
@@ -40,12 +40,12 @@ const VERSIONED: &CStr = c"dltensor_versioned";
 /// Where memory is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct DlpackDevice {
     kind: i32,
     id: i32,
 }
 
-impl Device {
+impl DlpackDevice {
     /// Host memory.
     pub const HOST: Self = Self { kind: CPU, id: 0 };
 
@@ -68,13 +68,13 @@ impl Device {
 /// The type of an element.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Element {
+pub struct DlpackType {
     code: u8,
     bits: u8,
     lanes: u16,
 }
 
-impl Element {
+impl DlpackType {
     /// `int8`.
     pub const I8: Self = Self::new(0, 8);
     /// `int32`.
@@ -124,12 +124,12 @@ impl Element {
 
 /// An array in memory: one or two dimensions, rows one behind the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct ArrayShape {
     sizes: [i64; 2],
     dimensions: usize,
 }
 
-impl Shape {
+impl ArrayShape {
     /// `rows` elements; or with `columns`, `rows` rows of them.
     pub fn new(rows: usize, columns: Option<usize>) -> Self {
         // No array in memory has 2^63 elements.
@@ -155,9 +155,9 @@ impl Shape {
 #[repr(C)]
 pub struct Tensor {
     pub(crate) data: *mut c_void,
-    device: Device,
+    device: DlpackDevice,
     pub(crate) dimensions: i32,
-    pub(crate) element: Element,
+    pub(crate) element: DlpackType,
     pub(crate) shape: *mut i64,
     pub(crate) strides: *mut i64,
     pub(crate) byte_offset: u64,
@@ -193,28 +193,28 @@ impl ManagedVersioned {
 struct Context {
     shape: [i64; 2],
     strides: [i64; 2],
-    _owner: Owner,
+    _owner: MemoryOwner,
 }
 
 /// The lent memory.
-pub struct Lent {
+pub struct LentArray {
     /// The first element.
     pub pointer: *mut u8,
     /// How many.
-    pub shape: Shape,
+    pub shape: ArrayShape,
     /// Of what.
-    pub element: Element,
+    pub element: DlpackType,
     /// Where.
-    pub device: Device,
+    pub device: DlpackDevice,
     /// Nobody may write to it.
     pub read_only: bool,
     /// The consumer has it for itself.
     pub copied: bool,
     /// Its owner.
-    pub owner: Owner,
+    pub owner: MemoryOwner,
 }
 
-impl Lent {
+impl LentArray {
     fn managed(self) -> (Tensor, *mut c_void, u64) {
         let columns = self.shape.sizes[1];
         let row = if self.shape.dimensions == 2 { columns } else { 1 };
@@ -279,10 +279,10 @@ unsafe fn capsule<'py, M>(
     unsafe { Bound::from_owned_ptr_or_err(py, made) }
 }
 
-/// Frees what [`Lent::managed`] has boxed.
+/// Frees what [`LentArray::managed`] has boxed.
 ///
 /// # Safety
-/// `context` is of [`Lent::managed`] and has not been freed.
+/// `context` is of [`LentArray::managed`] and has not been freed.
 unsafe fn free(context: *mut c_void) {
     // SAFETY: see above.
     let context = unsafe { Box::from_raw(context.cast::<Context>()) };
@@ -292,14 +292,14 @@ unsafe fn free(context: *mut c_void) {
 
 unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
     if !managed.is_null() {
-        // SAFETY: a consumer calls this once, with the pointer that the capsule held: the box of `Lent::versioned`.
+        // SAFETY: a consumer calls this once, with the pointer that the capsule held: the box of `LentArray::versioned`.
         unsafe { free(Box::from_raw(managed).context) };
     }
 }
 
 unsafe extern "C" fn delete_legacy(managed: *mut ManagedLegacy) {
     if !managed.is_null() {
-        // SAFETY: as in `delete_versioned`, for `Lent::legacy`.
+        // SAFETY: as in `delete_versioned`, for `LentArray::legacy`.
         unsafe { free(Box::from_raw(managed).context) };
     }
 }

@@ -6,20 +6,20 @@ use uva_graph::ElementType;
 use crate::arrays::dlpack;
 
 /// The element of a batch's array.
-pub fn of_batch(element: Element) -> dlpack::Element {
+pub fn of_batch(element: Element) -> dlpack::DlpackType {
     match element {
-        Element::I64 => dlpack::Element::I64,
-        Element::I32 => dlpack::Element::I32,
-        Element::F32 => dlpack::Element::F32,
-        Element::F16 => dlpack::Element::F16,
-        Element::Bf16 => dlpack::Element::BF16,
-        Element::E4m3 => dlpack::Element::E4M3,
-        Element::U8 => dlpack::Element::U8,
-        Element::I8 => dlpack::Element::I8,
+        Element::I64 => dlpack::DlpackType::I64,
+        Element::I32 => dlpack::DlpackType::I32,
+        Element::F32 => dlpack::DlpackType::F32,
+        Element::F16 => dlpack::DlpackType::F16,
+        Element::Bf16 => dlpack::DlpackType::BF16,
+        Element::E4m3 => dlpack::DlpackType::E4M3,
+        Element::U8 => dlpack::DlpackType::U8,
+        Element::I8 => dlpack::DlpackType::I8,
     }
 }
 
 /// The element of a feature table.
-pub fn of_features(element: ElementType) -> dlpack::Element {
+pub fn of_features(element: ElementType) -> dlpack::DlpackType {
     of_batch(element.into())
 }

@@ -10,11 +10,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::arrays::dlpack::{Device, ManagedLegacy, ManagedVersioned, Tensor};
+use crate::arrays::dlpack::{DlpackDevice, ManagedLegacy, ManagedVersioned, Tensor};
 
 /// The element types that a dataset can be made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ElementKind {
     Bool,
     I8,
     I16,
@@ -31,43 +31,46 @@ pub enum Kind {
     F64,
 }
 
-impl Kind {
-    const ALL: [(Kind, &'static str, &'static str, (u8, u8)); 14] = [
-        (Kind::Bool, "bool", "b1", (6, 8)),
-        (Kind::I8, "int8", "i1", (0, 8)),
-        (Kind::I16, "int16", "i2", (0, 16)),
-        (Kind::I32, "int32", "i4", (0, 32)),
-        (Kind::I64, "int64", "i8", (0, 64)),
-        (Kind::U8, "uint8", "u1", (1, 8)),
-        (Kind::U16, "uint16", "u2", (1, 16)),
-        (Kind::U32, "uint32", "u4", (1, 32)),
-        (Kind::U64, "uint64", "u8", (1, 64)),
-        (Kind::F16, "float16", "f2", (2, 16)),
+impl ElementKind {
+    const ALL: [(ElementKind, &'static str, &'static str, (u8, u8)); 14] = [
+        (ElementKind::Bool, "bool", "b1", (6, 8)),
+        (ElementKind::I8, "int8", "i1", (0, 8)),
+        (ElementKind::I16, "int16", "i2", (0, 16)),
+        (ElementKind::I32, "int32", "i4", (0, 32)),
+        (ElementKind::I64, "int64", "i8", (0, 64)),
+        (ElementKind::U8, "uint8", "u1", (1, 8)),
+        (ElementKind::U16, "uint16", "u2", (1, 16)),
+        (ElementKind::U32, "uint32", "u4", (1, 32)),
+        (ElementKind::U64, "uint64", "u8", (1, 64)),
+        (ElementKind::F16, "float16", "f2", (2, 16)),
         // numpy has no names for these.
-        (Kind::Bf16, "bfloat16", "", (4, 16)),
-        (Kind::E4m3, "float8_e4m3fn", "", (10, 8)),
-        (Kind::F32, "float32", "f4", (2, 32)),
-        (Kind::F64, "float64", "f8", (2, 64)),
+        (ElementKind::Bf16, "bfloat16", "", (4, 16)),
+        (ElementKind::E4m3, "float8_e4m3fn", "", (10, 8)),
+        (ElementKind::F32, "float32", "f4", (2, 32)),
+        (ElementKind::F64, "float64", "f8", (2, 64)),
     ];
 
     /// Its name in numpy and torch.
     pub fn name(self) -> &'static str {
-        Kind::ALL.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, name, ..)| name)
+        ElementKind::ALL.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, name, ..)| name)
     }
 
     /// Bytes of one.
     pub fn bytes(self) -> usize {
-        Kind::ALL.iter().find(|(kind, ..)| *kind == self).map_or(0, |(.., (_, bits))| usize::from(bits / 8))
+        ElementKind::ALL
+            .iter()
+            .find(|(kind, ..)| *kind == self)
+            .map_or(0, |(.., (_, bits))| usize::from(bits / 8))
     }
 
-    fn of_numpy(typestr: &str) -> Option<Kind> {
+    fn of_numpy(typestr: &str) -> Option<ElementKind> {
         // `<`: little-endian; `|`: bytes have no order.
         let name = typestr.strip_prefix('<').or_else(|| typestr.strip_prefix('|'))?;
-        Kind::ALL.iter().find(|(_, _, numpy, _)| *numpy == name).map(|(kind, ..)| *kind)
+        ElementKind::ALL.iter().find(|(_, _, numpy, _)| *numpy == name).map(|(kind, ..)| *kind)
     }
 
-    fn of_dlpack(code: u8, bits: u8) -> Option<Kind> {
-        Kind::ALL.iter().find(|(.., dlpack)| *dlpack == (code, bits)).map(|(kind, ..)| *kind)
+    fn of_dlpack(code: u8, bits: u8) -> Option<ElementKind> {
+        ElementKind::ALL.iter().find(|(.., dlpack)| *dlpack == (code, bits)).map(|(kind, ..)| *kind)
     }
 }
 
@@ -78,7 +81,7 @@ pub struct Input {
     /// The length of each dimension.
     pub shape: Vec<usize>,
     /// The type of an element.
-    pub kind: Kind,
+    pub kind: ElementKind,
     pointer: *const u8,
     /// Whether its owner lets it be written to.
     writable: bool,
@@ -108,7 +111,7 @@ impl Input {
         };
         let device: (i32, i32) = device.call0()?.extract()?;
         // 3 is page-locked host memory.
-        if device.0 != Device::HOST.pair().0 && device.0 != 3 {
+        if device.0 != DlpackDevice::HOST.pair().0 && device.0 != 3 {
             return Err(PyValueError::new_err(format!(
                 "{name} is on device {device:?}: it has to be in host memory (torch: .cpu())"
             )));
@@ -126,7 +129,7 @@ impl Input {
     fn of_numpy(name: &str, array: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyResult<Self> {
         let get = |key: &str| interface.get_item(key);
         let typestr: String = get("typestr")?.extract()?;
-        let Some(kind) = Kind::of_numpy(&typestr) else {
+        let Some(kind) = ElementKind::of_numpy(&typestr) else {
             let dtype = array.getattr("dtype").and_then(|dtype| dtype.str()?.extract::<String>());
             return Err(unfit(name, &dtype.unwrap_or(typestr)));
         };
@@ -181,7 +184,7 @@ impl Input {
             (slice(tensor.shape), (!tensor.strides.is_null()).then(|| slice(tensor.strides)))
         };
         let (code, bits, lanes) = tensor.element.parts();
-        let Some(kind) = Kind::of_dlpack(code, bits).filter(|_| lanes == 1) else {
+        let Some(kind) = ElementKind::of_dlpack(code, bits).filter(|_| lanes == 1) else {
             return Err(unfit(name, &format!("of type ({code}, {bits}, {lanes}) in DLPack")));
         };
         let shape: Vec<usize> = shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
@@ -196,7 +199,7 @@ impl Input {
         name: &str,
         pointer: *const u8,
         shape: Vec<usize>,
-        kind: Kind,
+        kind: ElementKind,
         writable: bool,
         owner: Py<PyAny>,
     ) -> PyResult<Self> {
@@ -232,12 +235,12 @@ impl Input {
     /// The elements, where they are 64-bit integers.
     pub fn as_i64(&self) -> Option<&[i64]> {
         // They have been found to be aligned.
-        if self.kind == Kind::I64 { bytemuck::try_cast_slice(self.bytes()).ok() } else { None }
+        if self.kind == ElementKind::I64 { bytemuck::try_cast_slice(self.bytes()).ok() } else { None }
     }
 
     /// The elements, where they are bools.
     pub fn as_bools(&self) -> Option<Vec<bool>> {
-        (self.kind == Kind::Bool).then(|| self.bytes().iter().map(|&byte| byte != 0).collect())
+        (self.kind == ElementKind::Bool).then(|| self.bytes().iter().map(|&byte| byte != 0).collect())
     }
 
     /// The memory to write to, where its owner lets it be written to.
@@ -273,20 +276,29 @@ impl Input {
             }};
         }
         match self.kind {
-            Kind::I64 => Some(write(self.as_i64()?)),
-            Kind::I8 => widen!(i8),
-            Kind::I16 => widen!(i16),
-            Kind::I32 => widen!(i32),
-            Kind::U8 => widen!(u8),
-            Kind::U16 => widen!(u16),
-            Kind::U32 => widen!(u32),
+            ElementKind::I64 => Some(write(self.as_i64()?)),
+            ElementKind::I8 => widen!(i8),
+            ElementKind::I16 => widen!(i16),
+            ElementKind::I32 => widen!(i32),
+            ElementKind::U8 => widen!(u8),
+            ElementKind::U16 => widen!(u16),
+            ElementKind::U32 => widen!(u32),
             _ => None,
         }
     }
 
     /// Whether [`widened`](Self::widened) can.
     pub fn is_integer(&self) -> bool {
-        matches!(self.kind, Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64 | Kind::U8 | Kind::U16 | Kind::U32)
+        matches!(
+            self.kind,
+            ElementKind::I8
+                | ElementKind::I16
+                | ElementKind::I32
+                | ElementKind::I64
+                | ElementKind::U8
+                | ElementKind::U16
+                | ElementKind::U32
+        )
     }
 }
 

@@ -9,21 +9,21 @@ use uva_graph::npy::NpyArray;
 use uva_mem::PrivateFile;
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::{Device, Element};
+use crate::arrays::dlpack::{DlpackDevice, DlpackType};
 use crate::errors::{UvatrainError, of_graph, of_io};
 
 /// An array of a file, mapped once more for Python, which cannot be kept from writing to it.
-pub struct Table {
+pub struct PrivateTable {
     file: Arc<PrivateFile>,
     offset: usize,
     rows: usize,
     columns: Option<usize>,
-    element: Element,
+    element: DlpackType,
 }
 
-impl Table {
+impl PrivateTable {
     /// The array of the file at `path`: `rows` elements, or rows of `columns` elements.
-    pub fn map(path: &Path, rows: usize, columns: Option<usize>, element: Element) -> PyResult<Self> {
+    pub fn map(path: &Path, rows: usize, columns: Option<usize>, element: DlpackType) -> PyResult<Self> {
         let array = NpyArray::open(path).map_err(of_graph)?;
         let file =
             PrivateFile::open(path).map_err(|error| of_io(&error, "map", &path.display().to_string()))?;
@@ -50,9 +50,9 @@ impl Table {
     pub fn lent(&self) -> Array {
         let pointer = self.file.as_ptr().wrapping_add(self.offset);
         let owner = Arc::clone(&self.file);
-        // SAFETY: the elements end where the file does (`Table::map`), whose mapping the owner keeps, in C order. Who
+        // SAFETY: the elements end where the file does (`PrivateTable::map`), whose mapping the owner keeps, in C order. Who
         // writes to them writes to pages of the mapping's own, which nothing in Rust reads. Every bit pattern is an
         // element.
-        unsafe { Array::new(pointer, self.rows, self.columns, self.element, Device::HOST, owner) }
+        unsafe { Array::new(pointer, self.rows, self.columns, self.element, DlpackDevice::HOST, owner) }
     }
 }

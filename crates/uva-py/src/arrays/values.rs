@@ -6,7 +6,7 @@ use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::{Device, Element};
+use crate::arrays::dlpack::{DlpackDevice, DlpackType};
 
 /// So many zeros, or the exception that says that there is no memory for them.
 pub fn zeros<T: Copy + Default>(length: usize) -> PyResult<Vec<T>> {
@@ -19,11 +19,11 @@ pub fn zeros<T: Copy + Default>(length: usize) -> PyResult<Vec<T>> {
 }
 
 /// A vector as an array that keeps it.
-pub fn exported<T: Send + Sync + 'static>(values: Vec<T>, element: Element) -> Array {
+pub fn exported<T: Send + Sync + 'static>(values: Vec<T>, element: DlpackType) -> Array {
     let mut values = values;
     let (pointer, length) = (values.as_mut_ptr().cast(), values.len());
     debug_assert_eq!(size_of::<T>(), element.bytes());
     // SAFETY: the vector is moved into the owner, which moves none of its elements, and is as long as it says; nobody
     // else knows it. An empty one's pointer is aligned, and read by nobody.
-    unsafe { Array::new(pointer, length, None, element, Device::HOST, Arc::new(values)) }
+    unsafe { Array::new(pointer, length, None, element, DlpackDevice::HOST, Arc::new(values)) }
 }

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::{Device, Element};
+use crate::arrays::dlpack::{DlpackDevice, DlpackType};
 
 static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
@@ -24,14 +24,14 @@ impl Drop for Counted {
 #[pyo3(signature = (dtype, rows, columns=None, *, read_only=false))]
 pub fn _zeros(dtype: &str, rows: usize, columns: Option<usize>, read_only: bool) -> PyResult<Array> {
     let element = [
-        Element::F32,
-        Element::F16,
-        Element::BF16,
-        Element::E4M3,
-        Element::U8,
-        Element::I8,
-        Element::I32,
-        Element::I64,
+        DlpackType::F32,
+        DlpackType::F16,
+        DlpackType::BF16,
+        DlpackType::E4M3,
+        DlpackType::U8,
+        DlpackType::I8,
+        DlpackType::I32,
+        DlpackType::I64,
     ]
     .into_iter()
     .find(|element| element.name() == dtype)
@@ -49,7 +49,7 @@ pub fn _zeros(dtype: &str, rows: usize, columns: Option<usize>, read_only: bool)
     ALIVE.fetch_add(1, Ordering::Relaxed);
     let owner = Arc::new(Counted(memory));
     // SAFETY: the memory is the owner's, as long as computed, and all zeros are a value of every element.
-    let array = unsafe { Array::new(pointer, rows, columns, element, Device::HOST, owner) };
+    let array = unsafe { Array::new(pointer, rows, columns, element, DlpackDevice::HOST, owner) };
     Ok(if read_only { array.read_only() } else { array })
 }
 

@@ -7,21 +7,21 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::ranges::RangeParts;
 use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, PartitionSummary, Split, Verify};
-use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
+use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::Element;
+use crate::arrays::dlpack::DlpackType;
 use crate::arrays::elements::of_features;
 use crate::arrays::input::Input;
-use crate::arrays::table::Table;
+use crate::arrays::table::PrivateTable;
 use crate::errors::{UvatrainError, of_graph};
 
 /// A dataset of docs/data-format.md, checked and mapped. `uvatrain.Dataset` is what a person uses.
-#[pyclass(frozen, module = "uvatrain._core")]
-pub struct Dataset {
+#[pyclass(frozen, name = "Dataset", module = "uvatrain._core")]
+pub struct PyDataset {
     graph: Arc<Graph>,
     /// With what Python calls them.
-    tables: Vec<(&'static str, Table)>,
+    tables: Vec<(&'static str, PrivateTable)>,
 }
 
 /// Opens a dataset on threads made for that: the ones that others share do not survive a fork, these need not.
@@ -50,7 +50,7 @@ fn on_threads(open: impl FnOnce() -> Result<Graph, GraphError> + Send) -> PyResu
     pool.install(open).map_err(of_graph)
 }
 
-impl Dataset {
+impl PyDataset {
     /// Over a dataset that is open already.
     pub fn of(graph: &Arc<Graph>) -> PyResult<Self> {
         Ok(Self { tables: Self::tables(graph)?, graph: Arc::clone(graph) })
@@ -61,22 +61,22 @@ impl Dataset {
         &self.graph
     }
 
-    fn tables(graph: &Graph) -> PyResult<Vec<(&'static str, Table)>> {
+    fn tables(graph: &Graph) -> PyResult<Vec<(&'static str, PrivateTable)>> {
         let csc = graph.csc();
         let (nodes, edges) = (csc.nodes(), csc.edges());
         let indices = match csc.indices {
-            Indices::I32(_) => Element::I32,
-            Indices::I64(_) => Element::I64,
+            Indices::I32(_) => DlpackType::I32,
+            Indices::I64(_) => DlpackType::I64,
         };
         let features = graph.features();
         let labels = match graph.labels() {
             Labels::Absent => None,
-            Labels::Single(_) => Some((None, Element::I64)),
-            Labels::Multi { classes, .. } => Some((Some(classes), Element::U8)),
-            Labels::Regression { columns, .. } => Some((columns, Element::F32)),
+            Labels::Single(_) => Some((None, DlpackType::I64)),
+            Labels::Multi { classes, .. } => Some((Some(classes), DlpackType::U8)),
+            Labels::Regression { columns, .. } => Some((columns, DlpackType::F32)),
         };
         let mut wanted = vec![
-            ("indptr", "indptr.npy", nodes + 1, None, Element::I64),
+            ("indptr", "indptr.npy", nodes + 1, None, DlpackType::I64),
             ("indices", "indices.npy", edges, None, indices),
         ];
         if graph.own_rows().is_none() {
@@ -87,27 +87,27 @@ impl Dataset {
         }
         for split in Split::ALL {
             let name = ["train_idx", "valid_idx", "test_idx"][split as usize];
-            wanted.push((name, split.file_name(), graph.split(split).len(), None, Element::I64));
+            wanted.push((name, split.file_name(), graph.split(split).len(), None, DlpackType::I64));
         }
         if graph.weights().is_some() {
-            wanted.push(("weight", "weight.npy", edges, None, Element::F32));
+            wanted.push(("weight", "weight.npy", edges, None, DlpackType::F32));
         }
         if let Some(table) = graph.edge_features() {
             let element = of_features(table.element);
             wanted.push(("edge_attr", "edge_feat.npy", edges, Some(table.dim), element));
         }
         if graph.original_ids().is_some() {
-            wanted.push(("orig_id", "orig_id.npy", nodes, None, Element::I64));
+            wanted.push(("orig_id", "orig_id.npy", nodes, None, DlpackType::I64));
         }
         let table = |(name, file, rows, columns, element)| {
-            Table::map(&graph.path().join(file), rows, columns, element).map(|table| (name, table))
+            PrivateTable::map(&graph.path().join(file), rows, columns, element).map(|table| (name, table))
         };
         wanted.into_iter().map(table).collect()
     }
 }
 
 #[pymethods]
-impl Dataset {
+impl PyDataset {
     /// Opens the dataset in the directory `path`.
     ///
     /// verify: "stamp": everything but feature values, the pass over the edges only where no stamp says that these
@@ -252,7 +252,7 @@ impl Dataset {
             return Err(PyValueError::new_err("out cannot be written to"));
         };
         py.detach(|| {
-            Mapped::new(bytes, row_bytes, 1).and_then(|mut table| table.fill(ids, HostPlace::new(out)))
+            MappedTable::new(bytes, row_bytes, 1).and_then(|mut table| table.fill(ids, HostPlace::new(out)))
         })
         .map(drop)
         .map_err(|error| match error {

@@ -13,24 +13,26 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use uva_cuda::memory::HostMemory;
 use uva_graph::npy::{NpyArray, NpyType};
-use uva_propagate::{Ended, Estimate, Layout, Options, Progress, Watch, parse_operators};
+use uva_propagate::{
+    Estimate, Layout, PropagateOptions, PropagateOutcome, PropagateProgress, PropagateWatch, parse_operators,
+};
 use uva_runtime::spec::{ByteSize, Named};
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::Element;
-use crate::arrays::table::Table;
-use crate::data::dataset::Dataset;
+use crate::arrays::dlpack::DlpackType;
+use crate::arrays::table::PrivateTable;
+use crate::data::dataset::PyDataset;
 use crate::errors::{OrRaise, UvatrainError, of_graph, of_io, with};
 use crate::options::keywords::is_bool;
-use crate::process::interrupt::Signals;
+use crate::process::interrupt::SignalCheck;
 
 /// The least time from one call of `progress`, or from one look for signals, to the next.
 const BETWEEN_CALLS: Duration = Duration::from_millis(200);
 
 /// Options as Python gave them, by their names.
-struct Asked<'a, 'py>(&'a Bound<'py, PyDict>);
+struct HopSetKeywords<'a, 'py>(&'a Bound<'py, PyDict>);
 
-impl Asked<'_, '_> {
+impl HopSetKeywords<'_, '_> {
     fn refused(name: &str, message: &str) -> PyErr {
         with(PyValueError::new_err(format!("{name}: {message}")), "field", Some(name))
     }
@@ -76,12 +78,12 @@ impl Asked<'_, '_> {
         self.0.get_item(name)?.map_or(Ok(false), |value| value.extract())
     }
 
-    fn options(&self) -> PyResult<Options> {
+    fn options(&self) -> PyResult<PropagateOptions> {
         self.check_number("memory")?;
         let memory = self
             .read("memory", |text| ByteSize::from_str(text).map_err(|error| error.to_string()))?
             .map(ByteSize::bytes);
-        Ok(Options {
+        Ok(PropagateOptions {
             operators: self.read("operator", parse_operators)?.unwrap_or_default(),
             hops: self.number("hops")?.unwrap_or_default(),
             nodes: self.choice("nodes")?,
@@ -114,19 +116,19 @@ fn half_of_memory() -> PyResult<u64> {
 #[pyfunction]
 pub fn propagate(
     py: Python<'_>,
-    dataset: &Dataset,
+    dataset: &PyDataset,
     out: PathBuf,
     options: &Bound<'_, PyDict>,
     resume: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<()> {
-    let options = Asked(options).options()?;
+    let options = HopSetKeywords(options).options()?;
     let graph = Arc::clone(dataset.graph());
-    let mut watch = Watched { signals: Signals::default(), progress, raised: None, called: None };
+    let mut watch = ProgressWatch { signals: SignalCheck::default(), progress, raised: None, called: None };
     let ended = py.detach(|| uva_propagate::propagate(&graph, &out, &options, resume, &mut watch));
     match ended.or_raise()? {
-        Ended::Made(_) => Ok(()),
-        Ended::Stopped => {
+        PropagateOutcome::Made(_) => Ok(()),
+        PropagateOutcome::Stopped => {
             let raised = watch.raised.or_else(|| watch.signals.raised());
             Err(raised.unwrap_or_else(|| UvatrainError::new_err("it was stopped")))
         }
@@ -134,8 +136,8 @@ pub fn propagate(
 }
 
 /// Python's handlers of signals, and the function that is told how far the work is.
-struct Watched {
-    signals: Signals,
+struct ProgressWatch {
+    signals: SignalCheck,
     progress: Option<Py<PyAny>>,
     /// What that function has raised.
     raised: Option<PyErr>,
@@ -143,10 +145,10 @@ struct Watched {
     called: Option<Instant>,
 }
 
-impl Watch for Watched {
+impl PropagateWatch for ProgressWatch {
     fn begins(&mut self, _estimate: &Estimate, _finished: u64) {}
 
-    fn progress(&mut self, progress: Progress<'_>) {
+    fn progress(&mut self, progress: PropagateProgress<'_>) {
         let Some(function) = &self.progress else { return };
         let last = progress.done == progress.total;
         if self.raised.is_some() || (!last && self.called.is_some_and(|at| at.elapsed() < BETWEEN_CALLS)) {
@@ -166,29 +168,29 @@ impl Watch for Watched {
 }
 
 /// A hop set of docs/propagation.md, checked and mapped. `uvatrain.HopSet` is what a person uses.
-#[pyclass(frozen, module = "uvatrain._core")]
-pub struct HopSet {
+#[pyclass(frozen, name = "HopSet", module = "uvatrain._core")]
+pub struct PyHopSet {
     path: PathBuf,
     set: uva_propagate::HopSet,
 }
 
-impl HopSet {
-    fn element(&self) -> Element {
+impl PyHopSet {
+    fn element(&self) -> DlpackType {
         match self.set.dtype.npy() {
-            NpyType::F16 => Element::F16,
+            NpyType::F16 => DlpackType::F16,
             // `.npy` has no name for bfloat16; hops.json says what it is.
-            NpyType::U16 => Element::BF16,
-            _ => Element::F32,
+            NpyType::U16 => DlpackType::BF16,
+            _ => DlpackType::F32,
         }
     }
 
-    fn array(&self, file: &str, columns: Option<usize>, element: Element) -> PyResult<Array> {
-        Table::map(&self.path.join(file), self.set.rows, columns, element).map(|table| table.lent())
+    fn array(&self, file: &str, columns: Option<usize>, element: DlpackType) -> PyResult<Array> {
+        PrivateTable::map(&self.path.join(file), self.set.rows, columns, element).map(|table| table.lent())
     }
 }
 
 #[pymethods]
-impl HopSet {
+impl PyHopSet {
     /// Opens the hop set in the directory `path`: reads hops.json, and checks length, type and shape of every file.
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
@@ -234,7 +236,7 @@ impl HopSet {
 
     /// The ids of the rows' nodes without a copy.
     fn node_idx(&self) -> PyResult<Array> {
-        self.array("node_idx.npy", None, Element::I64)
+        self.array("node_idx.npy", None, DlpackType::I64)
     }
 
     /// The labels of the rows without a copy; None where the dataset had none.
@@ -245,9 +247,9 @@ impl HopSet {
         }
         let array = NpyArray::open(&self.path.join(file)).map_err(of_graph)?;
         let element = match array.kind() {
-            NpyType::U8 => Element::U8,
-            NpyType::F32 => Element::F32,
-            NpyType::I64 => Element::I64,
+            NpyType::U8 => DlpackType::U8,
+            NpyType::F32 => DlpackType::F32,
+            NpyType::I64 => DlpackType::I64,
             other => {
                 let message = format!("{}: labels of type {other} are of no task", array.path().display());
                 return Err(PyValueError::new_err(message));
@@ -259,7 +261,7 @@ impl HopSet {
     /// Checks the hashes of all files, and that every value of every hop is finite.
     /// A handler of a signal that raises ends it.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        let signals = Signals::default();
+        let signals = SignalCheck::default();
         let stops = AtomicBool::new(false);
         // Relaxed: the flag stands alone.
         let check = || self.set.verify_until(&self.path, &|| stops.load(Ordering::Relaxed));

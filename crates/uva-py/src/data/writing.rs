@@ -11,19 +11,19 @@ use uva_graph::staged::StagedDirectory;
 use uva_graph::{ElementType, GraphError, Meta, Verify};
 use uva_launch::output_paths;
 
-use crate::arrays::input::{Input, Kind};
+use crate::arrays::input::{ElementKind, Input};
 use crate::data::dataset::open;
 use crate::errors::{of_graph, of_launched};
 
 /// Features may be these.
-const FEATURE_KINDS: [(Kind, NpyType); 6] = [
-    (Kind::F32, NpyType::F32),
-    (Kind::F16, NpyType::F16),
+const FEATURE_KINDS: [(ElementKind, NpyType); 6] = [
+    (ElementKind::F32, NpyType::F32),
+    (ElementKind::F16, NpyType::F16),
     // `.npy` has no names for these; meta.json says what they are.
-    (Kind::Bf16, NpyType::U16),
-    (Kind::E4m3, NpyType::U8),
-    (Kind::U8, NpyType::U8),
-    (Kind::I8, NpyType::I8),
+    (ElementKind::Bf16, NpyType::U16),
+    (ElementKind::E4m3, NpyType::U8),
+    (ElementKind::U8, NpyType::U8),
+    (ElementKind::I8, NpyType::I8),
 ];
 
 const LABELS: &str = "label.npy";
@@ -132,7 +132,7 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         (None, None) => {}
     }
 
-    let indices_as = if indices.kind == Kind::I32 { As::Bytes(NpyType::I32) } else { As::Wide };
+    let indices_as = if indices.kind == ElementKind::I32 { As::Bytes(NpyType::I32) } else { As::Wide };
     let mut files = vec![
         File { input: indptr, name: "indptr.npy", how: As::Wide },
         File { input: indices, name: "indices.npy", how: indices_as },
@@ -142,13 +142,13 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         let labels_as = match (labels.shape.as_slice(), labels.kind) {
             ([rows], _) if *rows == nodes && labels.is_integer() => As::Wide,
             // True and false are the bytes 1 and 0.
-            ([rows, classes], Kind::U8 | Kind::Bool) if *rows == nodes && *classes > 0 => {
+            ([rows, classes], ElementKind::U8 | ElementKind::Bool) if *rows == nodes && *classes > 0 => {
                 As::Bytes(NpyType::U8)
             }
-            ([rows] | [rows, _], Kind::F32 | Kind::F64)
+            ([rows] | [rows, _], ElementKind::F32 | ElementKind::F64)
                 if *rows == nodes && labels.shape.get(1) != Some(&0) =>
             {
-                if labels.kind == Kind::F32 {
+                if labels.kind == ElementKind::F32 {
                     As::Bytes(NpyType::F32)
                 } else {
                     As::Narrow
@@ -171,15 +171,15 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     {
         let input = required(take(argument), argument)?;
         if !input.is_integer() || input.shape.len() != 1 {
-            let hint = if input.kind == Kind::Bool { " (of a mask: mask.nonzero())" } else { "" };
+            let hint = if input.kind == ElementKind::Bool { " (of a mask: mask.nonzero())" } else { "" };
             return refuse(&input, format!("int64 [any length], node ids{hint}"));
         }
         files.push(File { input, name, how: As::Wide });
     }
     if let Some(input) = take("weight") {
         let how = match input.kind {
-            Kind::F32 => As::Bytes(NpyType::F32),
-            Kind::F64 => As::Narrow,
+            ElementKind::F32 => As::Bytes(NpyType::F32),
+            ElementKind::F64 => As::Narrow,
             _ => return refuse(&input, weights_wanted(edges)),
         };
         if input.shape != [edges] {
@@ -207,10 +207,10 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
 }
 
 /// What meta.json has to say of features of a type that `.npy` has no name for.
-fn unnamed(kind: Kind) -> Option<ElementType> {
+fn unnamed(kind: ElementKind) -> Option<ElementType> {
     match kind {
-        Kind::Bf16 => Some(ElementType::Bf16),
-        Kind::E4m3 => Some(ElementType::E4m3),
+        ElementKind::Bf16 => Some(ElementType::Bf16),
+        ElementKind::E4m3 => Some(ElementType::E4m3),
         _ => None,
     }
 }
@@ -220,7 +220,7 @@ fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
     if input.shape.len() != 2 || input.shape[0] != rows || input.shape[1] == 0 {
         return None;
     }
-    if input.kind == Kind::F64 {
+    if input.kind == ElementKind::F64 {
         return Some(As::Narrow);
     }
     let known = FEATURE_KINDS.iter().find(|(kind, _)| *kind == input.kind);

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::Element;
+use crate::arrays::dlpack::DlpackType;
 use crate::arrays::input::Input;
 use crate::arrays::values::{exported, zeros};
 
@@ -36,16 +36,16 @@ pub fn lists_of_edges(
         if i32::try_from(num_nodes).is_ok() {
             let (indptr, indices, order) = sorted(&sources, &destinations, num_nodes, order, |id| id as i32)?;
             Ok((
-                exported(indptr, Element::I64),
-                exported(indices, Element::I32),
-                order.map(|ids| exported(ids, Element::I64)),
+                exported(indptr, DlpackType::I64),
+                exported(indices, DlpackType::I32),
+                order.map(|ids| exported(ids, DlpackType::I64)),
             ))
         } else {
             let (indptr, indices, order) = sorted(&sources, &destinations, num_nodes, order, |id| id)?;
             Ok((
-                exported(indptr, Element::I64),
-                exported(indices, Element::I64),
-                order.map(|ids| exported(ids, Element::I64)),
+                exported(indptr, DlpackType::I64),
+                exported(indices, DlpackType::I64),
+                order.map(|ids| exported(ids, DlpackType::I64)),
             ))
         }
     })

@@ -16,37 +16,37 @@ use uva_ops::lists::attention::EdgeScores;
 use uva_ops::lists::{self, Id, Lists, ListsError, WeightedSums, Weights};
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::Element;
-use crate::arrays::input::{Input, Kind};
+use crate::arrays::dlpack::DlpackType;
+use crate::arrays::input::{ElementKind, Input};
 use crate::arrays::values::exported;
 
 /// An element of rows that loops compute with.
 trait Float: lists::SumElement + Pod {
-    const KIND: Kind;
+    const KIND: ElementKind;
 }
 
 impl Float for f32 {
-    const KIND: Kind = Kind::F32;
+    const KIND: ElementKind = ElementKind::F32;
 }
 
 impl Float for f64 {
-    const KIND: Kind = Kind::F64;
+    const KIND: ElementKind = ElementKind::F64;
 }
 
 /// A number of a list.
 trait Number: Id + Pod {
-    const KIND: Kind;
-    const ELEMENT: Element;
+    const KIND: ElementKind;
+    const ELEMENT: DlpackType;
 }
 
 impl Number for i32 {
-    const KIND: Kind = Kind::I32;
-    const ELEMENT: Element = Element::I32;
+    const KIND: ElementKind = ElementKind::I32;
+    const ELEMENT: DlpackType = DlpackType::I32;
 }
 
 impl Number for i64 {
-    const KIND: Kind = Kind::I64;
-    const ELEMENT: Element = Element::I64;
+    const KIND: ElementKind = ElementKind::I64;
+    const ELEMENT: DlpackType = DlpackType::I64;
 }
 
 /// The pool of the last call, and the process that it is of: threads do not survive a fork.
@@ -77,7 +77,7 @@ fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
 }
 
 /// An array that a loop reads.
-fn read<T: Pod>(input: &Input, kind: Kind) -> PyResult<&[T]> {
+fn read<T: Pod>(input: &Input, kind: ElementKind) -> PyResult<&[T]> {
     if input.kind != kind {
         let message = format!("{} is {}, and {} is needed", input.name, input.describe(), kind.name());
         return Err(PyValueError::new_err(message));
@@ -88,7 +88,7 @@ fn read<T: Pod>(input: &Input, kind: Kind) -> PyResult<&[T]> {
 }
 
 /// `out`, which has to lie apart from all that is read.
-fn write<'o, T: Pod>(out: &'o mut Input, kind: Kind, others: &[&Input]) -> PyResult<&'o mut [T]> {
+fn write<'o, T: Pod>(out: &'o mut Input, kind: ElementKind, others: &[&Input]) -> PyResult<&'o mut [T]> {
     if out.kind != kind {
         let message = format!("out is {}, and {} is needed", out.describe(), kind.name());
         return Err(PyValueError::new_err(message));
@@ -157,11 +157,11 @@ fn checked<'i, I: Number>((indptr, indices): (&'i Input, &'i Input), rows: usize
 macro_rules! by_types {
     ($indptr:expr, $rows:expr, $function:ident($($argument:expr),* $(,)?)) => {
         match ($indptr.kind, $rows.kind) {
-            (Kind::I32, Kind::F32) => $function::<i32, f32>($($argument),*),
-            (Kind::I32, Kind::F64) => $function::<i32, f64>($($argument),*),
-            (Kind::I64, Kind::F32) => $function::<i64, f32>($($argument),*),
-            (Kind::I64, Kind::F64) => $function::<i64, f64>($($argument),*),
-            (Kind::I32 | Kind::I64, _) => Err(PyValueError::new_err(format!(
+            (ElementKind::I32, ElementKind::F32) => $function::<i32, f32>($($argument),*),
+            (ElementKind::I32, ElementKind::F64) => $function::<i32, f64>($($argument),*),
+            (ElementKind::I64, ElementKind::F32) => $function::<i64, f32>($($argument),*),
+            (ElementKind::I64, ElementKind::F64) => $function::<i64, f64>($($argument),*),
+            (ElementKind::I32 | ElementKind::I64, _) => Err(PyValueError::new_err(format!(
                 "{} is {}, and float32 or float64 is needed", $rows.name, $rows.describe()
             ))),
             _ => Err(PyValueError::new_err(format!(
@@ -173,7 +173,7 @@ macro_rules! by_types {
 
 /// The weights of a sum, as Python gives them: an array [edges] or [edges, heads], "mean", or None for ones.
 #[derive(FromPyObject)]
-pub enum Weighting<'py> {
+pub enum SumWeights<'py> {
     Named(String),
     Array(Bound<'py, PyAny>),
 }
@@ -189,7 +189,7 @@ pub fn list_sums(
     indptr: &Bound<'_, PyAny>,
     indices: &Bound<'_, PyAny>,
     rows: &Bound<'_, PyAny>,
-    weights: Option<Weighting<'_>>,
+    weights: Option<SumWeights<'_>>,
     out: &Bound<'_, PyAny>,
     threads: usize,
 ) -> PyResult<()> {
@@ -225,13 +225,13 @@ pub fn list_sums(
     let (rows, mut out) = (Input::new("rows", rows)?, Input::new("out", out)?);
     let (weights, mean) = match weights {
         None => (None, false),
-        Some(Weighting::Named(name)) if name == "mean" => (None, true),
-        Some(Weighting::Named(name)) => {
+        Some(SumWeights::Named(name)) if name == "mean" => (None, true),
+        Some(SumWeights::Named(name)) => {
             return Err(PyValueError::new_err(format!(
                 "weights={name:?}: \"mean\", an array or None is needed"
             )));
         }
-        Some(Weighting::Array(array)) => (Some(Input::new("weights", &array)?), false),
+        Some(SumWeights::Array(array)) => (Some(Input::new("weights", &array)?), false),
     };
     py.detach(|| {
         by_types!(indptr, rows, run((&indptr, &indices), &rows, weights.as_ref(), mean, &mut out, threads))
@@ -442,7 +442,7 @@ pub fn list_offsets(
     }
     let destinations = Input::new("destinations", destinations)?;
     py.detach(|| {
-        if destinations.kind == Kind::I64 {
+        if destinations.kind == ElementKind::I64 {
             run::<i64>(&destinations, lists)
         } else {
             run::<i32>(&destinations, lists)
@@ -471,7 +471,9 @@ pub fn transposed_lists(
     }
     let (indptr, indices) = (Input::new("indptr", indptr)?, Input::new("indices", indices)?);
     let lists = (&indptr, &indices);
-    py.detach(|| if indptr.kind == Kind::I64 { run::<i64>(lists, rows) } else { run::<i32>(lists, rows) })
+    py.detach(
+        || if indptr.kind == ElementKind::I64 { run::<i64>(lists, rows) } else { run::<i32>(lists, rows) },
+    )
 }
 
 /// The lists over so many rows with row v in list v just once, at its end: indptr, indices, and the number of each edge
@@ -493,5 +495,7 @@ pub fn lists_with_own(
     }
     let (indptr, indices) = (Input::new("indptr", indptr)?, Input::new("indices", indices)?);
     let lists = (&indptr, &indices);
-    py.detach(|| if indptr.kind == Kind::I64 { run::<i64>(lists, rows) } else { run::<i32>(lists, rows) })
+    py.detach(
+        || if indptr.kind == ElementKind::I64 { run::<i64>(lists, rows) } else { run::<i32>(lists, rows) },
+    )
 }

@@ -9,7 +9,7 @@ use uva_runtime::options::part::Part;
 use crate::errors::of_launched;
 use crate::loader::source::Source;
 use crate::options::keywords::{count, split_named};
-use crate::process::interrupt::Signals;
+use crate::process::interrupt::SignalCheck;
 
 /// Takes up the consumer's place in the run that this process was started by: with `--ranks` that of this rank. The
 /// epochs of `main` are expected to follow one another.
@@ -23,7 +23,7 @@ pub fn _attach(
 ) -> PyResult<Source> {
     let main = split_named(main)?;
     let part = Part { index: count("rank", rank)?, of: count("world_size", world_size)? };
-    let signals = Signals::default();
+    let signals = SignalCheck::default();
     let attached = py.detach(|| attach_as(part, &|| signals.end_the_wait()));
     if let Some(raised) = signals.raised() {
         // Also where the answer came while the handler ran: the place is given up then.

@@ -11,21 +11,21 @@ use uva_runtime::telemetry::metrics::{BatchEvent, Event};
 use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::{Device, Element};
+use crate::arrays::dlpack::{DlpackDevice, DlpackType};
 use crate::arrays::elements::of_batch;
 use crate::errors::{BatchGone, OrRaise, UvatrainError};
 use crate::process::fork::OwnProcess;
 
 /// A batch, alive until the last view into its slot is dropped. Then the slot is given back, on the thread that drops
 /// it.
-pub struct Held {
+pub struct SharedBatch {
     batch: ManuallyDrop<RuntimeBatch>,
     process: OwnProcess,
     /// The stream that its memory on a GPU is ordered on.
     stream: Option<u64>,
 }
 
-impl Held {
+impl SharedBatch {
     pub fn new(batch: RuntimeBatch, stream: Option<u64>) -> Self {
         Self { batch: ManuallyDrop::new(batch), process: OwnProcess::here(), stream }
     }
@@ -35,7 +35,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for SharedBatch {
     fn drop(&mut self) {
         // A fork of this process has a copy of every tensor, but shares the slot's memory with the parent. Giving the
         // slot back there would take it away from the parent.
@@ -47,10 +47,10 @@ impl Drop for Held {
 }
 
 /// A batch as the runtime hands it out. uvatrain.Batch, in Python, makes tensors of it.
-#[pyclass(frozen, module = "uvatrain._core")]
-pub struct Batch {
+#[pyclass(frozen, name = "Batch", module = "uvatrain._core")]
+pub struct PyBatch {
     /// Taken when the next batch is requested.
-    held: Mutex<Option<Arc<Held>>>,
+    held: Mutex<Option<Arc<SharedBatch>>>,
     process: OwnProcess,
     #[pyo3(get)]
     split: &'static str,
@@ -99,8 +99,8 @@ pub struct Batch {
     real_edges: Vec<usize>,
 }
 
-impl Batch {
-    pub fn new(held: &Arc<Held>, options: &LoaderOptions) -> Self {
+impl PyBatch {
+    pub fn new(held: &Arc<SharedBatch>, options: &LoaderOptions) -> Self {
         let batch = held.batch();
         let counts = (0..batch.layers())
             .map(|layer| batch.counts(layer))
@@ -134,7 +134,7 @@ impl Batch {
         }
     }
 
-    fn held(&self) -> PyResult<Arc<Held>> {
+    fn held(&self) -> PyResult<Arc<SharedBatch>> {
         self.check_process()?;
         // Nothing panics while it is locked.
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -154,8 +154,8 @@ impl Batch {
         let held = self.held()?;
         let raw = self.column(&held, name, layer)?;
         let device = match raw.device {
-            None => Device::HOST,
-            Some(ordinal) => Device::cuda(i32::try_from(ordinal).unwrap_or(i32::MAX)),
+            None => DlpackDevice::HOST,
+            Some(ordinal) => DlpackDevice::cuda(i32::try_from(ordinal).unwrap_or(i32::MAX)),
         };
         let stream = held.stream.filter(|_| raw.device.is_some());
         let pointer = raw.address as *mut u8;
@@ -200,11 +200,13 @@ impl Batch {
         let pointer = pair.as_mut_ptr().cast();
         // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; nobody else
         // knows it.
-        Ok(unsafe { Array::new(pointer, 2, Some(edges), Element::I64, Device::HOST, Arc::new(pair)) })
+        Ok(unsafe {
+            Array::new(pointer, 2, Some(edges), DlpackType::I64, DlpackDevice::HOST, Arc::new(pair))
+        })
     }
 
     /// Where the column of this name lies.
-    fn column(&self, held: &Held, name: &str, layer: Option<usize>) -> PyResult<RawArray> {
+    fn column(&self, held: &SharedBatch, name: &str, layer: Option<usize>) -> PyResult<RawArray> {
         let value = |message: String| Err(PyValueError::new_err(message));
         let Some(column) = Column::from_name(if name == LABELS { "labels" } else { name }) else {
             let names: Vec<_> = COLUMNS.iter().map(|spec| spec.name).collect();
@@ -269,7 +271,7 @@ impl Batch {
 const LABELS: &str = "y";
 
 #[pymethods]
-impl Batch {
+impl PyBatch {
     /// One of the batch's arrays by its column's name, or y for the labels; of a layer also edge_index, a copy. Of x in a
     /// batch of a hop set, layer is the number of the table.
     #[pyo3(signature = (name, layer=None))]

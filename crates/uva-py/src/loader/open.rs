@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
-use uva_runtime::feed::ranks::Ranks;
+use uva_runtime::feed::ranks::RankExchanges;
 use uva_runtime::options::part::Part;
 use uva_runtime::pipeline::consumer::{BatchStream, StreamCache, StreamSetup, decide_here};
 use uva_runtime::sampler::cache::CacheRanks;
@@ -17,7 +17,7 @@ use uva_runtime::tune::planning::GpuCache;
 use uva_runtime::{InputNodes, gather_by_cpu};
 
 use crate::arrays::input::Input;
-use crate::data::dataset::{Dataset, open, open_divided};
+use crate::data::dataset::{PyDataset, open, open_divided};
 use crate::errors::{OrRaise, of_runtime, with};
 use crate::loader::exchange::TorchExchange;
 use crate::loader::source::{Source, lock};
@@ -66,8 +66,8 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
     }
 }
 
-/// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open; `options` are
-/// the loader's, by name.
+/// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open;
+/// `options` are the loader's, by name.
 ///
 /// input_nodes: nodes in place of the split's: a path, "all", or an array of ids or bools. shuffle: whether each epoch
 /// orders the seeds anew; None: as training and evaluation usually have it. part: which part of a partition the dataset
@@ -104,7 +104,7 @@ pub fn _open_loader(
     let device = device_named(device)?;
     options.check().or_raise()?;
     fork::check("a loader cannot be made")?;
-    let opened = path.cast::<Dataset>().ok().map(|dataset| Arc::clone(dataset.get().graph()));
+    let opened = path.cast::<PyDataset>().ok().map(|dataset| Arc::clone(dataset.get().graph()));
     let path: PathBuf = if opened.is_some() { PathBuf::new() } else { path.extract()? };
     let mut over = exchanges.iter().map(TorchExchange::new).collect::<PyResult<Vec<_>>>()?.into_iter();
     let (rows, lists) = (over.next(), over.next());
@@ -148,7 +148,7 @@ pub fn _open_loader(
         let backend =
             decide_here(&asked, &dataset, options.gather_threads, caches_on_gpu).or_raise()?.backend;
         let ranks = rows.map(|rows| {
-            let ranks = Ranks::new(Box::new(rows)).with_cache(remote);
+            let ranks = RankExchanges::new(Box::new(rows)).with_cache(remote);
             Arc::new(lists.into_iter().fold(ranks, |ranks, lists| ranks.with_lists(Box::new(lists))))
         });
         let setup = StreamSetup { main: split, fewest, ranks, cache };

@@ -13,21 +13,21 @@ use pyo3::types::PyDict;
 use uva_cuda::{CudaStream, Driver};
 use uva_graph::Dataset as Graph;
 use uva_runtime::backend::Backend;
-use uva_runtime::feed::ranks::Ranks;
+use uva_runtime::feed::ranks::RankExchanges;
 use uva_runtime::options::schedule::Schedule;
 use uva_runtime::options::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup};
 use uva_runtime::spec::{OptionPurpose, OptionValue, Options};
 use uva_runtime::{Aggregation, LoaderOptions, RuntimeError};
 
-use crate::data::dataset::Dataset;
+use crate::data::dataset::PyDataset;
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime};
-use crate::loader::batch::{Batch, Held};
+use crate::loader::batch::{PyBatch, SharedBatch};
 use crate::loader::cache_tally::CacheTally;
 use crate::options::keywords::{split_named, value_of};
 use crate::process::ending::stay_where_the_interpreter_ends;
 use crate::process::fork::OwnProcess;
-use crate::process::interrupt::Signals;
+use crate::process::interrupt::SignalCheck;
 
 /// Batches, whoever prepares them.
 #[pyclass(frozen, module = "uvatrain._core")]
@@ -61,7 +61,7 @@ struct Open {
     /// The stream of the GPU that batches are ordered on; `None`: the host waits for them.
     ordered_on: Option<u64>,
     /// Batches handed out whose slots have not gone back yet, oldest first.
-    out: VecDeque<Weak<Held>>,
+    out: VecDeque<Weak<SharedBatch>>,
     /// The place of the batch that came last.
     last: Option<PassCursor>,
     /// What batches had from a cache on their GPU, where there is one.
@@ -110,7 +110,7 @@ impl Source {
     }
 
     /// The ranks among which the feature table is divided, with the counts of the exchange.
-    fn ranks(&self) -> Option<&Arc<Ranks>> {
+    fn ranks(&self) -> Option<&Arc<RankExchanges>> {
         self.own.as_ref()?.1.ranks.as_ref()
     }
 
@@ -234,14 +234,14 @@ impl Source {
         batch: u64,
         stream: Option<u64>,
         last_try: bool,
-    ) -> PyResult<Option<Batch>> {
+    ) -> PyResult<Option<PyBatch>> {
         self.check_process()?;
         stay_where_the_interpreter_ends(py);
         let place = PassCursor { split: split_named(split)?, epoch, first, batch };
         let mut guard = self.open()?;
         let open = guard.as_mut().ok_or_else(closed)?;
         open.order_on(stream);
-        let signals = Signals::default();
+        let signals = SignalCheck::default();
         *lock(&self.waiting) = Some(std::thread::current().id());
         let received = py.detach(|| {
             let interrupted = || self.closing.load(Ordering::Relaxed) || signals.end_the_wait();
@@ -290,11 +290,11 @@ impl Source {
                 if let Some(cache) = &mut open.cache {
                     cache.add(&received);
                 }
-                let held = Arc::new(Held::new(received, open.ordered_on));
+                let held = Arc::new(SharedBatch::new(received, open.ordered_on));
                 open.out.retain(|held| held.strong_count() > 0);
                 open.out.push_back(Arc::downgrade(&held));
                 open.last = Some(place);
-                Ok(Some(Batch::new(&held, &self.options)))
+                Ok(Some(PyBatch::new(&held, &self.options)))
             }
             Err(RuntimeError::SlotHeld(_)) => {
                 let option = if self.own.is_some() { "slots" } else { "--slots" };
@@ -337,7 +337,7 @@ impl Source {
         }
         let mut guard = self.open()?;
         let open = guard.as_mut().ok_or_else(closed)?;
-        let signals = Signals::default();
+        let signals = SignalCheck::default();
         let ended = py.detach(|| {
             let interrupted = || self.closing.load(Ordering::Relaxed) || signals.end_the_wait();
             open.stream.end_pass(PassCursor { split, epoch, first, batch: 0 }, &interrupted)
@@ -483,8 +483,8 @@ impl Source {
 
     /// The dataset.
     #[getter]
-    fn dataset(&self) -> PyResult<Dataset> {
-        Dataset::of(&Arc::new(self.dataset.without_chosen_nodes()))
+    fn dataset(&self) -> PyResult<PyDataset> {
+        PyDataset::of(&Arc::new(self.dataset.without_chosen_nodes()))
     }
 
     /// Rank and world size.

@@ -6,9 +6,9 @@ use pyo3::types::{PyDict, PyString};
 use uva_launch::training::{
     OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set,
 };
-use uva_runtime::options::hop_options::{HopOptions, Place, Shuffle};
+use uva_runtime::options::hop_options::{HopOptions, HopRowsPlace, Shuffle};
 use uva_runtime::tune::planning::CacheOptions;
-use uva_runtime::{LoaderOptions, Reader};
+use uva_runtime::{DiskReader, LoaderOptions};
 
 use uva_runtime::spec::{Field, OptionError, Options, PartialOptions, Spelling, ValueKind};
 use uva_sample::SamplerKind;
@@ -22,18 +22,18 @@ use crate::options::ranks::{RankOptions, TrainerRankOptions};
 const MOST_SECONDS: f64 = 1e6;
 
 /// Options of one struct, and which of them the trainer has.
-trait Taken: Options {
+trait TrainerFields: Options {
     fn takes(name: &str) -> bool;
 }
 
-impl Taken for TrainingOptions {
+impl TrainerFields for TrainingOptions {
     fn takes(name: &str) -> bool {
         // Evaluation is on sampled neighbours; threads are PyTorch's.
         !["loss_every", "eval", "overwrite_checkpoint", "aggregate", "train_threads", "cores"].contains(&name)
     }
 }
 
-impl Taken for LoaderOptions {
+impl TrainerFields for LoaderOptions {
     fn takes(name: &str) -> bool {
         let sampling = ["edge_attr", "fanouts", "replace", "sampler_kind"];
         let both = ["batch_size", "drop_last", "seed", "samplers", "gather_threads", "slots", "reader"];
@@ -41,25 +41,25 @@ impl Taken for LoaderOptions {
     }
 }
 
-impl Taken for HopOptions {
+impl TrainerFields for HopOptions {
     fn takes(_: &str) -> bool {
         true
     }
 }
 
-impl Taken for CacheOptions {
+impl TrainerFields for CacheOptions {
     fn takes(name: &str) -> bool {
         name == "gpu_cache"
     }
 }
 
-impl Taken for RankOptions {
+impl TrainerFields for RankOptions {
     fn takes(name: &str) -> bool {
         ["graph", "remote_cache", "gpu_cache_share"].contains(&name)
     }
 }
 
-impl Taken for TrainerRankOptions {
+impl TrainerFields for TrainerRankOptions {
     fn takes(_: &str) -> bool {
         true
     }
@@ -70,18 +70,20 @@ impl Taken for TrainerRankOptions {
 fn accepted(field: &Field) -> Option<Vec<&'static str>> {
     match field.name {
         "sampler_kind" => Some(vec![SamplerKind::NEIGHBOR.name(), SamplerKind::LABOR.name()]),
-        "place" => Some(vec![Place::Auto.name(), Place::Host.name(), Place::Disk.name()]),
+        "place" => {
+            Some(vec![HopRowsPlace::Auto.name(), HopRowsPlace::Host.name(), HopRowsPlace::Disk.name()])
+        }
         _ => None,
     }
 }
 
 /// What is done with the options of each struct.
 trait Visitor {
-    fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()>;
+    fn visit<O: TrainerFields>(&mut self, field: &'static Field) -> PyResult<()>;
 }
 
 fn visit_all(visitor: &mut impl Visitor) -> PyResult<()> {
-    fn of<O: Taken>(visitor: &mut impl Visitor) -> PyResult<()> {
+    fn of<O: TrainerFields>(visitor: &mut impl Visitor) -> PyResult<()> {
         O::declared().filter(|field| O::takes(field.name)).try_for_each(|field| visitor.visit::<O>(field))
     }
     of::<TrainingOptions>(visitor)?;
@@ -95,9 +97,9 @@ fn visit_all(visitor: &mut impl Visitor) -> PyResult<()> {
 /// The trainer's options, as `_loader_options` has the loader's, in the command line's words.
 #[pyfunction]
 pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    struct Listed<'py>(Python<'py>, Vec<Bound<'py, PyDict>>);
-    impl Visitor for Listed<'_> {
-        fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()> {
+    struct FieldList<'py>(Python<'py>, Vec<Bound<'py, PyDict>>);
+    impl Visitor for FieldList<'_> {
+        fn visit<O: TrainerFields>(&mut self, field: &'static Field) -> PyResult<()> {
             let option = described::<O>(self.0, field, &[], None, Spelling::CommandLine)?;
             if let Some(names) = accepted(field) {
                 option.set_item("choices", names.into_iter().map(|name| (name, "")).collect::<Vec<_>>())?;
@@ -106,7 +108,7 @@ pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
             Ok(())
         }
     }
-    let mut listed = Listed(py, Vec::new());
+    let mut listed = FieldList(py, Vec::new());
     visit_all(&mut listed)?;
     Ok(listed.1)
 }
@@ -116,7 +118,7 @@ pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
 pub fn _read_trainer_option(name: &str, text: &str) -> PyResult<()> {
     struct Reading<'a>(&'a str, &'a str);
     impl Visitor for Reading<'_> {
-        fn visit<O: Taken>(&mut self, field: &'static Field) -> PyResult<()> {
+        fn visit<O: TrainerFields>(&mut self, field: &'static Field) -> PyResult<()> {
             if field.name != self.0 {
                 return Ok(());
             }
@@ -136,7 +138,7 @@ pub struct TrainerArguments {
 }
 
 #[derive(Default)]
-struct AllGiven {
+struct TrainerValues {
     training: PartialOptions<TrainingOptions>,
     loader: PartialOptions<LoaderOptions>,
     hops: PartialOptions<HopOptions>,
@@ -152,7 +154,7 @@ impl TrainerArguments {
     /// ValueError, in the command line's words, for the first that does not fit the others or the data.
     #[new]
     fn new(py: Python<'_>, given: &Bound<'_, PyDict>, hops: Option<(usize, usize)>) -> PyResult<Self> {
-        let mut all = AllGiven::default();
+        let mut all = TrainerValues::default();
         for (name, text) in given {
             let (name, text): (String, String) = (name.extract()?, text.extract()?);
             all.give(&name, &text).map_err(refused)?;
@@ -183,7 +185,7 @@ fn refused(error: OptionError) -> PyErr {
     of_launched(error.into())
 }
 
-impl AllGiven {
+impl TrainerValues {
     fn give(&mut self, name: &str, text: &str) -> Result<(), OptionError> {
         match name {
             name if taken::<TrainingOptions>(name) => self.training.give(name, text),
@@ -240,7 +242,7 @@ impl AllGiven {
             let reason = "each worker copies the rows of its batches by itself: give `samplers` instead";
             return Err(OptionError::of("gather_threads", reason));
         }
-        if order.place == Place::Host && loader.reader != Reader::Auto {
+        if order.place == HopRowsPlace::Host && loader.reader != DiskReader::Auto {
             let reason = "with `place=host` rows are read from the mapped files: use `place=disk`";
             return Err(OptionError::new("reader", loader.reader, reason));
         }
@@ -259,11 +261,11 @@ impl AllGiven {
     }
 }
 
-fn taken<O: Taken>(name: &str) -> bool {
+fn taken<O: TrainerFields>(name: &str) -> bool {
     O::takes(name) && O::field(name).is_some()
 }
 
-fn add<O: Taken>(given: &PartialOptions<O>, values: &Bound<'_, PyDict>) -> PyResult<()> {
+fn add<O: TrainerFields>(given: &PartialOptions<O>, values: &Bound<'_, PyDict>) -> PyResult<()> {
     let py = values.py();
     let default = O::default();
     for field in O::declared().filter(|field| O::takes(field.name)) {

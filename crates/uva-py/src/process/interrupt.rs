@@ -6,9 +6,9 @@ use pyo3::prelude::*;
 
 /// Looks for signals while the interpreter's lock is let go of.
 #[derive(Default)]
-pub struct Signals(Mutex<Option<PyErr>>);
+pub struct SignalCheck(Mutex<Option<PyErr>>);
 
-impl Signals {
+impl SignalCheck {
     /// Runs the handlers of pending signals, as Python does between two of its instructions. It does so only in the
     /// main thread, since Python runs no handlers in others. Whether the wait is to end.
     pub fn end_the_wait(&self) -> bool {

@@ -10,15 +10,15 @@ use crate::errors::of_io;
 
 /// A private directory, removed with its content by `close`, by garbage collection, or, where the process was killed, by the
 /// next process that makes one of the same parent and name.
-#[pyclass(frozen, module = "uvatrain._core")]
-pub struct TemporaryDirectory {
+#[pyclass(frozen, name = "TemporaryDirectory", module = "uvatrain._core")]
+pub struct PyTemporaryDirectory {
     path: PathBuf,
     /// `None` once it is closed.
     directory: Mutex<Option<staged::TemporaryDirectory>>,
 }
 
 #[pymethods]
-impl TemporaryDirectory {
+impl PyTemporaryDirectory {
     /// Creates it in the directory `parent`.
     #[new]
     fn new(py: Python<'_>, parent: PathBuf, name: &str) -> PyResult<Self> {

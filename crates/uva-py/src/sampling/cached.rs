@@ -24,18 +24,18 @@ use uva_runtime::{Features, LoaderOptions, RuntimeError};
 use uva_sample::{BatchKey, ListReads, MiniBatch};
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::{Device, Element};
+use crate::arrays::dlpack::{DlpackDevice, DlpackType};
 use crate::arrays::elements::of_features;
 use crate::arrays::input::Input;
 use crate::arrays::values::{exported, zeros};
-use crate::data::dataset::Dataset;
+use crate::data::dataset::PyDataset;
 use crate::errors::{OrRaise, UvatrainError, in_python, of_runtime, with};
 use crate::options::keywords::{options_given, split_named};
 use crate::process::fork::{self, OwnProcess};
 
 /// A dataset behind its two caches.
-#[pyclass(frozen, module = "uvatrain._core")]
-pub struct CachedDataset {
+#[pyclass(frozen, name = "CachedDataset", module = "uvatrain._core")]
+pub struct PyCachedDataset {
     /// Whose thread it is; a fork has none of them.
     process: OwnProcess,
     calls: Mutex<Sender<Call>>,
@@ -53,12 +53,12 @@ struct Row {
 
 /// What the thread is to do, and where its answer goes.
 enum Call {
-    Sample { key: BatchKey, seeds: Vec<i64>, answer: SyncSender<Result<Sampled, RuntimeError>> },
+    Sample { key: BatchKey, seeds: Vec<i64>, answer: SyncSender<Result<CopiedBatch, RuntimeError>> },
     Load { nodes: Vec<i64>, rows: Vec<u64>, answer: SyncSender<Result<Loaded, RuntimeError>> },
 }
 
 /// A batch, copied out of the sampler's memory.
-struct Sampled {
+struct CopiedBatch {
     nodes: Vec<i64>,
     seeds: usize,
     blocks: Vec<SampledBlock>,
@@ -88,7 +88,7 @@ type BlockOf = (usize, usize, Array, Array, Option<Array>, Option<Array>);
 type BatchOf = (Array, usize, Vec<BlockOf>, String, u64, u64);
 
 #[pymethods]
-impl CachedDataset {
+impl PyCachedDataset {
     /// Over `dataset` with the caches of the plan in a file, or without any. `options` are a loader's, by name.
     ///
     /// device: "cpu", "cuda:0" or "auto"; warn: called with each warning about the plan.
@@ -96,7 +96,7 @@ impl CachedDataset {
     #[pyo3(signature = (dataset, plan, *, device, options, warn))]
     fn new(
         py: Python<'_>,
-        dataset: &Bound<'_, Dataset>,
+        dataset: &Bound<'_, PyDataset>,
         plan: Option<PathBuf>,
         device: &str,
         options: &Bound<'_, PyDict>,
@@ -133,14 +133,14 @@ impl CachedDataset {
             (
                 destinations,
                 sources,
-                exported(indptr, Element::I32),
-                exported(indices, Element::I32),
-                edge_ids.map(|ids| exported(ids, Element::I64)),
-                weights.map(|weights| exported(weights, Element::F32)),
+                exported(indptr, DlpackType::I32),
+                exported(indices, DlpackType::I32),
+                edge_ids.map(|ids| exported(ids, DlpackType::I64)),
+                weights.map(|weights| exported(weights, DlpackType::F32)),
             )
         });
         Ok((
-            exported(sampled.nodes, Element::I64),
+            exported(sampled.nodes, DlpackType::I64),
             sampled.seeds,
             blocks.collect(),
             format!("{:016x}", sampled.hash),
@@ -162,13 +162,20 @@ impl CachedDataset {
         // elements, `bytes` each, that the gather has written; any bits are a value of every element. Nobody else knows
         // the memory.
         let array = unsafe {
-            Array::new(pointer, count, Some(columns), of_features(element), Device::HOST, Arc::new(rows))
+            Array::new(
+                pointer,
+                count,
+                Some(columns),
+                of_features(element),
+                DlpackDevice::HOST,
+                Arc::new(rows),
+            )
         };
         Ok((array, loaded.hits))
     }
 }
 
-impl CachedDataset {
+impl PyCachedDataset {
     /// Sends a call to the thread, and waits for its answer.
     fn call<T>(&self, call: impl FnOnce(SyncSender<Result<T, RuntimeError>>) -> Call) -> PyResult<T> {
         if !self.process.is_here() {
@@ -302,7 +309,7 @@ fn serve(
     }
 }
 
-fn copied(batch: &MiniBatch, options: &LoaderOptions) -> Sampled {
+fn copied(batch: &MiniBatch, options: &LoaderOptions) -> CopiedBatch {
     let blocks = batch.blocks().map(|block| SampledBlock {
         destinations: block.destinations,
         sources: block.sources,
@@ -311,7 +318,7 @@ fn copied(batch: &MiniBatch, options: &LoaderOptions) -> Sampled {
         edge_ids: options.edge_ids.then(|| block.edge_ids.to_vec()),
         weights: options.sampler_kind.weighs_edges().then(|| block.weights.to_vec()),
     });
-    Sampled {
+    CopiedBatch {
         nodes: batch.nodes().to_vec(),
         seeds: batch.seeds().len(),
         blocks: blocks.collect(),

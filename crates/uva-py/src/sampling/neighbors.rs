@@ -15,10 +15,10 @@ use uva_sample::{
 };
 
 use crate::arrays::array::Array;
-use crate::arrays::dlpack::Element;
+use crate::arrays::dlpack::DlpackType;
 use crate::arrays::input::Input;
 use crate::arrays::values::{exported, zeros};
-use crate::data::dataset::Dataset;
+use crate::data::dataset::PyDataset;
 use crate::errors::{UvatrainError, in_python};
 use crate::options::keywords::{fanouts, kind_named, kinds_named};
 use crate::sampling::cached::check_whole;
@@ -27,8 +27,8 @@ use crate::sampling::cached::check_whole;
 const FIRST_ROOM: usize = 1 << 16;
 
 /// Samples as PyG does: each hop only for the nodes that the hop before has found.
-#[pyclass(frozen, module = "uvatrain._core")]
-pub struct NeighborSampler {
+#[pyclass(frozen, name = "NeighborSampler", module = "uvatrain._core")]
+pub struct PyNeighborSampler {
     graph: Arc<Graph>,
     options: SamplerOptions,
     /// The idle ones: as many as there were concurrent threads.
@@ -130,11 +130,11 @@ fn raised(error: SampleError) -> PyErr {
 type Subgraph = (Array, Array, Array, Array, Vec<usize>, Vec<usize>, String);
 
 #[pymethods]
-impl NeighborSampler {
+impl PyNeighborSampler {
     #[new]
     #[pyo3(signature = (dataset, num_neighbors, replace=false, seed=0, kind="neighbor"))]
     fn new(
-        dataset: &Bound<'_, Dataset>,
+        dataset: &Bound<'_, PyDataset>,
         num_neighbors: &Bound<'_, PyAny>,
         replace: bool,
         seed: u64,
@@ -225,10 +225,10 @@ fn subgraph(worker: &mut Worker, key: BatchKey, seeds: &[i64]) -> PyResult<Subgr
         before = layer.edges;
     }
     Ok((
-        exported(nodes, Element::I64),
-        exported(sources, Element::I64),
-        exported(destinations, Element::I64),
-        exported(edge_ids, Element::I64),
+        exported(nodes, DlpackType::I64),
+        exported(sources, DlpackType::I64),
+        exported(destinations, DlpackType::I64),
+        exported(edge_ids, DlpackType::I64),
         nodes_of_hops,
         edges_of_hops,
         format!("{:016x}", counts.hash),

@@ -13,7 +13,7 @@ use super::slot::REPORT;
 ///
 /// Whoever drops it has waited for the work on it, as [`SlotReader::put_away`](super::SlotReader::put_away) does.
 #[derive(Debug)]
-pub struct Aside {
+pub struct OversizedMemory {
     memory: Memory,
 }
 
@@ -23,7 +23,7 @@ enum Memory {
     Host(PinnedBuffer),
 }
 
-impl Aside {
+impl OversizedMemory {
     /// Memory for this batch, which is [brought](Self::bring) there next.
     pub(super) fn new(context: &Arc<Context>, image: &[u8]) -> Result<Self, CudaError> {
         const WHAT: &str = "a batch that is larger than its feature slot";
@@ -64,7 +64,7 @@ impl Aside {
     /// The report, likewise.
     ///
     /// # Errors
-    /// As [`Aside::slice`].
+    /// As [`OversizedMemory::slice`].
     pub fn report_slice(&self) -> Result<DeviceSlice<'_>, CudaError> {
         self.slice(REPORT)
     }

@@ -13,14 +13,14 @@ const LEAST: f64 = 1.0 / 32.0;
 
 /// The work of one path on its rows of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
+pub struct PathWork {
     /// Rows.
     pub rows: usize,
     /// Wall-clock seconds from the start of both to its own end.
     pub seconds: f64,
 }
 
-impl Measured {
+impl PathWork {
     /// Rows per second; `None` where nothing was measured.
     fn rate(self) -> Option<f64> {
         let rate = self.rows as f64 / self.seconds;
@@ -60,7 +60,7 @@ impl Balance {
 
     /// Updates the share from both paths' measurements of a batch. Nothing changes if either had no rows or took no
     /// time.
-    pub fn measured(&mut self, first: Measured, second: Measured) {
+    pub fn measured(&mut self, first: PathWork, second: PathWork) {
         let (Some(first), Some(second)) = (first.rate(), second.rate()) else { return };
         let wanted = first / (first + second);
         self.share = (self.share + GAIN * (wanted - self.share)).clamp(LEAST, 1.0 - LEAST);
@@ -75,7 +75,7 @@ mod tests {
     fn settle(balance: &mut Balance, rows: usize, first_rate: f64, second_rate: f64, batches: usize) {
         for _ in 0..batches {
             let first = balance.first_of(rows);
-            let part = |rows: usize, rate: f64| Measured { rows, seconds: rows as f64 / rate };
+            let part = |rows: usize, rate: f64| PathWork { rows, seconds: rows as f64 / rate };
             balance.measured(part(first, first_rate), part(rows - first, second_rate));
         }
     }
@@ -108,19 +108,19 @@ mod tests {
     #[test]
     fn one_odd_measurement_moves_the_share_by_a_quarter_of_the_way_at_most() {
         let mut balance = Balance::new(0.5);
-        balance.measured(Measured { rows: 50, seconds: 1e-12 }, Measured { rows: 50, seconds: 1e12 });
+        balance.measured(PathWork { rows: 50, seconds: 1e-12 }, PathWork { rows: 50, seconds: 1e12 });
         assert!(balance.share() <= 0.5 + 0.5 * GAIN + 1e-12, "{}", balance.share());
     }
 
     #[test]
     fn what_was_not_measured_changes_nothing() {
         let mut balance = Balance::new(0.3);
-        let good = Measured { rows: 10, seconds: 1.0 };
+        let good = PathWork { rows: 10, seconds: 1.0 };
         for bad in [
-            Measured { rows: 0, seconds: 1.0 },
-            Measured { rows: 10, seconds: 0.0 },
-            Measured { rows: 10, seconds: -1.0 },
-            Measured { rows: 10, seconds: f64::NAN },
+            PathWork { rows: 0, seconds: 1.0 },
+            PathWork { rows: 10, seconds: 0.0 },
+            PathWork { rows: 10, seconds: -1.0 },
+            PathWork { rows: 10, seconds: f64::NAN },
         ] {
             balance.measured(bad, good);
             balance.measured(good, bad);

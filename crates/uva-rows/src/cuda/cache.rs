@@ -12,7 +12,7 @@ use super::upload::{PIECE, Upload};
 use crate::cache::eviction::{EvictingSlots, Eviction};
 use crate::cache::{SlotMap, check_capacity, map_bytes};
 use crate::error::GatherError;
-use crate::host::{HostPlace, Mapped};
+use crate::host::{HostPlace, MappedTable};
 use crate::source::RowSource;
 
 /// A cache of rows in device memory, static or dynamic: [`crate::cache`] explains how they differ.
@@ -66,7 +66,7 @@ impl DeviceCache {
         ids: &[i64],
         threads: usize,
     ) -> Result<Self, FillError> {
-        let source = Mapped::new(table, row_bytes, threads)?;
+        let source = MappedTable::new(table, row_bytes, threads)?;
         let mut slots = SlotMap::new(source.rows())?;
         slots.assign(ids)?;
         let table_rows = source.rows();
@@ -258,7 +258,7 @@ pub fn fill_joined(
     check_joined(memory, row_bytes, ids.len())?;
     let to = memory.address() + (part.start * row_bytes) as u64;
     // SAFETY: within the memory, by the check above. If somebody used it meanwhile, bytes would be wrong, and all bytes are valid.
-    unsafe { copy_rows(context, (Mapped::new(table, row_bytes, threads)?, row_bytes), &ids[part], to) }
+    unsafe { copy_rows(context, (MappedTable::new(table, row_bytes, threads)?, row_bytes), &ids[part], to) }
 }
 
 fn check_joined(memory: &JoinedMemory, row_bytes: usize, rows: usize) -> Result<(), FillError> {
@@ -274,7 +274,7 @@ fn check_joined(memory: &JoinedMemory, row_bytes: usize, rows: usize) -> Result<
 /// There is room for them, which nobody else uses meanwhile.
 unsafe fn copy_rows(
     context: &Arc<Context>,
-    (mut source, row_bytes): (Mapped<'_>, usize),
+    (mut source, row_bytes): (MappedTable<'_>, usize),
     ids: &[i64],
     to: u64,
 ) -> Result<(), FillError> {

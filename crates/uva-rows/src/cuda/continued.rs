@@ -11,7 +11,7 @@ use uva_ops::rows::NarrowFloat;
 use super::cache::DeviceCache;
 use super::error::FillError;
 use super::sums::{SlotSums, summed_type};
-use crate::host::Begun;
+use crate::host::PartialSums;
 
 /// A cache, and room on the device for what the CPU begins: a part for each slot, since the next batch's comes while the
 /// kernel reads this one's.
@@ -38,7 +38,7 @@ pub(super) struct ContinuedBatch<'b> {
     pub report: u64,
     pub sums: &'b SlotSums,
     /// What the CPU made of them, which lies in the slot's part.
-    pub begun: &'b Begun,
+    pub begun: &'b PartialSums,
 }
 
 impl Continued {

@@ -45,7 +45,7 @@ struct Work {
 }
 
 /// A piece that could not be read, from which byte on, and why.
-struct Failure {
+struct PieceFailure {
     piece: Piece,
     done: usize,
     reason: String,
@@ -66,7 +66,7 @@ pub struct DirectRuns {
     compatibility: Option<String>,
     /// `None` only while the value is dropped: the threads end when it is.
     work: Option<Sender<Arc<Work>>>,
-    done: Receiver<Result<(), Failure>>,
+    done: Receiver<Result<(), PieceFailure>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -186,7 +186,7 @@ impl DirectRuns {
         self.watched.check()?;
         match answers.into_iter().find_map(Result::err) {
             None => Ok(()),
-            Some(Failure { piece: Piece { file, offset, bytes, .. }, done, reason }) => {
+            Some(PieceFailure { piece: Piece { file, offset, bytes, .. }, done, reason }) => {
                 Err(self.watched.failed(file, offset + done as u64, bytes - done, reason))
             }
         }
@@ -195,7 +195,7 @@ impl DirectRuns {
 
 impl Ends {
     /// Reads what comes, until nothing comes any more.
-    fn work(&self, waiting: &Mutex<Receiver<Arc<Work>>>, finished: &Sender<Result<(), Failure>>) {
+    fn work(&self, waiting: &Mutex<Receiver<Arc<Work>>>, finished: &Sender<Result<(), PieceFailure>>) {
         // cuFile reads in the context that is current on its caller's thread.
         let bound = self.context.bind().map_err(|error| error.to_string());
         loop {
@@ -209,12 +209,12 @@ impl Ends {
     }
 
     /// Reads pieces until none is left.
-    fn share(&self, work: &Work, unbound: Option<&String>) -> Result<(), Failure> {
+    fn share(&self, work: &Work, unbound: Option<&String>) -> Result<(), PieceFailure> {
         while !work.has_failed.load(Ordering::Relaxed) {
             let Some(piece) = work.pieces.get(work.next.fetch_add(1, Ordering::Relaxed)) else { break };
             let read = match unbound {
                 None => self.read(*piece),
-                Some(reason) => Err(Failure { piece: *piece, done: 0, reason: reason.clone() }),
+                Some(reason) => Err(PieceFailure { piece: *piece, done: 0, reason: reason.clone() }),
             };
             if let Err(failure) = read {
                 work.has_failed.store(true, Ordering::Relaxed);
@@ -224,10 +224,10 @@ impl Ends {
         Ok(())
     }
 
-    fn read(&self, piece: Piece) -> Result<(), Failure> {
+    fn read(&self, piece: Piece) -> Result<(), PieceFailure> {
         let (mut done, mut tries) = (0, RetryCounts::default());
         while done < piece.bytes {
-            let failed = |reason: String| Err(Failure { piece, done, reason });
+            let failed = |reason: String| Err(PieceFailure { piece, done, reason });
             let (offset, rest) = (piece.offset + done as u64, piece.bytes - done);
             // SAFETY: a part of the piece, whose place is nobody else's by the promise of `bring`. No two pieces overlap.
             let read = unsafe { self.files[piece.file].read(offset, rest, &self.buffer, piece.at + done) };

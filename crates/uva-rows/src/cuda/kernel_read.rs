@@ -13,7 +13,7 @@ use super::error::FillError;
 use super::place::DevicePlace;
 use super::table::DeviceTable;
 use crate::error::GatherError;
-use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::Cached;
 
 /// Rows of a gather, at the least, whose visits are put in order. An H200 reads 4,096 rows of 512 bytes out of 4 GiB at 25.6
@@ -29,7 +29,7 @@ const READING_BY_REGION: u32 = 8;
 /// A table that kernels can address.
 pub trait KernelTable {
     /// The origin that its rows count under.
-    const ORIGIN: Origin;
+    const ORIGIN: RowOrigin;
 
     /// Tables of more bytes are read region by region.
     const REACH: usize;
@@ -42,7 +42,7 @@ pub trait KernelTable {
 }
 
 impl KernelTable for PinnedTable {
-    const ORIGIN: Origin = Origin::ZeroCopy;
+    const ORIGIN: RowOrigin = RowOrigin::ZeroCopy;
 
     /// An H100 reads random rows of 128 bytes from 512 MiB of host memory at the rate of the link, and from 1 GiB at 0.29 of
     /// it: its translations reach no further (docs/results/gpu/translation-h100.json).
@@ -58,7 +58,7 @@ impl KernelTable for PinnedTable {
 }
 
 impl KernelTable for DeviceTable {
-    const ORIGIN: Origin = Origin::DeviceTable;
+    const ORIGIN: RowOrigin = RowOrigin::DeviceTable;
 
     /// Device memory is translated by larger pages. What an order would gain there is not measured.
     const REACH: usize = usize::MAX;

@@ -3,9 +3,9 @@
 //! | source | who reads the table | its costs |
 //! |---|---|---|
 //! | [`Pinned`] | multiprocessors, over the link (zero-copy) | a share of the multiprocessors |
-//! | [`Staged`] | the CPU, into pinned pieces that a copy engine takes over the link (DMA) | CPU threads and memory bandwidth |
+//! | [`StagingSource`] | the CPU, into pinned pieces that a copy engine takes over the link (DMA) | CPU threads and memory bandwidth |
 //! | [`Spliced`] | the CPU, as before, but for chosen rows that the device has | device memory, and a kernel for all rows |
-//! | [`Split`] of [`Pinned`] and [`Staged`] | both, a share of the rows each | both |
+//! | [`SplitSource`] of [`Pinned`] and [`StagingSource`] | both, a share of the rows each | both |
 //! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
 //! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
@@ -37,23 +37,23 @@ mod table;
 mod tables;
 mod upload;
 
-pub use aside::Aside;
-pub use balance::{Balance, Measured};
+pub use aside::OversizedMemory;
+pub use balance::{Balance, PathWork};
 pub use cache::{DeviceCache, fill_joined};
 pub use direct::{DirectRuns, try_direct_reads};
 pub use error::FillError;
 pub use filler::{
-    BeginSums, BegunOnHost, BroughtRows, Fill, MadeOnHost, MakeRows, OnDevice, SlotFiller, SlotPlace,
+    BeginSums, BroughtRows, Fill, HostMadeRows, HostPartialSums, MakeRows, OnDevice, SlotFiller, SlotPlace,
 };
 pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
 pub use no_rows::NoRows;
 pub use place::{DevicePlace, DeviceSource};
 pub use read_back::ReadBack;
 pub use slot::SlotShape;
-pub use slot_reader::{SlotReader, Taking};
+pub use slot_reader::{SlotLease, SlotReader};
 pub use spliced::Spliced;
-pub use split::Split;
-pub use staged::Staged;
+pub use split::SplitSource;
+pub use staged::StagingSource;
 pub use sums::SlotSums;
 pub use table::DeviceTable;
 pub use tables::{DeviceTables, ReadRows};

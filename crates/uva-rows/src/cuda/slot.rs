@@ -52,7 +52,7 @@ impl SlotShape {
 
 /// Rows of a slot that a fill writes behind its arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rows {
+pub(super) struct FilledRows {
     /// Where the first begins.
     pub at: usize,
     pub count: usize,
@@ -60,7 +60,7 @@ pub(super) struct Rows {
     pub bytes: usize,
 }
 
-impl Rows {
+impl FilledRows {
     /// Their bytes of the slot, if they lie within it.
     fn range(&self, stride: usize) -> Option<Range<usize>> {
         let end = self.count.checked_mul(self.bytes)?.checked_add(self.at)?;
@@ -88,7 +88,7 @@ impl Plan {
         on_device: &[(usize, Range<usize>)],
         ids: &Range<usize>,
         lists: &[Range<usize>],
-        written: &[Rows],
+        written: &[FilledRows],
     ) -> Result<Self, FillError> {
         let wrong = |what: String| Err(FillError::Layout(what));
         if ids.start > ids.end || !ids.start.is_multiple_of(8) || !ids.end.is_multiple_of(8) {
@@ -164,7 +164,7 @@ mod tests {
         let bytes = [0; 4096];
         let arrays: Vec<_> = arrays.iter().map(|array| (array.start, &bytes[..array.len()])).collect();
         let count = ids.len() / 8;
-        Plan::new(&SHAPE, &arrays, &[], &ids, &[], &[Rows { at: features_at, count, bytes: row_bytes }])
+        Plan::new(&SHAPE, &arrays, &[], &ids, &[], &[FilledRows { at: features_at, count, bytes: row_bytes }])
     }
 
     fn refusal(result: Result<impl std::fmt::Debug, FillError>) -> String {
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn arrays_on_the_device_lie_behind_those_that_are_sent() {
         let plan = |there: &[(usize, Range<usize>)], features_at| {
-            let rows = Rows { at: features_at, count: 2, bytes: 8 };
+            let rows = FilledRows { at: features_at, count: 2, bytes: 8 };
             Plan::new(&SHAPE, &[(64, &[0; 8])], there, &(128..144), &[], &[rows])
         };
         let found = plan(&[(128, 1000..1016), (192, 0..8)], 256).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn lists_lie_in_the_arrays_and_no_rows_on_others() {
         let plan = |lists: &[Range<usize>], rows: [(usize, usize); 2]| {
-            let rows = rows.map(|(at, count)| Rows { at, count, bytes: 16 });
+            let rows = rows.map(|(at, count)| FilledRows { at, count, bytes: 16 });
             Plan::new(&SHAPE, &[(64, &[0; 64]), (128, &[0; 32])], &[], &(64..72), lists, &rows)
         };
         assert_eq!(plan(&[128..160, 500..500], [(256, 2), (288, 3)]).unwrap().upload, 0..160);

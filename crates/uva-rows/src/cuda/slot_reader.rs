@@ -9,7 +9,7 @@ use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
 use uva_cuda::{Context, CudaError, CudaEvent, CudaStream, DeviceSlice, Signal};
 
-use super::aside::Aside;
+use super::aside::OversizedMemory;
 use super::error::FillError;
 use super::slot::{REPORT, SlotShape};
 
@@ -28,7 +28,7 @@ enum UseStream {
 /// A slot that was taken, by the place where its report arrives. The place stays taken until [`SlotReader::done`], also
 /// when the slot has been given back: a consumer that runs ahead of the device reads the report later.
 #[derive(Debug)]
-pub struct Taking {
+pub struct SlotLease {
     /// The place of its report and of the events around its wait.
     entry: usize,
     /// Whether the host has waited for the fill.
@@ -53,7 +53,7 @@ pub struct SlotReader {
     reports: PinnedBuffer,
     /// Timing events around each taking's wait for `ready`.
     around: Vec<(CudaEvent, CudaEvent)>,
-    /// The entries of the two that no [`Taking`] has; the one that was given back first is first.
+    /// The entries of the two that no [`SlotLease`] has; the one that was given back first is first.
     entries: Mutex<VecDeque<usize>>,
     buffer: Arc<SharedBuffer>,
     shape: SlotShape,
@@ -114,7 +114,7 @@ impl SlotReader {
     ///
     /// # Panics
     /// When there is no such slot.
-    pub fn take(&self, slot: usize, ready: &dyn Signal) -> Result<Taking, CudaError> {
+    pub fn take(&self, slot: usize, ready: &dyn Signal) -> Result<SlotLease, CudaError> {
         self.begin(slot, None, |stream| ready.wait(stream))
     }
 
@@ -127,7 +127,7 @@ impl SlotReader {
     ///
     /// # Panics
     /// When there is no such slot, or the image has no report.
-    pub fn take_aside(&self, slot: usize, image: &[u8]) -> Result<(Taking, Aside), CudaError> {
+    pub fn take_aside(&self, slot: usize, image: &[u8]) -> Result<(SlotLease, OversizedMemory), CudaError> {
         let mut report = [0; REPORT_BYTES];
         report.copy_from_slice(&image[REPORT]);
         // No fill orders this batch's stream behind that of the slot's last one, as `ready` does elsewhere. Work on two
@@ -136,7 +136,7 @@ impl SlotReader {
         if !Arc::ptr_eq(&before, &now) {
             before.stream().synchronize()?;
         }
-        let aside = Aside::new(self.context(), image)?;
+        let aside = OversizedMemory::new(self.context(), image)?;
         match self.begin(slot, Some(GatherReport::from_bytes(&report)), |stream| aside.bring(stream, image)) {
             Ok(taking) => Ok((taking, aside)),
             Err(error) => {
@@ -154,14 +154,14 @@ impl SlotReader {
         slot: usize,
         report: Option<GatherReport>,
         arrives: impl FnOnce(&CudaStream) -> Result<(), CudaError>,
-    ) -> Result<Taking, CudaError> {
+    ) -> Result<SlotLease, CudaError> {
         let Some(entry) = lock(&self.entries).pop_front() else {
             return Err(CudaError::Refused(format!("{} reports of slots are unread", self.around.len())));
         };
         let taken_on = Arc::clone(&lock(&self.stream));
         *lock(&self.taken_on[slot]) = Arc::clone(&taken_on);
         let waited = matches!(*taken_on, UseStream::Waited(_));
-        let taking = Taking { entry, waited, report };
+        let taking = SlotLease { entry, waited, report };
         match self.enqueue_take(slot, &taking, &taken_on, arrives) {
             Ok(()) => Ok(taking),
             Err(error) => {
@@ -174,7 +174,7 @@ impl SlotReader {
     fn enqueue_take(
         &self,
         slot: usize,
-        taking: &Taking,
+        taking: &SlotLease,
         taken_on: &UseStream,
         arrives: impl FnOnce(&CudaStream) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
@@ -199,7 +199,7 @@ impl SlotReader {
     }
 
     /// Gives a taking's place to later ones. Its report is not read any more.
-    pub fn done(&self, taking: Taking) {
+    pub fn done(&self, taking: SlotLease) {
         lock(&self.entries).push_back(taking.entry);
     }
 
@@ -219,7 +219,7 @@ impl SlotReader {
 
     /// The report of a slot taken, as far as it has arrived. Its stamp shows whether it belongs to the requested fill.
     /// After a wait for the stream it does.
-    pub fn report(&self, taking: &Taking) -> GatherReport {
+    pub fn report(&self, taking: &SlotLease) -> GatherReport {
         if let Some(report) = taking.report {
             return report;
         }
@@ -239,7 +239,7 @@ impl SlotReader {
     ///
     /// # Errors
     /// [`CudaError`], not ready among them.
-    pub fn waited(&self, taking: &Taking) -> Result<Duration, CudaError> {
+    pub fn waited(&self, taking: &SlotLease) -> Result<Duration, CudaError> {
         if taking.waited {
             return Ok(Duration::ZERO);
         }
@@ -274,11 +274,11 @@ impl SlotReader {
     /// As [`SlotReader::host_bytes`], of the batch aside that was taken last with this slot.
     ///
     /// # Errors
-    /// As [`Aside::slice`].
+    /// As [`OversizedMemory::slice`].
     pub fn host_bytes_aside<'a>(
         &self,
         slot: usize,
-        aside: &'a Aside,
+        aside: &'a OversizedMemory,
         range: Range<usize>,
     ) -> Result<Option<&'a [u8]>, CudaError> {
         Ok(self.lent(slot, aside.slice(range)?))
@@ -311,7 +311,7 @@ impl SlotReader {
     ///
     /// # Errors
     /// [`CudaError`]. The memory then stays, since the device may still use it.
-    pub fn put_away(&self, slot: usize, aside: Aside) -> Result<(), CudaError> {
+    pub fn put_away(&self, slot: usize, aside: OversizedMemory) -> Result<(), CudaError> {
         let waited = self.taken_on(slot).stream().synchronize();
         match waited {
             Ok(()) => drop(aside),
@@ -321,7 +321,7 @@ impl SlotReader {
     }
 }
 
-impl Taking {
+impl SlotLease {
     /// Whether the host has waited for the fill.
     pub fn waited_on_the_host(&self) -> bool {
         self.waited

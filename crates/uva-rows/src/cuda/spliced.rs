@@ -11,7 +11,7 @@ use super::place::DevicePlace;
 use super::upload::{PIECE, Upload};
 use crate::cache::{NO_SLOT, SlotMap};
 use crate::host::{HostPlace, HostSource};
-use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 
 /// A host source with a cache of chosen rows on the device.
 ///
@@ -165,7 +165,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Spliced<S> {
         // Also of no row at all: fills are told of in advance.
         let rows = &mut host.rows.as_mut_slice()[..self.missed.len() * row_bytes];
         let read = self.source.fill(&self.missed, HostPlace::new(&mut *rows))?;
-        let hits = RowsRead::of(Origin::DeviceCache, (count - self.missed.len()) as u64, row_bytes);
+        let hits = RowsRead::of(RowOrigin::DeviceCache, (count - self.missed.len()) as u64, row_bytes);
         let read = read.and(hits);
         // The copies are part of the fill, and the kernel would note its own beginning.
         place.note_beginning()?;

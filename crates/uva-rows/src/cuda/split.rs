@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use uva_cuda::{Context, CudaError, CudaEvent};
 
-use super::balance::{Balance, Measured};
+use super::balance::{Balance, PathWork};
 use super::error::FillError;
 use super::place::{DevicePlace, DeviceSource};
-use super::staged::Staged;
+use super::staged::StagingSource;
 use crate::host::HostSource;
 use crate::source::{RowSource, RowsRead, Ticket};
 
 /// Two sources that work at the same time, the first on the first rows of each batch. The share follows the rates that
 /// both were measured at: [`Balance`].
 #[derive(Debug)]
-pub struct Split<A, B> {
+pub struct SplitSource<A, B> {
     first: A,
     second: B,
     balance: Balance,
@@ -44,12 +44,12 @@ impl Marks {
         Ok(Self { began: CudaEvent::timing(made_in)?, ended: CudaEvent::timing(made_in)? })
     }
 
-    fn measured(&self, rows: usize) -> Result<Measured, CudaError> {
-        Ok(Measured { rows, seconds: f64::from(CudaEvent::elapsed_ms(&self.began, &self.ended)?) / 1e3 })
+    fn measured(&self, rows: usize) -> Result<PathWork, CudaError> {
+        Ok(PathWork { rows, seconds: f64::from(CudaEvent::elapsed_ms(&self.began, &self.ended)?) / 1e3 })
     }
 }
 
-impl<A, B> Split<A, B> {
+impl<A, B> SplitSource<A, B> {
     /// The share of the rows that the first source reads.
     pub fn share(&self) -> f64 {
         self.balance.share()
@@ -61,12 +61,12 @@ impl<A, B> Split<A, B> {
     }
 }
 
-impl<A: DeviceSource, S: HostSource> Split<A, Staged<S>> {
+impl<A: DeviceSource, S: HostSource> SplitSource<A, StagingSource<S>> {
     /// Both sources, which have the same rows; half of them each at first.
     ///
     /// # Errors
     /// [`FillError::Layout`] for sources of different shapes.
-    pub fn new(first: A, second: Staged<S>) -> Result<Self, FillError> {
+    pub fn new(first: A, second: StagingSource<S>) -> Result<Self, FillError> {
         let shapes = [(first.rows(), first.row_bytes()), (second.rows(), second.row_bytes())];
         if shapes[0] != shapes[1] {
             return Err(FillError::Layout(format!("two sources of {shapes:?} rows and bytes a row")));
@@ -76,7 +76,7 @@ impl<A: DeviceSource, S: HostSource> Split<A, Staged<S>> {
     }
 }
 
-impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for Split<A, Staged<S>> {
+impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for SplitSource<A, StagingSource<S>> {
     fn rows(&self) -> usize {
         self.first.rows()
     }

@@ -9,7 +9,7 @@ use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 use super::error::FillError;
 use super::place::DevicePlace;
 use crate::host::{HostPlace, HostSource};
-use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 
 /// Approximate bytes of a piece. A copy engine reaches its full rate well below this, and a piece still fits in a CPU's
 /// last-level cache.
@@ -21,7 +21,7 @@ const PIECES: usize = 4;
 /// A host source whose rows are copied to the device (DMA). The CPU's part of a fill is done when `submit` returns; it
 /// waits for the GPU only where all pieces are still being read.
 #[derive(Debug)]
-pub struct Staged<S> {
+pub struct StagingSource<S> {
     source: S,
     pieces: Vec<Piece>,
     next: usize,
@@ -44,7 +44,7 @@ struct Piece {
     read: CudaEvent,
 }
 
-impl<S: HostSource> Staged<S> {
+impl<S: HostSource> StagingSource<S> {
     /// The rows of `source`, through pieces and a stream of its own.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<S: HostSource> Staged<S> {
     }
 
     pub(super) fn reads(&self, rows: usize) -> RowsRead {
-        RowsRead::of(Origin::Dma, rows as u64, self.row_bytes)
+        RowsRead::of(RowOrigin::Dma, rows as u64, self.row_bytes)
     }
 
     /// Gathers the rows of `ids`, which the source has [checked](RowSource::check), and enqueues their copies to the
@@ -113,7 +113,7 @@ impl<S: HostSource> Staged<S> {
     }
 }
 
-impl<S: HostSource> RowSource<DevicePlace<'_>> for Staged<S> {
+impl<S: HostSource> RowSource<DevicePlace<'_>> for StagingSource<S> {
     fn rows(&self) -> usize {
         self.source.rows()
     }
@@ -148,7 +148,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Staged<S> {
     }
 }
 
-impl<S> Drop for Staged<S> {
+impl<S> Drop for StagingSource<S> {
     fn drop(&mut self) {
         // A copy may still read a piece. Where waiting fails the context is gone, and the copy too.
         let _ = self.stream.synchronize();

@@ -10,7 +10,7 @@ use uva_cuda::{Context, CudaStream};
 use uva_ops::rows::NarrowFloat;
 
 use super::error::FillError;
-use super::slot::Rows;
+use super::slot::FilledRows;
 
 /// The lists of a fill whose rows are summed, as they lie in the slot, and where the sums go.
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +63,11 @@ impl SlotSums {
 
     /// The rows of the slot that the kernel writes, for rows of `row_bytes` bytes that begin at `features_at`, and sums
     /// of `sum_bytes`.
-    pub(super) fn written(&self, features_at: usize, row_bytes: usize, sum_bytes: usize) -> [Rows; 2] {
+    pub(super) fn written(&self, features_at: usize, row_bytes: usize, sum_bytes: usize) -> [FilledRows; 2] {
         let own = if self.own { self.destinations } else { 0 };
         [
-            Rows { at: features_at, count: own, bytes: row_bytes },
-            Rows { at: self.sums_at, count: self.destinations, bytes: sum_bytes },
+            FilledRows { at: features_at, count: own, bytes: row_bytes },
+            FilledRows { at: self.sums_at, count: self.destinations, bytes: sum_bytes },
         ]
     }
 }

@@ -46,7 +46,7 @@ impl KeptRows {
 
 /// What the CPU has made of a batch's sums, and where it lies in the room for it. Each range begins on a cache line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct PartialSums {
     /// int32 for each list: the number of the sum that it begins with, or -1 where it begins at zero.
     pub sum_of: Range<usize>,
     /// int32 for each list: the number of its own row among those here, or -1 where the cache has it. Empty where own
@@ -66,23 +66,23 @@ pub struct Begun {
 
 /// Bytes of a sum and of an own row; 0 for the latter where own rows are in the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BegunBytes {
+pub struct PartialSumBytes {
     /// Of a sum.
     pub sum: usize,
     /// Of an own row.
     pub own: usize,
 }
 
-impl BegunBytes {
+impl PartialSumBytes {
     /// The bytes of room that any batch of `lists` lists fits in.
     #[must_use]
     pub fn room(self, lists: usize) -> usize {
-        Begun::new(lists, self, lists, lists, 0).bytes()
+        PartialSums::new(lists, self, lists, lists, 0).bytes()
     }
 }
 
-impl Begun {
-    fn new(lists: usize, bytes: BegunBytes, sum_rows: usize, own_rows: usize, kept: u64) -> Self {
+impl PartialSums {
+    fn new(lists: usize, bytes: PartialSumBytes, sum_rows: usize, own_rows: usize, kept: u64) -> Self {
         let mut end = 0_usize;
         let mut take = |bytes: usize| {
             let start = end.next_multiple_of(ALIGNMENT);
@@ -116,7 +116,7 @@ impl Begun {
 
 /// A batch's lists, and the room for the sums that the CPU begins.
 pub struct BeginPlace<'p> {
-    /// Aligned to a float32, of [`BegunBytes::room`] bytes for these lists.
+    /// Aligned to a float32, of [`PartialSumBytes::room`] bytes for these lists.
     pub room: &'p mut [u8],
     /// The lists, over the batch's ids.
     pub lists: Lists<'p, i32>,
@@ -133,11 +133,11 @@ pub struct BeginPlace<'p> {
 #[derive(Debug)]
 pub struct SumBeginner {
     kept: KeptRows,
-    bytes: BegunBytes,
+    bytes: PartialSumBytes,
     /// Of the present batch: whether each id is kept, what each thread has found, and from that the lists of the others'
     /// positions, and the own rows.
     is_kept: Vec<bool>,
-    found: Vec<Found>,
+    found: Vec<MissingRows>,
     offsets: Vec<i32>,
     indices: Vec<i32>,
     weights: Vec<f32>,
@@ -149,7 +149,7 @@ pub struct SumBeginner {
 impl SumBeginner {
     /// For sums and own rows of these bytes, where the cache has those rows.
     #[must_use]
-    pub fn new(kept: KeptRows, bytes: BegunBytes) -> Self {
+    pub fn new(kept: KeptRows, bytes: PartialSumBytes) -> Self {
         let (is_kept, found, own_ids, weights) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let [offsets, indices, sum_of, own_of] = [const { Vec::new() }; 4];
         Self { kept, bytes, is_kept, found, offsets, indices, weights, sum_of, own_of, own_ids }
@@ -159,7 +159,7 @@ impl SumBeginner {
     ///
     /// # Errors
     /// As [`RowSource::submit`](crate::RowSource::submit), [`GatherError::Lists`], and [`GatherError::OutputLength`] for
-    /// less room than [`BegunBytes::room`].
+    /// less room than [`PartialSumBytes::room`].
     ///
     /// # Panics
     /// With less than one weight an edge, or room that is not aligned.
@@ -168,7 +168,7 @@ impl SumBeginner {
         source: &mut dyn SumSource,
         ids: &[i64],
         place: BeginPlace<'_>,
-    ) -> Result<Begun, GatherError> {
+    ) -> Result<PartialSums, GatherError> {
         source.check(ids)?;
         let BeginPlace { room, lists, weights, own, threads } = place;
         if lists.rows() != ids.len() || lists.len() > ids.len() {
@@ -177,7 +177,7 @@ impl SumBeginner {
         self.split((source.pool(), threads), ids, &lists, (weights, own))?;
         let (sum_rows, own_rows) = (self.offsets.len() - 1, self.own_ids.len());
         let kept = self.is_kept.iter().filter(|&&kept| kept).count() as u64;
-        let begun = Begun::new(lists.len(), self.bytes, sum_rows, own_rows, kept);
+        let begun = PartialSums::new(lists.len(), self.bytes, sum_rows, own_rows, kept);
         if begun.bytes() > room.len() {
             let (ids, row_bytes, length) = (sum_rows, self.bytes.sum, room.len());
             return Err(GatherError::OutputLength { ids, row_bytes, length });
@@ -226,7 +226,7 @@ impl SumBeginner {
         };
         each(pool, is_kept.chunks_mut(share).zip(ids.chunks(share)).collect(), look_up);
         let is_kept = &*is_kept;
-        found.resize_with(threads, Found::default);
+        found.resize_with(threads, MissingRows::default);
         let parts: Vec<_> = found.iter_mut().zip(shares(lists, threads)).collect();
         each(pool, parts, |(found, part)| found.look_through(part, (is_kept, ids), lists, weights));
 
@@ -277,7 +277,7 @@ fn shares(lists: &Lists<'_, i32>, parts: usize) -> impl Iterator<Item = Range<us
 
 /// What is not kept in a part of the lists, numbered from the part's begin.
 #[derive(Debug, Default)]
-struct Found {
+struct MissingRows {
     /// Where each sum's entries end.
     ends: Vec<usize>,
     indices: Vec<i32>,
@@ -287,7 +287,7 @@ struct Found {
     own_ids: Vec<i64>,
 }
 
-impl Found {
+impl MissingRows {
     /// Looks through this part of the lists.
     fn look_through(
         &mut self,
@@ -339,8 +339,8 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Mapped;
-    use crate::stack::{Summed, SummedValues};
+    use crate::host::MappedTable;
+    use crate::stack::{SummedValues, SummingSource};
 
     /// A table of rows of two float32: row `i` is `[i, 10 i]`.
     fn table() -> Vec<u8> {
@@ -356,12 +356,12 @@ mod tests {
     }
 
     /// Three lists over six ids, of which the cache has two: {20, 21, 20}, {}, {10, 22}; the destinations are 10, 11, 12.
-    fn begun(kept: &[i64], own: Option<&[f32]>) -> (Begun, Vec<u8>) {
+    fn begun(kept: &[i64], own: Option<&[f32]>) -> (PartialSums, Vec<u8>) {
         let table = table();
         let values = SummedValues { narrow: None, widened_own: false };
-        let mut source = Summed::new(Mapped::new(&table, 8, 2).unwrap(), values).unwrap();
+        let mut source = SummingSource::new(MappedTable::new(&table, 8, 2).unwrap(), values).unwrap();
         let ids = [10, 11, 12, 20, 21, 22];
-        let bytes = BegunBytes { sum: 8, own: if own.is_some() { 0 } else { 8 } };
+        let bytes = PartialSumBytes { sum: 8, own: if own.is_some() { 0 } else { 8 } };
         let mut beginner = SumBeginner::new(KeptRows::new(100, kept).unwrap(), bytes);
         // Words, so that floats are aligned.
         let mut room = vec![0_u64; bytes.room(3) / 8];
@@ -435,9 +435,10 @@ mod tests {
         let kept: Vec<i64> = (0..rows as i64).filter(|id| id % 3 != 0).collect();
         let values = SummedValues { narrow: None, widened_own: false };
         for own in [None, Some(&own[..])] {
-            let bytes = BegunBytes { sum: 8, own: if own.is_some() { 0 } else { 8 } };
+            let bytes = PartialSumBytes { sum: 8, own: if own.is_some() { 0 } else { 8 } };
             let begun_by = |threads: usize| {
-                let mut source = Summed::new(Mapped::new(&table, 8, threads).unwrap(), values).unwrap();
+                let mut source =
+                    SummingSource::new(MappedTable::new(&table, 8, threads).unwrap(), values).unwrap();
                 let mut beginner = SumBeginner::new(KeptRows::new(rows, &kept).unwrap(), bytes);
                 let mut room = vec![0_u64; bytes.room(lists).div_ceil(8)];
                 let mut begin = |lists: Lists<'_, i32>, weights: Weights<'_, f32>| {
@@ -470,8 +471,8 @@ mod tests {
         );
         let table = table();
         let values = SummedValues { narrow: None, widened_own: false };
-        let mut source = Summed::new(Mapped::new(&table, 8, 1).unwrap(), values).unwrap();
-        let bytes = BegunBytes { sum: 8, own: 8 };
+        let mut source = SummingSource::new(MappedTable::new(&table, 8, 1).unwrap(), values).unwrap();
+        let bytes = PartialSumBytes { sum: 8, own: 8 };
         let mut beginner = SumBeginner::new(kept, bytes);
         let mut begin = |ids: &[i64], room: usize| {
             let mut words = vec![0_u64; room / 8];

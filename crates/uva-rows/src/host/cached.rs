@@ -8,12 +8,12 @@ use uva_mem::ZeroedPages;
 
 use uva_ops::rows::{CachedTable, NarrowFloat};
 
-use super::mapped::Mapped;
+use super::mapped::MappedTable;
 use super::place::{HostPlace, HostSource, HostTable, SumPlace};
 use crate::cache::eviction::{EvictingSlots, Eviction};
 use crate::cache::{SlotMap, zeroed_pages};
 use crate::error::GatherError;
-use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::{Cached, SummedValues};
 
 /// Bytes of insertions from which on they are copied by several threads.
@@ -41,10 +41,10 @@ impl CachedRows {
     /// none at all is fine.
     ///
     /// # Errors
-    /// As [`Mapped::new`]; [`GatherError::IdOutOfRange`] and [`GatherError::RepeatedId`] for the ids;
+    /// As [`MappedTable::new`]; [`GatherError::IdOutOfRange`] and [`GatherError::RepeatedId`] for the ids;
     /// `GatherError::TooManyCached` above `MOST_CACHED_ROWS`; `GatherError::CacheMemory`.
     pub fn new(table: &[u8], row_bytes: usize, ids: &[i64], threads: usize) -> Result<Self, GatherError> {
-        Self::read(&mut Mapped::new(table, row_bytes, threads)?, ids)
+        Self::read(&mut MappedTable::new(table, row_bytes, threads)?, ids)
     }
 
     /// Copies the rows `ids` of the table that `source` reads.
@@ -183,7 +183,7 @@ impl EvictingRows {
     }
 }
 
-/// A cache in host memory, for [`Cached`] over [`Mapped`] or [`File`](crate::File).
+/// A cache in host memory, for [`Cached`] over [`MappedTable`] or [`FileTable`](crate::FileTable).
 #[derive(Debug)]
 pub enum RowCache {
     /// Chosen once. Other sources may read the same.
@@ -245,20 +245,20 @@ fn check_shape(
     Err(GatherError::OtherTable { rows, row_bytes, table_rows, table_row_bytes })
 }
 
-impl<'t> Cached<Mapped<'t>, RowCache> {
+impl<'t> Cached<MappedTable<'t>, RowCache> {
     /// Reads cached rows from `cache`, in the same pass as the others. In host memory this gains only locality. It
     /// exists so that caches can be run and counted without a GPU.
     ///
     /// # Errors
     /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size.
-    pub fn in_memory(source: Mapped<'t>, cache: impl Into<RowCache>) -> Result<Self, GatherError> {
+    pub fn in_memory(source: MappedTable<'t>, cache: impl Into<RowCache>) -> Result<Self, GatherError> {
         let cache = cache.into();
         cache.check_table(source.rows(), source.row_bytes())?;
         Ok(Self { source, cache })
     }
 }
 
-impl HostTable for Cached<Mapped<'_>, RowCache> {
+impl HostTable for Cached<MappedTable<'_>, RowCache> {
     fn table_row_bytes(&self) -> usize {
         self.source.row_bytes()
     }
@@ -292,8 +292,8 @@ impl HostTable for Cached<Mapped<'_>, RowCache> {
                 }
             }
         }
-        let read = RowsRead::of(Origin::HostTable, ids.len() as u64, row_bytes);
-        Ok(read.with_hits(Origin::HostTable, Origin::HostCache, hits))
+        let read = RowsRead::of(RowOrigin::HostTable, ids.len() as u64, row_bytes);
+        Ok(read.with_hits(RowOrigin::HostTable, RowOrigin::HostCache, hits))
     }
 
     fn sum_to(
@@ -314,12 +314,12 @@ impl HostTable for Cached<Mapped<'_>, RowCache> {
             let row = |position: usize| &table[ids[position] as usize * row_bytes..][..row_bytes];
             cache.insert_misses(ids, row, pool);
         }
-        let read = RowsRead::of(Origin::HostTable, ids.len() as u64, row_bytes);
-        Ok(read.with_hits(Origin::HostTable, Origin::HostCache, hits))
+        let read = RowsRead::of(RowOrigin::HostTable, ids.len() as u64, row_bytes);
+        Ok(read.with_hits(RowOrigin::HostTable, RowOrigin::HostCache, hits))
     }
 }
 
-impl RowSource<HostPlace<'_>> for Cached<Mapped<'_>, RowCache> {
+impl RowSource<HostPlace<'_>> for Cached<MappedTable<'_>, RowCache> {
     fn rows(&self) -> usize {
         self.source.rows()
     }

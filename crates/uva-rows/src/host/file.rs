@@ -10,14 +10,14 @@ use super::cached::RowCache;
 use super::mover::Mover;
 use super::place::{HostPlace, HostTable, SumPlace};
 use crate::error::GatherError;
-use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::{Cached, SummedValues};
 
 /// A table in a file, whose rows are read for each fill: each page once, in the order of the file.
 ///
 /// Rows that are wanted as they are go straight to their place. Rows that are widened or summed are read into memory beside
 /// it first, as many as the fill has ids.
-pub struct File {
+pub struct FileTable {
     file: RowFile,
     mover: Mover,
     /// Rows as they lie in the file, in the order of a fill's ids.
@@ -26,7 +26,7 @@ pub struct File {
     places: Vec<i64>,
 }
 
-impl File {
+impl FileTable {
     /// A source of the rows of this file. `threads` threads widen and sum them (0 counts as 1).
     ///
     /// # Errors
@@ -63,22 +63,22 @@ impl File {
         let reads = self.file.read(wanted, |place, row| {
             out[place * row_bytes..][..row_bytes].copy_from_slice(row);
         })?;
-        Ok(RowsRead::of(Origin::Disk, rows, row_bytes).with_disk(reads))
+        Ok(RowsRead::of(RowOrigin::Disk, rows, row_bytes).with_disk(reads))
     }
 }
 
-impl fmt::Debug for File {
+impl fmt::Debug for FileTable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "File({:?}, {})", self.file.shape(), self.file.reader())
     }
 }
 
-impl Cached<File, RowCache> {
+impl Cached<FileTable, RowCache> {
     /// Reads cached rows from `cache`, and the others from disk.
     ///
     /// # Errors
     /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size.
-    pub fn on_disk(source: File, cache: impl Into<RowCache>) -> Result<Self, GatherError> {
+    pub fn on_disk(source: FileTable, cache: impl Into<RowCache>) -> Result<Self, GatherError> {
         let cache = cache.into();
         cache.check_table(source.file.shape().rows, source.mover.row_bytes)?;
         Ok(Self { source, cache })
@@ -93,26 +93,26 @@ pub(super) trait Fetch {
     /// As [`RowSource::expect`].
     fn expect(&mut self, _coming: &[&[i64]]) {}
 
-    fn disk(&self) -> &File;
+    fn disk(&self) -> &FileTable;
 
-    fn disk_mut(&mut self) -> &mut File;
+    fn disk_mut(&mut self) -> &mut FileTable;
 }
 
-impl Fetch for File {
+impl Fetch for FileTable {
     fn fetch(&mut self, ids: &[i64], out: &mut [u8]) -> Result<RowsRead, GatherError> {
         self.read(ids.iter().copied().enumerate(), out)
     }
 
-    fn disk(&self) -> &File {
+    fn disk(&self) -> &FileTable {
         self
     }
 
-    fn disk_mut(&mut self) -> &mut File {
+    fn disk_mut(&mut self) -> &mut FileTable {
         self
     }
 }
 
-impl Fetch for Cached<File, RowCache> {
+impl Fetch for Cached<FileTable, RowCache> {
     fn fetch(&mut self, ids: &[i64], out: &mut [u8]) -> Result<RowsRead, GatherError> {
         let Self { source, cache } = self;
         let row_bytes = source.mover.row_bytes;
@@ -130,14 +130,14 @@ impl Fetch for Cached<File, RowCache> {
             let row = |place: usize| &out[place * row_bytes..][..row_bytes];
             cache.insert_misses(ids, row, source.mover.pool());
         }
-        Ok(read.and(RowsRead::of(Origin::HostCache, hits, row_bytes)))
+        Ok(read.and(RowsRead::of(RowOrigin::HostCache, hits, row_bytes)))
     }
 
-    fn disk(&self) -> &File {
+    fn disk(&self) -> &FileTable {
         &self.source
     }
 
-    fn disk_mut(&mut self) -> &mut File {
+    fn disk_mut(&mut self) -> &mut FileTable {
         &mut self.source
     }
 }
@@ -240,5 +240,5 @@ macro_rules! row_source {
 
 pub(super) use row_source;
 
-row_source!(File);
-row_source!(Cached<File, RowCache>);
+row_source!(FileTable);
+row_source!(Cached<FileTable, RowCache>);

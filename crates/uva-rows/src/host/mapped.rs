@@ -9,12 +9,12 @@ use uva_ops::rows::{NarrowFloat, RowAddresses, RowCopy, TableRows};
 use super::mover::Mover;
 use super::place::{HostPlace, HostTable, SumPlace};
 use crate::error::GatherError;
-use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::SummedValues;
 
 /// A table in this process's memory, such as a mapped file, read by a pool of threads of its own.
 #[derive(Debug)]
-pub struct Mapped<'t> {
+pub struct MappedTable<'t> {
     table: Table<'t>,
     rows: usize,
     mover: Mover,
@@ -25,7 +25,7 @@ enum Table<'t> {
     Owned(Arc<dyn TableBytes>),
 }
 
-impl<'t> Mapped<'t> {
+impl<'t> MappedTable<'t> {
     /// A source of the rows of `table`, `row_bytes` bytes each (at least 1) without gaps. `threads` threads read it (0
     /// counts as 1).
     ///
@@ -107,11 +107,11 @@ impl<'t> Mapped<'t> {
     }
 }
 
-impl Mapped<'static> {
-    /// As [`Mapped::new`], over a table that it keeps alive.
+impl MappedTable<'static> {
+    /// As [`MappedTable::new`], over a table that it keeps alive.
     ///
     /// # Errors
-    /// As [`Mapped::new`].
+    /// As [`MappedTable::new`].
     pub fn owned(table: Arc<dyn TableBytes>, row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
         Self::over(Table::Owned(table), row_bytes, threads)
     }
@@ -132,7 +132,7 @@ impl fmt::Debug for Table<'_> {
     }
 }
 
-impl HostTable for Mapped<'_> {
+impl HostTable for MappedTable<'_> {
     fn table_row_bytes(&self) -> usize {
         self.mover.row_bytes
     }
@@ -150,7 +150,7 @@ impl HostTable for Mapped<'_> {
         let source = TableRows { table: self.table(), row_bytes: self.mover.row_bytes };
         // SAFETY: it is this table.
         unsafe { self.copy(source, widened, ids, &mut place) }?;
-        Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.mover.row_bytes))
+        Ok(RowsRead::of(RowOrigin::HostTable, ids.len() as u64, self.mover.row_bytes))
     }
 
     fn sum_to(
@@ -162,11 +162,11 @@ impl HostTable for Mapped<'_> {
         let source = TableRows { table: self.table(), row_bytes: self.mover.row_bytes };
         // SAFETY: it is this table.
         unsafe { self.sum(source, values, ids, place) }?;
-        Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.mover.row_bytes))
+        Ok(RowsRead::of(RowOrigin::HostTable, ids.len() as u64, self.mover.row_bytes))
     }
 }
 
-impl RowSource<HostPlace<'_>> for Mapped<'_> {
+impl RowSource<HostPlace<'_>> for MappedTable<'_> {
     fn rows(&self) -> usize {
         self.rows
     }

@@ -48,8 +48,8 @@ pub enum Reduction<'p> {
 pub struct SumPlace<'p> {
     /// One row of float32 a list; for an empty list zeros.
     pub out: &'p mut [f32],
-    /// Besides, rows of some ids, as [`Summed`](crate::Summed) was told to deliver them; empty for none. They are those of
-    /// the first ids, one a list.
+    /// Besides, rows of some ids, as the [`SummingSource`](crate::SummingSource) is set up; empty for none. They are
+    /// those of the first ids, one a list.
     pub own: &'p mut [u8],
     /// Of maxima, the place among the ids of the row that each is of, as many as `out` has; -1 for an empty list
     /// ([`Largest::write_some_with_places`](uva_ops::lists::Largest::write_some_with_places)). Empty for none.

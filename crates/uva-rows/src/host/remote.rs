@@ -9,10 +9,10 @@ use uva_exchange::{Book, Exchange, ExchangeError, Splits};
 use uva_ops::rows::{JoinedTables, NarrowFloat, RowKind};
 
 use super::cached::CachedRows;
-use super::mapped::Mapped;
+use super::mapped::MappedTable;
 use super::place::{HostPlace, HostTable, SumPlace};
 use crate::error::GatherError;
-use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::SummedValues;
 
 /// A table that is divided among the ranks of a group, seen from one of them.
@@ -29,10 +29,10 @@ use crate::stack::SummedValues;
 /// are refused for their lists or their place come behind the exchange: they count as a fill. Any other error cancels the
 /// exchange, so that no rank waits for this one.
 ///
-/// It is not for [`Staged`](crate::cuda::Staged), nor for what divides a batch before it: these fill once a piece, so as
-/// often as a batch has pieces, and not at all for an empty one.
+/// It is not for [`StagingSource`](crate::cuda::StagingSource), nor for what divides a batch before it: these fill
+/// once a piece, so as often as a batch has pieces, and not at all for an empty one.
 pub struct Remote<'t> {
-    own: Mapped<'t>,
+    own: MappedTable<'t>,
     /// The rows of the own part.
     range: Range<i64>,
     book: Book,
@@ -92,7 +92,7 @@ impl<'t> Remote<'t> {
     /// # Errors
     /// [`GatherError::Parts`] unless there is one part a rank; [`GatherError::PartRows`] unless `own` has as many rows as
     /// the book gives this rank.
-    pub fn new(own: Mapped<'t>, book: Book, exchange: Box<dyn Exchange>) -> Result<Self, GatherError> {
+    pub fn new(own: MappedTable<'t>, book: Book, exchange: Box<dyn Exchange>) -> Result<Self, GatherError> {
         let (rank, ranks, parts) = (exchange.rank(), exchange.ranks(), book.parts());
         if parts != ranks {
             return Err(GatherError::Parts { parts, ranks });
@@ -163,9 +163,9 @@ impl<'t> Remote<'t> {
             // Plain numbers, so a thread that panicked with them left nothing half done.
             *told.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;
         }
-        Ok(RowsRead::of(Origin::HostTable, local, row_bytes)
-            .and(RowsRead::of(Origin::HostCache, cached, row_bytes))
-            .and(RowsRead::of(Origin::Remote, remote, row_bytes)))
+        Ok(RowsRead::of(RowOrigin::HostTable, local, row_bytes)
+            .and(RowsRead::of(RowOrigin::HostCache, cached, row_bytes))
+            .and(RowsRead::of(RowOrigin::Remote, remote, row_bytes)))
     }
 
     /// Ends the exchange for the other ranks, unless it has ended: then calls before the one that failed may still complete.

@@ -3,9 +3,9 @@
 use super::place::{HostPlace, HostSource, HostTable, SumPlace, SumSource};
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
-use crate::stack::{Summed, SummedValues};
+use crate::stack::{SummedValues, SummingSource};
 
-impl<S: HostTable + HostSource> Summed<S> {
+impl<S: HostTable + HostSource> SummingSource<S> {
     /// Sums rows of the source, which are of these values.
     ///
     /// # Errors
@@ -20,7 +20,7 @@ impl<S: HostTable + HostSource> Summed<S> {
 }
 
 /// `row_bytes` is that of a sum. Each id counts once in what was read, however many lists name it.
-impl<S: HostTable + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
+impl<S: HostTable + HostSource> RowSource<SumPlace<'_>> for SummingSource<S> {
     fn rows(&self) -> usize {
         self.source.rows()
     }
@@ -46,7 +46,7 @@ impl<S: HostTable + HostSource> RowSource<SumPlace<'_>> for Summed<S> {
     }
 }
 
-impl<S: HostTable + HostSource> SumSource for Summed<S> {
+impl<S: HostTable + HostSource> SumSource for SummingSource<S> {
     fn pool(&self) -> Option<&rayon::ThreadPool> {
         self.source.pool()
     }

@@ -5,9 +5,9 @@ use uva_ops::rows::NarrowFloat;
 use super::place::{HostPlace, HostSource, HostTable};
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
-use crate::stack::Widened;
+use crate::stack::WideningSource;
 
-impl<S: HostTable + HostSource> Widened<S> {
+impl<S: HostTable + HostSource> WideningSource<S> {
     /// Takes the source's rows for values of type `from`.
     ///
     /// # Errors
@@ -21,7 +21,7 @@ impl<S: HostTable + HostSource> Widened<S> {
     }
 }
 
-impl<S: HostTable + HostSource> RowSource<HostPlace<'_>> for Widened<S> {
+impl<S: HostTable + HostSource> RowSource<HostPlace<'_>> for WideningSource<S> {
     fn rows(&self) -> usize {
         self.source.rows()
     }

@@ -10,8 +10,8 @@ use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 use uva_rows::cache::eviction;
 use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, File, GatherError, HostPlace, LookAhead, Origin, RowCache, RowSource,
-    RowsRead, Summed, SummedValues, Widened,
+    Cached, CachedRows, EvictingRows, FileTable, GatherError, HostPlace, LookAheadTable, RowCache, RowOrigin,
+    RowSource, RowsRead, SummedValues, SummingSource, WideningSource,
 };
 
 /// A folder for one table at a time.
@@ -41,20 +41,20 @@ impl Disk {
     }
 
     /// The table in a file, behind a header of an odd length.
-    fn rows(&self, table: &[u8], row_bytes: usize, threads: usize) -> File {
+    fn rows(&self, table: &[u8], row_bytes: usize, threads: usize) -> FileTable {
         let offset = 131 + table.len() as u64 % 7;
         let mut bytes = vec![0xEE; offset as usize];
         bytes.extend_from_slice(table);
         fs::write(self.path(), bytes).unwrap();
         let shape = TableShape { offset, rows: table.len() / row_bytes, row_bytes };
-        File::new(RowFile::open(&self.path(), shape, Some(self.reader)).unwrap(), threads).unwrap()
+        FileTable::new(RowFile::open(&self.path(), shape, Some(self.reader)).unwrap(), threads).unwrap()
     }
 }
 
 /// The same rows, ahead of fills too, with room for so many of them in memory beside the chosen ones.
-fn ahead(disk: &Disk, file: File, chosen: Option<Arc<CachedRows>>, room: usize) -> LookAhead {
+fn ahead(disk: &Disk, file: FileTable, chosen: Option<Arc<CachedRows>>, room: usize) -> LookAheadTable {
     let again = RowFile::open(&disk.path(), file.file().shape(), Some(disk.reader)).unwrap();
-    LookAhead::new(file, Some(again), chosen, room).unwrap()
+    LookAheadTable::new(file, Some(again), chosen, room).unwrap()
 }
 
 /// Every reader that works here.
@@ -62,12 +62,12 @@ fn disks() -> impl Iterator<Item = Disk> {
     ReaderKind::ALL.into_iter().filter_map(Disk::new)
 }
 
-fn evicting(policy: &str, rows: &File, capacity: usize) -> EvictingRows {
+fn evicting(policy: &str, rows: &FileTable, capacity: usize) -> EvictingRows {
     let TableShape { rows, row_bytes, .. } = rows.file().shape();
     EvictingRows::new(eviction::by_name(policy).unwrap(), rows, row_bytes, capacity).unwrap()
 }
 
-fn cached(rows: File, cache: impl Into<RowCache>) -> Cached<File, RowCache> {
+fn cached(rows: FileTable, cache: impl Into<RowCache>) -> Cached<FileTable, RowCache> {
     Cached::on_disk(rows, cache).unwrap()
 }
 
@@ -124,20 +124,20 @@ fn rows_of_disk_are_widened_and_summed_like_those_of_memory() {
     // Both begin with rows in memory, whichever reader brought them: this one is the quickest to make.
     let disk = Disk::new(ReaderKind::Mmap).unwrap();
     conformance::widening(&|table, row_bytes, narrow, _| {
-        Box::new(Widened::new(disk.rows(table, row_bytes, 3), narrow).unwrap())
+        Box::new(WideningSource::new(disk.rows(table, row_bytes, 3), narrow).unwrap())
     });
     conformance::summed(&|table, row_bytes, values, _| {
-        Box::new(Summed::new(disk.rows(table, row_bytes, 3), values).unwrap())
+        Box::new(SummingSource::new(disk.rows(table, row_bytes, 3), values).unwrap())
     });
     conformance::widening(&|table, row_bytes, narrow, ids| {
         let rows = disk.rows(table, row_bytes, 1);
         let cache = evicting("sieve", &rows, ids.len());
-        Box::new(Widened::new(cached(rows, cache), narrow).unwrap())
+        Box::new(WideningSource::new(cached(rows, cache), narrow).unwrap())
     });
     conformance::summed(&|table, row_bytes, values, ids| {
         let mut rows = disk.rows(table, row_bytes, 1);
         let cache = CachedRows::read(&mut rows, ids).unwrap();
-        Box::new(Summed::new(cached(rows, cache), values).unwrap())
+        Box::new(SummingSource::new(cached(rows, cache), values).unwrap())
     });
 }
 
@@ -157,11 +157,11 @@ fn rows_that_are_kept_and_read_ahead_conform() {
     });
     conformance::widening(&|table, row_bytes, narrow, ids| {
         let rows = disk.rows(table, row_bytes, 2);
-        Box::new(Widened::new(ahead(&disk, rows, None, ids.len()), narrow).unwrap())
+        Box::new(WideningSource::new(ahead(&disk, rows, None, ids.len()), narrow).unwrap())
     });
     conformance::summed(&|table, row_bytes, values, ids| {
         let rows = disk.rows(table, row_bytes, 2);
-        Box::new(Summed::new(ahead(&disk, rows, None, ids.len()), values).unwrap())
+        Box::new(SummingSource::new(ahead(&disk, rows, None, ids.len()), values).unwrap())
     });
 }
 
@@ -203,11 +203,11 @@ fn rows_are_equal_for_any_look_ahead_and_reads_grow_as_less_is_kept() {
                 total = total.and(read);
             }
             let by = |origin| total.rows(origin);
-            assert_eq!(by(Origin::ReadAhead) > 0, known > 0 && room > 0, "{total:?}");
-            assert_eq!(by(Origin::Kept) > 0, room > 0, "{total:?}");
+            assert_eq!(by(RowOrigin::ReadAhead) > 0, known > 0 && room > 0, "{total:?}");
+            assert_eq!(by(RowOrigin::Kept) > 0, room > 0, "{total:?}");
             // What was read ahead was used, too; a row that a fill names twice is one of a read and one that was kept.
             let disk_rows = total.disk().bytes_asked / 20;
-            assert!(disk_rows <= by(Origin::ReadAhead) + by(Origin::Disk), "{disk_rows} {total:?}");
+            assert!(disk_rows <= by(RowOrigin::ReadAhead) + by(RowOrigin::Disk), "{disk_rows} {total:?}");
             asked.push(disk_rows);
         }
         let [none, kept, one, five, little, all] = asked[..] else { panic!("{asked:?}") };
@@ -241,7 +241,7 @@ fn rows_are_counted_by_where_they_came_from_and_reads_by_what_they_took() {
         let mut rows = disk.rows(&table, 100, 1);
         let mut out = [0; 400];
         let read = rows.fill(&[1, 0, 1, 999], HostPlace::new(&mut out)).unwrap();
-        assert_eq!((read.rows(Origin::Disk), read.total(), read.hits()), (4, 4, 0));
+        assert_eq!((read.rows(RowOrigin::Disk), read.total(), read.hits()), (4, 4, 0));
         // The first two lie in one page.
         let taken = read.disk();
         assert_eq!((taken.bytes_asked, taken.reads), (400, 2));
@@ -250,7 +250,7 @@ fn rows_are_counted_by_where_they_came_from_and_reads_by_what_they_took() {
         let mut source = cached(rows, cache);
         source.fill(&[5, 6], HostPlace::new(&mut out[..200])).unwrap();
         let read = source.fill(&[5, 7, 6], HostPlace::new(&mut out[..300])).unwrap();
-        assert_eq!((read.rows(Origin::Disk), read.rows(Origin::HostCache), read.total()), (1, 2, 3));
+        assert_eq!((read.rows(RowOrigin::Disk), read.rows(RowOrigin::HostCache), read.total()), (1, 2, 3));
         assert_eq!((read.disk().bytes_asked, read.disk().reads), (100, 1));
         assert_eq!(out[..300], [5, 7, 6].map(|id| &table[id * 100..][..100]).concat());
         let read = source.fill(&[5, 6], HostPlace::new(&mut out[..200])).unwrap();
@@ -286,7 +286,7 @@ fn a_cache_of_another_table_is_refused() {
     let error = Cached::on_disk(rows, cache).map(drop).unwrap_err();
     assert_eq!(error, GatherError::OtherTable { rows: 5, row_bytes: 8, table_rows: 10, table_row_bytes: 4 });
     let values = SummedValues { narrow: None, widened_own: false };
-    let refused = Summed::new(disk.rows(&[0; 30], 6, 1), values).map(drop).unwrap_err();
+    let refused = SummingSource::new(disk.rows(&[0; 30], 6, 1), values).map(drop).unwrap_err();
     assert_eq!(refused, GatherError::NotValues { row_bytes: 6, value_bytes: 4 });
 }
 
@@ -314,7 +314,7 @@ fn tables_beyond_4_gib_are_addressed_with_64_bits() {
         write(&disk.path(), 128, rows, &ids);
         let shape = TableShape { offset: 128, rows, row_bytes: ROW_BYTES };
         let mut source =
-            File::new(RowFile::open(&disk.path(), shape, Some(disk.reader)).unwrap(), 1).unwrap();
+            FileTable::new(RowFile::open(&disk.path(), shape, Some(disk.reader)).unwrap(), 1).unwrap();
         let mut out = vec![0; ids.len() * ROW_BYTES];
         source.fill(&ids, HostPlace::new(&mut out)).unwrap();
         for (&id, out) in ids.iter().zip(out.chunks_exact(ROW_BYTES)) {

@@ -6,8 +6,8 @@ use uva_rows::cache::eviction;
 use uva_rows::cache::map_bytes;
 use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, GatherError, HostPlace, Mapped, NarrowFloat, Origin, RowCache, RowCopy,
-    RowSource, SumSource, Summed, SummedValues, Widened,
+    Cached, CachedRows, EvictingRows, GatherError, HostPlace, MappedTable, NarrowFloat, RowCache, RowCopy,
+    RowOrigin, RowSource, SumSource, SummedValues, SummingSource, WideningSource,
 };
 
 /// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
@@ -18,8 +18,8 @@ fn ways() -> impl Iterator<Item = RowCopy> {
         .flat_map(move |vectors| streamed.map(|streamed| RowCopy { vectors, streamed, ..RowCopy::best() }))
 }
 
-fn forced(table: &[u8], row_bytes: usize, threads: usize, way: RowCopy) -> Mapped<'_> {
-    Mapped::new(table, row_bytes, threads).unwrap().with_copy(way)
+fn forced(table: &[u8], row_bytes: usize, threads: usize, way: RowCopy) -> MappedTable<'_> {
+    MappedTable::new(table, row_bytes, threads).unwrap().with_copy(way)
 }
 
 fn fifo(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<EvictingRows, GatherError> {
@@ -27,7 +27,7 @@ fn fifo(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<Evicting
 }
 
 /// The evicting caches, by every policy, in front of what `source` makes.
-fn evicting_caches_conform(source: impl for<'t> Fn(&'t [u8], usize) -> Mapped<'t>) {
+fn evicting_caches_conform(source: impl for<'t> Fn(&'t [u8], usize) -> MappedTable<'t>) {
     for policy in eviction::POLICIES {
         conformance::evicting_cache(
             policy,
@@ -104,18 +104,18 @@ fn every_way_of_widening_conforms() {
         conformance::widening(&|table, row_bytes, narrow, cached| {
             let cache = CachedRows::new(table, row_bytes, cached, 1).unwrap();
             let rows = Cached::in_memory(forced(table, row_bytes, 1, way), cache).unwrap();
-            Box::new(Widened::new(rows, narrow).unwrap())
+            Box::new(WideningSource::new(rows, narrow).unwrap())
         });
     }
 }
 
 /// Summing sources over a mapped table with this cache in front of it.
 fn summing<'t>(
-    rows: Mapped<'t>,
+    rows: MappedTable<'t>,
     cache: impl Into<RowCache>,
     values: SummedValues,
 ) -> Box<dyn SumSource + 't> {
-    Box::new(Summed::new(Cached::in_memory(rows, cache).unwrap(), values).unwrap())
+    Box::new(SummingSource::new(Cached::in_memory(rows, cache).unwrap(), values).unwrap())
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn every_way_of_summing_conforms_with_a_cache_and_without() {
     for vectors in Vectors::available() {
         let way = RowCopy { vectors, ..RowCopy::best() };
         conformance::summed(&|table, row_bytes, values, _| {
-            Box::new(Summed::new(forced(table, row_bytes, 1, way), values).unwrap())
+            Box::new(SummingSource::new(forced(table, row_bytes, 1, way), values).unwrap())
         });
         conformance::summed(&|table, row_bytes, values, cached| {
             let cache = CachedRows::new(table, row_bytes, cached, 1).unwrap();
@@ -135,53 +135,55 @@ fn every_way_of_summing_conforms_with_a_cache_and_without() {
 #[test]
 fn summing_by_several_threads_conforms_with_and_without_a_cache() {
     conformance::summed(&|table, row_bytes, values, _| {
-        Box::new(Summed::new(Mapped::new(table, row_bytes, 3).unwrap(), values).unwrap())
+        Box::new(SummingSource::new(MappedTable::new(table, row_bytes, 3).unwrap(), values).unwrap())
     });
     conformance::summed(&|table, row_bytes, values, cached| {
         let cache = fifo(table.len() / row_bytes, row_bytes, cached.len()).unwrap();
-        summing(Mapped::new(table, row_bytes, 3).unwrap(), cache, values)
+        summing(MappedTable::new(table, row_bytes, 3).unwrap(), cache, values)
     });
 }
 
 #[test]
 fn rows_that_are_not_whole_values_are_not_summed() {
-    let rows = Mapped::new(&[0; 30], 6, 1).unwrap();
-    let refused = Summed::new(rows, SummedValues { narrow: None, widened_own: false }).unwrap_err();
+    let rows = MappedTable::new(&[0; 30], 6, 1).unwrap();
+    let refused = SummingSource::new(rows, SummedValues { narrow: None, widened_own: false }).unwrap_err();
     assert_eq!(refused, GatherError::NotValues { row_bytes: 6, value_bytes: 4 });
 }
 
 #[test]
 fn widening_by_several_threads_conforms_with_and_without_a_cache() {
     conformance::widening(&|table, row_bytes, narrow, _| {
-        Box::new(Widened::new(Mapped::new(table, row_bytes, 3).unwrap(), narrow).unwrap())
+        Box::new(WideningSource::new(MappedTable::new(table, row_bytes, 3).unwrap(), narrow).unwrap())
     });
     conformance::widening(&|table, row_bytes, narrow, cached| {
         let cache = fifo(table.len() / row_bytes, row_bytes, cached.len()).unwrap();
-        let rows = Cached::in_memory(Mapped::new(table, row_bytes, 3).unwrap(), cache).unwrap();
-        Box::new(Widened::new(rows, narrow).unwrap())
+        let rows = Cached::in_memory(MappedTable::new(table, row_bytes, 3).unwrap(), cache).unwrap();
+        Box::new(WideningSource::new(rows, narrow).unwrap())
     });
 }
 
 #[test]
 fn rows_that_are_not_whole_values_are_not_widened() {
-    let error = Widened::new(Mapped::new(&[0; 15], 3, 1).unwrap(), NarrowFloat::F16).map(drop).unwrap_err();
+    let error = WideningSource::new(MappedTable::new(&[0; 15], 3, 1).unwrap(), NarrowFloat::F16)
+        .map(drop)
+        .unwrap_err();
     assert_eq!(error, GatherError::NotHalves { row_bytes: 3 });
 }
 
 #[test]
 fn one_thread_conforms() {
-    conformance::run(&|table, row_bytes| Box::new(Mapped::new(table, row_bytes, 1).unwrap()));
+    conformance::run(&|table, row_bytes| Box::new(MappedTable::new(table, row_bytes, 1).unwrap()));
 }
 
 #[test]
 fn several_threads_conform() {
     // A pool for each of a hundred thousand tables would test the operating system: many tables, one thread, above.
     conformance::every_row_size_at_every_offset(
-        &|table, row_bytes| Box::new(Mapped::new(table, row_bytes, 3).unwrap()),
+        &|table, row_bytes| Box::new(MappedTable::new(table, row_bytes, 3).unwrap()),
         [1, 63, 400].into_iter(),
         0..3,
     );
-    conformance::whole_tables(&|table, row_bytes| Box::new(Mapped::new(table, row_bytes, 3).unwrap()));
+    conformance::whole_tables(&|table, row_bytes| Box::new(MappedTable::new(table, row_bytes, 3).unwrap()));
 }
 
 #[test]
@@ -190,7 +192,7 @@ fn a_gather_with_cached_rows_conforms() {
         conformance::static_cache(&|table, row_bytes, ids| {
             let cache = CachedRows::new(table, row_bytes, ids, threads).unwrap();
             assert_eq!(cache.bytes(), (ids.len() * row_bytes) as u64);
-            Box::new(Cached::in_memory(Mapped::new(table, row_bytes, threads).unwrap(), cache).unwrap())
+            Box::new(Cached::in_memory(MappedTable::new(table, row_bytes, threads).unwrap(), cache).unwrap())
         });
     }
 }
@@ -198,7 +200,7 @@ fn a_gather_with_cached_rows_conforms() {
 #[test]
 fn a_gather_with_a_cache_that_evicts_conforms() {
     for threads in [1, 3] {
-        evicting_caches_conform(|table, row_bytes| Mapped::new(table, row_bytes, threads).unwrap());
+        evicting_caches_conform(|table, row_bytes| MappedTable::new(table, row_bytes, threads).unwrap());
     }
 }
 
@@ -208,12 +210,12 @@ fn cached_rows_are_read_from_the_cache_and_not_from_the_table() {
     let (table, other) = ([1_u8; 40], [2_u8; 40]);
     let cache = CachedRows::new(&other, 4, &[9, 3], 1).unwrap();
     assert!(cache.contains(3) && !cache.contains(4) && !cache.contains(-1) && !cache.contains(10));
-    let mut source = Cached::in_memory(Mapped::new(&table, 4, 1).unwrap(), cache).unwrap();
+    let mut source = Cached::in_memory(MappedTable::new(&table, 4, 1).unwrap(), cache).unwrap();
     let mut out = [0; 12];
     let read = source.fill(&[3, 4, 9], HostPlace::new(&mut out)).unwrap();
     assert_eq!(out, [2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2]);
-    assert_eq!((read.rows(Origin::HostTable), read.rows(Origin::HostCache)), (1, 2));
-    assert_eq!((read.total(), read.hits(), read.bytes(Origin::HostCache)), (3, 2, 8));
+    assert_eq!((read.rows(RowOrigin::HostTable), read.rows(RowOrigin::HostCache)), (1, 2));
+    assert_eq!((read.total(), read.hits(), read.bytes(RowOrigin::HostCache)), (3, 2, 8));
     assert_eq!(map_bytes(10), 40);
 }
 
@@ -221,7 +223,7 @@ fn cached_rows_are_read_from_the_cache_and_not_from_the_table() {
 fn a_cache_of_a_table_without_rows_is_empty() {
     let cache = CachedRows::new(&[], 4, &[], 1).unwrap();
     assert!(cache.is_empty() && !cache.contains(0));
-    let mut source = Cached::in_memory(Mapped::new(&[], 4, 1).unwrap(), cache).unwrap();
+    let mut source = Cached::in_memory(MappedTable::new(&[], 4, 1).unwrap(), cache).unwrap();
     assert_eq!(source.fill(&[], HostPlace::new(&mut [])).unwrap().total(), 0);
 }
 
@@ -233,8 +235,9 @@ fn caches_that_cannot_be_are_refused() {
     for id in [-1, 10, i64::MAX] {
         assert_eq!(refusal(&[1, id]), GatherError::IdOutOfRange { position: 1, id, rows: 10 });
     }
-    let error =
-        Cached::in_memory(Mapped::new(&table, 4, 1).unwrap(), fifo(5, 8, 2).unwrap()).map(drop).unwrap_err();
+    let error = Cached::in_memory(MappedTable::new(&table, 4, 1).unwrap(), fifo(5, 8, 2).unwrap())
+        .map(drop)
+        .unwrap_err();
     assert_eq!(
         error,
         GatherError::OtherTable { rows: 5, row_bytes: 8, table_rows: 10, table_row_bytes: 4 },
@@ -252,20 +255,20 @@ fn caches_that_cannot_be_are_refused() {
 
 #[test]
 fn tables_beyond_4_gib_are_addressed_with_64_bits() {
-    conformance::large_table(&|table, row_bytes| Box::new(Mapped::new(table, row_bytes, 2).unwrap()));
+    conformance::large_table(&|table, row_bytes| Box::new(MappedTable::new(table, row_bytes, 2).unwrap()));
 }
 
 #[test]
 fn a_table_that_is_not_whole_rows_is_refused() {
     for (length, row_bytes) in [(10, 0), (10, 3), (1, 2)] {
-        let error = Mapped::new(&vec![0; length], row_bytes, 1).map(drop).unwrap_err();
+        let error = MappedTable::new(&vec![0; length], row_bytes, 1).map(drop).unwrap_err();
         assert_eq!(error, GatherError::TableLength { length, row_bytes });
     }
 }
 
 #[test]
 fn a_bad_id_is_named_with_its_position() {
-    let mut source = Mapped::new(&[0; 20], 2, 1).unwrap();
+    let mut source = MappedTable::new(&[0; 20], 2, 1).unwrap();
     let error = source.fill(&[0, 9, 10], HostPlace::new(&mut [0; 6])).unwrap_err();
     assert_eq!(error.to_string(), "id 10 at position 2 is outside the table of 10 rows");
 }

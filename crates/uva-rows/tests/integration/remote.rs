@@ -7,8 +7,8 @@ use uva_exchange::conformance::in_threads;
 use uva_exchange::{Cause, Settings, SharedMemory, Single};
 use uva_rows::conformance;
 use uva_rows::{
-    Book, Exchange, GatherError, HostPlace, Mapped, Origin, Place, Remote, RemoteCounts, RowSource, RowsRead,
-    SumSource, Summed, Ticket, Widened,
+    Book, Exchange, GatherError, HostPlace, MappedTable, Place, Remote, RemoteCounts, RowOrigin, RowSource,
+    RowsRead, SumSource, SummingSource, Ticket, WideningSource,
 };
 
 const RANKS: [usize; 3] = [1, 2, 4];
@@ -35,7 +35,7 @@ fn uneven(rows: usize, ranks: usize) -> Book {
 fn remote(table: &[u8], row_bytes: usize, book: &Book, exchange: Box<dyn Exchange>) -> Remote<'static> {
     let range = book.range(exchange.rank());
     let part = table[range.start as usize * row_bytes..range.end as usize * row_bytes].to_vec();
-    Remote::new(Mapped::owned(Arc::new(part), row_bytes, 1).unwrap(), book.clone(), exchange).unwrap()
+    Remote::new(MappedTable::owned(Arc::new(part), row_bytes, 1).unwrap(), book.clone(), exchange).unwrap()
 }
 
 /// A source over one rank, and the threads of the others: they ask for nothing, and serve it until it leaves.
@@ -156,10 +156,10 @@ fn a_cache_in_front_of_other_ranks_conforms() {
 #[test]
 fn rows_of_other_ranks_are_widened_and_summed_like_any() {
     conformance::widening(&|table, row_bytes, narrow, cached| {
-        Box::new(served(table, row_bytes, 2, cached, |remote| Widened::new(remote, narrow).unwrap()))
+        Box::new(served(table, row_bytes, 2, cached, |remote| WideningSource::new(remote, narrow).unwrap()))
     });
     conformance::summed(&|table, row_bytes, values, cached| {
-        Box::new(served(table, row_bytes, 2, cached, |remote| Summed::new(remote, values).unwrap()))
+        Box::new(served(table, row_bytes, 2, cached, |remote| SummingSource::new(remote, values).unwrap()))
     });
 }
 
@@ -198,9 +198,9 @@ fn each_rank_gets_its_own_batches_and_counts_where_rows_came_from() {
                 let local =
                     ids.iter().filter(|id| !is_cached(id) && own.contains(&(**id as u64))).count() as u64;
                 let missing = ids.len() as u64 - hits - local;
-                let origins = [Origin::HostTable, Origin::HostCache, Origin::Remote];
+                let origins = [RowOrigin::HostTable, RowOrigin::HostCache, RowOrigin::Remote];
                 assert_eq!(origins.map(|origin| read.rows(origin)), [local, hits, missing]);
-                assert_eq!(read.bytes(Origin::Remote), missing * ROW_BYTES as u64);
+                assert_eq!(read.bytes(RowOrigin::Remote), missing * ROW_BYTES as u64);
                 expected.local_rows += local;
                 expected.cached_rows += hits;
                 expected.remote_rows += missing;
@@ -296,7 +296,7 @@ fn a_cache_of_bad_ids_is_refused_on_its_rank_and_ends_the_others() {
 
 #[test]
 fn parts_that_do_not_fit_the_partition_are_refused() {
-    let own = || Mapped::new(&[0; 40], 4, 1).unwrap();
+    let own = || MappedTable::new(&[0; 40], 4, 1).unwrap();
     let refused = |book: Book| Remote::new(own(), book, Box::new(Single::new())).map(drop).unwrap_err();
     assert_eq!(refused(Book::even(10, 2).unwrap()), GatherError::Parts { parts: 2, ranks: 1 });
     let expected = GatherError::PartRows { rank: 0, rows: 10, expected: 11 };

@@ -6,7 +6,7 @@ use uva_cuda::partition::{ShareSteps, Shares};
 use super::asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, MpsChoice, PartitionChoice, SamplerChoice,
 };
-use super::chosen::Chosen;
+use super::chosen::TransferChoice;
 use super::granted::{Backend, CudaBackend, Partition};
 use super::probe::Probe;
 use crate::RuntimeError;
@@ -14,11 +14,11 @@ use uva_options::OptionError;
 
 /// A backend, and what may still change it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
+pub struct BackendDecision {
     /// Where the run gathers and trains; if MPS is requested, the fallback without it.
     pub backend: Backend,
     /// The request to divide the GPU by MPS.
-    pub mps: Option<MpsWish>,
+    pub mps: Option<MpsRequest>,
     /// Notes for people.
     pub notes: Vec<String>,
     /// The choices that a measurement on the GPU decides. Until then the defaults are in force.
@@ -39,12 +39,12 @@ pub struct OpenChoices {
     threads: bool,
 }
 
-impl Decision {
+impl BackendDecision {
     /// The decision with these choices in place of the defaults.
     ///
     /// # Errors
     /// As [`decide`].
-    pub fn settled(mut self, chosen: &Chosen) -> Result<Self, RuntimeError> {
+    pub fn settled(mut self, chosen: &TransferChoice) -> Result<Self, RuntimeError> {
         let (Some(open), Backend::Cuda(cuda)) = (&self.open, &self.backend) else { return Ok(self) };
         let (backend, mps) =
             divided(&open.options, open.threads, cuda.ordinal, &open.device, cuda.sampler, chosen)?;
@@ -55,7 +55,7 @@ impl Decision {
 
 /// A request to divide the GPU by MPS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MpsWish {
+pub struct MpsRequest {
     /// Whether the run fails without it.
     pub required: bool,
     /// The GPU's UUID.
@@ -68,7 +68,7 @@ pub struct MpsWish {
     pub sampler_percentage: Option<u32>,
 }
 
-impl MpsWish {
+impl MpsRequest {
     /// The same without a sampler on the GPU: its share is the consumer's.
     pub fn without_sampler(mut self) -> Self {
         let sampler = self.sampler_percentage.take().unwrap_or(0);
@@ -86,7 +86,7 @@ pub fn decide(
     options: &BackendOptions,
     threads: bool,
     probe: impl FnOnce() -> Result<Probe, RuntimeError>,
-) -> Result<Decision, RuntimeError> {
+) -> Result<BackendDecision, RuntimeError> {
     options.check()?;
     let mut notes = Vec::new();
     let (named, ordinal) = match options.device {
@@ -135,7 +135,7 @@ pub fn decide(
         (GatherChoice::Cpu, SamplerChoice::Auto) => SamplerChoice::Cpu,
         (_, sampler) => sampler,
     };
-    let chosen = Chosen::unmeasured(options);
+    let chosen = TransferChoice::unmeasured(options);
     let (backend, mps) = divided(options, threads, ordinal, device, sampler, &chosen)?;
     let open = is_open(options).then(|| OpenChoices {
         options: options.clone(),
@@ -144,7 +144,7 @@ pub fn decide(
         simulator: probed.cuda.simulator,
         threads,
     });
-    Ok(Decision { backend, mps, notes, open })
+    Ok(BackendDecision { backend, mps, notes, open })
 }
 
 /// Whether a measurement would decide something.
@@ -163,8 +163,8 @@ fn divided(
     ordinal: usize,
     device: &DeviceReport,
     sampler: SamplerChoice,
-    chosen: &Chosen,
-) -> Result<(Backend, Option<MpsWish>), RuntimeError> {
+    chosen: &TransferChoice,
+) -> Result<(Backend, Option<MpsRequest>), RuntimeError> {
     let cuda = |partition| Backend::Cuda(CudaBackend::of(options, chosen, ordinal, sampler, partition));
     if chosen.gather == GatherChoice::Cpu {
         // One process on the GPU: nothing to divide.
@@ -214,7 +214,7 @@ fn divided(
     // A copy engine leaves the multiprocessors alone, so the consumer may have all that the sampler does not need.
     let by_copies = chosen.gather == GatherChoice::Dma && options.mps_percentage == GpuShare::Auto;
     let spared = if by_copies { shares.producer } else { 0 };
-    let mps = (wished && !threads).then(|| MpsWish {
+    let mps = (wished && !threads).then(|| MpsRequest {
         required,
         device: device.uuid.clone(),
         producer_percentage: shares.producer,
@@ -242,8 +242,8 @@ fn shares(options: &BackendOptions, sampler: SamplerChoice, producer: u32) -> Re
     Ok(Shares { producer, sampler: Some(wanted) })
 }
 
-fn on_cpu(notes: Vec<String>) -> Decision {
-    Decision { backend: Backend::Cpu, mps: None, notes, open: None }
+fn on_cpu(notes: Vec<String>) -> BackendDecision {
+    BackendDecision { backend: Backend::Cpu, mps: None, notes, open: None }
 }
 
 /// The device, if it exists and libtorch can use it.
@@ -306,8 +306,8 @@ mod tests {
         Probe { cuda, nvrtc: None, torch: None }
     }
 
-    fn partition(options: &BackendOptions, threads: bool, probe: Probe) -> (Partition, Option<MpsWish>) {
-        let Decision { backend, mps, .. } = decide(options, threads, || Ok(probe)).unwrap();
+    fn partition(options: &BackendOptions, threads: bool, probe: Probe) -> (Partition, Option<MpsRequest>) {
+        let BackendDecision { backend, mps, .. } = decide(options, threads, || Ok(probe)).unwrap();
         (backend.cuda().expect("a GPU").partition, mps)
     }
 
@@ -403,9 +403,9 @@ mod tests {
     fn what_was_measured_replaces_the_defaults_and_the_division_follows() {
         let options = BackendOptions::default();
         let decision = decide(&options, false, || Ok(machine(1))).unwrap();
-        let unmeasured = Chosen::unmeasured(&options);
+        let unmeasured = TransferChoice::unmeasured(&options);
         assert_eq!(decision.clone().settled(&unmeasured).unwrap().backend, decision.backend);
-        let chosen = Chosen {
+        let chosen = TransferChoice {
             gather: GatherChoice::Split,
             producer_percentage: 7,
             table_pages: PinPages::Thp,
@@ -424,7 +424,7 @@ mod tests {
         let wish = settled.mps.unwrap();
         assert_eq!((wish.producer_percentage, wish.consumer_percentage), (7, 93));
         // Copies need no multiprocessors.
-        let copies = decision.settled(&Chosen { gather: GatherChoice::Dma, ..unmeasured }).unwrap();
+        let copies = decision.settled(&TransferChoice { gather: GatherChoice::Dma, ..unmeasured }).unwrap();
         assert_eq!(copies.mps.unwrap().consumer_percentage, 100);
     }
 

@@ -10,7 +10,7 @@ const PRODUCER_SHARE: u32 = 10;
 
 /// How rows reach the GPU: the choices that options leave to a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Chosen {
+pub struct TransferChoice {
     /// How rows are gathered. Never [`GatherChoice::Auto`].
     pub gather: GatherChoice,
     /// The producer's share of the multiprocessors in per cent.
@@ -21,7 +21,7 @@ pub struct Chosen {
     pub split_share: Option<f64>,
 }
 
-impl Chosen {
+impl TransferChoice {
     /// The choices of the options, and the defaults where they leave one open.
     pub fn unmeasured(options: &BackendOptions) -> Self {
         Self {

@@ -8,7 +8,7 @@ use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinOptions, PinPages, PreflightPolicy};
 
 use super::asked::{BackendOptions, GatherChoice, GpuSlots, SamplerChoice, SignalKind, TablePagesChoice};
-use super::chosen::Chosen;
+use super::chosen::TransferChoice;
 use crate::RuntimeError;
 use crate::backend::obstacle::{Obstacle, check_sums};
 
@@ -58,7 +58,7 @@ impl CudaBackend {
     /// The GPU with this index, with the requested options and what was decided.
     pub(super) fn of(
         options: &BackendOptions,
-        chosen: &Chosen,
+        chosen: &TransferChoice,
         ordinal: usize,
         sampler: SamplerChoice,
         partition: Partition,

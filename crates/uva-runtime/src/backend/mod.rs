@@ -13,8 +13,8 @@ pub use asked::{
     BackendOptions, DeviceChoice, GatherChoice, GpuShare, GpuSlots, MpsChoice, PartitionChoice,
     SamplerChoice, SignalKind, TablePagesChoice,
 };
-pub use choose::{Decision, MpsWish, OpenChoices, decide};
-pub use chosen::Chosen;
+pub use choose::{BackendDecision, MpsRequest, OpenChoices, decide};
+pub use chosen::TransferChoice;
 pub use cufile::CufileReport;
 pub use granted::{Backend, CudaBackend, Partition, SamplerShare};
 pub use probe::{NvrtcReport, Probe};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use uva_batch::BatchReads;
-use uva_rows::{DiskReads, Origin, RowsRead};
+use uva_rows::{DiskReads, RowOrigin, RowsRead};
 
 /// Feature rows of one or of many batches, and what they took from disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,9 +32,9 @@ impl DiskCounts {
             bytes_read: disk.bytes_read,
             reads: disk.reads,
             cached_rows: read.hits(),
-            kept_rows: read.rows(Origin::Kept),
-            ahead_rows: read.rows(Origin::ReadAhead),
-            demanded_rows: read.rows(Origin::Disk),
+            kept_rows: read.rows(RowOrigin::Kept),
+            ahead_rows: read.rows(RowOrigin::ReadAhead),
+            demanded_rows: read.rows(RowOrigin::Disk),
         }
     }
 

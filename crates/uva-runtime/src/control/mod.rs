@@ -16,5 +16,6 @@ pub(crate) mod role_times;
 pub(crate) mod stage;
 
 pub use page::{
-    CONSUMER, COUNTERS_USED, Control, Counter, FIRST_SAMPLER, PRODUCER, Stop, Tally, peak_rss_bytes, words,
+    CONSUMER, COUNTERS_USED, ConsumerTally, Control, Counter, FIRST_SAMPLER, PRODUCER, Stop, peak_rss_bytes,
+    words,
 };

@@ -87,7 +87,7 @@ const _: () = assert!(COUNTERS_USED <= COUNTERS_PER_ROLE);
 
 /// A consumer's results so far, for a launcher that can no longer ask it once it has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ConsumerTally {
     /// Training batches used.
     pub batches: u64,
     /// Epochs whose last training batch was used.
@@ -294,7 +294,7 @@ impl Control {
     }
 
     /// Adds to the consumer's tally.
-    pub fn add_to_tally(&self, more: &Tally) {
+    pub fn add_to_tally(&self, more: &ConsumerTally) {
         let counts =
             |CacheCounts { list_reads, list_hits, rows, row_hits }| [list_reads, list_hits, rows, row_hits];
         let amounts = [more.batches, more.epochs, more.nanoseconds].into_iter();
@@ -306,7 +306,7 @@ impl Control {
     }
 
     /// The consumer's tally so far.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> ConsumerTally {
         let word = |place| self.page.load(self.tally_at() + place);
         let counts = |first| CacheCounts {
             list_reads: word(first),
@@ -316,7 +316,7 @@ impl Control {
         };
         let cache = CacheTotals { counted: counts(3), others: counts(7) };
         let aggregate = AggregateAmounts::from_words(std::array::from_fn(|at| word(13 + at)));
-        Tally {
+        ConsumerTally {
             batches: word(0),
             epochs: word(1),
             nanoseconds: word(2),
@@ -380,7 +380,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::options::schedule::Order;
+    use crate::options::schedule::BatchOrder;
 
     fn of_samplers(samplers: usize) -> LoaderOptions {
         LoaderOptions { samplers, ..LoaderOptions::default() }
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(control.turn(), None);
         let turn = |number: u64| Turn {
             sequence: number,
-            order: Some(Order {
+            order: Some(BatchOrder {
                 main: Split::Train,
                 validate: false,
                 split: Split::Train,
@@ -435,14 +435,21 @@ mod tests {
         let counts = |row_hits| CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits };
         let cache = CacheTotals { counted: counts(1), others: counts(2) };
         let aggregate = AggregateAmounts::from_words([11, 12, 13, 14, 15, 16, 17, 18]);
-        let one =
-            Tally { batches: 1, epochs: 7, nanoseconds: 9, cache, unpadded: 5, oversized: 6, aggregate };
+        let one = ConsumerTally {
+            batches: 1,
+            epochs: 7,
+            nanoseconds: 9,
+            cache,
+            unpadded: 5,
+            oversized: 6,
+            aggregate,
+        };
         control.add_to_tally(&one);
-        control.add_to_tally(&Tally { batches: 1, ..Tally::default() });
-        assert_eq!(control.tally(), Tally { batches: 2, ..one });
+        control.add_to_tally(&ConsumerTally { batches: 1, ..ConsumerTally::default() });
+        assert_eq!(control.tally(), ConsumerTally { batches: 2, ..one });
         assert_eq!(control.position(FIRST_SAMPLER + 1), 0);
         control.note_position(FIRST_SAMPLER + 1, 5);
-        assert_eq!(control.tally(), Tally { batches: 2, ..one });
+        assert_eq!(control.tally(), ConsumerTally { batches: 2, ..one });
         // Next to it is the evaluation.
         assert_eq!(control.evaluation(), None);
         for of in [(Split::Valid, 0), (Split::Test, u32::MAX), (Split::Train, 7)] {
@@ -460,7 +467,7 @@ mod tests {
             assert_eq!(control.evaluation(), None);
             before = Some(parts);
         }
-        assert_eq!(control.tally(), Tally { batches: 2, ..one });
+        assert_eq!(control.tally(), ConsumerTally { batches: 2, ..one });
     }
 
     #[test]
@@ -488,7 +495,7 @@ mod tests {
             control.note_position(role, 7);
         }
         let all = DiskCounts::from_words([3 * 96, 3 * 4608, 9, 0, 15, 18, 21]);
-        assert_eq!((control.disk_reads(), control.tally()), (all, Tally::default()));
+        assert_eq!((control.disk_reads(), control.tally()), (all, ConsumerTally::default()));
         assert_eq!(
             (control.times(PRODUCER), control.position(PRODUCER)),
             (RoleTimes { processes: 1, ..RoleTimes::default() }, 7)

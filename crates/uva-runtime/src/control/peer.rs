@@ -27,7 +27,7 @@ impl Peer {
             let (name, alive) = match self {
                 // A pidfd that cannot be polled is no sign of death.
                 Self::Process { name, pidfd } => (name, pidfd.is_alive().unwrap_or(true)),
-                // Acquire; partner: the release store in `Leaving::drop`.
+                // Acquire; partner: the release store in `ExitMark::drop`.
                 Self::Thread { name, alive } => (name, alive.load(Ordering::Acquire)),
             };
             if alive { Ok(()) } else { Err(PeerGone::new(format!("the {name} has ended"))) }
@@ -37,9 +37,9 @@ impl Peer {
 
 /// Marks a thread as gone, however it leaves: at its end, by an error or by a panic.
 #[derive(Debug)]
-pub(crate) struct Leaving(pub Arc<AtomicBool>);
+pub(crate) struct ExitMark(pub Arc<AtomicBool>);
 
-impl Drop for Leaving {
+impl Drop for ExitMark {
     fn drop(&mut self) {
         // Release; partner: the acquire load in `Peer::watched`. What the thread published is visible before its end.
         self.0.store(false, Ordering::Release);

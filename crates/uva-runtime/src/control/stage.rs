@@ -8,7 +8,7 @@ use crate::control::{Control, Counter};
 
 /// What a role is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum Activity {
     /// Its own work.
     Working,
     /// Waiting for input.
@@ -17,7 +17,7 @@ pub enum Doing {
     WaitingOutput,
 }
 
-impl Doing {
+impl Activity {
     fn counter(self) -> Counter {
         match self {
             Self::Working => Counter::Working,
@@ -33,36 +33,36 @@ impl Doing {
 pub struct StageClock {
     control: Arc<Control>,
     role: usize,
-    doing: Doing,
+    doing: Activity,
     since: Instant,
     /// Nanoseconds that the host attributed to another activity, not yet subtracted from it.
-    really: (Doing, u64),
+    really: (Activity, u64),
 }
 
 impl StageClock {
     /// Starts the clock of the role at this index of the control page.
     pub fn start(control: Arc<Control>, role: usize) -> Self {
-        let doing = Doing::Working;
+        let doing = Activity::Working;
         Self { control, role, doing, since: Instant::now(), really: (doing, 0) }
     }
 
     /// Corrects for time that the host saw as waiting or as work, but was `doing` in truth: a GPU at work, or waiting.
     /// It is subtracted from the times counted next, so the sum stays the role's whole time. A role may name only one
     /// activity.
-    pub fn really(&mut self, doing: Doing, time: Duration) {
+    pub fn really(&mut self, doing: Activity, time: Duration) {
         self.really = (doing, self.really.1 + time.as_nanos() as u64);
     }
 
     /// Traces the role's time totals, now that its work is done.
     pub fn log_end(&mut self) {
-        self.now(Doing::Working);
+        self.now(Activity::Working);
         let RoleTimes { working_s, waiting_input_s, waiting_output_s, .. } = self.control.times(self.role);
         let position = self.control.position(self.role);
         tracing::info!(position, working_s, waiting_input_s, waiting_output_s, "its work has ended");
     }
 
     /// The role changes its activity now. Returns the nanoseconds it spent on the former one.
-    pub fn now(&mut self, doing: Doing) -> u64 {
+    pub fn now(&mut self, doing: Activity) -> u64 {
         let now = Instant::now();
         let nanoseconds = (now - self.since).as_nanos() as u64;
         let (other, owed) = self.really;
@@ -78,7 +78,7 @@ impl StageClock {
 
 impl Drop for StageClock {
     fn drop(&mut self) {
-        self.now(Doing::Working);
+        self.now(Activity::Working);
     }
 }
 
@@ -92,9 +92,9 @@ mod tests {
     fn what_a_gpu_did_is_taken_out_of_what_the_host_counted_and_the_sum_stays() {
         let control = Arc::new(Control::create(&LoaderOptions::default()).unwrap());
         let mut clock = StageClock::start(Arc::clone(&control), PRODUCER);
-        let worked = clock.now(Doing::WaitingInput);
-        clock.really(Doing::Working, Duration::from_secs(3600));
-        let waited = clock.now(Doing::WaitingOutput);
+        let worked = clock.now(Activity::WaitingInput);
+        clock.really(Activity::Working, Duration::from_secs(3600));
+        let waited = clock.now(Activity::WaitingOutput);
         let times = control.roles().producer;
         // An hour exceeds the recorded wait: all of that counts as work, and no more.
         assert_eq!(times.waiting_input_s, 0.0);

@@ -64,7 +64,7 @@ impl SlotMemory for Slot {
 
 /// What is known of a batch when it is given back.
 #[derive(Clone, Copy, Debug)]
-pub struct Used {
+pub struct BatchUse {
     /// When it was given back.
     pub at: Instant,
     /// How long its gather took. On a GPU this is known once the work on the batch has been waited for.
@@ -75,11 +75,11 @@ pub struct Used {
 
 /// Where a batch records that it was given back.
 #[derive(Debug, Default)]
-pub struct UsedBatch(Mutex<Option<Used>>);
+pub struct UsedBatch(Mutex<Option<BatchUse>>);
 
 impl UsedBatch {
     /// `None` while the batch is still in use.
-    pub fn get(&self) -> Option<Used> {
+    pub fn get(&self) -> Option<BatchUse> {
         // Nothing panics while holding this lock.
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,7 +186,7 @@ impl Drop for Batch {
     fn drop(&mut self) {
         if let Some(used) = self.used.take() {
             let (gather_time, rows_cached) = (self.gather_time(), self.rows_cached());
-            let now = Used { at: Instant::now(), gather_time, rows_cached };
+            let now = BatchUse { at: Instant::now(), gather_time, rows_cached };
             *used.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
         }
         let Slot { loan, slot } = self.view.memory_mut();

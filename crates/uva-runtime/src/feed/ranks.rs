@@ -19,7 +19,7 @@ use crate::options::{LoaderOptions, Pad, Prepare};
 use crate::sampler::cache::Caches;
 
 /// The exchanges with them, of which the producer takes one and the sampler the other, and word of a rank that has left.
-pub struct Ranks {
+pub struct RankExchanges {
     rows: RankExchange,
     /// Where the lists are divided too.
     lists: Option<RankExchange>,
@@ -76,7 +76,7 @@ impl RankExchange {
     }
 }
 
-impl Ranks {
+impl RankExchanges {
     /// Over this exchange of rows.
     pub fn new(exchange: Box<dyn Exchange>) -> Self {
         Self {
@@ -218,9 +218,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for Ranks {
+impl fmt::Debug for RankExchanges {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Ranks").field("left", &self.left()).finish_non_exhaustive()
+        formatter.debug_struct("RankExchanges").field("left", &self.left()).finish_non_exhaustive()
     }
 }
 
@@ -233,7 +233,7 @@ pub(crate) fn check_divided(
     options: &LoaderOptions,
     caches: &Caches,
     backend: &Backend,
-    ranks: Option<&Ranks>,
+    ranks: Option<&RankExchanges>,
 ) -> Result<(), RuntimeError> {
     let Some(own) = dataset.own_rows() else { return Ok(()) };
     let refused = |option: &str, value: &dyn fmt::Display, reason: &str| {

@@ -20,7 +20,7 @@ pub(crate) struct Sampling<'a> {
     engine: Engine<'a>,
     on_device: Option<Arc<DeviceBatches>>,
     /// The orders of each split, of the epochs that were asked for last.
-    orders: [Vec<Prepared>; 3],
+    orders: [Vec<PreparedOrder>; 3],
     seeds: Vec<i64>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Sampling<'a> {
         engine: Engine<'a>,
         on_device: Option<Arc<DeviceBatches>>,
     ) -> Result<Self, RuntimeError> {
-        let order = |split| Ok::<_, RuntimeError>(vec![Prepared::of(dataset, plan, split)?]);
+        let order = |split| Ok::<_, RuntimeError>(vec![PreparedOrder::of(dataset, plan, split)?]);
         Ok(Self {
             dataset,
             plan,
@@ -49,7 +49,7 @@ impl<'a> Sampling<'a> {
     /// prepare the order of one epoch over that of the other with each batch.
     pub fn keep_two_epochs(&mut self) -> Result<(), RuntimeError> {
         for split in Split::ALL {
-            self.orders[split as usize].push(Prepared::of(self.dataset, self.plan, split)?);
+            self.orders[split as usize].push(PreparedOrder::of(self.dataset, self.plan, split)?);
         }
         Ok(())
     }
@@ -132,12 +132,12 @@ pub(crate) fn skipped() -> BatchHeader {
 }
 
 /// The order of a split, and the epoch that it is prepared for.
-struct Prepared {
+struct PreparedOrder {
     order: EpochOrder,
     epoch: Option<u32>,
 }
 
-impl Prepared {
+impl PreparedOrder {
     fn of(dataset: &Dataset, plan: &RunPlan, split: Split) -> Result<Self, RuntimeError> {
         Ok(Self { order: epoch_order(dataset, &plan.options, split)?, epoch: None })
     }

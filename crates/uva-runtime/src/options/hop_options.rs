@@ -30,13 +30,13 @@ options! {
             => Field::text::<Chunk>("ROWS", "`auto`, or 1 or more").of(BATCHES, &[Identity])
                 .only_with("shuffle", by_chunks).unless_given("auto"),
         /// Of a hop set: where its rows lie while a model trains on them (docs/propagation.md)
-        place: Place = Place::Auto => Field::choice::<Place>("WHERE").of(BATCHES, &[Speed]),
+        place: HopRowsPlace = HopRowsPlace::Auto => Field::choice::<HopRowsPlace>("WHERE").of(BATCHES, &[Speed]),
     }
 }
 
 named! {
     /// Where the rows of a hop set lie during a run.
-    pub enum Place = Auto {
+    pub enum HopRowsPlace = Auto {
         /// On the GPU that trains where a training batch leaves it room, else in host memory where that suffices, else on disk.
         Auto = "auto",
         /// In the memory of the GPU that trains, to which those of the training part are copied once. The others lie where
@@ -49,7 +49,7 @@ named! {
     }
 }
 
-impl Place {
+impl HopRowsPlace {
     /// How rows get to a GPU then.
     #[must_use]
     pub fn gather(self) -> GatherChoice {
@@ -213,14 +213,14 @@ mod tests {
     #[test]
     fn a_place_is_where_the_cpu_reads_rows_and_another_one_contradicts_it() {
         for features in Features::ALL {
-            assert_eq!(Place::Auto.features(features), Ok(features));
-            assert_eq!(Place::Gpu.features(features), Ok(features));
+            assert_eq!(HopRowsPlace::Auto.features(features), Ok(features));
+            assert_eq!(HopRowsPlace::Gpu.features(features), Ok(features));
         }
-        assert_eq!(Place::Host.features(Features::Auto), Ok(Features::Memory));
-        assert_eq!(Place::Disk.features(Features::Disk), Ok(Features::Disk));
-        let refused = Place::Disk.features(Features::Memory).unwrap_err().to_string();
+        assert_eq!(HopRowsPlace::Host.features(Features::Auto), Ok(Features::Memory));
+        assert_eq!(HopRowsPlace::Disk.features(Features::Disk), Ok(Features::Disk));
+        let refused = HopRowsPlace::Disk.features(Features::Memory).unwrap_err().to_string();
         assert_eq!(refused, "place=disk: it contradicts features=memory: leave one of them out");
-        assert!(Place::Host.features(Features::Disk).is_err());
+        assert!(HopRowsPlace::Host.features(Features::Disk).is_err());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::options::hop_options::HopBatches;
 use crate::options::input_nodes::NodesFile;
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::{Part, Standby};
-use crate::options::reader::{Features, Reader};
+use crate::options::reader::{DiskReader, Features};
 use crate::options::seed_order::{AskedOrder, MadeOrder};
 use uva_options::OptionPurpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, Real, named, options};
@@ -159,8 +159,8 @@ options! {
         features: Features = Features::Auto
             => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed]),
         /// How rows are read from disk
-        reader: Reader = Reader::Auto
-            => Field::choice::<Reader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
+        reader: DiskReader = DiskReader::Auto
+            => Field::choice::<DiskReader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
                 .unless_given("auto"),
         /// Batches whose rows are read from disk before their turn: of those that are sampled already, at most one fewer
         /// than there are batch slots; 0 reads nothing ahead (docs/disk.md)

@@ -20,7 +20,7 @@ named! {
 
 named! {
     /// How rows are read from disk.
-    pub enum Reader = Auto {
+    pub enum DiskReader = Auto {
         /// By the first of the others that the system allows.
         Auto = "auto",
         /// By cuFile, from the files of a hop set into the memory of the GPU that trains.
@@ -34,7 +34,7 @@ named! {
     }
 }
 
-impl Reader {
+impl DiskReader {
     /// Which reader brings rows into host memory; `None`: the first that works.
     pub(crate) fn kind(self) -> Option<ReaderKind> {
         match self {
@@ -52,7 +52,7 @@ impl Reader {
 /// # Errors
 /// [`RuntimeError::Missing`] for a reader that the system refuses; [`RuntimeError::Failed`] for a file that is no longer
 /// what the dataset was opened with; [`RuntimeError::Input`] for one that cannot be read.
-pub(crate) fn row_file(dataset: &Dataset, reader: Reader) -> Result<RowFile, RuntimeError> {
+pub(crate) fn row_file(dataset: &Dataset, reader: DiskReader) -> Result<RowFile, RuntimeError> {
     let (path, offset, state) = dataset
         .features_file()
         .ok_or_else(|| RuntimeError::Failed("a hop set has no feature table".to_owned()))?;
@@ -63,9 +63,9 @@ pub(crate) fn row_file(dataset: &Dataset, reader: Reader) -> Result<RowFile, Run
 }
 
 /// Why rows cannot be read by this reader, and what to do.
-pub(crate) fn disk_error(error: DiskError, reader: Reader) -> RuntimeError {
+pub(crate) fn disk_error(error: DiskError, reader: DiskReader) -> RuntimeError {
     match error {
-        DiskError::Refused { .. } if reader == Reader::Auto => {
+        DiskError::Refused { .. } if reader == DiskReader::Auto => {
             RuntimeError::Missing(format!("{error}. --features memory reads the mapped file"))
         }
         DiskError::Refused { .. } => RuntimeError::Missing(format!(
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn every_reader_of_the_crate_below_has_an_option_of_its_name() {
         for kind in ReaderKind::ALL {
-            let reader = Reader::from_name(kind.name()).unwrap();
+            let reader = DiskReader::from_name(kind.name()).unwrap();
             assert_eq!(reader.kind(), Some(kind));
         }
         // Beside them auto, and the one that reads into a GPU's memory.
-        assert_eq!(Reader::ALL.len(), ReaderKind::ALL.len() + 2);
+        assert_eq!(DiskReader::ALL.len(), ReaderKind::ALL.len() + 2);
     }
 }

@@ -37,7 +37,7 @@ use crate::options::steps::Steps;
 
 /// The content of one sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum ScheduleItem {
     /// A batch to sample, gather and use.
     Batch(BatchKey),
     /// Nothing: a turn follows soon.
@@ -49,16 +49,16 @@ pub enum Item {
     End,
 }
 
-impl Item {
+impl ScheduleItem {
     /// Whether other parts have a batch of this split and epoch there, and this one has none.
     pub fn is_beside(self, (split, epoch): (Split, u32)) -> bool {
-        matches!(self, Item::Beside(key) if (key.split, key.epoch) == (split, epoch))
+        matches!(self, ScheduleItem::Beside(key) if (key.split, key.epoch) == (split, epoch))
     }
 }
 
 /// An order of batches: from one batch on, pass after pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct BatchOrder {
     /// The split whose epochs follow one another.
     pub main: Split,
     /// Whether the validation split follows each of them.
@@ -81,7 +81,7 @@ pub struct Turn {
     /// The first sequence number of the new order.
     pub sequence: u64,
     /// The order that starts there; `None`: the end.
-    pub order: Option<Order>,
+    pub order: Option<BatchOrder>,
 }
 
 /// Words of the control page that a turn takes.
@@ -113,7 +113,7 @@ impl Turn {
             1 => Split::Valid,
             _ => Split::Test,
         };
-        let order = (first & ORDERED != 0).then(|| Order {
+        let order = (first & ORDERED != 0).then(|| BatchOrder {
             main: split(first),
             validate: first & VALIDATE != 0,
             split: split(first >> 2),
@@ -288,9 +288,9 @@ impl Schedule {
     }
 
     /// The first order of a run; `None` where the consumer requests each pass.
-    pub fn first_order(&self) -> Option<Order> {
+    pub fn first_order(&self) -> Option<BatchOrder> {
         let Passes { epochs, validate, start, steered, .. } = self.passes;
-        (!steered).then_some(Order {
+        (!steered).then_some(BatchOrder {
             main: Split::Train,
             validate,
             split: Split::Train,
@@ -308,21 +308,21 @@ impl Schedule {
     }
 
     /// The content of `sequence`.
-    pub fn item(&self, sequence: u64, turn: Option<Turn>) -> Item {
+    pub fn item(&self, sequence: u64, turn: Option<Turn>) -> ScheduleItem {
         let (first, order) = match turn {
             None => (0, self.first_order()),
-            Some(turn) if sequence < turn.sequence => return Item::Skipped,
-            Some(Turn { order: None, .. }) => return Item::End,
+            Some(turn) if sequence < turn.sequence => return ScheduleItem::Skipped,
+            Some(Turn { order: None, .. }) => return ScheduleItem::End,
             Some(turn) => (turn.sequence, turn.order),
         };
-        let Some(order) = order else { return Item::Skipped };
+        let Some(order) = order else { return ScheduleItem::Skipped };
         let offset = sequence - first;
         if offset < self.length(&order) {
             self.at(&order, offset)
         } else if order.then_end {
-            Item::End
+            ScheduleItem::End
         } else {
-            Item::Skipped
+            ScheduleItem::Skipped
         }
     }
 
@@ -345,23 +345,23 @@ impl Schedule {
     }
 
     /// Batches of one epoch of an order, validation included.
-    fn epoch_batches(&self, order: &Order) -> u64 {
+    fn epoch_batches(&self, order: &BatchOrder) -> u64 {
         let validation = if order.validates() { self.steps(Split::Valid) } else { 0 };
         self.steps(order.main) + validation
     }
 
     /// Steps of an order's first pass, which may begin within its split.
-    fn first_pass(&self, order: &Order) -> u64 {
+    fn first_pass(&self, order: &BatchOrder) -> u64 {
         self.steps_from(order.split, u64::from(order.batch))
     }
 
     /// The offset in its epoch of what follows an order's first pass.
-    fn behind_first_pass(&self, order: &Order) -> u64 {
+    fn behind_first_pass(&self, order: &BatchOrder) -> u64 {
         if order.split == order.main { self.steps(order.main) } else { self.epoch_batches(order) }
     }
 
     /// How many batches an order has.
-    fn length(&self, order: &Order) -> u64 {
+    fn length(&self, order: &BatchOrder) -> u64 {
         if order.has_one_pass() {
             return self.first_pass(order);
         }
@@ -374,7 +374,7 @@ impl Schedule {
     }
 
     /// The item at this offset of an order.
-    fn at(&self, order: &Order, offset: u64) -> Item {
+    fn at(&self, order: &BatchOrder, offset: u64) -> ScheduleItem {
         let (split, epoch, first, batch) = match offset.checked_sub(self.first_pass(order)) {
             None => (order.split, order.epoch, u64::from(order.batch), offset),
             Some(behind) => {
@@ -389,11 +389,15 @@ impl Schedule {
             }
         };
         let key = BatchKey { split, epoch, batch: self.number(split, first, batch) as u32 };
-        if batch < self.batches_from(split, first) { Item::Batch(key) } else { Item::Beside(key) }
+        if batch < self.batches_from(split, first) {
+            ScheduleItem::Batch(key)
+        } else {
+            ScheduleItem::Beside(key)
+        }
     }
 }
 
-impl Order {
+impl BatchOrder {
     fn validates(&self) -> bool {
         self.validate && self.main != Split::Valid
     }
@@ -417,8 +421,8 @@ mod tests {
         Schedule::new(passes, WHOLE, [3, 2, 2])
     }
 
-    fn order(split: Split, epoch: u32, batch: u32) -> Order {
-        Order { main: Train, validate: false, split, epoch, batch, epochs: 9, then_end: false }
+    fn order(split: Split, epoch: u32, batch: u32) -> BatchOrder {
+        BatchOrder { main: Train, validate: false, split, epoch, batch, epochs: 9, then_end: false }
     }
 
     fn keys(schedule: &Schedule) -> Vec<(Split, u32, u32)> {
@@ -428,7 +432,7 @@ mod tests {
     fn from(schedule: &Schedule, turn: Option<Turn>, first: u64, count: u64) -> Vec<(Split, u32, u32)> {
         (first..first + count)
             .map(|sequence| match schedule.item(sequence, turn) {
-                Item::Batch(key) => (key.split, key.epoch, key.batch),
+                ScheduleItem::Batch(key) => (key.split, key.epoch, key.batch),
                 other => panic!("{other:?} at {sequence}"),
             })
             .collect()
@@ -452,13 +456,17 @@ mod tests {
                 (Valid, 1, 1)
             ]
         );
-        assert_eq!(schedule.item(10, None), Item::Skipped);
-        let turn = Some(Turn { sequence: 10, order: Some(Order { then_end: true, ..order(Test, 0, 0) }) });
-        assert_eq!(schedule.item(11, turn), Item::Batch(BatchKey { split: Test, epoch: 0, batch: 1 }));
-        assert_eq!(schedule.item(12, turn), Item::End);
+        assert_eq!(schedule.item(10, None), ScheduleItem::Skipped);
+        let turn =
+            Some(Turn { sequence: 10, order: Some(BatchOrder { then_end: true, ..order(Test, 0, 0) }) });
+        assert_eq!(
+            schedule.item(11, turn),
+            ScheduleItem::Batch(BatchKey { split: Test, epoch: 0, batch: 1 })
+        );
+        assert_eq!(schedule.item(12, turn), ScheduleItem::End);
         assert_eq!(schedule.end(turn), Some(12));
         let over = Some(Turn { sequence: 10, order: None });
-        assert_eq!((schedule.item(10, over), schedule.end(over)), (Item::End, Some(10)));
+        assert_eq!((schedule.item(10, over), schedule.end(over)), (ScheduleItem::End, Some(10)));
     }
 
     #[test]
@@ -475,15 +483,15 @@ mod tests {
         let sequence = schedule.turn_after(5, 2, 4);
         assert_eq!(sequence, 11);
         let turn = Some(Turn { sequence, order: Some(order(Test, 0, 0)) });
-        assert!((5..11).all(|s| schedule.item(s, turn) == Item::Skipped));
-        assert!(matches!(schedule.item(11, turn), Item::Batch(BatchKey { split: Test, .. })));
+        assert!((5..11).all(|s| schedule.item(s, turn) == ScheduleItem::Skipped));
+        assert!(matches!(schedule.item(11, turn), ScheduleItem::Batch(BatchKey { split: Test, .. })));
     }
 
     #[test]
     fn a_steered_run_begins_with_nothing_and_goes_wherever_it_is_turned() {
         let passes = Passes { steered: true, ..Passes::default() };
         let schedule = Schedule::new(passes, WHOLE, [3, 2, 2]);
-        assert_eq!(schedule.item(0, None), Item::Skipped);
+        assert_eq!(schedule.item(0, None), ScheduleItem::Skipped);
         let at = |order| Some(Turn { sequence: 7, order: Some(order) });
         // Epochs of the main split follow one another.
         assert_eq!(
@@ -491,20 +499,20 @@ mod tests {
             [(Train, 4, 2), (Train, 5, 0), (Train, 5, 1), (Train, 5, 2)]
         );
         // With validation between them, from any start.
-        let validated = Order { validate: true, ..order(Valid, 4, 1) };
+        let validated = BatchOrder { validate: true, ..order(Valid, 4, 1) };
         assert_eq!(from(&schedule, at(validated), 7, 2), [(Valid, 4, 1), (Train, 5, 0)]);
         // A split that is neither is one pass; then the consumer has to turn again.
         for split in [Valid, Test] {
             let turn = at(order(split, 4, 0));
             assert_eq!(from(&schedule, turn, 7, 2), [(split, 4, 0), (split, 4, 1)]);
-            assert_eq!((schedule.item(9, turn), schedule.end(turn)), (Item::Skipped, None));
+            assert_eq!((schedule.item(9, turn), schedule.end(turn)), (ScheduleItem::Skipped, None));
         }
         // The validation split may be the main one.
-        let valid = Order { main: Valid, validate: true, ..order(Valid, 0, 1) };
+        let valid = BatchOrder { main: Valid, validate: true, ..order(Valid, 0, 1) };
         assert_eq!(from(&schedule, at(valid), 7, 3), [(Valid, 0, 1), (Valid, 1, 0), (Valid, 1, 1)]);
         // An order may end.
-        let last = Order { epochs: 5, ..order(Train, 4, 2) };
-        assert_eq!(schedule.item(8, at(last)), Item::Skipped);
+        let last = BatchOrder { epochs: 5, ..order(Train, 4, 2) };
+        assert_eq!(schedule.item(8, at(last)), ScheduleItem::Skipped);
     }
 
     #[test]
@@ -542,40 +550,46 @@ mod tests {
             for (split, steps) in [(Train, 2), (Valid, 2), (Test, 1)] {
                 for (plain, in_step) in &parts {
                     assert_eq!((in_step.steps(split), plain.steps(split)), (steps, plain.batches(split)));
-                    let turn =
-                        Some(Turn { sequence: 0, order: Some(Order { validate, ..order(split, 1, 0) }) });
+                    let turn = Some(Turn {
+                        sequence: 0,
+                        order: Some(BatchOrder { validate, ..order(split, 1, 0) }),
+                    });
                     // Two epochs of training, each with its validation; of others the pass itself is enough.
                     let items = |schedule: &Schedule, count| -> Vec<_> {
                         (0..count).map(|sequence| schedule.item(sequence, turn)).collect()
                     };
                     let count = if split == Train && validate { 8 } else { steps };
                     let found = items(in_step, count);
-                    let own: Vec<_> = found.iter().filter(|item| !matches!(item, Item::Beside(_))).collect();
+                    let own: Vec<_> =
+                        found.iter().filter(|item| !matches!(item, ScheduleItem::Beside(_))).collect();
                     let expected = items(plain, own.len() as u64);
                     assert_eq!(own, expected.iter().collect::<Vec<_>>());
-                    assert!(found.iter().all(|item| !matches!(item, Item::Skipped | Item::End)), "{found:?}");
+                    assert!(
+                        found.iter().all(|item| !matches!(item, ScheduleItem::Skipped | ScheduleItem::End)),
+                        "{found:?}"
+                    );
                 }
             }
         }
         // The last part has one validation batch and the first two.
         let last = &parts[2].1;
         let turn = Some(Turn { sequence: 4, order: Some(order(Valid, 0, 0)) });
-        assert!(matches!(last.item(4, turn), Item::Batch(_)));
-        assert_eq!(last.item(5, turn), Item::Beside(BatchKey { split: Valid, epoch: 0, batch: 5 }));
-        assert_eq!(last.item(6, turn), Item::Skipped);
+        assert!(matches!(last.item(4, turn), ScheduleItem::Batch(_)));
+        assert_eq!(last.item(5, turn), ScheduleItem::Beside(BatchKey { split: Valid, epoch: 0, batch: 5 }));
+        assert_eq!(last.item(6, turn), ScheduleItem::Skipped);
     }
 
     #[test]
     fn another_number_of_parts_resumes_with_each_batch_exactly_once() {
         let all = [23, 11, 5];
-        let keys = |part: Part, order: Order, in_step: bool, count: u64| -> Vec<(Split, u32, u32)> {
+        let keys = |part: Part, order: BatchOrder, in_step: bool, count: u64| -> Vec<(Split, u32, u32)> {
             let passes = Passes { steered: true, ..Passes::default() };
             let schedule = Schedule::new(passes, part, all);
             let schedule = if in_step { schedule.in_step() } else { schedule };
             let turn = Some(Turn { sequence: 0, order: Some(order) });
             (0..count)
                 .filter_map(|sequence| match schedule.item(sequence, turn) {
-                    Item::Batch(key) => Some((key.split, key.epoch, key.batch)),
+                    ScheduleItem::Batch(key) => Some((key.split, key.epoch, key.batch)),
                     _ => None,
                 })
                 .collect()
@@ -585,7 +599,7 @@ mod tests {
         {
             for split in [Train, Valid] {
                 let first = before * done;
-                let start = Order { main: split, ..order(split, 2, 0) };
+                let start = BatchOrder { main: split, ..order(split, 2, 0) };
                 let mut seen = Vec::new();
                 for index in 0..before {
                     seen.extend(keys(Part { index, of: before }, start, in_step, u64::from(done)));
@@ -595,7 +609,7 @@ mod tests {
                     let part = Part { index, of };
                     let left =
                         Schedule::new(Passes::default(), part, all).batches_from(split, u64::from(first));
-                    let goes_on = Order { batch: first, ..start };
+                    let goes_on = BatchOrder { batch: first, ..start };
                     // Where parts go in step, some of them have nothing in the last step of a pass.
                     let found = keys(part, goes_on, in_step, left + 4);
                     let of_epoch = |epoch| found.iter().filter(move |key| key.1 == epoch).copied();
@@ -625,14 +639,14 @@ mod tests {
     fn a_turn_survives_its_words() {
         let orders = [
             order(Train, 0, 0),
-            Order {
+            BatchOrder {
                 main: Valid,
                 validate: true,
                 then_end: true,
                 epochs: u32::MAX,
                 ..order(Test, u32::MAX, 7)
             },
-            Order { main: Test, epochs: 0, ..order(Valid, 1, u32::MAX) },
+            BatchOrder { main: Test, epochs: 0, ..order(Valid, 1, u32::MAX) },
         ];
         for order in orders.into_iter().map(Some).chain([None]) {
             for sequence in [0, 12345, u64::MAX] {

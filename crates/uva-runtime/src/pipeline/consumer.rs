@@ -11,19 +11,19 @@ use uva_graph::{Dataset, Split};
 use uva_options::OptionError;
 use uva_sample::MAX_EPOCH;
 
-use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
+use crate::backend::{self, Backend, BackendDecision, BackendOptions, Probe};
 use crate::control::disk_counts::DiskCounts;
 use crate::feed::batch::Batch;
 use crate::feed::device::DeviceSlots;
-use crate::feed::ranks::Ranks;
-use crate::options::schedule::{Order, Schedule};
+use crate::feed::ranks::RankExchanges;
+use crate::options::schedule::{BatchOrder, Schedule};
 use crate::options::seed_order::{AskedOrder, MadeOrder};
 use crate::options::{LoaderOptions, Pad, Passes};
 use crate::pipeline::roles::BatchReceiver;
 use crate::plan::{self, RunPlan};
 use crate::sampler::cache::CacheContents;
 use crate::telemetry::metrics::Roles;
-use crate::tune::measurement::{self, Wanted};
+use crate::tune::measurement::{self, TargetRun};
 use crate::tune::planning::{Budget, GpuCache, gpu_cache_contents, host_cache_contents};
 use crate::{Runtime, RuntimeError};
 
@@ -51,7 +51,7 @@ pub struct StreamSetup {
     pub fewest: Option<usize>,
     /// The ranks among which the dataset's feature table is divided. Each of them has a stream and asks for as many passes,
     /// and each pass is [ended](BatchStream::end_pass).
-    pub ranks: Option<Arc<Ranks>>,
+    pub ranks: Option<Arc<RankExchanges>>,
     /// A cache of rows, which the stream plans and fills by itself.
     pub cache: Option<StreamCache>,
 }
@@ -121,13 +121,13 @@ pub fn decide_here(
     dataset: &Arc<Dataset>,
     gather_threads: usize,
     cached: bool,
-) -> Result<Decision, RuntimeError> {
+) -> Result<BackendDecision, RuntimeError> {
     let decision = backend::decide(options, true, || Ok(Probe::of_driver()))?;
     let mut measure = |backend: &Backend| match backend.device_slots() {
         Some(cuda) => measurement::measure(dataset, gather_threads, cuda),
         None => Err(RuntimeError::Failed("there is nothing to measure".to_owned())),
     };
-    let wanted = Wanted::of(dataset, gather_threads, cached);
+    let wanted = TargetRun::of(dataset, gather_threads, cached);
     measurement::settle(decision, &wanted, Some(&mut measure), &mut |line| tracing::info!("{line}"))
 }
 
@@ -329,8 +329,8 @@ impl BatchStream {
     }
 
     /// The order that begins at this place.
-    fn order_from(&self, place: PassCursor) -> Order {
-        Order {
+    fn order_from(&self, place: PassCursor) -> BatchOrder {
+        BatchOrder {
             main: self.main,
             validate: self.validate,
             split: place.split,

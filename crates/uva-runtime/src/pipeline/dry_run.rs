@@ -9,7 +9,7 @@ use uva_plan::CachePlan;
 use crate::backend::SamplerChoice;
 use crate::feed::device::{bytes_on_gpu, stays_on_gpu};
 use crate::feed::rows::RowTree;
-use crate::machine::memory::{Held, MemoryKind, MemoryLine, program};
+use crate::machine::memory::{MemoryHolder, MemoryKind, MemoryLine, program};
 use crate::options::part::Standby;
 use crate::options::reader::Features;
 use crate::plan::topology::{PlacedRing, Placement, Topology};
@@ -196,7 +196,7 @@ impl DryRun {
             let of_sampler = 4 * seeds + seeds.div_ceil(8);
             let bytes = of_sampler * plan.options.samplers as u64;
             let epochs = MemoryLine::new("epochs of the seed order", MemoryKind::Host, bytes);
-            dry.memory.push(MemoryLine { held: Held::BySamplers, ..epochs });
+            dry.memory.push(MemoryLine { held: MemoryHolder::BySamplers, ..epochs });
         }
         dry.memory.extend(more);
         dry
@@ -244,10 +244,12 @@ impl DryRun {
         let (count, gpus) = (ranks.count, train_only + ranks.sampler_devices.len());
         for line in &mut self.memory {
             let (times, of) = match line.held {
-                Held::Once => continue,
-                Held::BySamplers if ranks.share_samplers => (count.min(2), "of all ranks".to_owned()),
-                Held::ByGpu if gpus > 0 => (gpus, format!("of {gpus} GPUs")),
-                Held::ByRank | Held::BySamplers | Held::ByGpu => (count, format!("of {count} ranks")),
+                MemoryHolder::Once => continue,
+                MemoryHolder::BySamplers if ranks.share_samplers => (count.min(2), "of all ranks".to_owned()),
+                MemoryHolder::ByGpu if gpus > 0 => (gpus, format!("of {gpus} GPUs")),
+                MemoryHolder::ByRank | MemoryHolder::BySamplers | MemoryHolder::ByGpu => {
+                    (count, format!("of {count} ranks"))
+                }
             };
             line.item = format!("{}, {of}", line.item);
             line.bytes = line.bytes.saturating_mul(times as u64);
@@ -322,7 +324,7 @@ impl DryRun {
             }
             PlannedCaches::Find(CacheRequest::Find { budget: Budget::Bytes(bytes), .. }) => {
                 let caches = MemoryLine::new("caches, at most", kind, *bytes);
-                self.memory.push(MemoryLine { held: Held::ByGpu, ..caches });
+                self.memory.push(MemoryLine { held: MemoryHolder::ByGpu, ..caches });
                 self.decided_at_start.push("caches: the lists and rows that they hold".to_owned());
             }
             PlannedCaches::Find(CacheRequest::BeforeDisk { .. }) if plan.options.features != Features::Disk => {}

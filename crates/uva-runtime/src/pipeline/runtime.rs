@@ -27,17 +27,17 @@ use crate::backend::Backend;
 use crate::control::disk_counts::DiskCounts;
 use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::feed::batch::Batch;
-use crate::feed::ranks::{Ranks, check_divided};
+use crate::feed::ranks::{RankExchanges, check_divided};
 use crate::machine::memory::{ProcessMemory, Resident};
 use crate::options::input_nodes::InputNodes;
-use crate::options::schedule::{Order, Schedule};
+use crate::options::schedule::{BatchOrder, Schedule};
 use crate::options::seed_order::MadeOrder;
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::pipeline::dry_run::{DryRun, PlannedCaches};
 use crate::pipeline::roles::{BatchReceiver, RoleThreads};
-use crate::pipeline::wiring::{Connections, Wired, wire};
+use crate::pipeline::wiring::{ConnectedStages, Connections, wire};
 use crate::plan::RunPlan;
-use crate::plan::topology::{Placement, Role, Stage, Topology};
+use crate::plan::topology::{Placement, Role, RunStage, Topology};
 use crate::sampler::cache::CacheContents;
 use crate::telemetry::gauges::{Gauges, RoleProcess};
 use crate::telemetry::metrics::{Event, InForce, Roles};
@@ -225,7 +225,7 @@ impl Runtime {
         dataset: Arc<Dataset>,
         plan: RunPlan,
         contents: CacheContents,
-        ranks: Option<Arc<Ranks>>,
+        ranks: Option<Arc<RankExchanges>>,
     ) -> Result<Self, RuntimeError> {
         check_divided(&dataset, &plan.options, contents.caches(), &plan.backend, ranks.as_deref())?;
         if let Some(ranks) = ranks.as_ref().filter(|ranks| ranks.cache_bytes() > 0) {
@@ -239,7 +239,7 @@ impl Runtime {
         plan.check_eviction(&plan.backend, contents.caches().dynamic)?;
         let plan = Arc::new(plan.with_caches(contents.caches().clone()));
         let topology = Topology::new(&plan, Placement::Threads);
-        let stages: Vec<Stage> = topology.stages_of(0).collect();
+        let stages: Vec<RunStage> = topology.stages_of(0).collect();
         let row_bytes = plan.layout.table_row_bytes();
         let connections = Connections { ranks, ..Connections::create(dataset, plan, &contents)? };
         let process = RoleProcess { role: Role::Consumer.name().to_owned(), pid: std::process::id() };
@@ -254,9 +254,9 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`wire`].
-    pub fn wired(connections: Connections, stages: &[Stage]) -> Result<Self, RuntimeError> {
+    pub fn wired(connections: Connections, stages: &[RunStage]) -> Result<Self, RuntimeError> {
         let (dataset, control) = (Arc::clone(&connections.dataset), Arc::clone(&connections.control));
-        let Wired { receiver, threads, in_force, .. } = wire(connections, stages)?;
+        let ConnectedStages { receiver, threads, in_force, .. } = wire(connections, stages)?;
         let receiver = receiver.ok_or_else(|| {
             RuntimeError::Failed("the consumer is none of the stages that the launcher named".to_owned())
         })?;
@@ -341,7 +341,7 @@ impl Runtime {
     /// Makes the first of this order the next batch.
     pub(crate) fn turn_to(
         &mut self,
-        order: Order,
+        order: BatchOrder,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), RuntimeError> {
         self.receiving(|receiver| receiver.turn_to(Some(order), interrupted))

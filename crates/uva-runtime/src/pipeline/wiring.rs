@@ -15,15 +15,16 @@ use crate::backend::{Backend, CudaBackend};
 use crate::control::Control;
 use crate::control::peer::Peer;
 use crate::feed::device::{
-    DeviceBatches, DeviceSetup, DeviceSlots, Link, consumer_side, one_process, open_device, producer_side,
-    stays_on_gpu,
+    DeviceBatches, DeviceSetup, DeviceSlots, SlotLink, consumer_side, one_process, open_device,
+    producer_side, stays_on_gpu,
 };
-use crate::feed::ranks::Ranks;
+use crate::feed::ranks::RankExchanges;
 use crate::options::Prepare;
 use crate::pipeline::roles::{
-    BatchReceiver, Crew, ProducerRole, RoleThreads, RoleWork, SamplerEnd, SamplerRole, ThreadName, WorkerRole,
+    BatchReceiver, ProducerRole, RoleThreads, RoleWork, SamplerEnd, SamplerRole, ThreadName, WorkerContext,
+    WorkerRole,
 };
-use crate::plan::topology::{Resource, Role, Stage};
+use crate::plan::topology::{Resource, Role, RunStage};
 use crate::plan::{RingName, RunPlan};
 use crate::sampler::cache::CacheContents;
 use crate::sampler::lane::{Lane, lanes, sampler_lane};
@@ -44,7 +45,7 @@ pub struct Connections {
     /// The feature ring.
     pub features: Option<Ring>,
     /// The processes of stages that run elsewhere.
-    pub processes: Vec<(Stage, Arc<PidFd>)>,
+    pub processes: Vec<(RunStage, Arc<PidFd>)>,
     /// The channel over which producer and consumer share feature slots on a GPU, where they are two processes.
     pub slot_channel: Option<Channel>,
     /// The graph in the samplers' order.
@@ -54,7 +55,7 @@ pub struct Connections {
     /// These rows, where several GPUs hold them already.
     pub joined_rows: Option<Arc<JoinedMemory>>,
     /// The other ranks, where the feature table is divided among them.
-    pub ranks: Option<Arc<Ranks>>,
+    pub ranks: Option<Arc<RankExchanges>>,
     /// The same of the other ranks that the sampler of this process serves.
     pub other_ranks: Vec<Connections>,
     /// Receives lines for people.
@@ -114,7 +115,7 @@ impl Connections {
         Ok(SamplerEnd { plan, control, batches: self.ring(RingName::Batch)?.writer(), producer })
     }
 
-    fn process(&self, stage: Stage) -> Result<Peer, RuntimeError> {
+    fn process(&self, stage: RunStage) -> Result<Peer, RuntimeError> {
         let (_, pidfd) = self
             .processes
             .iter()
@@ -139,7 +140,7 @@ fn check_sequences(plan: &RunPlan) -> Result<(), RuntimeError> {
 }
 
 /// The connected stages of a process.
-pub struct Wired {
+pub struct ConnectedStages {
     /// The receiving end, where the consumer is one of the stages: it is for the calling thread.
     pub receiver: Option<BatchReceiver>,
     /// The last stage, where that is not the consumer: it is for the calling thread too.
@@ -150,7 +151,7 @@ pub struct Wired {
     pub in_force: Option<Backend>,
 }
 
-impl Wired {
+impl ConnectedStages {
     /// Runs the last stage on this thread, and waits for the others. For a process without the consumer.
     ///
     /// # Errors
@@ -172,26 +173,27 @@ impl Wired {
 /// # Errors
 /// Errors of opening the GPU or sharing its slots; [`RuntimeError::Failed`] when the system gives no threads. Stages
 /// that ran already have ended then.
-pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, RuntimeError> {
+pub fn wire(connections: Connections, stages: &[RunStage]) -> Result<ConnectedStages, RuntimeError> {
     let samplers = connections.plan.options.samplers;
     let names: Vec<_> = stages.iter().map(|stage| (*stage, ThreadName::new(stage.title(samplers)))).collect();
-    let here = |stage: Stage| names.iter().find(|(other, _)| *other == stage).map(|(_, name)| name);
-    let peer = |stage: Stage| here(stage).map_or_else(|| connections.process(stage), |name| Ok(name.peer()));
+    let here = |stage: RunStage| names.iter().find(|(other, _)| *other == stage).map(|(_, name)| name);
+    let peer =
+        |stage: RunStage| here(stage).map_or_else(|| connections.process(stage), |name| Ok(name.peer()));
     let OnGpu { mut setup, slots, mut sampler, in_force } = on_gpu(&connections, stages, &peer)?;
     let batches_on_gpu = batches_on_gpu(&connections.plan, setup.as_mut())?;
     if let Some(setup) = &mut setup {
         setup.joined_rows = connections.joined_rows.clone();
     }
     let threads = RoleThreads::new(Arc::clone(&connections.control));
-    let mut wired = Wired { receiver: None, last: None, threads, in_force };
+    let mut wired = ConnectedStages { receiver: None, last: None, threads, in_force };
     let (dataset, plan, control) = (&connections.dataset, &connections.plan, &connections.control);
-    if here(Stage::CONSUMER).is_some() {
+    if here(RunStage::CONSUMER).is_some() {
         let features = connections.ring(RingName::Feature)?.reader();
         let (plan, control) = (Arc::clone(plan), Arc::clone(control));
         let writers = match plan.options.prepare {
-            Prepare::Roles => vec![peer(Stage::PRODUCER)?],
+            Prepare::Roles => vec![peer(RunStage::PRODUCER)?],
             Prepare::Whole => {
-                (0..samplers).map(|index| peer(Stage::worker(index))).collect::<Result<_, _>>()?
+                (0..samplers).map(|index| peer(RunStage::worker(index))).collect::<Result<_, _>>()?
             }
         };
         let ranks = connections.ranks.clone();
@@ -207,9 +209,9 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 if plan.caches.reordered && reordered.is_none() {
                     return Err(missing(Resource::ReorderedGraph));
                 }
-                let mut ends = vec![connections.sampler_end(peer(Stage::PRODUCER)?)?];
+                let mut ends = vec![connections.sampler_end(peer(RunStage::PRODUCER)?)?];
                 for other in &connections.other_ranks {
-                    ends.push(other.sampler_end(other.process(Stage::PRODUCER)?)?);
+                    ends.push(other.sampler_end(other.process(RunStage::PRODUCER)?)?);
                 }
                 let (gpu, on_device) = (sampler.take(), batches_on_gpu.clone());
                 let ranks = connections.ranks.clone();
@@ -222,8 +224,8 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 let batches = connections.ring(RingName::Batch)?.reader();
                 let features = connections.ring(RingName::Feature)?.writer();
                 let samplers =
-                    (0..samplers).map(|index| peer(Stage::sampler(index))).collect::<Result<_, _>>()?;
-                let consumer = peer(Stage::CONSUMER)?;
+                    (0..samplers).map(|index| peer(RunStage::sampler(index))).collect::<Result<_, _>>()?;
+                let consumer = peer(RunStage::CONSUMER)?;
                 let (device, cached_rows) = (setup.take(), connections.cached_rows.clone());
                 if plan.caches.holds_chosen_rows() && cached_rows.is_none() {
                     return Err(missing(Resource::CachedRows));
@@ -260,10 +262,12 @@ pub fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, Runtime
                 }
                 let crew = match &crew {
                     Some(crew) => Arc::clone(crew),
-                    None => Arc::clone(crew.insert(Arc::new(Crew::new(&dataset, &plan, cached_rows)?))),
+                    None => {
+                        Arc::clone(crew.insert(Arc::new(WorkerContext::new(&dataset, &plan, cached_rows)?)))
+                    }
                 };
                 let features = connections.ring(RingName::Feature)?.clone();
-                let (consumer, note) = (peer(Stage::CONSUMER)?, Arc::clone(&connections.note));
+                let (consumer, note) = (peer(RunStage::CONSUMER)?, Arc::clone(&connections.note));
                 Box::new(move || {
                     let (dataset, plan, control) = (&dataset, &plan, &control);
                     let (reordered, crew, note) = (reordered.as_deref(), &*crew, &*note);
@@ -292,20 +296,20 @@ struct OnGpu {
     slots: Option<DeviceSlots>,
     /// The lane of a sampler on the GPU, which shares its process with the producer or has the GPU for itself.
     sampler: Option<Lane>,
-    /// As in [`Wired`].
+    /// As in [`ConnectedStages`].
     in_force: Option<Backend>,
 }
 
 fn on_gpu(
     connections: &Connections,
-    stages: &[Stage],
-    peer: &dyn Fn(Stage) -> Result<Peer, RuntimeError>,
+    stages: &[RunStage],
+    peer: &dyn Fn(RunStage) -> Result<Peer, RuntimeError>,
 ) -> Result<OnGpu, RuntimeError> {
     let Connections { plan, control, slot_channel, note, .. } = connections;
     let Some(cuda) = plan.backend.device_slots() else { return Ok(OnGpu::default()) };
     let note = &**note;
     let channel = || slot_channel.as_ref().ok_or_else(|| missing(Resource::FeatureSlotChannel));
-    let (producer, consumer) = (stages.contains(&Stage::PRODUCER), stages.contains(&Stage::CONSUMER));
+    let (producer, consumer) = (stages.contains(&RunStage::PRODUCER), stages.contains(&RunStage::CONSUMER));
     if !producer {
         // A sampler that has a GPU for itself. One that shares it with a producer shares the process, too.
         if stages.iter().any(|stage| stage.role == Role::Sampler) && plan.backend.gpu_sampler().is_some() {
@@ -314,8 +318,8 @@ fn on_gpu(
         }
         let slots = if consumer {
             let context = open_device(cuda, Role::Consumer)?;
-            let peer = &peer(Stage::PRODUCER)?;
-            let link = Link { role: Role::Consumer, channel: channel()?, peer, control, note };
+            let peer = &peer(RunStage::PRODUCER)?;
+            let link = SlotLink { role: Role::Consumer, channel: channel()?, peer, control, note };
             Some(consumer_side(&context, cuda, plan, &link)?)
         } else {
             None
@@ -338,8 +342,8 @@ fn on_gpu(
         let (setup, slots) = one_process(lane, cuda, plan)?;
         OnGpu { setup: Some(setup), slots: Some(slots), sampler, in_force }
     } else {
-        let peer = &peer(Stage::CONSUMER)?;
-        let link = Link { role: Role::Producer, channel: channel()?, peer, control, note };
+        let peer = &peer(RunStage::CONSUMER)?;
+        let link = SlotLink { role: Role::Producer, channel: channel()?, peer, control, note };
         OnGpu { setup: Some(producer_side(lane, cuda, plan, &link)?), slots: None, sampler, in_force }
     })
 }
@@ -374,7 +378,7 @@ mod tests {
         let dataset = Arc::new(Dataset::open(&path).unwrap());
         let options = LoaderOptions { fanouts: [2].into(), ..LoaderOptions::default() };
         let plan = RunPlan::new(&dataset, &options, Passes::default()).unwrap();
-        let refused = |change: fn(&mut RunPlan), take: fn(&mut Connections), stages: &[Stage]| {
+        let refused = |change: fn(&mut RunPlan), take: fn(&mut Connections), stages: &[RunStage]| {
             let mut plan = plan.clone();
             change(&mut plan);
             let contents = CacheContents::default();
@@ -383,7 +387,7 @@ mod tests {
             take(&mut connections);
             wire(connections, stages).map(|_| ()).unwrap_err().to_string()
         };
-        let all = [Stage::sampler(0), Stage::PRODUCER, Stage::CONSUMER];
+        let all = [RunStage::sampler(0), RunStage::PRODUCER, RunStage::CONSUMER];
         let ordered = |plan: &mut RunPlan| {
             let told = serde_json::json!({
                 "way": { "in_turns": 2 }, "sequences": 2, "seeds": 100, "file": null, "errors": null, "seconds": 0.0,
@@ -396,7 +400,7 @@ mod tests {
             (refused(|plan| plan.caches.reordered = true, |_| {}, &all), "reordered graph"),
             (refused(|plan| plan.caches.rows = 3, |_| {}, &all), "ids of the cached rows"),
             (refused(ordered, |_| {}, &all), "sequences of the seed order"),
-            (refused(|_| {}, |_| {}, &[Stage::sampler(0)]), "pidfd of the producer"),
+            (refused(|_| {}, |_| {}, &[RunStage::sampler(0)]), "pidfd of the producer"),
         ];
         for (said, part) in cases {
             assert!(said.contains(part), "{part} in {said}");

@@ -13,9 +13,9 @@ use crate::RuntimeError;
 use crate::backend::obstacle::Obstacle;
 use crate::backend::{Backend, BackendOptions, GatherChoice, SamplerChoice};
 use crate::options::LoaderOptions;
-use crate::options::hop_options::{HopBatches, Place};
-use crate::options::reader::{Features, Reader, row_file};
-use crate::plan::hop_files::{HopFiles, stored_side_by_side};
+use crate::options::hop_options::{HopBatches, HopRowsPlace};
+use crate::options::reader::{DiskReader, Features, row_file};
+use crate::plan::hop_files::{OpenHopFiles, stored_side_by_side};
 
 /// Where the rows of a run are read, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl FeatureChoice {
     /// [`RuntimeError::Option`] where rows cannot come from disk, or not by this reader; [`RuntimeError::Missing`] for a reader
     /// that the system refuses. Whether cuFile works is tried later, in [`RunPlan::by_cufile`](crate::plan::RunPlan::by_cufile).
     pub fn new(
-        (features, reader): (Features, Reader),
+        (features, reader): (Features, DiskReader),
         dataset: &Dataset,
         hops: Option<&HopBatches>,
         (backend, kernels_sum): (&Backend, bool),
@@ -59,7 +59,7 @@ impl FeatureChoice {
         let chunk = hops.map(|hops| hops.chunk);
         let on_device = gather == Some(GatherChoice::Device.name());
         let on_gpu = (hops.is_some() && on_device).then(|| ASKED_FOR.to_owned());
-        let is_open = (features, reader) == (Features::Auto, Reader::Auto);
+        let is_open = (features, reader) == (Features::Auto, DiskReader::Auto);
         // Rows from disk go to slots on a GPU as the CPU's sums do.
         let obstacle = by_gather.and_then(|_| match kernels_sum {
             true => Some(Obstacle {
@@ -88,7 +88,7 @@ impl FeatureChoice {
             (asked, _) => (asked, ASKED_FOR.to_owned()),
         };
         // Also where nothing is read from disk: what was asked for by name is not passed over in silence.
-        if reader == Reader::Cufile {
+        if reader == DiskReader::Cufile {
             check_cufile(dataset, hops, gather)?;
         }
         if features != Features::Disk {
@@ -132,7 +132,7 @@ impl FeatureChoice {
     /// The same with the rows brought by cuFile, which passes through host memory for this reason.
     #[must_use]
     pub(crate) fn with_cufile(self, compatibility: Option<&str>) -> Self {
-        let reader = if compatibility.is_some() { "cufile (compat)" } else { Reader::Cufile.name() };
+        let reader = if compatibility.is_some() { "cufile (compat)" } else { DiskReader::Cufile.name() };
         let disk = DiskChoice { reader, how: DirectRuns::how(compatibility), passed_over: Vec::new() };
         Self { disk: Some(disk), ..self }
     }
@@ -141,7 +141,7 @@ impl FeatureChoice {
     #[must_use]
     pub(crate) fn without_cufile(mut self, why: &str) -> Self {
         if let Some(DiskChoice { passed_over, .. }) = &mut self.disk {
-            passed_over.insert(0, format!("{} is not used: {why}", Reader::Cufile));
+            passed_over.insert(0, format!("{} is not used: {why}", DiskReader::Cufile));
         }
         self
     }
@@ -154,11 +154,11 @@ impl FeatureChoice {
 
     /// Where the training rows of a hop set lie, as `place` takes it.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> HopRowsPlace {
         match (&self.on_gpu, self.features) {
-            (Some(_), _) => Place::Gpu,
-            (None, Features::Disk) => Place::Disk,
-            (None, Features::Auto | Features::Memory) => Place::Host,
+            (Some(_), _) => HopRowsPlace::Gpu,
+            (None, Features::Disk) => HopRowsPlace::Disk,
+            (None, Features::Auto | Features::Memory) => HopRowsPlace::Host,
         }
     }
 
@@ -233,7 +233,7 @@ fn check_cufile(
     hops: Option<&HopBatches>,
     gather: Option<&str>,
 ) -> Result<(), RuntimeError> {
-    let refused = |reason: &str| Err(OptionError::new("reader", Reader::Cufile, reason).into());
+    let refused = |reason: &str| Err(OptionError::new("reader", DiskReader::Cufile, reason).into());
     let Some((set, batches)) = dataset.hops().zip(hops) else {
         return refused(
             "it brings runs of rows of a hop set to a GPU, and a feature table has single rows: leave it out",
@@ -318,7 +318,7 @@ impl<'d> Read<'d> {
     }
 
     /// The reader that works, tried.
-    fn tried(&self, dataset: &Dataset, reader: Reader) -> Result<DiskChoice, RuntimeError> {
+    fn tried(&self, dataset: &Dataset, reader: DiskReader) -> Result<DiskChoice, RuntimeError> {
         Ok(match self {
             Self::Table(..) => {
                 let file = row_file(dataset, reader)?;
@@ -326,7 +326,7 @@ impl<'d> Read<'d> {
                 DiskChoice { reader: file.reader().name(), how: file.how(), passed_over }
             }
             Self::Hops(hops, tables, ..) => {
-                let opened = HopFiles::open(*hops, tables, reader)?;
+                let opened = OpenHopFiles::open(*hops, tables, reader)?;
                 let files = opened.files();
                 let passed_over = files.passed_over().to_vec();
                 DiskChoice { reader: files.reader().name(), how: files.how(), passed_over }

@@ -7,7 +7,7 @@ use uva_graph::Hops;
 use uva_rows::GatherError;
 
 use crate::RuntimeError;
-use crate::options::reader::{Reader, disk_error};
+use crate::options::reader::{DiskReader, disk_error};
 
 /// Whether a file has rows of several hops side by side, so that no run of one of these tables lies in one piece.
 pub(crate) fn stored_side_by_side(hops: Hops<'_>, tables: &[usize]) -> bool {
@@ -15,32 +15,32 @@ pub(crate) fn stored_side_by_side(hops: Hops<'_>, tables: &[usize]) -> bool {
 }
 
 /// The files of some tables, open to be read.
-pub struct HopFiles {
+pub struct OpenHopFiles {
     files: RunFiles,
-    held: Vec<Held>,
+    held: Vec<FileTables>,
 }
 
 /// The tables that a file has rows of.
-struct Held {
+struct FileTables {
     /// Bytes from a row to the next.
     stride: usize,
     /// Of each: its place among the tables that batches have, and where its row begins in the file's.
     tables: Vec<(usize, usize)>,
 }
 
-impl HopFiles {
+impl OpenHopFiles {
     /// Opens the files of these tables.
     ///
     /// # Errors
     /// As [`row_file`](crate::options::reader::row_file).
-    pub fn open(hops: Hops<'_>, tables: &[usize], reader: Reader) -> Result<Self, RuntimeError> {
+    pub fn open(hops: Hops<'_>, tables: &[usize], reader: DiskReader) -> Result<Self, RuntimeError> {
         let mut arrays: Vec<usize> = Vec::new();
-        let mut held: Vec<Held> = Vec::new();
+        let mut held: Vec<FileTables> = Vec::new();
         for (place, table) in tables.iter().enumerate() {
             let of = hops.place(*table);
             let file = arrays.iter().position(|array| *array == of.array).unwrap_or_else(|| {
                 arrays.push(of.array);
-                held.push(Held { stride: of.stride, tables: Vec::new() });
+                held.push(FileTables { stride: of.stride, tables: Vec::new() });
                 held.len() - 1
             });
             held[file].tables.push((place, of.first));
@@ -85,7 +85,7 @@ impl HopFiles {
     }
 }
 
-impl Held {
+impl FileTables {
     /// Puts bytes of the file's rows, from byte `at` of the requested ones, where their tables' rows belong.
     fn put(&self, row_bytes: usize, (at, bytes): (usize, &[u8]), out: &mut [&mut [u8]]) {
         let Self { stride, tables } = self;
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn pieces_of_rows_side_by_side_reach_their_tables_wherever_they_are_cut() {
         // Rows of three tables of 4 bytes, of which the last and the first are wanted.
-        let held = Held { stride: 12, tables: vec![(0, 8), (1, 0)] };
+        let held = FileTables { stride: 12, tables: vec![(0, 8), (1, 0)] };
         let bytes: Vec<u8> = (0..48).collect();
         for cut in 0..=48 {
             let (mut last, mut first) = ([0; 16], [0; 16]);

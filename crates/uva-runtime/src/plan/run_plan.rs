@@ -16,11 +16,11 @@ use crate::control::{CONSUMER, Control};
 use crate::machine;
 use crate::options::Prepare;
 use crate::options::checked_files::CheckedFiles;
-use crate::options::hop_options::Place;
+use crate::options::hop_options::HopRowsPlace;
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::Part;
-use crate::options::reader::{Features, Reader};
-use crate::options::schedule::{Item, Schedule, Turn};
+use crate::options::reader::{DiskReader, Features};
+use crate::options::schedule::{Schedule, ScheduleItem, Turn};
 use crate::plan::feature_choice::FeatureChoice;
 use crate::plan::hop_files::stored_side_by_side;
 use crate::sampler::cache::Caches;
@@ -354,8 +354,8 @@ impl RunPlan {
     pub fn cufile_might_read(&self, dataset: &Dataset) -> Option<(usize, Vec<PathBuf>)> {
         let cuda = self.backend.device_slots()?;
         let (hops, batches) = dataset.hops().zip(self.options.hops.as_ref())?;
-        let is_left = matches!(self.options.reader, Reader::Auto | Reader::Cufile);
-        let from_disk = self.features.as_ref()?.place() == Place::Disk;
+        let is_left = matches!(self.options.reader, DiskReader::Auto | DiskReader::Cufile);
+        let from_disk = self.features.as_ref()?.place() == HopRowsPlace::Disk;
         if !is_left || !from_disk || stored_side_by_side(hops, &batches.tables) {
             return None;
         }
@@ -368,7 +368,7 @@ impl RunPlan {
     /// # Errors
     /// [`RuntimeError::Missing`] where it was asked for and does not work.
     pub fn by_cufile(mut self, found: CufileReport) -> Result<Self, RuntimeError> {
-        let is_asked = self.options.reader == Reader::Cufile;
+        let is_asked = self.options.reader == DiskReader::Cufile;
         let refused = match (found.refused, &found.compatibility) {
             // What others do as well, without a copy in the library's memory.
             (None, Some(why)) if !is_asked => {
@@ -378,7 +378,7 @@ impl RunPlan {
         };
         self.features = match refused {
             None => {
-                self.options.reader = Reader::Cufile;
+                self.options.reader = DiskReader::Cufile;
                 self.features.map(|choice| choice.with_cufile(found.compatibility.as_deref()))
             }
             Some(why) if is_asked => {
@@ -511,11 +511,13 @@ impl RunPlan {
     /// The pass and batch of a sequence number, for messages.
     fn describe(&self, sequence: u64, turn: Option<Turn>) -> String {
         match self.schedule.item(sequence, turn) {
-            Item::Batch(key) => format!("at {key}"),
-            Item::Beside(key) => {
+            ScheduleItem::Batch(key) => format!("at {key}"),
+            ScheduleItem::Beside(key) => {
                 format!("beside the last {} batch of other ranks (sequence {sequence})", key.split)
             }
-            Item::Skipped | Item::End => format!("behind the last batch (sequence {sequence})"),
+            ScheduleItem::Skipped | ScheduleItem::End => {
+                format!("behind the last batch (sequence {sequence})")
+            }
         }
     }
 }

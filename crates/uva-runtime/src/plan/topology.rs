@@ -76,14 +76,14 @@ impl Role {
 
 /// One stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Stage {
+pub struct RunStage {
     /// What it does.
     pub role: Role,
     /// Its number among the stages of the same role.
     pub index: usize,
 }
 
-impl Stage {
+impl RunStage {
     /// The producer.
     pub const PRODUCER: Self = Self { role: Role::Producer, index: 0 };
     /// The consumer.
@@ -123,7 +123,7 @@ impl Stage {
     }
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for RunStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.role.name())?;
         if self.is_numbered() { write!(f, " {}", self.index) } else { Ok(()) }
@@ -139,7 +139,7 @@ pub enum Resource {
     /// A ring.
     Ring(RingName),
     /// The process (its pidfd) that a stage runs in.
-    Process(Stage),
+    Process(RunStage),
     /// A channel between producer and consumer, over which they share feature slots on a GPU.
     FeatureSlotChannel,
     /// The graph in the order of the list cache.
@@ -178,7 +178,7 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedStage {
     /// The stage.
-    pub stage: Stage,
+    pub stage: RunStage,
     /// The number of its process, from 0.
     pub process: usize,
 }
@@ -212,21 +212,23 @@ impl Topology {
     #[must_use]
     pub fn new(plan: &RunPlan, placement: Placement) -> Self {
         let several = 0..plan.options.samplers;
-        let in_order: Vec<Stage> = match plan.options.prepare {
-            Prepare::Roles => several.map(Stage::sampler).chain([Stage::PRODUCER, Stage::CONSUMER]).collect(),
-            Prepare::Whole => several.map(Stage::worker).chain([Stage::CONSUMER]).collect(),
+        let in_order: Vec<RunStage> = match plan.options.prepare {
+            Prepare::Roles => {
+                several.map(RunStage::sampler).chain([RunStage::PRODUCER, RunStage::CONSUMER]).collect()
+            }
+            Prepare::Whole => several.map(RunStage::worker).chain([RunStage::CONSUMER]).collect(),
         };
         // Process 0 has the consumer. Two processes take turns on an undivided GPU, so there one process does all the
         // work on it. Elsewhere a sampler on the GPU shares the producer's process, since their batches pass between
         // them in device memory. Workers share what they only read, such as a cache of rows.
-        let with_consumer = |stage: Stage| match placement {
+        let with_consumer = |stage: RunStage| match placement {
             Placement::Threads => true,
             Placement::Processes => {
-                stage == Stage::CONSUMER
+                stage == RunStage::CONSUMER
                     || plan.backend.in_one_process() && stage.role.is_on_gpu(&plan.backend)
             }
         };
-        let with_the_next = |stage: Stage| match stage.role {
+        let with_the_next = |stage: RunStage| match stage.role {
             Role::Sampler => stage.role.is_on_gpu(&plan.backend),
             Role::Worker => stage.index + 1 < plan.options.samplers,
             Role::Producer | Role::Consumer => false,
@@ -251,7 +253,7 @@ impl Topology {
     }
 
     /// The stages of a process, in the order in which a batch passes through them.
-    pub fn stages_of(&self, process: usize) -> impl Iterator<Item = Stage> {
+    pub fn stages_of(&self, process: usize) -> impl Iterator<Item = RunStage> {
         self.stages.iter().filter(move |placed| placed.process == process).map(|placed| placed.stage)
     }
 
@@ -260,7 +262,7 @@ impl Topology {
     /// # Panics
     /// Where the run has no such stage.
     #[must_use]
-    pub fn process_of(&self, stage: Stage) -> usize {
+    pub fn process_of(&self, stage: RunStage) -> usize {
         let placed = self.stages.iter().find(|placed| placed.stage == stage);
         placed.unwrap_or_else(|| panic!("the run has no {stage}")).process
     }
@@ -268,10 +270,10 @@ impl Topology {
     /// Whether producer and consumer share feature slots on a GPU between two processes.
     #[must_use]
     pub fn shares_slots_between_processes(&self) -> bool {
-        let has_producer = self.stages.iter().any(|placed| placed.stage == Stage::PRODUCER);
+        let has_producer = self.stages.iter().any(|placed| placed.stage == RunStage::PRODUCER);
         self.slots_on_gpu
             && has_producer
-            && self.process_of(Stage::PRODUCER) != self.process_of(Stage::CONSUMER)
+            && self.process_of(RunStage::PRODUCER) != self.process_of(RunStage::CONSUMER)
     }
 
     /// The resources that a process needs for its stages, each once.
@@ -308,7 +310,7 @@ impl Topology {
     }
 
     /// The stages in other processes at the far ends of a stage's rings.
-    fn neighbours(&self, stage: Stage) -> impl Iterator<Item = &PlacedStage> {
+    fn neighbours(&self, stage: RunStage) -> impl Iterator<Item = &PlacedStage> {
         let own = self.process_of(stage);
         let shares_a_ring = move |other: Role| {
             let meets = |ring: Option<RingName>, end| ring.is_some() && ring == end;
@@ -331,7 +333,7 @@ mod tests {
     use crate::options::MAX_SAMPLERS;
     use crate::{LoaderOptions, Passes};
 
-    fn topology(processes: &[&[Stage]], slots_on_gpu: bool) -> Topology {
+    fn topology(processes: &[&[RunStage]], slots_on_gpu: bool) -> Topology {
         let placed = processes.iter().enumerate().flat_map(|(process, stages)| {
             stages.iter().map(move |stage| PlacedStage { stage: *stage, process })
         });
@@ -352,9 +354,9 @@ mod tests {
             CachedRows, ControlPage, FeatureSlotChannel, Process, ReorderedGraph, Ring, SeedSequences,
         };
         use RingName::{Batch, Feature};
-        const CONSUMER: Stage = Stage::CONSUMER;
-        const PRODUCER: Stage = Stage::PRODUCER;
-        let (first, second) = (Stage::sampler(0), Stage::sampler(1));
+        const CONSUMER: RunStage = RunStage::CONSUMER;
+        const PRODUCER: RunStage = RunStage::PRODUCER;
+        let (first, second) = (RunStage::sampler(0), RunStage::sampler(1));
         let apart = topology(&[&[CONSUMER], &[PRODUCER], &[first], &[second]], true);
         assert_eq!(
             apart.resources_of(0),
@@ -388,7 +390,7 @@ mod tests {
             [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph, SeedSequences]
         );
         // Workers in one process, which need what samplers and a producer need, and no ring of batches.
-        let (one, two) = (Stage::worker(0), Stage::worker(1));
+        let (one, two) = (RunStage::worker(0), RunStage::worker(1));
         let workers = topology(&[&[CONSUMER], &[one, two]], false);
         assert_eq!(workers.resources_of(0), [ControlPage, Ring(Feature), Process(one), Process(two)]);
         let of_workers =
@@ -430,7 +432,7 @@ mod tests {
             });
             let topology = Topology::new(&RunPlan { backend, ..plan.clone() }, Placement::Processes);
             let of = |stage| topology.process_of(stage);
-            let all = [Stage::sampler(0), Stage::PRODUCER, Stage::CONSUMER].map(of);
+            let all = [RunStage::sampler(0), RunStage::PRODUCER, RunStage::CONSUMER].map(of);
             assert_eq!(topology.processes, all.iter().max().unwrap() + 1);
             all
         };
@@ -452,12 +454,13 @@ mod tests {
 
     #[test]
     fn a_message_carries_the_descriptors_of_the_most_samplers() {
-        let samplers: Vec<[Stage; 1]> = (0..MAX_SAMPLERS).map(|index| [Stage::sampler(index)]).collect();
-        let mut processes: Vec<&[Stage]> = vec![&[Stage::CONSUMER], &[Stage::PRODUCER]];
+        let samplers: Vec<[RunStage; 1]> =
+            (0..MAX_SAMPLERS).map(|index| [RunStage::sampler(index)]).collect();
+        let mut processes: Vec<&[RunStage]> = vec![&[RunStage::CONSUMER], &[RunStage::PRODUCER]];
         processes.extend(samplers.iter().map(|stage| &stage[..]));
         let apart = topology(&processes, true);
-        let workers: Vec<Stage> = (0..MAX_SAMPLERS).map(Stage::worker).collect();
-        let whole = topology(&[&[Stage::CONSUMER], &workers], false);
+        let workers: Vec<RunStage> = (0..MAX_SAMPLERS).map(RunStage::worker).collect();
+        let whole = topology(&[&[RunStage::CONSUMER], &workers], false);
         for topology in [apart, whole] {
             let most = (0..topology.processes).map(|process| topology.resources_of(process).len()).max();
             assert!(most <= Some(MAX_FDS), "{most:?} of {MAX_FDS}");

@@ -352,7 +352,7 @@ impl PassSums {
 
 /// How far a run is, for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct RunProgress {
     /// The split under way.
     pub split: Split,
     /// Epoch under way, from 0.
@@ -390,7 +390,7 @@ pub trait Observer {
 
     /// The run's progress. Called after each batch; from another process, some twenty times a second and at the first
     /// and last batch of a pass. `busiest` is the bottleneck so far.
-    fn progress(&mut self, progress: &Progress, busiest: &str);
+    fn progress(&mut self, progress: &RunProgress, busiest: &str);
 
     /// A line for people.
     fn note(&mut self, line: &str);

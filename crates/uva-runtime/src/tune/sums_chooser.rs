@@ -15,9 +15,9 @@ use uva_sample::{BatchKey, LayerCounts};
 use crate::control::Control;
 use crate::options::{LoaderOptions, Prepare};
 use crate::plan::RunPlan;
-use crate::tune::sums_climb::{Climb, Step};
+use crate::tune::sums_climb::{Climb, ClimbStep};
 use crate::tune::sums_share::SumsShare;
-use crate::tune::sums_trial::{SumsTrial, Taken, Tried, Windows, speed};
+use crate::tune::sums_trial::{SumsTrial, TrialBatch, TrialResult, Windows, speed};
 
 /// Whether the producer, which chooses batch by batch, sums the batch of this header and sequence number. Where the
 /// trainer would multiply before it sums, it does not: losses would differ in their last digits.
@@ -81,7 +81,7 @@ pub struct SumsChoice {
 
 /// What the consumer does when it has taken a batch.
 #[derive(Debug)]
-pub(crate) struct Decision {
+pub(crate) struct SumsDecision {
     /// The share that takes effect as soon as it can.
     pub share: SumsShare,
     /// What was found, if it is to be told. The choice then holds from the same batch on.
@@ -113,13 +113,13 @@ impl SumsChooser {
 
     /// Notes that the consumer takes this training batch now. The run has `left` training batches behind it. A share that
     /// is decided now takes effect with the sequence number `from`.
-    pub fn taken(&mut self, batch: Taken, left: u64, from: u64) -> Option<Decision> {
+    pub fn taken(&mut self, batch: TrialBatch, left: u64, from: u64) -> Option<SumsDecision> {
         let (windows, parts) = (self.windows, self.parts);
         let left = windows.windows_in(left);
         match &mut self.stage {
             Stage::Over => None,
             Stage::Trying(trial) => {
-                let Tried { sums, reason, batches_per_second, batches } = trial.taken(batch)?;
+                let TrialResult { sums, reason, batches_per_second, batches } = trial.taken(batch)?;
                 let pure = [0, parts].map(|summed| SumsShare::new(summed, parts));
                 self.stage = match batches_per_second {
                     None => Stage::Over,
@@ -132,7 +132,7 @@ impl SumsChooser {
                     batches_per_second.map(|[off, host]| [(pure[0], off), (pure[1], host)]);
                 let share = pure[usize::from(sums)];
                 let choice = SumsChoice { share, reason, batches_per_second, batches, from: None };
-                Some(Decision { share, choice: Some(choice) })
+                Some(SumsDecision { share, choice: Some(choice) })
             }
             Stage::Searching(climb, window) => {
                 let seconds = window.taken(batch)?;
@@ -144,15 +144,15 @@ impl SumsChooser {
                     return None;
                 }
                 *window = Window::new(windows, parts, from);
-                Some(Decision { share: SumsShare::new(next, parts), choice })
+                Some(SumsDecision { share: SumsShare::new(next, parts), choice })
             }
         }
     }
 }
 
 /// A step that the search has made by windows of so many batches, as it is told.
-fn told(step: Step, parts: u32, batches: u64) -> SumsChoice {
-    let Step { parts: summed, seconds, windows } = step;
+fn told(step: ClimbStep, parts: u32, batches: u64) -> SumsChoice {
+    let ClimbStep { parts: summed, seconds, windows } = step;
     let [before, share] = summed.map(|summed| SumsShare::new(summed, parts));
     let [slower, faster] = seconds.map(f64::recip);
     let reason = format!(
@@ -181,7 +181,7 @@ struct Window {
     from: u64,
     /// Training batches of the share that were taken.
     taken: u64,
-    last: Option<Taken>,
+    last: Option<TrialBatch>,
     /// Seconds and batches: of whole periods, and of the one that is not whole yet.
     timed: (f64, u64),
     period: (f64, u64),
@@ -218,7 +218,7 @@ impl Window {
     }
 
     /// Notes that a training batch is taken now. Returns seconds a batch when enough were timed.
-    fn taken(&mut self, batch: Taken) -> Option<f64> {
+    fn taken(&mut self, batch: TrialBatch) -> Option<f64> {
         if batch.sequence < self.from {
             return None;
         }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     /// What came of it.
-    struct Found {
+    struct SimulatedRun {
         /// When the consumer took each batch, and whether it was summed.
         taken: Vec<(f64, bool)>,
         /// Each share, with the first batch that it was to hold for.
@@ -272,7 +272,7 @@ mod tests {
         choices: Vec<SumsChoice>,
     }
 
-    impl Found {
+    impl SimulatedRun {
         /// The share that is told last.
         fn last(&self) -> SumsShare {
             self.choices.last().expect("the trial's choice").share
@@ -294,7 +294,7 @@ mod tests {
 
         /// The producer, or workers that take batches by turns, and a consumer that takes them in order. Between epochs
         /// is a pause.
-        fn run(&self) -> Found {
+        fn run(&self) -> SimulatedRun {
             let options = LoaderOptions {
                 prepare: self.prepare,
                 samplers: self.makers as usize,
@@ -302,7 +302,7 @@ mod tests {
             };
             let (control, parts) = (Control::create(&options).unwrap(), SumsShare::parts(&options));
             let mut chooser = SumsChooser::new(self.windows(), parts);
-            let mut found = Found { taken: Vec::new(), shares: Vec::new(), choices: Vec::new() };
+            let mut found = SimulatedRun { taken: Vec::new(), shares: Vec::new(), choices: Vec::new() };
             let (mut made, mut released): (Vec<(f64, bool)>, Vec<f64>) = (Vec::new(), Vec::new());
             for sequence in 0..self.length {
                 // Batches are begun as soon as they can be, so with what the control page has then.
@@ -320,7 +320,7 @@ mod tests {
                 let free = released.last().copied().unwrap_or(0.0);
                 let at = ready.max(free) + if sequence % self.epoch == 0 { OFF } else { 0.0 };
                 found.taken.push((at, summed));
-                let taken = Taken {
+                let taken = TrialBatch {
                     sequence,
                     number: sequence,
                     in_epoch: sequence % self.epoch,
@@ -328,7 +328,7 @@ mod tests {
                     at: Duration::from_secs_f64(at),
                 };
                 let from = sequence + self.slots;
-                if let Some(Decision { share, choice }) =
+                if let Some(SumsDecision { share, choice }) =
                     chooser.taken(taken, self.length - sequence - 1, from)
                 {
                     control.sum_parts(from, share.summed());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     /// The share in force at a batch; `None` in the trial.
-    fn share_at(found: &Found, sequence: u64) -> Option<SumsShare> {
+    fn share_at(found: &SimulatedRun, sequence: u64) -> Option<SumsShare> {
         found.shares.iter().rev().find(|(from, _)| *from <= sequence).map(|(_, share)| *share)
     }
 
@@ -381,7 +381,7 @@ mod tests {
         let mut window = Window::new(Windows::with(settling, 0), 4, from);
         let (mut at, mut found, mut first) = (0.0, None, None);
         for sequence in 0..200_u64 {
-            let batch = Taken {
+            let batch = TrialBatch {
                 sequence,
                 number: sequence,
                 in_epoch: sequence % 23,

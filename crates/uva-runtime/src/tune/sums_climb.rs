@@ -31,7 +31,7 @@ const LONGEST_WAIT: u64 = 512;
 
 /// A step that gained, and is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct ClimbStep {
     /// Parts that were summed before, and that are from now on.
     pub parts: [u32; 2],
     /// Seconds a batch with either: medians of the windows.
@@ -53,7 +53,7 @@ pub(crate) struct Climb {
     seconds: f64,
     /// Steps that are still to be tried before the search rests. The last comes first.
     ahead: Vec<Direction>,
-    doing: Doing,
+    doing: ClimbPhase,
     /// Windows to wait when the search rests next.
     wait: u64,
     /// The windows that a step which loses may slow down, besides those that the run has left: as many as the search
@@ -70,7 +70,7 @@ enum Direction {
 }
 
 #[derive(Clone, Debug)]
-enum Doing {
+enum ClimbPhase {
     /// Nothing is tried for so many windows.
     Resting { windows: u64 },
     /// A step is tried. Seconds a batch of its windows so far, of the kept share and of the next.
@@ -88,7 +88,7 @@ impl Climb {
             kept,
             seconds: pure[usize::from(from_all)],
             ahead: Vec::new(),
-            doing: Doing::Resting { windows: 0 },
+            doing: ClimbPhase::Resting { windows: 0 },
             wait: FIRST_WAIT,
             rested: f64::INFINITY,
         };
@@ -102,7 +102,7 @@ impl Climb {
     /// Parts that are summed in the next window.
     pub fn next_window(&self) -> u32 {
         match &self.doing {
-            Doing::Trying { direction, times } if ROUND[windows(times) % ROUND.len()] => {
+            ClimbPhase::Trying { direction, times } if ROUND[windows(times) % ROUND.len()] => {
                 self.beside(*direction).unwrap_or(self.kept)
             }
             _ => self.kept,
@@ -111,9 +111,9 @@ impl Climb {
 
     /// Takes in the seconds a batch of the window that [`Climb::next_window`] asked for. `left`: windows that the run has
     /// left. Returns the step that was made, if one was.
-    pub fn measured(&mut self, seconds: f64, left: f64) -> Option<Step> {
+    pub fn measured(&mut self, seconds: f64, left: f64) -> Option<ClimbStep> {
         let (direction, times) = match &mut self.doing {
-            Doing::Resting { windows } => {
+            ClimbPhase::Resting { windows } => {
                 self.seconds = seconds;
                 *windows = windows.saturating_sub(1);
                 if *windows == 0 {
@@ -122,7 +122,7 @@ impl Climb {
                 }
                 return None;
             }
-            Doing::Trying { direction, times } => (*direction, times),
+            ClimbPhase::Trying { direction, times } => (*direction, times),
         };
         let tried = ROUND[windows(times) % ROUND.len()];
         times[usize::from(tried)].push(seconds);
@@ -133,7 +133,7 @@ impl Climb {
         let step = self.beside(direction).filter(|_| gains).map(|next| {
             (self.kept, self.ahead) = (next, vec![direction]);
             (self.wait, self.rested) = (FIRST_WAIT, f64::INFINITY);
-            Step { parts: [before, next], seconds, windows }
+            ClimbStep { parts: [before, next], seconds, windows }
         });
         self.seconds = seconds[usize::from(step.is_some())];
         self.go_on(left);
@@ -144,11 +144,11 @@ impl Climb {
     fn go_on(&mut self, left: f64) {
         while let Some(direction) = self.ahead.pop() {
             if self.pays(direction, left) {
-                self.doing = Doing::Trying { direction, times: Default::default() };
+                self.doing = ClimbPhase::Trying { direction, times: Default::default() };
                 return;
             }
         }
-        self.doing = Doing::Resting { windows: self.wait };
+        self.doing = ClimbPhase::Resting { windows: self.wait };
         self.rested = self.wait as f64;
         self.wait = (2 * self.wait).min(LONGEST_WAIT);
     }
@@ -273,14 +273,14 @@ mod tests {
     }
 
     /// Measures as many windows. `seconds` says how long a batch takes with so many parts. Returns the steps.
-    fn run(climb: &mut Climb, windows: u64, seconds: &mut dyn FnMut(u32) -> f64) -> Vec<Step> {
+    fn run(climb: &mut Climb, windows: u64, seconds: &mut dyn FnMut(u32) -> f64) -> Vec<ClimbStep> {
         let mut steps = Vec::new();
         for _ in 0..windows {
             let (summed, before) = (climb.next_window(), climb.kept);
             assert!(summed <= climb.of && summed.abs_diff(before) <= 1, "{climb:?}");
             let step = climb.measured(seconds(summed), f64::INFINITY);
             match step {
-                Some(Step { parts, .. }) => assert_eq!(parts, [before, climb.kept]),
+                Some(ClimbStep { parts, .. }) => assert_eq!(parts, [before, climb.kept]),
                 None => assert_eq!(before, climb.kept),
             }
             assert!(climb.kept.abs_diff(before) <= 1);
@@ -303,7 +303,7 @@ mod tests {
             let steps = run(&mut climb, enough(of), &mut |summed| stages.time(summed, of));
             prop_assert!(stages.is_good(climb.kept, of), "{climb:?}");
             prop_assert!(steps.len() <= of as usize);
-            for Step { parts, seconds, windows } in steps {
+            for ClimbStep { parts, seconds, windows } in steps {
                 prop_assert!(seconds[1] <= (1.0 - LEAST_GAIN) * seconds[0]);
                 prop_assert_eq!(seconds, parts.map(|summed| stages.time(summed, of)));
                 prop_assert_eq!(windows, ROUND.len());

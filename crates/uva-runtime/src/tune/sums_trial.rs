@@ -130,7 +130,7 @@ impl Windows {
 
 /// What a trial found.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tried {
+pub(crate) struct TrialResult {
     /// Whether the producer sums from now on.
     pub sums: bool,
     /// Why, with both speeds.
@@ -153,12 +153,12 @@ pub(crate) struct SumsTrial {
     /// Batches that were to be tried with sums, and those of them that had some.
     tried: u64,
     summed: u64,
-    last: Option<Taken>,
+    last: Option<TrialBatch>,
 }
 
 /// A training batch that the consumer took.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TrialBatch {
     /// Its sequence number.
     pub sequence: u64,
     /// Its number among the run's training batches.
@@ -178,7 +178,7 @@ impl SumsTrial {
     }
 
     /// Notes that the consumer takes this batch now. Returns what the trial found when it ends.
-    pub fn taken(&mut self, batch: Taken) -> Option<Tried> {
+    pub fn taken(&mut self, batch: TrialBatch) -> Option<TrialResult> {
         if let Some(before) = self.last.replace(batch) {
             self.time(before, batch);
         }
@@ -196,7 +196,7 @@ impl SumsTrial {
 
     /// Adds the time of a batch, up to the next one of its window, if enough of it lie before; and where epochs are not
     /// timed whole, of its epoch likewise.
-    fn time(&mut self, batch: Taken, next: Taken) {
+    fn time(&mut self, batch: TrialBatch, next: TrialBatch) {
         let places = [batch, next].map(|batch| self.windows.place(batch.number));
         let [Some((window, at)), Some((next_window, _))] = places else { return };
         let Windows { settling, whole_epochs, .. } = self.windows;
@@ -212,10 +212,10 @@ impl SumsTrial {
     }
 
     /// The choice by what is timed so far; `None` where further rounds shall decide.
-    fn choose(&self, last: bool) -> Option<Tried> {
+    fn choose(&self, last: bool) -> Option<TrialResult> {
         let batches = self.timed.iter().map(|(_, batches)| batches).sum();
         let choice = |sums, reason: String, batches_per_second| {
-            Some(Tried { sums, reason, batches_per_second, batches })
+            Some(TrialResult { sums, reason, batches_per_second, batches })
         };
         if self.summed == 0 && self.tried > 0 {
             let reason = "the trainer multiplies rows by the weights before it sums: summing first would cost more, and \
@@ -306,14 +306,14 @@ mod tests {
     /// A run with epochs of `epoch` batches. `seconds` says how long a batch takes, by its number and by whether the
     /// producer sums it. Pauses at the end of each epoch take 1000 seconds. Returns the choice, and the number of the
     /// batch at which it fell.
-    fn run(epoch: u64, seconds: &dyn Fn(u64, bool) -> f64) -> Option<(Tried, u64)> {
+    fn run(epoch: u64, seconds: &dyn Fn(u64, bool) -> f64) -> Option<(TrialResult, u64)> {
         let mut trial = SumsTrial::new(WINDOWS);
         let mut now = 0.0;
         (0..1000).find_map(|number| {
             let summed = WINDOWS.tries_sums(number);
             let at = Duration::from_secs_f64(now);
             let choice =
-                trial.taken(Taken { sequence: number, number, in_epoch: number % epoch, summed, at });
+                trial.taken(TrialBatch { sequence: number, number, in_epoch: number % epoch, summed, at });
             now += seconds(number, summed) + if (number + 1) % epoch == 0 { 1000.0 } else { 0.0 };
             choice.map(|choice| (choice, number))
         })
@@ -419,7 +419,7 @@ mod tests {
             let choice = (0..1000_u64).find_map(|number| {
                 let (summed, in_epoch) = (windows.tries_sums(number), (first + number) % 7);
                 let at = Duration::from_secs_f64(now);
-                let choice = trial.taken(Taken { sequence: number, number, in_epoch, summed, at });
+                let choice = trial.taken(TrialBatch { sequence: number, number, in_epoch, summed, at });
                 now += if summed { host } else { 1.0 } + if in_epoch == 6 { 3.0 } else { 0.0 };
                 choice
             });
@@ -438,7 +438,7 @@ mod tests {
         let mut trial = SumsTrial::new(WINDOWS);
         let mut taken = |number: u64, summed| {
             let at = Duration::from_secs(number);
-            trial.taken(Taken { sequence: number, number, in_epoch: number, summed, at })
+            trial.taken(TrialBatch { sequence: number, number, in_epoch: number, summed, at })
         };
         assert!((0..150).all(|number| taken(number, false).is_none()));
         let choice = taken(150, false).unwrap();

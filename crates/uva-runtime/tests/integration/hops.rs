@@ -9,8 +9,8 @@ use uva_graph::npy::{NpyArray, NpyType};
 use uva_graph::{Dataset, ElementType, Verify};
 use uva_model::FeatureNorm;
 use uva_propagate::{
-    Estimate, HopSet, HopType, KeptNodes, Layout, Options, Progress, RowOrder, Watch, parse_operators,
-    propagate,
+    Estimate, HopSet, HopType, KeptNodes, Layout, PropagateOptions, PropagateProgress, PropagateWatch,
+    RowOrder, parse_operators, propagate,
 };
 use uva_runtime::options::hop_options::HopBatches;
 use uva_runtime::plan::RunPlan;
@@ -21,10 +21,10 @@ const DIM: usize = 5;
 
 struct Silent;
 
-impl Watch for Silent {
+impl PropagateWatch for Silent {
     fn begins(&mut self, _: &Estimate, _: u64) {}
 
-    fn progress(&mut self, _: Progress<'_>) {}
+    fn progress(&mut self, _: PropagateProgress<'_>) {}
 
     fn stops(&mut self) -> bool {
         false
@@ -34,7 +34,7 @@ impl Watch for Silent {
 /// A hop set of two operators with three hops each.
 pub fn hop_set(directory: &Path, graph: &Path, element: HopType, layout: Layout) -> PathBuf {
     let out = directory.join(format!("{element}-{layout}"));
-    let options = Options {
+    let options = PropagateOptions {
         operators: parse_operators("sym,row").unwrap(),
         hops: 3,
         nodes: KeptNodes::Splits,

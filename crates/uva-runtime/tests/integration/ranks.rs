@@ -10,7 +10,7 @@ use uva_exchange::{Link, Settings, SharedMemory};
 use uva_graph::ranges::{RangeParts, write_ranges};
 use uva_graph::{Dataset, ElementType, PartitionMap, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice, GatherChoice, SamplerChoice};
-use uva_runtime::feed::ranks::Ranks;
+use uva_runtime::feed::ranks::RankExchanges;
 use uva_runtime::options::part::Part;
 use uva_runtime::options::seed_order::AskedOrder;
 use uva_runtime::options::{Pad, Prepare};
@@ -61,7 +61,7 @@ enum Lists {
 }
 
 /// What a rank does, with the exchanges of each: all at the same time.
-fn together<T: Send>(ranks: u32, lists: Lists, work: impl Fn(u32, Ranks) -> T + Sync) -> Vec<T> {
+fn together<T: Send>(ranks: u32, lists: Lists, work: impl Fn(u32, RankExchanges) -> T + Sync) -> Vec<T> {
     over_links(ranks, lists, [None, None], work)
 }
 
@@ -70,7 +70,7 @@ fn over_links<T: Send>(
     ranks: u32,
     lists: Lists,
     links: [Option<Link>; 2],
-    work: impl Fn(u32, Ranks) -> T + Sync,
+    work: impl Fn(u32, RankExchanges) -> T + Sync,
 ) -> Vec<T> {
     let settings = |link| Settings {
         pieces: 2,
@@ -85,7 +85,7 @@ fn over_links<T: Send>(
         let each: Vec<_> = (0..)
             .zip(rows.into_iter().zip(picks))
             .map(|(rank, (rows, picks))| {
-                let ranks = Ranks::new(Box::new(rows));
+                let ranks = RankExchanges::new(Box::new(rows));
                 let ranks = if lists == Lists::Divided { ranks.with_lists(Box::new(picks)) } else { ranks };
                 scope.spawn(move || work(rank, ranks))
             })
@@ -98,7 +98,7 @@ fn stream(
     dataset: &Arc<Dataset>,
     options: &LoaderOptions,
     (rank, of): (u32, u32),
-    ranks: Option<Ranks>,
+    ranks: Option<RankExchanges>,
 ) -> Result<BatchStream, RuntimeError> {
     stream_on(
         &BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() },
@@ -114,7 +114,7 @@ fn stream_on(
     dataset: &Arc<Dataset>,
     options: &LoaderOptions,
     (rank, of): (u32, u32),
-    ranks: Option<Ranks>,
+    ranks: Option<RankExchanges>,
 ) -> Result<BatchStream, RuntimeError> {
     let options = LoaderOptions { part: Part { index: rank, of }, ..options.clone() };
     let backend = decide_here(&gather_by_cpu(backend, &options, dataset, false), dataset, 1, false)?.backend;

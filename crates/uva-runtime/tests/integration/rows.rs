@@ -15,7 +15,8 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
 use uva_runtime::tune::planning;
 use uva_runtime::{
-    Aggregation, Cursor, FeatureType, Features, LoaderOptions, LookAhead, Passes, Reader, RowTree, Runtime,
+    Aggregation, Cursor, DiskReader, FeatureType, Features, LoaderOptions, LookAhead, Passes, RowTree,
+    Runtime,
 };
 
 /// Backends of a run: on the CPU, and on the GPU of the stand-in with each gather.
@@ -122,7 +123,7 @@ fn options() -> LoaderOptions {
         fanouts: [4, 3].into(),
         batch_size: 200,
         seed: 5,
-        reader: Reader::Pread,
+        reader: DiskReader::Pread,
         look_ahead: LookAhead::Batches(0),
         ..LoaderOptions::default()
     }
@@ -193,7 +194,8 @@ fn check_hop_sets(path: &Path, seen: &mut Seen) {
             let options = LoaderOptions { features, ..options.clone() };
             seen.check(&dataset, plan(&options).on(backend.clone()), CacheContents::default(), &expected);
         }
-        let options = LoaderOptions { features: Features::Disk, reader: Reader::Cufile, ..options.clone() };
+        let options =
+            LoaderOptions { features: Features::Disk, reader: DiskReader::Cufile, ..options.clone() };
         let works = CufileReport { refused: None, compatibility: None };
         let plan = plan(&options).on(backend).by_cufile(works).unwrap();
         seen.check(&dataset, plan, CacheContents::default(), &expected);

@@ -17,9 +17,9 @@ use crate::cuda::batch_place::{BatchPlace, BlockPlace};
 use crate::cuda::cached_lists::CachedLists;
 use crate::cuda::cuda_error::CudaSampleError;
 use crate::cuda::cuda_options::{CudaSamplerOptions, DeviceBytes};
-use crate::cuda::device_batch::{DeviceBatch, DeviceBlock};
+use crate::cuda::device_batch::{CudaBatch, CudaBlock};
 use crate::cuda::failure;
-use crate::cuda::layout::{Extras, LayerPlace, Layout};
+use crate::cuda::layout::{ArrayLayout, Extras, LayerPlace};
 use crate::cuda::names::Names;
 use crate::cuda::source::{GraphSource, PinnedArray};
 use crate::cuda::upload::copy_of;
@@ -145,9 +145,9 @@ impl CudaSampler {
             batch: options.own_batch,
         };
         let blocks = kernels.blocks(options.grid) as usize;
-        let layout = |address| Layout::at(address, sampler, bounds, blocks, extras);
+        let layout = |address| ArrayLayout::at(address, sampler, bounds, blocks, extras);
         let batch = DeviceBuffer::new(context, layout(0).bytes, "the batches of a sampler")?;
-        let Layout { arguments, layers, .. } = layout(batch.address());
+        let ArrayLayout { arguments, layers, .. } = layout(batch.address());
 
         let (original_ids, original_ids_wide) = original.as_ref().map_or((0, 0), Names::place);
         let (dataset_ids, dataset_ids_wide) = match &dataset {
@@ -300,7 +300,7 @@ impl CudaSampler {
     }
 
     /// The last batch, on the device, until the next one is sampled.
-    pub fn batch(&self) -> DeviceBatch<'_> {
+    pub fn batch(&self) -> CudaBatch<'_> {
         let device = self.stream.context().device().ordinal() as i32;
         let slice = |address: u64, count: usize, each: usize| {
             // SAFETY: within our own buffer, which lives as long as the borrow. The kernels keep counts within its
@@ -309,11 +309,11 @@ impl CudaSampler {
         };
         let nodes = self.counts.nodes;
         let degrees = self.common.node_degrees;
-        DeviceBatch {
+        CudaBatch {
             nodes: slice(self.common.batch_nodes, nodes, 8),
             degrees: (degrees != 0).then(|| slice(degrees, nodes, 4)),
             blocks: (self.layers.iter().zip(self.counts.layers()))
-                .map(|(place, counts)| DeviceBlock {
+                .map(|(place, counts)| CudaBlock {
                     indptr: slice(place.indptr, counts.destinations + 1, 4),
                     indices: slice(place.indices, counts.edges, 4),
                     edge_ids: (place.edge_ids != 0).then(|| slice(place.edge_ids, counts.edges, 8)),

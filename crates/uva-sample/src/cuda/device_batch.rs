@@ -4,18 +4,18 @@ use uva_cuda::DeviceSlice;
 
 /// The last batch, in device memory. Complete: its sampler has waited for it.
 #[derive(Clone, Debug)]
-pub struct DeviceBatch<'a> {
+pub struct CudaBatch<'a> {
     /// int64 ids of all nodes, the seeds first.
     pub nodes: DeviceSlice<'a>,
     /// int32 in-degrees of these nodes, if the sampler was asked for them.
     pub degrees: Option<DeviceSlice<'a>>,
     /// The blocks, from the seeds outward.
-    pub blocks: Vec<DeviceBlock<'a>>,
+    pub blocks: Vec<CudaBlock<'a>>,
 }
 
 /// One block on the device.
 #[derive(Clone, Copy, Debug)]
-pub struct DeviceBlock<'a> {
+pub struct CudaBlock<'a> {
     /// int32, one offset per destination and one more.
     pub indptr: DeviceSlice<'a>,
     /// int32, the local id of each pick.

@@ -33,7 +33,7 @@ pub(crate) struct Extras {
 
 /// The arrays, one behind the other.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub(crate) struct ArrayLayout {
     /// Bytes of all arrays.
     pub(crate) bytes: usize,
     /// The arguments that name these arrays, with defaults for the rest.
@@ -41,7 +41,7 @@ pub(crate) struct Layout {
     pub(crate) layers: Vec<LayerPlace>,
 }
 
-impl Layout {
+impl ArrayLayout {
     /// For batches within these bounds, which have one layer per fanout, and for launches of at most this many blocks.
     /// The first array is at `address`; the total size does not depend on it.
     pub(crate) fn at(

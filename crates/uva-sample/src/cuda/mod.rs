@@ -24,5 +24,5 @@ pub use batch_place::{BatchPlace, BlockPlace};
 pub use cuda_error::CudaSampleError;
 pub use cuda_options::{CudaSamplerOptions, DeviceBytes};
 pub use cuda_sampler::CudaSampler;
-pub use device_batch::{DeviceBatch, DeviceBlock};
+pub use device_batch::{CudaBatch, CudaBlock};
 pub use source::{DatasetArray, GraphSource, PinnedArray};

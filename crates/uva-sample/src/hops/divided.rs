@@ -18,8 +18,8 @@ use uva_graph::{Relation, Split, mix};
 
 use super::drawing::{Drawing, reads_of};
 use super::list::{Hop, NodeId};
-use super::picks::{Picks, Sampled};
-use super::sink::{BlockTarget, TakeError, Target};
+use super::picks::{PickResult, Picks};
+use super::sink::{BlockTarget, PickTarget, TakeError};
 use crate::options::GROUP_PICKS;
 use crate::{BatchKey, GraphView, InvalidOption, ListReads, SampleError, SamplerKind, SamplerOptions};
 
@@ -128,7 +128,7 @@ impl<'e> Divided<'e> {
         drawing: &mut Drawing<'g, P>,
         hop: &Hop<'_, I>,
         nodes: &[i64],
-    ) -> Sampled {
+    ) -> PickResult {
         self.hop.nodes.iter_mut().for_each(Vec::clear);
         for &node in nodes {
             self.hop.nodes[owner(&self.book, node)].push(node);
@@ -142,7 +142,7 @@ impl<'e> Divided<'e> {
         drawing: &mut Drawing<'g, P>,
         layer: usize,
         indices: &[I],
-    ) -> Sampled {
+    ) -> PickResult {
         self.hop.nodes.iter_mut().for_each(Vec::clear);
         self.meet(drawing, None, layer, indices)
     }
@@ -154,7 +154,7 @@ impl<'e> Divided<'e> {
         key: Option<BatchKey>,
         layer: usize,
         indices: &[I],
-    ) -> Sampled {
+    ) -> PickResult {
         let began = Instant::now();
         let Self { book, exchange, counts, told, hop } = self;
         let HopMessages { nodes, questions, received, given, edge_ids, picks, answers, bounds, .. } = hop;
@@ -193,7 +193,7 @@ impl<'e> Divided<'e> {
             let begin = given.len();
             let (hop, group) = drawing.hop(key, layer, indices);
             let with_edge_ids = drawing.options.edge_ids.then_some(&mut *edge_ids);
-            let to = Target::Rank { ids: given, edge_ids: with_edge_ids };
+            let to = PickTarget::Rank { ids: given, edge_ids: with_edge_ids };
             let note = |count: usize| {
                 picks.push(count as i64);
                 Ok(())
@@ -235,7 +235,7 @@ impl<'e> Divided<'e> {
         hop: &Hop<'_, I>,
         nodes: &[i64],
         mut block: BlockTarget<'_>,
-        mut count: impl FnMut(usize) -> Sampled,
+        mut count: impl FnMut(usize) -> PickResult,
     ) -> Result<ListReads, SampleError> {
         let Self {
             book,

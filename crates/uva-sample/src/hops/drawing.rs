@@ -1,8 +1,8 @@
 //! Draws from the lists of a hop, group by group.
 
 use super::list::{Hop, List, NodeId};
-use super::picks::{Picks, Sampled};
-use super::sink::{Sink, Target, Waiting};
+use super::picks::{PickResult, Picks};
+use super::sink::{PendingPositions, PickSink, PickTarget};
 use crate::options::GROUP;
 use crate::philox::StreamKey;
 use crate::{BatchKey, GraphView, HopShape, ListReads, SampleError, SamplerOptions, VisitReads};
@@ -14,7 +14,7 @@ pub(super) struct Drawing<'g, P> {
     pub options: SamplerOptions,
     pub lists: Box<[List; GROUP]>,
     pub picks: P,
-    pub waiting: Waiting,
+    pub waiting: PendingPositions,
 }
 
 impl<'g, P: Picks<'g>> Drawing<'g, P> {
@@ -56,12 +56,12 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
         hop: &Hop<'_, I>,
         group: usize,
         nodes: &[i64],
-        to: Target<'_>,
+        to: PickTarget<'_>,
         (weights, weighed): (&mut [f32], usize),
-        mut count: impl FnMut(usize) -> Sampled,
+        mut count: impl FnMut(usize) -> PickResult,
     ) -> Result<ListReads, SampleError> {
         let Self { graph, options, lists, picks, waiting } = self;
-        let mut sink = Sink { waiting, used: 0, to, weights, weighed };
+        let mut sink = PickSink { waiting, used: 0, to, weights, weighed };
         let mut reads = ListReads::default();
         picks.begin(hop, nodes, &mut lists[..])?;
         for group in nodes.chunks(group) {

@@ -15,7 +15,7 @@ use uva_graph::{Indices, Relation};
 
 pub use self::divided::{Divided, ListCounts};
 use self::drawing::Drawing;
-use self::sink::{BlockTarget, Target, Waiting};
+use self::sink::{BlockTarget, PendingPositions, PickTarget};
 use crate::limits::{MAX_EPOCH, MAX_PICKS};
 use crate::local_ids::LocalIds;
 use crate::options::{GROUP, GROUP_PICKS};
@@ -25,8 +25,8 @@ use crate::{
 };
 
 pub use self::list::{Hop, List, NodeId};
-pub use self::picks::{Picks, Sampled, Setup};
-pub use self::sink::Sink;
+pub use self::picks::{KindSetup, PickResult, Picks};
+pub use self::sink::PickSink;
 
 /// Samples batches hop by hop, with the picks of `P`.
 ///
@@ -54,8 +54,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             local_ids: LocalIds::new(graph.csc.nodes())?,
             drawing: Drawing {
                 lists: Box::new([List::default(); GROUP]),
-                picks: P::new(&Setup { graph, options: &options, group_picks, most })?,
-                waiting: Waiting::new(group_picks),
+                picks: P::new(&KindSetup { graph, options: &options, group_picks, most })?,
+                waiting: PendingPositions::new(group_picks),
                 graph,
                 options,
             },
@@ -128,7 +128,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     }
 
     /// Draws what other ranks ask for in the hops of a batch, where this rank has none.
-    fn serve_ids<I: NodeId>(&mut self, indices: &[I]) -> Sampled {
+    fn serve_ids<I: NodeId>(&mut self, indices: &[I]) -> PickResult {
         let Some(divided) = &mut self.divided else { return Ok(()) };
         (0..self.drawing.options.fanouts.hops())
             .try_for_each(|layer| divided.serve(&mut self.drawing, layer, indices))
@@ -236,7 +236,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         let new_nodes = &known[new.clone()];
         let reads = match divided {
             None => {
-                let to = Target::Block(block_of_picks);
+                let to = PickTarget::Block(block_of_picks);
                 drawing.draw(hop, group, new_nodes, to, (&mut *weights, kept.indices.len()), count)?
             }
             Some(divided) => {

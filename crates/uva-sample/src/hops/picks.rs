@@ -1,16 +1,16 @@
 //! What differs between kinds of sampler: which entries of each list are picked.
 
 use super::list::{Hop, List, NodeId};
-use super::sink::Sink;
-use crate::philox::Purpose;
+use super::sink::PickSink;
+use crate::philox::RandomPurpose;
 use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
 use uva_graph::Relation;
 
 /// Early end of a step: it fails only on an invalid graph or a full batch.
-pub type Sampled = Result<(), SampleError>;
+pub type PickResult = Result<(), SampleError>;
 
 /// The inputs that size a kind's memory.
-pub struct Setup<'a, 'g> {
+pub struct KindSetup<'a, 'g> {
     /// The graph, checked against the options.
     pub(crate) graph: GraphView<'g>,
     pub(crate) options: &'a SamplerOptions,
@@ -20,7 +20,7 @@ pub struct Setup<'a, 'g> {
     pub(crate) most: usize,
 }
 
-impl Setup<'_, '_> {
+impl KindSetup<'_, '_> {
     /// The largest fanout: for a kind that draws together, the most draws of a hop.
     pub(crate) fn largest_fanout(&self) -> usize {
         let fanouts = self.options.fanouts.of_relation(Relation::ONLY);
@@ -34,19 +34,19 @@ pub trait Picks<'g>: Send + Sized {
     const KIND: SamplerKind;
 
     /// The purpose of its random words.
-    const PURPOSE: Purpose = Purpose::Neighbors;
+    const PURPOSE: RandomPurpose = RandomPurpose::Neighbors;
 
     /// Allocates all memory.
     ///
     /// # Errors
     /// If the graph lacks data that the kind picks by.
-    fn new(setup: &Setup<'_, 'g>) -> Result<Self, SampleError>;
+    fn new(setup: &KindSetup<'_, 'g>) -> Result<Self, SampleError>;
 
     /// Looks at all destinations of a hop before any of their lists is picked from. `lists` is scratch for a group.
     ///
     /// # Errors
     /// An invalid graph.
-    fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+    fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> PickResult {
         let _ = (hop, nodes, lists);
         Ok(())
     }
@@ -60,7 +60,7 @@ pub trait Picks<'g>: Send + Sized {
     /// # Errors
     /// An invalid graph.
     #[inline]
-    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> PickResult {
         let _ = nodes;
         for list in lists {
             list.picks = list.degree.min(hop.fanout);
@@ -73,14 +73,19 @@ pub trait Picks<'g>: Send + Sized {
     ///
     /// # Errors
     /// An invalid graph, and a full batch.
-    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled;
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut PickSink<'_>) -> PickResult;
 
     /// The same for all lists of a group, one after the other.
     ///
     /// # Errors
     /// As [`pick`](Self::pick).
     #[inline]
-    fn pick_group<I: NodeId>(&mut self, hop: &Hop<'_, I>, lists: &[List], sink: &mut Sink<'_>) -> Sampled {
+    fn pick_group<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        lists: &[List],
+        sink: &mut PickSink<'_>,
+    ) -> PickResult {
         lists.iter().try_for_each(|list| self.pick(hop, list, sink))
     }
 }

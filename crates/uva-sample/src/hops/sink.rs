@@ -6,12 +6,12 @@ use crate::local_ids::{LocalIds, RelabelError};
 use crate::{BatchKey, Capacity, SampleError};
 
 /// Buffered positions: the ids at those positions, and then their local ids, are looked up in bulk.
-pub(crate) struct Waiting {
+pub(crate) struct PendingPositions {
     positions: Vec<usize>,
     ids: Vec<i64>,
 }
 
-impl Waiting {
+impl PendingPositions {
     /// For this many positions at once.
     pub(crate) fn new(most: usize) -> Self {
         Self { positions: vec![0; most], ids: vec![0; most] }
@@ -19,18 +19,18 @@ impl Waiting {
 }
 
 /// Takes the picks of one hop, destination by destination, in the order of picking.
-pub struct Sink<'a> {
-    pub(super) waiting: &'a mut Waiting,
+pub struct PickSink<'a> {
+    pub(super) waiting: &'a mut PendingPositions,
     /// The number of buffered positions.
     pub(super) used: usize,
-    pub(super) to: Target<'a>,
+    pub(super) to: PickTarget<'a>,
     /// Room for the weights of the picks, and their number. Empty if the kind weighs none.
     pub(super) weights: &'a mut [f32],
     pub(super) weighed: usize,
 }
 
 /// Where picks go.
-pub(super) enum Target<'a> {
+pub(super) enum PickTarget<'a> {
     /// To a block of the batch at hand.
     Block(BlockTarget<'a>),
     /// To the rank that asked for them: the nodes picked, and their positions in the graph's `indices` if requested.
@@ -54,7 +54,7 @@ pub(super) struct BlockTarget<'a> {
     pub nodes_room: usize,
 }
 
-impl Sink<'_> {
+impl PickSink<'_> {
     /// Room for `count` consecutive positions, filled by the caller: at most a group's, or one list's picks.
     #[inline]
     pub(crate) fn room<I: NodeId>(
@@ -110,7 +110,7 @@ impl Sink<'_> {
         let positions = &self.waiting.positions[..self.used];
         self.used = 0;
         match &mut self.to {
-            Target::Block(block) => {
+            PickTarget::Block(block) => {
                 let ids = &mut self.waiting.ids[..positions.len()];
                 for (&position, id) in positions.iter().zip(ids.iter_mut()) {
                     *id = hop.indices[position].widen();
@@ -121,7 +121,7 @@ impl Sink<'_> {
                     TakeError::NoRoom(error) => error,
                 })
             }
-            Target::Rank { ids, edge_ids } => {
+            PickTarget::Rank { ids, edge_ids } => {
                 let nodes = hop.indptr.len().saturating_sub(1) as u64;
                 for &position in positions {
                     let id = hop.indices[position].widen();

@@ -201,13 +201,13 @@ mod tests {
     use uva_graph::Split;
 
     use super::*;
-    use crate::philox::Purpose;
+    use crate::philox::RandomPurpose;
 
     fn key(node: u64) -> StreamKey {
         StreamKey {
             seed: 11,
             node,
-            purpose: Purpose::Neighbors,
+            purpose: RandomPurpose::Neighbors,
             layer: 0,
             batch: 0,
             epoch: 0,

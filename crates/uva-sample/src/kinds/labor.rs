@@ -6,7 +6,7 @@
 //! likely.
 
 use super::smallest::Smallest;
-use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::kind::KindRow;
 use crate::philox::first_longs;
 use crate::{SampleError, SamplerKind};
@@ -38,12 +38,12 @@ pub struct Labor {
 impl Picks<'_> for Labor {
     const KIND: SamplerKind = SamplerKind::LABOR;
 
-    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+    fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         let (names, variates) = (Box::new([0; CHUNK]), Box::new([0; CHUNK]));
         Ok(Self { smallest: Smallest::new(setup.most), names, variates })
     }
 
-    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut PickSink<'_>) -> PickResult {
         if list.degree <= hop.fanout {
             return sink.whole(hop, list);
         }

@@ -5,8 +5,8 @@ use crate::hops::HopSampler;
 
 mod check;
 mod exponential;
+mod find_sampler;
 mod floyd;
-mod found;
 mod labor;
 mod neighbor;
 mod ppr;

@@ -5,7 +5,7 @@ use uva_ops::Vectors;
 
 use super::floyd::{Picker, with_replacement};
 use super::side_by_side::{MOST_PICKS, SideBySide};
-use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::kind::KindRow;
 use crate::options::{GROUP, draws, picks_of_list};
 use crate::philox::{BlockBatch, StreamKey};
@@ -37,7 +37,7 @@ pub struct Uniform {
 impl Picks<'_> for Uniform {
     const KIND: SamplerKind = SamplerKind::NEIGHBOR;
 
-    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+    fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         let replace = setup.options.replace;
         Ok(Self {
             replace,
@@ -50,7 +50,7 @@ impl Picks<'_> for Uniform {
     }
 
     #[inline]
-    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, _: &[i64], lists: &mut [List]) -> Sampled {
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, _: &[i64], lists: &mut [List]) -> PickResult {
         for list in lists.iter_mut() {
             list.picks = picks_of_list(list.degree, hop.fanout, self.replace);
         }
@@ -69,7 +69,12 @@ impl Picks<'_> for Uniform {
     }
 
     #[inline]
-    fn pick_group<I: NodeId>(&mut self, hop: &Hop<'_, I>, lists: &[List], sink: &mut Sink<'_>) -> Sampled {
+    fn pick_group<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        lists: &[List],
+        sink: &mut PickSink<'_>,
+    ) -> PickResult {
         if hop.fanout > MOST_PICKS {
             return lists.iter().try_for_each(|list| self.pick(hop, list, sink));
         }
@@ -91,7 +96,7 @@ impl Picks<'_> for Uniform {
     }
 
     #[inline]
-    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut PickSink<'_>) -> PickResult {
         if !draws(list.degree, hop.fanout, self.replace) {
             return sink.whole(hop, list);
         }

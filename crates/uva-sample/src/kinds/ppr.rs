@@ -8,8 +8,8 @@
 
 use std::cmp::Reverse;
 
-use super::found::Find;
-use crate::hops::{Hop, List, NodeId, Sampled, Setup};
+use super::find_sampler::Find;
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult};
 use crate::kind::{Fanout, KindRow};
 use crate::limits::LOCAL_ID_BYTES;
 use crate::{SampleError, SamplerKind};
@@ -69,7 +69,7 @@ pub struct Ppr {
 impl Find for Ppr {
     const KIND: SamplerKind = SamplerKind::PPR;
 
-    fn new(setup: &Setup<'_, '_>) -> Self {
+    fn new(setup: &KindSetup<'_, '_>) -> Self {
         let graph = &setup.graph;
         let nodes = graph.csc.nodes();
         let lengths = graph.csc.indptr.windows(2).map(|ends| ends[1].wrapping_sub(ends[0]));
@@ -90,7 +90,7 @@ impl Find for Ppr {
         nodes: &[i64],
         lists: &mut [List],
         found: &mut Vec<(usize, f32)>,
-    ) -> Sampled {
+    ) -> PickResult {
         for (list, &node) in lists.iter_mut().zip(nodes) {
             self.push(hop, node as usize)?;
             list.picks = self.highest(hop.fanout, found);
@@ -101,7 +101,7 @@ impl Find for Ppr {
 
 impl Ppr {
     /// Passes mass on from `destination`, which is a node, until no other node has enough of it.
-    fn push<I: NodeId>(&mut self, hop: &Hop<'_, I>, destination: usize) -> Sampled {
+    fn push<I: NodeId>(&mut self, hop: &Hop<'_, I>, destination: usize) -> PickResult {
         self.reached.clear();
         self.queue.clear();
         // The destination is reached first by no entry, so its entry is never read.

@@ -226,7 +226,7 @@ fn redo(
 mod tests {
     use super::*;
     use crate::BatchKey;
-    use crate::philox::Purpose;
+    use crate::philox::RandomPurpose;
     use uva_graph::Split;
 
     /// Lists of these degrees, one behind the other, keyed by nodes beyond 32 bits.
@@ -248,8 +248,15 @@ mod tests {
 
     fn assert_picks_are_those_of_the_contract(degrees: &[u32], fanout: usize, replace: bool) {
         let split = Split::Train;
-        let like =
-            StreamKey { seed: 3, node: 0, purpose: Purpose::Neighbors, layer: 2, batch: 0, epoch: 5, split };
+        let like = StreamKey {
+            seed: 3,
+            node: 0,
+            purpose: RandomPurpose::Neighbors,
+            layer: 2,
+            batch: 0,
+            epoch: 5,
+            split,
+        };
         let hop = Hop::<i32> {
             batch: BatchKey { split, epoch: 5, batch: 0 },
             layer: 2,

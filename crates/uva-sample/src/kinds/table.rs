@@ -2,7 +2,7 @@
 
 use uva_options::Named;
 
-use super::found::Found;
+use super::find_sampler::FindSampler;
 use super::{labor, neighbor, ppr, together, walk, weighted};
 use crate::hops::{Divided, HopSampler, Picks};
 use crate::{BatchSampler, GraphView, SampleError, SamplerKind, SamplerOptions};
@@ -36,13 +36,13 @@ macro_rules! table {
 const TABLE: &[Row] = table![
     neighbor::Uniform,
     labor::Labor,
-    weighted::Weighted<'_>,
+    weighted::WeightedSampler<'_>,
     together::Together<together::Ladies>,
     together::Together<together::FastGcn>,
-    together::Together<together::Saint<together::Nodes>>,
-    together::Together<together::Saint<together::Edges>>,
-    Found<walk::Walk>,
-    Found<ppr::Ppr>,
+    together::Together<together::Saint<together::SaintNodes>>,
+    together::Together<together::Saint<together::SaintEdges>>,
+    FindSampler<walk::Walk>,
+    FindSampler<ppr::Ppr>,
 ];
 
 impl SamplerKind {

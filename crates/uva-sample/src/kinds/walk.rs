@@ -6,11 +6,11 @@
 
 use std::cmp::Reverse;
 
-use super::found::Find;
-use crate::hops::{Hop, List, NodeId, Sampled, Setup};
+use super::find_sampler::Find;
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult};
 use crate::kind::{Fanout, KindRow};
 use crate::options::GROUP;
-use crate::philox::{Purpose, Stream, StreamKey};
+use crate::philox::{PhiloxStream, RandomPurpose, StreamKey};
 use crate::{SamplerKind, Walks};
 
 impl SamplerKind {
@@ -38,7 +38,7 @@ const NOWHERE: usize = usize::MAX;
 pub struct Walk {
     walks: Walks,
     /// Random words of each destination of the piece.
-    streams: Vec<Stream>,
+    streams: Vec<PhiloxStream>,
     /// The current node of each destination's walk.
     at: Vec<usize>,
     /// The entry that each step followed, or [`NOWHERE`]; the destinations are concatenated.
@@ -51,9 +51,9 @@ pub struct Walk {
 
 impl Find for Walk {
     const KIND: SamplerKind = SamplerKind::WALK;
-    const PURPOSE: Purpose = Purpose::Walks;
+    const PURPOSE: RandomPurpose = RandomPurpose::Walks;
 
-    fn new(setup: &Setup<'_, '_>) -> Self {
+    fn new(setup: &KindSetup<'_, '_>) -> Self {
         let walks = setup.options.walks;
         let steps = walks.steps();
         let piece = piece(steps);
@@ -73,7 +73,7 @@ impl Find for Walk {
         nodes: &[i64],
         lists: &mut [List],
         found: &mut Vec<(usize, f32)>,
-    ) -> Sampled {
+    ) -> PickResult {
         let piece = piece(self.walks.steps());
         for (nodes, lists) in nodes.chunks(piece).zip(lists.chunks_mut(piece)) {
             self.walk(hop, nodes, lists)?;
@@ -92,7 +92,7 @@ fn piece(steps: usize) -> usize {
 
 impl Walk {
     /// Walks from each node of a piece.
-    fn walk<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &[List]) -> Sampled {
+    fn walk<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &[List]) -> PickResult {
         let Self { walks, streams, at, entries, .. } = self;
         let steps = walks.steps();
         let key = |list: &List| StreamKey { node: list.key, batch: list.batch, ..hop.like };

@@ -3,7 +3,7 @@
 use uva_graph::Split;
 
 use super::sequences::SeedSequences;
-use crate::philox::{Purpose, StreamKey};
+use crate::philox::{RandomPurpose, StreamKey};
 
 /// The state of it: scratch that is kept from epoch to epoch.
 pub(super) struct InTurns {
@@ -33,7 +33,7 @@ impl InTurns {
         let key = StreamKey {
             seed: self.seed,
             node: sequence as u64,
-            purpose: Purpose::Proximity,
+            purpose: RandomPurpose::Proximity,
             layer: 1,
             batch: 0,
             epoch,

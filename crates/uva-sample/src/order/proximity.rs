@@ -9,7 +9,7 @@ use uva_graph::{Csc, Split};
 use uva_options::named;
 
 use super::out_lists::OutLists;
-use crate::philox::{Purpose, StreamKey, philox4x32};
+use crate::philox::{RandomPurpose, StreamKey, philox4x32};
 use crate::{InvalidOption, SampleError};
 
 named! {
@@ -146,7 +146,7 @@ impl<'g> Proximity<'g> {
             let stream = StreamKey {
                 seed: self.seed,
                 node: u64::from(position),
-                purpose: Purpose::Proximity,
+                purpose: RandomPurpose::Proximity,
                 layer: 0,
                 batch: number,
                 epoch: 0,

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use uva_graph::Split;
 
 use crate::limits::MAX_EPOCH;
-use crate::philox::{Purpose, StreamKey, philox4x32};
+use crate::philox::{RandomPurpose, StreamKey, philox4x32};
 use crate::{InvalidOption, SampleError};
 
 /// Below this many seeds one thread is faster than waking others.
@@ -86,7 +86,7 @@ impl SeedOrder {
             let stream = StreamKey {
                 seed,
                 node: u64::from(position),
-                purpose: Purpose::SeedShuffle,
+                purpose: RandomPurpose::SeedShuffle,
                 layer: 0,
                 batch: 0,
                 epoch,

@@ -4,9 +4,9 @@ use crate::common::{Graph, content, fanouts_for, key, plainly, plainly_weighed, 
 use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Relation, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, Home,
-    InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, SampleError, SamplerKind,
-    SamplerOptions, Walks, batch_hash, sampler,
+    BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView,
+    InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, OriginalEdges, SampleError,
+    SamplerKind, SamplerOptions, Walks, batch_hash, sampler,
 };
 
 /// Up to `nodes` lists with repeated edges, self-loops and empty lists among them, and hubs.
@@ -144,7 +144,7 @@ proptest! {
         prop_assert_eq!(originals(&after, batch.nodes()), expected.nodes());
 
         // The same in memory, its weights and its edge ids being those of the graph that it was made from.
-        let home = Home { indptr: &before.indptr, nodes: after.original_ids.as_ref().unwrap() };
+        let home = OriginalEdges { indptr: &before.indptr, nodes: after.original_ids.as_ref().unwrap() };
         let view = GraphView { weights: before.weights.as_deref(), home: Some(home), ..after.csc().into() };
         let mut batch = after.room_for(seeds.len(), &options);
         sampler(view, &options).unwrap().sample_into(key, &moved_seeds, &mut batch).unwrap();
@@ -469,7 +469,7 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
         let differ = InvalidOption::OneSubgraph { kind, layer: 2, fanout: 8 };
         assert_eq!(options.check_kind().err(), kind.draws_one_subgraph().then_some(differ));
     }
-    let home = Home { indptr: &[0, 1], nodes: &[0] };
+    let home = OriginalEdges { indptr: &[0, 1], nodes: &[0] };
     let elsewhere = GraphView { home: Some(home), ..graph.view() };
     assert_eq!(refused(elsewhere, labor, false), InvalidOption::OriginalIds { given: 1, nodes: 2 });
     let options = SamplerOptions { kind: labor, fanouts: [1].into(), ..SamplerOptions::default() };

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::common::{Graph, Ids, content};
 use serde_json::Value;
 use uva_graph::Split;
-use uva_sample::philox::{Purpose, StreamKey, philox4x32};
+use uva_sample::philox::{RandomPurpose, StreamKey, philox4x32};
 use uva_sample::{
     BatchBounds, BatchKey, BatchSampler, ChunkOrder, EpochOrder, Expand, Follow, MiniBatch, OrderEdges,
     Proximity, SamplerKind, SamplerOptions, SeedOrder, SeedSequences, Sequenced, Walks,
@@ -48,13 +48,13 @@ fn split(value: &Value) -> Split {
 
 fn stream_key(value: &Value) -> StreamKey {
     let purpose = match value["purpose"].as_str().unwrap() {
-        "neighbors" => Purpose::Neighbors,
-        "seed_shuffle" => Purpose::SeedShuffle,
-        "walks" => Purpose::Walks,
-        "subgraphs" => Purpose::Subgraphs,
-        "negatives" => Purpose::Negatives,
-        "weights" => Purpose::Weights,
-        "proximity" => Purpose::Proximity,
+        "neighbors" => RandomPurpose::Neighbors,
+        "seed_shuffle" => RandomPurpose::SeedShuffle,
+        "walks" => RandomPurpose::Walks,
+        "subgraphs" => RandomPurpose::Subgraphs,
+        "negatives" => RandomPurpose::Negatives,
+        "weights" => RandomPurpose::Weights,
+        "proximity" => RandomPurpose::Proximity,
         other => panic!("no purpose {other}"),
     };
     StreamKey {

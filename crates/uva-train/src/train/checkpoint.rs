@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 use uva_model::checkpoint::{
-    Checkpoint, CheckpointError, MARKER, Observer, StoredModel, TrainerState, store,
+    Checkpoint, CheckpointError, MARKER, StepObserver, StoredModel, TrainerState, store,
 };
 use uva_model::{Metric, Task, TaskKind, TrainerOptions};
 
@@ -38,7 +38,7 @@ pub(crate) fn write_observed(
     trainer: &Trainer,
     fingerprint: &impl Serialize,
     state: &impl Serialize,
-    observer: Observer<'_>,
+    observer: StepObserver<'_>,
 ) -> Result<(), CheckpointError> {
     let tensors = pack(trainer)?;
     let kept = TrainerState {

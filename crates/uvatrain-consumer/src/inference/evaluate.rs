@@ -6,7 +6,7 @@ use uva_model::ClassScore;
 use uva_runtime::RuntimeError;
 use uva_train::{Evaluation, TrainDevice, checkpoint};
 
-use super::sampled::Sampled;
+use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
 use crate::session::{train_error, train_or_batch_error};
 
@@ -58,7 +58,7 @@ fn named(classes: Vec<ClassScore>, names: &[String]) -> Vec<ClassScore> {
 }
 
 fn sampled(dataset: Dataset, model: &TrainedModel) -> Result<Vec<Evaluation>, RuntimeError> {
-    let mut sampled = Sampled::start(dataset, model, Split::Train)?;
+    let mut sampled = SampledInference::start(dataset, model, Split::Train)?;
     let mut evaluations = Vec::new();
     for split in Split::ALL {
         // The batches that the training validated and tested this model with.

@@ -28,7 +28,7 @@ use uva_runtime::RuntimeError;
 /// How often the record is written: each time waits for the disk.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-pub(super) struct Output {
+pub(super) struct PredictionOutput {
     files: Vec<OutputFile>,
     /// Whether files with the final names are replaced.
     overwrite: bool,
@@ -47,7 +47,7 @@ struct OutputFile {
     is_new: bool,
 }
 
-impl Output {
+impl PredictionOutput {
     /// Opens the files for `rows` rows. `row_of` has the element type and shape of a row. `job_is` says which rows they
     /// will be.
     pub(super) fn open(
@@ -182,7 +182,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for PredictionOutput {
     fn drop(&mut self) {
         // Without a unit of work there is nothing to resume. What cannot be removed, the next process replaces.
         if self.done == Done::default() {

@@ -9,7 +9,7 @@ use uva_graph::disk_space::{self, BytesOnDisk};
 use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Hops, Split};
 use uva_launch::training::{
-    EvaluateBy, Nodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
+    EvaluateBy, InferenceNodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
 };
 use uva_model::Answer;
 use uva_model::checkpoint::checksum;
@@ -17,8 +17,8 @@ use uva_runtime::RuntimeError;
 use uva_runtime::options::cut_around;
 use uva_train::{Answered, Questions, Tables, TrainDevice, TrainError, Trainer, Wanted, checkpoint};
 
-use super::output::Output;
-use super::sampled::Sampled;
+use super::output::PredictionOutput;
+use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
 use crate::session::{train_error, train_or_batch_error};
 
@@ -34,8 +34,8 @@ pub fn predict(
     watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
     let wanted = match &job.nodes {
-        Nodes::All => Wanted::all(dataset.nodes()),
-        Nodes::These(ids) => Wanted::new(ids, dataset.nodes()).map_err(train_error)?,
+        InferenceNodes::All => Wanted::all(dataset.nodes()),
+        InferenceNodes::These(ids) => Wanted::new(ids, dataset.nodes()).map_err(train_error)?,
     };
     if wanted.is_empty() {
         return Err(RuntimeError::Usage("--nodes: there is no node to predict for".to_owned()));
@@ -52,8 +52,8 @@ pub fn predict(
 fn check_part(dataset: &Dataset, model: &TrainedModel, job: &PredictionJob) -> Result<(), RuntimeError> {
     let all: Vec<i64>;
     let ids = match &job.nodes {
-        Nodes::These(ids) => ids,
-        Nodes::All => {
+        InferenceNodes::These(ids) => ids,
+        InferenceNodes::All => {
             all = (0..dataset.nodes() as i64).filter(|_| dataset.part().is_some()).collect();
             &all
         }
@@ -98,10 +98,10 @@ fn open(
     job: &PredictionJob,
     wanted: &Wanted,
     (trainer, layer): (&Trainer, usize),
-) -> Result<Output, RuntimeError> {
+) -> Result<PredictionOutput, RuntimeError> {
     let nodes = match &job.nodes {
-        Nodes::All => "all".to_owned(),
-        Nodes::These(ids) => {
+        InferenceNodes::All => "all".to_owned(),
+        InferenceNodes::These(ids) => {
             format!("{:016x}", checksum(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>()))
         }
     };
@@ -119,7 +119,7 @@ fn open(
         "nodes": nodes,
         "layer": layer,
     });
-    Output::open(job, wanted.len(), &|answer| trainer.row_of(answer, layer), job_is)
+    PredictionOutput::open(job, wanted.len(), &|answer| trainer.row_of(answer, layer), job_is)
 }
 
 fn on_cpu(model: &TrainedModel) -> Result<Trainer, RuntimeError> {
@@ -207,7 +207,7 @@ fn sampled(
         let seeds = seeds(&dataset, job);
         dataset.with_nodes(Split::Test, seeds, "--nodes")?
     };
-    let mut sampled = Sampled::start(dataset, model, Split::Test)?;
+    let mut sampled = SampledInference::start(dataset, model, Split::Test)?;
     let (questions, layer) = questions(job, &sampled.trainer)?;
     let dataset = sampled.batches.dataset().clone();
     let mut output = open(&dataset, model, job, wanted, (&sampled.trainer, layer))?;
@@ -310,8 +310,8 @@ fn of_rows(
 /// The nodes to answer about, each once however often it is wanted, in the order of ids.
 fn seeds(dataset: &Dataset, job: &PredictionJob) -> Vec<i64> {
     match &job.nodes {
-        Nodes::All => (0..dataset.nodes() as i64).collect(),
-        Nodes::These(ids) => {
+        InferenceNodes::All => (0..dataset.nodes() as i64).collect(),
+        InferenceNodes::These(ids) => {
             let mut seeds = ids.clone();
             seeds.sort_unstable();
             seeds.dedup();
@@ -337,7 +337,7 @@ impl Places {
     /// Writes answers about all nodes of the batch. An error breaks off, and is left in `failed`.
     fn write(
         &self,
-        output: &Output,
+        output: &PredictionOutput,
         answered: Answered<'_>,
         failed: &mut Option<RuntimeError>,
     ) -> ControlFlow<()> {
@@ -362,7 +362,7 @@ impl Places {
 }
 
 fn end(
-    mut output: Output,
+    mut output: PredictionOutput,
     wanted: &Wanted,
     (resumed, layer): (u64, Option<usize>),
     mut stopped: bool,

@@ -11,12 +11,12 @@ use uva_train::{Trainer, checkpoint};
 use crate::gpu;
 
 /// The model, and the threads that make its batches.
-pub(super) struct Sampled {
+pub(super) struct SampledInference {
     pub(super) trainer: Trainer,
     pub(super) batches: BatchStream,
 }
 
-impl Sampled {
+impl SampledInference {
     /// Starts the threads, which expect passes over `split`.
     pub(super) fn start(dataset: Dataset, model: &TrainedModel, split: Split) -> Result<Self, RuntimeError> {
         let on_gpu = model.backend.cuda().is_some();

@@ -13,7 +13,7 @@ use uva_runtime::backend::{
 };
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::telemetry::metrics::{BatchEvent, EpochEvent, Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{BatchEvent, EpochEvent, Event, Observer, RunProgress};
 use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 use uvatrain_consumer::session::train;
 
@@ -64,7 +64,7 @@ impl Observer for Told {
         Ok(())
     }
 
-    fn progress(&mut self, _: &Progress, _: &str) {
+    fn progress(&mut self, _: &RunProgress, _: &str) {
         self.steps += 1;
         if self.steps == self.stop_at {
             self.control.set_stop(Stop::Soon);

@@ -6,8 +6,8 @@ use uva_graph::Dataset;
 use uva_graph::npy::{NpyArray, NpyRows, NpyType, write_array};
 use uva_io::generate::{self, Common, PowerLaw};
 use uva_launch::training::{
-    AggregateInUse, Asked, EvaluateBy, Nodes, Predicted, PredictionFile, PredictionJob, PredictionWatch,
-    TrainedModel, TrainingState, task,
+    AggregateInUse, EvaluateBy, InferenceNodes, InferenceOverrides, Predicted, PredictionFile, PredictionJob,
+    PredictionWatch, TrainedModel, TrainingState, task,
 };
 use uva_model::{Answer, ModelKind, NormKind, TrainerOptions};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
@@ -75,9 +75,9 @@ impl PredictionWatch for StopBehind {
     }
 }
 
-fn asked(by: EvaluateBy) -> Asked {
+fn asked(by: EvaluateBy) -> InferenceOverrides {
     let backend = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
-    Asked {
+    InferenceOverrides {
         by,
         batch_size: None,
         slot_bytes: Some(64 << 20),
@@ -107,7 +107,7 @@ fn job(directory: &Path, name: &str) -> PredictionJob {
     let file =
         |answer, kind: &str| PredictionFile { answer, path: directory.join(format!("{name}-{kind}.npy")) };
     PredictionJob {
-        nodes: Nodes::All,
+        nodes: InferenceNodes::All,
         files: vec![file(Answer::Classes, "c"), file(Answer::Probabilities, "p"), file(Answer::Hidden, "h")],
         layer: None,
         overwrite: false,
@@ -161,7 +161,7 @@ fn the_rest_of_another_job_is_not_continued() {
     let kept = untrained(temp.path(), &graph, &options);
     let all = job(temp.path(), "parts");
     assert!(answer(&graph, &kept, EvaluateBy::Sampled, &all, 3).0.stopped);
-    let some = PredictionJob { nodes: Nodes::These((0..NODES as i64).rev().collect()), ..all };
+    let some = PredictionJob { nodes: InferenceNodes::These((0..NODES as i64).rev().collect()), ..all };
     let (done, _) = answer(&graph, &kept, EvaluateBy::Sampled, &some, u64::MAX);
     assert_eq!((done.resumed, done.stopped), (0, false));
 }
@@ -191,7 +191,10 @@ fn sampling_all_neighbours_equals_a_pass_over_the_graph_for_every_model() {
             let kept = untrained(&directory, &graph, &options);
             let [full, sampled] = [EvaluateBy::Full, EvaluateBy::Sampled].map(|by| {
                 let nodes = (0..2000).map(|place| place * 7919 % NODES as i64).collect();
-                let job = PredictionJob { nodes: Nodes::These(nodes), ..job(&directory, &format!("{by:?}")) };
+                let job = PredictionJob {
+                    nodes: InferenceNodes::These(nodes),
+                    ..job(&directory, &format!("{by:?}"))
+                };
                 answer(&graph, &kept, by, &job, u64::MAX);
                 job
             });

@@ -9,7 +9,7 @@ use uva_io::generate::{self, Common, PowerLaw};
 use uva_launch::training::{EvaluateBy, TrainingOptions, TrainingOutcome, saved_state};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::telemetry::metrics::{Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 use uvatrain_consumer::session::train;
 
@@ -74,7 +74,7 @@ impl Observer for Watch {
         Ok(())
     }
 
-    fn progress(&mut self, _: &Progress, _: &str) {
+    fn progress(&mut self, _: &RunProgress, _: &str) {
         self.steps += 1;
         if self.steps == self.stop_at {
             self.control.set_stop(Stop::Soon);

@@ -8,14 +8,14 @@ use toml_edit::{Document, Item, Table, Value};
 use uva_mem::files::read_regular_text;
 use uva_runtime::spec::nearest;
 
-use crate::exit::{Problem, usage};
+use crate::exit::{CommandError, usage};
 
 /// Files larger than this are no lists of options.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// One option of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ConfigEntry {
     /// Its name, without dashes.
     pub option: String,
     value: Setting,
@@ -29,7 +29,7 @@ enum Setting {
     Value(String),
 }
 
-impl Entry {
+impl ConfigEntry {
     /// The word of a command line that says the same; none for a switch that is off.
     pub fn word(&self) -> Option<String> {
         match &self.value {
@@ -41,14 +41,14 @@ impl Entry {
 
 /// A file that has been read, and every name in it found.
 #[derive(Debug)]
-pub struct File {
+pub struct ConfigFile {
     /// The entries of each command.
-    sections: Vec<(Vec<String>, Vec<Entry>)>,
+    sections: Vec<(Vec<String>, Vec<ConfigEntry>)>,
 }
 
-impl File {
+impl ConfigFile {
     /// The entries of the command at `path`.
-    pub fn section(self, path: &[String]) -> Vec<Entry> {
+    pub fn section(self, path: &[String]) -> Vec<ConfigEntry> {
         self.sections.into_iter().find(|(of, _)| of == path).map(|(_, entries)| entries).unwrap_or_default()
     }
 }
@@ -58,22 +58,22 @@ impl File {
 ///
 /// # Errors
 /// If the file cannot be read, is not TOML, or names an unknown command or option.
-pub fn read(root: &Command, path: &Path) -> Result<File, Problem> {
+pub fn read(root: &Command, path: &Path) -> Result<ConfigFile, CommandError> {
     let text = read_regular_text(path, MOST_BYTES).map_err(|error| unreadable(path, &error))?;
     parse(root, path, &text)
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+fn unreadable(path: &Path, error: &std::io::Error) -> CommandError {
     usage(format!("--config: cannot read {}: {error}", path.display()))
 }
 
-fn parse(root: &Command, path: &Path, text: &str) -> Result<File, Problem> {
+fn parse(root: &Command, path: &Path, text: &str) -> Result<ConfigFile, CommandError> {
     let source = Source { path: path.to_owned(), text };
     let document = Document::parse(text).map_err(|error| {
         // Its own message shows the line, over several lines.
         source.refuse(error.span(), error.message().trim_end().replace('\n', ", "))
     })?;
-    let mut file = File { sections: Vec::new() };
+    let mut file = ConfigFile { sections: Vec::new() };
     source.command(root, &mut Vec::new(), document.as_table(), &mut file)?;
     Ok(file)
 }
@@ -90,8 +90,8 @@ impl Source<'_> {
         command: &Command,
         path: &mut Vec<String>,
         table: &Table,
-        file: &mut File,
-    ) -> Result<(), Problem> {
+        file: &mut ConfigFile,
+    ) -> Result<(), CommandError> {
         let mut entries = Vec::new();
         for (name, item) in table {
             let span = table.key(name).and_then(|key| key.span());
@@ -117,7 +117,7 @@ impl Source<'_> {
             };
             let value = setting(argument, item)
                 .map_err(|expected| self.refuse(span.clone(), format!("{name} takes {expected}")))?;
-            entries.push(Entry { option: name.to_owned(), value, place: self.place(span) });
+            entries.push(ConfigEntry { option: name.to_owned(), value, place: self.place(span) });
         }
         file.sections.push((path.clone(), entries));
         Ok(())
@@ -130,14 +130,14 @@ impl Source<'_> {
         path: &[String],
         name: &str,
         names: impl Iterator<Item = &'n str>,
-    ) -> Problem {
+    ) -> CommandError {
         let of = if path.is_empty() { "uvatrain".to_owned() } else { format!("[{}]", path.join(".")) };
         let near =
             nearest(name, names).map_or_else(String::new, |near| format!("; a similar one is '{near}'"));
         self.refuse(span, format!("{of} has no {what} '{name}'{near}"))
     }
 
-    fn refuse(&self, span: Option<Range<usize>>, message: String) -> Problem {
+    fn refuse(&self, span: Option<Range<usize>>, message: String) -> CommandError {
         usage(format!("{}: {message}", self.place(span)))
     }
 
@@ -195,14 +195,14 @@ mod tests {
     use super::*;
     use crate::flags::Cli;
 
-    fn parsed(text: &str) -> Result<File, Problem> {
+    fn parsed(text: &str) -> Result<ConfigFile, CommandError> {
         parse(&Cli::command(), Path::new("run.toml"), text)
     }
 
     fn words(text: &str, command: &[&str]) -> Vec<String> {
         let path: Vec<String> = command.iter().map(ToString::to_string).collect();
         let file = parsed(text).unwrap_or_else(|problem| panic!("{problem}"));
-        file.section(&path).iter().filter_map(Entry::word).collect()
+        file.section(&path).iter().filter_map(ConfigEntry::word).collect()
     }
 
     #[test]

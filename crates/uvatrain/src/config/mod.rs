@@ -31,7 +31,7 @@ pub fn file_read() -> Option<&'static Path> {
 
 /// The request of the command line.
 #[derive(Debug)]
-pub enum Asked {
+pub enum ConfigRequest {
     /// To run a command.
     Command(Box<Cli>),
     /// To print this, which is the options in force.
@@ -44,17 +44,17 @@ pub enum Refusal {
     /// Clap's answer, including help and version, and the place of the option in question if it is in a file.
     Usage(clap::Error, Option<String>),
     /// A problem with the file.
-    Problem(exit::Problem),
+    Problem(exit::CommandError),
 }
 
 /// Reads the command line, and the file that it names.
 ///
 /// # Errors
 /// For help and version, and for any mistake.
-pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
+pub fn parse(typed: Vec<OsString>) -> Result<ConfigRequest, Refusal> {
     let root = Cli::command();
     let typed = words::with_help_as_option(&root, typed);
-    let line = words::Line::new(&root, &typed);
+    let line = words::CommandLine::new(&root, &typed);
     let entries = match &line.config {
         Some(path) => {
             let file = file::read(&root, path).map_err(Refusal::Problem)?;
@@ -63,7 +63,7 @@ pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
         }
         None => Vec::new(),
     };
-    let entries: Vec<file::Entry> =
+    let entries: Vec<file::ConfigEntry> =
         entries.into_iter().filter(|entry| !line.options.contains(&entry.option)).collect();
     for entry in &entries {
         tracing::debug!("{}: {}", entry.place, entry.word().unwrap_or_default());
@@ -77,9 +77,11 @@ pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
         Refusal::Usage(error, place)
     };
     if line.prints {
-        return print::in_force(root.clone(), &line.path, all.clone()).map(Asked::Config).map_err(at_fault);
+        return print::in_force(root.clone(), &line.path, all.clone())
+            .map(ConfigRequest::Config)
+            .map_err(at_fault);
     }
-    Cli::try_parse_from(&all).map(|cli| Asked::Command(Box::new(cli))).map_err(at_fault)
+    Cli::try_parse_from(&all).map(|cli| ConfigRequest::Command(Box::new(cli))).map_err(at_fault)
 }
 
 /// The error, safe for a terminal. Clap repeats words of the command line verbatim, between colours of its own. If a

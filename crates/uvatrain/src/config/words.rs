@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue};
 
-use super::file::Entry;
+use super::file::ConfigEntry;
 
 const CONFIG: &str = "config";
 const PRINT: &str = "print-config";
 
 /// The words of a command line.
 #[derive(Debug)]
-pub struct Line<'w> {
+pub struct CommandLine<'w> {
     words: &'w [OsString],
     /// The command and its subcommand: `bench`, `sample`.
     pub path: Vec<String>,
@@ -27,10 +27,10 @@ pub struct Line<'w> {
     pub options: Vec<String>,
 }
 
-impl<'w> Line<'w> {
+impl<'w> CommandLine<'w> {
     /// Looks for the command's name and for options up to `--`: what follows is another program's.
-    pub fn new(root: &Command, words: &'w [OsString]) -> Line<'w> {
-        let mut line = Line {
+    pub fn new(root: &Command, words: &'w [OsString]) -> CommandLine<'w> {
+        let mut line = CommandLine {
             words,
             path: Vec::new(),
             insert_at: 1.min(words.len()),
@@ -82,9 +82,9 @@ impl<'w> Line<'w> {
     }
 
     /// The words with those of `entries` in front of the arguments.
-    pub fn with(&self, entries: &[Entry]) -> Vec<OsString> {
+    pub fn with(&self, entries: &[ConfigEntry]) -> Vec<OsString> {
         let (before, after) = self.words.split_at(self.insert_at);
-        let entries = entries.iter().filter_map(Entry::word).map(OsString::from);
+        let entries = entries.iter().filter_map(ConfigEntry::word).map(OsString::from);
         before.iter().cloned().chain(entries).chain(after.iter().cloned()).collect()
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     fn line(words: &str) -> (Vec<String>, usize, Option<PathBuf>, bool, Vec<String>) {
         let words: Vec<OsString> =
             std::iter::once("uvatrain").chain(words.split_whitespace()).map(OsString::from).collect();
-        let line = Line::new(&Cli::command(), &words);
+        let line = CommandLine::new(&Cli::command(), &words);
         (line.path, line.insert_at, line.config, line.prints, line.options)
     }
 

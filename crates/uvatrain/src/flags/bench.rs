@@ -13,9 +13,9 @@ use uva_runtime::backend::PreflightPolicy;
 use uva_runtime::options::hop_options::Chunk;
 use uva_runtime::sampler::cache::CachePolicy;
 use uva_runtime::spec::{ByteSize, Field};
-use uva_runtime::{LoaderOptions, Reader};
+use uva_runtime::{DiskReader, LoaderOptions};
 
-use super::declared::{Declared, Shown, one_of};
+use super::declared::{Declared, OptionFilter, one_of};
 use super::within::within;
 use super::{LoaderFlags, Seconds};
 
@@ -157,7 +157,7 @@ pub struct SampleBenchFlags {
 
     /// What is sampled.
     #[command(flatten)]
-    pub sampling: Declared<LoaderOptions, Sampling>,
+    pub sampling: Declared<LoaderOptions, SampleBenchOptions>,
 
     /// Threads, each with a sampler of its own
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = within::<u32>(1..=1024))]
@@ -174,9 +174,9 @@ pub struct SampleBenchFlags {
 
 /// The options of the loader that `bench sample` has.
 #[derive(Clone, Copy, Debug)]
-pub struct Sampling;
+pub struct SampleBenchOptions;
 
-impl Shown for Sampling {
+impl OptionFilter for SampleBenchOptions {
     fn shows(field: &Field) -> bool {
         let names =
             ["sampler_kind", "fanouts", "walks", "walk_length", "walk_stop", "replace", "batch_size", "seed"];
@@ -259,8 +259,8 @@ pub struct LoaderBenchFlags {
     pub epochs: u32,
 
     /// Read rows from disk, by this reader, and compare with the reader alone [default: copy from the mapped files]
-    #[arg(long, value_name = "READER", value_parser = one_of::<Reader>())]
-    pub reader: Option<Reader>,
+    #[arg(long, value_name = "READER", value_parser = one_of::<DiskReader>())]
+    pub reader: Option<DiskReader>,
 
     /// Random seed of the order
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -302,7 +302,7 @@ pub struct PartitionBenchFlags {
 #[derive(Clone, Copy, Debug)]
 pub struct PartSampling;
 
-impl Shown for PartSampling {
+impl OptionFilter for PartSampling {
     fn shows(field: &Field) -> bool {
         ["sampler_kind", "fanouts", "replace", "expand", "batch_size", "seed"].contains(&field.name)
     }

@@ -94,7 +94,7 @@ fn choices(choices: &[Choice]) -> PossibleValuesParser {
 }
 
 /// Which of a struct's options a command has.
-pub trait Shown {
+pub trait OptionFilter {
     /// Whether it has this one.
     fn shows(field: &Field) -> bool;
 }
@@ -103,7 +103,7 @@ pub trait Shown {
 #[derive(Clone, Copy, Debug)]
 pub struct All;
 
-impl Shown for All {
+impl OptionFilter for All {
     fn shows(_: &Field) -> bool {
         true
     }
@@ -131,7 +131,7 @@ impl<O: Options, S> Declared<O, S> {
     }
 }
 
-impl<O: Options, S: Shown> FromArgMatches for Declared<O, S> {
+impl<O: Options, S: OptionFilter> FromArgMatches for Declared<O, S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let typed = |field: &&Field| matches.value_source(field.name) == Some(ValueSource::CommandLine);
         let typed = O::declared().filter(|field| S::shows(field)).filter(typed).collect();
@@ -144,7 +144,7 @@ impl<O: Options, S: Shown> FromArgMatches for Declared<O, S> {
     }
 }
 
-impl<O: Options, S: Shown> Args for Declared<O, S> {
+impl<O: Options, S: OptionFilter> Args for Declared<O, S> {
     fn augment_args(command: Command) -> Command {
         augment::<O>(command, S::shows)
     }
@@ -155,7 +155,7 @@ impl<O: Options, S: Shown> Args for Declared<O, S> {
 }
 
 /// The options that `S` shows.
-impl<O: Options, S: Shown> Serialize for Declared<O, S> {
+impl<O: Options, S: OptionFilter> Serialize for Declared<O, S> {
     fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
         let mut map = to.serialize_map(None)?;
         self.given.add_to(&mut map, S::shows)?;

@@ -4,7 +4,7 @@ use clap::Args;
 use uva_runtime::spec::{Field, OptionError, ValueKind};
 use uva_runtime::{FeatureType, LoaderOptions, RuntimeError};
 
-use super::declared::{Declared, Shown};
+use super::declared::{Declared, OptionFilter};
 
 const PIPELINE: &str = "Pipeline";
 
@@ -26,7 +26,7 @@ pub struct LoaderFlags {
 #[derive(Clone, Copy, Debug)]
 pub struct OfEveryLoader;
 
-impl Shown for OfEveryLoader {
+impl OptionFilter for OfEveryLoader {
     fn shows(field: &Field) -> bool {
         !Aggregated::shows(field)
     }
@@ -36,7 +36,7 @@ impl Shown for OfEveryLoader {
 #[derive(Clone, Copy, Debug)]
 pub struct Aggregated;
 
-impl Shown for Aggregated {
+impl OptionFilter for Aggregated {
     fn shows(field: &Field) -> bool {
         ["aggregate", "aggregate_argmax"].contains(&field.name)
     }

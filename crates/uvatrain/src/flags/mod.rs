@@ -30,7 +30,7 @@ pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::CacheFlags;
 pub use data::{
     EdgeListFlags, EdgeListIds, ExportFlags, GenerateFlags, ImportFlags, ImportedFeatures, InfoFlags,
-    OrderFlags, PartLayout, PartitionFlags, PropagateFlags, SelfLoops, ThirdColumn,
+    OrderFlags, PartLayout, PartitionFlags, PropagateFlags, SelfLoopsFlag, ThirdColumnFlag,
 };
 pub use duration::Seconds;
 pub use loader::LoaderFlags;

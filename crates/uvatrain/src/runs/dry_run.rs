@@ -5,7 +5,7 @@ use uva_runtime::pipeline::dry_run::DryRun;
 use uva_runtime::spec::ByteSize;
 
 use crate::ui::out;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 
 /// Prints it, as text or as one JSON object.
 pub fn show(dry: &DryRun, json: bool) -> anyhow::Result<()> {
@@ -15,19 +15,19 @@ pub fn show(dry: &DryRun, json: bool) -> anyhow::Result<()> {
 fn text(dry: &DryRun) -> String {
     let bytes = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
     let ring = |ring: Option<&str>| ring.unwrap_or("–").to_owned();
-    let mut stages = Table::of_facts();
+    let mut stages = TextTable::of_facts();
     stages.row(&["stage", "runs as", "device", "reads", "writes"]);
     for stage in &dry.stages {
         let (reads, writes) = (ring(stage.reads), ring(stage.writes));
         stages.row(&[stage.stage.clone(), stage.runs.clone(), stage.device.clone(), reads, writes]);
     }
-    let mut rings = Table::with_heading(&["ring", "slots", "bytes a slot", "on the GPU"]);
+    let mut rings = TextTable::with_heading(&["ring", "slots", "bytes a slot", "on the GPU"]);
     for line in &dry.rings {
         let device =
             if line.device_slot_bytes > 0 { bytes(line.device_slot_bytes) } else { "–".to_owned() };
         rings.row(&[line.ring.to_owned(), line.slots.to_string(), bytes(line.slot_bytes), device]);
     }
-    let mut memory = Table::with_heading(&["memory", "host", "pinned", "device", "mapped files"]);
+    let mut memory = TextTable::with_heading(&["memory", "host", "pinned", "device", "mapped files"]);
     for line in &dry.memory {
         let of = |kind| if kind == line.kind { bytes(line.bytes) } else { String::new() };
         let [host, pinned, device, mapped] = MemoryKind::ALL.map(of);

@@ -9,7 +9,7 @@ use uva_runtime::options::Prepare;
 use uva_runtime::options::first_layer::FirstLayer;
 use uva_runtime::options::input_nodes::NodesFile;
 use uva_runtime::telemetry::gauges::Gauges;
-use uva_runtime::telemetry::metrics::{Event, MetricsFile, Observer, Progress};
+use uva_runtime::telemetry::metrics::{Event, MetricsFile, Observer, RunProgress};
 use uva_runtime::telemetry::trace::TraceFile;
 use uva_runtime::{Dataset, Features, LoaderOptions, RuntimeError};
 
@@ -105,7 +105,7 @@ pub struct Observers<'a> {
     metrics: Vec<MetricsFile>,
     trace: Vec<TraceFile>,
     listener: Option<Listener>,
-    view: &'a mut progress::Training,
+    view: &'a mut progress::TrainingBar,
 }
 
 /// Where a run is reported besides the terminal.
@@ -138,7 +138,7 @@ impl<'a> Observers<'a> {
     ///
     /// # Errors
     /// Names the option whose file or address is unavailable.
-    pub fn open(outputs: &Outputs<'_>, view: &'a mut progress::Training) -> Result<Self, RuntimeError> {
+    pub fn open(outputs: &Outputs<'_>, view: &'a mut progress::TrainingBar) -> Result<Self, RuntimeError> {
         let of_each = |path: Option<&Path>| -> Vec<PathBuf> {
             let ranks = (0..outputs.ranks).flat_map(|rank| Some((rank, path?)));
             ranks.map(|(rank, path)| of_rank(path, rank, outputs.ranks)).collect()
@@ -182,7 +182,7 @@ impl Observer for Observers<'_> {
         self.view.event(event)
     }
 
-    fn progress(&mut self, progress: &Progress, busiest: &str) {
+    fn progress(&mut self, progress: &RunProgress, busiest: &str) {
         if let Some(listener) = &self.listener {
             listener.progress(progress);
         }

@@ -4,7 +4,7 @@
 use uva_graph::{Dataset, Split};
 use uva_launch::places::{self, BatchNumber, MAX_RANKS, OrAuto};
 use uva_launch::ranks;
-use uva_plan::{RoleCounts, RoleTimes, RolesEpoch, SwitchedRun, Taking, samplers_by};
+use uva_plan::{GpuCounts, GpuStageTimes, QueueOrder, RolesEpoch, SwitchedRun, samplers_by};
 use uva_runtime::pipeline::consumer::steered;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
@@ -26,7 +26,8 @@ pub fn with_roles_found(
     let Some(path) = &flags.role_times else { return Ok(flags.clone()) };
     let TimedStages { milliseconds: [sampling_ms, gathering_ms, training_ms], in_epoch, timed_on } =
         timed_stages("--role-times", path)?;
-    let times = RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms: gathering_ms + training_ms };
+    let times =
+        GpuStageTimes { sampling_ms, gathering_ms, training_ms, standby_ms: gathering_ms + training_ms };
     let by = format!(
         "simulated with {sampling_ms:.2} ms a batch to sample, {gathering_ms:.2} to gather and {training_ms:.2} to train{}",
         timed_on.map_or_else(String::new, |on| format!(", timed on {}", words_of(&on)))
@@ -42,16 +43,16 @@ pub fn with_roles_found(
     }
     let counts = match flags.roles {
         Some(OrAuto::Named(counts)) => {
-            RoleCounts { samplers: counts.samplers as usize, trainers: counts.ranks as usize }
+            GpuCounts { samplers: counts.samplers as usize, trainers: counts.ranks as usize }
         }
         Some(OrAuto::Auto) | None => {
             let gpus = gpus_to_divide()?;
             let epoch_ms = |counts| {
-                let (queue, taking) = (None, Taking::InSteps);
+                let (queue, taking) = (None, QueueOrder::InSteps);
                 RolesEpoch { counts, times, batches, queue, taking, switches: false }.simulate().epoch_ms
             };
             let samplers = samplers_by(gpus, epoch_ms);
-            let counts = RoleCounts { samplers, trainers: gpus - samplers };
+            let counts = GpuCounts { samplers, trainers: gpus - samplers };
             out::say(&format!(
                 "--roles auto: {samplers} of {gpus} GPUs sample and {} train: {} an epoch, {by}",
                 counts.trainers,
@@ -80,7 +81,7 @@ pub fn with_roles_found(
         }
         given => given,
     };
-    let roles = places::RoleCounts { samplers: counts.samplers as u32, ranks: counts.trainers as u32 };
+    let roles = places::SharedSamplers { samplers: counts.samplers as u32, ranks: counts.trainers as u32 };
     Ok(RunFlags { roles: Some(OrAuto::Named(roles)), switch, role_times: None, ..flags.clone() })
 }
 

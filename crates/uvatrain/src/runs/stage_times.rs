@@ -7,7 +7,7 @@ use serde_json::Value;
 use uva_mem::files::open_regular;
 use uva_runtime::telemetry::metrics::{BatchEvent, Event};
 
-use crate::exit::{self, Problem};
+use crate::exit::{self, CommandError};
 
 /// The median times of a run's training batches.
 pub struct TimedStages {
@@ -20,7 +20,7 @@ pub struct TimedStages {
 }
 
 /// Reads them from a file of metrics, which this option names.
-pub fn timed_stages(option: &str, path: &Path) -> Result<TimedStages, Problem> {
+pub fn timed_stages(option: &str, path: &Path) -> Result<TimedStages, CommandError> {
     let fault = |what: String| exit::usage(format!("{option} {}: {what}", path.display()));
     let file = open_regular(path).map_err(|error| fault(error.to_string()))?;
     let mut stages: [Vec<u64>; 3] = Default::default();

@@ -1,7 +1,7 @@
 //! A trained model on the command line: the program that has it, and its checkpoint.
 
 use uva_graph::{Dataset, Verify};
-use uva_launch::training::{Asked, EvaluateBy, TrainedModel};
+use uva_launch::training::{EvaluateBy, InferenceOverrides, TrainedModel};
 use uva_propagate::HopSet;
 use uva_runtime::backend::BackendOptions;
 use uva_runtime::machine::share_of_cores;
@@ -52,10 +52,10 @@ pub fn open(flags: &ModelFlags) -> anyhow::Result<(Dataset, TrainedModel)> {
     Ok((dataset, model))
 }
 
-fn asked(flags: &ModelFlags) -> Asked {
+fn asked(flags: &ModelFlags) -> InferenceOverrides {
     let by = flags.eval;
     let usual_threads = share_of_cores(if by == EvaluateBy::Full { 1 } else { 2 });
-    Asked {
+    InferenceOverrides {
         by,
         batch_size: flags.batch_size.map(|seeds| seeds as usize),
         slot_bytes: flags.slot_bytes.map(ByteSize::bytes),

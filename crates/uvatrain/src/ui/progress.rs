@@ -6,14 +6,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uva_graph::Split;
 use uva_graph::shown;
 use uva_runtime::RuntimeError;
-use uva_runtime::telemetry::metrics::{EpochEvent, Event, Observer, Progress};
+use uva_runtime::telemetry::metrics::{EpochEvent, Event, Observer, RunProgress};
 
 use super::remaining::{Epochs, remaining};
 use super::{format, out};
 
 /// Watches a run for a person. Everything goes to stderr.
 #[derive(Debug)]
-pub struct Training {
+pub struct TrainingBar {
     /// Hidden where stderr is no terminal; then only whole lines are printed.
     bar: ProgressBar,
     pass: Option<Pass>,
@@ -36,9 +36,9 @@ struct Pass {
     since: Instant,
 }
 
-impl Training {
+impl TrainingBar {
     /// A view that prints to stderr.
-    pub fn new() -> Training {
+    pub fn new() -> TrainingBar {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
         // The bar takes what the figures leave, a few columns of a terminal of 80.
         // The template is a constant: a mistake in it shows in every run, and falls back to a plain bar.
@@ -47,7 +47,7 @@ impl Training {
             .progress_chars("━╸─");
         bar.set_style(style);
         let bottleneck = String::new();
-        Training {
+        TrainingBar {
             bar,
             pass: None,
             timed: Epochs::default(),
@@ -59,8 +59,8 @@ impl Training {
     }
 
     /// The same where only batches are seen.
-    pub fn of_batches_alone() -> Training {
-        Training { batches_alone: true, ..Training::new() }
+    pub fn of_batches_alone() -> TrainingBar {
+        TrainingBar { batches_alone: true, ..TrainingBar::new() }
     }
 
     /// Prints a line, above the bar where there is one.
@@ -78,7 +78,7 @@ impl Training {
     }
 
     /// Batches per second of the pass that `progress` belongs to.
-    fn measure(&mut self, progress: &Progress, now: Instant) -> f64 {
+    fn measure(&mut self, progress: &RunProgress, now: Instant) -> f64 {
         let (split, epoch, batch) = (progress.split, progress.epoch, progress.batch);
         let pass = match &self.pass {
             Some(pass) if (pass.split, pass.epoch) == (split, epoch) => pass,
@@ -90,7 +90,7 @@ impl Training {
     }
 }
 
-impl Observer for Training {
+impl Observer for TrainingBar {
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
         match event {
             Event::Epoch(epoch) => self.line(&epoch_line(epoch, self.epochs, self.rate, &self.bottleneck)),
@@ -100,7 +100,7 @@ impl Observer for Training {
         Ok(())
     }
 
-    fn progress(&mut self, progress: &Progress, busiest: &str) {
+    fn progress(&mut self, progress: &RunProgress, busiest: &str) {
         let now = Instant::now();
         let rate = self.measure(progress, now);
         self.timed.observe(progress, now);
@@ -128,7 +128,7 @@ impl Observer for Training {
     }
 }
 
-fn prefix(progress: &Progress) -> String {
+fn prefix(progress: &RunProgress) -> String {
     match progress.split {
         Split::Train if progress.epochs == 0 => format!("epoch {}", progress.epoch + 1),
         Split::Train => format!("epoch {}/{}", progress.epoch + 1, progress.epochs),
@@ -139,7 +139,7 @@ fn prefix(progress: &Progress) -> String {
 
 /// One figure per pass, so that the rest fits in a terminal of 80 columns. In training it is the loss (the epoch's line
 /// has the accuracy), in an evaluation the accuracy, of regression the loss.
-fn message(progress: &Progress, rate: f64, left: Option<f64>, busiest: &str) -> String {
+fn message(progress: &RunProgress, rate: f64, left: Option<f64>, busiest: &str) -> String {
     let figure = match progress.split {
         Split::Train => format!("loss {:.4}", progress.loss),
         Split::Valid | Split::Test => match progress.regression_loss {
@@ -189,8 +189,8 @@ mod tests {
 
     use super::*;
 
-    fn progress(split: Split, epoch: u32, batch: u64) -> Progress {
-        Progress {
+    fn progress(split: Split, epoch: u32, batch: u64) -> RunProgress {
+        RunProgress {
             split,
             epoch,
             epochs: 12,
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn speed_counts_from_the_first_batch_seen_also_after_a_resume() {
-        let mut view = Training::new();
+        let mut view = TrainingBar::new();
         let start = Instant::now();
         let later = |s| start + Duration::from_secs(s);
         assert_eq!(view.measure(&progress(Split::Train, 0, 40), start), 0.0);
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_bar_of_batches_alone_knows_no_loss_and_no_last_epoch() {
         assert_eq!(message_of_batches(33.33, None, "producer"), "33.3 batches/s  bottleneck producer");
-        let unknown = Progress { epochs: 0, ..progress(Split::Train, 4, 10) };
+        let unknown = RunProgress { epochs: 0, ..progress(Split::Train, 4, 10) };
         assert_eq!(prefix(&unknown), "epoch 5");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use uva_graph::Split;
-use uva_runtime::telemetry::metrics::Progress;
+use uva_runtime::telemetry::metrics::RunProgress;
 
 /// The duration of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,11 +35,11 @@ struct Current {
 
 impl Epochs {
     /// Takes in how far a run has come.
-    pub fn observe(&mut self, progress: &Progress, now: Instant) {
+    pub fn observe(&mut self, progress: &RunProgress, now: Instant) {
         if progress.split != Split::Train {
             return;
         }
-        let Progress { epoch, batch, batches, .. } = *progress;
+        let RunProgress { epoch, batch, batches, .. } = *progress;
         let since = |from: Instant| now.duration_since(from).as_secs_f64();
         let current = match self.current {
             Some(current) if current.epoch == epoch => current,
@@ -68,8 +68,8 @@ impl Epochs {
 /// Remaining seconds of a run: the current pass at `rate` batches a second (0: not known yet), and the epochs behind
 /// it. With early stopping it is an upper bound. `None` if there is no basis for an estimate, or the number of epochs
 /// is unknown.
-pub fn remaining(progress: &Progress, rate: f64, known: Option<EpochTime>) -> Option<f64> {
-    let Progress { split, epoch, epochs, batch, batches, .. } = *progress;
+pub fn remaining(progress: &RunProgress, rate: f64, known: Option<EpochTime>) -> Option<f64> {
+    let RunProgress { split, epoch, epochs, batch, batches, .. } = *progress;
     if epochs == 0 {
         return None;
     }
@@ -100,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    fn at(split: Split, epoch: u32, batch: u64) -> Progress {
-        Progress {
+    fn at(split: Split, epoch: u32, batch: u64) -> RunProgress {
+        RunProgress {
             split,
             epoch,
             epochs: 5,
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(remaining(&at(Split::Train, 0, 1), 0.0, None), None);
         assert_eq!(remaining(&at(Split::Valid, 0, 1), 5.0, None), None);
         assert_eq!(remaining(&at(Split::Test, 0, 1), 0.0, KNOWN), None);
-        let endless = Progress { epochs: 0, ..at(Split::Train, 7, 50) };
+        let endless = RunProgress { epochs: 0, ..at(Split::Train, 7, 50) };
         assert_eq!(remaining(&endless, 5.0, KNOWN), None);
         // At the first batch of a pass its speed is unknown, but the duration of an epoch is known.
         assert_eq!(remaining(&at(Split::Train, 3, 1), 0.0, KNOWN), Some(60.0));

@@ -8,7 +8,7 @@ use uva_runtime::telemetry::metrics::{CacheOutcome, End, Roles};
 
 use super::bottleneck::{RoleSum, held_up_by, more_train_threads};
 use super::format;
-use super::table::Table;
+use super::table::TextTable;
 use uva_runtime::spec::ByteSize;
 
 /// Said of results that depend on which neighbours were drawn.
@@ -16,7 +16,7 @@ pub const ON_SAMPLED_NEIGHBOURS: &str = "on sampled neighbours";
 
 /// Further facts about a run at its end.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Besides<'p> {
+pub struct SummaryFacts<'p> {
     /// The file that `--metrics` asked for.
     pub metrics: Option<&'p Path>,
     /// The directory that `--checkpoint` asked for.
@@ -32,7 +32,7 @@ pub struct Besides<'p> {
 }
 
 /// The summary of a run as text, ready to be printed on stderr.
-pub fn of_run(end: &End, besides: &Besides<'_>) -> String {
+pub fn of_run(end: &End, besides: &SummaryFacts<'_>) -> String {
     let mut text = String::from("\n");
     text += &roles(&end.roles);
     text.push('\n');
@@ -46,7 +46,7 @@ pub fn of_run(end: &End, besides: &Besides<'_>) -> String {
 
 /// One row per role: its processes, its time in three parts, its memory.
 pub fn roles(roles: &Roles) -> String {
-    let mut table = Table::with_heading(&[
+    let mut table = TextTable::with_heading(&[
         "role",
         "processes",
         "working",
@@ -75,7 +75,7 @@ pub fn roles(roles: &Roles) -> String {
 /// One row per process: its memory at the end of its work. Only private memory adds up over the rows.
 pub fn memory(processes: &[ProcessMemory]) -> String {
     let mut table =
-        Table::with_heading(&["process", "resident", "its own", "mapped files", "shared memory", "peak"]);
+        TextTable::with_heading(&["process", "resident", "its own", "mapped files", "shared memory", "peak"]);
     let bytes = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
     for process in processes {
         table.row(&[
@@ -94,8 +94,8 @@ pub fn memory(processes: &[ProcessMemory]) -> String {
     text
 }
 
-fn facts(end: &End, besides: &Besides<'_>) -> String {
-    let mut facts = Table::of_facts();
+fn facts(end: &End, besides: &SummaryFacts<'_>) -> String {
+    let mut facts = TextTable::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
     // Said once, of the first result.
     let mut how = besides.sampled.then_some(ON_SAMPLED_NEIGHBOURS).into_iter();
@@ -208,7 +208,7 @@ fn kept(keep: Keep, end: &End) -> String {
 }
 
 /// Threads that trained, and how many may be faster: where the report says so, and there are cores for them.
-fn more_threads(end: &End, besides: &Besides<'_>) -> Option<(usize, u64)> {
+fn more_threads(end: &End, besides: &SummaryFacts<'_>) -> Option<(usize, u64)> {
     let threads = besides.train_threads.filter(|threads| *threads < besides.cores)?;
     let held_up = held_up_by(&RoleSum::of_all(&end.roles)).filter(|_| end.batches > 0)?;
     Some((threads, more_train_threads(held_up, threads as u64)?))
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_role_shows_seconds_and_shares_of_its_time() {
-        let text = of_run(&end(), &Besides::default());
+        let text = of_run(&end(), &SummaryFacts::default());
         let line = |role: &str| text.lines().find(|l| l.starts_with(role)).unwrap().to_owned();
         assert!(line("sampler").contains("2.50 s  25 %"), "{text}");
         assert!(line("sampler").contains("7.50 s  75 %"), "{text}");
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn every_process_shows_its_own_memory_and_a_run_without_it_no_table() {
-        assert!(!of_run(&end(), &Besides::default()).contains("mapped files"));
+        assert!(!of_run(&end(), &SummaryFacts::default()).contains("mapped files"));
         let process = |process: &str, own: u64| ProcessMemory {
             process: process.to_owned(),
             resident_bytes: (own + 12) << 20,
@@ -310,7 +310,7 @@ mod tests {
             peak_bytes: 99 << 20,
         };
         let end = End { memory: vec![process("launcher", 3), process("sampler 0", 5)], ..end() };
-        let text = of_run(&end, &Besides::default());
+        let text = of_run(&end, &SummaryFacts::default());
         let line = text.lines().find(|line| line.starts_with("sampler 0")).unwrap();
         let words: Vec<&str> = line.split_whitespace().skip(2).filter(|word| *word != "MiB").collect();
         assert_eq!(words, ["17", "5", "8", "4", "99"], "{text}");
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn results_are_named_and_unknown_ones_left_out() {
-        let besides = Besides { metrics: Some(Path::new("run.jsonl")), ..Besides::default() };
+        let besides = SummaryFacts { metrics: Some(Path::new("run.jsonl")), ..SummaryFacts::default() };
         let text = of_run(&end(), &besides);
         assert!(text.contains("test accuracy  81.5 %, of epoch 1\n"), "{text}");
         assert!(text.contains("3, stopped early"), "{text}");
@@ -335,16 +335,16 @@ mod tests {
     #[test]
     fn the_first_result_says_that_neighbours_were_sampled() {
         let end = End { best_valid_accuracy: Some(0.8), best_valid_epoch: Some(0), ..end() };
-        let text = of_run(&end, &Besides { sampled: true, ..Besides::default() });
+        let text = of_run(&end, &SummaryFacts { sampled: true, ..SummaryFacts::default() });
         assert!(text.contains("81.5 % on sampled neighbours, of epoch 1\n"), "{text}");
         assert_eq!(text.matches(ON_SAMPLED_NEIGHBOURS).count(), 1, "{text}");
-        assert!(!of_run(&end, &Besides::default()).contains(ON_SAMPLED_NEIGHBOURS));
+        assert!(!of_run(&end, &SummaryFacts::default()).contains(ON_SAMPLED_NEIGHBOURS));
     }
 
     #[test]
     fn areas_under_the_curve_stand_beside_the_accuracy() {
         let end = End { test_roc_auc: Some(0.9351), best_valid_roc_auc: Some(0.94), ..end() };
-        let text = of_run(&end, &Besides::default());
+        let text = of_run(&end, &SummaryFacts::default());
         assert!(text.contains("81.5 %") && text.contains("test ROC-AUC             93.5 %"), "{text}");
         assert!(text.contains("best validation ROC-AUC  94.0 %"), "{text}");
     }
@@ -352,11 +352,11 @@ mod tests {
     #[test]
     fn caches_show_what_they_hit_beside_what_was_expected() {
         let mut end = end();
-        assert!(!of_run(&end, &Besides::default()).contains("cached"));
+        assert!(!of_run(&end, &SummaryFacts::default()).contains("cached"));
         let counts = |list_hits, row_hits| CacheCounts { list_reads: 8, list_hits, rows: 4, row_hits };
         let mut totals = CacheTotals { counted: CacheCounts::default(), others: counts(4, 1) };
         end.cache = Some(CacheOutcome::of(&totals, [0.475, 0.3], 2));
-        let text = of_run(&end, &Besides::default());
+        let text = of_run(&end, &SummaryFacts::default());
         for part in
             ["50.0 % of visits and picks hit, 47.5 % expected", "25.0 % of reads hit, 30.0 % expected"]
         {
@@ -366,19 +366,20 @@ mod tests {
         // The epochs that were counted stand apart, and alone where there are no others.
         totals.counted = counts(6, 3);
         end.cache = Some(CacheOutcome::of(&totals, [0.475, 0.3], 2));
-        let text = of_run(&end, &Besides::default());
+        let text = of_run(&end, &SummaryFacts::default());
         assert!(text.contains("25.0 % of reads hit") && text.contains("epochs 1 to 2,"), "{text}");
         assert!(text.contains("lists 75.0 %, rows 75.0 %"), "{text}");
         totals.others = CacheCounts::default();
         end.cache = Some(CacheOutcome::of(&totals, [0.475, 0.3], 2));
-        let text = of_run(&end, &Besides::default());
+        let text = of_run(&end, &SummaryFacts::default());
         assert!(text.contains("30.0 % of reads expected to hit") && text.contains("rows 75.0 %"), "{text}");
     }
 
     #[test]
     fn more_threads_are_suggested_where_training_is_slow_and_cores_are_left() {
-        let with =
-            |train_threads, cores| of_run(&end(), &Besides { train_threads, cores, ..Besides::default() });
+        let with = |train_threads, cores| {
+            of_run(&end(), &SummaryFacts { train_threads, cores, ..SummaryFacts::default() })
+        };
         assert!(with(Some(1), 2).contains("--train-threads 2 (1 now)"), "{}", with(Some(1), 2));
         for (threads, cores) in [(Some(2), 2), (None, 8)] {
             assert!(!with(threads, cores).contains("--train-threads"), "{threads:?} {cores}");
@@ -386,7 +387,7 @@ mod tests {
         let mut other = end();
         other.roles.consumer.working_s = 1.0;
         other.roles.consumer.waiting_input_s = 9.0;
-        let besides = Besides { train_threads: Some(1), cores: 8, ..Besides::default() };
+        let besides = SummaryFacts { train_threads: Some(1), cores: 8, ..SummaryFacts::default() };
         assert!(!of_run(&other, &besides).contains("--train-threads"));
     }
 
@@ -394,6 +395,6 @@ mod tests {
     fn a_role_that_never_ran_divides_by_nothing() {
         let mut end = end();
         end.roles.sampler = RoleTimes::default();
-        assert!(of_run(&end, &Besides::default()).contains("0.000 s   0 %"));
+        assert!(of_run(&end, &SummaryFacts::default()).contains("0.000 s   0 %"));
     }
 }

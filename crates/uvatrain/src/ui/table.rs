@@ -4,21 +4,21 @@ use uva_graph::shown;
 
 /// A table of text: the first column flush left, the others flush right by default.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct TextTable {
     rows: Vec<Vec<String>>,
     left: bool,
     headed: bool,
 }
 
-impl Table {
+impl TextTable {
     /// A table of names and what they are: every column flush left, no heading.
-    pub fn of_facts() -> Table {
-        Table { left: true, ..Table::default() }
+    pub fn of_facts() -> TextTable {
+        TextTable { left: true, ..TextTable::default() }
     }
 
     /// A table with a heading and columns of numbers.
-    pub fn with_heading(heading: &[&str]) -> Table {
-        let mut table = Table { headed: true, ..Table::default() };
+    pub fn with_heading(heading: &[&str]) -> TextTable {
+        let mut table = TextTable { headed: true, ..TextTable::default() };
         table.row(heading);
         table
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn numbers_line_up_on_the_right() {
-        let mut table = Table::with_heading(&["role", "working"]);
+        let mut table = TextTable::with_heading(&["role", "working"]);
         table.row(&["sampler", "3.21 s"]);
         table.row(&["producer", "12.0 s"]);
         assert_eq!(
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn facts_line_up_on_the_left_and_end_without_spaces() {
-        let mut table = Table::of_facts();
+        let mut table = TextTable::of_facts();
         table.row(&["nodes", "7"]);
         table.row(&["isolated nodes", "1,000", "14 %"]);
         table.row(&["name", ""]);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn width_counts_characters_not_bytes() {
-        let mut table = Table::of_facts();
+        let mut table = TextTable::of_facts();
         table.row(&["größe", "1"]);
         table.row(&["size", "2"]);
         assert_eq!(table.render(), "größe  1\nsize   2\n");

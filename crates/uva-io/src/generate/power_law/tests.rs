@@ -80,7 +80,8 @@ fn lists_ascend_without_repeats_or_loops_and_degrees_are_heavy_tailed() {
 fn the_mean_degree_is_the_requested_one() {
     for (nodes, average) in [(1000, 4.0), (100_000, 20.0), (100_000, 0.5), (50, 24.5)] {
         let degrees = Degrees::new(nodes, average);
-        let total: u64 = (0..nodes).map(|p| degrees.at(p, Stream::new(3, Purpose::Degree, p).unit())).sum();
+        let total: u64 =
+            (0..nodes).map(|p| degrees.at(p, RandomStream::new(3, GeneratorPurpose::Degree, p).unit())).sum();
         let mean = total as f64 / nodes as f64;
         assert!((mean / average - 1.0).abs() < 0.03, "{nodes} nodes: {mean} instead of {average}");
     }
@@ -97,7 +98,7 @@ fn features_alone_predict_ten_points_worse_than_with_neighbours() {
     let features: &[f32] = bytemuck::cast_slice(dataset.features().bytes);
     let centres: Vec<Vec<f32>> = (0..options.common.classes)
         .map(|class| {
-            let mut stream = Stream::new(options.common.seed, Purpose::ClassCentre, class);
+            let mut stream = RandomStream::new(options.common.seed, GeneratorPurpose::ClassCentre, class);
             (0..100).map(|_| if stream.next() & 1 == 0 { 1.0 } else { -1.0 }).collect()
         })
         .collect();
@@ -115,7 +116,7 @@ fn features_alone_predict_ten_points_worse_than_with_neighbours() {
         let node = node as usize;
         let mut sum = scores(node);
         alone += usize::from(best(&sum) == labels[node]);
-        let mut stream = Stream::new(99, Purpose::Split, node as u64);
+        let mut stream = RandomStream::new(99, GeneratorPurpose::Split, node as u64);
         let degree = csc.degree(node) as u64;
         for _ in 0..10.min(degree) {
             let pick = csc.indptr[node] as usize + stream.below(degree) as usize;

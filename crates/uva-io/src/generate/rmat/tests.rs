@@ -62,7 +62,7 @@ fn every_cell_of_the_matrix_has_the_chance_that_cutting_it_in_four_gives() {
         for destination in 0..nodes {
             let way = plan.way_to(destination);
             let mut drawn = vec![0.0; nodes as usize];
-            let mut stream = Stream::new(1, Purpose::Neighbours, destination);
+            let mut stream = RandomStream::new(1, GeneratorPurpose::Neighbours, destination);
             (0..DRAWS).for_each(|_| drawn[plan.source(way, &mut stream) as usize] += 1.0 / DRAWS as f64);
             let of_this: Vec<_> = cells.iter().filter(|cell| cell.1 == destination).collect();
             let sum: f64 = of_this.iter().map(|cell| cell.2).sum();

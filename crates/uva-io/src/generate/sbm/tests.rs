@@ -79,7 +79,7 @@ fn every_pair_is_an_edge_with_the_probability_of_its_classes() {
 fn a_choice_has_the_requested_size_and_omits_all_members_equally_often() {
     for (count, population) in [(0, 5), (1, 5), (2, 5), (3, 5), (5, 5), (0, 0), (1, 1)] {
         let mut chosen = vec![0; population as usize];
-        let mut stream = Stream::new(2, Purpose::Neighbours, count);
+        let mut stream = RandomStream::new(2, GeneratorPurpose::Neighbours, count);
         for _ in 0..20_000 {
             let mut list = vec![7];
             choose(&mut list, count, population, &mut stream);

@@ -14,8 +14,8 @@ use self::table::CsvTable;
 use super::importer::{Importer, SourceKind};
 use super::left_out;
 use super::options::Extra;
-use super::request::Request;
-use super::tables::{self, Table};
+use super::request::ImportRequest;
+use super::tables::{self, SourceTable};
 
 const ENDINGS: [&str; 3] = ["csv", "csv.gz", "csv.zst"];
 
@@ -29,7 +29,7 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 /// Imports one graph.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let (edges, nodes) = match request.source.is_dir() {
         true => {
             let (edges, nodes) = (found(request, "edges")?, found(request, "nodes")?);
@@ -47,7 +47,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     };
     let open = |path: &PathBuf, stage: &'static str| {
         let table = CsvTable::open(path, &|position| request.watch.at(stage, position))?;
-        Ok(Box::new(table) as Box<dyn Table>)
+        Ok(Box::new(table) as Box<dyn SourceTable>)
     };
     let edges = open(&edges, "edges")?;
     let nodes = nodes.map(|path| open(&path, "nodes")).transpose()?;
@@ -55,7 +55,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
 }
 
 /// The table of that name in the source directory.
-fn found(request: &Request<'_>, stem: &str) -> Result<Option<PathBuf>, GraphError> {
+fn found(request: &ImportRequest<'_>, stem: &str) -> Result<Option<PathBuf>, GraphError> {
     let mut there = ENDINGS
         .map(|ending| request.file(format!("{stem}.{ending}")))
         .into_iter()
@@ -70,7 +70,7 @@ fn found(request: &Request<'_>, stem: &str) -> Result<Option<PathBuf>, GraphErro
 }
 
 /// Says which other tables in the source directory are not read.
-fn say_other_files(request: &Request<'_>, read: [Option<&PathBuf>; 2]) -> Result<(), GraphError> {
+fn say_other_files(request: &ImportRequest<'_>, read: [Option<&PathBuf>; 2]) -> Result<(), GraphError> {
     let is_read =
         |name: &str| read.iter().flatten().any(|path| path.file_name() == Path::new(name).file_name());
     let mut left = Vec::new();

@@ -7,7 +7,7 @@ use std::path::Path;
 use uva_graph::GraphError;
 use uva_graph::quote::shown;
 
-use super::super::text::{LONGEST_LINE, Lines, Position};
+use super::super::text::{LONGEST_LINE, Position, TextLines};
 
 /// Faults of a record.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub(super) enum RecordProblem {
 /// The records of a file, one after the other. Empty lines are none.
 pub(super) struct Records {
     path: std::path::PathBuf,
-    lines: Lines,
+    lines: TextLines,
     /// The fields of the record, one after the other.
     text: Vec<u8>,
     fields: Vec<Range<usize>>,
@@ -38,7 +38,7 @@ enum Reached {
 
 impl Records {
     pub(super) fn open(path: &Path) -> Result<Records, GraphError> {
-        let lines = Lines::open(path)?;
+        let lines = TextLines::open(path)?;
         Ok(Records { path: path.to_owned(), lines, text: Vec::new(), fields: Vec::new(), line: 0 })
     }
 

@@ -6,7 +6,7 @@ use uva_graph::GraphError;
 use uva_graph::npy::NpyType;
 use uva_graph::quote::shown;
 
-use super::super::tables::{Cells, Column, Kind, Rows, Table, Texts};
+use super::super::tables::{CellType, Cells, SourceTable, TableColumn, TableReader, Texts};
 use super::super::text::{Position, float, integer};
 use super::records::{RecordProblem, Records};
 
@@ -15,7 +15,7 @@ const RECORDS_PER_REPORT: u64 = 1 << 16;
 
 pub(super) struct CsvTable {
     path: PathBuf,
-    columns: Vec<Column>,
+    columns: Vec<TableColumn>,
     /// The line of the first value that is not a number, and its beginning, for each column.
     texts: Vec<Option<(u64, String)>>,
     rows: u64,
@@ -53,17 +53,17 @@ impl CsvTable {
                 .columns
                 .iter_mut()
                 .enumerate()
-                .filter(|(_, column)| !matches!(column.kind, Kind::Text | Kind::Other))
+                .filter(|(_, column)| !matches!(column.kind, CellType::Text | CellType::Other))
             {
                 let field = records.field(at);
                 let kind = kind(field);
                 column.kind = match (column.kind, kind) {
-                    (kind, Kind::Empty) | (Kind::Empty, kind) => kind,
-                    (Kind::Integer, Kind::Integer) => Kind::Integer,
-                    (_, Kind::Text) => Kind::Text,
-                    _ => Kind::Double,
+                    (kind, CellType::Empty) | (CellType::Empty, kind) => kind,
+                    (CellType::Integer, CellType::Integer) => CellType::Integer,
+                    (_, CellType::Text) => CellType::Text,
+                    _ => CellType::Double,
                 };
-                if column.kind == Kind::Text {
+                if column.kind == CellType::Text {
                     table.texts[at] = Some((line, shown(field)));
                 }
             }
@@ -84,7 +84,7 @@ impl CsvTable {
 }
 
 /// The columns that the first record names.
-fn header(records: &Records) -> Result<Vec<Column>, GraphError> {
+fn header(records: &Records) -> Result<Vec<TableColumn>, GraphError> {
     let names: Vec<&str> = (0..records.len())
         .map(|at| std::str::from_utf8(records.field(at)).unwrap_or_default().trim_ascii())
         .collect();
@@ -108,24 +108,24 @@ fn header(records: &Records) -> Result<Vec<Column>, GraphError> {
     }
     let column = |(place, name): (usize, &str)| {
         let (name, kind) = match name {
-            "" => (format!("column {} (without a name)", place + 1), Kind::Other),
-            name => (name.to_owned(), Kind::Empty),
+            "" => (format!("column {} (without a name)", place + 1), CellType::Other),
+            name => (name.to_owned(), CellType::Empty),
         };
-        Column { name, place, kind, lists: false }
+        TableColumn { name, place, kind, lists: false }
     };
     Ok(names.into_iter().enumerate().map(column).collect())
 }
 
 /// What a field is by itself. Zeros in front are part of a name: `007` is text.
-fn kind(field: &[u8]) -> Kind {
+fn kind(field: &[u8]) -> CellType {
     let number = field.trim_ascii();
     match number {
-        [] => Kind::Empty,
-        _ if whole(number).is_some() => Kind::Integer,
-        [b'0', b'0'..=b'9', ..] => Kind::Text,
-        _ if number.iter().any(u8::is_ascii_digit) && float::<f64>(number).is_some() => Kind::Double,
-        _ if number.eq_ignore_ascii_case(b"nan") => Kind::Double,
-        _ => Kind::Text,
+        [] => CellType::Empty,
+        _ if whole(number).is_some() => CellType::Integer,
+        [b'0', b'0'..=b'9', ..] => CellType::Text,
+        _ if number.iter().any(u8::is_ascii_digit) && float::<f64>(number).is_some() => CellType::Double,
+        _ if number.eq_ignore_ascii_case(b"nan") => CellType::Double,
+        _ => CellType::Text,
     }
 }
 
@@ -136,7 +136,7 @@ fn whole(number: &[u8]) -> Option<i64> {
     integer(number).filter(|_| usual)
 }
 
-impl Table for CsvTable {
+impl SourceTable for CsvTable {
     fn path(&self) -> &Path {
         &self.path
     }
@@ -145,7 +145,7 @@ impl Table for CsvTable {
         self.rows
     }
 
-    fn columns(&self) -> &[Column] {
+    fn columns(&self) -> &[TableColumn] {
         &self.columns
     }
 
@@ -153,30 +153,30 @@ impl Table for CsvTable {
         true
     }
 
-    fn type_name(&self, column: &Column) -> String {
+    fn type_name(&self, column: &TableColumn) -> String {
         match (&self.texts[column.place], self.columns[column.place].kind) {
             (Some((line, text)), _) => format!("text: line {line} has '{text}'"),
-            (None, Kind::Empty) => "no values".to_owned(),
-            (None, Kind::Integer) => "integers".to_owned(),
+            (None, CellType::Empty) => "no values".to_owned(),
+            (None, CellType::Integer) => "integers".to_owned(),
             (None, _) => "numbers".to_owned(),
         }
     }
 
-    fn read<'t>(&'t self, columns: &[&Column]) -> Box<dyn Rows + 't> {
+    fn read<'t>(&'t self, columns: &[&TableColumn]) -> Box<dyn TableReader + 't> {
         let columns = columns.iter().map(|&column| column.clone()).collect();
         Box::new(Reader { table: self, columns, records: None, row: 0 })
     }
 
     /// There are no lists.
-    fn width(&self, _: &Column) -> Result<u64, GraphError> {
+    fn width(&self, _: &TableColumn) -> Result<u64, GraphError> {
         Ok(1)
     }
 
-    fn integer_type(&self, _: &Column) -> NpyType {
+    fn integer_type(&self, _: &TableColumn) -> NpyType {
         NpyType::I64
     }
 
-    fn wrong_cell(&self, column: &Column, row: u64, problem: String) -> GraphError {
+    fn wrong_cell(&self, column: &TableColumn, row: u64, problem: String) -> GraphError {
         let (line, column) = (self.line(row), shown(&column.name));
         GraphError::invalid(&self.path, RecordProblem::Cell { line, column, problem })
     }
@@ -185,12 +185,12 @@ impl Table for CsvTable {
 /// Columns read side by side.
 struct Reader<'t> {
     table: &'t CsvTable,
-    columns: Vec<Column>,
+    columns: Vec<TableColumn>,
     records: Option<Records>,
     row: u64,
 }
 
-impl Rows for Reader<'_> {
+impl TableReader for Reader<'_> {
     fn row(&self) -> u64 {
         self.row
     }
@@ -206,9 +206,9 @@ impl Rows for Reader<'_> {
         };
         let mut cells: Vec<Cells> = (self.columns.iter())
             .map(|column| match column.kind {
-                Kind::Integer => Cells::Integers(Vec::new()),
-                Kind::Float | Kind::Double => Cells::Floats(Vec::new()),
-                Kind::Text | Kind::Empty | Kind::Other => Cells::Text(Texts::default()),
+                CellType::Integer => Cells::Integers(Vec::new()),
+                CellType::Float | CellType::Double => Cells::Floats(Vec::new()),
+                CellType::Text | CellType::Empty | CellType::Other => Cells::Text(Texts::default()),
             })
             .collect();
         let first = self.row;

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use uva_graph::{GraphError, names};
 
-use super::super::nodes::Nodes;
-use super::super::npy::Arrays;
-use super::super::numbering::{Numbering, Twice, named};
+use super::super::nodes::NodeRange;
+use super::super::npy::NpyArrays;
+use super::super::numbering::{DuplicateId, Numbering, named};
 use super::super::options::{EdgeList, Ids};
 
 /// The numbering, if it is known without reading the edges.
 pub(super) fn known(
     options: &EdgeList,
-    arrays: Option<&Arrays>,
+    arrays: Option<&NpyArrays>,
     directory: Option<&Path>,
 ) -> Result<Option<Numbering>, GraphError> {
     let rows = arrays.map(|arrays| arrays.nodes() as u64);
@@ -35,7 +35,7 @@ pub(super) fn known(
             Some(ids) => {
                 let path = directory.unwrap_or(Path::new("")).join(names::NODE_IDS);
                 let numbering =
-                    Numbering::of_numbers(ids.to_vec()).map_err(|Twice { first, second, id }| {
+                    Numbering::of_numbers(ids.to_vec()).map_err(|DuplicateId { first, second, id }| {
                         let message =
                             format!("{}: entries {first} and {second} are both {id}", path.display());
                         GraphError::usage("--arrays", message)
@@ -44,11 +44,11 @@ pub(super) fn known(
             }
             None => {
                 let nodes = arrays.nodes() as u64;
-                Ok(Some(Numbering::Dense(Nodes::new(nodes, format!("the features have {nodes} rows")))))
+                Ok(Some(Numbering::Dense(NodeRange::new(nodes, format!("the features have {nodes} rows")))))
             }
         },
         (Ids::Number, None, _) => {
-            Ok(options.nodes.map(|nodes| Numbering::Dense(Nodes::new(nodes, format!("--nodes {nodes}")))))
+            Ok(options.nodes.map(|nodes| Numbering::Dense(NodeRange::new(nodes, format!("--nodes {nodes}")))))
         }
     }
 }

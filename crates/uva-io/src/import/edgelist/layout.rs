@@ -11,12 +11,12 @@ use uva_graph::quote::shown;
 
 use super::super::numbering::Numbering;
 use super::super::options::{EdgeList, Ids, Separator, ThirdColumn};
-use super::super::request::Request;
+use super::super::request::ImportRequest;
 use super::super::text::{LineError, each_line, each_line_until, integer};
 use super::columns::{ColumnProblem, Columns, is_comment};
 
 /// The layout of a file.
-pub(super) struct Layout {
+pub(super) struct EdgeListLayout {
     pub(super) separator: Separator,
     /// The last of the skipped lines at the beginning.
     pub(super) skip_lines: u64,
@@ -44,13 +44,13 @@ const DESTINATIONS: [&str; 14] = [
     "2",
 ];
 
-impl Layout {
+impl EdgeListLayout {
     /// That of `file`. `known`: the nodes, if they are known before the edges are read.
     pub(super) fn find(
         file: &Path,
         known: Option<&Numbering>,
-        request: &Request<'_>,
-    ) -> Result<Layout, GraphError> {
+        request: &ImportRequest<'_>,
+    ) -> Result<EdgeListLayout, GraphError> {
         match request.options.edge_list.ids {
             Ids::Number => of_numbers(file, &request.options.edge_list),
             Ids::Name => of_names(file, known, request),
@@ -72,9 +72,9 @@ fn candidates(options: &EdgeList) -> Vec<Separator> {
 }
 
 /// The first edge decides: its first two columns are integers.
-fn of_numbers(file: &Path, options: &EdgeList) -> Result<Layout, GraphError> {
+fn of_numbers(file: &Path, options: &EdgeList) -> Result<EdgeListLayout, GraphError> {
     let candidates = candidates(options);
-    let mut layout = Layout {
+    let mut layout = EdgeListLayout {
         separator: candidates[candidates.len() - 1],
         skip_lines: options.skip_lines.unwrap_or(0),
         notes: Vec::new(),
@@ -203,7 +203,11 @@ fn columns(count: usize) -> String {
     if count == 1 { "1 column".to_owned() } else { format!("{count} columns") }
 }
 
-fn of_names(file: &Path, known: Option<&Numbering>, request: &Request<'_>) -> Result<Layout, GraphError> {
+fn of_names(
+    file: &Path,
+    known: Option<&Numbering>,
+    request: &ImportRequest<'_>,
+) -> Result<EdgeListLayout, GraphError> {
     let options = &request.options.edge_list;
     let mut candidates: Vec<Candidate> = candidates(options).into_iter().map(Candidate::new).collect();
     let mut first_line = 0;
@@ -222,7 +226,7 @@ fn of_names(file: &Path, known: Option<&Numbering>, request: &Request<'_>) -> Re
         Some(_) => &candidates[0],
         None => chosen(file, &candidates, options.third_column)?,
     };
-    let mut layout = Layout {
+    let mut layout = EdgeListLayout {
         separator: chosen.separator,
         skip_lines: options.skip_lines.unwrap_or(0),
         notes: Vec::new(),

@@ -6,7 +6,7 @@ use super::super::options::{EdgeList, Ids, Separator, ThirdColumn};
 use super::super::text::{LineError, float};
 use super::super::values::is_rounded;
 use super::columns::{ColumnProblem, Columns, is_comment};
-use super::layout::Layout;
+use super::layout::EdgeListLayout;
 
 /// An edge as written in the text.
 pub(super) struct Edge<'t> {
@@ -37,7 +37,7 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    pub(super) fn new(options: &EdgeList, layout: &Layout) -> LineReader {
+    pub(super) fn new(options: &EdgeList, layout: &EdgeListLayout) -> LineReader {
         LineReader {
             separator: layout.separator,
             quotes: options.quotes,
@@ -159,7 +159,8 @@ mod tests {
 
     fn read(third_column: Option<ThirdColumn>, separator: Separator, lines: &[&str]) -> Vec<String> {
         let options = EdgeList { third_column, ..EdgeList::default() };
-        let mut reader = LineReader::new(&options, &Layout { separator, skip_lines: 0, notes: Vec::new() });
+        let mut reader =
+            LineReader::new(&options, &EdgeListLayout { separator, skip_lines: 0, notes: Vec::new() });
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         (1..)
             .zip(lines)

@@ -16,18 +16,18 @@ use std::path::{Path, PathBuf};
 use uva_graph::csc::Changes;
 use uva_graph::{GraphError, Meta, names};
 
-use self::layout::Layout;
+use self::layout::EdgeListLayout;
 use self::lines::{Edge, LineReader};
 use self::matrix_market::MatrixMarket;
 use super::importer::{Importer, SourceKind};
 use super::left_out;
-use super::nodes::Nodes;
-use super::npy::{Arrays, EdgeRows};
+use super::nodes::NodeRange;
+use super::npy::{NpyArrays, NpyEdgeRows};
 use super::numbering::{Numbering, Survey};
 use super::options::{EdgeList, Extra, Ids, Separator, ThirdColumn};
-use super::output::{Output, Sizes};
+use super::output::{DatasetOutput, DatasetSizes};
 use super::read_speed;
-use super::request::Request;
+use super::request::ImportRequest;
 use super::text::{LineError, each_line, integer};
 
 /// File names searched in a source directory.
@@ -47,7 +47,7 @@ pub(super) const IMPORTER: Importer = Importer {
 
 /// Imports an edge list. If arrays come with it, the features have a row for each node. Otherwise every node has one
 /// feature, 1, and is in no split; there are no labels.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let options = &request.options.edge_list;
     let (file, beside) = found(request.source)?;
     if let Some(arrays) = options.arrays.as_deref().filter(|arrays| !arrays.is_dir()) {
@@ -62,7 +62,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         say_other_texts(beside, &file, request)?;
     }
     let directory = options.arrays.as_deref().or(beside);
-    let arrays = directory.map(|directory| Arrays::open(directory, request)).transpose()?;
+    let arrays = directory.map(|directory| NpyArrays::open(directory, request)).transpose()?;
     let matrix = MatrixMarket::read(&file)?;
     let asked = request.options.changes(Changes::NONE);
     // The entries that a symmetric matrix leaves out are added here, so that weights can follow.
@@ -75,7 +75,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         return Err(GraphError::usage("--third-column weight", message));
     }
     // Rows of features belong to the lines beside them, in their order.
-    let edge_rows = beside.map(|beside| EdgeRows::open(beside, changes)).transpose()?.flatten();
+    let edge_rows = beside.map(|beside| NpyEdgeRows::open(beside, changes)).transpose()?.flatten();
     if let Some(arrays) = &arrays {
         let mut elsewhere = vec!["indptr.npy", "indices.npy", "edge_index.npy", "src.npy", "dst.npy"];
         if edge_rows.is_some() && directory == beside {
@@ -90,9 +90,9 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     let layout = match &matrix {
         Some(matrix) => {
-            Layout { separator: Separator::Blanks, skip_lines: matrix.size_line, notes: Vec::new() }
+            EdgeListLayout { separator: Separator::Blanks, skip_lines: matrix.size_line, notes: Vec::new() }
         }
-        None => Layout::find(&file, known.as_ref(), request)?,
+        None => EdgeListLayout::find(&file, known.as_ref(), request)?,
     };
     layout.notes.iter().for_each(|note| (request.watch.note)(note));
     // If the nodes are known, one pass is enough, and the edges are not counted first.
@@ -109,14 +109,14 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
     let mut sizes = match &arrays {
         Some(arrays) => arrays.sizes(),
-        None => Sizes { feature_row_bytes: 4, ..Sizes::default() },
+        None => DatasetSizes { feature_row_bytes: 4, ..DatasetSizes::default() },
     };
     sizes.nodes = Some(nodes);
     sizes.edges = edges.map(|edges| edges.saturating_mul(if mirrored { 2 } else { 1 }));
     sizes.weighted = weighted;
-    sizes.edge_row_bytes = edge_rows.as_ref().map_or(0, EdgeRows::row_bytes);
+    sizes.edge_row_bytes = edge_rows.as_ref().map_or(0, NpyEdgeRows::row_bytes);
     sizes.seconds = read_speed::of_text(&file)?;
-    let output = Output::begin(request, sizes, changes)?;
+    let output = DatasetOutput::begin(request, sizes, changes)?;
 
     let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?;
     let mut lists = output.lists(nodes, weighted)?;
@@ -155,7 +155,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         output.note(&format!("{}: {line}", file.display()));
     }
     output.finish_lists(lists)?;
-    if !arrays.as_ref().is_some_and(Arrays::have_ids) {
+    if !arrays.as_ref().is_some_and(NpyArrays::have_ids) {
         numbering.write(&output)?;
     }
     let mut meta = match arrays {
@@ -176,7 +176,7 @@ fn of_matrix(
     matrix: &MatrixMarket,
     known: Option<Numbering>,
     file: &Path,
-    request: &Request<'_>,
+    request: &ImportRequest<'_>,
 ) -> Result<Numbering, GraphError> {
     let options = &request.options.edge_list;
     if options.ids == Ids::Name {
@@ -199,7 +199,7 @@ fn of_matrix(
     (request.watch.note)(&note);
     match known {
         Some(Numbering::Integers(ids)) => Ok(Numbering::Integers(ids)),
-        _ => Ok(Numbering::FromOne(Nodes::new(rows, "the line of sizes"))),
+        _ => Ok(Numbering::FromOne(NodeRange::new(rows, "the line of sizes"))),
     }
 }
 
@@ -239,7 +239,7 @@ fn found(source: &Path) -> Result<(PathBuf, Option<&Path>), GraphError> {
 }
 
 /// Says which other texts of the source directory are not read.
-fn say_other_texts(directory: &Path, file: &Path, request: &Request<'_>) -> Result<(), GraphError> {
+fn say_other_texts(directory: &Path, file: &Path, request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let read = [file.file_name(), Some(names::NODE_NAMES.as_ref())];
     let mut left = Vec::new();
     for stem in ["tsv", "csv", "txt"] {
@@ -253,7 +253,11 @@ fn say_other_texts(directory: &Path, file: &Path, request: &Request<'_>) -> Resu
 }
 
 /// The nodes, and the number of edges.
-fn survey(file: &Path, layout: &Layout, request: &Request<'_>) -> Result<(Numbering, u64), GraphError> {
+fn survey(
+    file: &Path,
+    layout: &EdgeListLayout,
+    request: &ImportRequest<'_>,
+) -> Result<(Numbering, u64), GraphError> {
     let options = &request.options.edge_list;
     let mut reader = LineReader::new(options, layout);
     let mut survey = Survey::new(options.ids);

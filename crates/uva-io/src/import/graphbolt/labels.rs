@@ -5,40 +5,42 @@ use std::path::PathBuf;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{GraphError, names};
 
-use super::super::output::{MarkedRows, Output, next_classes, next_marks};
+use super::super::output::{DatasetOutput, MarkedRows, next_classes, next_marks};
 use super::super::stream::ArrayStream;
 
 /// The labels, from any location.
-pub(super) enum Labels {
+pub(super) enum GraphboltLabels {
     /// For all nodes, in a file.
     Table(ArrayStream),
     Collected(Collected),
     Absent,
 }
 
-impl Labels {
+impl GraphboltLabels {
     pub(super) fn row_bytes(&self) -> u64 {
         match self {
-            Labels::Table(table) => match *table.shape() {
+            GraphboltLabels::Table(table) => match *table.shape() {
                 [_, columns] if columns > 1 => columns as u64,
                 _ => 8,
             },
-            Labels::Collected(Collected { values: Values::Classes(_), .. }) => 8,
-            Labels::Collected(Collected { values: Values::Marks { columns, .. }, .. }) => *columns as u64,
-            Labels::Absent => 0,
+            GraphboltLabels::Collected(Collected { values: Values::Classes(_), .. }) => 8,
+            GraphboltLabels::Collected(Collected { values: Values::Marks { columns, .. }, .. }) => {
+                *columns as u64
+            }
+            GraphboltLabels::Absent => 0,
         }
     }
 
     pub(super) fn write(
         self,
-        output: &Output<'_>,
+        output: &DatasetOutput<'_>,
         nodes: u64,
         classes: Option<u64>,
     ) -> Result<(), GraphError> {
         match self {
-            Labels::Table(table) => output.labels(table, nodes, classes),
-            Labels::Absent => Ok(()),
-            Labels::Collected(labels) => labels.write(output),
+            GraphboltLabels::Table(table) => output.labels(table, nodes, classes),
+            GraphboltLabels::Absent => Ok(()),
+            GraphboltLabels::Collected(labels) => labels.write(output),
         }
     }
 }
@@ -150,7 +152,7 @@ impl Collected {
         }
     }
 
-    fn write(self, output: &Output<'_>) -> Result<(), GraphError> {
+    fn write(self, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
         let path = output.path(names::LABELS);
         match self.values {
             Values::Classes(labels) => write_array(&path, NpyType::I64, &[], &labels),

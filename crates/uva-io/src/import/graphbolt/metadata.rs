@@ -25,23 +25,23 @@ pub(super) struct Metadata {
     graph: Option<Graph>,
     graph_topology: Option<IgnoredAny>,
     feature_data: Option<Vec<FeatureData>>,
-    tasks: Option<Vec<Task>>,
+    tasks: Option<Vec<TaskMetadata>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Graph {
-    nodes: Vec<Nodes>,
-    edges: Vec<Edges>,
+    nodes: Vec<NodesMetadata>,
+    edges: Vec<EdgesMetadata>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Nodes {
+pub(super) struct NodesMetadata {
     r#type: Option<String>,
     pub(super) num: u64,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Edges {
+pub(super) struct EdgesMetadata {
     r#type: Option<String>,
     pub(super) format: String,
     pub(super) path: PathBuf,
@@ -56,7 +56,7 @@ pub(super) struct FeatureData {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Task {
+pub(super) struct TaskMetadata {
     pub(super) name: Option<String>,
     pub(super) num_classes: Option<u64>,
     train_set: Option<Vec<Set>>,
@@ -135,7 +135,7 @@ impl Described {
     }
 
     /// The numbers of nodes and edges, of which there is one type each.
-    pub(super) fn graph(&self) -> Result<(&Nodes, &Edges), GraphError> {
+    pub(super) fn graph(&self) -> Result<(&NodesMetadata, &EdgesMetadata), GraphError> {
         let Some(graph) = &self.metadata.graph else {
             return Err(self.wrong(match self.metadata.graph_topology {
                 Some(_) => {
@@ -176,7 +176,7 @@ impl Described {
     }
 
     /// Says what of `feature_data`, and of the sets of a task, is not read.
-    pub(super) fn say_left_out(&self, task: &Task, note: &dyn Fn(&str)) {
+    pub(super) fn say_left_out(&self, task: &TaskMetadata, note: &dyn Fn(&str)) {
         let read = self.read.borrow();
         let mut left: Vec<String> = (self.feature_data().filter(|(at, _)| !read.contains(at)))
             .map(|(_, data)| format!("feature_data {} of the domain {}", data.name, data.domain))
@@ -218,8 +218,8 @@ impl Described {
     }
 
     /// The task called `name`, or the only one.
-    pub(super) fn task(&self, name: Option<&str>) -> Result<&Task, GraphError> {
-        let tasks: Vec<&Task> = self.metadata.tasks.iter().flatten().collect();
+    pub(super) fn task(&self, name: Option<&str>) -> Result<&TaskMetadata, GraphError> {
+        let tasks: Vec<&TaskMetadata> = self.metadata.tasks.iter().flatten().collect();
         let names = || listed(tasks.iter().map(|task| task.name.as_deref().unwrap_or("(no name)")));
         match (name, tasks.as_slice()) {
             (_, []) => Err(self.wrong("it has no tasks, so no splits")),
@@ -239,7 +239,7 @@ impl Described {
     }
 
     /// Seeds and labels of a task's sets: train, validation, test; nothing for a missing set.
-    pub(super) fn sets(&self, task: &Task) -> Result<[Option<SeedSet>; 3], GraphError> {
+    pub(super) fn sets(&self, task: &TaskMetadata) -> Result<[Option<SeedSet>; 3], GraphError> {
         let set = |set: &Option<Vec<Set>>, what: &str| {
             let data = match set.as_deref().unwrap_or_default() {
                 [] => return Ok(None),

@@ -16,17 +16,17 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::quote::shown;
 use uva_graph::{ElementType, GraphError, Meta, Progress, names};
 
-use self::labels::{Collected, Labels};
-use self::metadata::{Described, Edges};
+use self::labels::{Collected, GraphboltLabels};
+use self::metadata::{Described, EdgesMetadata};
 use super::features::feature_type;
 use super::importer::{Importer, SourceKind};
-use super::nodes::{Nodes, end_in_rows};
+use super::nodes::{NodeRange, end_in_rows};
 use super::npy::names_of_nodes;
 use super::numbering;
 use super::options::{Extra, refuse_changes_of_weighted};
-use super::output::{CHUNK, Output, Sizes, edge_feature_columns, feature_columns};
+use super::output::{CHUNK, DatasetOutput, DatasetSizes, edge_feature_columns, feature_columns};
 use super::read_speed;
-use super::request::Request;
+use super::request::ImportRequest;
 use super::stream::ArrayStream;
 use super::text::{LineError, each_line, integer};
 use super::values::fits_float32;
@@ -45,7 +45,7 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 /// Imports one dataset. The source is the directory with `metadata.yaml`, or that file.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
     let described = Described::read(request.source)?;
     let beside = described.directory.join(uva_graph::meta::FILE_NAME).exists();
@@ -85,21 +85,21 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         }
         (Some(of_all), Some(mut labels)) => {
             labels.add(of_all, None, classes)?;
-            Labels::Collected(labels)
+            GraphboltLabels::Collected(labels)
         }
-        (Some(of_all), None) => Labels::Table(of_all),
-        (None, Some(labels)) => Labels::Collected(labels),
-        (None, None) => Labels::Absent,
+        (Some(of_all), None) => GraphboltLabels::Table(of_all),
+        (None, Some(labels)) => GraphboltLabels::Collected(labels),
+        (None, None) => GraphboltLabels::Absent,
     };
     described.say_left_out(task, request.watch.note);
     let named_regression = task.name.as_deref().is_some_and(|name| name.contains("regression"));
-    if named_regression && !regression && !matches!(labels, Labels::Absent) {
+    if named_regression && !regression && !matches!(labels, GraphboltLabels::Absent) {
         (request.watch.note)(
             "the task is one of regression, and labels are read as classes: --regression reads targets",
         );
     }
 
-    let sizes = Sizes {
+    let sizes = DatasetSizes {
         nodes: Some(nodes),
         edges: edges.count(),
         feature_row_bytes: columns * feature_type(features.kind(), said).0.bytes() as u64,
@@ -109,10 +109,10 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         edge_row_bytes,
         seconds: edges.seconds()?,
     };
-    let output = Output::begin(request, sizes, changes)?;
+    let output = DatasetOutput::begin(request, sizes, changes)?;
     let of_edges = edge_features.map(|table| output.edge_features(table, said_of_edges)).transpose()?;
     let mut lists = output.lists(nodes, weights.is_some())?;
-    let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
+    let ids = NodeRange::new(nodes, format!("metadata.yaml has num: {nodes}"));
     edges.push_into(&mut lists, weights, &ids, request)?;
     output.finish_lists(lists)?;
     let element = output.features(features, nodes, said)?;
@@ -149,7 +149,7 @@ enum EdgeFile {
 }
 
 impl EdgeFile {
-    fn open(described: &Described, edges: &Edges) -> Result<EdgeFile, GraphError> {
+    fn open(described: &Described, edges: &EdgesMetadata) -> Result<EdgeFile, GraphError> {
         let path = described.inside(&edges.path)?;
         match edges.format.as_str() {
             "csv" => Ok(EdgeFile::Text(path)),
@@ -205,8 +205,8 @@ impl EdgeFile {
         self,
         lists: &mut CscBuilder,
         mut weights: Option<ArrayStream>,
-        nodes: &Nodes,
-        request: &Request<'_>,
+        nodes: &NodeRange,
+        request: &ImportRequest<'_>,
     ) -> Result<(), GraphError> {
         if let Some(weights) = weights.as_ref().filter(|weights| !fits_float32(weights.kind())) {
             (request.watch.note)(&format!(
@@ -284,7 +284,7 @@ impl EdgeFile {
 /// The seeds of the three sets, and the labels that come with them. Targets of regression are not read here.
 fn splits(
     described: &Described,
-    task: &metadata::Task,
+    task: &metadata::TaskMetadata,
     nodes: u64,
     classes: Option<u64>,
     regression: bool,
@@ -297,7 +297,7 @@ fn splits(
             return Err(seeds.wrong_shape("[seeds]: nodes; pairs of nodes are another task than this"));
         }
         *split = seeds.all_integers()?;
-        let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
+        let ids = NodeRange::new(nodes, format!("metadata.yaml has num: {nodes}"));
         seeds.check_ids(split, &ids, |seed| format!("seed {seed}"))?;
         let mut sorted = split.clone();
         sorted.sort_unstable();

@@ -10,9 +10,9 @@ use uva_graph::{ElementType, GraphError, names};
 
 use super::super::features::FeatureSource;
 use super::super::left_out;
-use super::super::output::{FeaturesOf, MarkedRows, Output, Sizes};
+use super::super::output::{DatasetOutput, DatasetSizes, FeaturesOf, MarkedRows};
 use super::super::read_speed;
-use super::super::request::Request;
+use super::super::request::ImportRequest;
 use super::super::text::{LineError, each_line, each_line_until, float, integer};
 use super::super::values::is_rounded;
 use super::raw::{OgbProblem, Raw, count, ids_of, label};
@@ -32,7 +32,7 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    pub(super) fn open(request: &Request<'_>) -> Result<Csv, GraphError> {
+    pub(super) fn open(request: &ImportRequest<'_>) -> Result<Csv, GraphError> {
         let labels = request.file("raw/node-label.csv.gz");
         let features = request.file("raw/node-feat.csv.gz");
         let counts = request.file("raw/num-node-list.csv.gz");
@@ -54,7 +54,7 @@ impl Csv {
         })
     }
 
-    fn write_edges(&self, request: &Request<'_>, output: &Output<'_>) -> Result<(), GraphError> {
+    fn write_edges(&self, request: &ImportRequest<'_>, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
         let mut lists = output.lists(self.nodes, false)?;
         let ids = ids_of(self.nodes);
         let mut edges = 0;
@@ -80,7 +80,11 @@ impl Csv {
         output.finish_lists(lists).map(drop)
     }
 
-    fn write_features(&self, request: &Request<'_>, output: &Output<'_>) -> Result<(), GraphError> {
+    fn write_features(
+        &self,
+        request: &ImportRequest<'_>,
+        output: &DatasetOutput<'_>,
+    ) -> Result<(), GraphError> {
         let Some(path) = &self.features else {
             output.note("there is no raw/node-feat.csv.gz: every node has one feature, 1");
             return output.constant_features(self.nodes).map(drop);
@@ -122,7 +126,7 @@ impl Csv {
         output.finish_features(writer).map(drop)
     }
 
-    fn write_labels(&self, output: &Output<'_>) -> Result<(), GraphError> {
+    fn write_labels(&self, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
         let path = output.path(names::LABELS);
         let mut rows = 0;
         if self.label_columns == 1 {
@@ -170,19 +174,23 @@ impl Csv {
 }
 
 impl Raw for Csv {
-    fn sizes(&self) -> Result<Sizes, GraphError> {
+    fn sizes(&self) -> Result<DatasetSizes, GraphError> {
         let features = self.features.as_deref().map(read_speed::of_text).transpose()?.flatten();
-        Ok(Sizes {
+        Ok(DatasetSizes {
             nodes: Some(self.nodes),
             edges: self.edge_count,
             feature_row_bytes: 4 * self.columns as u64,
             label_row_bytes: if self.label_columns == 1 { 8 } else { self.label_columns as u64 },
             seconds: read_speed::sum([read_speed::of_text(&self.edges)?, features]),
-            ..Sizes::default()
+            ..DatasetSizes::default()
         })
     }
 
-    fn write(self: Box<Self>, request: &Request<'_>, output: &Output<'_>) -> Result<ElementType, GraphError> {
+    fn write(
+        self: Box<Self>,
+        request: &ImportRequest<'_>,
+        output: &DatasetOutput<'_>,
+    ) -> Result<ElementType, GraphError> {
         // Small files first, so that an error in them is not found after an hour.
         self.write_labels(output)?;
         self.write_edges(request, output)?;

@@ -24,8 +24,8 @@ use uva_graph::{GraphError, Meta, Split};
 use self::raw::{OgbProblem, Raw, ids_of};
 use super::importer::{Importer, SourceKind};
 use super::options::Extra;
-use super::output::Output;
-use super::request::Request;
+use super::output::DatasetOutput;
+use super::request::ImportRequest;
 use super::text::{LineError, each_line, integer};
 
 /// OGB's datasets with one type of node and of edge, and whether ogb adds their reverse edges.
@@ -42,7 +42,7 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 /// Imports one dataset. The source is its directory, the one with `raw` and `split`.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let directory = request.source.file_name().map(|name| name.to_string_lossy().replace('_', "-"));
     let known = ADDS_INVERSE.iter().find(|(name, _)| Some(*name) == directory.as_deref());
     let symmetrise = match (request.options.symmetrise, known) {
@@ -75,7 +75,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let nodes = sizes.nodes.unwrap_or(0);
     let (scheme, splits) = splits(request, nodes)?;
 
-    let output = Output::begin(request, sizes, changes)?;
+    let output = DatasetOutput::begin(request, sizes, changes)?;
     let element = raw.write(request, &output)?;
     output.splits(&splits)?;
     output.finish(Meta {
@@ -87,7 +87,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
 }
 
 /// The splits and the name of their scheme.
-fn splits(request: &Request<'_>, nodes: u64) -> Result<(String, [Vec<i64>; 3]), GraphError> {
+fn splits(request: &ImportRequest<'_>, nodes: u64) -> Result<(String, [Vec<i64>; 3]), GraphError> {
     let directory = request.file("split");
     if request.options.split.is_some() && !directory.exists() {
         return Ok((String::new(), [const { Vec::new() }; 3]));

@@ -8,10 +8,10 @@ use uva_graph::{ElementType, GraphError};
 
 use super::super::features::feature_type;
 use super::super::left_out;
-use super::super::nodes::{Nodes, end_in_rows};
-use super::super::output::{CHUNK, Output, Sizes, feature_columns, label_columns};
+use super::super::nodes::{NodeRange, end_in_rows};
+use super::super::output::{CHUNK, DatasetOutput, DatasetSizes, feature_columns, label_columns};
 use super::super::read_speed;
-use super::super::request::Request;
+use super::super::request::ImportRequest;
 use super::super::stream::{Archive, ArrayStream};
 use super::raw::Raw;
 
@@ -25,7 +25,7 @@ pub(super) struct Npz {
 }
 
 impl Npz {
-    pub(super) fn open(request: &Request<'_>) -> Result<Npz, GraphError> {
+    pub(super) fn open(request: &ImportRequest<'_>) -> Result<Npz, GraphError> {
         let data = Archive::open(&request.file("raw/data.npz"))?;
         let labels = Archive::open(&request.file("raw/node-label.npz"))?.array("node_label")?;
         let features = data.array("node_feat")?;
@@ -53,10 +53,10 @@ impl Npz {
 }
 
 impl Raw for Npz {
-    fn sizes(&self) -> Result<Sizes, GraphError> {
+    fn sizes(&self) -> Result<DatasetSizes, GraphError> {
         let pace =
             |name: &str| read_speed::of_array(self.data.array(name)?, self.data.compressed_bytes(name));
-        Ok(Sizes {
+        Ok(DatasetSizes {
             nodes: Some(self.nodes),
             edges: Some(self.edges),
             feature_row_bytes: (self.features.shape()[1] * feature_type(self.features.kind(), None).0.bytes())
@@ -64,16 +64,20 @@ impl Raw for Npz {
             label_row_bytes: self.label_row_bytes,
             // The second of the two streams must skip the first row too.
             seconds: read_speed::sum([pace("edge_index")?.map(|once| 1.5 * once), pace("node_feat")?]),
-            ..Sizes::default()
+            ..DatasetSizes::default()
         })
     }
 
-    fn write(self: Box<Self>, _: &Request<'_>, output: &Output<'_>) -> Result<ElementType, GraphError> {
+    fn write(
+        self: Box<Self>,
+        _: &ImportRequest<'_>,
+        output: &DatasetOutput<'_>,
+    ) -> Result<ElementType, GraphError> {
         let mut lists = output.lists(self.nodes, false)?;
         let mut sources = self.data.array("edge_index")?;
         let mut destinations = self.data.array("edge_index")?;
         destinations.skip(self.edges)?;
-        let ids = Nodes::new(self.nodes, format!("node_feat has {} rows", self.nodes));
+        let ids = NodeRange::new(self.nodes, format!("node_feat has {} rows", self.nodes));
         let end = |position| end_in_rows(position, self.edges);
         let mut left = self.edges;
         while left > 0 {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use uva_graph::{ElementType, GraphError};
 
-use super::super::nodes::Nodes;
-use super::super::output::{Output, Sizes};
-use super::super::request::Request;
+use super::super::nodes::NodeRange;
+use super::super::output::{DatasetOutput, DatasetSizes};
+use super::super::request::ImportRequest;
 use super::super::text::{LineError, each_line, float, integer};
 use super::super::values;
 
@@ -21,15 +21,19 @@ pub(super) enum OgbProblem {
 /// The common part of the two layouts.
 pub(super) trait Raw {
     /// The sizes known before anything is written.
-    fn sizes(&self) -> Result<Sizes, GraphError>;
+    fn sizes(&self) -> Result<DatasetSizes, GraphError>;
 
     /// Writes edges, features and labels. Returns the features' type.
-    fn write(self: Box<Self>, request: &Request<'_>, output: &Output<'_>) -> Result<ElementType, GraphError>;
+    fn write(
+        self: Box<Self>,
+        request: &ImportRequest<'_>,
+        output: &DatasetOutput<'_>,
+    ) -> Result<ElementType, GraphError>;
 }
 
 /// The node ids, whose number a file beside the edges states.
-pub(super) fn ids_of(nodes: u64) -> Nodes {
-    Nodes::new(nodes, format!("there are {nodes} nodes"))
+pub(super) fn ids_of(nodes: u64) -> NodeRange {
+    NodeRange::new(nodes, format!("there are {nodes} nodes"))
 }
 
 /// The single number in a file that counts nodes or edges of each graph; nothing if there is no such file.

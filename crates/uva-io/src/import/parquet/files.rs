@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use uva_graph::GraphError;
 
 use super::super::left_out;
-use super::super::request::Request;
+use super::super::request::ImportRequest;
 
 const ENDING: &str = ".parquet";
 
 /// The table of edges in the source, and that of nodes, if there is one.
-pub(super) fn of_source(request: &Request<'_>) -> Result<(PathBuf, Option<PathBuf>), GraphError> {
+pub(super) fn of_source(request: &ImportRequest<'_>) -> Result<(PathBuf, Option<PathBuf>), GraphError> {
     let source = request.source;
     let (edges, nodes) = (request.file("edges.parquet"), request.file("nodes.parquet"));
     if !source.is_dir() || !edges.exists() && is_table(source)? {

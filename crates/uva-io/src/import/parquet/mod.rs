@@ -35,8 +35,8 @@ use uva_graph::GraphError;
 use self::table::ParquetTable;
 use super::importer::{Importer, SourceKind};
 use super::options::Extra;
-use super::request::Request;
-use super::tables::{self, Table};
+use super::request::ImportRequest;
+use super::tables::{self, SourceTable};
 
 /// The row in the table.
 pub(super) const IMPORTER: Importer = Importer {
@@ -51,11 +51,11 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 /// Imports one graph.
-fn import(request: &Request<'_>) -> Result<(), GraphError> {
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let (edges, nodes) = files::of_source(request)?;
     let open = |path: &PathBuf| {
         let table = ParquetTable::open(path, &files::of_table(path, request.watch.note)?)?;
-        Ok(Box::new(table) as Box<dyn Table>)
+        Ok(Box::new(table) as Box<dyn SourceTable>)
     };
     let edges = open(&edges)?;
     let nodes = nodes.as_ref().map(open).transpose()?;

@@ -6,7 +6,7 @@ use super::thrift::Thrift;
 
 /// The relevant fields of a page header. Absent numbers are 0.
 #[derive(Debug, Default)]
-pub(super) struct Header {
+pub(super) struct PageHeader {
     pub(super) kind: i64,
     pub(super) uncompressed: i64,
     pub(super) compressed: i64,
@@ -21,9 +21,9 @@ pub(super) struct Header {
     pub(super) stored: bool,
 }
 
-impl Header {
-    pub(super) fn read(input: impl Read) -> io::Result<Header> {
-        let mut header = Header::default();
+impl PageHeader {
+    pub(super) fn read(input: impl Read) -> io::Result<PageHeader> {
+        let mut header = PageHeader::default();
         let mut thrift = Thrift::new(input);
         thrift.each_field(|thrift, id, kind| {
             match id {

@@ -2,7 +2,7 @@
 //!
 //! The `parquet` crate decodes values from pages, but its own page reader trusts the sizes in a header: a few bytes
 //! could request gigabytes. This reader checks every size before it allocates, counts the memory of all open columns
-//! against one [`Budget`], and decompresses zstd without C.
+//! against one [`MemoryBudget`], and decompresses zstd without C.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -20,7 +20,7 @@ use parquet::schema::types::ColumnDescPtr;
 use super::super::text::Zstd;
 use super::delta::{self, DeltaProblem};
 use super::lz4;
-use super::page_header::Header;
+use super::page_header::PageHeader;
 use super::plain::{count_present, holds_texts};
 
 /// The most bytes of the pages of all open columns of a table. Writers aim at 1 MiB a page.
@@ -31,19 +31,19 @@ const DICTIONARY_ENTRY: u64 = 40;
 
 /// Memory shared by the open columns of a table.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Budget(Arc<AtomicU64>);
+pub(super) struct MemoryBudget(Arc<AtomicU64>);
 
 /// Memory taken from a budget.
 #[derive(Debug)]
-struct Taken {
-    budget: Budget,
+struct MemoryReservation {
+    budget: MemoryBudget,
     bytes: u64,
 }
 
-impl Budget {
-    fn take(&self, bytes: u64) -> Result<Taken> {
+impl MemoryBudget {
+    fn take(&self, bytes: u64) -> Result<MemoryReservation> {
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        let taken = Taken { budget: self.clone(), bytes };
+        let taken = MemoryReservation { budget: self.clone(), bytes };
         if before.saturating_add(bytes) <= MOST_PAGE_BYTES {
             return Ok(taken);
         }
@@ -54,14 +54,14 @@ impl Budget {
     }
 }
 
-impl Taken {
+impl MemoryReservation {
     /// Has `other` released with this.
-    fn add(&mut self, mut other: Taken) {
+    fn add(&mut self, mut other: MemoryReservation) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
-impl Drop for Taken {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.budget.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -102,30 +102,30 @@ impl Allowance {
 const MOST_LISTED: u32 = 1 << 24;
 
 /// Reads the pages of one column chunk.
-pub(super) struct Pages {
+pub(super) struct ChunkPages {
     input: BufReader<Part>,
     codec: Compression,
     column: ColumnDescPtr,
-    budget: Budget,
+    budget: MemoryBudget,
     allowance: Allowance,
     /// Values of the pages so far.
     delivered: u64,
-    dictionary: Option<Taken>,
-    page: Option<Taken>,
+    dictionary: Option<MemoryReservation>,
+    page: Option<MemoryReservation>,
 }
 
-impl Pages {
+impl ChunkPages {
     /// The pages in `range` of `file`, which hold values of `column`.
     pub(super) fn new(
         file: Arc<File>,
         range: std::ops::Range<u64>,
         codec: Compression,
         column: ColumnDescPtr,
-        budget: Budget,
+        budget: MemoryBudget,
         allowance: Allowance,
-    ) -> Pages {
+    ) -> ChunkPages {
         let input = BufReader::new(Part { file, at: range.start, end: range.end });
-        Pages { input, codec, column, budget, allowance, delivered: 0, dictionary: None, page: None }
+        ChunkPages { input, codec, column, budget, allowance, delivered: 0, dictionary: None, page: None }
     }
 
     fn ended(&self) -> bool {
@@ -139,8 +139,8 @@ impl Pages {
             if self.ended() {
                 return Ok(None);
             }
-            let header =
-                Header::read(&mut self.input).map_err(|error| wrong(format!("a page header: {error}")))?;
+            let header = PageHeader::read(&mut self.input)
+                .map_err(|error| wrong(format!("a page header: {error}")))?;
             let size = |size: i64, what: &str| {
                 u64::try_from(size)
                     .ok()
@@ -171,7 +171,7 @@ impl Pages {
 
     fn dictionary(
         &mut self,
-        header: &Header,
+        header: &PageHeader,
         compressed: u64,
         uncompressed: u64,
         values: u32,
@@ -201,7 +201,7 @@ impl Pages {
         Ok(Page::DictionaryPage { buf: content.into(), num_values: values, encoding, is_sorted: false })
     }
 
-    fn data(&mut self, header: &Header, compressed: u64, uncompressed: u64, values: u32) -> Result<Page> {
+    fn data(&mut self, header: &PageHeader, compressed: u64, uncompressed: u64, values: u32) -> Result<Page> {
         let encoding = match header.encoding {
             0 => Encoding::PLAIN,
             2 | 8 if self.dictionary.is_some() => Encoding::RLE_DICTIONARY,
@@ -419,7 +419,7 @@ impl Pages {
     }
 }
 
-impl PageReader for Pages {
+impl PageReader for ChunkPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         self.next_page()
     }
@@ -438,7 +438,7 @@ impl PageReader for Pages {
     }
 }
 
-impl Iterator for Pages {
+impl Iterator for ChunkPages {
     type Item = Result<Page>;
 
     fn next(&mut self) -> Option<Result<Page>> {
@@ -490,8 +490,8 @@ mod tests {
             parquet::schema::types::Type::primitive_type_builder("c", Type::BYTE_ARRAY).build().unwrap();
         let column = ColumnDescriptor::new(Arc::new(kind), 0, 0, ColumnPath::from("c"));
         let range = 0..bytes.len() as u64;
-        let (budget, allowance) = (Budget::default(), Allowance::default());
-        Pages::new(Arc::new(file), range, codec, Arc::new(column), budget, allowance).get_next_page()
+        let (budget, allowance) = (MemoryBudget::default(), Allowance::default());
+        ChunkPages::new(Arc::new(file), range, codec, Arc::new(column), budget, allowance).get_next_page()
     }
 
     fn refusal(codec: Compression, bytes: &[u8]) -> String {

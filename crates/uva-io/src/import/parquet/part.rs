@@ -13,7 +13,7 @@ use uva_graph::GraphError;
 use uva_graph::quote::{message, shown};
 use uva_mem::files::open_regular;
 
-use super::super::tables::{Column, Kind};
+use super::super::tables::{CellType, TableColumn};
 use super::thrift::Thrift;
 
 /// The size limit of a footer: some 100,000 column chunks. A parsed footer takes many times its bytes of memory.
@@ -36,16 +36,16 @@ pub(super) enum TableProblem {
 }
 
 /// A file of a table.
-pub(super) struct Part {
+pub(super) struct ParquetFile {
     pub(super) path: PathBuf,
     bytes: u64,
     pub(super) metadata: ParquetMetaData,
     pub(super) rows: u64,
 }
 
-impl Part {
+impl ParquetFile {
     /// Reads the footer. Returns the open file too.
-    pub(super) fn open(path: &Path) -> Result<(Part, File), GraphError> {
+    pub(super) fn open(path: &Path) -> Result<(ParquetFile, File), GraphError> {
         let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let bytes = file.metadata().map_err(GraphError::io(path, "look at"))?.len();
         let refuse = |problem: &str| GraphError::invalid(path, TableProblem::Footer(problem.to_owned()));
@@ -77,24 +77,24 @@ impl Part {
             sum.checked_add(u64::try_from(group.num_rows()).ok()?).filter(|&sum| sum <= i64::MAX as u64)
         });
         let rows = rows.ok_or_else(|| refuse("its footer has an invalid number of rows"))?;
-        Ok((Part { path: path.to_owned(), bytes, metadata, rows }, file))
+        Ok((ParquetFile { path: path.to_owned(), bytes, metadata, rows }, file))
     }
 
     fn leaves(&self) -> &[ColumnDescPtr] {
         self.metadata.file_metadata().schema_descr().columns()
     }
 
-    pub(super) fn leaf(&self, column: &Column) -> &ColumnDescPtr {
+    pub(super) fn leaf(&self, column: &TableColumn) -> &ColumnDescPtr {
         &self.leaves()[column.place]
     }
 
     /// The columns, groups by their own name.
-    pub(super) fn columns(&self) -> Vec<Column> {
+    pub(super) fn columns(&self) -> Vec<TableColumn> {
         columns(self.leaves())
     }
 
     /// A column's type in Parquet's words.
-    pub(super) fn type_name(&self, column: &Column) -> String {
+    pub(super) fn type_name(&self, column: &TableColumn) -> String {
         let of = self.leaf(column);
         let mut found = of.physical_type().to_string();
         if of.converted_type() != ConvertedType::NONE {
@@ -104,8 +104,8 @@ impl Part {
     }
 
     /// Refuses a file whose columns are not those of the `first` one of the table.
-    pub(super) fn check_like(&self, first: &Part) -> Result<(), GraphError> {
-        let described = |part: &Part| -> Vec<String> {
+    pub(super) fn check_like(&self, first: &ParquetFile) -> Result<(), GraphError> {
+        let described = |part: &ParquetFile| -> Vec<String> {
             let columns = part.columns();
             columns
                 .iter()
@@ -123,7 +123,7 @@ impl Part {
 
     pub(super) fn wrong_chunk(
         &self,
-        column: &Column,
+        column: &TableColumn,
         group: usize,
         problem: impl Into<String>,
     ) -> GraphError {
@@ -132,7 +132,7 @@ impl Part {
     }
 
     /// The location of a column's pages in the file.
-    pub(super) fn range(&self, column: &Column, group: usize) -> Result<Range<u64>, GraphError> {
+    pub(super) fn range(&self, column: &TableColumn, group: usize) -> Result<Range<u64>, GraphError> {
         let chunk = self.metadata.row_group(group).column(column.place);
         if chunk.file_path().is_some() {
             return Err(self.wrong_chunk(column, group, "its pages are in another file"));
@@ -150,7 +150,7 @@ impl Part {
 }
 
 /// The columns of a file, groups by their own name.
-fn columns(leaves: &[ColumnDescPtr]) -> Vec<Column> {
+fn columns(leaves: &[ColumnDescPtr]) -> Vec<TableColumn> {
     let name = |leaf: &ColumnDescPtr| leaf.path().parts().first().cloned().unwrap_or_default();
     let mut leaves_of: HashMap<String, usize> = HashMap::new();
     leaves.iter().for_each(|leaf| *leaves_of.entry(name(leaf)).or_default() += 1);
@@ -159,13 +159,13 @@ fn columns(leaves: &[ColumnDescPtr]) -> Vec<Column> {
         let name = name(leaf);
         // Nothing for the further leaves of a group.
         let Some(leaves) = leaves_of.remove(&name) else { continue };
-        columns.push(Column {
+        columns.push(TableColumn {
             name,
             place,
             // Groups that are not lists have several columns, or a nullable one without repetition.
             kind: match (leaves, leaf.path().parts().len(), leaf.max_rep_level()) {
                 (1, 1, 0) | (1, 1..=3, 1) => kind(leaf),
-                _ => Kind::Other,
+                _ => CellType::Other,
             },
             lists: leaf.max_rep_level() > 0,
         });
@@ -206,17 +206,17 @@ fn deep(footer: &[u8]) -> std::io::Result<bool> {
     Ok(deep)
 }
 
-fn kind(column: &ColumnDescPtr) -> Kind {
+fn kind(column: &ColumnDescPtr) -> CellType {
     // Its integers or bytes are not the value, which has a scale.
     let logical = matches!(column.logical_type_ref(), Some(LogicalType::Decimal(..)));
     if logical || column.converted_type() == ConvertedType::DECIMAL {
-        return Kind::Other;
+        return CellType::Other;
     }
     match column.physical_type() {
-        Type::INT32 | Type::INT64 => Kind::Integer,
-        Type::FLOAT => Kind::Float,
-        Type::DOUBLE => Kind::Double,
-        Type::BYTE_ARRAY => Kind::Text,
-        Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => Kind::Other,
+        Type::INT32 | Type::INT64 => CellType::Integer,
+        Type::FLOAT => CellType::Float,
+        Type::DOUBLE => CellType::Double,
+        Type::BYTE_ARRAY => CellType::Text,
+        Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => CellType::Other,
     }
 }

@@ -14,19 +14,19 @@ use uva_graph::npy::NpyType;
 use uva_graph::quote::{message, shown};
 use uva_mem::files::open_regular;
 
-use super::super::tables::{Cells, Column, Rows, Table, Texts};
-use super::pages::{Allowance, Budget, Pages};
-use super::part::{Part, TableProblem};
+use super::super::tables::{Cells, SourceTable, TableColumn, TableReader, Texts};
+use super::pages::{Allowance, ChunkPages, MemoryBudget};
+use super::part::{ParquetFile, TableProblem};
 
 /// A table, whose files are opened as they are read.
 pub(super) struct ParquetTable {
     path: PathBuf,
     /// At least one.
-    parts: Vec<Part>,
+    parts: Vec<ParquetFile>,
     groups: Vec<Group>,
     rows: u64,
-    columns: Vec<Column>,
-    budget: Budget,
+    columns: Vec<TableColumn>,
+    budget: MemoryBudget,
     /// The file that was read last, by its number.
     open: RefCell<(usize, Arc<File>)>,
 }
@@ -42,10 +42,10 @@ struct Group {
 impl ParquetTable {
     /// The table in `files`, of which there is at least one. `path`: the table's own name.
     pub(super) fn open(path: &Path, files: &[PathBuf]) -> Result<ParquetTable, GraphError> {
-        let mut parts: Vec<Part> = Vec::with_capacity(files.len());
+        let mut parts: Vec<ParquetFile> = Vec::with_capacity(files.len());
         let (mut groups, mut rows, mut open) = (Vec::new(), 0_u64, None);
         for (number, file) in files.iter().enumerate() {
-            let (part, file) = Part::open(file)?;
+            let (part, file) = ParquetFile::open(file)?;
             if let Some(first) = parts.first() {
                 part.check_like(first)?;
             }
@@ -60,7 +60,7 @@ impl ParquetTable {
             return Err(GraphError::usage("SRC", message));
         };
         let columns = first.columns();
-        let (path, budget, open) = (path.to_owned(), Budget::default(), RefCell::new(open));
+        let (path, budget, open) = (path.to_owned(), MemoryBudget::default(), RefCell::new(open));
         Ok(ParquetTable { path, parts, groups, rows, columns, budget, open })
     }
 
@@ -74,7 +74,7 @@ impl ParquetTable {
     }
 }
 
-impl Table for ParquetTable {
+impl SourceTable for ParquetTable {
     fn path(&self) -> &Path {
         &self.path
     }
@@ -83,7 +83,7 @@ impl Table for ParquetTable {
         self.rows
     }
 
-    fn columns(&self) -> &[Column] {
+    fn columns(&self) -> &[TableColumn] {
         &self.columns
     }
 
@@ -91,12 +91,12 @@ impl Table for ParquetTable {
         false
     }
 
-    fn type_name(&self, column: &Column) -> String {
+    fn type_name(&self, column: &TableColumn) -> String {
         self.parts[0].type_name(column)
     }
 
-    fn read<'t>(&'t self, columns: &[&Column]) -> Box<dyn Rows + 't> {
-        let stream = |column: &&Column| Stream {
+    fn read<'t>(&'t self, columns: &[&TableColumn]) -> Box<dyn TableReader + 't> {
+        let stream = |column: &&TableColumn| Stream {
             table: self,
             column: (*column).clone(),
             group: 0,
@@ -109,7 +109,7 @@ impl Table for ParquetTable {
     }
 
     /// Computed from the footers' counts.
-    fn width(&self, column: &Column) -> Result<u64, GraphError> {
+    fn width(&self, column: &TableColumn) -> Result<u64, GraphError> {
         let mut width = None;
         for &Group { part, group: number, .. } in &self.groups {
             let part = &self.parts[part];
@@ -129,7 +129,7 @@ impl Table for ParquetTable {
         Ok(width.unwrap_or(1))
     }
 
-    fn integer_type(&self, column: &Column) -> NpyType {
+    fn integer_type(&self, column: &TableColumn) -> NpyType {
         let of = self.parts[0].leaf(column);
         match (of.physical_type(), of.converted_type()) {
             (Type::INT32, ConvertedType::UINT_32) => NpyType::U32,
@@ -139,7 +139,7 @@ impl Table for ParquetTable {
         }
     }
 
-    fn wrong_cell(&self, column: &Column, row: u64, problem: String) -> GraphError {
+    fn wrong_cell(&self, column: &TableColumn, row: u64, problem: String) -> GraphError {
         let after = self.groups.partition_point(|group| group.first_row <= row);
         let (path, first) = match self.groups[..after].last() {
             Some(group) => (&self.parts[group.part].path, group.first_row),
@@ -153,7 +153,7 @@ impl Table for ParquetTable {
 /// Columns read side by side: their batches have the same rows, since all columns have the same row groups.
 struct Streams<'t>(Vec<Stream<'t>>);
 
-impl Rows for Streams<'_> {
+impl TableReader for Streams<'_> {
     fn row(&self) -> u64 {
         self.0.first().map_or(0, |stream| stream.row)
     }
@@ -170,7 +170,7 @@ impl Rows for Streams<'_> {
 /// A column read from its first row to its last.
 struct Stream<'t> {
     table: &'t ParquetTable,
-    column: Column,
+    column: TableColumn,
     /// The next row group.
     group: usize,
     /// Rows of the previous one still to be read.
@@ -239,7 +239,7 @@ impl Stream<'_> {
             // The pages of the group before are released first.
             self.reader = None;
             let pages =
-                Pages::new(file, range, chunk.compression(), of.clone(), budget, self.allowance.clone());
+                ChunkPages::new(file, range, chunk.compression(), of.clone(), budget, self.allowance.clone());
             self.reader = Some(get_column_reader(of, Box::new(pages)));
             self.left = part.metadata.row_group(group).num_rows().cast_unsigned();
             self.group += 1;
@@ -248,7 +248,7 @@ impl Stream<'_> {
     }
 
     /// The file of the row group that is open.
-    fn part(&self) -> &Part {
+    fn part(&self) -> &ParquetFile {
         &self.table.parts[self.table.groups[self.group - 1].part]
     }
 

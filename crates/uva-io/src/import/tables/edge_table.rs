@@ -7,32 +7,34 @@ use uva_graph::{ElementType, GraphError, Progress};
 use super::super::left_out;
 use super::super::numbering::{Numbering, Survey};
 use super::super::options::{Ids, refuse_changes_of_weighted};
-use super::super::output::{CHUNK, FeaturesOf, Output};
-use super::super::request::Request;
-use super::feature_columns::Features;
-use super::id_cells::{Id, IdCells, id_column, ids_of, take_ids};
-use super::table::{Cells, Column, Kind, Table};
+use super::super::output::{CHUNK, DatasetOutput, FeaturesOf};
+use super::super::request::ImportRequest;
+use super::feature_columns::FeatureColumns;
+use super::id_cells::{IdCell, IdCells, id_column, ids_of, take_ids};
+use super::table::{CellType, Cells, SourceTable, TableColumn};
 
 const SOURCES: [&str; 4] = ["src", "source", "src_id", "from"];
 const DESTINATIONS: [&str; 5] = ["dst", "destination", "target", "dst_id", "to"];
 const WEIGHTS: [&str; 2] = ["weight", "edge_weight"];
 
 pub(super) struct EdgeTable {
-    pub(super) table: Box<dyn Table>,
-    source: Column,
-    destination: Column,
+    pub(super) table: Box<dyn SourceTable>,
+    source: TableColumn,
+    destination: TableColumn,
     /// Whether the columns of the ids are those because they are the first.
     by_place: bool,
-    pub(super) weight: Option<Column>,
-    features: Option<Features>,
+    pub(super) weight: Option<TableColumn>,
+    features: Option<FeatureColumns>,
 }
 
 impl EdgeTable {
-    pub(super) fn new(table: Box<dyn Table>) -> Result<EdgeTable, GraphError> {
+    pub(super) fn new(table: Box<dyn SourceTable>) -> Result<EdgeTable, GraphError> {
         let (source, destination) = (table.find(&SOURCES), table.find(&DESTINATIONS));
         let by_place = table.is_text() && source.is_none() && destination.is_none();
         let (source, destination) = match table.columns() {
-            [first, second, ..] if by_place && first.kind != Kind::Other && second.kind != Kind::Other => {
+            [first, second, ..]
+                if by_place && first.kind != CellType::Other && second.kind != CellType::Other =>
+            {
                 (first.clone(), second.clone())
             }
             _ => (table.required(&SOURCES)?, table.required(&DESTINATIONS)?),
@@ -41,13 +43,13 @@ impl EdgeTable {
         let weight =
             table.find(&WEIGHTS).filter(|column| ![source.place, destination.place].contains(&column.place));
         let weight = weight.map(|column| match table.is_text() {
-            true => table.of_kind(column, &[Kind::Integer, Kind::Double], "numbers").map(as_doubles),
-            false => table.of_kind(column, &[Kind::Float, Kind::Double], "float or double"),
+            true => table.of_kind(column, &[CellType::Integer, CellType::Double], "numbers").map(as_doubles),
+            false => table.of_kind(column, &[CellType::Float, CellType::Double], "float or double"),
         });
         let weight = weight.transpose()?;
-        let read: Vec<&Column> = [&source, &destination].into_iter().chain(&weight).collect();
+        let read: Vec<&TableColumn> = [&source, &destination].into_iter().chain(&weight).collect();
         let others = [&SOURCES[..], &DESTINATIONS, &WEIGHTS].concat();
-        let features = Features::of_edges(&*table, &read, &others)?;
+        let features = FeatureColumns::of_edges(&*table, &read, &others)?;
         Ok(EdgeTable { table, source, destination, by_place, weight, features })
     }
 
@@ -102,17 +104,20 @@ impl EdgeTable {
     }
 
     /// Writes the edges' features, if they have any.
-    pub(super) fn write_features(&self, output: &Output<'_>) -> Result<Option<ElementType>, GraphError> {
+    pub(super) fn write_features(
+        &self,
+        output: &DatasetOutput<'_>,
+    ) -> Result<Option<ElementType>, GraphError> {
         let features = self.features.as_ref();
         features.map(|features| features.write(&*self.table, FeaturesOf::Edges, output)).transpose()
     }
 
-    fn ids<'t>(&'t self, column: &'t Column, first_row: u64, cells: &'t Cells) -> IdCells<'t> {
+    fn ids<'t>(&'t self, column: &'t TableColumn, first_row: u64, cells: &'t Cells) -> IdCells<'t> {
         IdCells { table: &*self.table, column, first_row, cells }
     }
 
     /// The occurring ids.
-    pub(super) fn survey(&self, request: &Request<'_>) -> Result<Numbering, GraphError> {
+    pub(super) fn survey(&self, request: &ImportRequest<'_>) -> Result<Numbering, GraphError> {
         let mut survey = Survey::new(ids_of(&self.source));
         let mut rows = self.table.read(&[&self.source, &self.destination]);
         loop {
@@ -124,8 +129,8 @@ impl EdgeTable {
             for at in 0..from.len() {
                 for ids in [&from, &to] {
                     match ids.get(at)? {
-                        Id::Number(id) => survey.see_number(id),
-                        Id::Name(id) => survey.see_name(id).map_err(|problem| ids.wrong(at, problem))?,
+                        IdCell::Number(id) => survey.see_number(id),
+                        IdCell::Name(id) => survey.see_name(id).map_err(|problem| ids.wrong(at, problem))?,
                     }
                 }
             }
@@ -139,15 +144,15 @@ impl EdgeTable {
         &self,
         lists: &mut CscBuilder,
         numbering: &Numbering,
-        output: &Output<'_>,
+        output: &DatasetOutput<'_>,
     ) -> Result<(), GraphError> {
-        if let Some(column) = self.weight.as_ref().filter(|column| column.kind == Kind::Double) {
+        if let Some(column) = self.weight.as_ref().filter(|column| column.kind == CellType::Double) {
             output.note(&format!(
                 "{}: float64 becomes float32",
                 self.table.path().join(&column.name).display()
             ));
         }
-        let columns: Vec<&Column> =
+        let columns: Vec<&TableColumn> =
             [&self.source, &self.destination].into_iter().chain(&self.weight).collect();
         let mut rows = self.table.read(&columns);
         loop {
@@ -170,7 +175,12 @@ impl EdgeTable {
         }
     }
 
-    fn weights(&self, column: &Column, first: u64, cells: &[Option<f64>]) -> Result<Vec<f32>, GraphError> {
+    fn weights(
+        &self,
+        column: &TableColumn,
+        first: u64,
+        cells: &[Option<f64>],
+    ) -> Result<Vec<f32>, GraphError> {
         let missing = if self.table.is_text() { "missing" } else { "null" };
         let weights = (first..).zip(cells).map(|(row, cell)| match cell.map(|weight| weight as f32) {
             Some(weight) if weight.is_finite() => Ok(weight),
@@ -186,6 +196,6 @@ impl EdgeTable {
 }
 
 /// A column of numbers in text, of which some are whole.
-fn as_doubles(column: Column) -> Column {
-    Column { kind: Kind::Double, ..column }
+fn as_doubles(column: TableColumn) -> TableColumn {
+    TableColumn { kind: CellType::Double, ..column }
 }

@@ -5,8 +5,8 @@ use uva_graph::quote::listed;
 use uva_graph::{ElementType, GraphError};
 
 use super::super::features::FeatureSource;
-use super::super::output::{CHUNK, FeaturesOf, Output};
-use super::table::{Cells, Column, Kind, Table};
+use super::super::output::{CHUNK, DatasetOutput, FeaturesOf};
+use super::table::{CellType, Cells, SourceTable, TableColumn};
 
 /// Features in separate columns: each column holds a page of memory.
 const MOST_COLUMNS: usize = 4096;
@@ -18,28 +18,28 @@ const FEATURES: [&str; 4] = ["feat", "x", "features", "node_feat"];
 const EDGE_FEATURES: [&str; 3] = ["edge_attr", "edge_feat", "feat"];
 
 /// The location of the features.
-pub(super) enum Features {
-    Lists { column: Column, kind: NpyType, width: u64 },
-    Columns { columns: Vec<Column>, kind: NpyType },
+pub(super) enum FeatureColumns {
+    Lists { column: TableColumn, kind: NpyType, width: u64 },
+    Columns { columns: Vec<TableColumn>, kind: NpyType },
     Constant,
 }
 
-impl Features {
+impl FeatureColumns {
     /// Values of a row.
     pub(super) fn width(&self) -> u64 {
         match self {
-            Features::Lists { width, .. } => *width,
-            Features::Columns { columns, .. } => columns.len() as u64,
-            Features::Constant => 1,
+            FeatureColumns::Lists { width, .. } => *width,
+            FeatureColumns::Columns { columns, .. } => columns.len() as u64,
+            FeatureColumns::Constant => 1,
         }
     }
 
     /// The columns.
-    pub(super) fn columns(&self) -> &[Column] {
+    pub(super) fn columns(&self) -> &[TableColumn] {
         match self {
-            Features::Lists { column, .. } => std::slice::from_ref(column),
-            Features::Columns { columns, .. } => columns,
-            Features::Constant => &[],
+            FeatureColumns::Lists { column, .. } => std::slice::from_ref(column),
+            FeatureColumns::Columns { columns, .. } => columns,
+            FeatureColumns::Constant => &[],
         }
     }
 
@@ -57,23 +57,23 @@ impl Features {
     /// Those of nodes. Where all values are text, the columns of numbers but those `read` and those with one of the
     /// names in `others`, which would be read as something else.
     pub(super) fn of_nodes(
-        table: &dyn Table,
-        read: &[&Column],
+        table: &dyn SourceTable,
+        read: &[&TableColumn],
         others: &[&str],
-    ) -> Result<Features, GraphError> {
+    ) -> Result<FeatureColumns, GraphError> {
         let found = match table.is_text() {
             true => of_numbers(table, read, others),
             false => Self::among(table, &FEATURES)?,
         };
-        Ok(found.unwrap_or(Features::Constant))
+        Ok(found.unwrap_or(FeatureColumns::Constant))
     }
 
     /// Those of edges, if they have any.
     pub(super) fn of_edges(
-        table: &dyn Table,
-        read: &[&Column],
+        table: &dyn SourceTable,
+        read: &[&TableColumn],
         others: &[&str],
-    ) -> Result<Option<Features>, GraphError> {
+    ) -> Result<Option<FeatureColumns>, GraphError> {
         if table.is_text() {
             return Ok(of_numbers(table, read, others));
         }
@@ -81,48 +81,48 @@ impl Features {
     }
 
     /// A column of lists with one of these names, else columns that have one of them and a number.
-    fn among(table: &dyn Table, names: &[&str]) -> Result<Option<Features>, GraphError> {
+    fn among(table: &dyn SourceTable, names: &[&str]) -> Result<Option<FeatureColumns>, GraphError> {
         let wanted = "lists of one length, of float, double or integers";
         if let Some(column) = table.find(names) {
             let kind = match column.kind {
                 _ if !column.lists => return Err(table.wrong_type(&column, wanted)),
-                Kind::Float => NpyType::F32,
-                Kind::Double => NpyType::F64,
-                Kind::Integer => table.integer_type(&column),
+                CellType::Float => NpyType::F32,
+                CellType::Double => NpyType::F64,
+                CellType::Integer => table.integer_type(&column),
                 _ => return Err(table.wrong_type(&column, wanted)),
             };
             let width = table.width(&column)?;
             if width > LONGEST_LIST {
                 return Err(table.wrong_type(&column, "lists of at most 16,777,216 values"));
             }
-            return Ok(Some(Features::Lists { column, kind, width }));
+            return Ok(Some(FeatureColumns::Lists { column, kind, width }));
         }
         for stem in names {
             let columns = table.numbered(stem, MOST_COLUMNS)?;
             if columns.is_empty() {
                 continue;
             }
-            let numbers = [Kind::Integer, Kind::Float, Kind::Double];
+            let numbers = [CellType::Integer, CellType::Float, CellType::Double];
             let columns = columns
                 .into_iter()
                 .map(|column| table.of_kind(column, &numbers, "integers, float or double"))
                 .collect::<Result<Vec<_>, _>>()?;
-            let floats = columns.iter().all(|column| column.kind == Kind::Float);
+            let floats = columns.iter().all(|column| column.kind == CellType::Float);
             let kind = if floats { NpyType::F32 } else { NpyType::F64 };
-            return Ok(Some(Features::Columns { columns, kind }));
+            return Ok(Some(FeatureColumns::Columns { columns, kind }));
         }
         Ok(None)
     }
 
     pub(super) fn write(
         &self,
-        table: &dyn Table,
+        table: &dyn SourceTable,
         of: FeaturesOf,
-        output: &Output<'_>,
+        output: &DatasetOutput<'_>,
     ) -> Result<ElementType, GraphError> {
         let source = |name: &str| FeatureSource { place: table.path().join(name), data_offset: None };
         match self {
-            Features::Constant => {
+            FeatureColumns::Constant => {
                 let wanted = match table.is_text() {
                     true => "no other column of numbers".to_owned(),
                     false => format!("no column {}, nor any of these with a number", FEATURES.join(", ")),
@@ -131,7 +131,7 @@ impl Features {
                 output.note(&format!("{place} has no features ({wanted}): every node has one, 1"));
                 output.constant_features(table.rows())
             }
-            Features::Lists { column, kind, width } => {
+            FeatureColumns::Lists { column, kind, width } => {
                 let mut writer =
                     output.feature_writer(of, source(&column.name), *kind, *width as usize, None)?;
                 let mut lists = table.read(&[column]);
@@ -142,7 +142,7 @@ impl Features {
                 }
                 output.finish_features(writer)
             }
-            Features::Columns { columns, kind } => {
+            FeatureColumns::Columns { columns, kind } => {
                 // Named by its ends in messages; those about one cell count columns from the first.
                 let name = match columns.as_slice() {
                     [first, .., last] => format!("{} to {}", first.name, last.name),
@@ -163,25 +163,25 @@ impl Features {
 }
 
 /// The columns of numbers, in the table's order.
-fn of_numbers(table: &dyn Table, read: &[&Column], others: &[&str]) -> Option<Features> {
-    let free = |column: &&Column| {
-        let numbers = matches!(column.kind, Kind::Integer | Kind::Double);
+fn of_numbers(table: &dyn SourceTable, read: &[&TableColumn], others: &[&str]) -> Option<FeatureColumns> {
+    let free = |column: &&TableColumn| {
+        let numbers = matches!(column.kind, CellType::Integer | CellType::Double);
         let named = others.iter().any(|name| column.name.eq_ignore_ascii_case(name));
         numbers && !named && !read.iter().any(|read| read.place == column.place)
     };
-    let columns: Vec<Column> = table
+    let columns: Vec<TableColumn> = table
         .columns()
         .iter()
         .filter(free)
-        .map(|column| Column { kind: Kind::Double, ..column.clone() })
+        .map(|column| TableColumn { kind: CellType::Double, ..column.clone() })
         .collect();
-    (!columns.is_empty()).then_some(Features::Columns { columns, kind: NpyType::F64 })
+    (!columns.is_empty()).then_some(FeatureColumns::Columns { columns, kind: NpyType::F64 })
 }
 
 /// Rows of several columns of numbers, as the bytes of `kind`, row after row.
 fn bytes_of(
-    table: &dyn Table,
-    columns: &[Column],
+    table: &dyn SourceTable,
+    columns: &[TableColumn],
     first: u64,
     cells: Vec<Cells>,
     kind: NpyType,

@@ -4,18 +4,18 @@ use uva_graph::GraphError;
 
 use super::super::numbering::Numbering;
 use super::super::options::Ids;
-use super::table::{Cells, Column, Kind, Table};
+use super::table::{CellType, Cells, SourceTable, TableColumn};
 
 /// A node's id in a table.
-pub(super) enum Id<'t> {
+pub(super) enum IdCell<'t> {
     Number(i64),
     Name(&'t [u8]),
 }
 
 /// The ids of a batch of rows, none of which is null.
 pub(super) struct IdCells<'t> {
-    pub(super) table: &'t dyn Table,
-    pub(super) column: &'t Column,
+    pub(super) table: &'t dyn SourceTable,
+    pub(super) column: &'t TableColumn,
     pub(super) first_row: u64,
     pub(super) cells: &'t Cells,
 }
@@ -29,10 +29,10 @@ impl IdCells<'_> {
         }
     }
 
-    pub(super) fn get(&self, at: usize) -> Result<Id<'_>, GraphError> {
+    pub(super) fn get(&self, at: usize) -> Result<IdCell<'_>, GraphError> {
         let problem = match self.cells {
             Cells::Integers(cells) => match cells[at] {
-                Some(id) => return Ok(Id::Number(id)),
+                Some(id) => return Ok(IdCell::Number(id)),
                 None => "the id is null",
             },
             Cells::Text(cells) => match cells.get(at) {
@@ -40,7 +40,7 @@ impl IdCells<'_> {
                 Some(id) if id.is_empty() || id.contains(&b'\n') || id.ends_with(b"\r") => {
                     "the id is empty, or has an end of line in it"
                 }
-                Some(id) => return Ok(Id::Name(id)),
+                Some(id) => return Ok(IdCell::Name(id)),
                 None => "the id is null",
             },
             Cells::Floats(_) => "the id is neither an integer nor text",
@@ -57,36 +57,40 @@ impl IdCells<'_> {
     /// The node of the id in this row, which is an edge's `end`.
     pub(super) fn place(&self, at: usize, numbering: &Numbering, end: &str) -> Result<u64, GraphError> {
         let found = match self.get(at)? {
-            Id::Number(id) => numbering.place_of_number(id, end),
-            Id::Name(id) => numbering.place_of_name(id, end),
+            IdCell::Number(id) => numbering.place_of_number(id, end),
+            IdCell::Name(id) => numbering.place_of_name(id, end),
         };
         found.map_err(|problem| self.wrong(at, problem))
     }
 }
 
 /// A column of ids. Where all values are text, any column will do.
-pub(super) fn id_column(table: &dyn Table, column: Column) -> Result<Column, GraphError> {
+pub(super) fn id_column(table: &dyn SourceTable, column: TableColumn) -> Result<TableColumn, GraphError> {
     match table.is_text() {
         true => Ok(column),
-        false => table.of_kind(column, &[Kind::Integer, Kind::Text], "integers or text"),
+        false => table.of_kind(column, &[CellType::Integer, CellType::Text], "integers or text"),
     }
 }
 
 /// The kind of a column's ids.
-pub(super) fn ids_of(column: &Column) -> Ids {
-    if column.kind == Kind::Integer { Ids::Number } else { Ids::Name }
+pub(super) fn ids_of(column: &TableColumn) -> Ids {
+    if column.kind == CellType::Integer { Ids::Number } else { Ids::Name }
 }
 
 /// Has the column read as ids of this kind, which those of the edges' sources have.
-pub(super) fn take_ids(table: &dyn Table, column: &mut Column, ids: Ids) -> Result<(), GraphError> {
+pub(super) fn take_ids(
+    table: &dyn SourceTable,
+    column: &mut TableColumn,
+    ids: Ids,
+) -> Result<(), GraphError> {
     match (ids_of(column) == ids, ids) {
         (true, Ids::Number) => Ok(()),
         (_, Ids::Number) if table.is_text() => {
-            column.kind = Kind::Integer;
+            column.kind = CellType::Integer;
             Ok(())
         }
         (_, Ids::Name) if table.is_text() => {
-            column.kind = Kind::Text;
+            column.kind = CellType::Text;
             Ok(())
         }
         (true, _) => Ok(()),

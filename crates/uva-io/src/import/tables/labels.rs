@@ -6,18 +6,18 @@ use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::quote::listed;
 use uva_graph::{GraphError, names};
 
-use super::super::output::{CHUNK, NOT_FINITE, Output};
+use super::super::output::{CHUNK, DatasetOutput, NOT_FINITE};
 use super::super::values;
-use super::table::{Cells, Column, Kind, Table};
+use super::table::{CellType, Cells, SourceTable, TableColumn};
 
 /// The most classes by name: more are names of nodes, not of classes.
 const MOST_NAMES: usize = 1 << 16;
 
 /// Writes labels that are numbers of classes.
 pub(super) fn write_classes(
-    table: &dyn Table,
-    column: &Column,
-    output: &Output<'_>,
+    table: &dyn SourceTable,
+    column: &TableColumn,
+    output: &DatasetOutput<'_>,
 ) -> Result<(), GraphError> {
     let mut writer = NpyWriter::create(&output.path(names::LABELS), NpyType::I64, &[])?;
     let mut rows = table.read(&[column]);
@@ -43,9 +43,9 @@ pub(super) fn write_classes(
 
 /// Writes labels that are names of classes, which are numbered in sorted order. Returns the names.
 pub(super) fn write_names(
-    table: &dyn Table,
-    column: &Column,
-    output: &Output<'_>,
+    table: &dyn SourceTable,
+    column: &TableColumn,
+    output: &DatasetOutput<'_>,
 ) -> Result<Vec<String>, GraphError> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     let mut rows = table.read(&[column]);
@@ -89,14 +89,14 @@ pub(super) fn write_names(
 
 /// Writes targets of regression.
 pub(super) fn write_targets(
-    table: &dyn Table,
-    column: &Column,
-    output: &Output<'_>,
+    table: &dyn SourceTable,
+    column: &TableColumn,
+    output: &DatasetOutput<'_>,
 ) -> Result<(), GraphError> {
     let kind = match column.kind {
-        Kind::Double => Some("float64"),
-        Kind::Integer => Some("integers"),
-        Kind::Text | Kind::Empty => {
+        CellType::Double => Some("float64"),
+        CellType::Integer => Some("integers"),
+        CellType::Text | CellType::Empty => {
             return Err(table.wrong_type(column, "numbers, as targets of regression are"));
         }
         _ => None,

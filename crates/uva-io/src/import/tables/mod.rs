@@ -1,6 +1,6 @@
 //! Tables of edges and of nodes, whatever files they are in: which columns are read, and as what.
 //!
-//! A format of tables implements [`Table`]. Where the format has types, the names of the columns decide; where all
+//! A format of tables implements [`SourceTable`]. Where the format has types, the names of the columns decide; where all
 //! values are text, other columns of numbers are features too, in the table's order.
 
 mod edge_table;
@@ -14,19 +14,19 @@ use serde_json::{Map, json};
 use uva_graph::csc::Changes;
 use uva_graph::{GraphError, Meta};
 
-pub(super) use self::table::{Cells, Column, Kind, Rows, Table, Texts};
+pub(super) use self::table::{CellType, Cells, SourceTable, TableColumn, TableReader, Texts};
 
 use self::edge_table::EdgeTable;
 use self::node_table::NodeTable;
-use super::output::{Output, Sizes};
-use super::request::Request;
+use super::output::{DatasetOutput, DatasetSizes};
+use super::request::ImportRequest;
 
 /// Imports the graph of a table of edges, and of one of nodes where there is one. `source` is the importer's name.
 pub(super) fn import(
-    request: &Request<'_>,
+    request: &ImportRequest<'_>,
     source: &str,
-    edges: Box<dyn Table>,
-    nodes: Option<Box<dyn Table>>,
+    edges: Box<dyn SourceTable>,
+    nodes: Option<Box<dyn SourceTable>>,
 ) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
     let mut edges = EdgeTable::new(edges)?;
@@ -50,7 +50,7 @@ pub(super) fn import(
         None => edges.survey(request)?,
     };
 
-    let sizes = Sizes {
+    let sizes = DatasetSizes {
         nodes: Some(numbering.nodes()),
         edges: Some(edges.table.rows()),
         feature_row_bytes: nodes.as_ref().map_or(4, NodeTable::feature_row_bytes),
@@ -59,7 +59,7 @@ pub(super) fn import(
         edge_row_bytes: edges.feature_row_bytes(),
         seconds: None,
     };
-    let output = Output::begin(request, sizes, changes)?;
+    let output = DatasetOutput::begin(request, sizes, changes)?;
     let of_edges = edges.write_features(&output)?;
     let mut lists = output.lists(numbering.nodes(), edges.weight.is_some())?;
     edges.push_into(&mut lists, &numbering, &output)?;

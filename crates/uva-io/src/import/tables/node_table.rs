@@ -4,32 +4,35 @@ use uva_graph::quote::{listed, shown};
 use uva_graph::{ElementType, GraphError};
 
 use super::super::left_out;
-use super::super::nodes::Nodes;
-use super::super::numbering::{Numbering, Survey, Twice};
+use super::super::nodes::NodeRange;
+use super::super::numbering::{DuplicateId, Numbering, Survey};
 use super::super::options::Ids;
-use super::super::output::{CHUNK, FeaturesOf, Output, no_labels};
-use super::super::request::Request;
-use super::feature_columns::Features;
-use super::id_cells::{Id, IdCells, id_column, ids_of, take_ids};
+use super::super::output::{CHUNK, DatasetOutput, FeaturesOf, no_labels};
+use super::super::request::ImportRequest;
+use super::feature_columns::FeatureColumns;
+use super::id_cells::{IdCell, IdCells, id_column, ids_of, take_ids};
 use super::labels;
-use super::table::{Cells, Column, Kind, Table};
+use super::table::{CellType, Cells, SourceTable, TableColumn};
 
 const IDS: [&str; 3] = ["id", "node_id", "node"];
 const LABELS: [&str; 6] = ["label", "labels", "y", "node_label", "class", "target"];
 const SPLITS: [&str; 1] = ["split"];
 
 pub(super) struct NodeTable {
-    table: Box<dyn Table>,
-    id: Column,
+    table: Box<dyn SourceTable>,
+    id: TableColumn,
     /// Whether the column of the ids is that because it is the first.
     by_place: bool,
-    features: Features,
-    label: Option<Column>,
-    split: Option<Column>,
+    features: FeatureColumns,
+    label: Option<TableColumn>,
+    split: Option<TableColumn>,
 }
 
 impl NodeTable {
-    pub(super) fn new(table: Box<dyn Table>, request: &Request<'_>) -> Result<NodeTable, GraphError> {
+    pub(super) fn new(
+        table: Box<dyn SourceTable>,
+        request: &ImportRequest<'_>,
+    ) -> Result<NodeTable, GraphError> {
         let named = &request.options.tables;
         let given = |name: &String, option| {
             table.find(&[name]).ok_or_else(|| {
@@ -54,18 +57,18 @@ impl NodeTable {
         };
         let id = id_column(&*table, id)?;
         let label = label.filter(|label| named.label.is_some() || label.place != id.place);
-        let numbers = [Kind::Integer, Kind::Float, Kind::Double, Kind::Text, Kind::Empty];
+        let numbers = [CellType::Integer, CellType::Float, CellType::Double, CellType::Text, CellType::Empty];
         let label = label.map(|column| table.of_kind(column, &numbers, "integers, float, double or text"));
         let label = label.transpose()?;
         let split = table.find(&SPLITS).filter(|split| split.place != id.place);
         let split = split.map(|column| match table.is_text() {
-            true => Ok(Column { kind: Kind::Text, ..column }),
-            false => table.of_kind(column, &[Kind::Text], "text"),
+            true => Ok(TableColumn { kind: CellType::Text, ..column }),
+            false => table.of_kind(column, &[CellType::Text], "text"),
         });
         let split = split.transpose()?;
-        let read: Vec<&Column> = [&id].into_iter().chain(&label).chain(&split).collect();
+        let read: Vec<&TableColumn> = [&id].into_iter().chain(&label).chain(&split).collect();
         let others = [&IDS[..], &LABELS, &SPLITS].concat();
-        let features = Features::of_nodes(&*table, &read, &others)?;
+        let features = FeatureColumns::of_nodes(&*table, &read, &others)?;
         Ok(NodeTable { table, id, by_place, features, label, split })
     }
 
@@ -89,7 +92,7 @@ impl NodeTable {
                 IDS.join(", ")
             ));
         }
-        if self.table.is_text() && !matches!(self.features, Features::Constant) {
+        if self.table.is_text() && !matches!(self.features, FeatureColumns::Constant) {
             note(&format!("{place}: features of the nodes are {}", self.features.listed()));
         }
         let read = self.features.columns().iter().chain([&self.id]).chain(&self.label).chain(&self.split);
@@ -107,8 +110,8 @@ impl NodeTable {
             let ids = IdCells { table: &*self.table, column: &self.id, first_row, cells: &cells[0] };
             for at in 0..ids.len() {
                 match ids.get(at)? {
-                    Id::Number(id) => numbers.push(id),
-                    Id::Name(id) => {
+                    IdCell::Number(id) => numbers.push(id),
+                    IdCell::Name(id) => {
                         let before = names.nodes();
                         names.see_name(id).map_err(|problem| ids.wrong(at, problem))?;
                         if names.nodes() == before {
@@ -124,9 +127,9 @@ impl NodeTable {
             Ids::Name => names.finish(),
             Ids::Number if numbers.iter().copied().eq(0..self.table.rows().cast_signed()) => {
                 let nodes = self.table.rows();
-                Numbering::Dense(Nodes::new(nodes, format!("the table of nodes has {nodes} rows")))
+                Numbering::Dense(NodeRange::new(nodes, format!("the table of nodes has {nodes} rows")))
             }
-            Ids::Number => Numbering::of_numbers(numbers).map_err(|Twice { second, id, .. }| {
+            Ids::Number => Numbering::of_numbers(numbers).map_err(|DuplicateId { second, id, .. }| {
                 self.table.wrong_cell(&self.id, second, format!("{id} is the id of an earlier node"))
             })?,
         };
@@ -141,14 +144,14 @@ impl NodeTable {
     /// and the names of the classes, if labels are text.
     pub(super) fn write(
         &self,
-        output: &Output<'_>,
+        output: &DatasetOutput<'_>,
         regression: bool,
     ) -> Result<(ElementType, Option<Vec<String>>), GraphError> {
         let element = self.features.write(&*self.table, FeaturesOf::Nodes, output)?;
         let mut class_names = None;
         match &self.label {
             Some(column) if regression => labels::write_targets(&*self.table, column, output)?,
-            Some(column) if column.kind == Kind::Text => {
+            Some(column) if column.kind == CellType::Text => {
                 class_names = Some(labels::write_names(&*self.table, column, output)?);
             }
             Some(column) => labels::write_classes(&*self.table, column, output)?,

@@ -24,7 +24,7 @@ enum ColumnProblem {
 
 /// The type of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CellType {
     Integer,
     Float,
     Double,
@@ -37,11 +37,11 @@ pub(crate) enum Kind {
 
 /// A column of a table.
 #[derive(Debug, Clone)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     pub(crate) name: String,
     /// The place that the table's reader knows it by.
     pub(crate) place: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: CellType,
     /// Whether its rows are lists.
     pub(crate) lists: bool,
 }
@@ -82,36 +82,36 @@ impl Texts {
 }
 
 /// What a format of tables has to provide.
-pub(crate) trait Table {
+pub(crate) trait SourceTable {
     fn path(&self) -> &Path;
 
     fn rows(&self) -> u64;
 
     /// All columns, in the table's order.
-    fn columns(&self) -> &[Column];
+    fn columns(&self) -> &[TableColumn];
 
     /// Whether all values are text, and the kinds of the columns follow from them. Such a column may be read as
-    /// [`Kind::Text`] whatever its kind.
+    /// [`CellType::Text`] whatever its kind.
     fn is_text(&self) -> bool;
 
     /// A column's type in the table's own words.
-    fn type_name(&self, column: &Column) -> String;
+    fn type_name(&self, column: &TableColumn) -> String;
 
     /// Reads these columns side by side from their first row.
-    fn read<'t>(&'t self, columns: &[&Column]) -> Box<dyn Rows + 't>;
+    fn read<'t>(&'t self, columns: &[&TableColumn]) -> Box<dyn TableReader + 't>;
 
     /// The number of values in each row of a column of lists.
-    fn width(&self, column: &Column) -> Result<u64, GraphError>;
+    fn width(&self, column: &TableColumn) -> Result<u64, GraphError>;
 
     /// The array type for a column of integers.
-    fn integer_type(&self, column: &Column) -> NpyType;
+    fn integer_type(&self, column: &TableColumn) -> NpyType;
 
     /// The error about a value.
-    fn wrong_cell(&self, column: &Column, row: u64, problem: String) -> GraphError;
+    fn wrong_cell(&self, column: &TableColumn, row: u64, problem: String) -> GraphError;
 }
 
 /// Columns read side by side.
-pub(crate) trait Rows {
+pub(crate) trait TableReader {
     /// The number of the next row.
     fn row(&self) -> u64;
 
@@ -122,9 +122,9 @@ pub(crate) trait Rows {
     fn lists(&mut self, most: usize, width: u64) -> Result<Option<Vec<u8>>, GraphError>;
 }
 
-impl dyn Table + '_ {
+impl dyn SourceTable + '_ {
     /// The first of `names` that exists: exactly, else in other letter case.
-    pub(super) fn find(&self, names: &[&str]) -> Option<Column> {
+    pub(super) fn find(&self, names: &[&str]) -> Option<TableColumn> {
         let exact = names.iter().find_map(|name| self.columns().iter().find(|column| column.name == *name));
         let found = exact.or_else(|| {
             names
@@ -135,7 +135,7 @@ impl dyn Table + '_ {
     }
 
     /// As [`find`](Self::find), or an error.
-    pub(super) fn required(&self, names: &[&str]) -> Result<Column, GraphError> {
+    pub(super) fn required(&self, names: &[&str]) -> Result<TableColumn, GraphError> {
         self.find(names).ok_or_else(|| self.missing(&names.join(" or ")))
     }
 
@@ -150,8 +150,8 @@ impl dyn Table + '_ {
     ///
     /// # Errors
     /// If two have the same number, or there are more than `most`.
-    pub(super) fn numbered(&self, stem: &str, most: usize) -> Result<Vec<Column>, GraphError> {
-        let mut found: Vec<(Number<'_>, &Column)> = (self.columns().iter())
+    pub(super) fn numbered(&self, stem: &str, most: usize) -> Result<Vec<TableColumn>, GraphError> {
+        let mut found: Vec<(Number<'_>, &TableColumn)> = (self.columns().iter())
             .filter_map(|column| Some((number_behind(stem, &column.name)?, column)))
             .collect();
         found.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
@@ -167,24 +167,25 @@ impl dyn Table + '_ {
     }
 
     /// The columns without these, as a line about them names them.
-    pub(super) fn others(&self, read: &[&Column]) -> Vec<String> {
+    pub(super) fn others(&self, read: &[&TableColumn]) -> Vec<String> {
         let columns = self.columns().iter();
         let others = columns.filter(|column| !read.iter().any(|read| read.place == column.place));
-        let described =
-            |column: &Column| match self.is_text() && matches!(column.kind, Kind::Text | Kind::Empty) {
-                true => format!("{} ({})", shown(&column.name), self.type_name(column)),
-                false => column.name.clone(),
-            };
+        let described = |column: &TableColumn| match self.is_text()
+            && matches!(column.kind, CellType::Text | CellType::Empty)
+        {
+            true => format!("{} ({})", shown(&column.name), self.type_name(column)),
+            false => column.name.clone(),
+        };
         others.map(described).collect()
     }
 
     /// The column, if its rows are single values of one of these kinds.
     pub(super) fn of_kind(
         &self,
-        column: Column,
-        kinds: &[Kind],
+        column: TableColumn,
+        kinds: &[CellType],
         wanted: &'static str,
-    ) -> Result<Column, GraphError> {
+    ) -> Result<TableColumn, GraphError> {
         if !column.lists && kinds.contains(&column.kind) {
             Ok(column)
         } else {
@@ -192,7 +193,7 @@ impl dyn Table + '_ {
         }
     }
 
-    pub(super) fn wrong_type(&self, column: &Column, wanted: &'static str) -> GraphError {
+    pub(super) fn wrong_type(&self, column: &TableColumn, wanted: &'static str) -> GraphError {
         let (found, column) = (self.type_name(column), shown(&column.name));
         GraphError::invalid(self.path(), ColumnProblem::Type { column, found, wanted })
     }

@@ -86,7 +86,7 @@ pub(super) fn each_line_until(
     report: &dyn Fn(Position),
     mut work: impl FnMut(u64, &[u8]) -> Result<bool, LineError>,
 ) -> Result<(), GraphError> {
-    let mut lines = Lines::open(path)?;
+    let mut lines = TextLines::open(path)?;
     while let Some((line, text)) = lines.next()? {
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         let goes_on = work(line, text).map_err(|error| match error {
@@ -107,7 +107,7 @@ pub(super) fn each_line_until(
 }
 
 /// The lines of a text, one after the other.
-pub(super) struct Lines {
+pub(super) struct TextLines {
     path: PathBuf,
     /// What the file is, by its first bytes.
     found: Content,
@@ -124,10 +124,10 @@ pub(super) struct Lines {
     ended: bool,
 }
 
-impl Lines {
+impl TextLines {
     /// # Errors
     /// If the file cannot be read, or is not text, plain or compressed.
-    pub(super) fn open(path: &Path) -> Result<Lines, GraphError> {
+    pub(super) fn open(path: &Path) -> Result<TextLines, GraphError> {
         let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let metadata = file.metadata().map_err(GraphError::io(path, "look at"))?;
         let done = Arc::new(AtomicU64::new(0));
@@ -150,7 +150,7 @@ impl Lines {
             Content::Text | Content::Empty => Box::new(file),
             Content::Other(what) => return Err(GraphError::invalid(path, TextProblem::NotText(what))),
         };
-        Ok(Lines {
+        Ok(TextLines {
             path: path.to_owned(),
             found,
             text,

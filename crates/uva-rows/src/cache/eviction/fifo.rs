@@ -1,7 +1,7 @@
 //! First in, first out: slots are used in turns (BGL, Liu et al., NSDI 2023, §3.2).
 
 use super::policy::Eviction;
-use super::slots::Order;
+use super::slots::SlotOrder;
 
 pub(super) static POLICY: Eviction =
     Eviction::new::<Fifo>("fifo", "Rows that were read last; the cache changes as the run goes (BGL)");
@@ -13,7 +13,7 @@ struct Fifo {
     next: usize,
 }
 
-impl Order for Fifo {
+impl SlotOrder for Fifo {
     const SEES_HITS: bool = false;
 
     fn new(capacity: usize) -> Self {
@@ -32,10 +32,10 @@ impl Order for Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::eviction::slots::{EvictingSlots, Slots};
+    use crate::cache::eviction::slots::{EvictingSlots, PolicySlots};
     use crate::cache::slot_map::NO_SLOT;
 
-    type FifoSlots = Slots<Fifo>;
+    type FifoSlots = PolicySlots<Fifo>;
 
     fn slots_of(fifo: &FifoSlots) -> Vec<(usize, i32)> {
         fifo.map().iter().copied().enumerate().filter(|&(_, slot)| slot != NO_SLOT).collect()

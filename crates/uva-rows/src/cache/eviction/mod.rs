@@ -1,6 +1,6 @@
 //! The policies of eviction: one file and one row of [`POLICIES`] each.
 //!
-//! A policy is an `Order` of slots. It decides on the host, once a batch, wherever the rows lie.
+//! A policy is a `SlotOrder` of slots. It decides on the host, once a batch, wherever the rows lie.
 
 mod fifo;
 mod policy;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::slots::{EvictingSlots, Order, Slots};
+use super::slots::{EvictingSlots, PolicySlots, SlotOrder};
 use crate::error::GatherError;
 
 /// One row of [the table](super::POLICIES). Two are equal where their names are.
@@ -17,11 +17,11 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    pub(super) const fn new<O: Order>(name: &'static str, help: &'static str) -> Self {
+    pub(super) const fn new<O: SlotOrder>(name: &'static str, help: &'static str) -> Self {
         Self {
             name,
             help,
-            slots: |table_rows, capacity| Ok(Box::new(Slots::<O>::new(table_rows, capacity)?)),
+            slots: |table_rows, capacity| Ok(Box::new(PolicySlots::<O>::new(table_rows, capacity)?)),
         }
     }
 

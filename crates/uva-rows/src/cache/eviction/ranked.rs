@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::policy::Eviction;
-use super::slots::Order;
+use super::slots::SlotOrder;
 
 pub(super) static LRU: Eviction =
     Eviction::new::<Ranked<false>>("lru", "The rows that were used last (simulated only)");
@@ -36,7 +36,7 @@ impl<const COUNTS: bool> Ranked<COUNTS> {
     }
 }
 
-impl<const COUNTS: bool> Order for Ranked<COUNTS> {
+impl<const COUNTS: bool> SlotOrder for Ranked<COUNTS> {
     const SEES_HITS: bool = true;
 
     fn new(capacity: usize) -> Self {
@@ -72,7 +72,7 @@ mod tests {
     use uva_mem::mix;
 
     use super::*;
-    use crate::cache::eviction::slots::{EvictingSlots, Slots};
+    use crate::cache::eviction::slots::{EvictingSlots, PolicySlots};
     use crate::cache::slot_map::NO_SLOT;
 
     /// A cache as one would write it on paper: rows with the number of their uses and the time of the last.
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn a_hit_row_outlives_one_without_hits_and_a_frequent_one_a_recent_one() {
-        let mut lru = Slots::<Ranked<false>>::new(9, 2).unwrap();
-        let mut lfu = Slots::<Ranked<true>>::new(9, 2).unwrap();
+        let mut lru = PolicySlots::<Ranked<false>>::new(9, 2).unwrap();
+        let mut lfu = PolicySlots::<Ranked<true>>::new(9, 2).unwrap();
         for ids in [&[1][..], &[2], &[1], &[1], &[2], &[3]] {
             lru.insert_misses(ids);
             lfu.insert_misses(ids);

@@ -6,7 +6,7 @@
 //! passed the head.
 
 use super::policy::Eviction;
-use super::slots::Order;
+use super::slots::SlotOrder;
 
 pub(super) static POLICY: Eviction = Eviction::new::<Sieve>(
     "sieve",
@@ -61,7 +61,7 @@ impl Sieve {
     }
 }
 
-impl Order for Sieve {
+impl SlotOrder for Sieve {
     const SEES_HITS: bool = true;
 
     fn new(capacity: usize) -> Self {
@@ -93,16 +93,16 @@ impl Order for Sieve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::eviction::slots::{EvictingSlots, Slots};
+    use crate::cache::eviction::slots::{EvictingSlots, PolicySlots};
 
     /// Row ids cached now, ascending.
-    fn cached(slots: &Slots<Sieve>) -> Vec<usize> {
+    fn cached(slots: &PolicySlots<Sieve>) -> Vec<usize> {
         (0..slots.map().len()).filter(|&id| slots.map()[id] >= 0).collect()
     }
 
     #[test]
     fn a_hit_row_survives_the_hand_once() {
-        let mut slots = Slots::<Sieve>::new(20, 3).unwrap();
+        let mut slots = PolicySlots::<Sieve>::new(20, 3).unwrap();
         for id in [1, 2, 3] {
             slots.insert_misses(&[id]);
         }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn where_every_row_was_hit_the_first_under_the_hand_goes() {
-        let mut slots = Slots::<Sieve>::new(20, 2).unwrap();
+        let mut slots = PolicySlots::<Sieve>::new(20, 2).unwrap();
         slots.insert_misses(&[1]);
         slots.insert_misses(&[2]);
         slots.insert_misses(&[1, 2, 3]);
@@ -178,7 +178,7 @@ mod tests {
             })
             .collect();
         for capacity in [1, 2, 10, 50, 200, 499] {
-            let mut slots = Slots::<Sieve>::new(ROWS, capacity).unwrap();
+            let mut slots = PolicySlots::<Sieve>::new(ROWS, capacity).unwrap();
             let mut plain = Plain { queue: Vec::new(), hand: 0, capacity };
             let (mut hits, mut expected) = (0, 0);
             for &row in &trace {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_single_slot_holds_the_last_miss() {
-        let mut slots = Slots::<Sieve>::new(20, 1).unwrap();
+        let mut slots = PolicySlots::<Sieve>::new(20, 1).unwrap();
         for id in [4, 4, 9, 9, 2] {
             slots.insert_misses(&[id]);
         }

@@ -5,9 +5,9 @@ use uva_cuda::kernels::cache::CacheInsertion;
 use crate::cache::slot_map::{NO_SLOT, SlotMap, check_capacity};
 use crate::error::GatherError;
 
-/// The order in which slots are used, which a policy adds to [`Slots`].
-pub(super) trait Order: Send + std::fmt::Debug + 'static {
-    /// Whether [`Order::hit`] does anything: otherwise hits are not passed on.
+/// The order in which slots are used, which a policy adds to [`PolicySlots`].
+pub(super) trait SlotOrder: Send + std::fmt::Debug + 'static {
+    /// Whether [`SlotOrder::hit`] does anything: otherwise hits are not passed on.
     const SEES_HITS: bool;
 
     /// For `capacity` free slots, at least one.
@@ -38,7 +38,7 @@ pub trait EvictingSlots: Send + std::fmt::Debug {
 
 /// [`EvictingSlots`] in the order of a policy.
 #[derive(Debug)]
-pub(super) struct Slots<O> {
+pub(super) struct PolicySlots<O> {
     map: SlotMap,
     /// The row in each slot; -1 for a free one.
     owners: Vec<i64>,
@@ -52,7 +52,7 @@ pub(super) struct Slots<O> {
     changed: Vec<i32>,
 }
 
-impl<O: Order> Slots<O> {
+impl<O: SlotOrder> PolicySlots<O> {
     /// `capacity` slots, at most as many as the table has rows, all free.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl<O: Order> Slots<O> {
     }
 }
 
-impl<O: Order> EvictingSlots for Slots<O> {
+impl<O: SlotOrder> EvictingSlots for PolicySlots<O> {
     fn capacity(&self) -> usize {
         self.owners.len()
     }

@@ -13,8 +13,8 @@ use crate::cuda::direct::DirectRuns;
 use crate::cuda::error::FillError;
 use crate::cuda::sums::SlotSums;
 use crate::error::GatherError;
-use crate::host::Begun;
-use crate::source::{Origin, Place, RowsRead};
+use crate::host::PartialSums;
+use crate::source::{Place, RowOrigin, RowsRead};
 
 /// Where a range of rows that the host makes begins in page-locked memory: vector stores of two never share a line.
 pub(super) const CACHE_LINE: usize = 64;
@@ -37,7 +37,7 @@ pub type MakeRows<'p> = dyn Fn(&mut [&mut [u8]]) -> Result<(), GatherError> + 'p
 
 /// Rows of a slot that the host makes, in place of those that the source reads.
 #[derive(Clone, Copy)]
-pub struct MadeOnHost<'p> {
+pub struct HostMadeRows<'p> {
     /// The bytes of the slot that they take: each of these ranges is brought by a copy of its own.
     pub ranges: &'p [Range<usize>],
     /// Makes them, in page-locked memory: a slice of each range's length. Called once by `submit`, before anything is
@@ -45,16 +45,16 @@ pub struct MadeOnHost<'p> {
     pub make: &'p MakeRows<'p>,
 }
 
-impl MadeOnHost<'_> {
+impl HostMadeRows<'_> {
     /// Bytes that the ranges take side by side, each on cache lines of its own.
     pub(super) fn bytes(&self) -> usize {
         self.ranges.iter().map(|range| range.len().next_multiple_of(CACHE_LINE)).sum()
     }
 }
 
-impl fmt::Debug for MadeOnHost<'_> {
+impl fmt::Debug for HostMadeRows<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MadeOnHost").field("ranges", &self.ranges).finish_non_exhaustive()
+        f.debug_struct("HostMadeRows").field("ranges", &self.ranges).finish_non_exhaustive()
     }
 }
 
@@ -79,19 +79,19 @@ impl fmt::Debug for BroughtRows<'_> {
 }
 
 /// Makes the CPU's part of a batch's sums, in this room.
-pub type BeginSums<'p> = dyn Fn(&mut [u8]) -> Result<Begun, GatherError> + 'p;
+pub type BeginSums<'p> = dyn Fn(&mut [u8]) -> Result<PartialSums, GatherError> + 'p;
 
 /// Sums of a slot that the host begins, with the rows that the filler's cache has not.
 #[derive(Clone, Copy)]
-pub struct BegunOnHost<'p> {
+pub struct HostPartialSums<'p> {
     /// Begins them, as [`SumBeginner`](crate::SumBeginner) does, in page-locked memory of as many bytes as were reserved.
     /// Called once by `submit`, before anything is enqueued.
     pub begin: &'p BeginSums<'p>,
 }
 
-impl fmt::Debug for BegunOnHost<'_> {
+impl fmt::Debug for HostPartialSums<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BegunOnHost").finish_non_exhaustive()
+        f.debug_struct("HostPartialSums").finish_non_exhaustive()
     }
 }
 
@@ -114,7 +114,7 @@ pub struct SlotPlace<'p> {
     pub sums: Option<SlotSums>,
     /// Rows that the host makes: for a filler with [room for them](crate::cuda::SlotFiller::reserve_made). The source
     /// then reads none.
-    pub made: Option<MadeOnHost<'p>>,
+    pub made: Option<HostMadeRows<'p>>,
     /// Rows that come from files past the host's memory. The source then reads none. The host waits for
     /// [`after`](Self::after), since no stream orders what writes them.
     pub brought: Option<BroughtRows<'p>>,
@@ -123,7 +123,7 @@ pub struct SlotPlace<'p> {
     pub tables_at: Option<&'p [usize]>,
     /// What the host makes of the [`sums`](Self::sums), of which a kernel makes the rest: for a filler that
     /// [continues sums](crate::cuda::SlotFiller::continue_sums). The source then reads no rows.
-    pub begun: Option<BegunOnHost<'p>>,
+    pub begun: Option<HostPartialSums<'p>>,
     /// The report's stamp, written behind everything else.
     pub stamp: u64,
     /// The device waits for it, as it was last recorded before the submission.
@@ -165,6 +165,6 @@ pub struct Fill {
 impl Fill {
     /// How many rows kernels read, cached ones among them.
     pub fn by_kernel(&self) -> usize {
-        self.rows - self.read.rows(Origin::Dma) as usize
+        self.rows - self.read.rows(RowOrigin::Dma) as usize
     }
 }

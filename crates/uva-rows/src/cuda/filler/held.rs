@@ -15,9 +15,9 @@ use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::cuda::slot::{Plan, REPORT, SlotShape};
 use crate::cuda::sums::Scratch;
 use crate::cuda::tables::DeviceTables;
-use crate::source::{Origin, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowsRead, Ticket};
 
-pub(super) struct Held<S> {
+pub(super) struct FillerState<S> {
     /// Dropped before the stream and the buffer that its work uses. None of its work is in flight then.
     pub source: S,
     /// Where the gathers are enqueued.
@@ -31,7 +31,7 @@ pub(super) struct Held<S> {
     pub tables: Option<DeviceTables>,
     /// The cache with whose rows a kernel continues the host's sums.
     pub continued: Option<Continued>,
-    pub slots: Vec<Slot>,
+    pub slots: Vec<HostSlot>,
     /// Completed fills that have not been collected yet, by their numbers.
     pub finished: Vec<(u64, Fill)>,
     pub fills: u64,
@@ -42,7 +42,7 @@ pub(super) struct Held<S> {
 }
 
 /// The host's side of a slot.
-pub(super) struct Slot {
+pub(super) struct HostSlot {
     /// Report and arrays on their way to the device: `SlotFiller::reserve_room` makes it.
     pub staging: Option<PinnedBuffer>,
     /// Rows or begun sums that the host makes, on their way: `SlotFiller::reserve_made` and
@@ -69,7 +69,7 @@ pub(super) struct Pending {
     ticket: Option<Ticket>,
 }
 
-impl<S: DeviceSource> Held<S> {
+impl<S: DeviceSource> FillerState<S> {
     /// Enqueues a fill. Returns its number, and what the source says of its rows.
     pub fn submit(
         &mut self,
@@ -83,7 +83,7 @@ impl<S: DeviceSource> Held<S> {
             self.source.check(ids)?;
         }
         let Self { source, stream, uploads, kernels, scratch, tables, continued, slots, .. } = self;
-        let Slot { staging, made, lent, report, uploaded, done, pending } = &mut slots[slot];
+        let HostSlot { staging, made, lent, report, uploaded, done, pending } = &mut slots[slot];
         // The host's part of the sums, where it lies, and where it goes.
         let mut begun = None;
         // `SlotFiller::submit` has seen to it that there is room.
@@ -301,7 +301,7 @@ impl<S: DeviceSource> Held<S> {
         let read = match pending.ticket {
             // Only the kernel knows the hits of the rows that it read.
             Some(ticket) => {
-                self.source.wait(ticket)?.with_hits(Origin::ZeroCopy, Origin::DeviceCache, report.hits)
+                self.source.wait(ticket)?.with_hits(RowOrigin::ZeroCopy, RowOrigin::DeviceCache, report.hits)
             }
             None => RowsRead::default(),
         };

@@ -4,5 +4,5 @@ mod fill;
 mod held;
 mod slot_filler;
 
-pub use fill::{BeginSums, BegunOnHost, BroughtRows, Fill, MadeOnHost, MakeRows, OnDevice, SlotPlace};
+pub use fill::{BeginSums, BroughtRows, Fill, HostMadeRows, HostPartialSums, MakeRows, OnDevice, SlotPlace};
 pub use slot_filler::SlotFiller;

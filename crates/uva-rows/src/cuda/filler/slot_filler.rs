@@ -10,12 +10,12 @@ use uva_cuda::{CudaError, CudaEvent, CudaStream};
 use uva_ops::rows::NarrowFloat;
 
 use super::fill::{Fill, SlotPlace};
-use super::held::{Held, Slot};
+use super::held::{FillerState, HostSlot};
 use crate::cuda::cache::DeviceCache;
 use crate::cuda::continued::Continued;
 use crate::cuda::error::FillError;
 use crate::cuda::place::DeviceSource;
-use crate::cuda::slot::{Plan, Rows, SlotShape};
+use crate::cuda::slot::{FilledRows, Plan, SlotShape};
 use crate::cuda::sums::Scratch;
 use crate::cuda::tables::DeviceTables;
 use crate::error::GatherError;
@@ -33,7 +33,7 @@ use crate::source::{RowSource, RowsRead, Ticket};
 /// Dropping it waits until all that was enqueued has run: see [`SlotFiller::abandon`] for when that may be never.
 pub struct SlotFiller<S: DeviceSource> {
     /// Everything that the GPU may still use.
-    held: ManuallyDrop<Held<S>>,
+    held: ManuallyDrop<FillerState<S>>,
     /// Why it was given up.
     broken: Option<String>,
 }
@@ -54,7 +54,7 @@ impl<S: DeviceSource> SlotFiller<S> {
         let context = Arc::clone(buffer.context());
         let slots = (0..shape.slots)
             .map(|_| {
-                Ok(Slot {
+                Ok(HostSlot {
                     staging: None,
                     made: None,
                     lent: None,
@@ -66,7 +66,7 @@ impl<S: DeviceSource> SlotFiller<S> {
                 })
             })
             .collect::<Result<Vec<_>, CudaError>>()?;
-        let held = Held {
+        let held = FillerState {
             row_bytes: source.row_bytes(),
             source,
             stream,
@@ -321,7 +321,7 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
                 match held.tables.as_ref().filter(|tables| !other && tables.tables() == places.len()) {
                     Some(tables) => {
                         let bytes = tables.row_bytes();
-                        (Vec::new(), places.iter().map(|&at| Rows { at, count, bytes }).collect())
+                        (Vec::new(), places.iter().map(|&at| FilledRows { at, count, bytes }).collect())
                     }
                     None => {
                         let tables = held.tables.as_ref().map_or(0, DeviceTables::tables);
@@ -340,7 +340,8 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
                             "rows are brought to the slots of another filler".to_owned(),
                         ));
                     }
-                    let rows = |range: &Range<usize>| Rows { at: range.start, count: 1, bytes: range.len() };
+                    let rows =
+                        |range: &Range<usize>| FilledRows { at: range.start, count: 1, bytes: range.len() };
                     (Vec::new(), brought.ranges.iter().map(rows).collect())
                 }
                 brought => {
@@ -365,7 +366,8 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
             }
             _ if room.is_some() || place.made.is_some() => match place.made {
                 Some(made) if place.sums.is_none() && room.is_some_and(|room| made.bytes() <= room) => {
-                    let rows = |range: &Range<usize>| Rows { at: range.start, count: 1, bytes: range.len() };
+                    let rows =
+                        |range: &Range<usize>| FilledRows { at: range.start, count: 1, bytes: range.len() };
                     (Vec::new(), made.ranges.iter().map(rows).collect())
                 }
                 made => {
@@ -375,7 +377,7 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
                     )));
                 }
             },
-            (None, None) => (Vec::new(), vec![Rows { at: features_at, count, bytes: held.row_bytes }]),
+            (None, None) => (Vec::new(), vec![FilledRows { at: features_at, count, bytes: held.row_bytes }]),
             (Some(scratch), Some(sums)) if scratch.holds(count) && sums.destinations <= count => {
                 let written = sums.written(features_at, held.row_bytes, scratch.sum_bytes());
                 (sums.read(count).collect(), written.to_vec())

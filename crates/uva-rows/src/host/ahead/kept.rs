@@ -58,7 +58,7 @@ struct Row {
 
 /// Where a batch finds one of its rows.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found<'k> {
+pub(super) enum RowLocation<'k> {
     /// In memory. `fresh`: it was read ahead, and this is its first use.
     Here { bytes: &'k [u8], fresh: bool },
     /// It is being read.
@@ -69,7 +69,7 @@ pub(super) enum Found<'k> {
 
 /// The rows in memory, and what is known of their use.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct ResidentRows {
     /// The place in `rows` of each row of the table.
     map: SlotMap,
     rows: Vec<Row>,
@@ -93,7 +93,7 @@ pub(super) struct Kept {
     hand: u32,
 }
 
-impl Kept {
+impl ResidentRows {
     /// At most `capacity` rows of a table of `table_rows` rows of `row_bytes` bytes.
     pub fn new(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<Self, GatherError> {
         Ok(Self {
@@ -274,13 +274,13 @@ impl Kept {
     }
 
     /// Where the row is now.
-    pub fn find(&self, id: i64) -> Found<'_> {
-        let Some(place) = self.place(id) else { return Found::Nowhere };
+    pub fn find(&self, id: i64) -> RowLocation<'_> {
+        let Some(place) = self.place(id) else { return RowLocation::Nowhere };
         let row = &self.rows[place];
         match &row.frame {
-            Frame::None => Found::Nowhere,
-            Frame::Reading => Found::UnderWay,
-            Frame::Filled(bytes) => Found::Here { bytes, fresh: row.fresh },
+            Frame::None => RowLocation::Nowhere,
+            Frame::Reading => RowLocation::UnderWay,
+            Frame::Filled(bytes) => RowLocation::Here { bytes, fresh: row.fresh },
         }
     }
 

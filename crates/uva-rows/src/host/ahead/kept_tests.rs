@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
-use super::kept::{Found, Kept, PASSED_AT_MOST};
+use super::kept::{PASSED_AT_MOST, ResidentRows, RowLocation};
 
 const ROWS: usize = 6;
 
@@ -42,7 +42,7 @@ fn fewest_reads(held: Rows, batches: &[Rows], capacity: usize) -> usize {
 
 /// Rows of two bytes, and a batch's turn as a source makes it.
 struct Turns {
-    kept: Kept,
+    kept: ResidentRows,
     under_way: Vec<uva_disk::AheadRow>,
     reads: usize,
 }
@@ -53,7 +53,7 @@ fn bytes_of(id: i64) -> [u8; 2] {
 
 impl Turns {
     fn new(capacity: usize) -> Self {
-        Self { kept: Kept::new(ROWS, 2, capacity).unwrap(), under_way: Vec::new(), reads: 0 }
+        Self { kept: ResidentRows::new(ROWS, 2, capacity).unwrap(), under_way: Vec::new(), reads: 0 }
     }
 
     fn read_ahead(&mut self) {
@@ -73,14 +73,14 @@ impl Turns {
 
     fn turn(&mut self, batch: Rows) {
         self.kept.begin(ids(batch));
-        if ids(batch).any(|id| self.kept.find(id) == Found::UnderWay) {
+        if ids(batch).any(|id| self.kept.find(id) == RowLocation::UnderWay) {
             self.arrive(true);
         }
         for id in ids(batch) {
             match self.kept.find(id) {
-                Found::Here { bytes, .. } => assert_eq!(bytes, bytes_of(id)),
-                Found::UnderWay => panic!("all has arrived"),
-                Found::Nowhere => self.reads += 1,
+                RowLocation::Here { bytes, .. } => assert_eq!(bytes, bytes_of(id)),
+                RowLocation::UnderWay => panic!("all has arrived"),
+                RowLocation::Nowhere => self.reads += 1,
             }
         }
         let bytes: Vec<_> = ids(batch).map(bytes_of).collect();
@@ -203,8 +203,8 @@ fn behind_the_window_rows_that_were_hit_stay_longer() {
 #[test]
 fn a_row_without_a_known_use_passes_promised_frames_and_the_next_follows() {
     let (all, spare) = (200, PASSED_AT_MOST as i64 * 2 + 20);
-    let mut kept = Kept::new(300, 2, all as usize).unwrap();
-    let turn = |kept: &mut Kept, rows: &[i64]| {
+    let mut kept = ResidentRows::new(300, 2, all as usize).unwrap();
+    let turn = |kept: &mut ResidentRows, rows: &[i64]| {
         kept.pass(rows.iter().copied().enumerate(), |_| &[1, 2]);
     };
     turn(&mut kept, &(0..all).collect::<Vec<_>>());
@@ -215,8 +215,8 @@ fn a_row_without_a_known_use_passes_promised_frames_and_the_next_follows() {
     kept.expect((0..all).filter(|&row| row != spare));
     for (row, gives_way) in [(200, false), (201, false), (202, true)] {
         turn(&mut kept, &[row]);
-        assert_eq!(kept.find(spare) == Found::Nowhere, gives_way, "{row}");
-        assert_eq!(kept.find(row) != Found::Nowhere, gives_way, "{row}");
+        assert_eq!(kept.find(spare) == RowLocation::Nowhere, gives_way, "{row}");
+        assert_eq!(kept.find(row) != RowLocation::Nowhere, gives_way, "{row}");
     }
     assert_eq!(kept.unpromised(), 0);
 }

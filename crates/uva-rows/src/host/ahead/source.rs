@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use uva_disk::{AheadReader, AheadResult, DiskReads, RowFile};
 
-use super::kept::{Found, Kept, MOST_BATCHES};
+use super::kept::{MOST_BATCHES, ResidentRows, RowLocation};
 use crate::error::GatherError;
 use crate::host::cached::CachedRows;
-use crate::host::file::{Fetch, File, row_source};
+use crate::host::file::{Fetch, FileTable, row_source};
 use crate::host::place::{HostPlace, HostTable};
-use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 
-/// The most fills that [`LookAhead`] may be told of before the first of them is made, less that one.
+/// The most fills that [`LookAheadTable`] may be told of before the first of them is made, less that one.
 pub const LOOK_AHEAD_MOST: usize = MOST_BATCHES - 1;
 
 /// Bytes that a kept row takes, of a table whose rows have so many. The map of 4 bytes a row of the table comes on top.
@@ -30,12 +30,12 @@ pub fn kept_row_bytes(row_bytes: usize) -> u64 {
 ///
 /// A read ahead that fails is forgotten. The fill that needs its rows reads them, and says why that fails.
 #[derive(Debug)]
-pub struct LookAhead {
+pub struct LookAheadTable {
     /// Dropped before the rows that it might still be given: it ends its reads first.
     ahead: Option<AheadReader>,
-    file: File,
+    file: FileTable,
     chosen: Option<Arc<CachedRows>>,
-    kept: Kept,
+    kept: ResidentRows,
     /// What reads ahead took that no fill has counted.
     uncounted: DiskReads,
     /// Places of a fill, kept for their memory: rows that are nowhere, and rows that are under way.
@@ -43,7 +43,7 @@ pub struct LookAhead {
     under_way: Vec<(usize, i64)>,
 }
 
-impl LookAhead {
+impl LookAheadTable {
     /// Reads from `file`, ahead of fills from `ahead`, the same file opened once more, if it is given. `chosen` rows are in
     /// memory throughout; of others, at most `rows` are.
     ///
@@ -51,7 +51,7 @@ impl LookAhead {
     /// [`GatherError::OtherTable`] for chosen rows of another table; [`GatherError::CacheMemory`];
     /// [`GatherError::Threads`].
     pub fn new(
-        file: File,
+        file: FileTable,
         ahead: Option<RowFile>,
         chosen: Option<Arc<CachedRows>>,
         rows: usize,
@@ -60,7 +60,7 @@ impl LookAhead {
         if let Some(chosen) = &chosen {
             chosen.check_table(table_rows, row_bytes)?;
         }
-        let kept = Kept::new(table_rows, row_bytes, rows.min(table_rows))?;
+        let kept = ResidentRows::new(table_rows, row_bytes, rows.min(table_rows))?;
         let ahead = ahead.map(AheadReader::new).transpose();
         let ahead = ahead.map_err(|reason| GatherError::Threads { threads: 1, reason })?;
         let (nowhere, under_way) = (Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ impl LookAhead {
     }
 }
 
-impl Fetch for LookAhead {
+impl Fetch for LookAheadTable {
     fn expect(&mut self, coming: &[&[i64]]) {
         if self.ahead.is_none() {
             return;
@@ -128,24 +128,24 @@ impl Fetch for LookAhead {
                 continue;
             }
             match self.kept.find(id) {
-                Found::Here { bytes, fresh: first } => {
+                RowLocation::Here { bytes, fresh: first } => {
                     out.copy_from_slice(bytes);
                     *(if first { &mut fresh } else { &mut kept }) += 1;
                 }
-                Found::UnderWay => under_way.push((place, id)),
-                Found::Nowhere => nowhere.push((place, id)),
+                RowLocation::UnderWay => under_way.push((place, id)),
+                RowLocation::Nowhere => nowhere.push((place, id)),
             }
         }
         // Without any row, too: it checks that the file is the one that was opened.
         let mut read = self.file.read(nowhere.iter().copied(), out)?;
         nowhere.clear();
         for &(place, id) in &under_way {
-            while self.kept.find(id) == Found::UnderWay {
+            while self.kept.find(id) == RowLocation::UnderWay {
                 let answer = self.ahead.as_mut().and_then(AheadReader::wait);
                 self.take_over(answer.expect("a row that is under way has an answer to come"));
             }
             match self.kept.find(id) {
-                Found::Here { bytes, .. } => {
+                RowLocation::Here { bytes, .. } => {
                     out[place * row_bytes..][..row_bytes].copy_from_slice(bytes);
                     fresh += 1;
                 }
@@ -159,19 +159,19 @@ impl Fetch for LookAhead {
         (self.nowhere, self.under_way) = (nowhere, under_way);
         let ahead = mem::take(&mut self.uncounted);
         let read = read
-            .and(RowsRead::of(Origin::HostCache, hits, row_bytes))
-            .and(RowsRead::of(Origin::Kept, kept, row_bytes))
-            .and(RowsRead::of(Origin::ReadAhead, fresh, row_bytes).with_disk(ahead));
+            .and(RowsRead::of(RowOrigin::HostCache, hits, row_bytes))
+            .and(RowsRead::of(RowOrigin::Kept, kept, row_bytes))
+            .and(RowsRead::of(RowOrigin::ReadAhead, fresh, row_bytes).with_disk(ahead));
         Ok(read)
     }
 
-    fn disk(&self) -> &File {
+    fn disk(&self) -> &FileTable {
         &self.file
     }
 
-    fn disk_mut(&mut self) -> &mut File {
+    fn disk_mut(&mut self) -> &mut FileTable {
         &mut self.file
     }
 }
 
-row_source!(LookAhead);
+row_source!(LookAheadTable);

@@ -8,7 +8,7 @@ use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_rows::cache::eviction::{self, Eviction};
 use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::cuda::{DeviceCache, FillError, LanedCache, Pinned, ReadBack, SlotFiller, fill_joined};
-use uva_rows::{Cached, EvictingRows, GatherError, HostPlace, Mapped, RowSource};
+use uva_rows::{Cached, EvictingRows, GatherError, HostPlace, MappedTable, RowSource};
 
 use super::machine::*;
 
@@ -182,7 +182,7 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_on_the_host() {
         let cache = DeviceCache::evicting(fifo(), &machine.context, ROWS, ROW_BYTES, capacity).unwrap();
         let mut filler = filler_with(&machine, cache, kernel);
         let on_host = EvictingRows::new(fifo(), ROWS, ROW_BYTES, capacity).unwrap();
-        let table = Mapped::new(&machine.table_bytes, ROW_BYTES, 1).unwrap();
+        let table = MappedTable::new(&machine.table_bytes, ROW_BYTES, 1).unwrap();
         let mut host = Cached::in_memory(table, on_host).unwrap();
         let mut host_hits = 0;
         let consumer = CudaStream::new(&machine.context).unwrap();

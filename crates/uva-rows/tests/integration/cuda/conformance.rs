@@ -5,8 +5,10 @@ use std::sync::Arc;
 use uva_cuda::kernels::gather::{GridBound, Kernel};
 use uva_cuda::memory::{PinHow, PinOptions, PinnedTable};
 use uva_cuda::{Context, CudaEvent, CudaStream};
-use uva_rows::cuda::{DeviceRows, DeviceTable, FillError, Pinned, ReadBack, Spliced, Split, Staged};
-use uva_rows::{GatherError, HostPlace, Mapped, RowSource, Widened, conformance};
+use uva_rows::cuda::{
+    DeviceRows, DeviceTable, FillError, Pinned, ReadBack, Spliced, SplitSource, StagingSource,
+};
+use uva_rows::{GatherError, HostPlace, MappedTable, RowSource, WideningSource, conformance};
 
 use super::machine::*;
 
@@ -86,8 +88,8 @@ fn a_table_that_is_not_whole_rows_is_refused() {
     }
 }
 
-fn owned(table: &[u8], row_bytes: usize) -> Mapped<'static> {
-    Mapped::owned(Arc::new(Aside::of(table)), row_bytes, 2).unwrap()
+fn owned(table: &[u8], row_bytes: usize) -> MappedTable<'static> {
+    MappedTable::owned(Arc::new(Aside::of(table)), row_bytes, 2).unwrap()
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn a_host_source_staged_to_the_device_conforms() {
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
     conformance::whole_tables(&|table, row_bytes| {
-        let source = Staged::new(&context, owned(table, row_bytes)).unwrap();
+        let source = StagingSource::new(&context, owned(table, row_bytes)).unwrap();
         Box::new(ReadBack::new(&context, kernels.clone(), source).unwrap())
     });
 }
@@ -157,8 +159,8 @@ fn widened_rows_staged_to_the_device_conform() {
         for values in [1, 65] {
             let table: Vec<u8> = (0..2 * 65 * 40_u32).map(|i| (i * 7 % 251) as u8).collect();
             let table = table[..narrow.bytes() * values * 40].to_vec();
-            let widened = || Widened::new(owned(&table, narrow.bytes() * values), narrow).unwrap();
-            let staged = Staged::new(&context, widened()).unwrap();
+            let widened = || WideningSource::new(owned(&table, narrow.bytes() * values), narrow).unwrap();
+            let staged = StagingSource::new(&context, widened()).unwrap();
             let mut on_device = ReadBack::new(&context, kernels.clone(), staged).unwrap();
             let ids: Vec<i64> = (0..40).rev().collect();
             let [mut out, mut expected] = [vec![0; 40 * 4 * values], vec![0; 40 * 4 * values]];
@@ -180,8 +182,8 @@ fn a_split_of_both_ways_conforms() {
         let pinned = PinnedTable::new(&context, Arc::new(Aside::of(table)), &PinOptions::default()).unwrap();
         let bound = GridBound::Blocks(2);
         let pinned = Pinned::new(kernels.clone(), Arc::new(pinned), row_bytes, Kernel::Wide, bound).unwrap();
-        let staged = Staged::new(&context, owned(table, row_bytes)).unwrap();
-        let source = Split::new(pinned, staged).unwrap();
+        let staged = StagingSource::new(&context, owned(table, row_bytes)).unwrap();
+        let source = SplitSource::new(pinned, staged).unwrap();
         Box::new(ReadBack::new(&context, kernels.clone(), source).unwrap())
     });
 }

@@ -8,10 +8,12 @@ use uva_cuda::{CudaEvent, CudaStream};
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::cache::eviction;
 use uva_rows::cuda::{
-    BegunOnHost, DeviceCache, FillError, GridBound, MadeOnHost, SlotFiller, SlotPlace, SlotShape, SlotSums,
+    DeviceCache, FillError, GridBound, HostMadeRows, HostPartialSums, SlotFiller, SlotPlace, SlotShape,
+    SlotSums,
 };
 use uva_rows::{
-    BeginPlace, BegunBytes, GatherError, KeptRows, Mapped, RowSource, SumBeginner, Summed, SummedValues,
+    BeginPlace, GatherError, KeptRows, MappedTable, PartialSumBytes, RowSource, SumBeginner, SummedValues,
+    SummingSource,
 };
 
 use super::counts::counts;
@@ -20,7 +22,8 @@ use super::sums::{Gpu, Listed, ROWS_AT, ROWS_OF_TABLE, SLOT, SUMS_AT, WIDTH};
 
 const ROW: usize = 4 * WIDTH;
 const BATCHES: usize = 12;
-const BYTES: [BegunBytes; 2] = [BegunBytes { sum: ROW, own: ROW }, BegunBytes { sum: ROW, own: 0 }];
+const BYTES: [PartialSumBytes; 2] =
+    [PartialSumBytes { sum: ROW, own: ROW }, PartialSumBytes { sum: ROW, own: 0 }];
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|value| f32::from_ne_bytes(*value)).collect()
@@ -80,7 +83,7 @@ fn sums_in_slots_are_those_of_missed_rows_continued_with_cached_ones() {
         let room = BYTES[0].room(ROWS_OF_TABLE);
         filler.continue_sums(cache, room, None, GridBound::Blocks(2)).unwrap();
         let values = SummedValues { narrow: None, widened_own: false };
-        let mut host = Summed::new(Mapped::new(&table, ROW, 1).unwrap(), values).unwrap();
+        let mut host = SummingSource::new(MappedTable::new(&table, ROW, 1).unwrap(), values).unwrap();
         let mut beginners =
             BYTES.map(|bytes| SumBeginner::new(KeptRows::new(ROWS_OF_TABLE, &cached).unwrap(), bytes));
         let kept = KeptRows::new(ROWS_OF_TABLE, &cached).unwrap();
@@ -139,7 +142,7 @@ fn sums_in_slots_are_those_of_missed_rows_continued_with_cached_ones() {
                 features_at: ROWS_AT,
                 sums: Some(sums),
                 made: None,
-                begun: Some(BegunOnHost { begin: &begin }),
+                begun: Some(HostPartialSums { begin: &begin }),
                 brought: None,
                 tables_at: None,
                 stamp: number as u64 + 1,
@@ -238,7 +241,7 @@ fn sums_that_cannot_be_continued_are_refused_with_nothing_enqueued() {
         features_at: 1024,
         sums: Some(sums),
         made: None,
-        begun: Some(BegunOnHost { begin: &never }),
+        begun: Some(HostPartialSums { begin: &never }),
         brought: None,
         tables_at: None,
         stamp: 1,
@@ -258,13 +261,14 @@ fn sums_that_cannot_be_continued_are_refused_with_nothing_enqueued() {
         SlotPlace { sums: None, ..place },
         SlotPlace { sums: Some(SlotSums { destinations: 4, ..sums }), ..place },
         SlotPlace { sums: Some(SlotSums { sums_at: 1040, ..sums }), ..place },
-        SlotPlace { made: Some(MadeOnHost { ranges: &[], make: &nothing }), ..place },
+        SlotPlace { made: Some(HostMadeRows { ranges: &[], make: &nothing }), ..place },
     ] {
         refused(&mut continuing, wrong);
     }
     // What the CPU cannot begin is no fill, either.
     let fails = |_: &mut [u8]| Err(GatherError::Threads { threads: 0, reason: String::new() });
-    let failed = continuing.submit(&ids, SlotPlace { begun: Some(BegunOnHost { begin: &fails }), ..place });
+    let failed =
+        continuing.submit(&ids, SlotPlace { begun: Some(HostPartialSums { begin: &fails }), ..place });
     assert!(matches!(failed, Err(FillError::Rows(_))), "{failed:?}");
     assert_eq!(continuing.drain().unwrap(), []);
 }

@@ -11,10 +11,10 @@ use uva_cuda::memory::{
 };
 use uva_cuda::{CacheKind, Context, CudaEvent, CudaStream, Module, ModuleOptions};
 use uva_rows::cuda::{
-    DeviceSource, Fill, FillError, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Spliced, Split,
-    Staged,
+    DeviceSource, Fill, FillError, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Spliced, SplitSource,
+    StagingSource,
 };
-use uva_rows::{Mapped, RowSource};
+use uva_rows::{MappedTable, RowSource};
 
 pub fn kernels(context: &Arc<Context>) -> GatherKernels {
     let options = ModuleOptions {
@@ -118,20 +118,20 @@ impl Machine {
         Pinned::new(self.kernels.clone(), self.table.clone(), ROW_BYTES, kernel, bound).unwrap()
     }
 
-    pub fn staged(&self) -> Staged<Mapped<'static>> {
-        let table = Mapped::owned(Arc::new(Aside::of(&self.table_bytes)), ROW_BYTES, 2).unwrap();
-        Staged::new(&self.context, table).unwrap()
+    pub fn staged(&self) -> StagingSource<MappedTable<'static>> {
+        let table = MappedTable::owned(Arc::new(Aside::of(&self.table_bytes)), ROW_BYTES, 2).unwrap();
+        StagingSource::new(&self.context, table).unwrap()
     }
 
     /// With the rows of these ids on the device.
-    pub fn spliced(&self, ids: &[i64]) -> Spliced<Mapped<'static>> {
-        let table = Mapped::owned(Arc::new(Aside::of(&self.table_bytes)), ROW_BYTES, 2).unwrap();
+    pub fn spliced(&self, ids: &[i64]) -> Spliced<MappedTable<'static>> {
+        let table = MappedTable::owned(Arc::new(Aside::of(&self.table_bytes)), ROW_BYTES, 2).unwrap();
         let by = (Kernel::Wide, GridBound::Multiprocessors(1));
         Spliced::new(&self.context, table, ids, by).unwrap()
     }
 
-    pub fn split(&self, kernel: Kernel) -> Split<Pinned, Staged<Mapped<'static>>> {
-        Split::new(self.pinned(kernel), self.staged()).unwrap()
+    pub fn split(&self, kernel: Kernel) -> SplitSource<Pinned, StagingSource<MappedTable<'static>>> {
+        SplitSource::new(self.pinned(kernel), self.staged()).unwrap()
     }
 
     pub fn filler(&self, mode: GatherMode) -> Filler {

@@ -7,10 +7,10 @@ use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer, device_to
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_rows::cuda::{
-    DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, MadeOnHost, NoRows, Pinned,
-    SlotFiller, SlotPlace, SlotShape, Split, Staged,
+    DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, HostMadeRows, NoRows, Pinned,
+    SlotFiller, SlotPlace, SlotShape, SplitSource, StagingSource,
 };
-use uva_rows::{GatherError, Mapped, Origin, RowSource};
+use uva_rows::{GatherError, MappedTable, RowOrigin, RowSource};
 
 use super::machine::*;
 
@@ -94,14 +94,14 @@ fn pieces_on_their_way_are_not_overwritten() {
     let shape = SlotShape { slots: 1, stride };
     let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
     for mode in [GatherMode::Dma, GatherMode::Split] {
-        let bytes = Mapped::owned(Arc::new(Aside::of(&table_bytes)), ROW_BYTES, 1).unwrap();
-        let staged = Staged::new(&context, bytes).unwrap();
+        let bytes = MappedTable::owned(Arc::new(Aside::of(&table_bytes)), ROW_BYTES, 1).unwrap();
+        let staged = StagingSource::new(&context, bytes).unwrap();
         let source: Box<dyn DeviceSource> = match mode {
             GatherMode::Split => {
                 let bound = GridBound::Multiprocessors(1);
                 let pinned =
                     Pinned::new(kernels(&context), table.clone(), ROW_BYTES, Kernel::Shift, bound).unwrap();
-                Box::new(Split::new(pinned, staged).unwrap())
+                Box::new(SplitSource::new(pinned, staged).unwrap())
             }
             _ => Box::new(staged),
         };
@@ -180,7 +180,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
         ready: &ready,
     };
     let read = filler.fill(&ids, place).unwrap();
-    assert_eq!(read.rows(Origin::DeviceTable), ids.len() as u64);
+    assert_eq!(read.rows(RowOrigin::DeviceTable), ids.len() as u64);
     assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), "on the device");
 }
 
@@ -252,7 +252,7 @@ fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
             Ok(())
         };
         let ranges = [2048..2048 + 100, 3000..3000 + 20];
-        let made = Some(MadeOnHost { ranges: &ranges, make: &made });
+        let made = Some(HostMadeRows { ranges: &ranges, make: &made });
         filler.submit(&[], SlotPlace { slot: 1 - slot, made, stamp: stamp + 100, ..place }).unwrap();
         let fills = filler.drain().unwrap();
         assert_eq!(fills.len(), 2);
@@ -285,7 +285,7 @@ fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
     assert_eq!(filler.drain().unwrap()[0].bad, Some((0, rows as i64)));
     let never =
         |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
-    let made = Some(MadeOnHost { ranges: &[], make: &never });
+    let made = Some(HostMadeRows { ranges: &[], make: &never });
     for place in [SlotPlace { tables_at: Some(&begins[..2]), ..one }, SlotPlace { made, ..one }] {
         let refused = filler.submit(&[1], place);
         assert!(matches!(refused, Err(FillError::Layout(_))), "{refused:?}");
@@ -303,11 +303,11 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    let table = Mapped::owned(Arc::new(Aside::of(&[7; 40])), 4, 1).unwrap();
+    let table = MappedTable::owned(Arc::new(Aside::of(&[7; 40])), 4, 1).unwrap();
     let shape = SlotShape { slots: 2, stride: 4096 };
     let buffer =
         Arc::new(SharedBuffer::create(&context, 2 * shape.stride, IpcKind::Auto, "two slots").unwrap());
-    let staged = Staged::new(&context, table).unwrap();
+    let staged = StagingSource::new(&context, table).unwrap();
     let stream = CudaStream::new(&context).unwrap();
     let mut filler = SlotFiller::new(stream, kernels(&context), staged, buffer.clone(), shape).unwrap();
     filler.reserve_room(256, 10).unwrap();
@@ -342,7 +342,7 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
             Ok(())
         };
         let slot = (fill % 2) as usize;
-        let made = Some(MadeOnHost { ranges: &ranges, make: &make });
+        let made = Some(HostMadeRows { ranges: &ranges, make: &make });
         filler.submit(&ids, SlotPlace { slot, stamp: fill + 1, made, ..place }).unwrap();
         if fill % 3 == 2 {
             let fills = filler.drain().unwrap();
@@ -363,18 +363,18 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
         |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
     let (over_ids, too_large) = ([70..80, 2048..2060], [1024..1024 + 100, 2048..2048 + 65]);
     for ranges in [&over_ids, &too_large, &[1024..1100, 1090..1100], &[1024..1030, 4090..4097]] {
-        let made = Some(MadeOnHost { ranges, make: &never });
+        let made = Some(HostMadeRows { ranges, make: &never });
         let refused = filler.submit(&ids, SlotPlace { made, ..place });
         assert!(matches!(refused, Err(FillError::Layout(_))), "{ranges:?}: {refused:?}");
     }
     assert!(matches!(filler.submit(&ids, place), Err(FillError::Layout(_))));
     let fails = |_: &mut [&mut [u8]]| Err(GatherError::Threads { threads: 0, reason: String::new() });
-    let failed =
-        filler.submit(&ids, SlotPlace { made: Some(MadeOnHost { ranges: &ranges, make: &fails }), ..place });
+    let failed = filler
+        .submit(&ids, SlotPlace { made: Some(HostMadeRows { ranges: &ranges, make: &fails }), ..place });
     assert!(matches!(failed, Err(FillError::Rows(_))), "{failed:?}");
     let nothing = |_: &mut [&mut [u8]]| Ok(());
     filler
-        .submit(&ids, SlotPlace { made: Some(MadeOnHost { ranges: &ranges, make: &nothing }), ..place })
+        .submit(&ids, SlotPlace { made: Some(HostMadeRows { ranges: &ranges, make: &nothing }), ..place })
         .unwrap();
     filler.drain().unwrap();
 }

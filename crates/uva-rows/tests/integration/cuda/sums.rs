@@ -8,9 +8,11 @@ use uva_cuda::{Context, CudaEvent, CudaStream};
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, FillError, GridBound, Pinned, SlotFiller, SlotPlace,
-    SlotShape, SlotSums, Split, Staged,
+    SlotShape, SlotSums, SplitSource, StagingSource,
 };
-use uva_rows::{Cached, Mapped, NarrowFloat, Reduction, RowSource, SumPlace, Summed, SummedValues};
+use uva_rows::{
+    Cached, MappedTable, NarrowFloat, Reduction, RowSource, SumPlace, SummedValues, SummingSource,
+};
 
 use super::machine::*;
 
@@ -59,9 +61,9 @@ impl Gpu {
         Pinned::new(self.kernels.clone(), table, row_bytes, Kernel::Wide, GridBound::Blocks(2)).unwrap()
     }
 
-    pub fn staged(&self, table: &[u8], row_bytes: usize) -> Staged<Mapped<'static>> {
-        let table = Mapped::owned(Arc::new(Aside::of(table)), row_bytes, 1).unwrap();
-        Staged::new(&self.context, table).unwrap()
+    pub fn staged(&self, table: &[u8], row_bytes: usize) -> StagingSource<MappedTable<'static>> {
+        let table = MappedTable::owned(Arc::new(Aside::of(table)), row_bytes, 1).unwrap();
+        StagingSource::new(&self.context, table).unwrap()
     }
 }
 
@@ -100,7 +102,7 @@ fn sums_are_the_hosts<S: DeviceSource>(
     let ready = [(); 2].map(|()| CudaEvent::local(filler.stream().made_in()).unwrap());
     let free = [(); 2].map(|()| CudaEvent::local(context).unwrap());
     let consumer = CudaStream::new(context).unwrap();
-    let mut host = Summed::new(Mapped::new(&table, row_bytes, 1).unwrap(), values).unwrap();
+    let mut host = SummingSource::new(MappedTable::new(&table, row_bytes, 1).unwrap(), values).unwrap();
     let mut seen = Vec::new();
     for number in 0..24_usize {
         let (slot, ways) = (number % 2, [(false, false), (true, false), (false, true), (true, true)]);
@@ -213,7 +215,7 @@ fn sums_in_slots_are_the_hosts_for_every_gather() {
     let Gpu { context, kernels } = &gpu;
     sums_are_the_hosts(&gpu, "dma", None, &|table, row_bytes| gpu.staged(table, row_bytes));
     sums_are_the_hosts(&gpu, "split", None, &|table, row_bytes| {
-        Split::new(gpu.pinned(table, row_bytes), gpu.staged(table, row_bytes)).unwrap()
+        SplitSource::new(gpu.pinned(table, row_bytes), gpu.staged(table, row_bytes)).unwrap()
     });
     sums_are_the_hosts(&gpu, "device", None, &|table, row_bytes| {
         let table = Arc::new(DeviceTable::new(context, table, "a table").unwrap());

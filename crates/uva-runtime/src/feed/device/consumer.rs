@@ -10,7 +10,7 @@ use uva_batch::Proof;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, CudaStream, DeviceSlice};
-use uva_rows::cuda::{Aside, SlotReader, Taking};
+use uva_rows::cuda::{OversizedMemory, SlotLease, SlotReader};
 
 use super::slots::{Gathered, SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
@@ -96,7 +96,7 @@ impl DeviceSlots {
         slots: &Arc<Self>,
         slot: usize,
         sequence: u64,
-        (taking, aside): (Taking, Option<Aside>),
+        (taking, aside): (SlotLease, Option<OversizedMemory>),
     ) -> Result<Loan, RuntimeError> {
         let waited = taking.waited_on_the_host();
         let receipt =
@@ -120,7 +120,7 @@ impl DeviceSlots {
 pub struct Receipt {
     slots: Arc<DeviceSlots>,
     /// Present until it is dropped.
-    taking: Option<Taking>,
+    taking: Option<SlotLease>,
     slot: usize,
     sequence: u64,
     /// Rows that hit a cache that the host looks up: no report tells of them.
@@ -190,7 +190,7 @@ impl Drop for Receipt {
 pub(crate) struct Loan {
     receipt: Arc<Receipt>,
     /// The batch, where it has no room in the slot.
-    aside: Option<Aside>,
+    aside: Option<OversizedMemory>,
 }
 
 impl Loan {

@@ -10,7 +10,7 @@ use uva_graph::Hops;
 use uva_rows::cuda::DirectRuns;
 
 use crate::RuntimeError;
-use crate::options::reader::{Reader, disk_error};
+use crate::options::reader::{DiskReader, disk_error};
 
 /// The files of a hop set's tables, with what brings their rows to the slots.
 pub(super) struct DirectHops<'d> {
@@ -36,7 +36,7 @@ impl<'d> DirectHops<'d> {
         let states: Vec<_> = tables.iter().map(|table| hops.state(hops.place(*table).array)).collect();
         let watched = WatchedFiles::open(&files)
             .and_then(|files| files.since(&states))
-            .map_err(|error| disk_error(error, Reader::Cufile))?;
+            .map_err(|error| disk_error(error, DiskReader::Cufile))?;
         let shapes = files.into_iter().map(|(_, shape)| shape).collect();
         let runs = DirectRuns::new(context, watched, shapes, Arc::clone(slots))
             .map_err(|why| RuntimeError::Missing(format!("--reader cufile: {why}")))?;

@@ -12,7 +12,7 @@ use super::direct::DirectHops;
 use crate::RuntimeError;
 use crate::control::disk_counts::DiskCounts;
 use crate::feed::hop_rows::runs_at;
-use crate::feed::rows::{EdgeRows, FEATURES, HopSource, HostRows};
+use crate::feed::rows::{EdgeRowSource, FEATURES, HopSource, HostRows};
 
 /// What the CPU does for the rows of each batch.
 pub(super) enum HostWork<'d> {
@@ -71,7 +71,7 @@ impl HostWork<'_> {
 
 /// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
 pub(super) struct EdgesOnHost {
-    pub source: EdgeRows,
+    pub source: EdgeRowSource,
     /// Of each layer of the present batch.
     pub rows: Vec<Vec<u8>>,
     pub threads: usize,
@@ -86,7 +86,7 @@ impl EdgesOnHost {
         from: &[u8],
     ) -> Result<(), RuntimeError> {
         self.rows.resize(layout.layers().len(), Vec::new());
-        for ((layer, range), out) in EdgeRows::ranges(layout, header).enumerate().zip(&mut self.rows) {
+        for ((layer, range), out) in EdgeRowSource::ranges(layout, header).enumerate().zip(&mut self.rows) {
             out.resize(range.len(), 0);
             let place = HostPlace { out, threads: self.threads };
             self.source.fill(layout, header, layer, from, place)?;

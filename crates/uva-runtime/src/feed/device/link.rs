@@ -58,7 +58,7 @@ enum Message {
 }
 
 /// This side's end.
-pub(crate) struct Link<'l> {
+pub(crate) struct SlotLink<'l> {
     pub role: Role,
     pub channel: &'l Channel,
     pub peer: &'l Peer,
@@ -72,7 +72,7 @@ pub(crate) fn producer_side(
     lane: Lane,
     cuda: &CudaBackend,
     plan: &RunPlan,
-    link: &Link<'_>,
+    link: &SlotLink<'_>,
 ) -> Result<DeviceSetup, RuntimeError> {
     let context = lane.context();
     let buffer = offer_memory(context, cuda, plan, link)?;
@@ -88,7 +88,7 @@ pub(crate) fn consumer_side(
     context: &Arc<Context>,
     cuda: &CudaBackend,
     plan: &RunPlan,
-    link: &Link<'_>,
+    link: &SlotLink<'_>,
 ) -> Result<DeviceSlots, RuntimeError> {
     let buffer = Arc::new(open_memory(context, cuda, plan, link)?);
     let signals = match open_events(context, cuda, plan, link)? {
@@ -159,7 +159,7 @@ fn offer_memory(
     context: &Arc<Context>,
     cuda: &CudaBackend,
     plan: &RunPlan,
-    link: &Link<'_>,
+    link: &SlotLink<'_>,
 ) -> Result<Arc<SharedBuffer>, RuntimeError> {
     let make = |kind| -> Result<(SharedBuffer, Exported), CudaError> {
         let buffer = make_slots(context, plan, kind)?;
@@ -200,7 +200,7 @@ fn open_memory(
     context: &Arc<Context>,
     cuda: &CudaBackend,
     plan: &RunPlan,
-    link: &Link<'_>,
+    link: &SlotLink<'_>,
 ) -> Result<SharedBuffer, RuntimeError> {
     loop {
         let (message, mut received) = link.hear()?;
@@ -234,7 +234,7 @@ fn offer_events(
     context: &Arc<Context>,
     cuda: &CudaBackend,
     plan: &RunPlan,
-    link: &Link<'_>,
+    link: &SlotLink<'_>,
 ) -> Result<Option<SlotSignals>, RuntimeError> {
     if cuda.ipc_signals != SignalKind::Stamps {
         match own_events(context, plan) {
@@ -265,7 +265,7 @@ fn open_events(
     context: &Arc<Context>,
     cuda: &CudaBackend,
     plan: &RunPlan,
-    link: &Link<'_>,
+    link: &SlotLink<'_>,
 ) -> Result<Option<SlotSignals>, RuntimeError> {
     let theirs = match link.hear()?.0 {
         Message::Events(handles) => handles_of(plan, handles)?,
@@ -300,7 +300,7 @@ fn stamps(
     cuda: &CudaBackend,
     plan: &RunPlan,
     buffer: &Arc<SharedBuffer>,
-    link: &Link<'_>,
+    link: &SlotLink<'_>,
 ) -> Result<SlotSignals, RuntimeError> {
     let words = StampWords::new(plan);
     // Each side tries a word that it alone writes.
@@ -369,7 +369,7 @@ fn unexpected(message: &Message) -> RuntimeError {
     RuntimeError::Failed(format!("the other side of the feature slots is out of step: {message:?}"))
 }
 
-impl Link<'_> {
+impl SlotLink<'_> {
     fn note_legacy(&self, what: &str, error: &CudaError) {
         (self.note)(&format!(
             "the {} cannot {what} GPU memory by file descriptor: {error}; legacy handles are used instead. A newer driver \

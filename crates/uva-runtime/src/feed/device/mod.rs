@@ -53,7 +53,7 @@ mod sources;
 pub(crate) use batches::{DeviceBatches, bytes_on_gpu, stays_on_gpu};
 pub(crate) use consumer::Loan;
 pub use consumer::{DeviceSlots, Receipt};
-pub(crate) use link::{Link, consumer_side, one_process, producer_side};
+pub(crate) use link::{SlotLink, consumer_side, one_process, producer_side};
 pub(crate) use open::open_device;
 pub(crate) use producer::{DeviceGather, DeviceSetup};
 pub(crate) use sources::{cache_on_gpu, zero_copy};

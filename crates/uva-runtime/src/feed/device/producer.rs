@@ -11,7 +11,7 @@ use uva_cuda::{Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::{FrozenBytes, ZeroedPages};
 use uva_rows::cuda::{
-    BegunOnHost, BroughtRows, DeviceCache, DeviceSource, Fill, MadeOnHost, SlotFiller, SlotPlace,
+    BroughtRows, DeviceCache, DeviceSource, Fill, HostMadeRows, HostPartialSums, SlotFiller, SlotPlace,
 };
 use uva_rows::{DiskReads, KeptRows, RowSource, SumBeginner};
 
@@ -25,8 +25,8 @@ use crate::backend::CudaBackend;
 use crate::backend::widening::narrow_float;
 use crate::control::disk_counts::DiskCounts;
 use crate::feed::hop_rows::parts;
-use crate::feed::ranks::Ranks;
-use crate::feed::rows::{EdgeRows, FEATURES, HostParts, RowTree, begun_bytes, begun_room, failed};
+use crate::feed::ranks::RankExchanges;
+use crate::feed::rows::{EdgeRowSource, FEATURES, HostParts, RowTree, begun_bytes, begun_room, failed};
 use crate::plan::RunPlan;
 use crate::sampler::lane::Lane;
 
@@ -50,7 +50,7 @@ impl DeviceSetup {
         plan: &'d RunPlan,
         dataset: &'d Arc<Dataset>,
         cached_rows: Option<&FrozenBytes>,
-        ranks: Option<&Ranks>,
+        ranks: Option<&RankExchanges>,
     ) -> Result<DeviceGather<'d>, RuntimeError> {
         let tree = RowTree::of(plan);
         let ids: Option<&[i64]> = cached_rows.map(|ids| bytemuck::cast_slice(ids.bytes()));
@@ -155,7 +155,7 @@ impl<'d> DeviceGather<'d> {
             filler.reserve_made(bytes)?;
         }
         let threads = plan.options.gather_threads;
-        let edges = EdgeRows::new(dataset, &plan.layout, threads)?;
+        let edges = EdgeRowSource::new(dataset, &plan.layout, threads)?;
         let edges = edges.map(|source| EdgesOnHost { source, rows: Vec::new(), threads });
         let (made, brought, rows) = (Cell::default(), Cell::default(), plan.table_rows);
         Ok(Self { filler, signals, dataset, batches, rows, edges, work, made, brought, note })
@@ -269,8 +269,8 @@ impl<'d> DeviceGather<'d> {
             features_at: layout.packed_range(header, Column::X).start,
             sums: self.filler.sums_rows().then(|| slot_sums(layout, header)).flatten(),
             made: (self.work.makes_ranges() && !of_tables)
-                .then_some(MadeOnHost { ranges: &ranges, make: &make }),
-            begun: beginner.map(|_| BegunOnHost { begin: &begin }),
+                .then_some(HostMadeRows { ranges: &ranges, make: &make }),
+            begun: beginner.map(|_| HostPartialSums { begin: &begin }),
             brought: direct.zip(runs.as_deref()).map(|(direct, runs)| BroughtRows {
                 by: &direct.runs,
                 runs,

@@ -12,7 +12,7 @@ use uva_graph::{Dataset, Hops, Split as DataSplit};
 use uva_rows::Cached;
 use uva_rows::cuda::{
     DeviceCache, DeviceRows, DeviceSource, DeviceTable, DeviceTables, FillError, GridBound, Kernel, NoRows,
-    Pinned, Spliced, Split, Staged,
+    Pinned, Spliced, SplitSource, StagingSource,
 };
 
 use crate::RuntimeError;
@@ -35,7 +35,7 @@ pub(super) struct DeviceParts<'d, 's> {
 }
 
 /// A source, and a line for people about it.
-pub(super) type Noted<'d> = (Box<dyn DeviceSource + 'd>, String);
+pub(super) type DescribedSource<'d> = (Box<dyn DeviceSource + 'd>, String);
 
 impl<'d> DeviceParts<'d, '_> {
     pub fn context(&self) -> &Arc<Context> {
@@ -52,7 +52,7 @@ impl<'d> DeviceParts<'d, '_> {
 
     /// The source that kernels and copies read rows of this tree from. Where CPU threads make what a batch has, there is
     /// none.
-    pub fn source(&mut self, tree: &RowTree) -> Result<Noted<'d>, RuntimeError> {
+    pub fn source(&mut self, tree: &RowTree) -> Result<DescribedSource<'d>, RuntimeError> {
         match tree {
             RowTree::Pinned => self.zero_copy(None),
             RowTree::Cached(_, of) if **of == RowTree::Pinned => {
@@ -78,7 +78,7 @@ impl<'d> DeviceParts<'d, '_> {
                 let (table, how) = self.pinned()?;
                 let (kernels, bound) = (self.kernels.clone(), self.lane.grid());
                 let rows = Pinned::new(kernels, table, self.row_bytes(), self.cuda.kernel, bound)?;
-                let mut split = Split::new(rows, self.staged(of)?)?;
+                let mut split = SplitSource::new(rows, self.staged(of)?)?;
                 if let Some(share) = self.cuda.split_share {
                     split.set_share(share);
                 }
@@ -101,7 +101,7 @@ impl<'d> DeviceParts<'d, '_> {
         }
     }
 
-    fn zero_copy(&self, cache: Option<DeviceCache>) -> Result<Noted<'d>, RuntimeError> {
+    fn zero_copy(&self, cache: Option<DeviceCache>) -> Result<DescribedSource<'d>, RuntimeError> {
         let (table, how) = self.pinned()?;
         let rows =
             zero_copy(self.kernels, table, self.row_bytes(), self.cuda.kernel, self.lane.grid(), cache)?;
@@ -113,8 +113,11 @@ impl<'d> DeviceParts<'d, '_> {
         pinned_once(self.context(), self.dataset, &pin)
     }
 
-    fn staged(&self, of: &RowTree) -> Result<Staged<Box<dyn uva_rows::HostSource + 'd>>, RuntimeError> {
-        Ok(Staged::new(self.context(), of.gathered(&self.host)?)?)
+    fn staged(
+        &self,
+        of: &RowTree,
+    ) -> Result<StagingSource<Box<dyn uva_rows::HostSource + 'd>>, RuntimeError> {
+        Ok(StagingSource::new(self.context(), of.gathered(&self.host)?)?)
     }
 
     /// The most rows of a batch that the source brings by id.

@@ -7,7 +7,7 @@ use super::tree::{RowCacheKind, RowTree};
 use crate::LoaderOptions;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::options::Prepare;
-use crate::options::reader::{Features, Reader};
+use crate::options::reader::{DiskReader, Features};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
 
@@ -116,7 +116,7 @@ fn shaped(layout: &BatchLayout, of: RowTree) -> RowTree {
 
 /// The rows as slots on this GPU have them.
 fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
-    let by_cufile = plan.options.features == Features::Disk && plan.options.reader == Reader::Cufile;
+    let by_cufile = plan.options.features == Features::Disk && plan.options.reader == DiskReader::Cufile;
     if let Some(hops) = &plan.options.hops {
         let tables = |of| RowTree::Tables(hops.tables.len(), Box::new(of));
         let brought = || Box::new(RowTree::Upload(Box::new(table(plan))));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uva_batch::{BatchHeader, BatchLayout, Column};
 use uva_cuda::memory::TableBytes;
 use uva_graph::Dataset;
-use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
+use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
 
 use crate::RuntimeError;
 
@@ -20,11 +20,11 @@ impl TableBytes for EdgeFeatureBytes {
 }
 
 /// A source of those rows: the CPU reads the mapped table, also where the batch goes to a GPU.
-pub(crate) struct EdgeRows {
-    source: Mapped<'static>,
+pub(crate) struct EdgeRowSource {
+    source: MappedTable<'static>,
 }
 
-impl EdgeRows {
+impl EdgeRowSource {
     /// For batches of this layout; `None` where they have no such rows. `threads` copy.
     pub fn new(
         dataset: &Arc<Dataset>,
@@ -33,7 +33,7 @@ impl EdgeRows {
     ) -> Result<Option<Self>, RuntimeError> {
         let Some((element, dim)) = layout.edge_attr() else { return Ok(None) };
         let table = Arc::new(EdgeFeatureBytes(Arc::clone(dataset)));
-        let source = Mapped::owned(table, element.bytes() * dim, threads).map_err(failed)?;
+        let source = MappedTable::owned(table, element.bytes() * dim, threads).map_err(failed)?;
         Ok(Some(Self { source }))
     }
 

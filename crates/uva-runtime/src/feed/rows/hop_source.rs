@@ -9,13 +9,13 @@ use uva_rows::{DiskReads, GatherError, TASK_BYTES, divide, gather_pool};
 use super::host::failed;
 use super::tree::RowTree;
 use crate::RuntimeError;
-use crate::plan::hop_files::HopFiles;
+use crate::plan::hop_files::OpenHopFiles;
 
 /// Brings the rows of a batch in the tables that batches have.
 pub(crate) struct HopSource<'a> {
     hops: Hops<'a>,
     tables: &'a [usize],
-    disk: Option<HopFiles>,
+    disk: Option<OpenHopFiles>,
     /// `None` for one thread: the caller's.
     pool: Option<ThreadPool>,
 }
@@ -32,7 +32,7 @@ impl<'a> HopSource<'a> {
         let disk = match stored {
             RowTree::Mapped => None,
             RowTree::File(reader) => {
-                let disk = HopFiles::open(hops, tables, *reader)?;
+                let disk = OpenHopFiles::open(hops, tables, *reader)?;
                 let (reader, how) = (disk.files().reader(), disk.files().how());
                 tracing::info!(%reader, how, "rows of hops are read from disk");
                 Some(disk)

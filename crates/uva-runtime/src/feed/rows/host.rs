@@ -8,7 +8,7 @@ use uva_cuda::memory::TableBytes;
 use uva_graph::Dataset;
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
-    BeginPlace, Begun, GatherError, HostPlace, HostSource, Reduction, RowsRead, SumBeginner, SumPlace,
+    BeginPlace, GatherError, HostPlace, HostSource, PartialSums, Reduction, RowsRead, SumBeginner, SumPlace,
     SumSource,
 };
 
@@ -115,7 +115,7 @@ impl HostRows<'_> {
         threads: usize,
         from: &[u8],
         (beginner, room): (&mut SumBeginner, &mut [u8]),
-    ) -> Result<Begun, GatherError> {
+    ) -> Result<PartialSums, GatherError> {
         let Self::Summed(source) = self else { unreachable!("a run whose rows are gathered begins no sums") };
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes)]);
         let weighed = WeighedLists::of(layout, header, from, source.pool().filter(|_| threads > 1))?;

@@ -6,8 +6,8 @@ use uva_batch::BatchLayout;
 use uva_exchange::Book;
 use uva_graph::Dataset;
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, File, LookAhead, Mapped, RowCache, SumSource, Summed, SummedValues,
-    TableSource, Widened,
+    Cached, CachedRows, EvictingRows, FileTable, LookAheadTable, MappedTable, RowCache, SumSource,
+    SummedValues, SummingSource, TableSource, WideningSource,
 };
 use uva_rows::{HostSource, Remote};
 
@@ -16,8 +16,8 @@ use super::tree::{RowCacheKind, RowTree};
 use crate::RuntimeError;
 use crate::backend::obstacle::{check_sums, obstacle_in_table};
 use crate::backend::widening::narrow_float;
-use crate::feed::ranks::Ranks;
-use crate::options::reader::{Reader, row_file};
+use crate::feed::ranks::RankExchanges;
+use crate::options::reader::{DiskReader, row_file};
 
 /// What the sources of a tree are built from.
 pub(crate) struct HostParts<'d, 's> {
@@ -27,7 +27,7 @@ pub(crate) struct HostParts<'d, 's> {
     /// The rows that a cache of chosen rows holds.
     pub chosen: ChosenRows<'s>,
     /// The other ranks, for rows that are divided among ranks.
-    pub ranks: Option<&'s Ranks>,
+    pub ranks: Option<&'s RankExchanges>,
 }
 
 /// The rows of a cache that holds the same ones throughout.
@@ -95,7 +95,7 @@ impl RowTree {
     ) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
         let Self::Widened(of) = self else { return Ok(Box::new(self.table(parts)?)) };
         match narrow_float(Some(parts.dataset.features().element)) {
-            Some(narrow) => Ok(Box::new(Widened::new(of.table(parts)?, narrow).map_err(failed)?)),
+            Some(narrow) => Ok(Box::new(WideningSource::new(of.table(parts)?, narrow).map_err(failed)?)),
             None => of.gathered(parts),
         }
     }
@@ -112,7 +112,7 @@ impl RowTree {
             narrow: narrow_float(Some(element)),
             widened_own: layout.widened_from().is_some(),
         };
-        Ok(Box::new(Summed::new(self.table(parts)?, values).map_err(failed)?))
+        Ok(Box::new(SummingSource::new(self.table(parts)?, values).map_err(failed)?))
     }
 
     /// The table whose rows the CPU brings as they are, widened or summed.
@@ -140,7 +140,7 @@ impl RowTree {
                 let file = file(parts, *reader)?;
                 let ahead = if *reads_ahead { Some(row_file(parts.dataset, *reader)?) } else { None };
                 tracing::info!(rows, ahead = ahead.is_some(), "rows of the file are kept in memory");
-                Box::new(LookAhead::new(file, ahead, chosen, *rows).map_err(failed)?)
+                Box::new(LookAheadTable::new(file, ahead, chosen, *rows).map_err(failed)?)
             }
             _ => return Err(self.is_not("brought by the CPU")),
         })
@@ -196,15 +196,15 @@ impl RowTree {
     }
 }
 
-fn mapped<'d>(parts: &HostParts<'d, '_>) -> Result<Mapped<'d>, RuntimeError> {
+fn mapped<'d>(parts: &HostParts<'d, '_>) -> Result<MappedTable<'d>, RuntimeError> {
     let table = parts.dataset.features();
-    Mapped::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)
+    MappedTable::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)
 }
 
-fn file(parts: &HostParts<'_, '_>, reader: Reader) -> Result<File, RuntimeError> {
+fn file(parts: &HostParts<'_, '_>, reader: DiskReader) -> Result<FileTable, RuntimeError> {
     let file = row_file(parts.dataset, reader)?;
     tracing::info!(reader = %file.reader(), how = file.how(), "rows are read from disk");
-    File::new(file, parts.threads).map_err(failed)
+    FileTable::new(file, parts.threads).map_err(failed)
 }
 
 fn remote<'d>(parts: &HostParts<'d, '_>) -> Result<Remote<'d>, RuntimeError> {
@@ -213,7 +213,7 @@ fn remote<'d>(parts: &HostParts<'d, '_>) -> Result<Remote<'d>, RuntimeError> {
     };
     let table = own.table();
     let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::Failed(error.to_string()))?;
-    let rows = Mapped::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)?;
+    let rows = MappedTable::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)?;
     let mut rows = Remote::new(rows, book, ranks.rows().take()?).map_err(failed)?;
     if let Some(ids) = ranks.kept() {
         rows = rows.with_cache(ids).map_err(failed)?;

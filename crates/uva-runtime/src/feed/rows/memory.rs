@@ -3,10 +3,10 @@
 use uva_cuda::memory::PinPages;
 use uva_graph::{Dataset, Split};
 use uva_rows::cache::map_bytes;
-use uva_rows::{BegunBytes, kept_row_bytes};
+use uva_rows::{PartialSumBytes, kept_row_bytes};
 
 use super::tree::RowTree;
-use crate::machine::memory::{Held, MemoryKind, MemoryLine};
+use crate::machine::memory::{MemoryHolder, MemoryKind, MemoryLine};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
 
@@ -26,7 +26,7 @@ impl RowTree {
                 let line = line("feature table", MemoryKind::Pinned, table);
                 // In place these are pages of the file, and else a copy of each process.
                 let in_place = plan.backend.cuda().is_some_and(|cuda| cuda.table_pages == PinPages::InPlace);
-                vec![if in_place { MemoryLine { held: Held::Once, ..line } } else { line }]
+                vec![if in_place { MemoryLine { held: MemoryHolder::Once, ..line } } else { line }]
             }
             Self::Device => vec![line("feature table", MemoryKind::Device, table)],
             Self::Tables(_, of) => match **of {
@@ -112,9 +112,9 @@ fn spliced_room(plan: &RunPlan) -> usize {
 }
 
 /// The bytes of a sum that the CPU begins, and of an own row beside it.
-pub(crate) fn begun_bytes(plan: &RunPlan) -> BegunBytes {
+pub(crate) fn begun_bytes(plan: &RunPlan) -> PartialSumBytes {
     let own = if plan.layout.aggregation().keeps_own_rows() { plan.layout.row_bytes() } else { 0 };
-    BegunBytes { sum: plan.layout.dim() * size_of::<f32>(), own }
+    PartialSumBytes { sum: plan.layout.dim() * size_of::<f32>(), own }
 }
 
 /// The most bytes of what the CPU begins of a batch's sums: in page-locked memory and on the GPU, for each slot.

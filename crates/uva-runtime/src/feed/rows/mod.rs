@@ -20,7 +20,7 @@ mod memory;
 mod slot_rows;
 mod tree;
 
-pub(crate) use edge_rows::EdgeRows;
+pub(crate) use edge_rows::EdgeRowSource;
 pub(crate) use hop_source::HopSource;
 pub(crate) use host::{FEATURES, FeatureBytes, HostRows, failed};
 pub(crate) use host_build::{ChosenRows, HostParts};

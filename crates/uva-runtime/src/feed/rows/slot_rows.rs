@@ -6,7 +6,7 @@ use uva_batch::{BatchHeader, BatchLayout};
 use uva_graph::Dataset;
 use uva_rows::HostPlace;
 
-use super::edge_rows::EdgeRows;
+use super::edge_rows::EdgeRowSource;
 use super::host::{HostRows, behind};
 use super::host_build::HostParts;
 use super::tree::RowTree;
@@ -17,7 +17,7 @@ use crate::machine::clock::since_boot;
 /// Fills a slot's columns of rows.
 pub(crate) struct SlotRows<'d> {
     nodes: HostRows<'d>,
-    edges: Option<EdgeRows>,
+    edges: Option<EdgeRowSource>,
     from_disk: bool,
     disk: DiskCounts,
 }
@@ -30,7 +30,7 @@ impl<'d> SlotRows<'d> {
         dataset: &Arc<Dataset>,
         parts: &HostParts<'d, '_>,
     ) -> Result<Self, RuntimeError> {
-        let edges = EdgeRows::new(dataset, layout, parts.threads)?;
+        let edges = EdgeRowSource::new(dataset, layout, parts.threads)?;
         let nodes = tree.on_host(layout, parts)?;
         Ok(Self { nodes, edges, from_disk: tree.reads_disk(), disk: DiskCounts::default() })
     }
@@ -51,7 +51,7 @@ impl<'d> SlotRows<'d> {
         (to, skipped): (&mut [u8], usize),
     ) -> Result<(), RuntimeError> {
         if let Some(edges) = &mut self.edges {
-            for (layer, range) in EdgeRows::ranges(layout, header).enumerate() {
+            for (layer, range) in EdgeRowSource::ranges(layout, header).enumerate() {
                 let place = HostPlace { out: &mut to[behind(range, skipped)], threads };
                 edges.fill(layout, header, layer, from, place)?;
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use uva_rows::cache::eviction::Eviction;
 
 use crate::control::aggregate_counts::SumsMade;
-use crate::options::reader::Reader;
+use crate::options::reader::DiskReader;
 
 /// Where the rows of a run's batches come from. A leaf is where rows are read; a branch is what happens to the rows of
 /// the tree below it, on their way to a feature slot. The tree of a run is [chosen](Self::of) from its plan alone, so
@@ -19,7 +19,7 @@ pub enum RowTree {
     /// A mapped file.
     Mapped,
     /// A file, read for each batch past the system's page cache.
-    File(Reader),
+    File(DiskReader),
     /// The rows of this rank from its mapped file, and those of other ranks through the exchange.
     Remote,
     /// A table in page-locked memory, which kernels read over the link.
@@ -188,7 +188,7 @@ impl fmt::Display for RowTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mapped => f.write_str("mapped file"),
-            Self::File(Reader::Auto) => f.write_str("file read for each batch"),
+            Self::File(DiskReader::Auto) => f.write_str("file read for each batch"),
             Self::File(reader) => write!(f, "file read for each batch by {reader}"),
             Self::Remote => f.write_str("rows of this rank, the others by exchange"),
             Self::Pinned => f.write_str("page-locked table, read over the link by kernels"),

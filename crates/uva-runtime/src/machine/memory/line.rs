@@ -44,26 +44,26 @@ pub struct MemoryLine {
     pub bytes: u64,
     /// Who has it, where ranks divide the epochs.
     #[serde(skip)]
-    pub held: Held,
+    pub held: MemoryHolder,
 }
 
 impl MemoryLine {
     /// Memory that each rank has.
     #[must_use]
     pub fn new(item: &str, kind: MemoryKind, bytes: u64) -> Self {
-        Self { item: item.to_owned(), kind, bytes, held: Held::ByRank }
+        Self { item: item.to_owned(), kind, bytes, held: MemoryHolder::ByRank }
     }
 
     /// Memory that all ranks have together, as pages of a file that each maps.
     #[must_use]
     pub fn once(item: &str, kind: MemoryKind, bytes: u64) -> Self {
-        Self { held: Held::Once, ..Self::new(item, kind, bytes) }
+        Self { held: MemoryHolder::Once, ..Self::new(item, kind, bytes) }
     }
 }
 
 /// Who has an item of memory in a run with ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Held {
+pub enum MemoryHolder {
     /// Each rank.
     #[default]
     ByRank,

@@ -4,5 +4,5 @@ mod line;
 pub mod program;
 mod resident;
 
-pub use line::{Held, MemoryKind, MemoryLine};
+pub use line::{MemoryHolder, MemoryKind, MemoryLine};
 pub use resident::{ProcessMemory, Resident};

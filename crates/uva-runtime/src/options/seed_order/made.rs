@@ -32,7 +32,7 @@ pub struct LabelErrors {
 /// How epochs follow the sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Way {
+enum SequenceRule {
     /// They do not: no number of sequences would do.
     Shuffle,
     InTurns(usize),
@@ -42,7 +42,7 @@ enum Way {
 /// What an order is, without its sequences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Described {
-    way: Way,
+    way: SequenceRule,
     /// Sequences in memory.
     sequences: usize,
     /// Positions in each.
@@ -76,8 +76,8 @@ impl MadeOrder {
         let memory = FrozenBytes::create(SEQUENCES, bytes.len(), |to| to.copy_from_slice(bytes));
         let memory = Arc::new(memory.map_err(no_memory)?);
         let way = match follow {
-            Follow::InTurns(count) => Way::InTurns(count),
-            Follow::Segments(length) => Way::Segments(length),
+            Follow::InTurns(count) => SequenceRule::InTurns(count),
+            Follow::Segments(length) => SequenceRule::Segments(length),
         };
         let count = sequences.len() / seeds.max(1);
         let described = Described { way, sequences: count, seeds, file, errors, seconds };
@@ -87,7 +87,7 @@ impl MadeOrder {
     /// The shuffle, in place of sequences whose batches have labels too far from all.
     pub(crate) fn shuffled(seeds: usize, file: Option<String>, errors: LabelErrors, seconds: f64) -> Self {
         let errors = Some(errors);
-        let described = Described { way: Way::Shuffle, sequences: 0, seeds, file, errors, seconds };
+        let described = Described { way: SequenceRule::Shuffle, sequences: 0, seeds, file, errors, seconds };
         Self { described, sequences: None }
     }
 
@@ -109,9 +109,9 @@ impl MadeOrder {
     /// [`RuntimeError::Failed`] in a process that was not handed the sequences.
     pub fn sequenced(&self) -> Result<Option<Sequenced>, RuntimeError> {
         let follow = match self.described.way {
-            Way::Shuffle => return Ok(None),
-            Way::InTurns(count) => Follow::InTurns(count),
-            Way::Segments(length) => Follow::Segments(length),
+            SequenceRule::Shuffle => return Ok(None),
+            SequenceRule::InTurns(count) => Follow::InTurns(count),
+            SequenceRule::Segments(length) => Follow::Segments(length),
         };
         let sequences = self.sequences.clone().ok_or_else(|| {
             RuntimeError::Failed("the sequences of the seed order were not handed to this process".to_owned())
@@ -160,9 +160,9 @@ impl MadeOrder {
     pub fn in_force(&self) -> Value {
         let Described { way, sequences, seconds, errors, .. } = &self.described;
         let order = match way {
-            Way::Shuffle => "shuffle",
-            Way::InTurns(_) => "proximity",
-            Way::Segments(_) => "segments",
+            SequenceRule::Shuffle => "shuffle",
+            SequenceRule::InTurns(_) => "proximity",
+            SequenceRule::Segments(_) => "segments",
         };
         let mut said = json!({
             "order": order,
@@ -173,7 +173,7 @@ impl MadeOrder {
             "label_error_shuffled": errors.map(|errors| errors.shuffle),
             "label_error_allowed": errors.map(|errors| errors.allowed),
         });
-        if let Way::Segments(length) = way {
+        if let SequenceRule::Segments(length) = way {
             said["segment"] = (*length).into();
         }
         said
@@ -190,7 +190,7 @@ impl MadeOrder {
             )
         };
         let order = match way {
-            Way::Shuffle => {
+            SequenceRule::Shuffle => {
                 let allowed = errors.map_or(0.0, |errors| errors.allowed);
                 let labels = errors.as_ref().map(labels).unwrap_or_default();
                 return format!(
@@ -198,9 +198,9 @@ impl MadeOrder {
                      {allowed:.3} more is allowed; `seed_order=proximity:K` follows K sequences regardless"
                 );
             }
-            Way::InTurns(1) => "by proximity, 1 sequence".to_owned(),
-            Way::InTurns(count) => format!("by proximity, {count} sequences"),
-            Way::Segments(length) => format!("shuffled segments of {length} seeds by proximity"),
+            SequenceRule::InTurns(1) => "by proximity, 1 sequence".to_owned(),
+            SequenceRule::InTurns(count) => format!("by proximity, {count} sequences"),
+            SequenceRule::Segments(length) => format!("shuffled segments of {length} seeds by proximity"),
         };
         let labels = errors.as_ref().map(|errors| format!("; {}", labels(errors))).unwrap_or_default();
         format!("seed order: {order}, ready in {seconds:.2} s{labels}")

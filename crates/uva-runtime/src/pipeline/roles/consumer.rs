@@ -11,19 +11,19 @@ use uva_sample::BatchKey;
 
 use crate::backend::Backend;
 use crate::control::peer::Peer;
-use crate::control::stage::{Doing, StageClock};
+use crate::control::stage::{Activity, StageClock};
 use crate::control::{CONSUMER, Control, Stop};
 use crate::feed::batch::Batch;
 use crate::feed::device::DeviceSlots;
-use crate::feed::ranks::Ranks;
+use crate::feed::ranks::RankExchanges;
 use crate::feed::rows::{Counting, RowTree};
 use crate::machine::clock::since_boot;
-use crate::options::schedule::{Item, Order, Schedule, Turn};
+use crate::options::schedule::{BatchOrder, Schedule, ScheduleItem, Turn};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
-use crate::tune::sums_chooser::{Decision, SumsChoice, SumsChooser};
+use crate::tune::sums_chooser::{SumsChoice, SumsChooser, SumsDecision};
 use crate::tune::sums_share::SumsShare;
-use crate::tune::sums_trial::{Taken, Windows};
+use crate::tune::sums_trial::{TrialBatch, Windows};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Receives the batches of a run.
@@ -48,7 +48,7 @@ pub struct BatchReceiver {
     /// What it has chosen, until it is told.
     choice: Option<SumsChoice>,
     /// The other ranks, where the feature table is divided among them.
-    ranks: Option<Arc<Ranks>>,
+    ranks: Option<Arc<RankExchanges>>,
 }
 
 impl BatchReceiver {
@@ -58,7 +58,7 @@ impl BatchReceiver {
         features: Reader,
         device: Option<DeviceSlots>,
         writers: Vec<Peer>,
-        ranks: Option<Arc<Ranks>>,
+        ranks: Option<Arc<RankExchanges>>,
     ) -> Self {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
         let device = device.map(Arc::new);
@@ -121,7 +121,7 @@ impl BatchReceiver {
     /// one. Only the first call counts.
     pub fn end_training(&mut self) {
         if self.control.turn().is_none() {
-            let test = Order {
+            let test = BatchOrder {
                 main: Split::Test,
                 validate: false,
                 split: Split::Test,
@@ -135,7 +135,7 @@ impl BatchReceiver {
         }
     }
 
-    fn set_turn(&self, order: Option<Order>) {
+    fn set_turn(&self, order: Option<BatchOrder>) {
         let schedule = &self.plan.schedule;
         let sequence = schedule.turn_after(
             self.position,
@@ -151,7 +151,7 @@ impl BatchReceiver {
     /// As [`BatchReceiver::next_batch`]: an earlier turn must be reached first.
     pub(crate) fn turn_to(
         &mut self,
-        order: Option<Order>,
+        order: Option<BatchOrder>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), RuntimeError> {
         while self.control.turn().is_some_and(|turn| self.position < turn.sequence) {
@@ -173,8 +173,8 @@ impl BatchReceiver {
         let position = turn.map_or(self.position, |turn| self.position.max(turn.sequence));
         // A part lacks one batch of a pass at most. Where a pass has no other, nobody asks for what follows it.
         let mut items = (position..position + 2).map(|position| self.plan.schedule.item(position, turn));
-        match items.find(|item| !matches!(item, Item::Beside(_))) {
-            Some(Item::Batch(key)) => Some(key),
+        match items.find(|item| !matches!(item, ScheduleItem::Beside(_))) {
+            Some(ScheduleItem::Batch(key)) => Some(key),
             _ => None,
         }
     }
@@ -211,7 +211,7 @@ impl BatchReceiver {
 
     /// Counts the time since the last batch, for example an evaluation after it, as work.
     pub fn count_work(&mut self) {
-        self.clock.now(Doing::Working);
+        self.clock.now(Activity::Working);
     }
 
     /// Traces the role's time totals, once no more batches are taken.
@@ -246,13 +246,13 @@ impl BatchReceiver {
             }
             let turn = self.control.turn();
             match self.plan.schedule.item(self.position, turn) {
-                Item::Batch(key) => break key,
-                Item::Beside(_) => {
+                ScheduleItem::Batch(key) => break key,
+                ScheduleItem::Beside(_) => {
                     if !self.pass_over(interrupted)? {
                         return Ok(None);
                     }
                 }
-                Item::Skipped => {
+                ScheduleItem::Skipped => {
                     if turn.is_none_or(|turn| self.position >= turn.sequence) {
                         if self.plan.schedule.passes().steered {
                             return Ok(None);
@@ -265,7 +265,7 @@ impl BatchReceiver {
                         return Ok(None);
                     }
                 }
-                Item::End => {
+                ScheduleItem::End => {
                     self.pass_over(interrupted)?;
                     self.ended = true;
                     self.control.note_memory(CONSUMER);
@@ -274,7 +274,7 @@ impl BatchReceiver {
         };
         self.control.note_position(CONSUMER, self.position);
         if let Some(device) = &self.device {
-            self.clock.really(Doing::WaitingInput, device.waited());
+            self.clock.really(Activity::WaitingInput, device.waited());
         }
         let Some(slot) = self.acquire(interrupted)? else { return Ok(None) };
         let wrong = |what: String| RuntimeError::Failed(format!("feature slot {}: {what}", slot.slot()));
@@ -306,7 +306,7 @@ impl BatchReceiver {
                 // detects that.
                 let checked = self.writers[self.next_writer()].watched(&self.control, Stop::Soon).check();
                 if let Err(gone) = checked {
-                    self.clock.now(Doing::Working);
+                    self.clock.now(Activity::Working);
                     let stopping = self.control.stop() >= Stop::Soon;
                     return if stopping { Ok(None) } else { Err(RuntimeError::PeerGone(gone.reason)) };
                 }
@@ -323,7 +323,7 @@ impl BatchReceiver {
                 })
             }
         };
-        self.clock.now(Doing::Working);
+        self.clock.now(Activity::Working);
         let BatchKey { split, epoch, batch } = expected;
         tracing::trace!(sequence = self.position, %split, epoch, batch, slot = slot.slot(), "taken");
         self.try_sums(&header);
@@ -347,13 +347,13 @@ impl BatchReceiver {
         // Nobody can have begun this batch: the slot that it gets is the one being taken.
         let from = self.position + self.plan.options.all_feature_slots() as u64;
         let summed = header.is_summed();
-        let taken = Taken { sequence: self.position, number, in_epoch, summed, at: since_boot() };
-        let Some(Decision { share, choice }) = sums.taken(taken, left, from) else { return };
+        let taken = TrialBatch { sequence: self.position, number, in_epoch, summed, at: since_boot() };
+        let Some(SumsDecision { share, choice }) = sums.taken(taken, left, from) else { return };
         self.control.sum_parts(from, share.summed());
         let Some(choice) = choice else { return };
         let turn = self.control.turn();
         let from = (from..=from + schedule.valid_batches()).find_map(|sequence| {
-            let Item::Batch(key) = schedule.item(sequence, turn) else { return None };
+            let ScheduleItem::Batch(key) = schedule.item(sequence, turn) else { return None };
             (key.split == Split::Train).then_some(key)
         });
         self.choice = Some(SumsChoice { from, ..choice });
@@ -377,10 +377,10 @@ impl BatchReceiver {
             }
             watched.check()
         };
-        self.clock.now(Doing::WaitingInput);
+        self.clock.now(Activity::WaitingInput);
         let acquired = self.features.acquire(self.position, &liveness);
         if acquired.is_err() {
-            self.clock.now(Doing::Working);
+            self.clock.now(Activity::Working);
         }
         match acquired {
             Ok(slot) => Ok(Some(slot)),
@@ -395,7 +395,7 @@ impl BatchReceiver {
     /// Gives the next slot back unread. False: the run is asked to stop.
     fn pass_over(&mut self, interrupted: &dyn Fn() -> bool) -> Result<bool, RuntimeError> {
         let Some(slot) = self.acquire(interrupted)? else { return Ok(false) };
-        self.clock.now(Doing::Working);
+        self.clock.now(Activity::Working);
         if let Some(device) = &self.device {
             device.pass_over(slot.slot() as usize, self.position)?;
         }

@@ -17,4 +17,4 @@ pub(crate) use sampler::SamplerRole;
 pub(crate) use sampler_end::SamplerEnd;
 pub(crate) use thread::ThreadName;
 pub use thread::{RoleThreads, RoleWork};
-pub(crate) use worker::{Crew, WorkerRole};
+pub(crate) use worker::{WorkerContext, WorkerRole};

@@ -14,10 +14,10 @@ use super::BackPressure;
 use super::taken_ahead::TakenAhead;
 use crate::RuntimeError;
 use crate::control::peer::Peer;
-use crate::control::stage::{Doing, StageClock};
+use crate::control::stage::{Activity, StageClock};
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::feed::device::{DeviceGather, DeviceSetup};
-use crate::feed::ranks::Ranks;
+use crate::feed::ranks::RankExchanges;
 use crate::feed::rows::{HostParts, RowTree, SlotRows};
 use crate::machine::clock::since_boot;
 use crate::plan::RunPlan;
@@ -33,7 +33,7 @@ pub(crate) struct ProducerRole<'a> {
     pub batches: Reader,
     pub features: Writer,
     /// The other ranks, where the feature table is divided among them.
-    pub ranks: Option<&'a Ranks>,
+    pub ranks: Option<&'a RankExchanges>,
     /// Feature slots on a GPU, if they are there.
     pub device: Option<DeviceSetup>,
     /// Sampler `i` at index `i`.
@@ -144,7 +144,7 @@ impl ProducerRole<'_> {
         let mut pace = BackPressure::new(plan.options.gather_threads, plan.options.feature_slots);
         for sequence in 0.. {
             control.note_position(PRODUCER, sequence);
-            clock.now(Doing::WaitingInput);
+            clock.now(Activity::WaitingInput);
             let sampler = &self.samplers[plan.options.sampler_of(sequence)];
             let sampler = sampler.watched(control, Stop::Now);
             let batch = match taken.next() {
@@ -155,10 +155,10 @@ impl ProducerRole<'_> {
             taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(coming))?;
             // The batches handed over that the consumer has neither used nor begun: it is at its position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
-            clock.now(Doing::WaitingOutput);
+            clock.now(Activity::WaitingOutput);
             let consumer = self.consumer.watched(control, Stop::Now);
             let mut slot = gather.watch(consumer, |watched| self.features.acquire(sequence, watched))?;
-            clock.now(Doing::Working);
+            clock.now(Activity::Working);
             taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(coming))?;
             let from = batch.payload();
             let mut header = plan
@@ -232,7 +232,7 @@ impl ProducerRole<'_> {
             slot.publish(length as u64)?;
             batch.release()?;
             if let Gather::Device(device) = gather {
-                clock.really(Doing::Working, device.finished()?);
+                clock.really(Activity::Working, device.finished()?);
             }
             if header.kind() == HandOver::End {
                 end = sequence;
@@ -240,10 +240,10 @@ impl ProducerRole<'_> {
             }
         }
         if let Gather::Device(device) = &mut *gather {
-            clock.really(Doing::Working, device.drain()?);
+            clock.really(Activity::Working, device.drain()?);
             // The consumer may still enqueue waits for our events. It has none left once it gives back the slot of the
             // end, which is then free for the sequence after it.
-            clock.now(Doing::WaitingOutput);
+            clock.now(Activity::WaitingOutput);
             let behind = end + plan.options.feature_slots as u64;
             let consumer = self.consumer.watched(control, Stop::Now);
             drop(gather.watch(consumer, |watched| self.features.acquire(behind, watched))?);
@@ -254,7 +254,10 @@ impl ProducerRole<'_> {
 
 /// What came of rows, or nothing where a rank has left. That is noted: the consumer learns of it when it asks for a batch that
 /// cannot be made, and not before it has used those that are ready.
-fn or_left<T>(came: Result<T, RuntimeError>, ranks: Option<&Ranks>) -> Result<Option<T>, RuntimeError> {
+fn or_left<T>(
+    came: Result<T, RuntimeError>,
+    ranks: Option<&RankExchanges>,
+) -> Result<Option<T>, RuntimeError> {
     match (came, ranks) {
         (Err(RuntimeError::PeerGone(said)), Some(ranks)) => {
             ranks.rows().note_left(said);

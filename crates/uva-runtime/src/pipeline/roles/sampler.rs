@@ -11,7 +11,7 @@ use crate::control::FIRST_SAMPLER;
 use crate::control::stage::StageClock;
 use crate::feed::device::DeviceBatches;
 use crate::feed::hop_rows::HopSampling;
-use crate::feed::ranks::Ranks;
+use crate::feed::ranks::RankExchanges;
 use crate::feed::sampling::{Sampling, skipped};
 use crate::plan::RunPlan;
 use crate::sampler::cache::{Engine, OnGpu, SampledGraph};
@@ -25,7 +25,7 @@ pub(crate) struct SamplerRole<'a> {
     /// Whose batches it makes: of one run, or of all ranks, whose plans differ in part and schedule alone.
     pub ends: Vec<SamplerEnd>,
     /// The other ranks, where the feature table is divided among them.
-    pub ranks: Option<&'a Ranks>,
+    pub ranks: Option<&'a RankExchanges>,
     /// The graph in the order of the list cache, where a list cache needs one and the dataset's own order does not
     /// serve.
     pub reordered: Option<Arc<FrozenBytes>>,
@@ -81,7 +81,8 @@ impl SamplerRole<'_> {
                 Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), &plan.caches)?
             }
             (_, _, Some((ranks, link))) => {
-                let lists = Ranks::divided(self.dataset, link.take()?)?.telling(ranks.shared_list_counts());
+                let lists =
+                    RankExchanges::divided(self.dataset, link.take()?)?.telling(ranks.shared_list_counts());
                 Engine::on_divided(self.dataset, &graph, &plan.options, lists)?
             }
             _ => Engine::on_host(self.dataset, &graph, &plan.options, &plan.caches)?,

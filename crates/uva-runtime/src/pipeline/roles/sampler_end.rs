@@ -8,10 +8,10 @@ use uva_mem::ring::{Liveness, PeerGone, Writer};
 use uva_sample::BatchKey;
 
 use crate::control::peer::Peer;
-use crate::control::stage::{Doing, StageClock};
+use crate::control::stage::{Activity, StageClock};
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::machine::clock::since_boot;
-use crate::options::schedule::Item;
+use crate::options::schedule::ScheduleItem;
 use crate::plan::RunPlan;
 use crate::{RuntimeError, machine};
 
@@ -115,7 +115,7 @@ impl SamplerEnd {
         let engine_failed = || PeerGone::new("the sampler failed at a batch of another rank");
         for sequence in plan.options.sequences_of_sampler(index) {
             control.note_position(place, sequence);
-            clock.now(Doing::WaitingOutput);
+            clock.now(Activity::WaitingOutput);
             let producer = producer.watched(control, Stop::Now);
             let watched = || {
                 // Acquire; partner: the release store in `Failing::drop`.
@@ -126,7 +126,7 @@ impl SamplerEnd {
             };
             let mut slot = batches.acquire(sequence, &watched)?;
             // Of several ranks' batches each counts its turn's wait as work: the sampler is busy, and holds it up.
-            clock.now(Doing::Working);
+            clock.now(Activity::Working);
             // Only now: a turn that affects this sequence became visible with the slot (`schedule`).
             let turn = control.turn();
             let sample = |key, number, payload: &mut [u8]| match turns.sample.lock() {
@@ -137,7 +137,7 @@ impl SamplerEnd {
                 Err(_) => Err(RuntimeError::PeerGone(engine_failed().reason)),
             };
             let (header, length) = match plan.schedule.item(sequence, turn) {
-                Item::Batch(key) => {
+                ScheduleItem::Batch(key) => {
                     let number = slot.slot() as usize;
                     let (mut header, began, ended) = sample(Some(key), number, slot.payload_mut())?;
                     if header.kind() == HandOver::Batch {
@@ -148,14 +148,14 @@ impl SamplerEnd {
                     }
                     (header, plan.layout.batch_bytes())
                 }
-                Item::Skipped | Item::Beside(_) => {
+                ScheduleItem::Skipped | ScheduleItem::Beside(_) => {
                     (sample(None, slot.slot() as usize, slot.payload_mut())?.0, plan.layout.header_bytes())
                 }
-                Item::End if plan.schedule.end(turn) == Some(sequence) => {
+                ScheduleItem::End if plan.schedule.end(turn) == Some(sequence) => {
                     (BatchHeader::without_batch(HandOver::End), plan.layout.header_bytes())
                 }
                 // Another sampler hands over the end, or this one already has.
-                Item::End => break,
+                ScheduleItem::End => break,
             };
             header.write(slot.payload_mut());
             slot.publish(length as u64)?;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crate::control::peer::{Leaving, Peer};
+use crate::control::peer::{ExitMark, Peer};
 use crate::control::{Control, Stop};
 use crate::{RuntimeError, machine};
 
@@ -31,7 +31,7 @@ impl ThreadName {
 
     /// The role's work, for the calling thread: its peers see its end, too.
     pub fn marked(&self, role: RoleWork) -> RoleWork {
-        let leaving = Leaving(Arc::clone(&self.alive));
+        let leaving = ExitMark(Arc::clone(&self.alive));
         Box::new(move || {
             let _leaving = leaving;
             role()
@@ -43,7 +43,7 @@ impl ThreadName {
         &self,
         role: impl FnOnce() -> Result<(), RuntimeError> + Send + 'static,
     ) -> Result<RoleThread, RuntimeError> {
-        let leaving = Leaving(Arc::clone(&self.alive));
+        let leaving = ExitMark(Arc::clone(&self.alive));
         let name = self.name.clone();
         let handle = std::thread::Builder::new()
             // Displayed by `top -H`, and at most 15 bytes long.

@@ -12,28 +12,28 @@ use uva_rows::CachedRows;
 use uva_sample::BatchKey;
 
 use crate::control::peer::Peer;
-use crate::control::stage::{Doing, StageClock};
+use crate::control::stage::{Activity, StageClock};
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::feed::hop_rows::{self, HopSampling};
 use crate::feed::rows::{ChosenRows, HopSource, HostParts, RowTree, SlotRows};
 use crate::feed::sampling::Sampling;
 use crate::machine::clock::since_boot;
 use crate::machine::share_of_cores;
-use crate::options::schedule::Item;
+use crate::options::schedule::ScheduleItem;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{Engine, SampledGraph};
 use crate::tune::sums_chooser::sums_batch;
 use crate::{RuntimeError, machine};
 
 /// What the workers of a process share.
-pub(crate) struct Crew {
+pub(crate) struct WorkerContext {
     /// The rows that the feature cache holds throughout.
     cached: Option<Arc<CachedRows>>,
     /// A worker has ended before its last batch. The others wait for nobody but the consumer, which waits for that batch.
     broken: AtomicBool,
 }
 
-impl Crew {
+impl WorkerContext {
     /// With a cache of the rows with these ids.
     pub fn new(
         dataset: &Dataset,
@@ -138,7 +138,7 @@ impl MakesBatches for HopBatches<'_> {
 
 /// A worker at work. However it leaves before its work is done, by an error or by a panic, the others see it.
 struct Membership<'a> {
-    crew: &'a Crew,
+    crew: &'a WorkerContext,
     done: bool,
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct WorkerRole<'a> {
     pub control: &'a Arc<Control>,
     /// As of [`SamplerRole`](super::SamplerRole).
     pub reordered: Option<&'a FrozenBytes>,
-    pub crew: &'a Crew,
+    pub crew: &'a WorkerContext,
     pub features: Ring,
     pub consumer: Peer,
     /// Receives lines for people.
@@ -212,13 +212,13 @@ impl WorkerRole<'_> {
         tracing::info!(index, of = plan.options.samplers, "ready to make batches");
         for sequence in (index as u64..).step_by(plan.options.samplers) {
             control.note_position(place, sequence);
-            clock.now(Doing::WaitingOutput);
+            clock.now(Activity::WaitingOutput);
             let mut slot = features.acquire(sequence, &self.watched())?;
-            clock.now(Doing::Working);
+            clock.now(Activity::Working);
             // Only now: a turn that affects this sequence became visible with the slot (`schedule`).
             let turn = control.turn();
             let (header, length) = match plan.schedule.item(sequence, turn) {
-                Item::Batch(key) => {
+                ScheduleItem::Batch(key) => {
                     let (began, number) = (since_boot(), slot.slot());
                     let payload = slot.payload_mut();
                     let mut header = batches.sample(key, number as usize, payload)?;
@@ -233,14 +233,14 @@ impl WorkerRole<'_> {
                     let bytes = plan.layout.used_bytes(&header);
                     (header, bytes)
                 }
-                Item::Skipped | Item::Beside(_) => {
+                ScheduleItem::Skipped | ScheduleItem::Beside(_) => {
                     (BatchHeader::without_batch(HandOver::Skipped), plan.layout.header_bytes())
                 }
-                Item::End if plan.schedule.end(turn) == Some(sequence) => {
+                ScheduleItem::End if plan.schedule.end(turn) == Some(sequence) => {
                     (BatchHeader::without_batch(HandOver::End), plan.layout.header_bytes())
                 }
                 // Another worker hands over the end, or this one already has.
-                Item::End => break,
+                ScheduleItem::End => break,
             };
             header.write(slot.payload_mut());
             slot.publish(length as u64)?;

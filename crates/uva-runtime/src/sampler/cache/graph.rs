@@ -2,7 +2,7 @@
 
 use uva_graph::reorder::{ReorderedLayout, ReorderedView};
 use uva_graph::{Csc, Dataset, Split};
-use uva_sample::{GraphView, Home, SampleError};
+use uva_sample::{GraphView, OriginalEdges, SampleError};
 
 use super::caches::Caches;
 use crate::RuntimeError;
@@ -40,8 +40,10 @@ impl<'a> SampledGraph<'a> {
     /// The graph in the form for samplers on the CPU, with no list counted as cached. Weights and edges are the
     /// dataset's.
     pub fn view(&self) -> GraphView<'a> {
-        let home =
-            |view: &ReorderedView<'a>| Home { indptr: self.dataset.csc().indptr, nodes: view.to_dataset };
+        let home = |view: &ReorderedView<'a>| OriginalEdges {
+            indptr: self.dataset.csc().indptr,
+            nodes: view.to_dataset,
+        };
         GraphView {
             weights: self.dataset.weights(),
             home: self.reordered.as_ref().map(home),

@@ -36,12 +36,12 @@ pub struct CacheRanks {
     /// Until they have met.
     exchange: Mutex<Option<Box<dyn Exchange>>>,
     /// What came of it: roles that start anew beside the old ones use it again.
-    made: OnceLock<Made>,
+    made: OnceLock<SharedRows>,
 }
 
 /// Joined rows that live as long as roles use them.
 #[derive(Debug)]
-struct Made {
+struct SharedRows {
     memory: Weak<JoinedMemory>,
     nodes: Vec<i64>,
     gpus: usize,
@@ -59,7 +59,7 @@ pub(crate) struct JoinedRows {
 }
 
 /// What a rank asks for.
-pub(crate) struct Asked<'a> {
+pub(crate) struct JoinRequest<'a> {
     pub context: &'a Arc<Context>,
     pub dataset: &'a Dataset,
     /// Threads that copy rows.
@@ -113,10 +113,10 @@ impl CacheRanks {
     /// others then fail too.
     pub(crate) fn join(
         &self,
-        asked: &Asked<'_>,
+        asked: &JoinRequest<'_>,
         choose: &dyn Fn(usize) -> Result<Vec<i64>, RuntimeError>,
     ) -> Result<JoinedRows, RuntimeError> {
-        if let Some(Made { memory, nodes, gpus }) = self.made.get() {
+        if let Some(SharedRows { memory, nodes, gpus }) = self.made.get() {
             let memory = memory.upgrade().ok_or_else(taken_before)?;
             return Ok(JoinedRows { memory, nodes: nodes.clone(), gpus: *gpus });
         }
@@ -124,7 +124,8 @@ impl CacheRanks {
         let mut exchange = taken.ok_or_else(taken_before)?;
         let joined = meet(&mut *exchange, asked, choose).inspect_err(|_| exchange.cancel())?;
         let JoinedRows { memory, nodes, gpus } = &joined;
-        let _ = self.made.set(Made { memory: Arc::downgrade(memory), nodes: nodes.clone(), gpus: *gpus });
+        let _ =
+            self.made.set(SharedRows { memory: Arc::downgrade(memory), nodes: nodes.clone(), gpus: *gpus });
         Ok(joined)
     }
 }
@@ -150,7 +151,7 @@ impl fmt::Debug for CacheRanks {
 
 fn meet(
     exchange: &mut dyn Exchange,
-    asked: &Asked<'_>,
+    asked: &JoinRequest<'_>,
     choose: &dyn Fn(usize) -> Result<Vec<i64>, RuntimeError>,
 ) -> Result<JoinedRows, RuntimeError> {
     let (context, dataset) = (asked.context, asked.dataset);
@@ -208,7 +209,7 @@ fn machine() -> Result<String, RuntimeError> {
 }
 
 /// Refuses a cache without room for a row.
-fn check_room(asked: &Asked<'_>, rows: u64, nodes: usize) -> Result<(), RuntimeError> {
+fn check_room(asked: &JoinRequest<'_>, rows: u64, nodes: usize) -> Result<(), RuntimeError> {
     if rows > 0 {
         return Ok(());
     }

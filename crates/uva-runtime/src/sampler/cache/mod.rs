@@ -19,6 +19,6 @@ pub use contents::{open_graph, open_rows};
 pub use described::{described, summary};
 pub(crate) use engine::{Engine, OnGpu};
 pub(crate) use graph::SampledGraph;
-pub(crate) use joined::Asked;
 pub use joined::CacheRanks;
+pub(crate) use joined::JoinRequest;
 pub use uva_plan::{CachePlan, CachePolicy};

@@ -8,7 +8,7 @@ use crate::backend::GatherChoice;
 
 /// What figures depend on besides the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct MeasurementShape {
     /// Bytes of a row.
     pub row_bytes: usize,
     /// The kernel that reads rows over the link.
@@ -23,7 +23,7 @@ pub struct Shape {
 /// of 512 bytes at 51 GB/s from 1 GiB, at 20 from 4 GiB, and at 15 from 16 GiB. It pins 4 GiB in 0.12 s.
 const SAMPLE_BYTES: usize = 4 << 30;
 
-impl Shape {
+impl MeasurementShape {
     /// Of gathers from a table of whole rows, by this kernel and so many threads.
     pub fn new(table_bytes: usize, row_bytes: usize, kernel: Kernel, gather_threads: usize) -> Self {
         let up_to_bytes = Self::sample(table_bytes, row_bytes).next_power_of_two() as u64;
@@ -92,7 +92,7 @@ pub struct Figure {
 pub struct Figures {
     /// What it holds for.
     #[serde(flatten)]
-    pub shape: Shape,
+    pub shape: MeasurementShape,
     /// The GPU's multiprocessors.
     pub multiprocessors: u32,
     /// Bytes of the table that were read.

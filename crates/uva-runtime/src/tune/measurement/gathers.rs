@@ -10,11 +10,13 @@ use uva_cuda::memory::{
 use uva_cuda::{Context, CudaEvent, CudaStream, Module, ModuleOptions};
 use uva_graph::Dataset;
 use uva_mem::mix;
-use uva_rows::cuda::{DeviceSource, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged};
-use uva_rows::{Mapped, RowSource};
+use uva_rows::cuda::{
+    DeviceSource, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, SplitSource, StagingSource,
+};
+use uva_rows::{MappedTable, RowSource};
 
-use super::figures::{Case, Figure, Figures, Shape};
-use super::timetable::{self, Failure, Gathers};
+use super::figures::{Case, Figure, Figures, MeasurementShape};
+use super::timetable::{self, CaseFailure, Gathers};
 use super::verdict::fair_share;
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice};
@@ -43,7 +45,7 @@ pub fn measure(
     let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(&context, &options)?)?;
     let row_bytes = dataset.features().row_bytes();
-    let shape = Shape::new(dataset.features().bytes.len(), row_bytes, cuda.kernel, gather_threads);
+    let shape = MeasurementShape::new(dataset.features().bytes.len(), row_bytes, cuda.kernel, gather_threads);
     let began = Instant::now();
     let multiprocessors = context.device().multiprocessors();
     let mut on_gpu = OnGpu::new(context, kernels, dataset, shape, cuda.preflight)?;
@@ -71,7 +73,7 @@ impl TableBytes for Sample {
 struct OnGpu {
     context: Arc<Context>,
     kernels: GatherKernels,
-    shape: Shape,
+    shape: MeasurementShape,
     sample: Sample,
     preflight: PreflightPolicy,
     buffer: Arc<SharedBuffer>,
@@ -91,11 +93,11 @@ impl OnGpu {
         context: Arc<Context>,
         kernels: GatherKernels,
         dataset: &Arc<Dataset>,
-        shape: Shape,
+        shape: MeasurementShape,
         preflight: PreflightPolicy,
     ) -> Result<Self, RuntimeError> {
         let row_bytes = shape.row_bytes;
-        let length = Shape::sample(dataset.features().bytes.len(), row_bytes);
+        let length = MeasurementShape::sample(dataset.features().bytes.len(), row_bytes);
         if length == 0 {
             return Err(RuntimeError::Input("the feature table has no rows to measure with".to_owned()));
         }
@@ -127,7 +129,7 @@ impl OnGpu {
     }
 
     /// The sample on these pages.
-    fn pinned(&mut self, pages: PinPages) -> Result<Arc<PinnedTable>, Failure> {
+    fn pinned(&mut self, pages: PinPages) -> Result<Arc<PinnedTable>, CaseFailure> {
         if let (PinPages::InPlace, Some(table)) = (pages, &self.in_place) {
             return Ok(Arc::clone(table));
         }
@@ -150,19 +152,19 @@ impl OnGpu {
         Ok(table)
     }
 
-    fn kernel_reads(&mut self, case: &Case) -> Result<Pinned, Failure> {
+    fn kernel_reads(&mut self, case: &Case) -> Result<Pinned, CaseFailure> {
         let table = self.pinned(case.pages)?;
         let bound = case.multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors);
         Ok(Pinned::new(self.kernels.clone(), table, self.shape.row_bytes, self.shape.kernel, bound)?)
     }
 
-    fn copies(&self) -> Result<Staged<Mapped<'static>>, Failure> {
-        let Shape { row_bytes, gather_threads, .. } = self.shape;
-        let table = Mapped::owned(Arc::new(self.sample.clone()), row_bytes, gather_threads)?;
-        Ok(Staged::new(&self.context, table)?)
+    fn copies(&self) -> Result<StagingSource<MappedTable<'static>>, CaseFailure> {
+        let MeasurementShape { row_bytes, gather_threads, .. } = self.shape;
+        let table = MappedTable::owned(Arc::new(self.sample.clone()), row_bytes, gather_threads)?;
+        Ok(StagingSource::new(&self.context, table)?)
     }
 
-    fn filling(&self, source: Box<dyn DeviceSource>) -> Result<Filling, Failure> {
+    fn filling(&self, source: Box<dyn DeviceSource>) -> Result<Filling, CaseFailure> {
         let stream = CudaStream::new(&self.context)?;
         let buffer = Arc::clone(&self.buffer);
         let mut filler = SlotFiller::new(stream, self.kernels.clone(), source, buffer, self.slots)?;
@@ -174,13 +176,13 @@ impl OnGpu {
 }
 
 impl Gathers for OnGpu {
-    fn prepare(&mut self, case: &Case, so_far: &[Figure]) -> Result<(), Failure> {
+    fn prepare(&mut self, case: &Case, so_far: &[Figure]) -> Result<(), CaseFailure> {
         // The last case's pages go first.
         self.prepared = None;
         let source: Box<dyn DeviceSource> = match case.gather {
             GatherChoice::Dma => Box::new(self.copies()?),
             GatherChoice::Split => {
-                let mut split = Split::new(self.kernel_reads(case)?, self.copies()?)?;
+                let mut split = SplitSource::new(self.kernel_reads(case)?, self.copies()?)?;
                 if let Some(share) = fair_share(so_far) {
                     split.set_share(share);
                 }
@@ -196,7 +198,7 @@ impl Gathers for OnGpu {
         self.most_rows
     }
 
-    fn gather(&mut self, rows: usize, times: u32) -> Result<u64, Failure> {
+    fn gather(&mut self, rows: usize, times: u32) -> Result<u64, CaseFailure> {
         let Self { prepared, ids, sample, shape, stamp, .. } = self;
         let prepared = prepared.as_mut().ok_or("nothing is prepared")?;
         let table_rows = (sample.length / shape.row_bytes) as u64;
@@ -231,7 +233,7 @@ struct Filling {
 }
 
 impl Filling {
-    fn submit(&mut self, ids: &[i64], slot: usize, stamp: u64) -> Result<(), Failure> {
+    fn submit(&mut self, ids: &[i64], slot: usize, stamp: u64) -> Result<(), CaseFailure> {
         let place = SlotPlace {
             slot,
             arrays: &[(self.ids_at, bytemuck::cast_slice(ids))],
@@ -251,7 +253,7 @@ impl Filling {
         Ok(())
     }
 
-    fn drain(&mut self) -> Result<(), Failure> {
+    fn drain(&mut self) -> Result<(), CaseFailure> {
         for fill in self.filler.drain()? {
             if let Some((position, id)) = fill.bad {
                 return Err(format!("the kernel found no row {id} (position {position})").into());

@@ -19,6 +19,6 @@ pub mod stored;
 pub mod timetable;
 pub mod verdict;
 
-pub use figures::{Case, Figure, Figures, Shape};
+pub use figures::{Case, Figure, Figures, MeasurementShape};
 pub use gathers::measure;
-pub use settle::{Wanted, settle};
+pub use settle::{TargetRun, settle};

@@ -2,15 +2,15 @@
 
 use uva_graph::Dataset;
 
-use super::figures::{Figures, Shape};
+use super::figures::{Figures, MeasurementShape};
 use super::stored::{FigureFile, Machine};
 use super::verdict::{chosen, described};
 use crate::RuntimeError;
-use crate::backend::{Backend, Chosen, Decision, OpenChoices};
+use crate::backend::{Backend, BackendDecision, OpenChoices, TransferChoice};
 
 /// The run that the choices are for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct TargetRun {
     /// Bytes of its table.
     pub table_bytes: usize,
     /// Bytes of a row of its table.
@@ -21,7 +21,7 @@ pub struct Wanted {
     pub cached: bool,
 }
 
-impl Wanted {
+impl TargetRun {
     /// A run on this dataset.
     pub fn of(dataset: &Dataset, gather_threads: usize, cached: bool) -> Self {
         let features = dataset.features();
@@ -38,16 +38,17 @@ pub type Measure<'m> = &'m mut dyn FnMut(&Backend) -> Result<Figures, RuntimeErr
 /// what was ignored or failed.
 ///
 /// # Errors
-/// [`RuntimeError::Interrupted`]; as [`Decision::settled`]. Another failure of the measurement is noted, and the
+/// [`RuntimeError::Interrupted`]; as [`BackendDecision::settled`]. Another failure of the measurement is noted, and the
 /// defaults are in force.
 pub fn settle(
-    decision: Decision,
-    wanted: &Wanted,
+    decision: BackendDecision,
+    wanted: &TargetRun,
     measure: Option<Measure<'_>>,
     note: &mut dyn FnMut(&str),
-) -> Result<Decision, RuntimeError> {
+) -> Result<BackendDecision, RuntimeError> {
     let (Some(open), Backend::Cuda(cuda)) = (&decision.open, &decision.backend) else { return Ok(decision) };
-    let shape = Shape::new(wanted.table_bytes, wanted.row_bytes, cuda.kernel, wanted.gather_threads);
+    let shape =
+        MeasurementShape::new(wanted.table_bytes, wanted.row_bytes, cuda.kernel, wanted.gather_threads);
     let file = FigureFile::of_user(Machine::with(&open.device, open.driver.as_deref()));
     let stored = if open.options.remeasure { None } else { stored(file.as_ref(), &shape, note) };
     let found = match (stored, measure) {
@@ -60,7 +61,7 @@ pub fn settle(
         (None, Some(measure)) => measured(&decision.backend, open, file.as_ref(), measure, note)?,
     };
     let Some((figures, source)) = found else {
-        let chosen = Chosen::unmeasured(&open.options);
+        let chosen = TransferChoice::unmeasured(&open.options);
         return decision.settled(&chosen);
     };
     let chosen = chosen(&open.options, &figures, wanted.cached);
@@ -68,10 +69,14 @@ pub fn settle(
     decision.settled(&chosen)
 }
 
-type Found = (Figures, String);
+type SourcedFigures = (Figures, String);
 
 /// The stored figures of this shape, and where they are.
-fn stored(file: Option<&FigureFile>, shape: &Shape, note: &mut dyn FnMut(&str)) -> Option<Found> {
+fn stored(
+    file: Option<&FigureFile>,
+    shape: &MeasurementShape,
+    note: &mut dyn FnMut(&str),
+) -> Option<SourcedFigures> {
     let file = file?;
     match file.figures(shape) {
         Ok(figures) => {
@@ -91,12 +96,13 @@ fn measured(
     file: Option<&FigureFile>,
     measure: Measure<'_>,
     note: &mut dyn FnMut(&str),
-) -> Result<Option<Found>, RuntimeError> {
+) -> Result<Option<SourcedFigures>, RuntimeError> {
     let figures = match measure(backend) {
         Ok(figures) => figures,
         Err(error @ RuntimeError::Interrupted(_)) => return Err(error),
         Err(error) => {
-            let Chosen { gather, producer_percentage, table_pages, .. } = Chosen::unmeasured(&open.options);
+            let TransferChoice { gather, producer_percentage, table_pages, .. } =
+                TransferChoice::unmeasured(&open.options);
             note(&format!(
                 "gather {gather}, producer's share {producer_percentage} %, table pages {table_pages}: not measured \
                  ({error}); `uvatrain bench pcie` shows more"

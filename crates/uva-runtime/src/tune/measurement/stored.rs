@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uva_cuda::DeviceReport;
 use uva_mem::files::{read_kernel_text, read_regular, replace};
 
-use super::figures::{Figures, Shape};
+use super::figures::{Figures, MeasurementShape};
 
 /// Raised with every change of what figures mean.
 const FORMAT: u32 = 2;
@@ -80,7 +80,7 @@ struct Content {
 
 /// What a GPU's file has.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stored {
+pub enum StoredMeasurement {
     /// There is none.
     Nothing,
     /// It is of no use, with the reason.
@@ -123,35 +123,39 @@ impl FigureFile {
     }
 
     /// What it has for this machine.
-    pub fn read(&self) -> Stored {
+    pub fn read(&self) -> StoredMeasurement {
         let bytes = match read_regular(&self.path, LARGEST) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Stored::Nothing,
-            Err(error) => return Stored::Stale(error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return StoredMeasurement::Nothing,
+            Err(error) => return StoredMeasurement::Stale(error.to_string()),
         };
         let format = serde_json::from_slice::<serde_json::Value>(&bytes).ok();
         match format.as_ref().and_then(|value| value["format"].as_u64()) {
             Some(format) if format != u64::from(FORMAT) => {
-                return Stored::Stale(format!("its format is {format}, and this version has {FORMAT}"));
+                return StoredMeasurement::Stale(format!(
+                    "its format is {format}, and this version has {FORMAT}"
+                ));
             }
             _ => {}
         }
         let content: Content = match serde_json::from_slice(&bytes) {
             Ok(content) => content,
-            Err(error) => return Stored::Stale(format!("it is damaged: {error}")),
+            Err(error) => return StoredMeasurement::Stale(format!("it is damaged: {error}")),
         };
         match self.machine.difference(&content.machine) {
-            Some(difference) => Stored::Stale(difference),
-            None => Stored::Figures(content.measured),
+            Some(difference) => StoredMeasurement::Stale(difference),
+            None => StoredMeasurement::Figures(content.measured),
         }
     }
 
     /// The figures of this shape, or why there are none that hold.
-    pub fn figures(&self, shape: &Shape) -> Result<Option<Figures>, String> {
+    pub fn figures(&self, shape: &MeasurementShape) -> Result<Option<Figures>, String> {
         match self.read() {
-            Stored::Nothing => Ok(None),
-            Stored::Stale(why) => Err(why),
-            Stored::Figures(figures) => Ok(figures.into_iter().find(|figures| figures.shape == *shape)),
+            StoredMeasurement::Nothing => Ok(None),
+            StoredMeasurement::Stale(why) => Err(why),
+            StoredMeasurement::Figures(figures) => {
+                Ok(figures.into_iter().find(|figures| figures.shape == *shape))
+            }
         }
     }
 
@@ -161,8 +165,8 @@ impl FigureFile {
     /// The file system's.
     pub fn keep(&self, figures: &Figures) -> io::Result<()> {
         let mut measured = match self.read() {
-            Stored::Figures(measured) => measured,
-            Stored::Nothing | Stored::Stale(_) => Vec::new(),
+            StoredMeasurement::Figures(measured) => measured,
+            StoredMeasurement::Nothing | StoredMeasurement::Stale(_) => Vec::new(),
         };
         measured.retain(|other| other.shape != figures.shape);
         let surplus = (measured.len() + 1).saturating_sub(MOST_SHAPES);
@@ -194,7 +198,7 @@ mod tests {
     }
 
     fn figures(row_bytes: usize, seconds: f64) -> Figures {
-        let shape = Shape::new(1 << 28, row_bytes, Kernel::Wide, 2);
+        let shape = MeasurementShape::new(1 << 28, row_bytes, Kernel::Wide, 2);
         Figures { shape, multiprocessors: 132, sample_bytes: 1, seconds, cases: Vec::new() }
     }
 
@@ -203,15 +207,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = FigureFile::within(&folder.path().join("new"), machine());
         let shape = figures(400, 0.0).shape;
-        assert_eq!((file.read(), file.figures(&shape)), (Stored::Nothing, Ok(None)));
+        assert_eq!((file.read(), file.figures(&shape)), (StoredMeasurement::Nothing, Ok(None)));
         for (row_bytes, seconds) in [(400, 1.0), (512, 2.0), (400, 3.0)] {
             file.keep(&figures(row_bytes, seconds)).unwrap();
         }
-        assert_eq!(file.read(), Stored::Figures(vec![figures(512, 2.0), figures(400, 3.0)]));
+        assert_eq!(file.read(), StoredMeasurement::Figures(vec![figures(512, 2.0), figures(400, 3.0)]));
         assert_eq!(file.figures(&shape), Ok(Some(figures(400, 3.0))));
-        let other = Shape { gather_threads: 1, ..shape };
+        let other = MeasurementShape { gather_threads: 1, ..shape };
         // A table of another size has other rates.
-        let larger = Shape::new(1 << 40, 400, Kernel::Wide, 2);
+        let larger = MeasurementShape::new(1 << 40, 400, Kernel::Wide, 2);
         assert_eq!((larger.up_to_bytes, file.figures(&larger)), (4 << 30, Ok(None)));
         assert_eq!(file.figures(&other), Ok(None));
         // One file, whatever a UUID holds.
@@ -220,7 +224,7 @@ mod tests {
         for row_bytes in 1..=2 * MOST_SHAPES {
             file.keep(&figures(row_bytes, 0.0)).unwrap();
         }
-        let Stored::Figures(kept) = file.read() else { panic!("nothing kept") };
+        let StoredMeasurement::Figures(kept) = file.read() else { panic!("nothing kept") };
         assert_eq!((kept.len(), kept.last()), (MOST_SHAPES, Some(&figures(2 * MOST_SHAPES, 0.0))));
     }
 
@@ -229,7 +233,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = FigureFile::within(folder.path(), machine());
         let stale = |file: &FigureFile| match file.read() {
-            Stored::Stale(why) => why,
+            StoredMeasurement::Stale(why) => why,
             other => panic!("{other:?}"),
         };
         let others = [
@@ -258,7 +262,7 @@ mod tests {
             assert!(file.figures(&figures(400, 0.0).shape).is_err());
         }
         file.keep(&figures(400, 5.0)).unwrap();
-        assert_eq!(file.read(), Stored::Figures(vec![figures(400, 5.0)]));
+        assert_eq!(file.read(), StoredMeasurement::Figures(vec![figures(400, 5.0)]));
     }
 
     #[test]

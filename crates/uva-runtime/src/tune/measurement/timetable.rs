@@ -24,7 +24,7 @@ const FIRST_ROWS: usize = 64;
 const FEW: [u32; 4] = [8, 16, 4, 32];
 
 /// Why something cannot be measured.
-pub type Failure = Box<dyn Error + Send + Sync>;
+pub type CaseFailure = Box<dyn Error + Send + Sync>;
 
 /// Gathers, one case at a time.
 pub trait Gathers {
@@ -32,7 +32,7 @@ pub trait Gathers {
     ///
     /// # Errors
     /// Why this case cannot be measured.
-    fn prepare(&mut self, case: &Case, so_far: &[Figure]) -> Result<(), Failure>;
+    fn prepare(&mut self, case: &Case, so_far: &[Figure]) -> Result<(), CaseFailure>;
 
     /// The most rows of one gather.
     fn most_rows(&self) -> usize;
@@ -41,7 +41,7 @@ pub trait Gathers {
     ///
     /// # Errors
     /// A failure of the GPU, after which nothing more can be measured.
-    fn gather(&mut self, rows: usize, times: u32) -> Result<u64, Failure>;
+    fn gather(&mut self, rows: usize, times: u32) -> Result<u64, CaseFailure>;
 
     /// The share of the rows that kernels read, where they are split.
     fn split_share(&self) -> Option<f64>;
@@ -63,7 +63,7 @@ pub fn run(
     cases: &[Case],
     gathers: &mut dyn Gathers,
     clock: &mut dyn FnMut() -> Duration,
-) -> Result<Vec<Figure>, Failure> {
+) -> Result<Vec<Figure>, CaseFailure> {
     let end = clock() + BUDGET;
     let mut figures: Vec<Figure> = Vec::with_capacity(cases.len());
     for &case in cases {
@@ -93,7 +93,7 @@ fn timed(
     gathers: &mut dyn Gathers,
     clock: &mut dyn FnMut() -> Duration,
     end: Duration,
-) -> Result<Figure, Failure> {
+) -> Result<Figure, CaseFailure> {
     let began = clock();
     let most = gathers.most_rows();
     let mut rows = FIRST_ROWS.min(most);
@@ -140,13 +140,13 @@ mod tests {
         prepares: f64,
         /// Bytes a second of the case that is prepared.
         rate: f64,
-        rates: fn(&Case) -> Result<f64, Failure>,
+        rates: fn(&Case) -> Result<f64, CaseFailure>,
         /// Bytes gathered in all.
         bytes: u64,
     }
 
     impl Machine {
-        fn new(prepares: f64, rates: fn(&Case) -> Result<f64, Failure>) -> Self {
+        fn new(prepares: f64, rates: fn(&Case) -> Result<f64, CaseFailure>) -> Self {
             Self { now: Rc::default(), prepares, rate: 0.0, rates, bytes: 0 }
         }
 
@@ -154,14 +154,14 @@ mod tests {
             self.now.set(self.now.get() + Duration::from_secs_f64(seconds));
         }
 
-        fn measure(&mut self) -> Result<Vec<Figure>, Failure> {
+        fn measure(&mut self) -> Result<Vec<Figure>, CaseFailure> {
             let now = Rc::clone(&self.now);
             run(&cases(132), self, &mut || now.get())
         }
     }
 
     impl Gathers for Machine {
-        fn prepare(&mut self, case: &Case, _: &[Figure]) -> Result<(), Failure> {
+        fn prepare(&mut self, case: &Case, _: &[Figure]) -> Result<(), CaseFailure> {
             self.pass(self.prepares);
             self.rate = (self.rates)(case)?;
             Ok(())
@@ -171,7 +171,7 @@ mod tests {
             32 << 10
         }
 
-        fn gather(&mut self, rows: usize, times: u32) -> Result<u64, Failure> {
+        fn gather(&mut self, rows: usize, times: u32) -> Result<u64, CaseFailure> {
             let bytes = rows as u64 * u64::from(times) * 512;
             self.pass(bytes as f64 / self.rate);
             self.bytes += bytes;
@@ -240,13 +240,13 @@ mod tests {
 
         struct Lost;
         impl Gathers for Lost {
-            fn prepare(&mut self, _: &Case, _: &[Figure]) -> Result<(), Failure> {
+            fn prepare(&mut self, _: &Case, _: &[Figure]) -> Result<(), CaseFailure> {
                 Ok(())
             }
             fn most_rows(&self) -> usize {
                 64
             }
-            fn gather(&mut self, _: usize, _: u32) -> Result<u64, Failure> {
+            fn gather(&mut self, _: usize, _: u32) -> Result<u64, CaseFailure> {
                 Err("the device is lost".into())
             }
             fn split_share(&self) -> Option<f64> {

@@ -4,7 +4,7 @@ use uva_cuda::memory::PinPages;
 use uva_cuda::partition::mps_percentage;
 
 use super::figures::{Case, Figure, Figures};
-use crate::backend::{BackendOptions, Chosen, GatherChoice, GpuShare};
+use crate::backend::{BackendOptions, GatherChoice, GpuShare, TransferChoice};
 
 /// A way that takes more of the CPU than zero-copy has to be faster than it by so much.
 const WORTH_THE_CPU: f64 = 1.05;
@@ -17,8 +17,8 @@ const SUFFICES: f64 = 0.97;
 
 /// The fastest choices by these figures, where the options leave them open. `cached`: the run caches rows, which only
 /// zero-copy reads.
-pub fn chosen(options: &BackendOptions, figures: &Figures, cached: bool) -> Chosen {
-    let mut chosen = Chosen::unmeasured(options);
+pub fn chosen(options: &BackendOptions, figures: &Figures, cached: bool) -> TransferChoice {
+    let mut chosen = TransferChoice::unmeasured(options);
     if options.gather == GatherChoice::Auto && !cached {
         chosen.gather = gather(figures);
     }
@@ -86,7 +86,7 @@ pub fn fair_share(cases: &[Figure]) -> Option<f64> {
 
 /// The choices with the figures that they follow from, for people. `source`: how the figures were come by.
 pub fn described(
-    chosen: &Chosen,
+    chosen: &TransferChoice,
     options: &BackendOptions,
     figures: &Figures,
     cached: bool,
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
     use crate::backend::TablePagesChoice;
-    use crate::tune::measurement::figures::Shape;
+    use crate::tune::measurement::figures::MeasurementShape;
 
     fn figures(rates: &[(Case, f64)]) -> Figures {
         let figure = |&(case, rate): &(Case, f64)| Figure {
@@ -156,7 +156,7 @@ mod tests {
             left_out: None,
         };
         Figures {
-            shape: Shape::new(1 << 28, 512, Kernel::Wide, 4),
+            shape: MeasurementShape::new(1 << 28, 512, Kernel::Wide, 4),
             multiprocessors: 132,
             sample_bytes: 1 << 28,
             seconds: 1.5,
@@ -168,7 +168,7 @@ mod tests {
     const DMA: Case = Case::by(GatherChoice::Dma);
     const SPLIT: Case = Case::by(GatherChoice::Split);
 
-    fn auto(rates: &[(Case, f64)]) -> Chosen {
+    fn auto(rates: &[(Case, f64)]) -> TransferChoice {
         chosen(&BackendOptions::default(), &figures(rates), false)
     }
 
@@ -187,7 +187,7 @@ mod tests {
         }
         // In place was refused: what is left is the copies.
         assert_eq!(auto(&[(DMA, 20.0)]).gather, GatherChoice::Dma);
-        assert_eq!(auto(&[]), Chosen::unmeasured(&BackendOptions::default()));
+        assert_eq!(auto(&[]), TransferChoice::unmeasured(&BackendOptions::default()));
     }
 
     #[test]
@@ -260,11 +260,11 @@ mod tests {
             table_pages: TablePagesChoice::InPlace,
             ..BackendOptions::default()
         };
-        assert_eq!(chosen(&named, &figures, false), Chosen::unmeasured(&named));
+        assert_eq!(chosen(&named, &figures, false), TransferChoice::unmeasured(&named));
         let cached = chosen(&BackendOptions::default(), &figures, true);
         let expected = (GatherChoice::ZeroCopy, 7, PinPages::Thp);
         assert_eq!((cached.gather, cached.producer_percentage, cached.table_pages), expected);
-        let text = described(&Chosen::unmeasured(&named), &named, &figures, false, "stored in FILE");
+        let text = described(&TransferChoice::unmeasured(&named), &named, &figures, false, "stored in FILE");
         for part in
             ["gather zero-copy, as asked (measured 35.0 GB/s; dma 55.0, split 56.0)", "25 %, as asked"]
         {

@@ -10,7 +10,7 @@ use uva_cuda::{Context, CudaEvent, CudaStream, Module, ModuleOptions};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
-use uva_plan::{Timed, TimedCaches};
+use uva_plan::{TimedCaches, TimedRun};
 use uva_rows::RowSource;
 use uva_rows::cuda::{DeviceCache, SlotFiller, SlotPlace, SlotShape};
 use uva_sample::cuda::GraphSource;
@@ -96,7 +96,7 @@ impl<'d> DeviceTimes<'d> {
         mut sampler: uva_sample::cuda::CudaSampler,
         graph: &SampledGraph<'_>,
         clock: Clock,
-    ) -> Result<Timed, Failure> {
+    ) -> Result<TimedRun, Failure> {
         let mut batch = MiniBatch::with_bounds(self.host.bounds());
         let split = graph.split(Split::Train);
         let mut times = Vec::new();
@@ -113,12 +113,12 @@ impl<'d> DeviceTimes<'d> {
             all += counts.list_reads.all;
             hits += counts.list_reads.cached;
         }
-        Ok(Timed { hit_rate: share(hits, all), ms: median(times) })
+        Ok(TimedRun { hit_rate: share(hits, all), ms: median(times) })
     }
 }
 
 impl TimedCaches for DeviceTimes<'_> {
-    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<Timed, Failure> {
+    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<TimedRun, Failure> {
         if self.graph.as_ref().is_none_or(|graph| graph.first != order) {
             // One at a time: each is as large as the adjacency.
             self.graph = None;
@@ -134,7 +134,7 @@ impl TimedCaches for DeviceTimes<'_> {
         self.sample(sampler, &graph, Clock::Device)
     }
 
-    fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Failure> {
+    fn gathering(&mut self, cached: &[i64]) -> Result<TimedRun, Failure> {
         let Self { context, cuda, dataset, loader, .. } = self;
         if self.table.is_none() {
             let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
@@ -191,6 +191,6 @@ impl TimedCaches for DeviceTimes<'_> {
                 hits += fill.read.hits();
             }
         }
-        Ok(Timed { hit_rate: share(hits, rows), ms: median(times) })
+        Ok(TimedRun { hit_rate: share(hits, rows), ms: median(times) })
     }
 }

@@ -15,7 +15,7 @@ use crate::RuntimeError;
 use crate::backend::{Backend, CudaBackend, GatherChoice};
 use crate::feed::rows::RowTree;
 use crate::plan::RunPlan;
-use crate::sampler::cache::{Asked, CacheContents, CacheRanks, summary};
+use crate::sampler::cache::{CacheContents, CacheRanks, JoinRequest, summary};
 
 /// The cache asked for.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ fn between_ranks(
         Ok(chosen.row_ids)
     };
     let context = Context::primary(cuda.ordinal)?;
-    let asked = Asked {
+    let asked = JoinRequest {
         context: &context,
         dataset,
         threads: plan.options.gather_threads,

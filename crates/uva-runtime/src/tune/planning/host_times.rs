@@ -10,7 +10,7 @@ use std::time::Instant;
 use uva_batch::BatchLayout;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_graph::{Dataset, Split};
-use uva_plan::{Timed, TimedCaches};
+use uva_plan::{TimedCaches, TimedRun};
 use uva_rows::{Hits, HostPlace};
 use uva_sample::{BatchBounds, BatchKey, MiniBatch, sampler};
 
@@ -36,7 +36,7 @@ pub(super) struct HostTimes<'d> {
     nodes: Vec<Vec<i64>>,
 }
 
-pub(super) type Failure = Box<dyn Error + Send + Sync>;
+pub(super) type TimingFailure = Box<dyn Error + Send + Sync>;
 
 impl<'d> HostTimes<'d> {
     /// For the first training batches of a run with these options.
@@ -60,7 +60,7 @@ impl<'d> HostTimes<'d> {
     }
 
     /// The nodes of each batch, by the dataset's ids.
-    pub fn nodes(&mut self) -> Result<&[Vec<i64>], Failure> {
+    pub fn nodes(&mut self) -> Result<&[Vec<i64>], TimingFailure> {
         if self.nodes.is_empty() {
             let mut nodes = Vec::with_capacity(self.seeds.len());
             let graph = SampledGraph::new(self.dataset, None)?;
@@ -71,7 +71,7 @@ impl<'d> HostTimes<'d> {
     }
 
     /// Gathers the rows of the batches by so many threads, with a cache of the rows of `cached`.
-    pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<Timed, Failure> {
+    pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<TimedRun, TimingFailure> {
         self.nodes()?;
         let parts = HostParts::new(self.dataset, threads).with_chosen(Some(cached));
         let tree = RowTree::of_table(self.loader, &self.layout, !cached.is_empty());
@@ -87,7 +87,7 @@ impl<'d> HostTimes<'d> {
             times.push(began.elapsed().as_secs_f64() * 1e3);
             hits.count(&read);
         }
-        Ok(Timed { hit_rate: share(hits.total, hits.total_rows), ms: median(times) })
+        Ok(TimedRun { hit_rate: share(hits.total, hits.total_rows), ms: median(times) })
     }
 
     /// Samples the batches on `graph`, and passes the nodes of each to `seen`.
@@ -96,7 +96,7 @@ impl<'d> HostTimes<'d> {
         graph: &SampledGraph<'_>,
         cached: usize,
         seen: &mut dyn FnMut(&[i64]),
-    ) -> Result<Timed, Failure> {
+    ) -> Result<TimedRun, TimingFailure> {
         let mut sampler = sampler(graph.view_of(&of_lists(cached)), &self.loader.sampling())?;
         let mut batch = MiniBatch::with_bounds(self.bounds());
         let split = graph.split(Split::Train);
@@ -112,12 +112,12 @@ impl<'d> HostTimes<'d> {
             hits += counts.list_reads.cached;
             seen(batch.nodes());
         }
-        Ok(Timed { hit_rate: share(hits, all), ms: median(times) })
+        Ok(TimedRun { hit_rate: share(hits, all), ms: median(times) })
     }
 }
 
 impl TimedCaches for HostTimes<'_> {
-    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<Timed, Failure> {
+    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<TimedRun, TimingFailure> {
         if cached == 0 {
             return self.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {});
         }
@@ -131,7 +131,7 @@ impl TimedCaches for HostTimes<'_> {
         self.sample(&SampledGraph::new(dataset, Some(bytes))?, cached, &mut |_| {})
     }
 
-    fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Failure> {
+    fn gathering(&mut self, cached: &[i64]) -> Result<TimedRun, TimingFailure> {
         self.gathering_by(self.loader.gather_threads, cached)
     }
 }

@@ -26,6 +26,6 @@ pub use measure::{
 pub(crate) use remote_rows::remote_rows;
 pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
 pub use search::FoundParts;
-pub use search::{Found, Search};
+pub use search::{Search, SearchResult};
 pub use stage_times::time_stages;
 pub use sum_times::{SumTimes, SumsToTime, TimedBatch, time_sums};

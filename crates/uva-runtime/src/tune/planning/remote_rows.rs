@@ -6,7 +6,7 @@ use uva_rows::cache::map_bytes;
 use uva_sample::{BatchKey, MiniBatch, divided_sampler};
 
 use super::measure::workload;
-use crate::feed::ranks::{RankExchange, Ranks};
+use crate::feed::ranks::{RankExchange, RankExchanges};
 use crate::plan::RunPlan;
 use crate::sampler::cache::SampledGraph;
 use crate::sampler::order_making::epoch_order;
@@ -23,7 +23,7 @@ use crate::{LoaderOptions, RuntimeError};
 pub(crate) fn remote_rows(
     dataset: &Dataset,
     plan: &RunPlan,
-    ranks: &Ranks,
+    ranks: &RankExchanges,
 ) -> Result<Vec<i64>, RuntimeError> {
     let Some(own) = dataset.own_rows() else { return Ok(Vec::new()) };
     let range = own.nodes();
@@ -43,7 +43,7 @@ fn of_own_batches(dataset: &Dataset, plan: &RunPlan, link: &RankExchange) -> Res
     let mut exchange = link.take()?;
     let mut hotness = Hotness { feature_reads: vec![0; dataset.nodes()], ..Hotness::default() };
     {
-        let divided = Ranks::divided(dataset, Box::new(&mut *exchange))?;
+        let divided = RankExchanges::divided(dataset, Box::new(&mut *exchange))?;
         let graph = SampledGraph::new(dataset, None)?;
         let mut sampler = divided_sampler(graph.view(), &options.sampling(), divided)?;
         let mut order = epoch_order(dataset, options, Split::Train)?;

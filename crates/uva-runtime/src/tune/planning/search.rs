@@ -42,8 +42,8 @@ impl Search {
         loader: &LoaderOptions,
         backend: &Backend,
         note: &dyn Fn(&str),
-    ) -> Result<Found, RuntimeError> {
-        let mut found = Found::default();
+    ) -> Result<SearchResult, RuntimeError> {
+        let mut found = SearchResult::default();
         // The CPU reads the rows of a host cache, wherever slots are.
         let mut backend = if self.rows_only { Backend::Cpu } else { backend.clone() };
         if self.gathers
@@ -67,7 +67,7 @@ impl Search {
 
 /// The result of a search.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct SearchResult {
     /// What to cache.
     pub plan: Option<CachePlan>,
     /// Where to sample.
@@ -76,7 +76,7 @@ pub struct Found {
     pub figures: Option<Figures>,
 }
 
-/// [`Found`] as it travels between processes; node ids have memory of their own.
+/// [`SearchResult`] as it travels between processes; node ids have memory of their own.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FoundParts {
     plan: Option<CachePlan>,
@@ -89,7 +89,7 @@ pub struct FoundParts {
 const LISTS: &str = "uvatrain-planned-lists";
 const ROWS: &str = "uvatrain-planned-rows";
 
-impl Found {
+impl SearchResult {
     /// Splits it into parts, and the memory that goes with them.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl FoundParts {
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] where a descriptor is missing or its memory has another size.
-    pub fn joined(self, fds: Vec<OwnedFd>) -> Result<Found, RuntimeError> {
+    pub fn joined(self, fds: Vec<OwnedFd>) -> Result<SearchResult, RuntimeError> {
         let Self { mut plan, lists, rows, sampler, figures } = self;
         let mut fds = fds.into_iter();
         let mut nodes = |name: &str, count: usize| -> Result<Vec<i64>, RuntimeError> {
@@ -132,6 +132,6 @@ impl FoundParts {
             plan.list_ids = nodes(LISTS, lists)?;
             plan.row_ids = nodes(ROWS, rows)?;
         }
-        Ok(Found { plan, sampler, figures })
+        Ok(SearchResult { plan, sampler, figures })
     }
 }

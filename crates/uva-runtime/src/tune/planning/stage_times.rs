@@ -5,7 +5,7 @@ use std::thread;
 use uva_graph::Dataset;
 use uva_plan::TimedThreads;
 
-use super::host_times::{Failure, HostTimes};
+use super::host_times::{HostTimes, TimingFailure};
 use crate::machine::not_started;
 use crate::sampler::cache::SampledGraph;
 use crate::{LoaderOptions, RuntimeError};
@@ -60,6 +60,6 @@ fn time_samplers(dataset: &Dataset, times: &HostTimes<'_>, samplers: usize) -> R
     Ok(sum / (samplers * samplers) as f64)
 }
 
-fn failed(error: Failure) -> RuntimeError {
+fn failed(error: TimingFailure) -> RuntimeError {
     RuntimeError::Failed(format!("timing the first batches: {error}"))
 }

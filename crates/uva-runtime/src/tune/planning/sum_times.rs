@@ -17,7 +17,7 @@ use uva_ops::lists::{Lists, ListsError, WeightedSums, Weights, degree_weights};
 use super::host_times::middle;
 use crate::feed::rows::{HostParts, HostRows, RowTree};
 use crate::feed::sampling::Sampling;
-use crate::options::schedule::Item;
+use crate::options::schedule::ScheduleItem;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{CacheContents, Caches, Engine, SampledGraph};
 use crate::{LoaderOptions, Passes, RuntimeError};
@@ -97,7 +97,7 @@ pub fn time_sums(
 
     let mut sample = |first: u64, pair: &mut [Slots]| {
         for (sequence, slots) in (first..).zip(pair) {
-            let Item::Batch(key) = off.schedule.item(sequence, None) else {
+            let ScheduleItem::Batch(key) = off.schedule.item(sequence, None) else {
                 let reason = "there is no training batch whose sums could be timed";
                 return Err(RuntimeError::Input(reason.to_owned()));
             };
@@ -406,7 +406,7 @@ mod tests {
         let mut sampling = Sampling::new(&dataset, &off, &graph, engine, None).unwrap();
         let mut ways = Ways::new(&dataset, &off, &host, &asked).unwrap();
         let mut slots = Slots::new(&off.layout, &host.layout).unwrap();
-        let Item::Batch(key) = off.schedule.item(0, None) else { unreachable!() };
+        let ScheduleItem::Batch(key) = off.schedule.item(0, None) else { unreachable!() };
         slots.header = sampling.sample(key, 0, slots.batch.bytes_mut()).unwrap();
         ways.gather_and_sum(&mut slots).unwrap();
         ways.sum_while_reading(&mut slots).unwrap();

@@ -1,8 +1,8 @@
 //! The common part of the kinds that draw nodes for all destinations of a hop together.
 
-use crate::hops::{Hop, List, NodeId, Setup};
+use crate::hops::{Hop, KindSetup, List, NodeId};
 use crate::local_ids::RelabelError;
-use crate::philox::Purpose;
+use crate::philox::RandomPurpose;
 use crate::{SampleError, SamplerKind};
 
 /// Draws the nodes of a hop. A drawn node has a number, which leads to its weight.
@@ -11,13 +11,13 @@ pub trait Draw: Send + Sized {
     const KIND: SamplerKind;
 
     /// The purpose of its random words.
-    const PURPOSE: Purpose = Purpose::Weights;
+    const PURPOSE: RandomPurpose = RandomPurpose::Weights;
 
     /// Allocates all memory, and computes the data that depend on the whole graph.
     ///
     /// # Errors
     /// An invalid graph.
-    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError>;
+    fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError>;
 
     /// Makes `hop.fanout` draws for the lists of `nodes`. No list has been checked before. False: every entry of these
     /// lists is taken, and nothing was drawn.

@@ -1,9 +1,9 @@
 //! The edges of a hop whose nodes were drawn: the entries of the destinations' lists that name one of them.
 
 use super::draw::Draw;
-use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::options::GROUP;
-use crate::philox::Purpose;
+use crate::philox::RandomPurpose;
 use crate::{SampleError, SamplerKind};
 
 /// The entries that name nodes drawn by `D`.
@@ -26,18 +26,18 @@ impl<D: Draw> Together<D> {
 
 impl<D: Draw> Picks<'_> for Together<D> {
     const KIND: SamplerKind = D::KIND;
-    const PURPOSE: Purpose = D::PURPOSE;
+    const PURPOSE: RandomPurpose = D::PURPOSE;
 
-    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+    fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         Ok(Self { draw: D::new(setup)?, whole: false, sums: Vec::with_capacity(GROUP), used: 0 })
     }
 
-    fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+    fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> PickResult {
         self.whole = hop.fanout == usize::MAX || !self.draw.draw(hop, nodes, lists)?;
         Ok(())
     }
 
-    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, _: &[i64], lists: &mut [List]) -> Sampled {
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, _: &[i64], lists: &mut [List]) -> PickResult {
         self.sums.clear();
         self.used = 0;
         for list in lists {
@@ -58,7 +58,7 @@ impl<D: Draw> Picks<'_> for Together<D> {
         Ok(())
     }
 
-    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut PickSink<'_>) -> PickResult {
         if self.whole {
             sink.weights(list.degree).fill((1.0 / list.degree as f64) as f32);
             return sink.whole(hop, list);

@@ -7,7 +7,7 @@
 
 use super::draw::Draw;
 use super::sums::{self, Sums};
-use crate::hops::{Hop, List, NodeId, Setup};
+use crate::hops::{Hop, KindSetup, List, NodeId};
 use crate::kind::{Fanout, KindRow};
 use crate::limits::LOCAL_ID_BYTES;
 use crate::local_ids::{LocalIds, RelabelError};
@@ -47,7 +47,7 @@ pub struct FastGcn {
 impl Draw for FastGcn {
     const KIND: SamplerKind = SamplerKind::FASTGCN;
 
-    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+    fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         let (graph, most) = (&setup.graph, setup.largest_fanout());
         Ok(Self {
             sums: Sums::new(graph, Self::KIND, sums::by_entries(graph)?)?,

@@ -7,7 +7,7 @@
 //! keys, and each list's weights are normalised.
 
 use super::draw::{Draw, importance};
-use crate::hops::{Hop, List, NodeId, Setup};
+use crate::hops::{Hop, KindSetup, List, NodeId};
 use crate::kind::{Fanout, KindRow};
 use crate::kinds::exponential;
 use crate::kinds::smallest::Smallest;
@@ -57,7 +57,7 @@ pub struct Ladies {
 impl Draw for Ladies {
     const KIND: SamplerKind = SamplerKind::LADIES;
 
-    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+    fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         // Numbers are 32 bits.
         let nodes = setup.graph.csc.nodes();
         let room = nodes.min(i32::MAX as usize);

@@ -17,5 +17,5 @@ pub use self::drawn::Together;
 pub use self::fastgcn::FastGcn;
 pub use self::ladies::Ladies;
 pub use self::saint::Saint;
-pub use self::saint_edge::Edges;
-pub use self::saint_node::Nodes;
+pub use self::saint_edge::SaintEdges;
+pub use self::saint_node::SaintNodes;

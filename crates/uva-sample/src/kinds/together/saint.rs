@@ -9,9 +9,9 @@
 
 use super::draw::Draw;
 use super::sums::Sums;
-use crate::hops::{Hop, List, NodeId, Setup};
+use crate::hops::{Hop, KindSetup, List, NodeId};
 use crate::local_ids::{LocalIds, RelabelError};
-use crate::philox::{Purpose, StreamKey};
+use crate::philox::{RandomPurpose, StreamKey};
 use crate::{GraphView, SampleError, SamplerKind};
 
 /// The unit of a draw for a subgraph: nodes or edges.
@@ -53,9 +53,9 @@ pub struct Saint<U> {
 
 impl<U: Unit> Draw for Saint<U> {
     const KIND: SamplerKind = U::KIND;
-    const PURPOSE: Purpose = Purpose::Subgraphs;
+    const PURPOSE: RandomPurpose = RandomPurpose::Subgraphs;
 
-    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+    fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         let nodes = setup.graph.csc.nodes();
         let (unit, sums) = U::new(&setup.graph)?;
         Ok(Self {

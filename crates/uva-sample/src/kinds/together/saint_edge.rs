@@ -24,7 +24,7 @@ impl SamplerKind {
 
 /// Draws edges in proportion to 1 / d + 1 / d' of their ends. So edges between small lists, which few others can
 /// replace, are likely. Takes 8 bytes a node.
-pub struct Edges {
+pub struct SaintEdges {
     /// The part of the sum of all draws that belongs to an edge of each node.
     parts: Vec<u64>,
 }
@@ -38,7 +38,7 @@ fn of_end(indptr: &[i64], node: usize) -> u64 {
     ((1 << 32) / degree.max(1)).max(1)
 }
 
-impl Unit for Edges {
+impl Unit for SaintEdges {
     const KIND: SamplerKind = SamplerKind::SAINT_EDGE;
 
     fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError> {

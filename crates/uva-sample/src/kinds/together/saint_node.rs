@@ -25,9 +25,9 @@ impl SamplerKind {
 }
 
 /// Draws nodes by the squared norms of their columns, as FastGCN does.
-pub struct Nodes;
+pub struct SaintNodes;
 
-impl Unit for Nodes {
+impl Unit for SaintNodes {
     const KIND: SamplerKind = SamplerKind::SAINT_NODE;
 
     fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError> {

@@ -16,7 +16,7 @@ pub struct Sums {
 
 /// The result of a draw.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct DrawnPlace {
     /// The node's place in the order of original ids.
     pub place: usize,
     /// The offset of the draw behind the sum of all nodes before it: below the node's importance.
@@ -61,9 +61,9 @@ impl Sums {
 
     /// The position of a number below the sum of all.
     #[inline]
-    pub fn place(&self, drawn: u64) -> Place {
+    pub fn place(&self, drawn: u64) -> DrawnPlace {
         let place = self.ends.partition_point(|&end| end <= drawn);
-        Place { place, rest: drawn - self.before(place) }
+        DrawnPlace { place, rest: drawn - self.before(place) }
     }
 
     /// The node at a place.

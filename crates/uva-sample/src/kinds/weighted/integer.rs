@@ -1,6 +1,6 @@
 //! Draws with replacement, by integer weights.
 
-use crate::philox::Stream;
+use crate::philox::PhiloxStream;
 
 /// Whether an entry of this weight exists for the sampler. (Opening the dataset refuses weights that are not finite.)
 #[inline]
@@ -9,7 +9,7 @@ pub(super) fn exists(weight: f32) -> bool {
 }
 
 /// Memory for draws from one list.
-pub(super) struct Draws {
+pub(super) struct DrawBuffers {
     /// The drawn number, and the number of the draw.
     drawn: Vec<(u64, u32)>,
     /// The place that each draw hit.
@@ -31,7 +31,7 @@ fn integer(weight: f32, scale: f64) -> u64 {
     if exists(weight) { (f64::from(weight) * scale) as u64 } else { 0 }
 }
 
-impl Draws {
+impl DrawBuffers {
     /// For up to `most` draws from one list.
     pub(super) fn new(most: usize) -> Self {
         Self { drawn: Vec::with_capacity(most), places: vec![0; most] }
@@ -39,7 +39,7 @@ impl Draws {
 
     /// The places of `count` draws from a list of these weights, of which at least one is positive; `count` is no more
     /// than there is memory for.
-    pub(super) fn draw(&mut self, mut stream: Stream, weights: &[f32], count: usize) -> &[u32] {
+    pub(super) fn draw(&mut self, mut stream: PhiloxStream, weights: &[f32], count: usize) -> &[u32] {
         let scale = scale(weights);
         // Fewer than 2^32 numbers below 2^32.
         let total: u64 = weights.iter().map(|&weight| integer(weight, scale)).sum();

@@ -9,10 +9,10 @@ mod integer;
 
 use super::exponential;
 use super::smallest::Smallest;
-use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::kind::KindRow;
 use crate::options::GROUP;
-use crate::philox::{Purpose, STREAM_WORDS, StreamKey, words_from};
+use crate::philox::{RandomPurpose, STREAM_WORDS, StreamKey, words_from};
 use crate::{GraphView, InvalidOption, SampleError, SamplerKind};
 use integer::exists;
 use uva_cuda::kernels::sample::PickKind;
@@ -34,12 +34,12 @@ const CHUNK: usize = 128;
 const _: () = assert!(STREAM_WORDS.is_multiple_of(CHUNK) && CHUNK.is_multiple_of(4));
 
 /// Samples the entries that weights and words choose. An entry exists if its weight is positive.
-pub struct Weighted<'g> {
+pub struct WeightedSampler<'g> {
     graph: GraphView<'g>,
     weights: &'g [f32],
     replace: bool,
     smallest: Smallest,
-    draws: integer::Draws,
+    draws: integer::DrawBuffers,
     words: Box<[u32; CHUNK]>,
     /// Positions of the group's picks in their lists, concatenated, if there is a limit to them.
     places: Vec<u32>,
@@ -49,12 +49,12 @@ pub struct Weighted<'g> {
     used: (usize, usize),
 }
 
-impl<'g> Picks<'g> for Weighted<'g> {
+impl<'g> Picks<'g> for WeightedSampler<'g> {
     const KIND: SamplerKind = SamplerKind::WEIGHTED;
-    const PURPOSE: Purpose = Purpose::Weights;
+    const PURPOSE: RandomPurpose = RandomPurpose::Weights;
 
-    fn new(setup: &Setup<'_, 'g>) -> Result<Self, SampleError> {
-        let Setup { graph, options, group_picks, most } = *setup;
+    fn new(setup: &KindSetup<'_, 'g>) -> Result<Self, SampleError> {
+        let KindSetup { graph, options, group_picks, most } = *setup;
         let weights = graph.weights.ok_or(InvalidOption::NoWeights { kind: Self::KIND })?;
         let (given, edges) = (weights.len(), graph.csc.edges());
         if given != edges {
@@ -66,7 +66,7 @@ impl<'g> Picks<'g> for Weighted<'g> {
             weights,
             replace: options.replace,
             smallest: Smallest::new(by_keys),
-            draws: integer::Draws::new(by_draws),
+            draws: integer::DrawBuffers::new(by_draws),
             words: Box::new([0; CHUNK]),
             places: Vec::with_capacity(group_picks),
             begins: Vec::with_capacity(GROUP),
@@ -74,7 +74,7 @@ impl<'g> Picks<'g> for Weighted<'g> {
         })
     }
 
-    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> PickResult {
         self.places.clear();
         self.begins.clear();
         self.used = (0, 0);
@@ -104,7 +104,7 @@ impl<'g> Picks<'g> for Weighted<'g> {
         Ok(())
     }
 
-    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut PickSink<'_>) -> PickResult {
         let (place, number) = self.used;
         if hop.fanout < usize::MAX {
             self.used.0 += list.picks;
@@ -128,7 +128,7 @@ impl<'g> Picks<'g> for Weighted<'g> {
     }
 }
 
-impl Weighted<'_> {
+impl WeightedSampler<'_> {
     /// Takes every entry that exists, in the order of the list.
     fn all_that_exist(&mut self, weights: &[f32]) {
         let places = (0..).zip(weights).filter(|(_, weight)| exists(**weight));

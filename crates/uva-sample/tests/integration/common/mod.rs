@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
 use uva_graph::{Csc, Indices, Relation, Split};
-use uva_sample::philox::{Purpose, StreamKey};
+use uva_sample::philox::{RandomPurpose, StreamKey};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchSampler, BlockRef, Expand, Fanouts, GraphView, Home, MiniBatch,
-    NeighborSampler, SamplerKind, SamplerOptions, batch_of_picks, sampler,
+    BatchBounds, BatchKey, BatchSampler, BlockRef, Expand, Fanouts, GraphView, MiniBatch, NeighborSampler,
+    OriginalEdges, SamplerKind, SamplerOptions, batch_of_picks, sampler,
 };
 
 /// A graph that owns its arrays.
@@ -71,7 +71,7 @@ impl Graph {
     }
 
     pub fn view(&self) -> GraphView<'_> {
-        let home = self.home.as_ref().map(|(indptr, nodes)| Home { indptr, nodes });
+        let home = self.home.as_ref().map(|(indptr, nodes)| OriginalEdges { indptr, nodes });
         GraphView { weights: self.weights.as_deref(), home, ..self.csc().into() }
     }
 
@@ -183,9 +183,13 @@ pub fn plainly_weighed(
             let list = graph.list(destination);
             if !options.kind.picks_in_lists() {
                 let found = match options.kind.name() {
-                    "walk" => {
-                        walk(graph, stream_of(destination, Purpose::Walks), options, destination, fanout)
-                    }
+                    "walk" => walk(
+                        graph,
+                        stream_of(destination, RandomPurpose::Walks),
+                        options,
+                        destination,
+                        fanout,
+                    ),
                     _ => ppr(graph, destination, fanout),
                 };
                 for (visited, weight) in found {
@@ -196,12 +200,15 @@ pub fn plainly_weighed(
                 continue;
             }
             let picks = match options.kind.name() {
-                "neighbor" => {
-                    pick_uniformly(stream_of(destination, Purpose::Neighbors), &list, fanout, options.replace)
-                }
+                "neighbor" => pick_uniformly(
+                    stream_of(destination, RandomPurpose::Neighbors),
+                    &list,
+                    fanout,
+                    options.replace,
+                ),
                 "labor" => {
                     let variate = |&node: &i64| {
-                        let mut stream = stream_of(node, Purpose::Neighbors).stream();
+                        let mut stream = stream_of(node, RandomPurpose::Neighbors).stream();
                         (u64::from(stream.next_u32()), stream.next_u32())
                     };
                     let variates = list.iter().map(variate).map(|(low, high)| low | u64::from(high) << 32);
@@ -210,7 +217,12 @@ pub fn plainly_weighed(
                 "weighted" => {
                     let begin = graph.indptr[destination as usize] as usize;
                     let weights = &graph.weights.as_ref().unwrap()[begin..begin + list.len()];
-                    pick_by_weight(stream_of(destination, Purpose::Weights), weights, fanout, options.replace)
+                    pick_by_weight(
+                        stream_of(destination, RandomPurpose::Weights),
+                        weights,
+                        fanout,
+                        options.replace,
+                    )
                 }
                 _ => {
                     let picked: Vec<(u32, f32)> = of_layer.next().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use uva_sample::SamplerKind;
-use uva_sample::philox::{Purpose, StreamKey};
+use uva_sample::philox::{RandomPurpose, StreamKey};
 
 use super::{Graph, exponential};
 
@@ -14,10 +14,10 @@ pub fn picks(
     kind: SamplerKind,
     (seeds, lists): (&[i64], &[Vec<i64>]),
     fanout: usize,
-    stream_named: impl Fn(u64, Purpose) -> StreamKey,
+    stream_named: impl Fn(u64, RandomPurpose) -> StreamKey,
 ) -> Vec<Vec<(u32, f32)>> {
-    let weights = |name| stream_named(name, Purpose::Weights);
-    let subgraph = |name| StreamKey { layer: 0, ..stream_named(name, Purpose::Subgraphs) };
+    let weights = |name| stream_named(name, RandomPurpose::Weights);
+    let subgraph = |name| StreamKey { layer: 0, ..stream_named(name, RandomPurpose::Subgraphs) };
     match kind.name() {
         "ladies" => ladies(graph, lists, fanout, weights),
         _ if fanout == usize::MAX => all(lists),

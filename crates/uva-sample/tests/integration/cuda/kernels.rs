@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use uva_cuda::kernels::sample::{SampleArguments, SampleReport};
 use uva_graph::Split;
 use uva_sample::batch_of_picks;
-use uva_sample::philox::{Purpose, StreamKey};
+use uva_sample::philox::{RandomPurpose, StreamKey};
 
 /// Runs a kernel on three blocks of two warps.
 fn launch(name: &str, arguments: &SampleArguments) {
@@ -73,7 +73,7 @@ fn picks(list: (i64, i64, u32), fanout: u32, replace: bool, kappa: u32) -> Vec<i
     let like = StreamKey {
         seed: SEED,
         node: node as u64,
-        purpose: Purpose::Neighbors,
+        purpose: RandomPurpose::Neighbors,
         layer: LAYER,
         batch,
         epoch: 5,
@@ -158,7 +158,7 @@ fn draws_of_kernel_and_plainly(node: i64, degree: u32, fanout: u32, power: u32) 
     let key = StreamKey {
         seed: SEED,
         node: node as u64,
-        purpose: Purpose::Weights,
+        purpose: RandomPurpose::Weights,
         layer: LAYER,
         batch: BATCH,
         epoch: 5,

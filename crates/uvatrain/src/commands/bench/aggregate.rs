@@ -10,7 +10,7 @@ use uva_runtime::{Aggregation, Fanouts, LoaderOptions, is_summed};
 
 use crate::exit;
 use crate::flags::{AggregateBenchFlags, BenchSums};
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
@@ -237,7 +237,7 @@ impl Report {
     fn text(&self) -> String {
         let bytes = |bytes: f64| ByteSize::from_bytes(bytes as u64).to_string();
         let times = |ratio: Option<f64>| ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
-        let mut ways = Table::with_heading(&["a batch", "rows", "sums of sage", "sums of gcn"]);
+        let mut ways = TextTable::with_heading(&["a batch", "rows", "sums of sage", "sums of gcn"]);
         for (name, of) in [("over a link", &self.link_bytes.copied), ("in a slot", &self.slot_bytes)] {
             ways.row(&[name.to_owned(), bytes(of.off), bytes(of.mean), bytes(of.gcn)]);
         }
@@ -255,7 +255,7 @@ impl Report {
             count(of.missing_sums),
             count(of.missing_sums_with_own),
         ]);
-        let mut work = Table::with_heading(&["the CPU", "ms a batch", "GB/s"]);
+        let mut work = TextTable::with_heading(&["the CPU", "ms a batch", "GB/s"]);
         let SumTimes { gather_ms, sum_ms, off_ms, host_ms, batches, threads } = self.times;
         let Rates { gather, sum, host } = self.gb_per_second;
         for (name, ms, rate) in [
@@ -267,7 +267,7 @@ impl Report {
             let rate = rate.map_or_else(String::new, |rate| format!("{rate:.2}"));
             work.row(&[name.to_owned(), format!("{ms:.3}"), rate]);
         }
-        let mut facts = Table::of_facts();
+        let mut facts = TextTable::of_facts();
         let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
         fact("dataset", self.dataset.clone());
         fact(

@@ -20,7 +20,7 @@ use uva_runtime::tune::planning::PlanAsked;
 use uva_runtime::{Fanouts, LoaderOptions};
 
 use crate::flags::CacheBenchFlags;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
@@ -127,7 +127,7 @@ impl SharesReport {
             .chain(READ_SHARES.iter().map(|percent| format!("{percent} % of reads")))
             .collect();
         let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
-        let mut table = Table::with_heading(&heading);
+        let mut table = TextTable::with_heading(&heading);
         for (what, needs) in [("of rows", &self.rows), ("of lists", &self.lists)] {
             let needs = needs.iter().map(|need| {
                 format!("{} ({})", ByteSize::from_bytes(need.bytes), format::percent(need.of_all_bytes))
@@ -292,7 +292,7 @@ impl StagesReport {
     }
 
     fn table(stages: &[Self]) -> String {
-        let mut table = Table::with_heading(&["fanouts", "sampling", "gathering", "sampling's share"]);
+        let mut table = TextTable::with_heading(&["fanouts", "sampling", "gathering", "sampling's share"]);
         for of in stages {
             table.row(&[
                 of.fanouts.to_string(),
@@ -327,7 +327,7 @@ impl Report {
             text += &StagesReport::table(stages);
         }
         text.push('\n');
-        let mut facts = Table::of_facts();
+        let mut facts = TextTable::of_facts();
         facts.row(&["dataset", &self.dataset]);
         let bytes = |bytes: f64| ByteSize::from_bytes(bytes as u64).to_string();
         facts.row(&[
@@ -360,7 +360,7 @@ impl Report {
             .chain(sizes.iter().map(|point| format!("{} %", point.size_percent)))
             .collect();
         let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
-        let mut table = Table::with_heading(&heading);
+        let mut table = TextTable::with_heading(&heading);
         for report in &self.policies {
             let points = report.points.iter().map(|point| cell(point).unwrap_or_else(|| "–".to_owned()));
             let cells: Vec<String> = std::iter::once(report.policy.to_string()).chain(points).collect();
@@ -374,7 +374,7 @@ impl AllocationReport {
     fn text(&self) -> String {
         let unit = if self.in_bytes { "bytes" } else { "ms" };
         let mut table =
-            Table::with_heading(&["for lists", "lists hit", "rows hit", &format!("a batch, {unit}")]);
+            TextTable::with_heading(&["for lists", "lists hit", "rows hit", &format!("a batch, {unit}")]);
         let mut row = |name: String, of: &Prediction, cost: f64| {
             let cost = if self.in_bytes { format::count(cost as u64) } else { format!("{cost:.4}") };
             table.row(&[

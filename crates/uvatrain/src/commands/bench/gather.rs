@@ -7,7 +7,7 @@ use uva_mem::PageSize;
 
 use crate::exit;
 use crate::flags::{GatherBenchFlags, GatherPages};
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ pub fn run(flags: &GatherBenchFlags) -> anyhow::Result<()> {
 fn text(report: &Report<'_>) -> String {
     let Measurement { gb_per_second, memcpy_gb_per_second, share_of_memcpy, .. } = report.measured;
     let Measurement { threads, row_bytes, rows, repeats, .. } = report.measured;
-    let mut facts = Table::of_facts();
+    let mut facts = TextTable::of_facts();
     facts.row(&["dataset", report.dataset]);
     facts.row(&[
         "random rows",

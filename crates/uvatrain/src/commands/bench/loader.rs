@@ -9,14 +9,14 @@ use serde::Serialize;
 use uva_graph::{Dataset, Hops, Split, Verify};
 use uva_mem::ZeroedPages;
 use uva_propagate::HopSet;
-use uva_runtime::options::hop_options::{Chunk, HopOptions, Place, Shuffle};
+use uva_runtime::options::hop_options::{Chunk, HopOptions, HopRowsPlace, Shuffle};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::{Batch, Features, HopFiles, LoaderOptions, Passes, Reader, Runtime, RuntimeError};
+use uva_runtime::{Batch, DiskReader, Features, LoaderOptions, OpenHopFiles, Passes, Runtime, RuntimeError};
 use uva_sample::ChunkOrder;
 
 use crate::exit;
 use crate::flags::LoaderBenchFlags;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 /// Epochs before those that are timed: one is verified, one warms up.
@@ -72,7 +72,7 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
         ))
         .into());
     }
-    if flags.reader == Some(Reader::Cufile) {
+    if flags.reader == Some(DiskReader::Cufile) {
         return Err(exit::usage(
             "--reader cufile: it brings rows into the memory of a GPU, and here they come to host memory",
         )
@@ -86,7 +86,7 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
     }
     let bytes = rows * hops.count() * dataset.features().row_bytes();
     let gb_per_second = |time: Duration| bytes as f64 / 1e9 / time.as_secs_f64();
-    let place = if flags.reader.is_some() { Place::Disk } else { Place::Host };
+    let place = if flags.reader.is_some() { HopRowsPlace::Disk } else { HopRowsPlace::Host };
     let chunks = flags.chunk.iter().map(|&chunk| HopOptions { shuffle: Shuffle::Chunks, chunk, place });
     let asked: Vec<HopOptions> =
         std::iter::once(HopOptions { shuffle: Shuffle::Full, chunk: Chunk::Auto, place })
@@ -255,14 +255,14 @@ fn copied(flags: &LoaderBenchFlags, hops: Hops<'_>) -> anyhow::Result<Vec<Durati
 fn read_alone(
     flags: &LoaderBenchFlags,
     hops: Hops<'_>,
-    asked: Reader,
+    asked: DiskReader,
 ) -> anyhow::Result<(Vec<Duration>, &'static str)> {
     let tables: Vec<usize> = (0..hops.count()).collect();
     let rows = hops.rows_of(Split::Train);
     let piece = |first: usize| first..rows.end.min(first + flags.batch_size as usize);
     let pieces: Vec<_> = rows.clone().step_by(flags.batch_size as usize).map(piece).collect();
     let threads = flags.samplers as usize;
-    let open = |_| HopFiles::open(hops, &tables, asked).map(HopFiles::into_files);
+    let open = |_| OpenHopFiles::open(hops, &tables, asked).map(OpenHopFiles::into_files);
     let mut readers = (0..threads).map(open).collect::<Result<Vec<_>, _>>()?;
     let taken = readers[0].reader().name();
     let mut times = Vec::new();
@@ -295,7 +295,7 @@ fn read_alone(
 }
 
 fn text(report: &Report) -> String {
-    let mut facts = Table::of_facts();
+    let mut facts = TextTable::of_facts();
     facts.row(&["hop set", &report.dataset]);
     let (limit, of) = match (report.memcpy_gb_per_second, report.reads_gb_per_second) {
         (Some(memcpy), _) => (memcpy, "memcpy"),

@@ -10,7 +10,7 @@ use uva_runtime::{Fanouts, RuntimeError};
 
 use crate::exit;
 use crate::flags::PartitionBenchFlags;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
@@ -116,7 +116,7 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let mut facts = Table::of_facts();
+        let mut facts = TextTable::of_facts();
         let remote = |of: u64, all: u64| {
             format!(
                 "{} of {} ({})",

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use uva_bench::pcie::{self, PcieError, PcieOptions, PcieReport, Progress, ROW_BYTES, Sweep};
+use uva_bench::pcie::{self, BenchProgress, PcieError, PcieOptions, PcieReport, ROW_BYTES, Sweep};
 use uva_cuda::{CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions};
 use uva_rows::cuda::Kernel;
 
@@ -50,7 +50,7 @@ fn measure(flags: &PcieBenchFlags) -> anyhow::Result<PcieReport> {
     if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len}  {wide_msg}") {
         bar.set_style(style);
     }
-    let mut show = |progress: Progress<'_>| {
+    let mut show = |progress: BenchProgress<'_>| {
         bar.set_length(progress.all as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(progress.now.to_owned());

@@ -14,7 +14,7 @@ use super::spread::Spread;
 use crate::exit;
 use crate::flags::PipelineBenchFlags;
 use crate::runs::dry_run;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out, summary};
 use uva_runtime::spec::{ByteSize, Spelling};
 
@@ -154,7 +154,7 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
 
 impl Report {
     fn text(&self) -> String {
-        let mut facts = Table::of_facts();
+        let mut facts = TextTable::of_facts();
         let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
         fact("dataset", self.dataset.clone());
         fact("batches", format!("{:.1} a second", self.batches_per_second));

@@ -8,7 +8,7 @@ use uva_kernels::gather::{BLOCK_THREADS, BLOCKS_PER_MULTIPROCESSOR, Kernel};
 
 use crate::exit;
 use crate::flags::{Gpu, RequestsBenchFlags};
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 #[derive(Serialize)]
@@ -49,7 +49,8 @@ pub fn run(flags: &RequestsBenchFlags) -> anyhow::Result<()> {
 }
 
 fn text(report: &Report, total: Requests) -> String {
-    let mut rows = Table::with_heading(&["row", "offset in line", "reads", "bytes read", "wanted of them"]);
+    let mut rows =
+        TextTable::with_heading(&["row", "offset in line", "reads", "bytes read", "wanted of them"]);
     for (index, (reads, bytes)) in report.reads_per_row.iter().zip(&report.bytes_per_row).enumerate() {
         rows.row(&[
             index.to_string(),
@@ -60,7 +61,7 @@ fn text(report: &Report, total: Requests) -> String {
         ]);
     }
     let payload = report.rows * report.row_bytes;
-    let mut facts = Table::of_facts();
+    let mut facts = TextTable::of_facts();
     facts.row(&["kernel", report.kernel]);
     facts.row(&["reads", &format!("{:.2} a row", total.reads as f64 / report.rows as f64)]);
     facts.row(&["payload", &format!("{} of the bytes read", format::percent(report.payload_efficiency))]);
@@ -170,7 +171,7 @@ impl Need {
             format!("{} of {} ({share})", exact.ceil().max(1.0), self.multiprocessors)
         };
         let span = |exact: [f64; 3]| format!("{}, {} at most", whole(exact[1]), whole(exact[2]));
-        let mut facts = Table::of_facts();
+        let mut facts = TextTable::of_facts();
         facts.row(&["GPU", self.name]);
         facts.row(&[
             "reads in flight",

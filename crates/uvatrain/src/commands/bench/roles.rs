@@ -3,14 +3,14 @@
 use serde::Serialize;
 use serde_json::Value;
 use uva_plan::{
-    RoleCounts, RoleTimes, RolesEpoch, RolesOutcome, Taking, in_turns_ms, samplers_by, samplers_by_ratio,
-    slower_side_ms,
+    GpuCounts, GpuStageTimes, QueueOrder, RolesEpoch, RolesOutcome, in_turns_ms, samplers_by,
+    samplers_by_ratio, slower_side_ms,
 };
 
 use crate::exit;
 use crate::flags::RolesBenchFlags;
 use crate::runs::stage_times::{TimedStages, timed_stages, words_of};
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 /// Batches of an epoch where nothing says how many.
@@ -20,7 +20,7 @@ const BATCHES: usize = 100;
 struct Report {
     gpus: usize,
     batches: usize,
-    times: RoleTimes,
+    times: GpuStageTimes,
     /// One GPU with both roles in turns.
     one_gpu_ms: f64,
     /// Every division of the GPUs; none of a single one.
@@ -38,7 +38,7 @@ struct Report {
 #[derive(Serialize)]
 struct Division {
     #[serde(flatten)]
-    counts: RoleCounts,
+    counts: GpuCounts,
     #[serde(flatten)]
     outcome: RolesOutcome,
 }
@@ -47,9 +47,9 @@ struct Division {
 pub fn run(flags: &RolesBenchFlags) -> anyhow::Result<()> {
     let Measured { times, batches, timed_on } = measured(flags)?;
     let gpus = flags.gpus;
-    let taking = if flags.when_free { Taking::WhenFree } else { Taking::InSteps };
+    let taking = if flags.when_free { QueueOrder::WhenFree } else { QueueOrder::InSteps };
     let division = |samplers: usize| {
-        let counts = RoleCounts { samplers, trainers: gpus - samplers };
+        let counts = GpuCounts { samplers, trainers: gpus - samplers };
         let epoch = RolesEpoch { counts, times, batches, queue: flags.queue, taking, switches: flags.switch };
         Division { counts, outcome: epoch.simulate() }
     };
@@ -70,7 +70,7 @@ pub fn run(flags: &RolesBenchFlags) -> anyhow::Result<()> {
 
 /// What is simulated.
 struct Measured {
-    times: RoleTimes,
+    times: GpuStageTimes,
     batches: usize,
     timed_on: Option<Value>,
 }
@@ -99,15 +99,15 @@ fn measured(flags: &RolesBenchFlags) -> anyhow::Result<Measured> {
     };
     let batches = flags.batches.unwrap_or(in_epoch);
     Ok(Measured {
-        times: RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms },
+        times: GpuStageTimes { sampling_ms, gathering_ms, training_ms, standby_ms },
         batches,
         timed_on,
     })
 }
 
 fn text(report: &Report, switches: bool) -> String {
-    let RoleTimes { sampling_ms, gathering_ms, training_ms, standby_ms } = report.times;
-    let mut facts = Table::of_facts();
+    let GpuStageTimes { sampling_ms, gathering_ms, training_ms, standby_ms } = report.times;
+    let mut facts = TextTable::of_facts();
     facts.row(&[
         "a batch",
         &format!("{sampling_ms:.2} ms to sample, {gathering_ms:.2} to gather, {training_ms:.2} to train"),
@@ -126,7 +126,7 @@ fn text(report: &Report, switches: bool) -> String {
     if report.divisions.is_empty() {
         return facts.render();
     }
-    let mut rows = Table::with_heading(&[
+    let mut rows = TextTable::with_heading(&[
         "samplers",
         "trainers",
         "epoch",

@@ -17,7 +17,7 @@ use super::spread::Spread;
 use super::verify::{Verified, verify};
 use crate::exit;
 use crate::flags::SampleBenchFlags;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 /// Measures and prints.
@@ -264,7 +264,7 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let mut facts = Table::of_facts();
+        let mut facts = TextTable::of_facts();
         let Spread { min, median, max } = self.batch_ms;
         facts.row(&["dataset", &self.dataset]);
         facts.row(&["sampled edges", &format!("{:.2} million a second", self.edges_per_second / 1e6)]);

@@ -3,11 +3,13 @@
 use std::time::Instant;
 
 use uva_graph::csc;
-use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, Tables, Watch};
+use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions, ImportWatch, TableColumns};
 
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::{EdgeListFlags, EdgeListIds, ImportFlags, ImportedFeatures, SelfLoops, ThirdColumn};
+use crate::flags::{
+    EdgeListFlags, EdgeListIds, ImportFlags, ImportedFeatures, SelfLoopsFlag, ThirdColumnFlag,
+};
 use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;
 use crate::ui::{format, out, written};
@@ -19,16 +21,16 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         symmetrise: flags.symmetrise,
         deduplicate: flags.dedup,
         self_loops: flags.self_loops.map(|choice| match choice {
-            SelfLoops::Keep => csc::SelfLoops::Keep,
-            SelfLoops::Add => csc::SelfLoops::Add,
-            SelfLoops::Remove => csc::SelfLoops::Remove,
+            SelfLoopsFlag::Keep => csc::SelfLoops::Keep,
+            SelfLoopsFlag::Add => csc::SelfLoops::Add,
+            SelfLoopsFlag::Remove => csc::SelfLoops::Remove,
         }),
         name: flags.name.clone(),
         memory: flags.memory.bytes(),
         split: flags.split,
         seed: flags.seed,
         edge_list: edge_list(&flags.edge_list),
-        tables: Tables { node_id: flags.tables.node_id.clone(), label: flags.tables.label.clone() },
+        tables: TableColumns { node_id: flags.tables.node_id.clone(), label: flags.tables.label.clone() },
         variant: flags.variant.clone(),
         regression: flags.regression,
         float8: flags.feat_dtype.map(|ImportedFeatures::E4m3| Float8 { saturate: flags.saturate }),
@@ -38,7 +40,7 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
     let estimate = |estimate: &ImportEstimate| work.beside(|| out::say(&line(estimate)));
     let progress = |progress| work.show(progress);
     let note = |line: &str| work.beside(|| out::say(line));
-    let watch = Watch { estimate: &estimate, progress: &progress, note: &note };
+    let watch = ImportWatch { estimate: &estimate, progress: &progress, note: &note };
     flags.from.run(&flags.source, &flags.out, &options, &watch)?;
     drop(work);
     written::say(&flags.out, start.elapsed())
@@ -56,8 +58,8 @@ fn edge_list(flags: &EdgeListFlags) -> EdgeList {
         quotes: flags.quotes,
         comments: flags.comments,
         third_column: flags.third_column.map(|column| match column {
-            ThirdColumn::Weight => import::ThirdColumn::Weight,
-            ThirdColumn::Ignore => import::ThirdColumn::Ignore,
+            ThirdColumnFlag::Weight => import::ThirdColumn::Weight,
+            ThirdColumnFlag::Ignore => import::ThirdColumn::Ignore,
         }),
         arrays: flags.arrays.clone(),
     }

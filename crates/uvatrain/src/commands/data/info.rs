@@ -12,7 +12,7 @@ use uva_propagate::HopSet;
 
 use crate::exit;
 use crate::flags::InfoFlags;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
@@ -177,7 +177,7 @@ impl Facts {
     }
 
     fn table(&self) -> String {
-        let mut table = Table::of_facts();
+        let mut table = TextTable::of_facts();
         let mut fact = |name: &str, value: String| table.row(&[name.to_owned(), value]);
         let count = |n: usize| format::count(n as u64);
         let share = |n: usize| format::percent(n as f64 / self.nodes.max(1) as f64);

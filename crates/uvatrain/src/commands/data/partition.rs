@@ -8,9 +8,9 @@ use std::time::Instant;
 use serde::Serialize;
 use uva_graph::staged::{self, StagedDirectory};
 use uva_graph::{Csc, Dataset, PartitionMap, PartitionSummary, Split, ranges};
-use uva_partition::{Candidate, Options, Partition, over_mean, partition};
+use uva_partition::{Candidate, NodePartition, PartitionOptions, over_mean, partition};
 
-use self::parts::{Cut, Written};
+use self::parts::{PartitionJob, PartitionResult};
 use crate::exit;
 use crate::flags::{PartLayout, PartitionFlags};
 use crate::runs::pipeline::check_paths;
@@ -39,7 +39,7 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
             if flags.layout() == Some(PartLayout::Ranges) {
                 ranges::check_space(&dataset, map.parts, &flags.out)?;
             }
-            let made = Partition::of_map(&dataset, &map)?;
+            let made = NodePartition::of_map(&dataset, &map)?;
             let staged = StagedDirectory::new(&flags.out)?;
             write(flags, &dataset, (&map, &made, hops), staged, (work, start))
         }
@@ -51,8 +51,8 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
 fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     let hops = flags.cut.hops.unwrap_or(USUAL_HOPS);
     let method = flags.method;
-    let usual = Options::of_parts(parts);
-    let options = Options {
+    let usual = PartitionOptions::of_parts(parts);
+    let options = PartitionOptions {
         method,
         refine: flags.refine,
         hops,
@@ -99,17 +99,17 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
 fn write(
     flags: &PartitionFlags,
     dataset: &Dataset,
-    (map, made, hops): (&PartitionMap, &Partition, u32),
+    (map, made, hops): (&PartitionMap, &NodePartition, u32),
     staged: StagedDirectory,
     (work, start): (Work, Instant),
 ) -> anyhow::Result<()> {
     let written = match flags.layout() {
         None => {
             map.write(staged.path())?;
-            Written::Map
+            PartitionResult::Map
         }
         Some(layout) => {
-            let cut = Cut { dataset, map, hops, split_eval: flags.cut.split_eval, layout };
+            let cut = PartitionJob { dataset, map, hops, split_eval: flags.cut.split_eval, layout };
             cut.stage((staged.path(), &flags.out), &|progress| work.show(progress))?
         }
     };
@@ -120,7 +120,7 @@ fn write(
 
 /// What `--json` prints: `partition.json`, and where it is.
 #[derive(Serialize)]
-struct Made<'a> {
+struct PartitionReport<'a> {
     path: String,
     /// The most nodes, and training nodes, of a part over the mean.
     balance: Balance,
@@ -145,7 +145,7 @@ struct Balance {
 fn say(
     flags: &PartitionFlags,
     dataset: &Dataset,
-    (made, written): (&Partition, &Written),
+    (made, written): (&NodePartition, &PartitionResult),
     seconds: f64,
 ) -> anyhow::Result<()> {
     let summary = PartitionSummary::read(&flags.out)?;
@@ -154,7 +154,14 @@ fn say(
     if flags.json {
         let (copies, bytes) = (written.copies(dataset), written.bytes());
         let path = path.to_string();
-        return out::json(&Made { path, balance, all_seconds: seconds, copies, bytes, summary: &summary });
+        return out::json(&PartitionReport {
+            path,
+            balance,
+            all_seconds: seconds,
+            copies,
+            bytes,
+            summary: &summary,
+        });
     }
     for Candidate { method, list_visits, remote_list_visits, train_balance, .. } in &made.candidates {
         out::say(&format!(
@@ -174,7 +181,7 @@ fn say(
         balance.train,
         format::seconds(seconds)
     ));
-    if let Written::Map = written {
+    if let PartitionResult::Map = written {
         let [data, path] = [&flags.data, &flags.out].map(|path| shell::path(path));
         out::say(&format!("next: uvatrain info {path}, uvatrain bench partition {data} --map {path}"));
         return Ok(());

@@ -7,7 +7,10 @@ use anyhow::Context;
 use serde_json::json;
 use uva_cuda::memory::HostMemory;
 use uva_graph::{Dataset, GraphError};
-use uva_propagate::{Ended, Estimate, Made, Options, Progress, RowOrder, Watch, folder_of, propagate};
+use uva_propagate::{
+    Estimate, FinishedHopSet, PropagateOptions, PropagateOutcome, PropagateProgress, PropagateWatch,
+    RowOrder, folder_of, propagate,
+};
 use uva_runtime::spec::ByteSize;
 
 use crate::exit;
@@ -24,12 +27,12 @@ pub fn run(flags: &PropagateFlags) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let dataset = Dataset::open(&flags.data)?;
     let options = options(flags)?;
-    let mut watch = Shown { work: Work::with_remaining_time(), interrupt: interrupt.clone(), flags };
+    let mut watch = PropagateBar { work: Work::with_remaining_time(), interrupt: interrupt.clone(), flags };
     let ended = propagate(&dataset, &flags.out, &options, flags.resume, &mut watch);
     drop(watch);
     match ended {
-        Ok(Ended::Made(made)) => say(flags, &made, start.elapsed().as_secs_f64()),
-        Ok(Ended::Stopped) => {
+        Ok(PropagateOutcome::Made(made)) => say(flags, &made, start.elapsed().as_secs_f64()),
+        Ok(PropagateOutcome::Stopped) => {
             kept(flags);
             Err(exit::signalled(interrupt.signal()).into())
         }
@@ -42,7 +45,7 @@ pub fn run(flags: &PropagateFlags) -> anyhow::Result<()> {
     }
 }
 
-fn options(flags: &PropagateFlags) -> anyhow::Result<Options> {
+fn options(flags: &PropagateFlags) -> anyhow::Result<PropagateOptions> {
     let memory = match flags.memory {
         Some(memory) => memory.bytes(),
         None => {
@@ -50,7 +53,7 @@ fn options(flags: &PropagateFlags) -> anyhow::Result<Options> {
                 / 2
         }
     };
-    Ok(Options {
+    Ok(PropagateOptions {
         operators: flags.operator.0.clone(),
         hops: flags.hops,
         nodes: flags.nodes,
@@ -74,7 +77,7 @@ fn kept(flags: &PropagateFlags) {
     ));
 }
 
-fn say(flags: &PropagateFlags, made: &Made, seconds: f64) -> anyhow::Result<()> {
+fn say(flags: &PropagateFlags, made: &FinishedHopSet, seconds: f64) -> anyhow::Result<()> {
     let (set, estimate) = (&made.set, &made.estimate);
     if flags.json {
         return out::json(&json!({
@@ -118,13 +121,13 @@ fn say(flags: &PropagateFlags, made: &Made, seconds: f64) -> anyhow::Result<()> 
 }
 
 /// The bar on the terminal, and the signals.
-struct Shown<'f> {
+struct PropagateBar<'f> {
     work: Work,
     interrupt: Interrupt,
     flags: &'f PropagateFlags,
 }
 
-impl Watch for Shown<'_> {
+impl PropagateWatch for PropagateBar<'_> {
     fn begins(&mut self, estimate: &Estimate, finished: u64) {
         let size = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
         let passes = match estimate.panels {
@@ -156,7 +159,7 @@ impl Watch for Shown<'_> {
         self.work.beside(|| lines.iter().flatten().for_each(|line| out::say(line)));
     }
 
-    fn progress(&mut self, progress: Progress<'_>) {
+    fn progress(&mut self, progress: PropagateProgress<'_>) {
         let (hop, panel) = (progress.hop, progress.panel);
         let name = match panel.1 {
             0 => progress.what.to_owned(),

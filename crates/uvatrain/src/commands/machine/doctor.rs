@@ -12,7 +12,7 @@ mod torch;
 use serde::Serialize;
 use uva_runtime::backend::Probe;
 
-use self::check::{Check, Status};
+use self::check::{Check, CheckStatus};
 use crate::flags::DoctorFlags;
 use crate::ui::out;
 
@@ -32,7 +32,7 @@ pub fn run(flags: &DoctorFlags) -> anyhow::Result<()> {
     let mut checks = host::checks();
     let (torch, program) = torch::checks(flags.libtorch.as_deref());
     checks.extend(torch);
-    let trains_on_cpu = checks.iter().all(|check| check.status != Status::Missing);
+    let trains_on_cpu = checks.iter().all(|check| check.status != CheckStatus::Missing);
     // A failed probe is a finding too: the GPU is then unknown.
     let probed = Probe::in_child(&[], false).ok();
     let probed = match &program {
@@ -50,9 +50,9 @@ fn text(report: &Report) -> String {
     let mut text = format!("uvatrain {}\n\n", report.version);
     for check in &report.checks {
         let mark = match check.status {
-            Status::Ok => "✓",
-            Status::Note => "·",
-            Status::Missing => "✗",
+            CheckStatus::Ok => "✓",
+            CheckStatus::Note => "·",
+            CheckStatus::Missing => "✗",
         };
         text += &format!("{mark} {:<width$}  {}\n", check.name, check.finding);
         if let Some(remedy) = &check.remedy {
@@ -92,7 +92,7 @@ mod tests {
         assert!(checks.len() >= 8);
         for check in &checks {
             assert!(!check.finding.is_empty(), "{check:?}");
-            assert_eq!(check.remedy.is_none(), check.status == Status::Ok, "{check:?}");
+            assert_eq!(check.remedy.is_none(), check.status == CheckStatus::Ok, "{check:?}");
         }
     }
 }

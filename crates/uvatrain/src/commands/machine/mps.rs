@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uva_graph::shown;
-use uva_launch::mps::{self, MpsError, Running, Status, Stopped};
+use uva_launch::mps::{self, DaemonStatus, MpsError, Running, StopResult};
 use uva_runtime::RuntimeError;
 
 use crate::flags::{MpsCommand, MpsCommon, MpsStartFlags};
@@ -113,13 +113,13 @@ fn status(common: &MpsCommon) -> Result<(), Failure> {
     struct Report<'s> {
         running: bool,
         #[serde(flatten)]
-        status: &'s Status,
+        status: &'s DaemonStatus,
         control_program: String,
     }
     Ok(out::json(&Report { running: true, status: &status, control_program: program.display().to_string() })?)
 }
 
-fn text(status: &Status) -> String {
+fn text(status: &DaemonStatus) -> String {
     let owner = status.owner.as_ref().map_or_else(|| "an unknown user".to_owned(), ToString::to_string);
     let by = if status.started_by_uvatrain { "uvatrain mps start" } else { "something else than uvatrain" };
     let percent = |share: Option<f64>| {
@@ -152,12 +152,12 @@ fn stop(common: &MpsCommon) -> Result<(), Failure> {
     mps::control_program(&environment)?;
     let stopped = mps::stop(&environment)?;
     if common.json {
-        return Ok(out::json(&json!({ "running": false, "stopped": stopped == Stopped::Daemon }))?);
+        return Ok(out::json(&json!({ "running": false, "stopped": stopped == StopResult::Daemon }))?);
     }
     out::say(match stopped {
-        Stopped::Daemon => "the MPS daemon has ended",
-        Stopped::Remains => "the MPS daemon was dead already; what it had left behind is removed",
-        Stopped::Nothing => "no MPS daemon runs",
+        StopResult::Daemon => "the MPS daemon has ended",
+        StopResult::Remains => "the MPS daemon was dead already; what it had left behind is removed",
+        StopResult::Nothing => "no MPS daemon runs",
     });
     Ok(())
 }

@@ -50,17 +50,17 @@ pub fn line(number: usize) -> RGBColor {
 }
 
 /// An entry of a legend: `line`, `area` or `band`, its colour as SVG writes it, and its name.
-pub type Key = (&'static str, String, String);
+pub type LegendEntry = (&'static str, String, String);
 
 /// A figure of the page.
 #[derive(Debug, Default, Serialize)]
-pub struct Figure {
+pub struct ChartFigure {
     /// Begins the names of its parts; no other figure of the page has it.
     pub id: String,
     pub title: String,
     /// A description for people who cannot see it.
     pub description: String,
-    pub legend: Vec<Key>,
+    pub legend: Vec<LegendEntry>,
     /// One, or one for wide screens and one for narrow ones.
     pub pictures: Vec<Picture>,
     /// The label below the horizontal axis.
@@ -77,7 +77,7 @@ pub struct Picture {
 }
 
 /// A stretch of the horizontal axis and its tooltip.
-pub type Told = (f64, f64, String);
+pub type Tooltip = (f64, f64, String);
 /// The canvas for shapes.
 pub type Canvas<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
@@ -98,7 +98,7 @@ impl Axes<'_> {
     /// When plotters cannot draw.
     pub fn draw(
         &self,
-        told: &[Told],
+        told: &[Tooltip],
         shapes: impl FnOnce(&mut Canvas<'_, '_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Picture> {
         let (width, height) = (self.size.0 * UNIT, self.size.1 * UNIT);
@@ -151,7 +151,7 @@ fn sound(range: &Range<f64>) -> Range<f64> {
 /// Lines over one pair of axes. Title, description, axis and names of the figure are given; the rest is drawn.
 #[derive(Default)]
 pub struct Chart {
-    pub figure: Figure,
+    pub figure: ChartFigure,
     pub x: Range<f64>,
     /// Whether the horizontal axis has whole numbers only.
     pub whole: bool,
@@ -161,7 +161,7 @@ pub struct Chart {
     pub curves: Vec<Curve>,
     /// Places where a resumed run went on.
     pub marks: Vec<f64>,
-    pub told: Vec<Told>,
+    pub told: Vec<Tooltip>,
 }
 
 /// A line, in pieces where nothing is known between.
@@ -210,7 +210,7 @@ impl Chart {
     ///
     /// # Errors
     /// When plotters cannot draw.
-    pub fn figure(self) -> anyhow::Result<Option<Figure>> {
+    pub fn figure(self) -> anyhow::Result<Option<ChartFigure>> {
         let points = self.curves.iter().flat_map(Curve::points).map(|(_, y)| y);
         let bands =
             self.curves.iter().flat_map(|curve| &curve.band).flat_map(|&(_, least, most)| [least, most]);
@@ -234,11 +234,11 @@ impl Chart {
             self.curves.iter().try_for_each(|curve| curve.draw(chart))
         })?;
         let key = |curve: &Curve| ("line", hex(curve.colour), curve.name.clone());
-        let mut legend: Vec<Key> = self.curves.iter().map(key).collect();
+        let mut legend: Vec<LegendEntry> = self.curves.iter().map(key).collect();
         let banded = self.curves.iter().filter(|curve| !curve.band.is_empty());
         legend.extend(banded.map(|curve| ("band", hex(curve.colour), "least to largest".to_owned())));
         legend.extend(key_of_marks(&self.marks));
-        Ok(Some(Figure { legend, pictures: vec![picture], ..self.figure }))
+        Ok(Some(ChartFigure { legend, pictures: vec![picture], ..self.figure }))
     }
 }
 
@@ -250,7 +250,7 @@ pub fn draw_marks(chart: &mut Canvas<'_, '_>, marks: &[f64]) -> anyhow::Result<(
 }
 
 /// Their legend entry.
-pub fn key_of_marks(marks: &[f64]) -> Option<Key> {
+pub fn key_of_marks(marks: &[f64]) -> Option<LegendEntry> {
     (!marks.is_empty()).then(|| ("line", hex(MARK), "resumed".to_owned()))
 }
 
@@ -271,7 +271,7 @@ pub fn number(value: &f64) -> String {
 mod tests {
     use super::*;
 
-    fn chart(x: Range<f64>, points: &[(f64, Option<f64>)]) -> Option<Figure> {
+    fn chart(x: Range<f64>, points: &[(f64, Option<f64>)]) -> Option<ChartFigure> {
         let curves = vec![Curve::of("<a>", 9, points.iter().copied())];
         let told = vec![(0.0, 1.0, "<b>".to_owned())];
         Chart { x, curves, marks: vec![2.0], told, ..Chart::default() }.figure().unwrap()

@@ -1,8 +1,8 @@
 //! Speed, loss, accuracy and hit rates over a run's time, of one run or of several in one chart.
 
-use super::chart::{Chart, Curve, Figure, Told};
-use super::run::{Epochs, Run, TRAIN_ACCURACY, VALID_ACCURACY, VALID_MSE, VALID_ROC_AUC};
-use super::stretches::Seen;
+use super::chart::{Chart, ChartFigure, Curve, Tooltip};
+use super::run::{EpochStatistics, Run, TRAIN_ACCURACY, VALID_ACCURACY, VALID_MSE, VALID_ROC_AUC};
+use super::stretches::SeriesSummary;
 use super::timeline::Stretch;
 use crate::ui::format;
 
@@ -31,7 +31,7 @@ type Named<'r> = [(String, &'r Run)];
 ///
 /// # Errors
 /// When one cannot be drawn.
-pub fn figures(runs: &Named<'_>, id: &str, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+pub fn figures(runs: &Named<'_>, id: &str, scale: Scale) -> anyhow::Result<Vec<ChartFigure>> {
     let charts = [
         ("speed", speed(runs, scale)),
         ("loss", Some(loss(runs, scale))),
@@ -56,10 +56,15 @@ pub fn unit(microseconds: u64) -> (&'static str, f64) {
     }
 }
 
-fn figure(title: &str, axis: String, curves: &[Curve], says: impl Fn(&Curve) -> Option<String>) -> Figure {
+fn figure(
+    title: &str,
+    axis: String,
+    curves: &[Curve],
+    says: impl Fn(&Curve) -> Option<String>,
+) -> ChartFigure {
     let said = curves.iter().filter_map(|curve| Some(format!("{}: {}.", curve.name, says(curve)?)));
     let description = said.collect::<Vec<_>>().join(" ");
-    Figure { title: title.to_owned(), axis, description, ..Figure::default() }
+    ChartFigure { title: title.to_owned(), axis, description, ..ChartFigure::default() }
 }
 
 /// Batches a second, and the places where the run was resumed.
@@ -109,7 +114,7 @@ fn loss(runs: &Named<'_>, scale: Scale) -> Chart {
         let mut curve = Curve::of(name, number, points);
         if runs.len() == 1 {
             told = told_of_losses(run, scale.hovers, unit(run));
-            let finite = |seen: &Seen| seen.count > 0 && (seen.most - seen.least).is_finite();
+            let finite = |seen: &SeriesSummary| seen.count > 0 && (seen.most - seen.least).is_finite();
             let known = losses.iter().enumerate().filter(|(_, seen)| width > 1 && finite(seen));
             curve.band = known.map(|(index, seen)| (place(index), seen.least, seen.most)).collect();
         }
@@ -127,9 +132,9 @@ fn loss(runs: &Named<'_>, scale: Scale) -> Chart {
     Chart { figure, x: 0.0..end, curves, told, ..Chart::default() }
 }
 
-fn told_of_losses(run: &Run, wanted: usize, unit: f64) -> Vec<Told> {
+fn told_of_losses(run: &Run, wanted: usize, unit: f64) -> Vec<Tooltip> {
     let (width, losses) = run.losses.at_most(wanted);
-    let told = |(index, seen): (usize, &Seen)| {
+    let told = |(index, seen): (usize, &SeriesSummary)| {
         let from = index as u64 * width;
         let (first, last) = (format::count(from + 1), format::count(from + width));
         let (mean, least, most) = (seen.mean()?, seen.least, seen.most);
@@ -164,7 +169,7 @@ fn validation(runs: &Named<'_>, scale: Scale) -> Chart {
         let (width, epochs) = run.epochs.at_most(scale.points);
         // Epochs are counted from 1, as everywhere where people see them.
         let place = |index: usize| 1.0 + index as f64 * width as f64 + (width - 1) as f64 / 2.0;
-        let curve = |name: &str, number: usize, of: &dyn Fn(&Epochs) -> Option<f64>| {
+        let curve = |name: &str, number: usize, of: &dyn Fn(&EpochStatistics) -> Option<f64>| {
             let points = epochs.iter().enumerate().map(|(index, epochs)| (place(index), of(epochs)));
             Curve { dotted: epochs.len() <= 30, ..Curve::of(name, number, points) }
         };

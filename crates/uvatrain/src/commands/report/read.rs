@@ -8,7 +8,7 @@ use uva_mem::files::open_regular;
 use uva_runtime::telemetry::metrics::Event;
 
 use super::run::Run;
-use crate::exit::{self, Problem};
+use crate::exit::{self, CommandError};
 
 /// More than a line of metrics has. A file without lines is not read to its end to find that out.
 const LONGEST_LINE: u64 = 4 << 20;
@@ -30,7 +30,8 @@ fn of(mut reader: impl BufRead, path: &Path) -> anyhow::Result<Run> {
     let mut run: Option<Run> = None;
     let mut bytes = Vec::new();
     for number in 1.. {
-        let fault = |what: &str| -> Problem { exit::usage(format!("{}:{number}: {what}", path.display())) };
+        let fault =
+            |what: &str| -> CommandError { exit::usage(format!("{}:{number}: {what}", path.display())) };
         bytes.clear();
         reader
             .by_ref()

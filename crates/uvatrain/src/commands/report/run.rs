@@ -8,7 +8,7 @@ use serde_json::Value;
 use uva_runtime::telemetry::metrics::{BatchEvent, CacheTotals, End, EpochEvent, Event, Start};
 
 use super::histogram::Histogram;
-use super::stretches::{Seen, Stretches, Sum};
+use super::stretches::{SeriesSummary, Stretches, Sum};
 use super::timeline::Timeline;
 
 /// Stretches kept of the losses of batches, and of the epochs.
@@ -37,11 +37,11 @@ pub struct Run {
     pub timeline: Timeline,
     /// The losses of batches, by how many batches of training lie before.
     #[serde(skip)]
-    pub losses: Stretches<Seen>,
+    pub losses: Stretches<SeriesSummary>,
     /// How many batches of training lie before the end of the last batch.
     pub trained: u64,
     #[serde(skip)]
-    pub epochs: Stretches<Epochs>,
+    pub epochs: Stretches<EpochStatistics>,
     pub last_epoch: Option<EpochEvent>,
     #[serde(skip)]
     pub input_nodes: Histogram,
@@ -63,7 +63,7 @@ pub struct Totals {
 
 /// One epoch, or several that lie together: loss and accuracy of training, accuracy and ROC-AUC of validation, seconds,
 /// and the errors of regression in validation.
-pub type Epochs = [Seen; 7];
+pub type EpochStatistics = [SeriesSummary; 7];
 pub const TRAIN_ACCURACY: usize = 1;
 pub const VALID_ACCURACY: usize = 2;
 pub const VALID_ROC_AUC: usize = 3;
@@ -116,7 +116,7 @@ impl Run {
                     epoch.valid_mse,
                     epoch.valid_mae,
                 ];
-                let seen = all.map(|value| value.map(Seen::one).unwrap_or_default());
+                let seen = all.map(|value| value.map(SeriesSummary::one).unwrap_or_default());
                 self.epochs.at(epoch.epoch.into()).add(&seen);
                 self.last_epoch = Some(epoch);
                 Ok(())
@@ -158,7 +158,7 @@ impl Run {
         let place = self.place(batch.epoch.into(), batch.batch.into());
         self.trained = self.trained.max(place.saturating_add(1));
         if let Some(loss) = batch.loss.map(f64::from) {
-            self.losses.at(place).add(&Seen::one(loss));
+            self.losses.at(place).add(&SeriesSummary::one(loss));
         }
         self.input_nodes.add(batch.input_nodes as u64);
         if self.edges.len() < batch.edges.len() {
@@ -191,7 +191,7 @@ impl Run {
 
     /// The loss of the last batches.
     pub fn last_loss(&self) -> Option<f64> {
-        self.losses.at_most(usize::MAX).1.iter().rev().find_map(Seen::mean)
+        self.losses.at_most(usize::MAX).1.iter().rev().find_map(SeriesSummary::mean)
     }
 
     /// Training batches of an epoch.

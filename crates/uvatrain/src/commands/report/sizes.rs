@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::chart::{Axes, Figure, MEAN, hex, line};
+use super::chart::{Axes, ChartFigure, MEAN, hex, line};
 use super::histogram::{Bar, Histogram};
 use super::run::Run;
 use crate::ui::format;
@@ -37,12 +37,12 @@ pub fn table(run: &Run) -> Vec<(String, [Option<u64>; 6])> {
 ///
 /// # Errors
 /// When plotters cannot draw.
-pub fn figures(run: &Run, id: &str) -> anyhow::Result<Vec<Figure>> {
+pub fn figures(run: &Run, id: &str) -> anyhow::Result<Vec<ChartFigure>> {
     let figure = |(index, (name, histogram))| figure(name, histogram, format!("{id}-size{index}"));
     histograms(run).take(MOST).enumerate().map(figure).collect()
 }
 
-fn figure(title: String, histogram: &Histogram, id: String) -> anyhow::Result<Figure> {
+fn figure(title: String, histogram: &Histogram, id: String) -> anyhow::Result<ChartFigure> {
     let bars = histogram.bars(BARS);
     let highest = bars.iter().map(|bar| bar.count).max().unwrap_or(1);
     let (least, most) = histogram.range().unwrap_or_default();
@@ -76,7 +76,7 @@ fn figure(title: String, histogram: &Histogram, id: String) -> anyhow::Result<Fi
     })?;
     let counts = [histogram.count(), least, most, mean.round() as u64].map(format::count);
     let [batches, least, most, mean] = counts;
-    Ok(Figure {
+    Ok(ChartFigure {
         id,
         title,
         description: format!("Histogram over {batches} batches, from {least} to {most}, mean {mean}."),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::chart::{Axes, Canvas, DOINGS, Figure, RULE, UNIT, UNKNOWN, draw_marks, hex, key_of_marks};
+use super::chart::{Axes, Canvas, ChartFigure, DOINGS, RULE, UNIT, UNKNOWN, draw_marks, hex, key_of_marks};
 use super::curves::unit;
 use super::run::Run;
 use super::timeline::{self, ROLES, Stretch};
@@ -19,7 +19,7 @@ const NAME: f64 = 0.54;
 ///
 /// # Errors
 /// When plotters cannot draw.
-pub fn figure(run: &Run, sums: &[RoleSum; 3], id: &str, wanted: usize) -> anyhow::Result<Figure> {
+pub fn figure(run: &Run, sums: &[RoleSum; 3], id: &str, wanted: usize) -> anyhow::Result<ChartFigure> {
     let length = run.timeline.length();
     let (unit, microseconds) = unit(length);
     let mut description = String::from("Shares of each role's time.");
@@ -47,7 +47,7 @@ pub fn figure(run: &Run, sums: &[RoleSum; 3], id: &str, wanted: usize) -> anyhow
     };
     let areas = DOINGS.into_iter().zip(timeline::DOINGS).chain([(UNKNOWN, "start, validation, end")]);
     let legend = areas.map(|(colour, name)| ("area", hex(colour), name.to_owned()));
-    Ok(Figure {
+    Ok(ChartFigure {
         id: format!("{id}-stages"),
         title: "What each stage did".to_owned(),
         description,

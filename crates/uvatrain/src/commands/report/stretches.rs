@@ -89,14 +89,14 @@ fn joined<T: Sum>(sums: &[T], together: usize) -> Vec<T> {
 
 /// Numbers seen: how many, their sum, the least and the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct SeriesSummary {
     pub count: u64,
     pub sum: f64,
     pub least: f64,
     pub most: f64,
 }
 
-impl Seen {
+impl SeriesSummary {
     /// This one number.
     pub fn one(value: f64) -> Self {
         Self { count: 1, sum: value, least: value, most: value }
@@ -109,13 +109,13 @@ impl Seen {
 }
 
 /// On the page they are their mean.
-impl Serialize for Seen {
+impl Serialize for SeriesSummary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.mean().serialize(serializer)
     }
 }
 
-impl Sum for Seen {
+impl Sum for SeriesSummary {
     fn add(&mut self, other: &Self) {
         *self = match (self.count, other.count) {
             (_, 0) => *self,
@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn numbers_seen_add_up_and_nothing_changes_nothing() {
-        let mut seen = Seen::default();
+        let mut seen = SeriesSummary::default();
         assert_eq!(seen.mean(), None);
         for value in [3.0, -1.0, 4.0] {
-            seen.add(&Seen::one(value));
-            seen.add(&Seen::default());
+            seen.add(&SeriesSummary::one(value));
+            seen.add(&SeriesSummary::default());
         }
-        assert_eq!(seen, Seen { count: 3, sum: 6.0, least: -1.0, most: 4.0 });
+        assert_eq!(seen, SeriesSummary { count: 3, sum: 6.0, least: -1.0, most: 4.0 });
         assert_eq!(seen.mean(), Some(2.0));
     }
 }

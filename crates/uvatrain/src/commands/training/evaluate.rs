@@ -11,7 +11,7 @@ use crate::models::Models;
 use crate::runs::pipeline::check_paths;
 use crate::runs::trained_model;
 use crate::ui::summary::ON_SAMPLED_NEIGHBOURS;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
@@ -55,7 +55,7 @@ pub fn run(flags: &EvaluateFlags, models: Option<Models>) -> anyhow::Result<()> 
         (Metric::RocAuc, _) => &["ROC-AUC", "loss"],
         (Metric::Mse | Metric::Mae, _) => &["MSE", "MAE"],
     };
-    let mut table = Table::with_heading(&[&["split", "nodes"], headings].concat());
+    let mut table = TextTable::with_heading(&[&["split", "nodes"], headings].concat());
     for (split, found) in Split::ALL.into_iter().zip(&results) {
         let loss = found.loss.map_or_else(absent, |loss| format!("{loss:.4}"));
         let values = match (model.metric, model.task) {
@@ -82,7 +82,7 @@ pub fn run(flags: &EvaluateFlags, models: Option<Models>) -> anyhow::Result<()> 
 /// A row for each class of each split.
 fn of_classes(results: &[SplitResult; 3]) -> String {
     let percent = |share: f64| format::percent(share).to_string();
-    let mut table = Table::with_heading(&["split", "class", "nodes", "precision", "recall", "F1"]);
+    let mut table = TextTable::with_heading(&["split", "class", "nodes", "precision", "recall", "F1"]);
     for (split, found) in Split::ALL.into_iter().zip(results) {
         for ClassScore { class, name, nodes, precision, recall, f1 } in &found.classes {
             let class = name.clone().unwrap_or_else(|| class.to_string());

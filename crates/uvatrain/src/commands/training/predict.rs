@@ -14,14 +14,14 @@ use uva_graph::npy::NpyRows;
 use uva_graph::{Dataset, GraphError, Hops, Progress, Split, node_file};
 use uva_io::table::TableFormat;
 use uva_launch::training::{
-    AggregateVerdict, Nodes, PredictionFile, PredictionJob, PredictionWatch, checkpoint_error,
+    AggregateVerdict, InferenceNodes, PredictionFile, PredictionJob, PredictionWatch, checkpoint_error,
 };
 use uva_mem::files::is_about_the_name;
 use uva_model::{Answer, TableRow};
 use uva_runtime::RuntimeError;
 
-use ids::Ids;
-use table::Table;
+use ids::UserIds;
+use table::PredictionTable;
 use written::WrittenFile;
 
 use crate::exit;
@@ -66,12 +66,18 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
         layer: flags.layer.map(|layer| layer as usize),
         overwrite: flags.overwrite,
     };
-    let ids = flags.ids.as_deref().map(|path| Ids::of(&dataset, path)?.written(&job.nodes, flags.overwrite));
+    let ids =
+        flags.ids.as_deref().map(|path| UserIds::of(&dataset, path)?.written(&job.nodes, flags.overwrite));
     let ids = ids.transpose()?;
     let table = flags.output.as_deref().and_then(|path| Some((path, TableFormat::of(path)?)));
     let table = table.map(|named| {
         let outputs = model.checkpoint.model().map_err(checkpoint_error)?.outputs;
-        Table::of(named, TableRow { kind: model.task, outputs }, (&dataset, &job.nodes), flags.overwrite)
+        PredictionTable::of(
+            named,
+            TableRow { kind: model.task, outputs },
+            (&dataset, &job.nodes),
+            flags.overwrite,
+        )
     });
     let table = table.transpose()?;
     let work = Work::with_remaining_time();
@@ -140,10 +146,10 @@ fn field_of(answer: Answer) -> &'static str {
 }
 
 /// The nodes that `--nodes` names; of a hop set their rows.
-fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<Nodes> {
+fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<InferenceNodes> {
     let text = asked.to_str().unwrap_or_default();
     if text == "all" {
-        return Ok(Nodes::All);
+        return Ok(InferenceNodes::All);
     }
     let split = Split::ALL.into_iter().find(|split| split.name() == text);
     let explained = |error| match error {
@@ -171,7 +177,7 @@ fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<Nodes> {
     if ids.is_empty() {
         return Err(exit::usage(format!("--nodes: {text}: there is no node in it")).into());
     }
-    Ok(Nodes::These(ids))
+    Ok(InferenceNodes::These(ids))
 }
 
 /// The first row of each of these nodes, in a hop set.
@@ -195,7 +201,7 @@ struct Watch {
     interrupt: Interrupt,
     ids: Option<WrittenFile>,
     /// The table to write, and then the one that is written.
-    table: Option<Table>,
+    table: Option<PredictionTable>,
     written: Option<WrittenFile>,
 }
 
@@ -231,7 +237,7 @@ impl PredictionWatch for Watch {
 
 /// An error of this command's, from within the library that called it.
 fn of_call(error: anyhow::Error) -> RuntimeError {
-    match error.downcast_ref::<exit::Problem>() {
+    match error.downcast_ref::<exit::CommandError>() {
         Some(problem) => RuntimeError::Usage(problem.to_string()),
         None => RuntimeError::Failed(error.to_string()),
     }

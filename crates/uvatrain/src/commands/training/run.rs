@@ -75,7 +75,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         listen: flags.metrics_listen,
         ranks: flags.asked_ranks().named_count().unwrap_or(1) as usize,
     };
-    let mut view = progress::Training::of_batches_alone();
+    let mut view = progress::TrainingBar::of_batches_alone();
     let ends = {
         let mut observer = Observers::open(&outputs, &mut view)?;
         let events = observer.want_events();
@@ -91,7 +91,8 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     }
     for (rank, end) in ends.iter().enumerate() {
         let metrics = flags.metrics.as_deref().map(|path| of_rank(path, rank, ends.len()));
-        let besides = summary::Besides { metrics: metrics.as_deref(), ..summary::Besides::default() };
+        let besides =
+            summary::SummaryFacts { metrics: metrics.as_deref(), ..summary::SummaryFacts::default() };
         if ends.len() > 1 {
             out::say_lines(&format!("\nrank {rank}"));
         }

@@ -1,12 +1,12 @@
 //! `uvatrain train`.
 
 use uva_graph::{Dataset, Verify};
-use uva_launch::training::{EvaluateBy, Trainer, TrainingOptions, TrainingRun, likely_environment};
+use uva_launch::training::{EvaluateBy, TrainingHost, TrainingOptions, TrainingRun, likely_environment};
 use uva_plan::OfStages;
 use uva_propagate::HopSet;
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::MAX_SAMPLERS;
-use uva_runtime::options::hop_options::Place;
+use uva_runtime::options::hop_options::HopRowsPlace;
 use uva_runtime::telemetry::metrics::Event;
 
 use crate::exit;
@@ -20,7 +20,7 @@ use crate::runs::trainer::{become_program, restart_with};
 use crate::runs::{dry_run, resume, trainer};
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
-use uva_runtime::{LoaderOptions, Reader, RuntimeError};
+use uva_runtime::{DiskReader, LoaderOptions, RuntimeError};
 
 /// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
@@ -69,14 +69,14 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         loader.gather_threads = of(given.gathering, &sets.gathering);
     }
     let trainer = match models {
-        Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
+        Some(models) if flags.loader.in_process => TrainingHost::Here(models.consume),
         _ => {
             let program = trainer::find(flags.libtorch.as_deref(), !flags.dry_run)?;
             if flags.loader.in_process {
                 let environment = [program.environment, likely_environment(&asked)].concat();
                 return Err(become_program(&program.path, environment));
             }
-            Trainer::Program(program)
+            TrainingHost::Program(program)
         }
     };
     let mut backend = backend_options(&flags.backend, &flags.cache, loader.features);
@@ -115,7 +115,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         listen: flags.metrics_listen,
         ranks: 1,
     };
-    let mut view = progress::Training::new();
+    let mut view = progress::TrainingBar::new();
     let mut predicted = None;
     if divides_cores {
         let chosen = run.choose_cores(given, &mut view)?;
@@ -143,7 +143,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     if flags.json {
         out::json(&Event::End(Box::new(end.clone())))?;
     }
-    let besides = summary::Besides {
+    let besides = summary::SummaryFacts {
         metrics: flags.metrics.as_deref(),
         checkpoint: asked.checkpoint.as_deref(),
         // What the trial has chosen is not to be doubted by the run's waits. Where each stage has cores of its own, more
@@ -185,7 +185,7 @@ fn opened(flags: &TrainFlags, of_hops: bool) -> anyhow::Result<(Dataset, LoaderO
             let (loader, asked) = (flags.loader.options(), flags.hops.options());
             let batches = asked.batches(hops, loader.batch_size).map_err(RuntimeError::from)?;
             let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
-            if asked.place == Place::Host && loader.reader != Reader::Auto {
+            if asked.place == HopRowsPlace::Host && loader.reader != DiskReader::Auto {
                 return Err(exit::usage(format!(
                     "--reader {}: with --place host rows are read from the mapped files: leave it out, or give --place disk",
                     loader.reader

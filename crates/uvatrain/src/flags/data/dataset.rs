@@ -56,7 +56,7 @@ pub struct ImportFlags {
 
     /// Edges from a node to itself [default: remove for planetoid and gnn-npz, add for igb, else keep]
     #[arg(long, value_enum)]
-    pub self_loops: Option<SelfLoops>,
+    pub self_loops: Option<SelfLoopsFlag>,
 
     /// Memory for edges; what is more goes through a temporary file beside OUT. The result is the same
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::from_bytes(import::DEFAULT_MEMORY))]
@@ -163,7 +163,7 @@ pub struct EdgeListFlags {
 
     /// What a third column is
     #[arg(long, value_enum)]
-    pub third_column: Option<ThirdColumn>,
+    pub third_column: Option<ThirdColumnFlag>,
 
     /// A directory with features, labels and splits, as for npy [default: SRC, where it is a directory]
     #[arg(long, value_name = "DIR")]
@@ -181,7 +181,7 @@ pub enum EdgeListIds {
 
 /// What the third column of an edge list is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ThirdColumn {
+pub enum ThirdColumnFlag {
     /// The edge's weight
     Weight,
     /// Nothing that matters, and so are further ones
@@ -215,7 +215,7 @@ pub struct ExportFlags {
 
 /// What `import` does about edges from a node to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SelfLoops {
+pub enum SelfLoopsFlag {
     /// Left as they are
     Keep,
     /// Exactly one for every node

@@ -10,7 +10,7 @@ use uva_io::generate::{self, Common, GENERATORS, Generator, PRESETS, Preset, Rec
 use crate::exit;
 use crate::flags::within::within;
 use crate::ui::format;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 
 const SIZE: &str = "Size";
 const SHAPE: &str = "Shape";
@@ -97,7 +97,7 @@ pub struct GenerateFlags {
 
     /// How feature values are stored [default: f32, or as in the preset]
     #[arg(long, value_enum, help_heading = FEATURES)]
-    pub feat_dtype: Option<FeatureType>,
+    pub feat_dtype: Option<FeatureTypeFlag>,
 
     /// Classes; features and edges both carry them, with noise [default: 12, or the preset's]
     #[arg(long, value_name = "C", value_parser = within::<u64>(1..), help_heading = FEATURES)]
@@ -170,7 +170,7 @@ fn defaults(of: impl Fn(&Common) -> f64) -> String {
 
 /// How generated feature values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FeatureType {
+pub enum FeatureTypeFlag {
     /// 4 bytes a value
     F32,
     /// 2 bytes a value
@@ -274,9 +274,9 @@ impl GenerateFlags {
             seed: self.seed,
             feature_element: match self.feat_dtype {
                 None => defaults.feature_element,
-                Some(FeatureType::F32) => ElementType::F32,
-                Some(FeatureType::F16) => ElementType::F16,
-                Some(FeatureType::E4m3) => ElementType::E4m3,
+                Some(FeatureTypeFlag::F32) => ElementType::F32,
+                Some(FeatureTypeFlag::F16) => ElementType::F16,
+                Some(FeatureTypeFlag::E4m3) => ElementType::E4m3,
             },
             threads: self.threads.map(|threads| threads as usize),
             train_share: self.train_share.unwrap_or(defaults.train_share),
@@ -301,7 +301,7 @@ fn presets() -> PossibleValuesParser {
 /// The presets as a table, and the rest.
 fn after_help() -> String {
     let mut table =
-        Table::with_heading(&["preset", "nodes", "edges", "features", "classes", "train", "kind"]);
+        TextTable::with_heading(&["preset", "nodes", "edges", "features", "classes", "train", "kind"]);
     for preset in &PRESETS {
         let share = 100.0 * preset.splits[0] as f64 / preset.nodes as f64;
         table.row(&[

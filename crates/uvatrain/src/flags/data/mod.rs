@@ -8,7 +8,8 @@ mod partition_parts;
 mod propagate;
 
 pub use dataset::{
-    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, ImportedFeatures, InfoFlags, SelfLoops, ThirdColumn,
+    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, ImportedFeatures, InfoFlags, SelfLoopsFlag,
+    ThirdColumnFlag,
 };
 pub use generate::GenerateFlags;
 pub use order::OrderFlags;

@@ -1,7 +1,7 @@
 //! `uvatrain mps`.
 
 use clap::{Args, Subcommand};
-use uva_launch::mps::{Device, Environment};
+use uva_launch::mps::{DaemonDevice, Environment};
 
 use crate::flags::Seconds;
 
@@ -24,7 +24,7 @@ pub enum MpsCommand {
 pub struct MpsStartFlags {
     /// Serve this device alone: its number, or its name (GPU-…); all devices unless given
     #[arg(long, value_name = "I|GPU-…", value_parser = device)]
-    pub device: Option<Device>,
+    pub device: Option<DaemonDevice>,
 
     /// What all three have.
     #[command(flatten)]
@@ -73,10 +73,12 @@ impl MpsCommon {
     }
 }
 
-fn device(text: &str) -> Result<Device, String> {
+fn device(text: &str) -> Result<DaemonDevice, String> {
     match text.parse() {
-        Ok(ordinal) => Ok(Device::Ordinal(ordinal)),
-        Err(_) if text.starts_with("GPU-") || text.starts_with("MIG-") => Ok(Device::Uuid(text.to_owned())),
+        Ok(ordinal) => Ok(DaemonDevice::Ordinal(ordinal)),
+        Err(_) if text.starts_with("GPU-") || text.starts_with("MIG-") => {
+            Ok(DaemonDevice::Uuid(text.to_owned()))
+        }
         Err(_) => {
             Err("a device is a number, or a name that begins with GPU- or MIG- (nvidia-smi -L)".to_owned())
         }
@@ -89,8 +91,8 @@ mod tests {
 
     #[test]
     fn a_device_is_a_number_or_a_name() {
-        assert_eq!(device("3"), Ok(Device::Ordinal(3)));
-        assert_eq!(device("GPU-0e19"), Ok(Device::Uuid("GPU-0e19".to_owned())));
+        assert_eq!(device("3"), Ok(DaemonDevice::Ordinal(3)));
+        assert_eq!(device("GPU-0e19"), Ok(DaemonDevice::Uuid("GPU-0e19".to_owned())));
         for wrong in ["", "-1", "cuda:0", "0,1"] {
             assert!(device(wrong).is_err(), "{wrong}");
         }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Serialize, Serializer};
-use uva_launch::places::{BatchNumber, GpuList, MAX_RANKS, OrAuto, RoleCounts};
-use uva_launch::ranks::AskedRanks;
+use uva_launch::places::{BatchNumber, GpuList, MAX_RANKS, OrAuto, SharedSamplers};
+use uva_launch::ranks::RankRequest;
 use uva_runtime::backend::DeviceChoice;
 use uva_runtime::machine::share_of_cores;
 use uva_runtime::options::Prepare;
@@ -80,7 +80,7 @@ pub struct RunFlags {
     /// auto divides the GPUs of the machine by --role-times; the command finds the number of ranks in UVATRAIN_RANKS
     #[arg(long, value_name = "S:T|auto", help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
-    pub roles: Option<OrAuto<RoleCounts>>,
+    pub roles: Option<OrAuto<SharedSamplers>>,
 
     /// One more rank for each sampler, on its GPU: it stands by, and joins the others at this batch of each epoch. auto takes the
     /// batch at which that pays by --role-times, if it does. The command finds the number of all ranks in UVATRAIN_RANKS
@@ -161,7 +161,7 @@ impl RunFlags {
     }
 
     /// The ranks of the command, once it is known how many samplers they share and at which batch others join.
-    pub fn asked_ranks(&self) -> AskedRanks {
+    pub fn asked_ranks(&self) -> RankRequest {
         let Self { ranks, roles, devices, sampler_devices, switch, .. } = self;
         let roles = match roles {
             Some(OrAuto::Named(counts)) => Some(*counts),
@@ -174,7 +174,7 @@ impl RunFlags {
         };
         let (devices, sampler_devices) = (devices.clone(), sampler_devices.clone());
         let standby_cache = self.standby_cache.map_or(0, ByteSize::bytes);
-        AskedRanks { ranks: *ranks, roles, devices, sampler_devices, switch, standby_cache }
+        RankRequest { ranks: *ranks, roles, devices, sampler_devices, switch, standby_cache }
     }
 
     /// Whether roles are chosen by `--role-times`, and not named.
@@ -183,7 +183,7 @@ impl RunFlags {
     }
 
     /// What `--roles auto` and `--switch auto` need, and what they cannot have.
-    fn check_auto_roles(&self) -> Result<(), exit::Problem> {
+    fn check_auto_roles(&self) -> Result<(), exit::CommandError> {
         let is_auto = self.roles == Some(OrAuto::Auto);
         let refused = |message: &str| Err(exit::usage(message));
         match &self.role_times {
@@ -214,7 +214,7 @@ impl RunFlags {
     }
 
     /// What several ranks cannot have.
-    fn check_ranks(&self, ranks: u32) -> Result<(), exit::Problem> {
+    fn check_ranks(&self, ranks: u32) -> Result<(), exit::CommandError> {
         let by = match (self.ranks, self.roles, &self.devices) {
             (None, Some(roles), _) => format!("--roles {roles}"),
             (None, None, Some(devices)) => format!("--devices {devices}"),
@@ -245,7 +245,7 @@ impl RunFlags {
     }
 
     /// What ranks cannot have that share their samplers.
-    fn check_shared_samplers(&self) -> Result<(), exit::Problem> {
+    fn check_shared_samplers(&self) -> Result<(), exit::CommandError> {
         let option = if self.roles.is_some() { "--roles" } else { "--sampler-devices" };
         if self.loader.gives("samplers") {
             let why = "it says how many samplers there are; leave --samplers out";

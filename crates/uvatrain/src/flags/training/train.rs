@@ -7,7 +7,7 @@ use uva_launch::training::{
     OF_HOP_SETS, TrainingOptions, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set,
 };
 use uva_runtime::RuntimeError;
-use uva_runtime::options::hop_options::{HopOptions, Place, Shuffle};
+use uva_runtime::options::hop_options::{HopOptions, HopRowsPlace, Shuffle};
 use uva_runtime::spec::Field;
 
 use crate::flags::declared::Declared;
@@ -131,7 +131,7 @@ impl TrainFlags {
         let of_hops = [
             ("shuffle", hops.shuffle != Shuffle::Full),
             ("chunk", self.hops.gives("chunk")),
-            ("place", hops.place != Place::Auto),
+            ("place", hops.place != HopRowsPlace::Auto),
         ];
         if let Some((name, _)) = of_hops.into_iter().find(|(_, given)| *given) {
             return Err(RuntimeError::from(of_no_use_without_a_hop_set(name)).into());

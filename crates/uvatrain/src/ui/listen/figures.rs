@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use uva_graph::Split;
 use uva_runtime::telemetry::gauges::Gauges;
-use uva_runtime::telemetry::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Progress};
+use uva_runtime::telemetry::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, RunProgress};
 
 /// The served figures.
 #[derive(Default)]
-pub struct Figures {
+pub struct ServedFigures {
     /// Version and dataset, once the run has begun.
     info: Option<(String, String)>,
     batches: u64,
@@ -22,12 +22,12 @@ pub struct Figures {
     last_epoch: Option<EpochEvent>,
     cache: Option<CacheCounts>,
     /// The progress of the current pass.
-    pub progress: Option<Progress>,
+    pub progress: Option<RunProgress>,
     /// The roles, once they are there.
     pub gauges: Option<Gauges>,
 }
 
-impl Figures {
+impl ServedFigures {
     /// Takes in an event of the run.
     pub fn take(&mut self, event: &Event) {
         match event {
@@ -134,7 +134,7 @@ impl Figures {
 type Family<'f> = &'f mut dyn FnMut(&str, &str, &str, &[(&str, f64)]);
 
 /// The position in the current pass. Loss and accuracy if the trainer reports them.
-fn of_progress(progress: &Progress, trains: bool, family: Family<'_>) {
+fn of_progress(progress: &RunProgress, trains: bool, family: Family<'_>) {
     let split = format!("{{split=\"{}\"}}", progress.split.name());
     family("epoch", "gauge", "Epoch under way, from 1.", &[("", f64::from(progress.epoch) + 1.0)]);
     if progress.epochs > 0 {
@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn names_in_labels_are_escaped() {
-        let figures = Figures { info: Some(("1".into(), "a\"b\\c\nd".into())), ..Figures::default() };
+        let figures =
+            ServedFigures { info: Some(("1".into(), "a\"b\\c\nd".into())), ..ServedFigures::default() };
         assert!(figures.text().contains(r#"dataset="a\"b\\c\nd"} 1"#), "{}", figures.text());
     }
 }

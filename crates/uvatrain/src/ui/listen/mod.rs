@@ -13,9 +13,9 @@ use std::thread;
 use uva_runtime::RuntimeError;
 use uva_runtime::machine;
 use uva_runtime::telemetry::gauges::Gauges;
-use uva_runtime::telemetry::metrics::{Event, Progress};
+use uva_runtime::telemetry::metrics::{Event, RunProgress};
 
-use self::figures::Figures;
+use self::figures::ServedFigures;
 
 /// Parses `PORT`, `:PORT` and `HOST:PORT`; without a host only this machine can ask.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
@@ -28,7 +28,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// The open port.
 pub struct Listener {
-    figures: Arc<Mutex<Figures>>,
+    figures: Arc<Mutex<ServedFigures>>,
     /// Where it listens: the port that the system chose, where 0 was asked for.
     pub address: SocketAddr,
 }
@@ -43,7 +43,7 @@ impl Listener {
             |error: std::io::Error| RuntimeError::Input(format!("--metrics-listen {address}: {error}"));
         let socket = TcpListener::bind(address).map_err(failed)?;
         let bound = socket.local_addr().map_err(failed)?;
-        let figures = Arc::new(Mutex::new(Figures::default()));
+        let figures = Arc::new(Mutex::new(ServedFigures::default()));
         let shown = Arc::clone(&figures);
         thread::Builder::new()
             .name("metrics".to_owned())
@@ -62,7 +62,7 @@ impl Listener {
     }
 
     /// Takes in how far the run has come.
-    pub fn progress(&self, progress: &Progress) {
+    pub fn progress(&self, progress: &RunProgress) {
         self.figures().progress = Some(*progress);
     }
 
@@ -71,14 +71,14 @@ impl Listener {
         self.figures().gauges = Some(gauges.clone());
     }
 
-    fn figures(&self) -> MutexGuard<'_, Figures> {
+    fn figures(&self) -> MutexGuard<'_, ServedFigures> {
         // Nothing panics while it is locked.
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The answer to a request, head and body.
-fn answer(request: &[u8], figures: &Mutex<Figures>) -> Vec<u8> {
+fn answer(request: &[u8], figures: &Mutex<ServedFigures>) -> Vec<u8> {
     let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');

@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use plotters::prelude::*;
-use uva_bench::pcie::{Cell, Partition, PcieReport};
+use uva_bench::pcie::{Cell, GatherPartition, PcieReport};
 use uva_rows::cuda::Kernel;
 
 const SIZE: (u32, u32) = (900, 900);
@@ -59,7 +59,7 @@ fn points(report: &PcieReport, kernel: Kernel, x: impl Fn(&Cell) -> Option<f64>)
     let of_axis = |cell: &Cell| {
         (cell.kernel, cell.pages, cell.table_bytes, cell.ids)
             == (kernel, base.pages, base.table_bytes, base.ids)
-            && cell.partition == Partition::Grid
+            && cell.partition == GatherPartition::Grid
     };
     let cells = report.cells.iter().filter(|figure| of_axis(&figure.cell));
     let mut points: Vec<(f64, f64)> =

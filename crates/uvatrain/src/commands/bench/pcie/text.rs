@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use uva_bench::pcie::{Cell, CellFigure, Partition, PcieReport};
+use uva_bench::pcie::{Cell, CellFigure, GatherPartition, PcieReport};
 use uva_rows::cuda::Kernel;
 
 use crate::ui::format;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use uva_runtime::spec::ByteSize;
 
 /// Everything, in the order in which one wants to know it.
@@ -40,7 +40,7 @@ fn size(bytes: u64) -> String {
 }
 
 fn facts(report: &PcieReport) -> String {
-    let mut facts = Table::of_facts();
+    let mut facts = TextTable::of_facts();
     if report.simulator {
         facts.row(&[
             "SIMULATED",
@@ -119,7 +119,7 @@ fn by_row_bytes(report: &PcieReport) -> String {
     let mut heading = vec!["row bytes, GB/s"];
     heading.extend(Kernel::ALL.map(Kernel::name));
     heading.extend(["wide of copy engine", "of 128-byte reads", "model leaves", "of that"]);
-    let mut table = Table::with_heading(&heading);
+    let mut table = TextTable::with_heading(&heading);
     for row_bytes in rows {
         let figure = |kernel| find(report, &Cell { kernel, row_bytes, ..base.clone() });
         let cell = |kernel| figure(kernel).map_or_else(String::new, |figure| rate(figure.gb_per_second));
@@ -151,7 +151,7 @@ fn by_multiprocessors(report: &PcieReport) -> String {
     points.dedup();
     let mut heading = vec!["multiprocessors (grid), GB/s"];
     heading.extend(Kernel::ALL.map(Kernel::name));
-    let mut table = Table::with_heading(&heading);
+    let mut table = TextTable::with_heading(&heading);
     for (_, multiprocessors) in points {
         let cell = |kernel| {
             find(report, &Cell { kernel, multiprocessors, ..base.clone() })
@@ -171,7 +171,7 @@ fn flat(report: &PcieReport, wanted: &dyn Fn(&Cell) -> bool) -> String {
         return String::new();
     }
     figures.sort_by_key(|figure| figure.cell.axis);
-    let mut table = Table::with_heading(&[
+    let mut table = TextTable::with_heading(&[
         "axis",
         "kernel",
         "row bytes",
@@ -188,8 +188,8 @@ fn flat(report: &PcieReport, wanted: &dyn Fn(&Cell) -> bool) -> String {
         let cell = &figure.cell;
         let multiprocessors = match (cell.multiprocessors, cell.partition) {
             (None, _) => "all".to_owned(),
-            (Some(some), Partition::Grid) => format!("grid {some}"),
-            (Some(some), Partition::Green) => format!("green {some}"),
+            (Some(some), GatherPartition::Grid) => format!("grid {some}"),
+            (Some(some), GatherPartition::Green) => format!("green {some}"),
         };
         table.row(&[
             cell.axis.to_owned(),
@@ -212,7 +212,7 @@ fn ways(report: &PcieReport) -> String {
     if report.ways.is_empty() {
         return String::new();
     }
-    let mut table = Table::with_heading(&[
+    let mut table = TextTable::with_heading(&[
         "way",
         "row bytes",
         "threads",
@@ -237,7 +237,7 @@ fn goals(report: &PcieReport) -> String {
     if report.reach.is_empty() {
         return String::new();
     }
-    let mut table = Table::of_facts();
+    let mut table = TextTable::of_facts();
     for goal in &report.reach {
         table.row(&[
             if goal.met { "reached" } else { "NOT reached" },

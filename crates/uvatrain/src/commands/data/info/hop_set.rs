@@ -6,7 +6,7 @@ use serde::Serialize;
 use uva_propagate::HopSet;
 use uva_runtime::spec::ByteSize;
 
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 /// `hops.json`, and what follows from it.
@@ -45,7 +45,7 @@ pub fn run(path: &Path, verify: bool, json: bool) -> anyhow::Result<()> {
 }
 
 fn table(path: &Path, set: &HopSet, verified: bool) -> String {
-    let mut table = Table::of_facts();
+    let mut table = TextTable::of_facts();
     let mut fact = |name: &str, value: String| table.row(&[name.to_owned(), value]);
     let count = |n: usize| format::count(n as u64);
     fact("hop set", format!("{} ({})", set.dataset.name, path.display()));

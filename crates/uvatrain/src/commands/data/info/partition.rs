@@ -11,7 +11,7 @@ use uva_runtime::spec::ByteSize;
 
 use crate::commands::data::partition::parts::of_ranges;
 use crate::flags::InfoFlags;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 /// `partition.json`, and what follows from it.
@@ -83,7 +83,7 @@ pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
     if flags.json {
         return out::json(&Facts { kind: "partition", path: path.display().to_string(), verified, summary });
     }
-    let mut facts = Table::of_facts();
+    let mut facts = TextTable::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
     let nodes: u64 = summary.nodes.iter().sum();
     fact("partition", format!("{} ({})", summary.dataset.name, path.display()));
@@ -124,7 +124,7 @@ pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
 
 /// The nodes and training nodes of each part.
 fn of_map(summary: &PartitionSummary) -> String {
-    let mut parts = Table::with_heading(&["part", "nodes", "training nodes"]);
+    let mut parts = TextTable::with_heading(&["part", "nodes", "training nodes"]);
     for (part, (nodes, train)) in summary.nodes.iter().zip(&summary.train).enumerate() {
         parts.row(&[part.to_string(), format::count(*nodes), format::count(*train)]);
     }

@@ -8,7 +8,7 @@ use uva_graph::{RangesOf, Split, Verify};
 use uva_runtime::spec::ByteSize;
 
 use crate::flags::InfoFlags;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
 /// What the directory is, and what it holds.
@@ -71,7 +71,7 @@ pub fn run(flags: &InfoFlags, of: &RangesOf) -> anyhow::Result<()> {
 
 impl Facts {
     fn table(&self) -> String {
-        let mut table = Table::of_facts();
+        let mut table = TextTable::of_facts();
         let mut fact = |name: &str, value: String| table.row(&[name.to_owned(), value]);
         let count = |n: usize| format::count(n as u64);
         let RangesOf { part, parts, first, nodes, dataset, fingerprint, .. } = &self.ranges;

@@ -8,11 +8,11 @@ use uva_graph::{Dataset, GraphError, PartitionMap, Progress};
 use uva_runtime::spec::ByteSize;
 
 use crate::flags::PartLayout;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use crate::ui::{format, out, shell};
 
 /// How a dataset is cut.
-pub struct Cut<'a> {
+pub struct PartitionJob<'a> {
     /// The dataset.
     pub dataset: &'a Dataset,
     /// The part of each node.
@@ -26,7 +26,7 @@ pub struct Cut<'a> {
 }
 
 /// What was written.
-pub enum Written {
+pub enum PartitionResult {
     /// The map alone.
     Map,
     /// Closures.
@@ -35,25 +35,27 @@ pub enum Written {
     Ranges(RangesSummary),
 }
 
-impl Cut<'_> {
+impl PartitionJob<'_> {
     /// Writes the map and the parts into `directory`, which is going to be `out`.
     pub fn stage(
         &self,
         (directory, out): (&Path, &Path),
         progress: &dyn Fn(Progress),
-    ) -> Result<Written, GraphError> {
+    ) -> Result<PartitionResult, GraphError> {
         let Self { dataset, map, hops, split_eval, layout } = *self;
         match layout {
             PartLayout::Closure => {
                 let options = PartOptions { map, hops, split_eval };
-                stage_parts(dataset, &options, (directory, out), progress).map(Written::Parts)
+                stage_parts(dataset, &options, (directory, out), progress).map(PartitionResult::Parts)
             }
-            PartLayout::Ranges => stage_ranges(dataset, map, directory, progress).map(Written::Ranges),
+            PartLayout::Ranges => {
+                stage_ranges(dataset, map, directory, progress).map(PartitionResult::Ranges)
+            }
         }
     }
 }
 
-impl Written {
+impl PartitionResult {
     /// Nodes of all parts over the nodes of the dataset.
     pub fn copies(&self, dataset: &Dataset) -> Option<f64> {
         let nodes: u64 = match self {
@@ -114,7 +116,8 @@ impl Written {
 }
 
 fn closures(written: &[WrittenPart]) -> String {
-    let mut table = Table::with_heading(&["part", "nodes", "halo", "edges", "train", "validation", "test"]);
+    let mut table =
+        TextTable::with_heading(&["part", "nodes", "halo", "edges", "train", "validation", "test"]);
     for part in written {
         let counts = [part.nodes, part.halo, part.edges, part.train, part.valid, part.test];
         let row: Vec<String> =
@@ -126,8 +129,16 @@ fn closures(written: &[WrittenPart]) -> String {
 
 /// What a partition in ranges holds, part by part.
 pub fn of_ranges(ranges: &RangesSummary) -> String {
-    let mut table =
-        Table::with_heading(&["part", "first id", "rows", "edges", "train", "validation", "test", "bytes"]);
+    let mut table = TextTable::with_heading(&[
+        "part",
+        "first id",
+        "rows",
+        "edges",
+        "train",
+        "validation",
+        "test",
+        "bytes",
+    ]);
     for (part, first) in ranges.written.iter().zip(&ranges.boundaries) {
         let counts = [*first, part.rows, part.edges, part.train, part.valid, part.test];
         let size = ByteSize::from_bytes(part.bytes).to_string();

@@ -8,7 +8,7 @@ pub struct Check {
     /// The checked part.
     pub name: &'static str,
     /// How it stands.
-    pub status: Status,
+    pub status: CheckStatus,
     /// The finding.
     pub finding: String,
     /// The command or step that fixes or improves it.
@@ -19,7 +19,7 @@ pub struct Check {
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum CheckStatus {
     /// As it should be.
     Ok,
     /// Works, but could be better, or is of no use on this machine.
@@ -30,15 +30,15 @@ pub enum Status {
 
 impl Check {
     pub fn ok(name: &'static str, finding: impl Into<String>) -> Check {
-        Check { name, status: Status::Ok, finding: finding.into(), remedy: None }
+        Check { name, status: CheckStatus::Ok, finding: finding.into(), remedy: None }
     }
 
     pub fn note(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
-        Check { name, status: Status::Note, finding: finding.into(), remedy: Some(remedy.into()) }
+        Check { name, status: CheckStatus::Note, finding: finding.into(), remedy: Some(remedy.into()) }
     }
 
     pub fn missing(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
-        Check { name, status: Status::Missing, finding: finding.into(), remedy: Some(remedy.into()) }
+        Check { name, status: CheckStatus::Missing, finding: finding.into(), remedy: Some(remedy.into()) }
     }
 }
 

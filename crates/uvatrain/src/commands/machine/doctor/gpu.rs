@@ -7,8 +7,8 @@ use uva_cuda::DeviceReport;
 use uva_cuda::libtorch::{self, AskPython};
 use uva_launch::mps::{self, Environment, MpsError, NotRunning, Running};
 use uva_runtime::backend::{BackendOptions, Probe};
-use uva_runtime::tune::measurement::Shape;
-use uva_runtime::tune::measurement::stored::{FigureFile, Machine, Stored};
+use uva_runtime::tune::measurement::MeasurementShape;
+use uva_runtime::tune::measurement::stored::{FigureFile, Machine, StoredMeasurement};
 use uva_runtime::tune::measurement::verdict::{chosen, described};
 
 use super::check::{Check, read};
@@ -39,21 +39,21 @@ const MEASURED: &str = "measured gathers";
 fn of_stored(file: &FigureFile) -> Check {
     let gpu = &file.machine().gpu;
     match file.read() {
-        Stored::Nothing => {
+        StoredMeasurement::Nothing => {
             Check::note(MEASURED, format!("none of {gpu}"), "nothing to do: the first run on it measures")
         }
-        Stored::Stale(why) => Check::note(
+        StoredMeasurement::Stale(why) => Check::note(
             MEASURED,
             format!("{} is ignored: {why}", file.path().display()),
             "nothing to do: the next run measures anew",
         ),
-        Stored::Figures(figures) => {
+        StoredMeasurement::Figures(figures) => {
             let options = BackendOptions::default();
             let lines: Vec<String> = figures
                 .iter()
                 .map(|figures| {
                     let chosen = chosen(&options, figures, false);
-                    let Shape { row_bytes, kernel, gather_threads, up_to_bytes } = figures.shape;
+                    let MeasurementShape { row_bytes, kernel, gather_threads, up_to_bytes } = figures.shape;
                     let table = ByteSize::from_bytes(up_to_bytes);
                     let source =
                         format!("{kernel}, {gather_threads} gather threads, in {:.1} s", figures.seconds);
@@ -268,7 +268,7 @@ mod tests {
     use uva_runtime::backend::NvrtcReport;
 
     use super::*;
-    use crate::commands::machine::doctor::check::Status;
+    use crate::commands::machine::doctor::check::CheckStatus;
 
     #[test]
     fn gpu_models_come_from_the_drivers_files() {
@@ -294,7 +294,7 @@ mod tests {
         )
         .unwrap();
         let check = driver(Some(&probed));
-        assert_eq!(check.status, Status::Ok, "{check:?}");
+        assert_eq!(check.status, CheckStatus::Ok, "{check:?}");
         for part in ["Some GPU (compute capability 9.0, 132 multiprocessors, 1 GiB)", "CUDA 13.0"] {
             assert!(check.finding.contains(part), "{part}: {}", check.finding);
         }
@@ -313,8 +313,8 @@ mod tests {
             r#"{"driver": null, "simulator": false, "devices": [], "unavailable": "no libcuda.so.1"}"#,
         )
         .unwrap();
-        assert_ne!(driver(Some(&probed)).status, Status::Ok);
-        assert_ne!(driver(None).status, Status::Ok);
+        assert_ne!(driver(Some(&probed)).status, CheckStatus::Ok);
+        assert_ne!(driver(None).status, CheckStatus::Ok);
         assert!(!trains(Some(&probed)) && !trains(None));
         let missing = NvrtcReport { missing: Some("nowhere".to_owned()), ..NvrtcReport::default() };
         let missing = Probe { nvrtc: Some(missing), ..probed };

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::layout;
-use super::scrape::Figures;
+use super::scrape::Scrape;
 use crate::ui::format;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use uva_runtime::spec::ByteSize;
 
 /// How far back speeds and shares look.
@@ -18,7 +18,7 @@ const DOINGS: [&str; 3] = ["working", "waiting_input", "waiting_output"];
 /// The last looks at a run.
 pub struct History {
     address: String,
-    looks: VecDeque<(Instant, Figures)>,
+    looks: VecDeque<(Instant, Scrape)>,
 }
 
 impl History {
@@ -28,8 +28,8 @@ impl History {
     }
 
     /// Takes in a look. Those before the window go, but for one.
-    pub fn take(&mut self, figures: Figures, at: Instant) {
-        let batches = |figures: &Figures| figures.value("uvatrain_batches_total", &[]);
+    pub fn take(&mut self, figures: Scrape, at: Instant) {
+        let batches = |figures: &Scrape| figures.value("uvatrain_batches_total", &[]);
         if self.looks.back().is_some_and(|(_, before)| batches(before) > batches(&figures)) {
             // Another run listens there now.
             self.looks.clear();
@@ -55,16 +55,16 @@ impl History {
         (seconds > 0.0).then(|| grown / seconds)
     }
 
-    fn head(&self, now: &Figures, columns: Option<usize>) -> Option<String> {
+    fn head(&self, now: &Scrape, columns: Option<usize>) -> Option<String> {
         // Behind the longest name and the gap.
         let width = columns.map(|columns| columns.saturating_sub("accuracy".len() + 2));
-        let fold = |facts: &mut Table, name: &str, parts: &[String]| {
+        let fold = |facts: &mut TextTable, name: &str, parts: &[String]| {
             for (number, line) in layout::folded(parts, width).iter().enumerate() {
                 facts.row(&[if number == 0 { name } else { "" }, line]);
             }
         };
         let label = |name| now.label("uvatrain_info", name);
-        let mut facts = Table::of_facts();
+        let mut facts = TextTable::of_facts();
         let run = match (label("dataset"), label("version")) {
             (Some(dataset), Some(version)) => format!("{dataset} at {}, uvatrain {version}", self.address),
             _ => format!("at {}, about to begin", self.address),
@@ -118,11 +118,11 @@ impl History {
     }
 
     /// Each role's recent activity; if nothing was counted recently, its activity since the start of the run.
-    fn roles(&self, now: &Figures) -> Option<String> {
+    fn roles(&self, now: &Scrape) -> Option<String> {
         let before = self.looks.front().map(|(_, figures)| figures).filter(|_| self.looks.len() > 1);
         let mut shares: Vec<(&str, Vec<f64>)> = Vec::new();
         for role in ROLES {
-            let seconds = |figures: &Figures| -> Option<Vec<f64>> {
+            let seconds = |figures: &Scrape| -> Option<Vec<f64>> {
                 let value =
                     |doing| figures.value("uvatrain_role_seconds_total", &[("role", role), ("doing", doing)]);
                 DOINGS.into_iter().map(value).collect()
@@ -141,7 +141,7 @@ impl History {
             return None;
         }
         let busiest = shares.iter().map(|(_, parts)| parts[0]).fold(0.0, f64::max);
-        let mut table = Table::with_heading(&[
+        let mut table = TextTable::with_heading(&[
             "role",
             "processes",
             "working",
@@ -163,7 +163,7 @@ impl History {
 }
 
 /// Epoch, split and batch.
-fn place(now: &Figures) -> Option<String> {
+fn place(now: &Scrape) -> Option<String> {
     let epoch = now.value("uvatrain_epoch", &[])?;
     let of = now.value("uvatrain_epochs", &[]).map_or_else(String::new, |epochs| format!(" of {epochs}"));
     let split = now.label("uvatrain_pass_batch", "split")?;
@@ -176,10 +176,10 @@ fn place(now: &Figures) -> Option<String> {
     ))
 }
 
-fn rings(now: &Figures) -> Option<String> {
+fn rings(now: &Scrape) -> Option<String> {
     now.all("uvatrain_slots").next()?;
     let states = ["free", "filling", "ready", "reading"];
-    let mut table = Table::with_heading(&[&["slots", "all"], &states[..]].concat());
+    let mut table = TextTable::with_heading(&[&["slots", "all"], &states[..]].concat());
     for ring in ["batch", "feature"] {
         let slots = |state| now.value("uvatrain_slots", &[("ring", ring), ("state", state)]);
         // A run with workers has no ring of batches.
@@ -192,8 +192,8 @@ fn rings(now: &Figures) -> Option<String> {
     Some(table.render())
 }
 
-fn caches(now: &Figures) -> Option<String> {
-    let mut table = Table::with_heading(&["cache", "reads", "hits", "hit rate"]);
+fn caches(now: &Scrape) -> Option<String> {
+    let mut table = TextTable::with_heading(&["cache", "reads", "hits", "hit rate"]);
     for cache in ["lists", "rows"] {
         let value = |name: &str| now.value(name, &[("cache", cache)]);
         let (reads, hits) = (value("uvatrain_cache_reads_total")?, value("uvatrain_cache_hits_total")?);
@@ -203,8 +203,8 @@ fn caches(now: &Figures) -> Option<String> {
     Some(table.render())
 }
 
-fn memory(now: &Figures) -> Option<String> {
-    let mut table = Table::with_heading(&["process", "number", "resident"]);
+fn memory(now: &Scrape) -> Option<String> {
+    let mut table = TextTable::with_heading(&["process", "number", "resident"]);
     let mut processes = now.all("uvatrain_resident_bytes").peekable();
     processes.peek()?;
     for (labels, resident) in processes {
@@ -222,7 +222,7 @@ fn bytes(number: f64) -> String {
 mod tests {
     use super::*;
 
-    fn figures(batches: u32, working: f64, waiting: f64) -> Figures {
+    fn figures(batches: u32, working: f64, waiting: f64) -> Scrape {
         let mut text = format!(
             "uvatrain_info{{version=\"1\",dataset=\"g\"}} 1\nuvatrain_batches_total {batches}\nuvatrain_input_nodes_total 0\n"
         );
@@ -235,7 +235,7 @@ mod tests {
                     &format!("uvatrain_role_seconds_total{{role=\"{role}\",doing=\"{doing}\"}} {seconds}\n");
             }
         }
-        Figures::parse(&text).unwrap()
+        Scrape::parse(&text).unwrap()
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_run_that_has_not_begun_is_shown_as_such() {
         let mut history = History::new("here:1".to_owned());
-        history.take(Figures::parse("uvatrain_batches_total 0\n").unwrap(), Instant::now());
+        history.take(Scrape::parse("uvatrain_batches_total 0\n").unwrap(), Instant::now());
         assert_eq!(
             history.frame(None),
             "run     at here:1, about to begin\nspeed\nso far  0 training batches\n"
@@ -298,7 +298,7 @@ mod tests {
                 text += &format!("uvatrain_slots{{ring=\"{ring}\",state=\"{state}\"}} 1\n");
             }
         }
-        history.take(Figures::parse(&text).unwrap(), Instant::now());
+        history.take(Scrape::parse(&text).unwrap(), Instant::now());
         let has = |frame: &str, parts: &[&str]| {
             frame.lines().any(|line| parts.iter().all(|part| line.contains(part)))
         };

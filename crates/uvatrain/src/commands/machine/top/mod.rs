@@ -11,15 +11,15 @@ use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use self::frame::History;
-use self::screen::{Heard, Screen};
-use self::source::{Source, Trouble};
+use self::screen::{Screen, ScreenInput};
+use self::source::{RequestFailure, RunAddress};
 use crate::exit;
 use crate::flags::TopFlags;
 use crate::ui::out;
 
 /// Shows the run until it ends or the user quits.
 pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
-    let source = Source::new(&flags.address)?;
+    let source = RunAddress::new(&flags.address)?;
     let mut history = History::new(source.shown());
     history.take(source.ask().map_err(|trouble| trouble.at_first(&source))?, Instant::now());
     let interval = flags.interval.duration();
@@ -38,7 +38,7 @@ pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
     out::text(&history.frame(Some(screen::size()?.0)))?;
     match ended {
         Ok(()) => Ok(()),
-        Err(Trouble::Refused) => {
+        Err(RequestFailure::Refused) => {
             out::say(&format!("the run at {} has ended", source.shown()));
             Ok(())
         }
@@ -50,42 +50,42 @@ pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
 
 /// Draws again and again, until a person has seen enough or the run cannot be asked any more.
 fn watch(
-    source: &Source,
+    source: &RunAddress,
     history: &mut History,
     mut screen: Screen,
     interval: std::time::Duration,
-) -> Result<(), Trouble> {
+) -> Result<(), RequestFailure> {
     loop {
         screen.draw(|columns| history.frame(Some(columns)))?;
         let next = Instant::now() + interval;
         while let Some(left) = next.checked_duration_since(Instant::now()) {
             match screen.wait(left)? {
-                Heard::Quit => return Ok(()),
-                Heard::Resized => screen.draw(|columns| history.frame(Some(columns)))?,
-                Heard::Nothing => {}
+                ScreenInput::Quit => return Ok(()),
+                ScreenInput::Resized => screen.draw(|columns| history.frame(Some(columns)))?,
+                ScreenInput::Nothing => {}
             }
         }
         let figures = match source.ask() {
             // An answer that breaks off may mean that the run ended; a second request shows whether it has.
-            Err(Trouble::Broken(_)) => source.ask()?,
+            Err(RequestFailure::Broken(_)) => source.ask()?,
             other => other?,
         };
         history.take(figures, Instant::now());
     }
 }
 
-impl Trouble {
+impl RequestFailure {
     /// Its meaning if no run has answered before.
-    fn at_first(self, source: &Source) -> exit::Problem {
+    fn at_first(self, source: &RunAddress) -> exit::CommandError {
         let shown = source.shown();
         let how = "start it with --metrics-listen 9184, and name that port, or the address that it prints";
         exit::usage(match self {
-            Trouble::Refused => {
+            RequestFailure::Refused => {
                 format!("nobody listens at {shown}: a run tells its figures where it was asked to; {how}")
             }
-            Trouble::Other(what) => format!("{shown} is no run of uvatrain: {what}; {how}"),
-            Trouble::Broken(what) => format!("no answer from {shown}: {what}"),
-            Trouble::Terminal(what) => what,
+            RequestFailure::Other(what) => format!("{shown} is no run of uvatrain: {what}; {how}"),
+            RequestFailure::Broken(what) => format!("no answer from {shown}: {what}"),
+            RequestFailure::Terminal(what) => what,
         })
     }
 }

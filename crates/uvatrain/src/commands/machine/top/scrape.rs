@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The samples of one answer.
 #[derive(Debug, Default)]
-pub struct Figures(Vec<Sample>);
+pub struct Scrape(Vec<Sample>);
 
 #[derive(Debug)]
 struct Sample {
@@ -13,7 +13,7 @@ struct Sample {
     value: f64,
 }
 
-impl Figures {
+impl Scrape {
     /// Reads every line that is no comment.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn samples_are_read_with_their_labels_and_escapes() {
         let text = "# HELP a b\n# TYPE a gauge\na 1.5\nb{x=\"1\",y=\"a\\\"b\\\\c\\nd}\"} 2\nb{x=\"2\",y=\"\"} 3 1700000000\n\n";
-        let figures = Figures::parse(text).unwrap();
+        let figures = Scrape::parse(text).unwrap();
         assert_eq!(figures.value("a", &[]), Some(1.5));
         assert_eq!(figures.value("b", &[("x", "2")]), Some(3.0));
         assert_eq!(figures.label("b", "y"), Some("a\"b\\c\nd}"));
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn invalid_samples_are_refused() {
         for text in ["<html>", "a", "a b", "a{x=\"1\" 2", "a{x=1} 2", "{} 1", "a{x=\"1\"}", "a{x"] {
-            assert_eq!(Figures::parse(text).map(|_| ()), Err(text.to_owned()));
+            assert_eq!(Scrape::parse(text).map(|_| ()), Err(text.to_owned()));
         }
     }
 }

@@ -18,7 +18,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// The input that arrived between two drawings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ScreenInput {
     /// The time has passed.
     Nothing,
     /// The view has another size now.
@@ -92,7 +92,7 @@ impl Screen {
     ///
     /// # Errors
     /// Where it cannot.
-    pub fn wait(&mut self, most: Duration) -> io::Result<Heard> {
+    pub fn wait(&mut self, most: Duration) -> io::Result<ScreenInput> {
         let stdin = io::stdin();
         let mut fds = vec![PollFd::new(&self.ends, PollFlags::IN), PollFd::new(&self.resizes, PollFlags::IN)];
         if self.keyboard.is_some() && !self.deaf {
@@ -105,13 +105,13 @@ impl Screen {
         }
         let heard: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         if heard[0] {
-            return Ok(Heard::Quit);
+            return Ok(ScreenInput::Quit);
         }
         if heard[1] {
             let mut word = [0; 64];
             // If nothing can be read, it was read before.
             let _ = io::Read::read(&mut &self.resizes, &mut word);
-            return Ok(Heard::Resized);
+            return Ok(ScreenInput::Resized);
         }
         if heard.get(2) == Some(&true) {
             let mut keys = [0; 64];
@@ -119,10 +119,10 @@ impl Screen {
             let count = rustix::io::read(&stdin, &mut keys)?;
             self.deaf = count == 0;
             if keys[..count].iter().any(|key| matches!(key, b'q' | b'Q')) {
-                return Ok(Heard::Quit);
+                return Ok(ScreenInput::Quit);
             }
         }
-        Ok(Heard::Nothing)
+        Ok(ScreenInput::Nothing)
     }
 }
 

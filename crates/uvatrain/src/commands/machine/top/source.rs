@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::scrape::Figures;
+use super::scrape::Scrape;
 use crate::exit;
 use crate::ui::listen;
 
@@ -16,13 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const MOST: usize = 4 << 20;
 
 /// The address of a run's figures.
-pub struct Source {
+pub struct RunAddress {
     address: SocketAddr,
 }
 
 /// Why a run could not be asked.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum RequestFailure {
     /// Nobody listens there: there is no run, or no longer one.
     Refused,
     /// The answer is not a run's.
@@ -33,7 +33,7 @@ pub enum Trouble {
     Terminal(String),
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for RequestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused => f.write_str("nobody listens there any more"),
@@ -42,18 +42,18 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for RequestFailure {
     fn from(error: io::Error) -> Self {
         Self::Terminal(format!("terminal: {error}"))
     }
 }
 
-impl Source {
+impl RunAddress {
     /// Of an address as people have it: a port, a host and a port, or what the run printed.
     ///
     /// # Errors
     /// Bad usage; the message explains the form of an address.
-    pub fn new(text: &str) -> Result<Self, exit::Problem> {
+    pub fn new(text: &str) -> Result<Self, exit::CommandError> {
         let bare = text.strip_prefix("http://").unwrap_or(text);
         let bare = bare.strip_suffix("/metrics").unwrap_or(bare).trim_end_matches('/');
         match listen::address(bare) {
@@ -74,9 +74,9 @@ impl Source {
     ///
     /// # Errors
     /// Why there are none.
-    pub fn ask(&self) -> Result<Figures, Trouble> {
+    pub fn ask(&self) -> Result<Scrape, RequestFailure> {
         let broken = |error: io::Error| {
-            Trouble::Broken(match error.kind() {
+            RequestFailure::Broken(match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                     format!("it did not answer within {} s", PATIENCE.as_secs())
                 }
@@ -86,7 +86,7 @@ impl Source {
         let until = Instant::now() + PATIENCE;
         let mut stream =
             TcpStream::connect_timeout(&self.address, PATIENCE).map_err(|error| match error.kind() {
-                io::ErrorKind::ConnectionRefused => Trouble::Refused,
+                io::ErrorKind::ConnectionRefused => RequestFailure::Refused,
                 _ => broken(error),
             })?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
@@ -108,7 +108,7 @@ impl Source {
                 Err(error) => return Err(broken(error)),
             }
             if answer.len() > MOST {
-                return Err(Trouble::Other(format!("its answer has more than {MOST} bytes")));
+                return Err(RequestFailure::Other(format!("its answer has more than {MOST} bytes")));
             }
         }
         of_answer(&answer)
@@ -116,20 +116,20 @@ impl Source {
 }
 
 /// The figures in an answer.
-fn of_answer(answer: &[u8]) -> Result<Figures, Trouble> {
+fn of_answer(answer: &[u8]) -> Result<Scrape, RequestFailure> {
     if answer.is_empty() {
-        return Err(Trouble::Broken("it closed the connection without an answer".to_owned()));
+        return Err(RequestFailure::Broken("it closed the connection without an answer".to_owned()));
     }
     let text = String::from_utf8_lossy(answer);
     let shown = |text: &str| text.chars().take(40).collect::<String>().escape_debug().to_string();
     let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(head, _)| head.starts_with("HTTP/1."))
     else {
-        return Err(Trouble::Other(format!("it answers \"{}\"", shown(&text))));
+        return Err(RequestFailure::Other(format!("it answers \"{}\"", shown(&text))));
     };
     let mut lines = head.lines();
     let status = lines.next().unwrap_or_default();
     if status.split(' ').nth(1) != Some("200") {
-        return Err(Trouble::Other(format!("it answers \"{}\"", shown(status))));
+        return Err(RequestFailure::Other(format!("it answers \"{}\"", shown(status))));
     }
     let length = lines
         .filter_map(|line| line.split_once(':'))
@@ -137,16 +137,16 @@ fn of_answer(answer: &[u8]) -> Result<Figures, Trouble> {
     if let Some(length) = length.and_then(|(_, value)| value.trim().parse::<usize>().ok())
         && body.len() < length
     {
-        return Err(Trouble::Broken(format!(
+        return Err(RequestFailure::Broken(format!(
             "it closed the connection after {} of {length} bytes",
             body.len()
         )));
     }
-    let figures =
-        Figures::parse(body).map_err(|line| Trouble::Other(format!("it tells \"{}\"", shown(&line))))?;
+    let figures = Scrape::parse(body)
+        .map_err(|line| RequestFailure::Other(format!("it tells \"{}\"", shown(&line))))?;
     // A run reports its counters even before it has begun.
     if figures.value("uvatrain_batches_total", &[]).is_none() {
-        return Err(Trouble::Other("it tells figures of something else".to_owned()));
+        return Err(RequestFailure::Other("it tells figures of something else".to_owned()));
     }
     Ok(figures)
 }
@@ -160,9 +160,12 @@ mod tests {
         for text in
             ["9184", ":9184", "127.0.0.1:9184", "http://127.0.0.1:9184/metrics", "http://127.0.0.1:9184/"]
         {
-            assert_eq!(Source::new(text).unwrap_or_else(|e| panic!("{text}: {e}")).shown(), "127.0.0.1:9184");
+            assert_eq!(
+                RunAddress::new(text).unwrap_or_else(|e| panic!("{text}: {e}")).shown(),
+                "127.0.0.1:9184"
+            );
         }
-        assert!(Source::new("nowhere").is_err());
+        assert!(RunAddress::new("nowhere").is_err());
     }
 
     #[test]
@@ -170,15 +173,15 @@ mod tests {
         let answer = |text: &str| of_answer(text.as_bytes()).map(|_| ());
         let ok = "HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\nuvatrain_batches_total 7\n";
         assert!(answer(ok).is_ok());
-        assert!(matches!(answer(&ok[..ok.len() - 3]), Err(Trouble::Broken(_))));
-        assert!(matches!(answer(""), Err(Trouble::Broken(_))));
+        assert!(matches!(answer(&ok[..ok.len() - 3]), Err(RequestFailure::Broken(_))));
+        assert!(matches!(answer(""), Err(RequestFailure::Broken(_))));
         for other in [
             "SSH-2.0-OpenSSH_9.6\r\n",
             "HTTP/1.1 404 Not Found\r\n\r\n",
             "HTTP/1.1 200 OK\r\n\r\n<html></html>",
             "HTTP/1.1 200 OK\r\n\r\nnode_load1 0.5\n",
         ] {
-            assert!(matches!(answer(other), Err(Trouble::Other(_))), "{other}");
+            assert!(matches!(answer(other), Err(RequestFailure::Other(_))), "{other}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use uva_plan::{Basis, CachePlan, CurvePoint, Prediction, TimedFit};
 
 use crate::ui::format;
-use crate::ui::table::Table;
+use crate::ui::table::TextTable;
 use uva_runtime::spec::ByteSize;
 
 /// Columns and rows of the plot.
@@ -25,7 +25,7 @@ pub fn of_plan(plan: &CachePlan) -> String {
 }
 
 fn caches(plan: &CachePlan) -> String {
-    let mut table = Table::with_heading(&["cache", "entries", "bytes", "map", "hit rate expected"]);
+    let mut table = TextTable::with_heading(&["cache", "entries", "bytes", "map", "hit rate expected"]);
     for (name, share) in [("lists", &plan.lists), ("rows", &plan.rows)] {
         table.row(&[
             name.to_owned(),
@@ -40,7 +40,7 @@ fn caches(plan: &CachePlan) -> String {
 
 /// The cost of each division of the budget.
 fn expectations(plan: &CachePlan) -> String {
-    let mut table = Table::with_heading(&[
+    let mut table = TextTable::with_heading(&[
         "the budget for",
         "lists hit",
         "rows hit",
@@ -114,7 +114,8 @@ fn plot(plan: &CachePlan) -> String {
 
 /// The expected hit rate and time per batch for each cache size in bytes, for each cache alone.
 fn by_bytes(plan: &CachePlan) -> String {
-    let mut table = Table::with_heading(&["a cache of", "lists hit", "sampling", "rows hit", "gathering"]);
+    let mut table =
+        TextTable::with_heading(&["a cache of", "lists hit", "sampling", "rows hit", "gathering"]);
     let hit_rate = |points: &[CurvePoint], bytes: u64| {
         points.iter().filter(|point| point.bytes <= bytes).map(|point| point.hit_rate).fold(0.0, f64::max)
     };
@@ -138,7 +139,7 @@ fn by_bytes(plan: &CachePlan) -> String {
 }
 
 fn facts(plan: &CachePlan) -> String {
-    let mut facts = Table::of_facts();
+    let mut facts = TextTable::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
     fact("dataset", plan.dataset.name.clone());
     let used = ByteSize::from_bytes(plan.bytes());

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, NpyWriter};
-use uva_launch::training::Nodes;
+use uva_launch::training::InferenceNodes;
 use uva_mem::files::Replacement;
 
-use super::rows::Rows;
+use super::rows::PredictedNodes;
 use super::source_names::{NodeNames, SourceNames};
 use super::written::WrittenFile;
 use crate::exit;
 
 /// What the users call the nodes, and the file to write that to.
-pub(super) struct Ids<'p> {
+pub(super) struct UserIds<'p> {
     path: &'p Path,
     /// Nodes of the dataset.
     nodes: usize,
@@ -29,7 +29,7 @@ enum Known {
     Names(NodeNames),
 }
 
-impl<'p> Ids<'p> {
+impl<'p> UserIds<'p> {
     pub(super) fn of(dataset: &Dataset, path: &'p Path) -> anyhow::Result<Self> {
         let known = match (dataset.hops(), SourceNames::of(dataset)?) {
             (Some(hops), _) => Known::Numbers(hops.nodes().to_vec()),
@@ -41,10 +41,10 @@ impl<'p> Ids<'p> {
     }
 
     /// Writes them into a file that does not have its name yet.
-    pub(super) fn written(&self, nodes: &Nodes, overwrite: bool) -> anyhow::Result<WrittenFile> {
+    pub(super) fn written(&self, nodes: &InferenceNodes, overwrite: bool) -> anyhow::Result<WrittenFile> {
         let failed = |error: std::io::Error| exit::of_output("--ids", self.path, error);
         let mut file = Replacement::of(self.path, 0o666).map_err(failed)?;
-        let rows = Rows::new(nodes, self.nodes);
+        let rows = PredictedNodes::new(nodes, self.nodes);
         match &self.known {
             Known::Names(names) => {
                 let mut text = std::io::BufWriter::new(file.file());

@@ -1,20 +1,20 @@
 //! The node of each row of a prediction.
 
-use uva_launch::training::Nodes;
+use uva_launch::training::InferenceNodes;
 
 /// The nodes of the rows, in their order. Of a hop set its rows stand for nodes.
 #[derive(Clone)]
-pub(super) struct Rows {
-    nodes: Nodes,
+pub(super) struct PredictedNodes {
+    nodes: InferenceNodes,
     count: usize,
 }
 
-impl Rows {
+impl PredictedNodes {
     /// `all`: how many nodes there are.
-    pub(super) fn new(nodes: &Nodes, all: usize) -> Self {
+    pub(super) fn new(nodes: &InferenceNodes, all: usize) -> Self {
         let count = match nodes {
-            Nodes::All => all,
-            Nodes::These(ids) => ids.len(),
+            InferenceNodes::All => all,
+            InferenceNodes::These(ids) => ids.len(),
         };
         Self { nodes: nodes.clone(), count }
     }
@@ -28,8 +28,8 @@ impl Rows {
         (0..self.count).step_by(size).map(move |first| {
             let last = self.count.min(first + size);
             match &self.nodes {
-                Nodes::All => (first as i64..last as i64).collect(),
-                Nodes::These(ids) => ids[first..last].to_vec(),
+                InferenceNodes::All => (first as i64..last as i64).collect(),
+                InferenceNodes::These(ids) => ids[first..last].to_vec(),
             }
         })
     }

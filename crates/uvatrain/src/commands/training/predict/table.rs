@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use uva_graph::Dataset;
 use uva_graph::npy::NpyRows;
-use uva_io::table::{ColumnType, TableFormat, TableWriter, Values};
-use uva_launch::training::Nodes;
+use uva_io::table::{ColumnType, ColumnValues, FileTableWriter, TableFormat};
+use uva_launch::training::InferenceNodes;
 use uva_mem::files::Replacement;
 use uva_model::{TableRow, TaskKind};
 
-use super::rows::Rows;
+use super::rows::PredictedNodes;
 use super::source_names::SourceNames;
 use super::written::WrittenFile;
 use crate::exit;
@@ -19,11 +19,11 @@ use crate::exit;
 const PIECE: usize = 8 << 20;
 
 /// A table to write, and what it says of nodes and classes.
-pub(super) struct Table {
+pub(super) struct PredictionTable {
     path: PathBuf,
     format: TableFormat,
     overwrite: bool,
-    rows: Rows,
+    rows: PredictedNodes,
     row: TableRow,
     /// The id of each node in the dataset as its users know it, where that is not its place.
     ids: Option<Vec<i64>>,
@@ -32,13 +32,13 @@ pub(super) struct Table {
     classes: Option<Vec<String>>,
 }
 
-impl Table {
+impl PredictionTable {
     /// # Errors
     /// Bad input: the dataset's names of nodes cannot be read.
     pub(super) fn of(
         (path, format): (&Path, TableFormat),
         row: TableRow,
-        (dataset, nodes): (&Dataset, &Nodes),
+        (dataset, nodes): (&Dataset, &InferenceNodes),
         overwrite: bool,
     ) -> anyhow::Result<Self> {
         let (ids, names) = match dataset.hops() {
@@ -46,7 +46,7 @@ impl Table {
             None => (dataset.original_ids().map(<[i64]>::to_vec), SourceNames::of(dataset)?),
         };
         let classes = dataset.meta().class_names.as_ref().and_then(|names| labels(names, row.outputs));
-        let rows = Rows::new(nodes, dataset.nodes());
+        let rows = PredictedNodes::new(nodes, dataset.nodes());
         Ok(Self { path: path.to_owned(), format, overwrite, rows, row, ids, names, classes })
     }
 
@@ -61,7 +61,7 @@ impl Table {
     ) -> anyhow::Result<Option<WrittenFile>> {
         let failed = |error: std::io::Error| exit::of_output("--output", &self.path, error);
         let mut file = Replacement::of(&self.path, 0o666).map_err(failed)?;
-        let mut table = TableWriter::new(file.file(), self.format, &self.columns()).map_err(failed)?;
+        let mut table = FileTableWriter::new(file.file(), self.format, &self.columns()).map_err(failed)?;
         let piece = (PIECE / self.row.bytes()).clamp(256, 1 << 16);
         let mut done = 0;
         for nodes in self.rows.pieces(piece) {
@@ -116,15 +116,17 @@ impl Table {
     }
 
     /// The values of the rows of these nodes, whose answers are `bytes`.
-    fn values(&self, nodes: &[i64], bytes: &[u8]) -> Vec<Values<'_>> {
+    fn values(&self, nodes: &[i64], bytes: &[u8]) -> Vec<ColumnValues<'_>> {
         let (outputs, class_bytes) = (self.row.outputs, self.row.class_bytes());
         let rows = || bytes.chunks_exact(self.row.bytes());
         let of_nodes = |known: &[i64]| nodes.iter().map(|&node| known[node as usize]).collect();
-        let mut values = vec![Values::Integers(self.ids.as_deref().map_or_else(|| nodes.to_vec(), of_nodes))];
+        let mut values =
+            vec![ColumnValues::Integers(self.ids.as_deref().map_or_else(|| nodes.to_vec(), of_nodes))];
         match &self.names {
-            Some(SourceNames::Numbers(numbers)) => values.push(Values::Integers(of_nodes(numbers))),
+            Some(SourceNames::Numbers(numbers)) => values.push(ColumnValues::Integers(of_nodes(numbers))),
             Some(SourceNames::Texts(names)) => {
-                values.push(Values::Texts(nodes.iter().map(|&node| names.name(node as usize)).collect()));
+                values
+                    .push(ColumnValues::Texts(nodes.iter().map(|&node| names.name(node as usize)).collect()));
             }
             None => {}
         }
@@ -133,13 +135,15 @@ impl Table {
                 let class = |row: &[u8]| row.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
                 let classes = rows().map(class);
                 values.push(match &self.classes {
-                    Some(names) => Values::Texts(classes.map(|class| &names[class as usize][..]).collect()),
-                    None => Values::Integers(classes.collect()),
+                    Some(names) => {
+                        ColumnValues::Texts(classes.map(|class| &names[class as usize][..]).collect())
+                    }
+                    None => ColumnValues::Integers(classes.collect()),
                 });
             }
             TaskKind::MultiLabel => {
                 let labels = |class: usize| rows().map(|row| i64::from(row[class])).collect();
-                values.extend((0..outputs).map(|class| Values::Integers(labels(class))));
+                values.extend((0..outputs).map(|class| ColumnValues::Integers(labels(class))));
             }
             TaskKind::Regression(_) => {}
         }
@@ -147,7 +151,7 @@ impl Table {
             row[class_bytes + 4 * output..].first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes))
         };
         let reals = |output: usize| rows().map(|row| real(row, output)).collect();
-        values.extend((0..outputs).map(|output| Values::Reals(reals(output))));
+        values.extend((0..outputs).map(|output| ColumnValues::Reals(reals(output))));
         values
     }
 }

@@ -72,7 +72,7 @@ impl WrittenFile {
         }
     }
 
-    fn taken(&self) -> exit::Problem {
+    fn taken(&self) -> exit::CommandError {
         exit::usage(format!(
             "{} {}: it is there already: name another file, or replace it with --overwrite",
             self.option,

@@ -1,7 +1,7 @@
 //! Neighbours found around each destination, near or far. An edge of a block leads to a found node and has a weight.
 
-use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
-use crate::philox::Purpose;
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
+use crate::philox::RandomPurpose;
 use crate::{SampleError, SamplerKind};
 
 /// Finds the neighbours of a group of destinations.
@@ -10,10 +10,10 @@ pub trait Find: Send + Sized {
     const KIND: SamplerKind;
 
     /// The purpose of its random words.
-    const PURPOSE: Purpose = Purpose::Neighbors;
+    const PURPOSE: RandomPurpose = RandomPurpose::Neighbors;
 
     /// Allocates all memory.
-    fn new(setup: &Setup<'_, '_>) -> Self;
+    fn new(setup: &KindSetup<'_, '_>) -> Self;
 
     /// Appends to `found` what each list's node finds: the entry that leads to the found node, and its weight. Sets
     /// [`List::picks`] to their number.
@@ -26,11 +26,11 @@ pub trait Find: Send + Sized {
         nodes: &[i64],
         lists: &mut [List],
         found: &mut Vec<(usize, f32)>,
-    ) -> Sampled;
+    ) -> PickResult;
 }
 
 /// Samples the nodes that `F` finds.
-pub struct Found<F> {
+pub struct FindSampler<F> {
     find: F,
     /// Entries and weights of the group's picks.
     picked: Vec<(usize, f32)>,
@@ -38,21 +38,21 @@ pub struct Found<F> {
     used: usize,
 }
 
-impl<F: Find> Picks<'_> for Found<F> {
+impl<F: Find> Picks<'_> for FindSampler<F> {
     const KIND: SamplerKind = F::KIND;
-    const PURPOSE: Purpose = F::PURPOSE;
+    const PURPOSE: RandomPurpose = F::PURPOSE;
 
-    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+    fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         Ok(Self { find: F::new(setup), picked: Vec::with_capacity(setup.group_picks), used: 0 })
     }
 
-    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> PickResult {
         self.picked.clear();
         self.used = 0;
         self.find.find(hop, nodes, lists, &mut self.picked)
     }
 
-    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut PickSink<'_>) -> PickResult {
         let picked = &self.picked[self.used..self.used + list.picks];
         self.used += list.picks;
         for (to, &(entry, _)) in sink.room(hop, list.picks)?.iter_mut().zip(picked) {
