@@ -68,13 +68,13 @@ pub trait Options: Default {
 /// Declares a struct of options. Each field has its help as documentation, a type, a default, and what it is:
 ///
 /// ```
-/// use uva_options::{Field, Options, Purpose, options};
+/// use uva_options::{Field, OptionPurpose, Options, options};
 ///
 /// options! {
 ///     /// How batches are made.
 ///     pub struct LoaderOptions {
 ///         /// Seed nodes per batch
-///         batch_size: usize = 1024 => Field::at_least("NODES", 1).of("Batches", &[Purpose::Identity]),
+///         batch_size: usize = 1024 => Field::at_least("NODES", 1).of("Batches", &[OptionPurpose::Identity]),
 ///     }
 /// }
 ///

@@ -217,18 +217,19 @@ impl PyBatch {
         };
         // Of a hop set, feature rows of each hop have a table of their own.
         let layout = held.batch().layout();
-        match (column.spec().is_of_layers(), layer) {
+        let key = match (column.spec().is_of_layers(), layer) {
             (_, table) if column == Column::X && layout.is_of_hops() => {
                 let tables = layout.tables();
                 if table.is_some_and(|table| table >= tables) {
                     return value(format!("this batch has the hops 0 to {}", tables - 1));
                 }
+                column.part(table.unwrap_or(0))
             }
             (true, None) => return value(format!("{name} is an array of a layer: say which by layer=")),
             (false, Some(_)) => return value(format!("{name} is the batch's, not a layer's")),
-            _ => {}
-        }
-        match held.batch().column_of(column.at(layer.unwrap_or(0))) {
+            (_, layer) => column.at(layer.unwrap_or(0)),
+        };
+        match held.batch().column_of(key) {
             Ok(column) => Ok(column.raw()),
             Err(ColumnError::NoSuchLayer { layer, layers }) => {
                 value(format!("layer {layer}: this batch has the layers 0 to {}", layers - 1))
