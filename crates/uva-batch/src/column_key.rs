@@ -11,8 +11,8 @@ pub struct ColumnKey {
     pub column: Column,
     /// The layer, from the seeds; 0 for a column that has no layers.
     pub layer: usize,
-    /// Which of several arrays of this column and layer. The feature rows of a hop set have one for each table that the
-    /// model reads; every other column has one, 0.
+    /// Its place among the arrays of this column and layer. The feature rows of a hop set have one array for each table
+    /// that the model reads; every other column has one array, 0.
     pub part: usize,
 }
 

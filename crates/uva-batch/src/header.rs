@@ -115,10 +115,11 @@ impl BatchHeader {
         size_of::<FixedHeader>() + layers * size_of::<LayerHeader>()
     }
 
-    /// Its fields and their types, for processes that compare theirs.
+    /// Its fields and their sizes, for processes that compare theirs.
     #[must_use]
     pub fn fields() -> String {
-        format!("{:?} {:?}", FixedHeader::zeroed(), LayerHeader::default())
+        let bytes = [size_of::<FixedHeader>(), size_of::<LayerHeader>()];
+        format!("{bytes:?} bytes of {:?} {:?}", FixedHeader::zeroed(), LayerHeader::default())
     }
 
     /// The header of a sampled batch.

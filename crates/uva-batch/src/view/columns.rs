@@ -128,27 +128,12 @@ impl<'a> ColumnArray<'a> {
         Self { memory: ArrayMemory::Host(bytes), element: element.into(), rows, width: Some(width) }
     }
 
-    /// The same on a GPU.
-    #[must_use]
-    pub fn on_device(self, slice: DeviceSlice<'a>) -> Self {
-        Self { memory: ArrayMemory::Device(slice), ..self }
-    }
-
     /// Its bytes in host memory; `None` on a GPU.
     #[must_use]
     pub fn host(&self) -> Option<&'a [u8]> {
         match self.memory {
             ArrayMemory::Host(bytes) => Some(bytes),
             ArrayMemory::Device(_) => None,
-        }
-    }
-
-    /// Its memory on a GPU; `None` in host memory.
-    #[must_use]
-    pub fn device(&self) -> Option<DeviceSlice<'a>> {
-        match self.memory {
-            ArrayMemory::Host(_) => None,
-            ArrayMemory::Device(slice) => Some(slice),
         }
     }
 

@@ -101,6 +101,9 @@ impl<'a> Borrowed<'a> {
             )));
         }
         match array.memory {
+            ArrayMemory::Host(_) if matches!(device, TrainDevice::Cuda(_)) => Err(TrainError::Input(
+                format!("{what} are in host memory, and other arrays of the batch on {device}"),
+            )),
             ArrayMemory::Host(bytes) => {
                 aligned(bytes.as_ptr() as u64, bytes.len(), element.bytes(), what)?;
                 Self::new(bytes, kind_of(element), &shape)
