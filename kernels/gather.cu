@@ -12,7 +12,7 @@
 //   spin_until                                 one thread; holds the stream until the host lets go
 //
 // In one stream, in this order. An id that is no row of the table is never read; its output row stays as it was, and
-// the report names the first of them. docs/kernels.md tells how the
+// the report names the first of them. docs/internals/kernels.md tells how the
 // kernels differ: naive, shift, wide, wide_plain, wide_evict_first.
 #include "cache.cuh"
 #include "copies.cuh"

@@ -3,7 +3,7 @@
 // A GPU translates the addresses of host memory by 64 KiB, from a cache of translations that reaches about 1 GiB. Each
 // miss costs a walk through page tables, of which an H100 makes 30 million a second: rows of 512 bytes, drawn from a
 // table of 8 GiB, come at 16 GB/s over a link of 51. Rows of one region that are read together share their
-// translations. docs/kernels.md has the figures.
+// translations. docs/internals/kernels.md has the figures.
 //
 // This is a counting sort by region. Three launches in one stream, each with any grid, behind zeroes in `places`:
 //

@@ -14,8 +14,8 @@
 //   sample_nodes                       the nodes' names and degrees; completes the report
 //
 // In one stream, in this order, each with any grid of whole warps; sample_lists, sample_totals and sample_offsets have
-// the same grid, so have sample_fresh and sample_assign. The picks are those of docs/reproducible-batches.md, and
-// docs/kernels.md tells how they are found. What is no node is never looked up, what has no room is never written; the
+// the same grid, so have sample_fresh and sample_assign. The picks are those of docs/spec/reproducible-batches.md, and
+// docs/internals/kernels.md tells how they are found. What is no node is never looked up, what has no room is never written; the
 // report names the first.
 #include "sample_labor.cuh"
 #include "sample_weighted.cuh"

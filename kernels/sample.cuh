@@ -27,7 +27,7 @@ struct SampleReport {
   unsigned long long stamp;         // written last, by sample_nodes: everything before is complete
   unsigned long long began_ns;      // device clock at sample_begin
   unsigned long long ended_ns;      // device clock at sample_nodes
-  unsigned long long hash;          // of the batch: docs/reproducible-batches.md
+  unsigned long long hash;          // of the batch: docs/spec/reproducible-batches.md
   unsigned long long reads;         // of lists: one for the place, one for each pick
   unsigned long long cached_reads;  // those of cached lists
   unsigned long long nodes;         // of the batch

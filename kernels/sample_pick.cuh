@@ -1,4 +1,4 @@
-// Random words and picks: docs/reproducible-batches.md to the letter.
+// Random words and picks: docs/spec/reproducible-batches.md to the letter.
 #pragma once
 
 #include "sample.cuh"

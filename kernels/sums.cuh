@@ -1,7 +1,7 @@
 // Sums of listed rows, which lie in device memory already: what the first layer of some models begins with. A group of
 // lanes makes the sum of a list, each lane of its own columns and in the order of the list's edges, so the bits depend
 // on no grid. The rows are those that were gathered for the batch. Or they are those of a cache, and continue sums that
-// the host began with the others. docs/aggregation.md has the formulas.
+// the host began with the others. docs/guide/aggregation.md has the formulas.
 #pragma once
 
 #include "cache.cuh"

@@ -1,5 +1,5 @@
 // What the consumer launches in a training step: the preparation of all blocks of a batch, and the batch's verdict. See
-// docs/kernels.md.
+// docs/internals/kernels.md.
 //
 // Preparation: offsets and sources within their ranges, the destination of each edge, and the weight of each edge. A
 // block of threads works on UVA_BLOCK_DESTINATIONS destinations and on the edges of their lists. Its offsets depend on

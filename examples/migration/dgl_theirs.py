@@ -2,7 +2,7 @@
 
     python dgl_theirs.py DATA [--epochs 10] [--seed 0]
 
-DATA is a directory of .npy files, as docs/data-format.md describes it.
+DATA is a directory of .npy files, as docs/reference/data-format.md describes it.
 """
 
 import argparse

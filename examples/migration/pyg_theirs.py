@@ -2,7 +2,7 @@
 
     python pyg_theirs.py DATA [--epochs 10] [--seed 0]
 
-DATA is a directory of .npy files, as docs/data-format.md describes it. PyG needs pyg-lib or torch-sparse to sample.
+DATA is a directory of .npy files, as docs/reference/data-format.md describes it. PyG needs pyg-lib or torch-sparse to sample.
 """
 
 import argparse

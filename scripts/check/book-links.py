@@ -3,6 +3,7 @@
 copied into the book. Ends with 1, naming page and link, where one leads nowhere."""
 
 import html.parser
+import os
 import pathlib
 import shutil
 import sys
@@ -48,7 +49,8 @@ def main(book, docs):
                 inside = "checkout/" + kept.replace("../", "")
                 (book / inside).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(outside, book / inside)
-                changed = changed.replace(f'href="{link}"', f'href="{inside}"')
+                leads = os.path.relpath(book / inside, path.parent)
+                changed = changed.replace(f'href="{link}"', f'href="{leads}"')
             elif not target.exists():
                 broken.append(f"{path.name}: {link}")
             elif parts.fragment and target in pages:

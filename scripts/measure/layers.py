@@ -191,7 +191,7 @@ def main():
         }
     print(json.dumps(report, indent=1))
     if arguments.out:
-        about = {"about": "Made by scripts/measure/layers.py; docs/nn.md quotes it.", "machine": machine()}
+        about = {"about": "Made by scripts/measure/layers.py; docs/guide/nn.md quotes it.", "machine": machine()}
         conditions = {name: value for name, value in vars(arguments).items() if name not in ("out", "quick")}
         versions = {"torch": torch.__version__, "torch_geometric": torch_geometric.__version__}
         arguments.out.parent.mkdir(parents=True, exist_ok=True)

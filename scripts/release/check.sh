@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The checklist of a release (docs/stability.md): what a script can look at. Tests are another matter: scripts/test.sh.
+# The checklist of a release (docs/reference/stability.md): what a script can look at. Tests are another matter: scripts/test.sh.
 #
 #   scripts/release/check.sh [--unreleased] [--verify]
 #

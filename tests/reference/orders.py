@@ -1,4 +1,4 @@
-"""Orders of training seeds that follow the graph, as docs/reproducible-batches.md defines them."""
+"""Orders of training seeds that follow the graph, as docs/spec/reproducible-batches.md defines them."""
 
 from words import bounded, words_of
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A second implementation of uvatrain's reproducible batches, in plain Python.
 
-It follows docs/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
+It follows docs/spec/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
 loop for each sentence of that document. words.py has the random words, together.py the kinds of sampler that draw
-for all destinations of a hop together, partitions.py the methods of docs/partitions.md. It makes
+for all destinations of a hop together, partitions.py the methods of docs/guide/partitions.md. It makes
 docs/test-vectors.json, which the Rust tests compare with.
 
     python3 tests/reference/reference.py --write docs/test-vectors.json
@@ -599,7 +599,7 @@ def vectors():
     ]
     rejecting = 3 * 2**30 + 1
     return dict(
-        about="Test vectors of docs/reproducible-batches.md, made by tests/reference/reference.py. Integers; hashes in hex.",
+        about="Test vectors of docs/spec/reproducible-batches.md, made by tests/reference/reference.py. Integers; hashes in hex.",
         philox=[
             dict(key=key, counter=counter, words=philox4x32(key, counter))
             for key, counter in [

@@ -1,4 +1,4 @@
-"""The random words of docs/reproducible-batches.md, and what is made of them."""
+"""The random words of docs/spec/reproducible-batches.md, and what is made of them."""
 
 MASK32 = 2**32 - 1
 MASK64 = 2**64 - 1

@@ -7,7 +7,7 @@ named! {
     ///
     /// The first layer of some models begins with a sum that no trained parameter takes part in. Where the producer makes
     /// it, feature slots hold a row a destination, and none for a node that is only summed. Blocks and ids stay as they
-    /// are. docs/aggregation.md has the formulas.
+    /// are. docs/guide/aggregation.md has the formulas.
     pub enum Aggregation = None {
         /// Nothing: batches have the rows of all their nodes.
         None = "none",

@@ -37,7 +37,7 @@ pub enum LayoutError {
     },
     /// Rows of the edges' features, and there are none.
     #[error(
-        "`edge_attr`: the dataset has no edge_feat.npy, where the features of edges are (docs/data-format.md)"
+        "`edge_attr`: the dataset has no edge_feat.npy, where the features of edges are (docs/reference/data-format.md)"
     )]
     NoEdgeFeatures,
     /// float32 of a table of integers.

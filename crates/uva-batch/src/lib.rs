@@ -1,7 +1,7 @@
 //! A batch in a slot: its columns, where they lie, its header, and the views of it.
 //!
 //! Everything is derived from one table, [`COLUMNS`]: offsets and bounds, the copies between slots, the typed views,
-//! the arrays that Python sees and the table in `docs/wire-protocol.md`. **Adding an array is one row of it** and the
+//! the arrays that Python sees and the table in `docs/spec/wire-protocol.md`. **Adding an array is one row of it** and the
 //! code of the stage that writes it.
 //!
 //! | look here | for |

@@ -134,7 +134,7 @@ pub enum Slots {
     Feature,
 }
 
-/// Where a column's values enter the batch's hash (docs/reproducible-batches.md).
+/// Where a column's values enter the batch's hash (docs/spec/reproducible-batches.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashTag {
     /// The tag, of layer 0 where it is a layer's.
@@ -348,7 +348,7 @@ mod tests {
         std::fs::read_to_string(docs.join(name)).expect("the page")
     }
 
-    /// The table of docs/wire-protocol.md, as the schema has it.
+    /// The table of docs/spec/wire-protocol.md, as the schema has it.
     fn documented() -> String {
         let mut table =
             "| column | type | rows | which batches | written by | slots |\n|---|---|---|---|---|---|\n"
@@ -398,12 +398,15 @@ mod tests {
     #[test]
     fn the_wire_protocols_table_of_columns_is_the_schema() {
         let table = documented();
-        assert!(page("wire-protocol.md").contains(&table), "docs/wire-protocol.md should have:\n{table}");
+        assert!(
+            page("spec/wire-protocol.md").contains(&table),
+            "docs/spec/wire-protocol.md should have:\n{table}"
+        );
     }
 
     #[test]
     fn the_documented_hash_tags_are_the_schemas() {
-        let page = page("reproducible-batches.md");
+        let page = page("spec/reproducible-batches.md");
         for (spec, tag) in COLUMNS.iter().filter_map(|spec| Some((spec, spec.hash_tag?))) {
             let tag = match (tag.per_layer, spec.is_of_layers()) {
                 (0, false) => format!("| {} |", tag.first),

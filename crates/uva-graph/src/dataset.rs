@@ -419,7 +419,7 @@ impl Dataset {
         let Some(weights) = self.graph().and_then(|files| files.weights.as_ref()) else {
             let missing = std::io::Error::new(
                 std::io::ErrorKind::NotFound,
-                "there is none: edges that are picked by weight need one (docs/data-format.md)",
+                "there is none: edges that are picked by weight need one (docs/reference/data-format.md)",
             );
             return Err(GraphError::io(&self.path.join(names::WEIGHTS), "read")(missing));
         };

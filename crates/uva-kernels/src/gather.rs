@@ -32,7 +32,7 @@ macro_rules! gather_kernels {
         help: $help:literal,
         reads_per_warp: $reads:expr,
     },)*) => {
-        /// A gather kernel: a way of reading rows. docs/kernels.md explains them.
+        /// A gather kernel: a way of reading rows. docs/internals/kernels.md explains them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Kernel {
             $(#[doc = $help] #[serde(rename = $name)] $kernel,)*

@@ -5,7 +5,7 @@
 //! with its header. So a change on one side alone does not build.
 //!
 //! This crate must not know drivers, devices or compilers: it holds data and opens nothing. Next: `uva-cuda` launches
-//! the kernels, `cuda-sim` and `uva-kernel-sim` run them without a GPU, docs/kernels.md explains them.
+//! the kernels, `cuda-sim` and `uva-kernel-sim` run them without a GPU, docs/internals/kernels.md explains them.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -34,7 +34,7 @@ pub mod failure {
 /// Declares [`SampleKernel`] from one row for each sampling kernel.
 macro_rules! sample_kernels {
     ($($(#[doc = $doc:literal])* $kernel:ident = $name:literal $(reads $width:ident)?,)*) => {
-        /// A sampling kernel. docs/kernels.md has their order.
+        /// A sampling kernel. docs/internals/kernels.md has their order.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum SampleKernel {
             $($(#[doc = $doc])* $kernel,)*

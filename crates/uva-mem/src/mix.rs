@@ -4,7 +4,7 @@
 /// in which every bit of `z` affects every bit of the result.
 ///
 /// Not a cryptographic hash. Here it checks headers. The crates above use it to key generated graphs, to tell datasets
-/// apart and to hash batches; docs/reproducible-batches.md fixes it for the last.
+/// apart and to hash batches; docs/spec/reproducible-batches.md fixes it for the last.
 #[inline]
 #[must_use]
 pub const fn mix(mut z: u64) -> u64 {

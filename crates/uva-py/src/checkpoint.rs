@@ -1,4 +1,4 @@
-//! The files of a checkpoint, as `uvatrain train` writes and reads them (docs/checkpoints.md). What is in the tensors is
+//! The files of a checkpoint, as `uvatrain train` writes and reads them (docs/guide/checkpoints.md). What is in the tensors is
 //! for Python to pack and unpack.
 
 use std::path::PathBuf;

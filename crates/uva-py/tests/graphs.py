@@ -1,4 +1,4 @@
-"""Datasets made for tests, and the contract of docs/reproducible-batches.md recomputed with numpy."""
+"""Datasets made for tests, and the contract of docs/spec/reproducible-batches.md recomputed with numpy."""
 
 import json
 import sys

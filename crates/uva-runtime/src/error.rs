@@ -90,7 +90,7 @@ impl RuntimeError {
         }
     }
 
-    /// The program's exit code for this error (docs/commands.md).
+    /// The program's exit code for this error (docs/reference/commands.md).
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Option(_) | Self::Usage(_) | Self::Input(_) | Self::Unattached(_) => 2,

@@ -2,7 +2,7 @@
 //!
 //! A batch is a function of the graph, the options and its [`BatchKey`] alone. Random numbers are counter-based
 //! ([`philox`]) and keyed by their purpose, never by thread, process or earlier batches. So any number of samplers, in
-//! any order, produces the same batches bit for bit. `docs/reproducible-batches.md` is the exact contract,
+//! any order, produces the same batches bit for bit. `docs/spec/reproducible-batches.md` is the exact contract,
 //! `docs/test-vectors.json` its test vectors.
 //!
 //! There are several kinds of sampler ([`SamplerKind`], listed in `kinds/table.rs`) behind one trait, [`BatchSampler`].

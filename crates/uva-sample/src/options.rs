@@ -117,7 +117,7 @@ pub(crate) fn picks_of_list(entries: usize, fanout: usize, replace: bool) -> usi
 
 /// The batch number that keys the picks of the node with this original id in `batch`: ⌊(batch + h mod κ) / κ⌋, h being
 /// `mix(node)`. So the picks of a node stay for κ batches, and each batch changes those of a κ-th of the nodes
-/// ("batch-dependent sampling", docs/reproducible-batches.md).
+/// ("batch-dependent sampling", docs/spec/reproducible-batches.md).
 #[must_use]
 pub fn batch_of_picks(batch: u32, node: u64, batch_dependency: u32) -> u32 {
     let kappa = u64::from(batch_dependency);

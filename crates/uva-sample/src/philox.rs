@@ -2,7 +2,7 @@
 //!
 //! A word is a function of a key and a counter. So "the third draw for node 17 in hop 1 of batch 4" can be computed in
 //! any order, without the draws before it. The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random
-//! numbers: as easy as 1, 2, 3" (SC'11). `docs/reproducible-batches.md` defines the layout of counter and key.
+//! numbers: as easy as 1, 2, 3" (SC'11). `docs/spec/reproducible-batches.md` defines the layout of counter and key.
 
 use uva_graph::{Split, mix};
 

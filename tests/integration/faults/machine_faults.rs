@@ -339,7 +339,7 @@ fn a_table_that_is_cut_under_a_prediction_ends_it_by_name() {
     assert!(!ended.stderr.contains("SIGBUS"), "{ended}");
 }
 
-/// The way that docs/data-format.md tells people: a new file under the old one's name.
+/// The way that docs/reference/data-format.md tells people: a new file under the old one's name.
 #[test]
 fn a_dataset_replaced_under_a_run_does_not_change_it_or_its_checkpoint() {
     let temp = directory();

@@ -18,14 +18,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// README.md and the pages of docs/, with their text.
+/// README.md and the pages of docs/ and its folders, with their text.
 fn pages() -> Vec<(PathBuf, String)> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(root().join("docs"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .collect();
-    paths.push(root().join("README.md"));
+    let mut paths = vec![root().join("README.md")];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                paths.push(path);
+            }
+        }
+    }
     paths.sort();
     paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
@@ -173,7 +179,7 @@ fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
 
 #[test]
 fn paths_that_contributing_names_are_there() {
-    let page = fs::read_to_string(root().join("docs/contributing.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/internals/contributing.md")).unwrap();
     let quoted = page.split('`').skip(1).step_by(2);
     let is_path = |path: &&str| {
         let first = path.split('/').next().unwrap_or_default();
@@ -188,15 +194,15 @@ fn paths_that_contributing_names_are_there() {
 
 #[test]
 fn the_example_of_embedding_is_the_one_that_compiles() {
-    let page = fs::read_to_string(root().join("docs/embedding.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/guide/embedding.md")).unwrap();
     let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
     let example = fs::read_to_string(root().join("crates/uva-runtime/examples/batches.rs")).unwrap();
-    assert_eq!(shown, Some(example.as_str()), "docs/embedding.md shows another examples/batches.rs");
+    assert_eq!(shown, Some(example.as_str()), "docs/guide/embedding.md shows another examples/batches.rs");
 }
 
 #[test]
 fn models_md_has_a_row_for_each_model_of_the_table() {
-    let page = fs::read_to_string(root().join("docs/models.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/guide/models.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     let told: Vec<&str> = rows.map(|(name, _)| name).collect();
     for model in uva_model::ModelKind::all() {
@@ -206,7 +212,7 @@ fn models_md_has_a_row_for_each_model_of_the_table() {
 
 #[test]
 fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
-    let page = fs::read_to_string(root().join("docs/models.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/guide/models.md")).unwrap();
     let raw = fs::read_to_string(root().join("docs/results/accuracy.json")).unwrap();
     let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
     let mut found = 0;
@@ -294,7 +300,7 @@ fn table_of<O: Options>(in_python: bool) -> String {
 
 #[test]
 fn the_tables_of_options_are_those_of_their_declarations() {
-    let path = root().join("docs/commands.md");
+    let path = root().join("docs/reference/commands.md");
     let mut page = fs::read_to_string(&path).unwrap();
     for (of, table) in [
         ("the loader", table_of::<LoaderOptions>(true)),
@@ -320,9 +326,8 @@ fn every_page_is_in_the_book() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let listed: BTreeSet<&str> = links(&summary).into_iter().collect();
     for (path, _) in pages() {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        let listed = listed.contains(name) || ["SUMMARY.md", "README.md"].contains(&name);
-        assert!(listed, "docs/SUMMARY.md does not name {name}");
+        let name = path.strip_prefix(root().join("docs")).unwrap_or(Path::new("README.md")).to_str().unwrap();
+        assert!(listed.contains(name) || name == "SUMMARY.md", "docs/SUMMARY.md does not name {name}");
     }
     assert!(fs::read_to_string(root().join("book.toml")).unwrap().contains("src = \"docs\""));
 }

@@ -160,7 +160,7 @@ fn half_precision_features_change_no_batch_and_the_losses_by_little() {
         (dtype, losses, hashes, trained)
     };
     let wide = run("wide.jsonl", "");
-    // As docs/datasets.md tells: every value rounded to the nearest half, and what the table is said to be.
+    // As docs/guide/datasets.md tells: every value rounded to the nearest half, and what the table is said to be.
     let table = fs::read(graph.join("feat.npy")).unwrap();
     let rows = table.len() - 4000 * 24 * 4;
     let values: Vec<u8> = table[rows..]

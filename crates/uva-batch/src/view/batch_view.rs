@@ -222,7 +222,7 @@ impl<M: SlotMemory> BatchView<M> {
         self.header.key().batch
     }
 
-    /// The batch's hash (docs/reproducible-batches.md).
+    /// The batch's hash (docs/spec/reproducible-batches.md).
     pub fn hash(&self) -> u64 {
         self.header.hash()
     }

@@ -11,7 +11,7 @@ use super::split::SplitRule;
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
 /// Changes during the import, and facts that the source does not state. `None` selects the default for the source; the
-/// table in docs/datasets.md lists these.
+/// table in docs/guide/datasets.md lists these.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportOptions {
     /// Give every edge its other direction. Each list is then sorted.

@@ -1,5 +1,5 @@
 //! `continue_sums` against a plain loop in its order, bit for bit: the rows that are not cached in the list's order, then
-//! those that are. And against sums in float64, within the bound that docs/aggregation.md promises.
+//! those that are. And against sums in float64, within the bound that docs/guide/aggregation.md promises.
 
 use std::ffi::c_void;
 

@@ -26,7 +26,7 @@ const MACHINE: &str = "Machine";
 options! {
     /// What the consumer does with the batches. Each option is declared here and nowhere else ([`uva_options`]).
     pub struct TrainingOptions {
-        /// The model (docs/models.md)
+        /// The model (docs/guide/models.md)
         model: ModelKind = ModelKind::Sage => Field::choice::<ModelKind>("MODEL").of(MODEL, &[Training]),
         /// Width of the hidden layers
         hidden: usize = 128 => Field::within("UNITS", 1, 65536).of(MODEL, &[Training]),
@@ -106,7 +106,7 @@ options! {
         overwrite_checkpoint: bool = false
             => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint").excludes(&["resume"]),
         /// Who makes the sums that the first layer of sage and gcn begins with: the consumer, or the producer. Batches of a
-        /// summing producer have a row a destination in place of one a node (docs/aggregation.md)
+        /// summing producer have a row a destination in place of one a node (docs/guide/aggregation.md)
         aggregate: Aggregate = Aggregate::Auto
             => Field::choice::<Aggregate>("WHO").of(MACHINE, &[Speed]),
         /// Threads of the model's arithmetic; losses are equal bit for bit only for equal numbers
@@ -116,7 +116,7 @@ options! {
         /// The CPU cores of the run: all that the process may use, or these. Three lists, like `0/1/2-7`, are those of
         /// sampling, of gathering and of training, with a thread on each core. auto: a trial of a few batches times the
         /// stages, and `samplers`, `gather_threads` and `train_threads` are chosen by that, as far as they are not given
-        /// (docs/architecture.md)
+        /// (docs/internals/architecture.md)
         cores: Option<Cores> = None
             => Field::text::<Cores>("auto|all|LIST", "`auto`, `all`, cores like `0,2,4-7`, or three lists like `0/1/2-7`")
                 .of(MACHINE, &[Speed])

@@ -122,7 +122,7 @@ impl TrainingRun {
             Some(table) if edge_attr => table.dim,
             None if options.model.row().needs_edge_features() => {
                 let reason = "it is nothing without features of edges, and the dataset has no edge_feat.npy \
-                              (docs/data-format.md)";
+                              (docs/reference/data-format.md)";
                 return Err(OptionError::new("model", options.model.name(), reason).into());
             }
             _ => 0,

@@ -16,7 +16,7 @@ use crate::arrays::input::Input;
 use crate::arrays::table::PrivateTable;
 use crate::errors::{UvatrainError, of_graph};
 
-/// A dataset of docs/data-format.md, checked and mapped. `uvatrain.Dataset` is what a person uses.
+/// A dataset of docs/reference/data-format.md, checked and mapped. `uvatrain.Dataset` is what a person uses.
 #[pyclass(frozen, name = "Dataset", module = "uvatrain._core")]
 pub struct PyDataset {
     graph: Arc<Graph>,

@@ -110,7 +110,7 @@ fn half_of_memory() -> PyResult<u64> {
 
 /// Multiplies the dataset's features by operators, and stores the rows as the hop set `out`.
 ///
-/// options: those of docs/propagation.md by their names. progress: None, or called with the operator's name, the rows
+/// options: those of docs/guide/propagation.md by their names. progress: None, or called with the operator's name, the rows
 /// that are summed, and all rows of this operator. What it raises ends the work, as a signal's handler does; what is
 /// finished is kept.
 #[pyfunction]
@@ -167,7 +167,7 @@ impl PropagateWatch for ProgressWatch {
     }
 }
 
-/// A hop set of docs/propagation.md, checked and mapped. `uvatrain.HopSet` is what a person uses.
+/// A hop set of docs/guide/propagation.md, checked and mapped. `uvatrain.HopSet` is what a person uses.
 #[pyclass(frozen, name = "HopSet", module = "uvatrain._core")]
 pub struct PyHopSet {
     path: PathBuf,

@@ -342,7 +342,7 @@ impl PyBatch {
         self.process.check_slot(|| format!("batch {} of epoch {} ({})", self.index, self.epoch, self.split))
     }
 
-    /// 16 hex digits that name the batch's content (docs/reproducible-batches.md).
+    /// 16 hex digits that name the batch's content (docs/spec/reproducible-batches.md).
     #[getter]
     fn hash(&self) -> String {
         format!("{:016x}", self.hash)

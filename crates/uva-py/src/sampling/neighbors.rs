@@ -126,7 +126,7 @@ fn raised(error: SampleError) -> PyErr {
 
 /// A batch for PyG: nodes; sources and destinations of its edges (positions among the nodes), and the position of each
 /// edge in the dataset's indices; nodes of each hop, edges of each hop; its hash as defined in
-/// docs/reproducible-batches.md.
+/// docs/spec/reproducible-batches.md.
 type Subgraph = (Array, Array, Array, Array, Vec<usize>, Vec<usize>, String);
 
 #[pymethods]

@@ -33,7 +33,7 @@ def equal(one, other):
 
 
 def hash_of(nodes):
-    """docs/reproducible-batches.md: tag 0 alone, over the ids of the nodes."""
+    """docs/spec/reproducible-batches.md: tag 0 alone, over the ids of the nodes."""
     places = np.arange(len(nodes), dtype=np.uint64)
     with np.errstate(over="ignore"):
         return f"{mix(mix(places) ^ nodes.astype(np.uint64)).sum():016x}"

@@ -404,7 +404,7 @@ def test_the_option_is_a_keyword_and_its_refusals_say_what_to_do(graph, tmp_path
 
 def test_the_example_of_the_documentation_trains(graph):
     nn = pytest.importorskip("uvatrain.nn")
-    page = (REPOSITORY / "docs" / "python.md").read_text()
+    page = (REPOSITORY / "docs" / "guide" / "python.md").read_text()
     (example,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "batch.aggregated" in code]
     assert "data/products" in example
     names = dict(torch=torch, uvatrain=uvatrain, SAGEConv=nn.SAGEConv, features=5, classes=4)

@@ -1,4 +1,4 @@
-"""What is in a batch: the tables' own values, by the contract of docs/reproducible-batches.md."""
+"""What is in a batch: the tables' own values, by the contract of docs/spec/reproducible-batches.md."""
 
 import json
 import subprocess

@@ -144,7 +144,7 @@ def test_batches_of_a_loader_give_what_predict_samples(trained, name):
 
 
 def pyg_layers(kind, tensors, options):
-    """PyG's layers with the weights of a plain model: the example of docs/checkpoints.md."""
+    """PyG's layers with the weights of a plain model: the example of docs/guide/checkpoints.md."""
     from torch import nn
     from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv, SAGEConv
 

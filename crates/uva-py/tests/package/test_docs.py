@@ -1,4 +1,4 @@
-"""The snippets of README.md and docs/*.md: each page's are run in their order, in an empty folder.
+"""The snippets of README.md and docs/**/*.md: each page's are run in their order, in an empty folder.
 
 A snippet that needs a GPU, several machines, a download or a script of the reader's own has a line in front of its fence
 that says so, `<!-- not run: REASON -->`. It is parsed only. That the program knows each option of every snippet is
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 from conftest import REPOSITORY, WATCHDOG
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 SNIPPET = re.compile(r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>sh|python|py)\n(?P<text>.*?)^```$", re.M | re.S)
 
 

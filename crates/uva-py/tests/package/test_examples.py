@@ -1,6 +1,6 @@
 """The examples, as their first lines say to run them. About 10 s each, most of it imports.
 
-The graph has planted classes: without its edges a model gets less than two thirds of them right (docs/performance.md).
+The graph has planted classes: without its edges a model gets less than two thirds of them right (docs/guide/performance.md).
 """
 
 import json
@@ -173,7 +173,7 @@ def test_the_migration_pages_quote_the_scripts_as_they_are(page: str, libraries:
         lines = (MIGRATION / script).read_text().splitlines()
         scripts[script] = {line.removesuffix("  # noqa: E402").strip() for line in lines}
     quoted = set()
-    text = (MIGRATION.parents[1] / "docs" / page).read_text()
+    text = (MIGRATION.parents[1] / "docs" / "guide" / page).read_text()
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         lines = {line.strip() for line in block.splitlines()}
         of = {script for script, told in scripts.items() if lines - {""} <= told}

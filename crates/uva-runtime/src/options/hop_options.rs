@@ -29,7 +29,7 @@ options! {
         chunk: Chunk = Chunk::Auto
             => Field::text::<Chunk>("ROWS", "`auto`, or 1 or more").of(BATCHES, &[Identity])
                 .only_with("shuffle", by_chunks).unless_given("auto"),
-        /// Of a hop set: where its rows lie while a model trains on them (docs/propagation.md)
+        /// Of a hop set: where its rows lie while a model trains on them (docs/guide/propagation.md)
         place: HopRowsPlace = HopRowsPlace::Auto => Field::choice::<HopRowsPlace>("WHERE").of(BATCHES, &[Speed]),
     }
 }

@@ -41,7 +41,7 @@ options! {
     /// Every option of the loader is declared here and nowhere else: the command line, the configuration file, Python's
     /// keywords, fingerprints and the reference are made from these declarations ([`uva_options`]).
     pub struct LoaderOptions {
-        /// Which neighbours are picked (docs/samplers.md)
+        /// Which neighbours are picked (docs/guide/samplers.md)
         sampler_kind: SamplerKind = SamplerKind::default()
             => Field::choice::<SamplerKind>("KIND").of(BATCHES, &[Identity, Plan]),
         /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of
@@ -81,7 +81,7 @@ options! {
         expand: Expand = Expand::All
             => Field::choice::<Expand>("NODES").of(BATCHES, &[Identity]),
         /// The order in which epochs visit the training seeds: shuffled anew; by proximity in the graph, over K sequences, or
-        /// as few as the labels of batches allow; or shuffled segments of G seeds by proximity (docs/orders.md)
+        /// as few as the labels of batches allow; or shuffled segments of G seeds by proximity (docs/guide/orders.md)
         seed_order: AskedOrder = AskedOrder::Shuffle
             => Field::text::<AskedOrder>("ORDER", "`shuffle`, `proximity`, `proximity:8`, `segments:256`")
                 .of(BATCHES, &[Identity, Plan]),
@@ -116,14 +116,14 @@ options! {
             => Field::choice::<FeatureType>("TYPE").of(BATCHES, &[Layout])
                 .unless_given("float32 for a built-in model, else table"),
         /// What the producer makes of the outermost hop's rows, in place of handing them over: batches then have one row a
-        /// destination (docs/aggregation.md). For models of your own, by `uvatrain run` and in Python
+        /// destination (docs/guide/aggregation.md). For models of your own, by `uvatrain run` and in Python
         aggregation: Aggregation = Aggregation::None
             => Field::choice::<Aggregation>("HOW").of(BATCHES, &[Layout]).named("aggregate").unless_given("none"),
         /// Say for each maximum which row it is of, with `aggregate=max`: `argmax` of a batch, 4 bytes a value
         aggregate_argmax: bool = false
             => Field::switch().of(BATCHES, &[Layout]).only_with("aggregate", of_maxima),
         /// Who makes a batch: samplers and then a producer, or workers that each make whole batches by themselves, for a
-        /// CPU that trains (docs/architecture.md)
+        /// CPU that trains (docs/internals/architecture.md)
         prepare: Prepare = Prepare::Roles
             => Field::choice::<Prepare>("WAY").of(PIPELINE, &[Speed]),
         /// Sampler processes, or threads in process; with `prepare=whole` the workers, threads of one process
@@ -155,7 +155,7 @@ options! {
         gather_threads: usize = 1
             => Field::within("T", 1, 1024).of(PIPELINE, &[Speed]).only_with("prepare", by_roles)
                 .computed("a quarter of the CPU cores, at least 1", || share_of_cores(4).to_string()),
-        /// Where feature rows are read by the CPU: from memory, or from disk for each batch (docs/disk.md)
+        /// Where feature rows are read by the CPU: from memory, or from disk for each batch (docs/guide/disk.md)
         features: Features = Features::Auto
             => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed]),
         /// How rows are read from disk
@@ -163,7 +163,7 @@ options! {
             => Field::choice::<DiskReader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
                 .unless_given("auto"),
         /// Batches whose rows are read from disk before their turn: of those that are sampled already, at most one fewer
-        /// than there are batch slots; 0 reads nothing ahead (docs/disk.md)
+        /// than there are batch slots; 0 reads nothing ahead (docs/guide/disk.md)
         look_ahead: LookAhead = LookAhead::Auto
             => Field::text::<LookAhead>("BATCHES|auto", "0, 4, `auto`").of(PIPELINE, &[Speed])
                 .only_with("features", from_disk)
@@ -207,7 +207,7 @@ options! {
 }
 
 named! {
-    /// Whether batches are padded to static shapes (docs/python.md).
+    /// Whether batches are padded to static shapes (docs/guide/python.md).
     pub enum Pad = Off {
         /// Batches have the sizes that sampling gave them.
         Off = "off",

@@ -23,7 +23,7 @@ use crate::tune::sums_chooser::SumsChoice;
 pub use crate::control::cache_counts::{CacheCounts, CacheOutcome, CacheTotals, CountedBeforehand};
 pub use crate::control::role_times::{RoleTimes, Roles};
 
-/// One line of the metrics file. Field names and units are a contract (docs/commands.md).
+/// One line of the metrics file. Field names and units are a contract (docs/reference/commands.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
@@ -109,7 +109,7 @@ pub struct BatchEvent {
     pub epoch: u32,
     /// Batch within the epoch, from 0.
     pub batch: u32,
-    /// The batch's hash, 16 hex digits (docs/reproducible-batches.md).
+    /// The batch's hash, 16 hex digits (docs/spec/reproducible-batches.md).
     pub hash: String,
     /// Seeds in the batch.
     pub seeds: usize,

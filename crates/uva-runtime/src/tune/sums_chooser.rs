@@ -37,7 +37,7 @@ pub(crate) fn sums_batch(plan: &RunPlan, control: &Control, sequence: u64, heade
 }
 
 /// Whether it is likely less work for the CPU to sum while rows are read than to gather the rows of all nodes and sum
-/// those: where at most one and a half times as many rows are read (docs/aggregation.md has the times).
+/// those: where at most one and a half times as many rows are read (docs/guide/aggregation.md has the times).
 fn sums_take_less(block: LayerCounts) -> bool {
     2 * (block.edges + block.destinations) <= 3 * block.sources
 }

@@ -27,7 +27,7 @@ const NONE: u32 = u32::MAX;
 
 /// Makes sequences of a training split's positions: breadth first through the whole graph, from roots that are drawn.
 ///
-/// `docs/reproducible-batches.md` defines them. They depend on the graph's original ids alone, so those of a reordered
+/// `docs/spec/reproducible-batches.md` defines them. They depend on the graph's original ids alone, so those of a reordered
 /// dataset are the same.
 pub struct Proximity<'g> {
     csc: Csc<'g>,

@@ -331,19 +331,22 @@ fn every_kind_has_test_vectors_and_rows_in_the_documentation() {
     let told: Vec<_> =
         entries(&vectors, "graphs").iter().map(|case| case["options"]["kind"].as_str()).collect();
     let (samplers, commands, contract) =
-        (page("samplers.md"), page("commands.md"), page("reproducible-batches.md"));
+        (page("guide/samplers.md"), page("reference/commands.md"), page("spec/reproducible-batches.md"));
     for kind in SamplerKind::ALL {
         let name = Some(kind.name()).filter(|_| kind != SamplerKind::default());
         assert!(told.contains(&name), "docs/test-vectors.json has no batches of {kind}");
         assert!(
             samplers.contains(&format!("\n| [`{kind}`](#")),
-            "the table of docs/samplers.md has no row {kind}"
+            "the table of docs/guide/samplers.md has no row {kind}"
         );
         assert!(
             commands.contains(&format!("\n| `{kind}` | ")),
-            "the table of docs/commands.md has no row {kind}"
+            "the table of docs/reference/commands.md has no row {kind}"
         );
-        assert!(contract.contains(&format!("`{kind}`")), "docs/reproducible-batches.md does not say {kind}");
+        assert!(
+            contract.contains(&format!("`{kind}`")),
+            "docs/spec/reproducible-batches.md does not say {kind}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 """Datasets: opened, and written from arrays. What comes from PyG, networkx and OGB is in the modules beside.
 
-The format is that of docs/data-format.md: a directory of .npy files.
+The format is that of docs/reference/data-format.md: a directory of .npy files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hop sets: features multiplied by graph operators once, so that training needs no neighbours.
 
-They are described in docs/propagation.md. `uvatrain propagate` makes them from the command line.
+They are described in docs/guide/propagation.md. `uvatrain propagate` makes them from the command line.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
     `Loader(..., edge_attr=True)`, are these edges' rows of the dataset's `edge_attr`, in the same manner.
 
     as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex` without another copy. It says how many nodes there
-    are and that edges are sorted by target. PyG's layers were not seen to gain from it on the CPU (docs/nn.md).
+    are and that edges are sorted by target. PyG's layers were not seen to gain from it on the CPU (docs/guide/nn.md).
     Unavailable with a PyG that has no `EdgeIndex`, before 2.6.
 
     A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only

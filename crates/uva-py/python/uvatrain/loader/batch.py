@@ -399,7 +399,7 @@ class Batch(SlotBatch):
 
         Make the loader with `expand="new"`: the `Data` is then exactly what the blocks compute. With "all", each node
         keeps the neighbours that its first hop drew, and those that later hops drew anew are left out
-        (docs/python.md). A `UvatrainWarning` says so once a process, with their share of that batch.
+        (docs/guide/python.md). A `UvatrainWarning` says so once a process, with their share of that batch.
 
         `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only, and is left out in a dataset
         without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.

@@ -50,7 +50,7 @@ class HopLoader(Batches[HopBatch]):
 
     Each `iter()` is one epoch. `state_dict()`, `set_epoch()`, `stats()` and `close()` are those of `uvatrain.Loader`.
 
-    path: the hop set's directory (docs/propagation.md), or an open `uvatrain.HopSet`.
+    path: the hop set's directory (docs/guide/propagation.md), or an open `uvatrain.HopSet`.
     batch_size: rows of a batch.
     split: "train", "valid" (or "val") or "test".
     hops: which hops batches have, as positions in `HopSet.hops`. None: all.
@@ -64,7 +64,7 @@ class HopLoader(Batches[HopBatch]):
     input_id: batches have `input_id`, each row's position in its split.
     features: where rows are read: "memory", from the mapped files; "disk", past the system's page cache; "auto": from
         disk if they do not fit into memory.
-    reader: how rows are read from disk, as `--reader` (docs/disk.md). None: the fastest that works.
+    reader: how rows are read from disk, as `--reader` (docs/guide/disk.md). None: the fastest that works.
     rank, world_size: which part of an epoch's batches comes here, as for `uvatrain.Loader`.
     """
 

@@ -34,7 +34,7 @@ class Loader(Batches[Item]):
                 for batch in loader:
                     train(batch.x, batch.y, batch.blocks)
 
-    path: the dataset's directory (docs/data-format.md), or an open `uvatrain.Dataset`. Or what is in memory: a PyG
+    path: the dataset's directory (docs/reference/data-format.md), or an open `uvatrain.Dataset`. Or what is in memory: a PyG
         `Data`, or a mapping with the keywords of `write_dataset`. It is written to a temporary dataset, as `from_pyg`
         and `write_dataset` do it, which goes with the loader; a `UvatrainWarning` tells what that cost.
     split: "train", "valid" (or "val") or "test".

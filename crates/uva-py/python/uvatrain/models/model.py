@@ -199,7 +199,7 @@ LAYERS: dict[str, tuple[type[nn.Module], Any]] = {
 class Model(nn.Module):
     """A model of `uvatrain train`, as a PyTorch module of plain tensor operations.
 
-    Its parameters have the names that they have in the checkpoint (docs/checkpoints.md). `options` are those that it
+    Its parameters have the names that they have in the checkpoint (docs/guide/checkpoints.md). `options` are those that it
     was trained with, `metadata` what else the checkpoint says of it.
     """
 

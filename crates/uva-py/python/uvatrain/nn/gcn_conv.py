@@ -67,7 +67,7 @@ class GCNConv(torch.nn.Module):
         x: [nodes, in_channels]. edge_index: int64 [2, edges], or a block of a batch.
         edge_weight: [edges].
         degrees: [nodes], in-degrees in the whole graph. The picks of a list then stand for the whole list
-        (docs/models.md), and an edge_weight is what the sampler gave, in place of one over the picks.
+        (docs/guide/models.md), and an edge_weight is what the sampler gave, in place of one over the picks.
         """
         if isinstance(x, tuple | list):
             raise ValueError("GCNConv: x is a pair, and rows of all nodes are needed: SAGEConv takes pairs")

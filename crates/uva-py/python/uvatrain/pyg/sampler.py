@@ -31,7 +31,7 @@ class NeighborSampler(BaseSampler):
     It samples in the calling thread and needs no other, so it works in DataLoader workers, forked or spawned.
     Picks are uniform, and without repeats unless `replace`.
 
-    Random words are keyed (docs/reproducible-batches.md). By default the key comes from torch's generator,
+    Random words are keyed (docs/spec/reproducible-batches.md). By default the key comes from torch's generator,
     call by call, so `torch.manual_seed` repeats a loader's epochs, and every epoch and every worker has picks
     of its own.
 
@@ -110,7 +110,7 @@ class NeighborSampler(BaseSampler):
         return os.getpid(), core
 
     def sample(self, seeds: Tensor, *, epoch: int, batch: int) -> SamplerOutput:
-        """Samples around `seeds`, int64 [n], the batch of this name (docs/reproducible-batches.md).
+        """Samples around `seeds`, int64 [n], the batch of this name (docs/spec/reproducible-batches.md).
 
         The same seeds, epoch and batch give the same picks, those of a `uvatrain.Loader` with `expand="new"`
         and the same seed. `metadata[2]` is the batch's hash (None where `disjoint`).

@@ -1,4 +1,4 @@
-"""Checkpoints of a training over ranks: the files of `uvatrain train` (docs/checkpoints.md)."""
+"""Checkpoints of a training over ranks: the files of `uvatrain train` (docs/guide/checkpoints.md)."""
 
 from __future__ import annotations
 

@@ -186,6 +186,6 @@ def _edges(options: Options) -> dict[str, Any]:
         )
     if Dataset(options.data).edge_attr is None:
         raise ValueError(
-            f"{about}, and {options.data} has no edge_feat.npy (docs/data-format.md): write one, or {otherwise}"
+            f"{about}, and {options.data} has no edge_feat.npy (docs/reference/data-format.md): write one, or {otherwise}"
         )
     return {"edge_attr": True}

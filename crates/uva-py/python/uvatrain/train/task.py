@@ -1,4 +1,4 @@
-"""What is learned of a dataset's labels: the loss, and by what a model is judged (docs/models.md)."""
+"""What is learned of a dataset's labels: the loss, and by what a model is judged (docs/guide/models.md)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ use uva_rows::{Cached, RowSource};
 
 use super::machine::*;
 
-/// The figures of docs/kernels.md, and the calls behind each.
+/// The figures of docs/internals/kernels.md, and the calls behind each.
 const COLUMNS: [(&str, &[&str]); 6] = [
     ("copies to the device", &["cuMemcpyHtoDAsync"]),
     ("launches", &["cuLaunchKernel"]),
@@ -132,9 +132,9 @@ fn a_batch_costs_one_upload_few_launches_and_no_wait_of_the_host() {
         let figures = COLUMNS.map(|(_, functions)| of_calls(functions).to_string()).join(" | ");
         table += &format!("| {name} | {figures} |\n");
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/kernels.md");
     let page = std::fs::read_to_string(page).expect("the page");
-    assert!(page.contains(&table), "docs/kernels.md should have:\n{table}");
+    assert!(page.contains(&table), "docs/internals/kernels.md should have:\n{table}");
 }
 
 /// The upload of a batch runs beside the gather of the batch before it.

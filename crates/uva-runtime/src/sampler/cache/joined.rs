@@ -1,5 +1,5 @@
 //! A cache of rows that the GPUs of one machine hold between them: each rank keeps a share in its GPU's memory, and kernels
-//! read the other shares over NVLink or PCIe (BGL, Liu et al. 2023, section 3.2; phase 1 of docs/caches.md).
+//! read the other shares over NVLink or PCIe (BGL, Liu et al. 2023, section 3.2; phase 1 of docs/guide/caches.md).
 //!
 //! Ranks meet once, over an exchange, before their batches begin:
 //!

@@ -29,7 +29,7 @@ options! {
             => Field::choice::<TimedBy>("TIMED_BY").of(CACHES, &[Speed]).unless_given("rank").needs("gpu_cache"),
         /// Host memory for rows of a table that is read from disk: 512MiB, 6GiB, or auto for a quarter of what is available.
         /// Half is for the rows that are read most, as `gpu_cache` chooses them, and half for rows as batches need them
-        /// (docs/disk.md)
+        /// (docs/guide/disk.md)
         host_cache: Option<Budget> = None
             => Field::text::<Budget>("SIZE|auto", "512MiB, 6GiB, `auto`").of(CACHES, &[Speed])
                 .excludes(&["gpu_cache", "cache_policy", "timed_by", "plan"]).unless_given("rows are read anew for each batch"),

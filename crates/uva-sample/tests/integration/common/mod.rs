@@ -354,7 +354,7 @@ fn pick_by_weight(key: StreamKey, weights: &[f32], fanout: usize, replace: bool)
     smallest(there.into_iter().map(|place| (quotient(place).to_bits(), place)).collect(), fanout)
 }
 
-/// Section 3 of docs/reproducible-batches.md, with room to spare for every product.
+/// Section 3 of docs/spec/reproducible-batches.md, with room to spare for every product.
 fn exponential(word: u128) -> u64 {
     let coefficients: [u128; 11] = [
         1901360720, 1196802686, 868614893, 680046808, 555475204, 456913028, 355293914, 236551560, 118923742,

@@ -1,7 +1,7 @@
 //! How sampler, producer and consumer spent their time, stretch by stretch, computed from the begin and duration of
 //! each batch.
 //!
-//! Between two batches of an epoch a role waits; the hand-over determines for what (docs/architecture.md). A sampler
+//! Between two batches of an epoch a role waits; the hand-over determines for what (docs/internals/architecture.md). A sampler
 //! waits for a free slot. The producer waits for the batch to be sampled, and from then on for a slot. The consumer
 //! waits for the batch to be gathered; all other time between two of its batches counts as work, as in the run itself.
 //! Between two epochs it works on validation batches or waits, and no line says which. That time is not attributed, nor

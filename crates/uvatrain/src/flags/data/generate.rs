@@ -317,7 +317,7 @@ fn after_help() -> String {
     let rows: String = table.render().lines().map(|line| format!("  {line}\n")).collect();
     format!(
         "\
-Presets (where the figures are from: docs/datasets.md):
+Presets (where the figures are from: docs/guide/datasets.md):
 {rows}
 Examples, 200,000 nodes and about 4 million edges, and papers100M a hundred times smaller:
   uvatrain generate data/demo --nodes 200000 --avg-degree 20 --feat-dim 100 --classes 12

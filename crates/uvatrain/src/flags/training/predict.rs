@@ -46,7 +46,7 @@ pub struct ModelFlags {
     #[arg(long, value_name = "SIZE")]
     pub slot_bytes: Option<ByteSize>,
 
-    /// With --eval sampled: who makes the sums that the first layer of sage and gcn begins with (docs/aggregation.md).
+    /// With --eval sampled: who makes the sums that the first layer of sage and gcn begins with (docs/guide/aggregation.md).
     /// Answers on the CPU do not depend on auto or off [default: auto]
     #[arg(long, value_name = "WHO", value_parser = one_of::<AggregateInUse>(), help_heading = MACHINE)]
     pub aggregate: Option<AggregateInUse>,

@@ -45,7 +45,7 @@ pub struct TrainFlags {
     pub input_nodes: Option<PathBuf>,
 
     /// A hop set of DATA with the sums of the model's first layer, of whole lists: sage or gcn has one layer more than
-    /// there are fanouts, and batches have a hop fewer (docs/propagation.md)
+    /// there are fanouts, and batches have a hop fewer (docs/guide/propagation.md)
     #[arg(long, value_name = "HOPSET", help_heading = "Model")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_layer: Option<PathBuf>,
