@@ -10,13 +10,13 @@ use uva_mem::FileState;
 
 use crate::files::Files;
 use crate::graph_files::GraphFiles;
-use crate::kinds::Kind;
 use crate::kinds::hop_rows::{HopFiles, HopRows, Hops};
 use crate::kinds::own_rows::{DividedFiles, OwnRows};
+use crate::kinds::{Kind, KindWords};
 use crate::node_rows::NodeRows;
 use crate::part_of::PartOf;
 use crate::stamp::Stamp;
-use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Schema, Split};
+use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Schema, Split, TableSchema};
 use crate::{hash, names, node_file, verify};
 
 /// The checks done when a dataset is opened.
@@ -174,6 +174,11 @@ impl Dataset {
         Dataset { path, name, schema: kind.schema(), kind, rows: None, chosen: None, verification }
     }
 
+    /// How messages name it and what it holds.
+    pub fn words(&self) -> KindWords {
+        self.kind.words()
+    }
+
     /// What it holds, in counts and types. Of rows that [stand in](Self::with_rows) for the table's, it has the table's.
     pub fn schema(&self) -> &Schema {
         &self.schema
@@ -227,21 +232,44 @@ impl Dataset {
         }
     }
 
-    /// The graph; that of no nodes if this is a hop set.
-    pub fn csc(&self) -> Csc<'_> {
-        let Some(files) = self.graph() else {
-            return Csc { indptr: &[0], indices: Indices::I32(&[]), original_ids: None, degrees: None };
-        };
-        files.csc()
+    /// The graph; `None` of a hop set.
+    pub fn graph(&self) -> Option<Csc<'_>> {
+        self.graph_files().map(GraphFiles::csc)
     }
 
-    /// The feature rows. Of a hop set shape and type of one hop, without bytes: [`hops`](Self::hops) lends its rows. The
-    /// same of a divided dataset: [`own_rows`](Self::own_rows) lends those that are here.
-    pub fn features(&self) -> FeatureTable<'_> {
+    /// The graph of a dataset that is known to have one.
+    ///
+    /// # Panics
+    /// On a hop set.
+    pub fn csc(&self) -> Csc<'_> {
+        self.graph().expect("the dataset has a graph")
+    }
+
+    /// Shape and type of the feature rows of a node: of [those that stand in](Self::with_rows) for the table's, if there are
+    /// any. Each hop of a hop set has rows of this shape.
+    pub fn table(&self) -> TableSchema {
+        let table = self.schema.tables[0].clone();
         match &self.rows {
-            Some(rows) => rows.table(self.nodes()),
-            None => self.kind.features(),
+            Some(rows) => TableSchema { dim: rows.dim, element: rows.element, ..table },
+            None => table,
         }
+    }
+
+    /// The feature rows of all nodes; `None` of a hop set, whose rows [`hops`](Self::hops) lends, and of a divided dataset,
+    /// of which [`own_rows`](Self::own_rows) lends those that are here.
+    pub fn feature_rows(&self) -> Option<FeatureTable<'_>> {
+        match &self.rows {
+            Some(rows) => Some(rows.table(self.nodes())),
+            None => self.kind.feature_rows(),
+        }
+    }
+
+    /// The feature rows of a dataset that is known to have those of all nodes in one table.
+    ///
+    /// # Panics
+    /// On a hop set and on a divided dataset.
+    pub fn features(&self) -> FeatureTable<'_> {
+        self.feature_rows().expect("the feature rows of all nodes are in one table")
     }
 
     /// The file of the feature table, the byte at which its first row begins, and the state in which it was opened; `None` of
@@ -295,9 +323,9 @@ impl Dataset {
 
     /// The rows of a split's nodes in the labels: the ids of the nodes, or of a hop set the rows of the split.
     pub fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
-        match self.hops() {
-            Some(hops) => Box::new(hops.rows_of(split)),
-            None => Box::new(self.split(split).iter().map(|&id| id as usize)),
+        match &self.chosen {
+            Some(chosen) if chosen.split == split => Box::new(chosen.ids.iter().map(|&id| id as usize)),
+            _ => self.kind.label_rows(split),
         }
     }
 
@@ -335,7 +363,7 @@ impl Dataset {
             let problem = format!("entry {place} is {}, {}", ids[place], node_file::of_nodes(nodes));
             return Err(GraphError::usage(option, problem));
         }
-        let repeats = Repeats::of(&ids, &self.csc());
+        let repeats = self.graph().map(|csc| Repeats::of(&ids, &csc)).unwrap_or_default();
         self.chosen = Some(Chosen { split, ids, repeats });
         Ok(self)
     }
@@ -368,9 +396,10 @@ impl Dataset {
         self.chosen.as_ref().map(|chosen| chosen.repeats).unwrap_or_default()
     }
 
-    /// The id that each node had before the dataset was reordered; `None` if it never was.
+    /// The id that each node had before the dataset was reordered, or of a hop set the node of each row; `None` where ids
+    /// are the same.
     pub fn original_ids(&self) -> Option<&[i64]> {
-        self.graph()?.original_ids.as_ref().map(|ids| ids.values())
+        self.kind.original_ids()
     }
 
     /// Which part of a partitioned dataset this is; `None` if it is a whole one.
@@ -407,7 +436,7 @@ impl Dataset {
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has none.
     pub fn weights(&self) -> Option<&[f32]> {
-        self.graph()?.weights.as_ref().map(|weights| weights.values())
+        self.graph_files()?.weights.as_ref().map(|weights| weights.values())
     }
 
     /// The same for samplers that pick edges by their weights, after one parallel pass over them. With
@@ -416,7 +445,7 @@ impl Dataset {
     /// # Errors
     /// If the dataset has no weights, or one is negative: with the file, the offset and the value.
     pub fn weights_to_pick_by(&self) -> Result<&[f32], GraphError> {
-        let Some(weights) = self.graph().and_then(|files| files.weights.as_ref()) else {
+        let Some(weights) = self.graph_files().and_then(|files| files.weights.as_ref()) else {
             let missing = std::io::Error::new(
                 std::io::ErrorKind::NotFound,
                 "there is none: edges that are picked by weight need one (docs/reference/data-format.md)",
@@ -435,7 +464,7 @@ impl Dataset {
     /// # Errors
     /// About the first wrong value.
     pub fn check_edges(&self) -> Result<(), GraphError> {
-        match self.graph() {
+        match self.graph_files() {
             Some(files) if !self.verification.edges_checked => verify::edges(files),
             _ => Ok(()),
         }
@@ -465,13 +494,13 @@ impl Dataset {
         self.kind.whole()
     }
 
-    fn graph(&self) -> Option<&GraphFiles> {
+    fn graph_files(&self) -> Option<&GraphFiles> {
         self.kind.graph()
     }
 
     /// The graph's files, for errors about what is in them.
     fn some_graph(&self) -> &GraphFiles {
-        self.graph().expect("a hop set has no graph, so nothing of it is wrong")
+        self.graph_files().expect("the dataset has a graph")
     }
 
     /// The checks done when the dataset was opened, and their duration.

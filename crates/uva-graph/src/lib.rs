@@ -78,6 +78,7 @@ pub use element::ElementType;
 pub use error::GraphError;
 pub use feature_element::{edge_feature_element, feature_element};
 pub use graph_files::label_columns;
+pub use kinds::KindWords;
 pub use kinds::hop_rows::{HopPlace, HopRows, HopTable, Hops};
 pub use kinds::own_rows::OwnRows;
 pub use meta::Meta;

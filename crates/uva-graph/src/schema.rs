@@ -66,3 +66,11 @@ pub struct TableSchema {
     /// The type of a value.
     pub element: ElementType,
 }
+
+impl TableSchema {
+    /// Bytes of a row.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.dim * self.element.bytes()
+    }
+}

@@ -13,6 +13,7 @@ use uva_runtime::backend::{Backend, BackendDecision, CufileReport, SamplerChoice
 use uva_runtime::feed::rows::{RowTree, training_bytes};
 use uva_runtime::machine::memory::MemoryLine;
 use uva_runtime::options::hop_options::HopRowsPlace;
+use uva_runtime::options::hop_run::HopRun;
 use uva_runtime::options::seed_order::MadeOrder;
 use uva_runtime::pipeline::dry_run::{DryRun, PlannedCaches};
 use uva_runtime::plan::RunPlan;
@@ -104,8 +105,7 @@ impl Draft {
 
     /// The same with it left open, or not, whether the training rows of a hop set go to the GPU's memory.
     pub fn place_is_open(self, open: bool) -> Self {
-        let place_is_open = open && self.dataset.hops().is_some();
-        Self { place_is_open, ..self }
+        Self { place_is_open: open, ..self }
     }
 
     /// The same with lists cached on the GPU of this backend, where there is one: it samples for all ranks.
@@ -430,7 +430,7 @@ impl PreparedRun {
     /// `more` lists other values in force.
     pub fn start_event(&self, options: Value, roles: &str, more: &[(&str, Value)]) -> Event {
         let dataset = &self.dataset;
-        let features = dataset.features();
+        let features = dataset.table();
         let schedule = &self.plan.schedule;
         let loader = &self.plan.options;
         let split = |split| dataset.split(split).len();
@@ -562,7 +562,7 @@ impl PreparedRun {
     pub fn opened(&self) -> String {
         let dataset = &self.dataset;
         let verification = dataset.verification();
-        if let (Some(hops), Some(batches)) = (dataset.hops(), &self.plan.options.hops) {
+        if let Some(HopRun { hops, batches }) = HopRun::of(dataset, &self.plan.options) {
             let order = match batches.chunk {
                 1 => "rows shuffled".to_owned(),
                 chunk => format!("chunks of {chunk} rows shuffled"),

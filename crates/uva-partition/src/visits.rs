@@ -103,7 +103,7 @@ pub fn count(dataset: &Dataset, map: &PartitionMap, batches: &Batches) -> Result
     let (nodes, edges) = (dataset.nodes(), dataset.edges());
     let bounds = BatchBounds::for_options(&batches.sampling, batches.batch_size, nodes, edges, bytes)?;
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
-    let row_bytes = dataset.features().row_bytes() as u64;
+    let row_bytes = dataset.table().row_bytes() as u64;
     let threads = rayon::current_num_threads();
     let mut workers = Vec::with_capacity(threads);
     for _ in 0..threads {

@@ -111,7 +111,7 @@ fn ranked<'g>(
     timed: Option<&mut dyn TimedCaches>,
 ) -> Result<(CachePlan, Profile<'g>), CacheError> {
     let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
-    let row_bytes = dataset.features().row_bytes();
+    let row_bytes = dataset.table().row_bytes();
     let profile = Profile::measure(policy.hotness_policy()?, workload, row_bytes)?;
     let reads = profile.reads_per_batch();
     let sampled_seconds = Instant::now();
@@ -277,7 +277,7 @@ fn size(bytes: u64) -> ByteSize {
 /// A cache that fills itself: all bytes go to rows, and its hit rate is simulated over the second half of an epoch.
 fn dynamic(request: &PlanRequest<'_>, eviction: &Eviction) -> Result<CachePlan, CacheError> {
     let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
-    let row_bytes = dataset.features().row_bytes();
+    let row_bytes = dataset.table().row_bytes();
     let sizes = Sizes::new(&workload.csc, row_bytes);
     let for_rows = if request.kinds.rows { budget.saturating_sub(sizes.row_map_bytes) } else { 0 };
     let slots = for_rows.checked_div(sizes.row_bytes).unwrap_or(0).min(sizes.nodes() as u64);

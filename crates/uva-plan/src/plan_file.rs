@@ -100,7 +100,7 @@ impl PlanDataset {
             fingerprint: dataset.fingerprint(),
             nodes: dataset.nodes() as u64,
             edges: dataset.edges() as u64,
-            row_bytes: dataset.features().row_bytes() as u64,
+            row_bytes: dataset.table().row_bytes() as u64,
             index_bytes: sizes.index_bytes,
             weight_bytes: sizes.weight_bytes,
             home_bytes: sizes.home_bytes,
@@ -459,7 +459,7 @@ impl CachePlan {
     /// Checks that the plan's sizes match its lists and rows in `dataset`, and fit its budget.
     fn check_sizes(&self, dataset: &Dataset) -> Result<(), CacheError> {
         let refuse = |problem: String| Err(invalid(Path::new("plan"), problem));
-        let (csc, row_bytes) = (dataset.csc(), dataset.features().row_bytes());
+        let (csc, row_bytes) = (dataset.csc(), dataset.table().row_bytes());
         let nodes = csc.nodes() as u64;
         if self.dataset.nodes != nodes || self.dataset.row_bytes != row_bytes as u64 {
             return refuse(format!(

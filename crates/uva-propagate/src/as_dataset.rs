@@ -54,6 +54,14 @@ impl HopSet {
         Dataset::of_hops(rows, how)
     }
 
+    /// Opens the dataset at `path`, or the hop set, whichever is there.
+    ///
+    /// # Errors
+    /// As [`open_dataset`](Self::open_dataset) and [`Dataset::open_verified`].
+    pub fn open_either(path: &Path, how: Verify) -> Result<Dataset, GraphError> {
+        if Self::is_at(path) { Self::open_dataset(path, how) } else { Dataset::open_verified(path, how) }
+    }
+
     /// 16 hex digits that identify the content: a hash of all that `hops.json` says but the dataset's name, the program
     /// that made it, and its time. So the hash of every file counts.
     pub fn fingerprint(&self) -> String {

@@ -87,7 +87,7 @@ pub(crate) fn of(
     rows: usize,
     out: &Path,
 ) -> Result<Estimate, GraphError> {
-    let (dim, fixed) = (dataset.features().dim, fixed_bytes(dataset, options, rows));
+    let (dim, fixed) = (dataset.table().dim, fixed_bytes(dataset, options, rows));
     if dim == 0 {
         return Err(GraphError::usage("DATA", "its nodes have no features: there is nothing to multiply"));
     }
@@ -112,7 +112,7 @@ pub(crate) fn of_finished(dataset: &Dataset, options: &PropagateOptions, rows: u
 
 /// With panels as wide as memory holds, and the narrowest if it holds none.
 fn within(dataset: &Dataset, options: &PropagateOptions, rows: usize, fixed: u64) -> Estimate {
-    let (dim, column) = (dataset.features().dim, column_bytes(dataset, options));
+    let (dim, column) = (dataset.table().dim, column_bytes(dataset, options));
     let fit = options.memory.saturating_sub(fixed) / column.max(1);
     let width = match usize::try_from(fit) {
         Ok(fit) if fit < dim => (fit / COLUMNS * COLUMNS).max(narrowest(dim)),

@@ -133,7 +133,7 @@ pub fn propagate(
         }
         return Err(GraphError::usage("OUT", format!("{} has been made by another process", out.display())));
     }
-    let (rows, dim) = (kept.nodes.len(), dataset.features().dim);
+    let (rows, dim) = (kept.nodes.len(), dataset.table().dim);
     let mut journal = pool.install(|| Journal::open(lock, decisive, (rows, dim)))?;
     let remaining = pool.install(|| RemainingWork::of(&mut journal, options, dim))?;
     let finished = journal.bytes();
@@ -409,7 +409,7 @@ impl Work<'_> {
 
     /// Puts parts together. False if it was stopped.
     fn files(&mut self) -> Result<bool, GraphError> {
-        let dim = self.dataset.features().dim;
+        let dim = self.dataset.table().dim;
         let hops = self.hops();
         let files: Vec<(String, Vec<usize>, u32, Vec<FinishedPart>)> = match self.options.layout {
             Layout::Rows => {
@@ -465,7 +465,7 @@ impl Work<'_> {
         let set = HopSet {
             format: FORMAT,
             dataset: SourceDataset { name: self.dataset.name().to_owned(), fingerprint: decisive.data },
-            dim: self.dataset.features().dim,
+            dim: self.dataset.table().dim,
             dtype: self.options.element,
             rows: self.kept.nodes.len(),
             classes: self.dataset.classes(),

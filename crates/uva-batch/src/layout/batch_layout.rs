@@ -56,7 +56,7 @@ impl BatchLayout {
         // A node that is given again has rows and edges of its own.
         let again = dataset.repeats();
         let (nodes, edges) = (dataset.nodes() + again.rows, dataset.edges() + again.edges);
-        let features = dataset.features();
+        let features = dataset.table();
         let widened_from = spec.feature_type.widened_from(features.element)?;
         let element = if widened_from.is_some() { ElementType::F32 } else { features.element };
         let row_bytes = features.dim * element.bytes();
@@ -322,9 +322,22 @@ impl BatchLayout {
         self.tables.unwrap_or(1)
     }
 
-    /// Whether batches are of a hop set: without layers.
-    pub fn is_of_hops(&self) -> bool {
+    /// Whether all batches of as many seeds have one size: rows of tables alone, and no layers.
+    pub fn has_one_size(&self) -> bool {
         self.tables.is_some()
+    }
+
+    /// The column by whose ids the feature rows of a batch are found.
+    pub fn row_ids(&self) -> Column {
+        if self.has_one_size() { Column::InputId } else { Column::InputNodes }
+    }
+
+    /// The columns of feature rows, or of what the producer makes of them, in the order of a slot. A batch may lack some.
+    pub fn feature_columns(&self) -> Vec<ColumnKey> {
+        match self.tables {
+            None => [Column::X, Column::Aggregated, Column::Argmax].map(ColumnKey::from).to_vec(),
+            Some(tables) => (0..tables).map(|table| Column::X.part(table)).collect(),
+        }
     }
 
     /// The features' type in a slot.
@@ -936,7 +949,7 @@ mod tests {
         let dataset = small_graph(temp.path());
         let spec = BatchSpec { tables: Some(3), ..options(&[], 10, None) };
         let layout = BatchLayout::new(&dataset, &spec).expect("a layout");
-        assert!(layout.is_of_hops() && layout.layers().is_empty());
+        assert!(layout.has_one_size() && layout.layers().is_empty());
         assert_eq!((layout.tables(), layout.row_bytes(), layout.table_row_bytes()), (3, 12, 36));
         let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
         let counts = BatchCounts { seeds: 7, nodes: 7, ..BatchCounts::default() };
@@ -954,6 +967,6 @@ mod tests {
         header.write(&mut payload);
         assert_eq!(layout.read_header(&payload).map(|header| header.seeds()), Ok(7));
         let graph = BatchLayout::new(&dataset, &options(&[2], 10, None)).expect("a layout");
-        assert!(!graph.is_of_hops() && graph.tables() == 1 && graph.table_row_bytes() == 12);
+        assert!(!graph.has_one_size() && graph.tables() == 1 && graph.table_row_bytes() == 12);
     }
 }

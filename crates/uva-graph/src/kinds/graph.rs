@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use uva_mem::FileState;
 
-use super::kind::{Kind, classes_of_graph};
+use super::kind::{Kind, KindWords, classes_of_graph};
 use crate::files::Files;
 use crate::graph_files::GraphFiles;
 use crate::{
@@ -14,13 +14,8 @@ use crate::{
 
 impl Kind for Files {
     fn schema(&self) -> Schema {
-        let table = self.features();
-        let table = TableSchema {
-            node_type: NodeType::ONLY,
-            here: 0..table.rows,
-            dim: table.dim,
-            element: table.element,
-        };
+        let [rows, dim] = [0, 1].map(|axis| self.features.shape()[axis]);
+        let table = TableSchema { node_type: NodeType::ONLY, here: 0..rows, dim, element: self.element };
         let edges = self.edge_features.as_ref().map(|(array, element)| (array.shape()[1], *element));
         schema_of(&self.graph, table, edges)
     }
@@ -41,9 +36,13 @@ impl Kind for Files {
         self.graph.splits[split as usize].values()
     }
 
-    fn features(&self) -> FeatureTable<'_> {
+    fn words(&self) -> KindWords {
+        KindWords::GRAPH
+    }
+
+    fn feature_rows(&self) -> Option<FeatureTable<'_>> {
         let [rows, dim] = [0, 1].map(|axis| self.features.shape()[axis]);
-        FeatureTable { bytes: self.features.bytes(), rows, dim, element: self.element }
+        Some(FeatureTable { bytes: self.features.bytes(), rows, dim, element: self.element })
     }
 
     fn row_files(&self) -> Vec<(&Path, FileState)> {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use uva_mem::FileState;
 
 use super::hop_rows::{HopFiles, Hops};
-use super::kind::Kind;
-use crate::{FeatureTable, Labels, Meta, NodeType, Schema, Split, TableSchema, names};
+use super::kind::{Kind, KindWords};
+use crate::{Labels, Meta, NodeType, Schema, Split, TableSchema, names};
 
 impl Kind for HopFiles {
     fn schema(&self) -> Schema {
@@ -39,9 +39,20 @@ impl Kind for HopFiles {
         &self.nodes.values()[self.splits[split as usize].clone()]
     }
 
-    fn features(&self) -> FeatureTable<'_> {
-        let rows = self.nodes.values().len();
-        FeatureTable { bytes: &[], rows, dim: self.dim, element: self.element }
+    fn words(&self) -> KindWords {
+        KindWords {
+            dataset: "hop set",
+            node: "row",
+            labels: "give labels to the dataset that it was made of, and make it again by `uvatrain propagate`",
+        }
+    }
+
+    fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
+        Box::new(self.splits[split as usize].clone())
+    }
+
+    fn original_ids(&self) -> Option<&[i64]> {
+        Some(self.nodes.values())
     }
 
     fn row_files(&self) -> Vec<(&Path, FileState)> {

@@ -11,6 +11,26 @@ use crate::files::Files;
 use crate::graph_files::GraphFiles;
 use crate::{FeatureTable, Labels, Meta, Schema, Split};
 
+/// How messages name a kind of dataset and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindWords {
+    /// The kind.
+    pub dataset: &'static str,
+    /// What has labels and feature rows.
+    pub node: &'static str,
+    /// How such a dataset gets labels.
+    pub labels: &'static str,
+}
+
+impl KindWords {
+    /// Of a graph.
+    pub(super) const GRAPH: Self = Self {
+        dataset: "dataset",
+        node: "node",
+        labels: "import it again with labels, or write label.npy (int64 classes, -1 for none, or float32 targets)",
+    };
+}
+
 /// What a dataset of one kind has. Absent things are `None`.
 pub(crate) trait Kind: Debug + Send + Sync {
     /// Names, counts and types.
@@ -27,14 +47,29 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// The nodes of a split.
     fn split(&self, split: Split) -> &[i64];
 
-    /// Shape and type of a table of feature rows, with its bytes where all of them are here.
-    fn features(&self) -> FeatureTable<'_>;
+    /// How messages name it.
+    fn words(&self) -> KindWords;
 
     /// The files that hold feature rows, each with the state in which it was opened.
     fn row_files(&self) -> Vec<(&Path, FileState)>;
 
     /// The file and its key that say how many classes there are, in the dataset at this path.
     fn classes_from(&self, path: &Path) -> (&'static str, PathBuf);
+
+    /// The rows of a split's nodes in the labels.
+    fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
+        Box::new(self.split(split).iter().map(|&id| id as usize))
+    }
+
+    /// The id of each node in the dataset that this one was made of; `None` where it is the same.
+    fn original_ids(&self) -> Option<&[i64]> {
+        self.graph()?.original_ids.as_ref().map(|ids| ids.values())
+    }
+
+    /// The feature rows of all nodes.
+    fn feature_rows(&self) -> Option<FeatureTable<'_>> {
+        None
+    }
 
     /// The graph.
     fn graph(&self) -> Option<&GraphFiles> {

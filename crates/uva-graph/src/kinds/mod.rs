@@ -16,3 +16,4 @@ pub(crate) mod own_rows;
 mod ranges;
 
 pub(crate) use kind::Kind;
+pub use kind::KindWords;

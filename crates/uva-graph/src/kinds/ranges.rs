@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use uva_mem::FileState;
 
 use super::graph::schema_of;
-use super::kind::{Kind, classes_of_graph};
+use super::kind::{Kind, KindWords, classes_of_graph};
 use super::own_rows::{DividedFiles, OwnRows};
 use crate::graph_files::GraphFiles;
-use crate::{FeatureTable, Labels, Meta, NodeType, Schema, Split, TableSchema};
+use crate::{Labels, Meta, NodeType, Schema, Split, TableSchema};
 
 impl Kind for DividedFiles {
     fn schema(&self) -> Schema {
@@ -39,8 +39,8 @@ impl Kind for DividedFiles {
         self.graph.splits[split as usize].values()
     }
 
-    fn features(&self) -> FeatureTable<'_> {
-        FeatureTable { bytes: &[], rows: self.graph.csc().nodes(), ..self.own_table() }
+    fn words(&self) -> KindWords {
+        KindWords::GRAPH
     }
 
     fn row_files(&self) -> Vec<(&Path, FileState)> {

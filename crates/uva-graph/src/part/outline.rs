@@ -55,7 +55,7 @@ impl<'a> Outline<'a> {
         let nodes = self.members.len() as u64;
         let edges = self.lists().map(|node| csc.degree(node) as u64).sum();
         let [train, valid, test] = [0, 1, 2].map(|split: usize| self.splits[split].len() as u64);
-        let row_bytes = dataset.features().row_bytes() + dataset.labels().row_bytes();
+        let row_bytes = dataset.table().row_bytes() + dataset.labels().row_bytes();
         // Ends, original id and in-degree.
         let node_bytes = row_bytes as u64 + 8 + 8 + 4;
         let weight = dataset.weights().map_or(0, |_| size_of::<f32>());

@@ -75,7 +75,7 @@ fn other_names_dense_attributes_and_several_classes_are_read() {
     ];
     archive(&place, &members, true);
     let dataset = place.import("gnn-npz", "graph.npz", &ImportOptions::default()).unwrap();
-    assert_eq!((dataset.features().row_bytes(), dataset.features().bytes[1]), (2, 0x3c));
+    assert_eq!((dataset.table().row_bytes(), dataset.features().bytes[1]), (2, 0x3c));
     assert!(matches!(dataset.labels(), Labels::Multi { classes: 2, values: [1, 0, 1, 1, 0, 0, 0, 1] }));
     assert_eq!(dataset.meta().other["split"], "random:0.6,0.2 seed 0");
 
@@ -184,7 +184,7 @@ fn the_collections_own_files_have_their_published_numbers() {
             .unwrap();
         let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
         assert_eq!((dataset.name(), dataset.nodes(), dataset.classes()), (name, nodes, classes));
-        assert_eq!(dataset.features().dim, features);
+        assert_eq!(dataset.table().dim, features);
         assert_eq!(dataset.edges(), if name == "cora" { 10_556 } else { 9_072 });
         assert_eq!(dataset.split(Split::Train).len(), 20 * classes);
         assert_eq!(dataset.split(Split::Valid).len(), 30 * classes);

@@ -55,7 +55,7 @@ fn tables_without_a_header_are_read_as_numpys_memmap_left_them() {
     place.write("tiny/processed/paper/node_label_19.npy", bytemuck::cast_slice(&[1_f32, 2.0, 3.0]));
     place.npy("tiny/processed/paper__cites__paper/edge_index.npy", NpyType::I32, &[2], &[2_i32, 0]);
     let dataset = place.import("igb", "tiny", &ImportOptions::default()).unwrap();
-    assert_eq!((dataset.nodes(), dataset.features().dim), (3, 1024));
+    assert_eq!((dataset.nodes(), dataset.table().dim), (3, 1024));
     assert_eq!((floats(&dataset)[1025], labels(&dataset)), (1025.0, &[1, 2, 3][..]));
 }
 

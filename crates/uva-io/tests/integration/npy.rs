@@ -76,7 +76,7 @@ fn pyg_names_pairs_and_masks_are_converted() {
     assert_eq!(dataset.csc().indptr, [0, 2, 3, 4, 4]);
     assert_eq!(ids(&dataset), [3, 1, 0, 2]);
     assert_eq!(dataset.weights().unwrap(), [0.25, 0.75, 0.5, 1.0]);
-    assert_eq!(dataset.features().element, ElementType::F32);
+    assert_eq!(dataset.table().element, ElementType::F32);
     assert_eq!(bytemuck::cast_slice::<u8, f32>(dataset.features().bytes), [0.5, 1.5, 2.5, 3.5]);
     assert!(matches!(dataset.labels(), Labels::Single(labels) if labels == [1, -1, 0, 2]));
     assert_eq!(dataset.split(Split::Train), [0, 3]);
@@ -130,10 +130,10 @@ fn bfloat16_and_half_features_stay_what_they_are() {
     assert_eq!(bytemuck::cast_slice::<u8, f32>(dataset.features().bytes)[0], 16256.0);
     small.write("feat", NpyType::F16, &[1], &[0x3c00_u16, 0, 0, 0]);
     let dataset = import(&small, &ImportOptions::default()).unwrap();
-    assert_eq!((dataset.features().element, dataset.features().bytes[1]), (ElementType::F16, 0x3c));
+    assert_eq!((dataset.table().element, dataset.features().bytes[1]), (ElementType::F16, 0x3c));
     small.write("feat", NpyType::Bool, &[1], &[1_u8, 0, 1, 0]);
     let dataset = import(&small, &ImportOptions::default()).unwrap();
-    assert_eq!((dataset.features().element, dataset.features().bytes), (ElementType::U8, &[1, 0, 1, 0][..]));
+    assert_eq!((dataset.table().element, dataset.features().bytes), (ElementType::U8, &[1, 0, 1, 0][..]));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn features_become_float8_where_requested_and_few_saturate() {
     small.write("feat", NpyType::F32, &[1], &[1_f32, 1.0625, -448.0, 0.001953125]);
     let dataset = import(&small, &float8(false)).unwrap();
     assert_eq!(
-        (dataset.features().element, dataset.features().bytes),
+        (dataset.table().element, dataset.features().bytes),
         (ElementType::E4m3, &[0x38, 0x38, 0xfe, 0x01][..])
     );
     assert_eq!(dataset.meta().feat_dtype.as_deref(), Some("e4m3"));
@@ -156,7 +156,7 @@ fn features_become_float8_where_requested_and_few_saturate() {
     small.write("feat", NpyType::U8, &[1], &[0x38_u8, 0xfe, 0, 1]);
     small.meta(r#"{"feat_dtype": "e4m3"}"#);
     let dataset = import(&small, &ImportOptions::default()).unwrap();
-    assert_eq!((dataset.features().element, dataset.features().bytes[1]), (ElementType::E4m3, 0xfe));
+    assert_eq!((dataset.table().element, dataset.features().bytes[1]), (ElementType::E4m3, 0xfe));
     assert_eq!(import(&small, &float8(false)).unwrap().features().bytes, [0x38, 0xfe, 0, 1]);
     small.write("feat", NpyType::U8, &[1], &[0x38_u8, 0x7f, 0, 1]);
     let message = import(&small, &ImportOptions::default()).unwrap_err().to_string();

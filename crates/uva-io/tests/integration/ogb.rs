@@ -47,7 +47,7 @@ fn check(dataset: &Dataset, lists_of: &[Vec<i64>]) {
     assert_eq!(dataset.split(Split::Train), [3, 0]);
     assert_eq!(dataset.split(Split::Valid), [1]);
     assert_eq!(dataset.split(Split::Test), [2]);
-    assert_eq!(dataset.features().element, ElementType::F32);
+    assert_eq!(dataset.table().element, ElementType::F32);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn float16_features_of_an_archive_stay() {
     ];
     place.write("ogbn_papers100M/raw/data.npz", npz(&data, true));
     let dataset = place.import("ogb", "ogbn_papers100M", &ImportOptions::default()).unwrap();
-    assert_eq!(dataset.features().element, ElementType::F16);
+    assert_eq!(dataset.table().element, ElementType::F16);
     assert_eq!(dataset.features().bytes, [0, 0x3c, 0, 0, 0, 0, 0, 0x40]);
 }
 

@@ -316,7 +316,7 @@ fn numbered_columns_are_taken_in_the_order_of_their_numbers() {
         place.write("graph/nodes.parquet", numbered("required int64 id;", names));
         let dataset = place.import("parquet", "graph", &ImportOptions::default()).unwrap();
         let rows: Vec<f32> = places.iter().copied().chain(places.iter().map(|at| at + 100.0)).collect();
-        assert_eq!((dataset.features().dim, floats(&dataset)), (places.len(), &rows[..]), "{names:?}");
+        assert_eq!((dataset.table().dim, floats(&dataset)), (places.len(), &rows[..]), "{names:?}");
     }
     for (names, places) in [
         (&["edge_attr_1", "edge_attr_2"][..], &[0.0_f32, 1.0][..]),
@@ -424,7 +424,7 @@ fn without_a_table_of_nodes_they_are_the_ids_that_occur() {
     let dataset = place.import("parquet", "named.parquet", &ImportOptions::default()).unwrap();
     assert_eq!(lists(&dataset), [vec![3], vec![0], vec![1, 0], vec![]]);
     assert_eq!(fs::read_to_string(place.path("out/node_names.txt")).unwrap(), "a\nb\nc\nd\n");
-    assert_eq!((dataset.features().dim, labels(&dataset)), (1, &[][..]));
+    assert_eq!((dataset.table().dim, labels(&dataset)), (1, &[][..]));
     fs::remove_file(named).unwrap();
 
     let sources = [Column::Long(&[70, 70, -5], &[]), Column::Int(&[900, -5, 70])];

@@ -191,7 +191,7 @@ fn of_model_and_table(
         let remedy = if option.contains("model") { for_model } else { for_option };
         Obstacle { option, why: why.to_owned(), remedy }
     });
-    of_model.or_else(|| obstacle_in_table(dataset.features().element))
+    of_model.or_else(|| obstacle_in_table(dataset.table().element))
 }
 
 fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<Obstacle> {

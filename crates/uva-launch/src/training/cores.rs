@@ -101,7 +101,7 @@ impl TrainingRun {
                 "this run trains on a GPU, and the CPU only samples: give `samplers`, or `device=cpu`",
             );
         }
-        if self.draft.dataset.hops().is_some() {
+        if self.draft.dataset.graph().is_none() {
             return refused(
                 "rows of a hop set are copied by workers, and nothing samples: give `samplers` and `train_threads`",
             );

@@ -253,7 +253,7 @@ fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), S
 /// Why a model cannot be used with a dataset; `None`: it can.
 fn misfit(dataset: &Dataset, model: &StoredModel) -> Option<String> {
     let name = dataset.path().display();
-    let (columns, wanted) = (dataset.features().dim, model.input_dim);
+    let (columns, wanted) = (dataset.table().dim, model.input_dim);
     if columns != wanted {
         return Some(format!("its model takes {wanted} feature columns, and {name} has {columns}"));
     }

@@ -8,19 +8,19 @@ mod aggregate;
 mod arithmetic;
 mod chosen_cores;
 mod cores;
+mod data;
 mod existing;
 mod inference;
 mod job;
-mod labelled;
 mod preflight;
 mod run;
 mod state;
-mod task;
 mod trainer_program;
 mod trial;
 
 pub use aggregate::{AggregateInUse, AggregateVerdict};
 pub use chosen_cores::ChosenCores;
+pub use data::{class_weights, task};
 pub use inference::{
     Evaluate, InferenceNodes, InferenceOverrides, Predict, Predicted, PredictionFile, PredictionJob,
     PredictionWatch, SplitResult, TrainedModel,
@@ -33,7 +33,6 @@ pub use run::{TrainingRun, likely_environment};
 pub use state::{
     Best, SavedState, TrainingOutcome, TrainingState, check_resumable, checkpoint_error, saved_state,
 };
-pub use task::{class_weights, task};
 pub use trainer_program::{TrainerProgram, TrainingHost};
 pub use uva_model::checkpoint::Keep;
 pub use uva_model::{

@@ -16,16 +16,16 @@ use uva_plan::OfStages;
 use super::aggregate::AggregateVerdict;
 use super::arithmetic::arithmetic;
 use super::chosen_cores::{ChosenCores, check_core_sets};
+use super::data::{HopData, SampledData, TrainingData, class_weights, labelled, task};
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
-use super::task::{class_weights, task};
 use super::trainer_program::{TrainerProgram, TrainingHost};
-use super::{existing, labelled, preflight, trial};
+use super::{existing, preflight, trial};
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
 use crate::preparation::{Draft, PreparedRun};
-use uva_runtime::backend::{self, Backend, BackendDecision, BackendOptions, GatherChoice};
+use uva_runtime::backend::{self, Backend, BackendDecision, BackendOptions};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::machine::memory::{MemoryKind, MemoryLine, ProcessMemory, program};
@@ -36,7 +36,7 @@ use uva_runtime::telemetry::metrics::{End, Event, Observer, Roles};
 use uva_runtime::tune::planning::CacheRequest;
 use uva_runtime::{
     AggregateTotals, DiskCounts, DiskTotals, FeatureType, LoaderOptions, Passes, RowTree, Runtime,
-    RuntimeError, gather_by_cpu, machine,
+    RuntimeError, machine,
 };
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
@@ -71,6 +71,14 @@ pub(super) struct TrainingSetup {
     notes: Vec<String>,
 }
 
+/// The kind of data that this dataset is.
+fn training_data(dataset: &Dataset) -> Box<dyn TrainingData + '_> {
+    match dataset.hops() {
+        Some(hops) => Box::new(HopData::new(hops)),
+        None => Box::new(SampledData { dataset }),
+    }
+}
+
 impl TrainingRun {
     /// Checks and plans a run. Claims the checkpoint directory, and creates it where it is missing; writes nothing
     /// else.
@@ -88,25 +96,9 @@ impl TrainingRun {
     ) -> Result<Self, RuntimeError> {
         let mut loader = loader.clone();
         let asked_gather = backend.gather;
-        let backend = &match (dataset.hops(), &mut loader.hops) {
-            (Some(hops), Some(batches)) => {
-                let stored = hops.per_operator();
-                options.check_for_hops(stored, hops.operators())?;
-                batches.tables = options.trainer().tables_read(stored);
-                // Whose gather of rows is the fastest need not be measured: they come by copies, or are on the GPU.
-                let gather = match asked_gather {
-                    GatherChoice::Device => GatherChoice::Device,
-                    _ => GatherChoice::Dma,
-                };
-                BackendOptions { gather, ..backend.clone() }
-            }
-            _ => {
-                options.first_layer_given = loader.first_layer.is_some();
-                options.check(&loader)?;
-                let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
-                gather_by_cpu(backend, &loader, &dataset, cached_on_gpu)
-            }
-        };
+        let data = training_data(&dataset);
+        let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
+        let backend = &data.check(&mut options, &mut loader, backend, cached_on_gpu)?;
         // Before the fingerprint, which knows what the file of an order holds.
         let loader = &loader.with_order(&dataset)?;
         let task = task(&dataset, options.metric.0, options.loss.0)?;
@@ -164,21 +156,14 @@ impl TrainingRun {
         check_core_sets(&options, &decision.backend, plan.options.prepare, &trainer)?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Only now is it known which role widens: the model takes what the producer does not widen.
-        loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
-        let aggregate = match dataset.hops() {
-            Some(_) => AggregateVerdict::off("a hop set has its sums"),
-            None => AggregateVerdict::new(&options, &dataset, &decision.backend, &plan, task.outputs)?,
-        };
+        loader.feature_type = asked.for_models(dataset.table().element, decision.backend.cuda().is_some());
+        let aggregate = data.aggregate(&options, &decision.backend, &plan, task.outputs)?;
         (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
         loader.gathers_before_sums = aggregate.gathers_before_sums();
         let on_gpu = decision.backend.cuda().is_some();
-        if loader.hops.is_some() && on_gpu {
-            loader = loader.of_hops_on_gpu();
-        }
-        if loader.hops.is_some() && !on_gpu && asked_gather == GatherChoice::Device {
-            let reason = "this run trains on the CPU: leave `place` out, or give `device=cuda:0`";
-            return Err(OptionError::new("place", "gpu", reason).into());
-        }
+        let loader = data.loader_for(loader, on_gpu, asked_gather)?;
+        let place_is_open = data.place_is_open(on_gpu, asked_gather);
+        drop(data);
         let planned = &plan.options;
         if (loader.feature_type, loader.aggregation, loader.prepare)
             != (planned.feature_type, planned.aggregation, planned.prepare)
@@ -187,7 +172,7 @@ impl TrainingRun {
         }
         let plan = plan.checkpointed(options.checkpoint.is_some());
         let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
-        let draft = draft.place_is_open(on_gpu && asked_gather == GatherChoice::Auto);
+        let draft = draft.place_is_open(place_is_open);
         let training =
             TrainingSetup { options, decision, aggregate, trainer, cores: None, checkpoint, notes };
         Ok(Self { draft, training })

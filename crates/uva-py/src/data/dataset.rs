@@ -68,7 +68,7 @@ impl PyDataset {
             Indices::I32(_) => DlpackType::I32,
             Indices::I64(_) => DlpackType::I64,
         };
-        let features = graph.features();
+        let features = graph.table();
         let labels = match graph.labels() {
             Labels::Absent => None,
             Labels::Single(_) => Some((None, DlpackType::I64)),
@@ -158,13 +158,13 @@ impl PyDataset {
     /// Values in a feature row.
     #[getter]
     fn feature_dim(&self) -> usize {
-        self.graph.features().dim
+        self.graph.table().dim
     }
 
     /// The type of a feature value: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8.
     #[getter]
     fn feature_dtype(&self) -> &'static str {
-        of_features(self.graph.features().element).name()
+        of_features(self.graph.table().element).name()
     }
 
     /// Classes; 0 where no node has a class.
@@ -225,17 +225,16 @@ impl PyDataset {
         ids: &Bound<'_, PyAny>,
         out: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let features = self.graph.features();
         let labels = self.graph.labels();
-        let (bytes, row_bytes) = match table {
-            "features" if self.graph.own_rows().is_some() => {
+        let (bytes, row_bytes) = match (table, self.graph.feature_rows()) {
+            ("features", None) => {
                 return Err(UvatrainError::new_err(
                     "the feature table is divided among ranks: batches have rows of it",
                 ));
             }
-            "features" => (features.bytes, features.row_bytes()),
-            "labels" => (labels.bytes(), labels.row_bytes()),
-            other => {
+            ("features", Some(rows)) => (rows.bytes, rows.row_bytes()),
+            ("labels", _) => (labels.bytes(), labels.row_bytes()),
+            (other, _) => {
                 return Err(PyValueError::new_err(format!(
                     "table {other:?} is not \"features\" or \"labels\""
                 )));

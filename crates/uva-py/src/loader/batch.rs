@@ -218,7 +218,7 @@ impl PyBatch {
         // Of a hop set, feature rows of each hop have a table of their own.
         let layout = held.batch().layout();
         let key = match (column.spec().is_of_layers(), layer) {
-            (_, table) if column == Column::X && layout.is_of_hops() => {
+            (_, table) if column == Column::X && layout.has_one_size() => {
                 let tables = layout.tables();
                 if table.is_some_and(|table| table >= tables) {
                     return value(format!("this batch has the hops 0 to {}", tables - 1));

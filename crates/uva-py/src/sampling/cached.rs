@@ -290,7 +290,7 @@ fn serve(
             return;
         }
     };
-    let row = Row { element: cached.row_element(), columns: graph.features().dim, bytes: cached.row_bytes() };
+    let row = Row { element: cached.row_element(), columns: graph.table().dim, bytes: cached.row_bytes() };
     let _ = begun.send(Ok(row));
     let mut batch = cached.room();
     for call in called {

@@ -10,6 +10,7 @@ use crate::control::disk_counts::DiskCounts;
 use crate::feed::rows::{HopSource, failed};
 use crate::machine::clock::since_boot;
 use crate::options::hop_options::HopBatches;
+use crate::options::hop_run::HopRun;
 use crate::plan::RunPlan;
 use crate::{LoaderOptions, RuntimeError, machine};
 
@@ -29,9 +30,8 @@ impl<'a> HopSampling<'a> {
     /// For batches of this plan, of the rows of this dataset.
     pub fn new(
         dataset: &'a Dataset,
-        hops: Hops<'a>,
         plan: &'a RunPlan,
-        batches: &'a HopBatches,
+        HopRun { hops, batches }: HopRun<'a>,
     ) -> Result<Self, RuntimeError> {
         let order = |split| order(dataset, &plan.options, batches, split);
         Ok(Self {

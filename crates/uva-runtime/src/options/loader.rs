@@ -347,10 +347,7 @@ impl LoaderOptions {
     /// # Errors
     /// If the dataset or the file of nodes has changed since, or the files of rows that are read from disk.
     pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
-        let dataset = match self.hops {
-            Some(_) => HopSet::open_dataset(dataset, Verify::HeadersOnly)?,
-            None => Dataset::open_verified(dataset, Verify::HeadersOnly)?,
-        };
+        let dataset = HopSet::open_either(dataset, Verify::HeadersOnly)?;
         let dataset = match &self.first_layer {
             Some(rows) => rows.in_place(dataset)?,
             None => dataset,
@@ -401,10 +398,8 @@ impl LoaderOptions {
     /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
     /// node.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
-        if self.hops.is_some() {
-            return Ok(());
-        }
-        self.sampling().check(&dataset.csc())?;
+        let Some(csc) = dataset.graph() else { return Ok(()) };
+        self.sampling().check(&csc)?;
         self.check_part(dataset)?;
         let kind = self.sampler_kind;
         if kind.needs_weights()
@@ -412,7 +407,7 @@ impl LoaderOptions {
         {
             return Err(RuntimeError::Input(format!("`sampler_kind={kind}`: {error}")));
         }
-        check_sums(self.aggregation, obstacle_in_table(dataset.features().element))
+        check_sums(self.aggregation, obstacle_in_table(dataset.table().element))
     }
 
     /// Checks that batches stay within what a part of a partitioned dataset has: also those around nodes that stand in

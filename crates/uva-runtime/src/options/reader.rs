@@ -56,8 +56,7 @@ pub(crate) fn row_file(dataset: &Dataset, reader: DiskReader) -> Result<RowFile,
     let (path, offset, state) = dataset
         .features_file()
         .ok_or_else(|| RuntimeError::Failed("a hop set has no feature table".to_owned()))?;
-    let table = dataset.features();
-    let shape = TableShape { offset, rows: table.rows, row_bytes: table.row_bytes() };
+    let shape = TableShape { offset, rows: dataset.nodes(), row_bytes: dataset.table().row_bytes() };
     let opened = RowFile::open(path, shape, reader.kind()).and_then(|file| file.since(state));
     opened.map_err(|error| disk_error(error, reader))
 }

@@ -270,7 +270,7 @@ impl DryRun {
     }
 
     fn add_graph(&mut self, dataset: &Dataset) {
-        if dataset.hops().is_none() {
+        if dataset.graph().is_some() {
             let graph = ReorderedLayout::new(dataset).bytes() as u64;
             self.memory.push(MemoryLine::once("files of the graph", MemoryKind::Mapped, graph));
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use uva_cuda::memory::HostMemory;
-use uva_graph::{Dataset, Hops};
+use uva_graph::Dataset;
 use uva_mem::files;
 use uva_options::OptionError;
 use uva_rows::cuda::DirectRuns;
@@ -13,7 +13,8 @@ use crate::RuntimeError;
 use crate::backend::obstacle::Obstacle;
 use crate::backend::{Backend, BackendOptions, GatherChoice, SamplerChoice};
 use crate::options::LoaderOptions;
-use crate::options::hop_options::{HopBatches, HopRowsPlace};
+use crate::options::hop_options::HopRowsPlace;
+use crate::options::hop_run::HopRun;
 use crate::options::reader::{DiskReader, Features, row_file};
 use crate::plan::hop_files::{OpenHopFiles, stored_side_by_side};
 
@@ -49,16 +50,17 @@ impl FeatureChoice {
     pub fn new(
         (features, reader): (Features, DiskReader),
         dataset: &Dataset,
-        hops: Option<&HopBatches>,
+        hops: Option<HopRun<'_>>,
         (backend, kernels_sum): (&Backend, bool),
     ) -> Result<Self, RuntimeError> {
         let read = Read::of(dataset, hops);
-        // Rows of hops pass through the CPU on their way to a GPU.
         let gather = backend.device_slots().map(|_| backend.gather_name());
-        let by_gather = gather.filter(|_| hops.is_none());
-        let chunk = hops.map(|hops| hops.chunk);
         let on_device = gather == Some(GatherChoice::Device.name());
-        let on_gpu = (hops.is_some() && on_device).then(|| ASKED_FOR.to_owned());
+        let (by_gather, chunk, on_gpu) = match &read {
+            Read::Table(..) => (gather, None, None),
+            // Rows of hops pass through the CPU on their way to a GPU.
+            Read::Hops(run, ..) => (None, Some(run.batches.chunk), on_device.then(|| ASKED_FOR.to_owned())),
+        };
         let is_open = (features, reader) == (Features::Auto, DiskReader::Auto);
         // Rows from disk go to slots on a GPU as the CPU's sums do.
         let obstacle = by_gather.and_then(|_| match kernels_sum {
@@ -89,7 +91,7 @@ impl FeatureChoice {
         };
         // Also where nothing is read from disk: what was asked for by name is not passed over in silence.
         if reader == DiskReader::Cufile {
-            check_cufile(dataset, hops, gather)?;
+            check_cufile(&read, gather)?;
         }
         if features != Features::Disk {
             return Ok(Self { features, reason, disk: None, chunk, on_gpu });
@@ -210,9 +212,9 @@ pub fn gather_by_cpu(
     dataset: &Dataset,
     cached_on_gpu: bool,
 ) -> BackendOptions {
-    let read = Read::of(dataset, None);
+    let read = Read::of(dataset, HopRun::of(dataset, loader));
     let by_cpu = dataset.own_rows().is_some();
-    let from_disk = loader.hops.is_none()
+    let from_disk = matches!(read, Read::Table(..))
         && !by_cpu
         && match loader.features {
             Features::Disk => true,
@@ -228,18 +230,14 @@ pub fn gather_by_cpu(
 }
 
 /// Checks that cuFile could bring the rows of a run with this gather, if feature slots are on a GPU.
-fn check_cufile(
-    dataset: &Dataset,
-    hops: Option<&HopBatches>,
-    gather: Option<&str>,
-) -> Result<(), RuntimeError> {
+fn check_cufile(read: &Read<'_>, gather: Option<&str>) -> Result<(), RuntimeError> {
     let refused = |reason: &str| Err(OptionError::new("reader", DiskReader::Cufile, reason).into());
-    let Some((set, batches)) = dataset.hops().zip(hops) else {
+    let Read::Hops(run, ..) = read else {
         return refused(
             "it brings runs of rows of a hop set to a GPU, and a feature table has single rows: leave it out",
         );
     };
-    if stored_side_by_side(set, &batches.tables) {
+    if stored_side_by_side(run.hops, &run.batches.tables) {
         return refused(
             "it copies runs of rows as they lie in the file, and with `propagate --layout rows` the rows of several hops lie \
              side by side: leave it out, or propagate with `--layout hops`",
@@ -263,17 +261,19 @@ enum Read<'d> {
     /// A feature table: its file, and its bytes.
     Table(Option<&'d Path>, u64),
     /// Some tables of a hop set: their files, and the bytes of these.
-    Hops(Hops<'d>, &'d [usize], Vec<&'d Path>, u64),
+    Hops(HopRun<'d>, Vec<&'d Path>, u64),
 }
 
 impl<'d> Read<'d> {
-    fn of(dataset: &'d Dataset, hops: Option<&'d HopBatches>) -> Self {
-        let (Some(set), Some(HopBatches { tables, .. })) = (dataset.hops(), hops) else {
+    fn of(dataset: &'d Dataset, hops: Option<HopRun<'d>>) -> Self {
+        let Some(run) = hops else {
             let file = dataset.features_file().map(|(path, ..)| path);
-            return Self::Table(file, dataset.features().bytes.len() as u64);
+            let bytes = dataset.feature_rows().map_or(0, |table| table.bytes.len() as u64);
+            return Self::Table(file, bytes);
         };
         let (mut files, mut bytes) = (Vec::new(), 0);
-        for table in tables {
+        let set = run.hops;
+        for table in &run.batches.tables {
             let place = set.place(*table);
             let path = set.file(place.array).0;
             if !files.contains(&path) {
@@ -281,7 +281,7 @@ impl<'d> Read<'d> {
                 bytes += (place.stride * set.nodes().len()) as u64;
             }
         }
-        Self::Hops(set, tables, files, bytes)
+        Self::Hops(run, files, bytes)
     }
 
     fn name(&self) -> &'static str {
@@ -295,7 +295,7 @@ impl<'d> Read<'d> {
     fn lies_in_memory(&self) -> bool {
         match self {
             Self::Table(file, _) => file.is_some_and(files::lies_in_memory),
-            Self::Hops(_, _, paths, _) => paths.iter().all(|path| files::lies_in_memory(path)),
+            Self::Hops(_, paths, _) => paths.iter().all(|path| files::lies_in_memory(path)),
         }
     }
 
@@ -308,9 +308,7 @@ impl<'d> Read<'d> {
         let (available, bound) = memory.tightest_limit();
         let (bytes, what) = match self {
             Self::Table(_, bytes) => (*bytes, format!("the table of {}", gib(*bytes))),
-            Self::Hops(_, _, _, bytes) => {
-                (*bytes, format!("the hop set, of which {} are read,", gib(*bytes)))
-            }
+            Self::Hops(_, _, bytes) => (*bytes, format!("the hop set, of which {} are read,", gib(*bytes))),
         };
         let (features, fits) =
             if bytes <= available { (Features::Memory, "fits") } else { (Features::Disk, "does not fit") };
@@ -325,8 +323,8 @@ impl<'d> Read<'d> {
                 let passed_over = file.passed_over().to_vec();
                 DiskChoice { reader: file.reader().name(), how: file.how(), passed_over }
             }
-            Self::Hops(hops, tables, ..) => {
-                let opened = OpenHopFiles::open(*hops, tables, reader)?;
+            Self::Hops(run, ..) => {
+                let opened = OpenHopFiles::open(run.hops, &run.batches.tables, reader)?;
                 let files = opened.files();
                 let passed_over = files.passed_over().to_vec();
                 DiskChoice { reader: files.reader().name(), how: files.how(), passed_over }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, SlotRoom};
-use uva_graph::{Dataset, Split};
+use uva_graph::{Dataset, KindWords, Split};
 use uva_mem::ring::{Ring, RingShape};
 use uva_rows::cache::eviction::Eviction;
 
@@ -17,6 +17,7 @@ use crate::machine;
 use crate::options::Prepare;
 use crate::options::checked_files::CheckedFiles;
 use crate::options::hop_options::HopRowsPlace;
+use crate::options::hop_run::HopRun;
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::Part;
 use crate::options::reader::{DiskReader, Features};
@@ -109,12 +110,9 @@ impl RunPlan {
         let given_batch_size = options.batch_size;
         let options = &LoaderOptions { batch_size, gather_threads, ..options.clone() };
         if passes.epochs > 0 && dataset.split(Split::Train).is_empty() {
-            let empty = match dataset.hops() {
-                Some(_) => "the hop set has no training rows",
-                None => "train_idx.npy is empty",
-            };
+            let KindWords { dataset: kind, node, .. } = dataset.words();
             return Err(RuntimeError::Input(format!(
-                "{}: {empty}: there is nothing to train on",
+                "{}: the {kind} has no training {node}s: there is nothing to train on",
                 dataset.path().display()
             )));
         }
@@ -161,7 +159,7 @@ impl RunPlan {
             layout,
             backend: Backend::Cpu,
             caches: Caches::default(),
-            table_rows: dataset.features().rows,
+            table_rows: dataset.nodes(),
             divided: dataset.own_rows().is_some(),
             features: None,
             checkpointed: false,
@@ -267,8 +265,7 @@ impl RunPlan {
     /// As sampling 20 batches of each of these splits.
     pub fn sized(mut self, dataset: &Dataset, backend: &Backend, main: Split) -> Result<Self, RuntimeError> {
         let asked = backend.device_slots().is_some_and(|cuda| cuda.gpu_slots == GpuSlots::Sampled);
-        // Batches of a hop set are of one size.
-        let asked = asked && self.options.hops.is_none();
+        let asked = asked && !self.layout.has_one_size();
         if !asked || self.options.slot_bytes.is_some() || self.options.slot_room.is_some() {
             return Ok(self);
         }
@@ -312,7 +309,7 @@ impl RunPlan {
             (None, Some(bytes), _) => {
                 format!("no batch is larger, with --slot-bytes {}", ByteSize::from_bytes(bytes).value())
             }
-            (None, None, _) if self.options.hops.is_some() => "batches of a hop set have one size".to_owned(),
+            (None, None, _) if self.layout.has_one_size() => "batches of a hop set have one size".to_owned(),
             (None, None, GpuSlots::Largest) => "asked for".to_owned(),
             (None, None, GpuSlots::Sampled) => "sampled batches come near to the largest possible one".to_owned(),
         };
@@ -338,7 +335,7 @@ impl RunPlan {
             let asked = (self.options.features, self.options.reader);
             let kernels_sum =
                 self.layout.aggregation() != Aggregation::None && self.options.gathers_before_sums;
-            let hops = self.options.hops.as_ref();
+            let hops = HopRun::of(dataset, &self.options);
             let choice = FeatureChoice::new(asked, dataset, hops, (backend, kernels_sum))?;
             self.options.features = choice.features;
             if choice.features == Features::Disk {
@@ -353,7 +350,7 @@ impl RunPlan {
     /// another way.
     pub fn cufile_might_read(&self, dataset: &Dataset) -> Option<(usize, Vec<PathBuf>)> {
         let cuda = self.backend.device_slots()?;
-        let (hops, batches) = dataset.hops().zip(self.options.hops.as_ref())?;
+        let HopRun { hops, batches } = HopRun::of(dataset, &self.options)?;
         let is_left = matches!(self.options.reader, DiskReader::Auto | DiskReader::Cufile);
         let from_disk = self.features.as_ref()?.place() == HopRowsPlace::Disk;
         if !is_left || !from_disk || stored_side_by_side(hops, &batches.tables) {
@@ -427,7 +424,7 @@ impl RunPlan {
     /// Batches that the producer looks ahead: 0 where rows are not read from disk, or a cache evicts by itself, and for hop
     /// sets, whose rows come in runs.
     pub fn look_ahead(&self) -> usize {
-        let table_on_disk = self.options.features == Features::Disk && self.options.hops.is_none();
+        let table_on_disk = self.options.features == Features::Disk && !self.layout.has_one_size();
         if !table_on_disk || self.options.prepare == Prepare::Whole {
             return 0;
         }

@@ -22,7 +22,7 @@ fn builder(path: &Path) -> uva_runtime::RuntimeBuilder {
 /// The outermost block's rows by their definitions, in f64.
 fn expected(how: Aggregation, plain: &Batch, dataset: &Dataset) -> Vec<Vec<f64>> {
     let block = plain.block(plain.layers() - 1);
-    let (rows, dim) = (plain.features_f32().unwrap(), dataset.features().dim);
+    let (rows, dim) = (plain.features_f32().unwrap(), dataset.table().dim);
     let rows: Vec<Vec<f64>> =
         rows.iter().map(|row| row.iter().map(|&value| value.into()).collect()).collect();
     let (csc, nodes) = (dataset.csc(), plain.input_nodes());

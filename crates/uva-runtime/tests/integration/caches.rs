@@ -80,7 +80,7 @@ fn check(dataset: &Arc<Dataset>, backend: &Backend, contents: &CacheContents) {
     let refused = cached.sample(key(0), &[0, 1_000_000], &mut batch).unwrap_err();
     assert!(refused.to_string().contains("1000000"), "{refused}");
     assert!(matches!(
-        cached.load(&[-7], &mut vec![0; dataset.features().row_bytes()]),
+        cached.load(&[-7], &mut vec![0; dataset.table().row_bytes()]),
         Err(RuntimeError::Failed(_))
     ));
 }

@@ -272,7 +272,7 @@ fn the_addresses_of_a_batchs_arrays_are_those_that_it_lends() {
     assert_eq!((nodes.rows, nodes.columns, nodes.element), (batch.node_count(), None, Element::I64));
     let features = raw("x");
     assert_eq!(features.address, batch.features().bytes.as_ptr() as u64);
-    assert_eq!((features.rows, features.columns), (batch.node_count(), Some(dataset.features().dim)));
+    assert_eq!((features.rows, features.columns), (batch.node_count(), Some(dataset.table().dim)));
     assert_eq!(features.bytes, batch.features().bytes.len());
     for layer in 0..batch.layers() {
         let block = batch.block(layer);
@@ -302,7 +302,7 @@ fn columns_are_read_by_name_and_type_and_what_is_wrong_is_named() {
     assert!(refused("lables").to_string().contains("`labels`"), "{}", refused("lables"));
     assert_eq!(refused("block9.indptr"), ColumnError::NoSuchLayer { layer: 9, layers: batch.layers() });
     let rows = batch.features_f32().unwrap();
-    assert_eq!((rows.iter().len(), rows.dim()), (batch.node_count(), dataset.features().dim));
+    assert_eq!((rows.iter().len(), rows.dim()), (batch.node_count(), dataset.table().dim));
     assert_eq!(rows.row(1), rows.into_iter().nth(1).unwrap());
     assert_eq!(bytemuck::cast_slice::<f32, u8>(rows.values()), batch.features().bytes);
     assert_eq!(batch.features_f16().unwrap_err().to_string(), "`x` has float32 values, not float16");

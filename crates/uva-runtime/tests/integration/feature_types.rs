@@ -71,7 +71,7 @@ fn batches(
     let plan = RunPlan::new(dataset, &options(feature_type), passes).unwrap();
     let mut runtime = Runtime::start_with(Arc::clone(dataset), plan, contents).unwrap();
     // What is read is the table's, whatever is written.
-    assert_eq!(runtime.gauges().unwrap().row_bytes(), dataset.features().row_bytes() as u64);
+    assert_eq!(runtime.gauges().unwrap().row_bytes(), dataset.table().row_bytes() as u64);
     let mut seen = Vec::new();
     while let Some(batch) = runtime.next_batch().unwrap() {
         let features = batch.features();
@@ -79,7 +79,7 @@ fn batches(
             assert_eq!((features.element, features.row_bytes()), (ElementType::F32, 20));
             assert_eq!(floats(features.bytes), expected(dataset, batch.input_nodes()));
         } else {
-            assert_eq!(features.element, dataset.features().element);
+            assert_eq!(features.element, dataset.table().element);
         }
         assert_eq!(features.rows, batch.node_count());
         seen.push((batch.hash(), features.bytes.to_vec()));

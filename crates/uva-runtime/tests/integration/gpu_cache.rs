@@ -40,7 +40,7 @@ fn options(rank: u32, of: u32) -> LoaderOptions {
 fn dataset() -> (tempfile::TempDir, Arc<Dataset>) {
     let temp = tempfile::tempdir().unwrap();
     let dataset = Dataset::open(&common::graph(temp.path(), NODES, 8.0)).unwrap();
-    assert_eq!(dataset.features().row_bytes() as u64, ROW);
+    assert_eq!(dataset.table().row_bytes() as u64, ROW);
     (temp, Arc::new(dataset))
 }
 
@@ -149,7 +149,7 @@ fn shared(dataset: &Arc<Dataset>, gpus: &[u32], bytes: u64, share: bool) -> (Vec
 }
 
 fn check_shared(gpus: &[u32], dataset: &Arc<Dataset>) {
-    let (nodes, row) = (dataset.nodes() as u64, dataset.features().row_bytes() as u64);
+    let (nodes, row) = (dataset.nodes() as u64, dataset.table().row_bytes() as u64);
     let (mut expected, ..) = seen(stream(dataset, DeviceChoice::Cpu, &options(0, 1), None).unwrap());
     expected.sort_unstable();
     let part = nodes.div_ceil(gpus.len() as u64) * row + 4 * nodes;
@@ -176,7 +176,7 @@ fn three_and_four_gpus_hold_all_rows_between_them() {
     ) {
         // Each has a part of the rows in its own memory, and some lie across a border.
         let (_temp, dataset) = wide_dataset();
-        assert!(dataset.nodes() * dataset.features().row_bytes() > 2 * (4 << 20));
+        assert!(dataset.nodes() * dataset.table().row_bytes() > 2 * (4 << 20));
         check_shared(&[2, 0, 1], &dataset);
         check_shared(&[3, 1, 0, 2], &dataset);
     }

@@ -90,7 +90,7 @@ fn a_node_that_is_given_again_is_a_seed_of_its_own() {
     // Small, so that a batch has more rows than the graph has nodes, and a block more edges than the graph.
     let graph = common::graph(temp.path(), 40, 8.0);
     let dataset = Dataset::open(&graph).unwrap();
-    let (table, row_bytes) = (dataset.features(), dataset.features().row_bytes());
+    let (table, row_bytes) = (dataset.features(), dataset.table().row_bytes());
     let given: Vec<i64> = (0..40).chain([3, 3]).chain((0..40).rev()).collect();
     let bounded = LoaderOptions { fanouts: [40, 40].into(), ..LoaderOptions::default() };
     let whole = LoaderOptions { fanouts: [-1, -1].into(), slot_bytes: Some(1 << 20), ..bounded.clone() };

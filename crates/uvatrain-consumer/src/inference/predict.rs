@@ -106,7 +106,7 @@ fn open(
         }
     };
     // What is done is counted in batches, whose size is among these.
-    let by_batches = model.by == EvaluateBy::Sampled || dataset.hops().is_some();
+    let by_batches = model.by == EvaluateBy::Sampled || dataset.graph().is_none();
     let sampling = by_batches.then(|| model.loader.fingerprint());
     let job_is = json!({
         "dataset": dataset.fingerprint(),

@@ -32,7 +32,7 @@ impl<'d> StoredRows<'d> {
     ) -> Result<Self, RuntimeError> {
         let tables = trainer.options().tables_read(hops.per_operator());
         let batch_size = model.loader.batch_size;
-        let bytes = batch_size.min(dataset.nodes()).saturating_mul(dataset.features().row_bytes());
+        let bytes = batch_size.min(dataset.nodes()).saturating_mul(dataset.table().row_bytes());
         let buffer = || {
             ZeroedPages::new(bytes).map_err(|error| {
                 RuntimeError::Failed(format!(
@@ -65,7 +65,7 @@ impl<'d> StoredRows<'d> {
 
     /// The batch of the first `seeds` rows in the buffers.
     fn batch<'b>(&'b self, seeds: usize, labels: Labels<'b>) -> BatchColumns<'b> {
-        let features = self.dataset.features();
+        let features = self.dataset.table();
         let batch = BatchColumns::new(seeds, Vec::new()).with_labels(labels);
         (0..).zip(&self.buffers).fold(batch, |batch, (part, buffer)| {
             let rows = &buffer.bytes()[..seeds * features.row_bytes()];

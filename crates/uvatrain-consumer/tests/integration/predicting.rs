@@ -37,7 +37,7 @@ fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBu
     let path = directory.join("kept");
     let dataset = Dataset::open(graph).unwrap();
     let task = task(&dataset, None, None).unwrap();
-    let trainer = Trainer::new(options, dataset.features().dim, task, TrainDevice::Cpu).unwrap();
+    let trainer = Trainer::new(options, dataset.table().dim, task, TrainDevice::Cpu).unwrap();
     let loader = LoaderOptions {
         fanouts: vec![-1; options.layers].into(),
         batch_size: 9000,

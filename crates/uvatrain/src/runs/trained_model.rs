@@ -41,10 +41,7 @@ pub fn check(flags: &ModelFlags) -> anyhow::Result<()> {
 /// # Errors
 /// Either is missing, damaged, or does not belong to the other.
 pub fn open(flags: &ModelFlags) -> anyhow::Result<(Dataset, TrainedModel)> {
-    let dataset = match HopSet::is_at(&flags.data) {
-        true => HopSet::open_dataset(&flags.data, Verify::Stamp)?,
-        false => Dataset::open(&flags.data)?,
-    };
+    let dataset = HopSet::open_either(&flags.data, Verify::Stamp)?;
     let model = TrainedModel::open(&dataset, &flags.checkpoint, &asked(flags))?;
     if let Some(differs) = &model.other_dataset {
         out::say(&format!("--allow-other-dataset: {differs}"));

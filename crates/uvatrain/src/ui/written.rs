@@ -23,7 +23,7 @@ pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
         path.display(),
         count(dataset.nodes()),
         count(dataset.edges()),
-        dataset.features().dim,
+        dataset.table().dim,
         format::seconds(took.as_secs_f64())
     ));
     let [train, valid, test] = Split::ALL.map(|split| count(dataset.split(split).len()));

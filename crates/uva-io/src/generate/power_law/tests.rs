@@ -38,7 +38,7 @@ fn every_requested_array_exists_and_passes_every_check() {
         let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
         assert_eq!(dataset.nodes(), 20_000);
         assert_eq!(dataset.classes(), 12);
-        assert_eq!((dataset.features().dim, dataset.features().element), (32, element));
+        assert_eq!((dataset.table().dim, dataset.table().element), (32, element));
         let average = dataset.edges() as f64 / 20_000.0;
         assert!((18.0..=20.0).contains(&average), "average degree {average}");
         for (split, share) in Split::ALL.into_iter().zip([0.4, 0.1, 0.1]) {

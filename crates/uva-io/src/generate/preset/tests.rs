@@ -17,7 +17,7 @@ fn every_preset_makes_a_graph_of_its_shape_at_a_small_scale() {
         let dataset = Dataset::open_verified(&out, Verify::Full).unwrap();
         assert_eq!(dataset.nodes() as f64, nodes, "{}", preset.name);
         assert_eq!(dataset.classes() as u64, preset.classes, "{}", preset.name);
-        assert_eq!(dataset.features().element, preset.feature_element, "{}", preset.name);
+        assert_eq!(dataset.table().element, preset.feature_element, "{}", preset.name);
         // Small graphs have no room for the longest lists: reddit's have 492 entries among 8000 nodes here.
         let found = dataset.edges() as f64 / nodes;
         println!("{}: {found:.2} neighbours of {wanted:.2}", preset.name);

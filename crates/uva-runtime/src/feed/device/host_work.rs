@@ -12,7 +12,7 @@ use super::direct::DirectHops;
 use crate::RuntimeError;
 use crate::control::disk_counts::DiskCounts;
 use crate::feed::hop_rows::runs_at;
-use crate::feed::rows::{EdgeRowSource, FEATURES, HopSource, HostRows};
+use crate::feed::rows::{EdgeRowSource, HopSource, HostRows};
 
 /// What the CPU does for the rows of each batch.
 pub(super) enum HostWork<'d> {
@@ -99,15 +99,10 @@ impl EdgesOnHost {
     }
 }
 
-/// The bytes of a slot that the rows of the batch of this header take, or what it has in their place: of a hop set, a range
-/// for each table.
+/// The bytes of a slot that the rows of the batch of this header take, or what it has in their place: a range for each of
+/// the layout's feature columns.
 pub(super) fn feature_ranges(layout: &BatchLayout, header: &BatchHeader) -> Vec<Range<usize>> {
-    match layout.is_of_hops() {
-        true => {
-            (0..layout.tables()).map(|table| layout.packed_range(header, Column::X.part(table))).collect()
-        }
-        false => FEATURES.map(|column| layout.packed_range(header, column)).to_vec(),
-    }
+    layout.feature_columns().into_iter().map(|column| layout.packed_range(header, column)).collect()
 }
 
 /// The runs of a hop set's rows that the batch of this header has. `from` is its batch slot's payload.

@@ -63,7 +63,7 @@ impl DeviceSetup {
         let cache = match (tree.device_cache(), &self.joined_rows, ids) {
             (None, ..) => None,
             (Some(_), Some(memory), Some(ids)) => {
-                let shape = (dataset.features().rows, dataset.features().row_bytes());
+                let shape = (dataset.nodes(), dataset.table().row_bytes());
                 Some(DeviceCache::joined(context, Arc::clone(memory), shape, ids)?)
             }
             (Some(kind), ..) => {
@@ -215,11 +215,11 @@ impl<'d> DeviceGather<'d> {
         let batches = self.batches.as_deref();
         // Training rows of a hop set may be on the GPU, by their places in the split.
         let of_tables = self.filler.tables().is_some() && header.key().split == uva_graph::Split::Train;
-        let ids_in = if layout.is_of_hops() { Column::InputId } else { Column::InputNodes };
-        let on_host = batches.is_none_or(|batches| batches.is_on_host(Column::InputNodes));
-        let ids: &[i64] = match on_host && (of_tables || !layout.is_of_hops()) {
+        let ids_in = layout.row_ids();
+        let on_host = batches.is_none_or(|batches| batches.is_on_host(ids_in));
+        // Rows that the CPU brings in runs are not read by id.
+        let ids: &[i64] = match on_host && (of_tables || !layout.has_one_size()) {
             true => bytemuck::cast_slice(&from[layout.range(header, ids_in)]),
-            // No rows are read by them.
             false => &[],
         };
         let columns = batches.map(|batches| batches.columns(batch_slot, header)).unwrap_or_default();

@@ -18,6 +18,7 @@ use uva_rows::cuda::{
 use crate::RuntimeError;
 use crate::backend::CudaBackend;
 use crate::feed::rows::{FeatureBytes, HopSource, HostParts, RowCacheKind, RowTree, upload_room};
+use crate::options::hop_run::HopRun;
 use crate::plan::RunPlan;
 use crate::sampler::lane::Lane;
 
@@ -142,8 +143,8 @@ impl<'d> DeviceParts<'d, '_> {
 
     /// The hop set of this tree, and the numbers of the tables that batches have.
     pub fn hops(&self, tree: &RowTree) -> Result<(Hops<'d>, &'d [usize]), RuntimeError> {
-        let of_hops = self.dataset.hops().zip(self.plan.options.hops.as_ref());
-        of_hops.map(|(hops, batches)| (hops, &*batches.tables)).ok_or_else(|| tree.is_not("of a hop set"))
+        let run = HopRun::of(self.dataset, &self.plan.options);
+        run.map(|run| (run.hops, &*run.batches.tables)).ok_or_else(|| tree.is_not("of a hop set"))
     }
 
     /// The source on the CPU of rows of a hop set's tables.

@@ -71,8 +71,14 @@ fn stored(options: &LoaderOptions) -> RowTree {
 
 /// The rows as slots in host memory have them.
 fn on_host(plan: &RunPlan) -> RowTree {
-    let cache = cache(&plan.caches).filter(|_| !plan.divided);
-    shaped(&plan.layout, kept(plan, cached(cache, table(plan))))
+    match table(plan) {
+        // Their rows come in runs, which no cache keeps.
+        tables @ RowTree::Tables(..) => tables,
+        table => {
+            let cache = cache(&plan.caches).filter(|_| !plan.divided);
+            shaped(&plan.layout, kept(plan, cached(cache, table)))
+        }
+    }
 }
 
 /// The cache of rows.
@@ -95,8 +101,7 @@ fn cached(cache: Option<RowCacheKind>, of: RowTree) -> RowTree {
 fn kept(plan: &RunPlan, of: RowTree) -> RowTree {
     let batches = plan.look_ahead();
     let is_kept = batches > 0 || plan.caches.are_before_disk();
-    let is_table = plan.options.hops.is_none();
-    if !of.reads_disk() || !is_kept || !is_table || plan.options.prepare == Prepare::Whole {
+    if !of.reads_disk() || !is_kept || plan.options.prepare == Prepare::Whole {
         return of;
     }
     let row_bytes = plan.layout.table_row_bytes();
@@ -117,17 +122,19 @@ fn shaped(layout: &BatchLayout, of: RowTree) -> RowTree {
 /// The rows as slots on this GPU have them.
 fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
     let by_cufile = plan.options.features == Features::Disk && plan.options.reader == DiskReader::Cufile;
-    if let Some(hops) = &plan.options.hops {
-        let tables = |of| RowTree::Tables(hops.tables.len(), Box::new(of));
-        let brought = || Box::new(RowTree::Upload(Box::new(table(plan))));
+    let table = table(plan);
+    if let RowTree::Tables(count, _) = table {
+        let tables = |of| RowTree::Tables(count, Box::new(of));
+        let brought = RowTree::Upload(Box::new(table));
         return match cuda.gather {
             GatherChoice::Device => {
-                RowTree::BySplit { train: Box::new(tables(RowTree::Device)), others: brought() }
+                RowTree::BySplit { train: Box::new(tables(RowTree::Device)), others: Box::new(brought) }
             }
             _ if by_cufile => tables(RowTree::Direct),
-            _ => *brought(),
+            _ => brought,
         };
     }
+    let reads_disk = table.reads_disk();
     let caches = &plan.caches;
     let sums = plan.layout.aggregation() != Aggregation::None;
     // A cache in front of a file is on this side of the link, any other on the GPU.
@@ -135,7 +142,7 @@ fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
     let cached_on_gpu = caches.holds_chosen_rows() && !before_disk && !plan.divided;
     let on_host = || {
         let cache = cache(caches).filter(|_| before_disk);
-        Box::new(shaped(&plan.layout, kept(plan, cached(cache, table(plan)))))
+        Box::new(shaped(&plan.layout, kept(plan, cached(cache, table))))
     };
     let aggregation = plan.options.aggregation;
     let gathers_first = plan.options.gathers_before_sums;
@@ -145,7 +152,7 @@ fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
         RowTree::Begun(on_host())
     } else if !sums && cached_on_gpu && plan.backend.copies_rows() {
         RowTree::Spliced(on_host())
-    } else if sums || plan.divided || table(plan).reads_disk() {
+    } else if sums || plan.divided || reads_disk {
         RowTree::Upload(on_host())
     } else {
         gathered(plan, cuda)

@@ -94,7 +94,7 @@ impl RowTree {
         parts: &HostParts<'d, '_>,
     ) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
         let Self::Widened(of) = self else { return Ok(Box::new(self.table(parts)?)) };
-        match narrow_float(Some(parts.dataset.features().element)) {
+        match narrow_float(Some(parts.dataset.table().element)) {
             Some(narrow) => Ok(Box::new(WideningSource::new(of.table(parts)?, narrow).map_err(failed)?)),
             None => of.gathered(parts),
         }
@@ -106,7 +106,7 @@ impl RowTree {
         layout: &BatchLayout,
         parts: &HostParts<'d, '_>,
     ) -> Result<Box<dyn SumSource + 'd>, RuntimeError> {
-        let element = parts.dataset.features().element;
+        let element = parts.dataset.table().element;
         check_sums(layout.aggregation(), obstacle_in_table(element))?;
         let values = SummedValues {
             narrow: narrow_float(Some(element)),
@@ -148,14 +148,14 @@ impl RowTree {
 
     /// A cache in front of this tree.
     fn row_cache(&self, kind: RowCacheKind, parts: &HostParts<'_, '_>) -> Result<RowCache, RuntimeError> {
-        let table = parts.dataset.features();
         Ok(match kind {
             RowCacheKind::Chosen => {
                 let rows = self.chosen(parts)?;
                 rows.ok_or_else(|| self.is_not("chosen for the cache in front of them"))?.into()
             }
             RowCacheKind::Evicting { policy, rows } => {
-                EvictingRows::new(policy, table.rows, table.row_bytes(), rows).map_err(failed)?.into()
+                let (nodes, row_bytes) = (parts.dataset.nodes(), parts.dataset.table().row_bytes());
+                EvictingRows::new(policy, nodes, row_bytes, rows).map_err(failed)?.into()
             }
         })
     }

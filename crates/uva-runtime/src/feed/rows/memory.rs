@@ -16,7 +16,7 @@ impl RowTree {
     #[must_use]
     pub fn memory(&self, dataset: &Dataset, plan: &RunPlan) -> Vec<MemoryLine> {
         let line = MemoryLine::new;
-        let table = dataset.features().bytes.len() as u64;
+        let table = dataset.feature_rows().map_or(0, |table| table.bytes.len() as u64);
         let of_slots = |bytes: usize| (bytes as u64).saturating_mul(plan.options.feature_slots as u64);
         let with = |of: &Self, lines: Vec<MemoryLine>| [of.memory(dataset, plan), lines].concat();
         let lines = match self {

@@ -13,6 +13,7 @@ use crate::feed::device::DeviceBatches;
 use crate::feed::hop_rows::HopSampling;
 use crate::feed::ranks::RankExchanges;
 use crate::feed::sampling::{Sampling, skipped};
+use crate::options::hop_run::HopRun;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{Engine, OnGpu, SampledGraph};
 use crate::sampler::lane::Lane;
@@ -64,8 +65,8 @@ impl SamplerRole<'_> {
             machine::start_threads()?;
             machine::pin_to_core(plan.options.number_of_all(self.index))?;
         }
-        if let (Some(hops), Some(batches)) = (self.dataset.hops(), &plan.options.hops) {
-            let mut sampling = HopSampling::new(self.dataset, hops, plan, batches)?;
+        if let Some(run) = HopRun::of(self.dataset, &plan.options) {
+            let mut sampling = HopSampling::new(self.dataset, plan, run)?;
             return hand_over_all(self.index, ends, clocks, &mut |key, _, payload| match key {
                 Some(key) => sampling.sample(key, payload),
                 None => Ok(skipped()),

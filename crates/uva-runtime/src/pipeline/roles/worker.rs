@@ -19,6 +19,7 @@ use crate::feed::rows::{ChosenRows, HopSource, HostParts, RowTree, SlotRows};
 use crate::feed::sampling::Sampling;
 use crate::machine::clock::since_boot;
 use crate::machine::share_of_cores;
+use crate::options::hop_run::HopRun;
 use crate::options::schedule::ScheduleItem;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{Engine, SampledGraph};
@@ -186,11 +187,11 @@ impl WorkerRole<'_> {
         let tree = RowTree::of(plan);
         // Threads of the shuffle, and those that read from disk, would otherwise inherit the one core.
         machine::start_threads()?;
-        if let (Some(hops), Some(batches)) = (dataset.hops(), &plan.options.hops) {
+        if let Some(run) = HopRun::of(dataset, &plan.options) {
             let RowTree::Tables(_, stored) = &tree else { return Err(tree.is_not("of a hop set")) };
-            let rows = HopSource::new(hops, &batches.tables, 1, stored)?;
+            let rows = HopSource::new(run.hops, &run.batches.tables, 1, stored)?;
             self.keep_on_core();
-            let sampling = HopSampling::new(dataset, hops, plan, batches)?;
+            let sampling = HopSampling::new(dataset, plan, run)?;
             return self.hand_over(clock, &mut HopBatches { plan, control, place, sampling, rows });
         }
         let chosen =

@@ -213,7 +213,7 @@ fn check_room(asked: &JoinRequest<'_>, rows: u64, nodes: usize) -> Result<(), Ru
     if rows > 0 {
         return Ok(());
     }
-    let row_bytes = asked.dataset.features().row_bytes();
+    let row_bytes = asked.dataset.table().row_bytes();
     let reason =
         format!("it holds no row of {row_bytes} bytes beside a map of {} bytes: give more", map_bytes(nodes));
     Err(OptionError::new("gpu_cache", asked.bytes, reason).into())

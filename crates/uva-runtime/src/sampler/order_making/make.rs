@@ -159,8 +159,8 @@ struct Making<'d> {
 
 fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result<MadeOrder, RuntimeError> {
     let refused = |reason: &str| Err(OptionError::new("seed_order", asked, reason).into());
-    if dataset.hops().is_some() {
-        return refused("DATA is a hop set, which has no graph: `shuffle=chunks` orders its rows");
+    if dataset.graph().is_none() {
+        return refused("DATA has no graph: `shuffle=chunks` orders the rows of a hop set");
     }
     if !options.shuffled.has(Split::Train) {
         return refused(

@@ -44,8 +44,9 @@ pub fn measure(
     let context = Context::primary(cuda.ordinal)?;
     let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(&context, &options)?)?;
-    let row_bytes = dataset.features().row_bytes();
-    let shape = MeasurementShape::new(dataset.features().bytes.len(), row_bytes, cuda.kernel, gather_threads);
+    let row_bytes = dataset.table().row_bytes();
+    let table = dataset.feature_rows().map_or(0, |table| table.bytes.len());
+    let shape = MeasurementShape::new(table, row_bytes, cuda.kernel, gather_threads);
     let began = Instant::now();
     let multiprocessors = context.device().multiprocessors();
     let mut on_gpu = OnGpu::new(context, kernels, dataset, shape, cuda.preflight)?;
@@ -97,7 +98,8 @@ impl OnGpu {
         preflight: PreflightPolicy,
     ) -> Result<Self, RuntimeError> {
         let row_bytes = shape.row_bytes;
-        let length = MeasurementShape::sample(dataset.features().bytes.len(), row_bytes);
+        let table = dataset.feature_rows().map_or(0, |table| table.bytes.len());
+        let length = MeasurementShape::sample(table, row_bytes);
         if length == 0 {
             return Err(RuntimeError::Input("the feature table has no rows to measure with".to_owned()));
         }

@@ -24,8 +24,8 @@ pub struct TargetRun {
 impl TargetRun {
     /// A run on this dataset.
     pub fn of(dataset: &Dataset, gather_threads: usize, cached: bool) -> Self {
-        let features = dataset.features();
-        let (table_bytes, row_bytes) = (features.bytes.len(), features.row_bytes());
+        let table_bytes = dataset.feature_rows().map_or(0, |table| table.bytes.len());
+        let row_bytes = dataset.table().row_bytes();
         Self { table_bytes, row_bytes, gather_threads, cached }
     }
 }

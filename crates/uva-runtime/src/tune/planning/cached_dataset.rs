@@ -41,7 +41,7 @@ use crate::{LoaderOptions, RuntimeError};
 /// let mut batch = cached.room();
 /// let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
 /// let counts = cached.sample(key, &dataset.split(Split::Train)[..256], &mut batch)?;
-/// let mut rows = vec![0; counts.nodes * dataset.features().row_bytes()];
+/// let mut rows = vec![0; counts.nodes * dataset.table().row_bytes()];
 /// let hits = cached.load(batch.nodes(), &mut rows)?;
 /// println!("{} of {} rows, {:?} of lists", hits.last, counts.nodes, counts.list_reads);
 /// # Ok(())
@@ -177,7 +177,7 @@ fn rows_by_gpu(
     contents: &CacheContents,
 ) -> Result<ReadBack<Box<dyn DeviceSource>>, RuntimeError> {
     let context = &Context::primary(cuda.ordinal)?;
-    let row_bytes = dataset.features().row_bytes();
+    let row_bytes = dataset.table().row_bytes();
     let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
     let pin = cuda.pin_options("the feature table");

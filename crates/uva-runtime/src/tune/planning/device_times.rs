@@ -144,7 +144,7 @@ impl TimedCaches for DeviceTimes<'_> {
             self.table = Some((Arc::new(table), kernels));
         }
         let Some((table, kernels)) = &self.table else { return Err("no table".into()) };
-        let row_bytes = dataset.features().row_bytes();
+        let row_bytes = dataset.table().row_bytes();
         let batches = self.host.nodes()?;
         let most = batches.iter().map(Vec::len).max().unwrap_or(0);
         // The report, the ids, the rows.

@@ -106,7 +106,7 @@ fn between_ranks(
         );
         return Err(OptionError::of("gpu_cache_share", reason).into());
     }
-    let (row_bytes, counted) = (dataset.features().row_bytes(), workload(dataset, &plan.options)?);
+    let (row_bytes, counted) = (dataset.table().row_bytes(), workload(dataset, &plan.options)?);
     let choose = |rows: usize| {
         let bytes = map_bytes(dataset.nodes()) + (rows * row_bytes) as u64;
         let kinds = CachedKinds { lists: false, rows: true };

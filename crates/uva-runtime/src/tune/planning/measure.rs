@@ -358,9 +358,9 @@ fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Res
 /// Rows of the dataset's table that so many bytes keep in memory as batches come, beside the map that finds them.
 #[must_use]
 pub(super) fn rows_kept_in(bytes: u64, dataset: &Dataset) -> usize {
-    let table = dataset.features();
-    let rows = bytes.saturating_sub(map_bytes(table.rows)) / kept_row_bytes(table.row_bytes());
-    usize::try_from(rows).unwrap_or(usize::MAX).min(table.rows)
+    let (nodes, row_bytes) = (dataset.nodes(), dataset.table().row_bytes());
+    let rows = bytes.saturating_sub(map_bytes(nodes)) / kept_row_bytes(row_bytes);
+    usize::try_from(rows).unwrap_or(usize::MAX).min(nodes)
 }
 
 fn host_memory() -> Result<u64, RuntimeError> {

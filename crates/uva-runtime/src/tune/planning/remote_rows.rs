@@ -27,7 +27,7 @@ pub(crate) fn remote_rows(
 ) -> Result<Vec<i64>, RuntimeError> {
     let Some(own) = dataset.own_rows() else { return Ok(Vec::new()) };
     let range = own.nodes();
-    let row_bytes = dataset.features().row_bytes().max(1) as u64;
+    let row_bytes = dataset.table().row_bytes().max(1) as u64;
     let room = ranks.cache_bytes().saturating_sub(map_bytes(dataset.nodes())) / row_bytes;
     let hotness = match ranks.lists() {
         None => CachePolicy::PRESAMPLE.hotness_policy()?.hotness(&workload(dataset, &plan.options)?)?,

@@ -55,7 +55,7 @@ fn cached_rows(
     dataset: &Dataset,
     loader: &LoaderOptions,
 ) -> anyhow::Result<(Option<CachePolicy>, Vec<i64>)> {
-    let row_bytes = dataset.features().row_bytes();
+    let row_bytes = dataset.table().row_bytes();
     let rows = match (flags.cached_rows, flags.gpu_cache) {
         (Some(percent), _) => (dataset.nodes() as f64 * percent / 100.0) as usize,
         (None, Some(budget)) => {

@@ -57,12 +57,12 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
     };
     let epochs = f64::from(flags.epochs);
     let (rows, row_bytes) =
-        (measured.total_feature_reads() as f64 / epochs, dataset.features().row_bytes() as f64);
+        (measured.total_feature_reads() as f64 / epochs, dataset.table().row_bytes() as f64);
     let report = Report {
         dataset: dataset.name().to_owned(),
         nodes: dataset.nodes(),
         edges: dataset.edges(),
-        row_bytes: dataset.features().row_bytes(),
+        row_bytes: dataset.table().row_bytes(),
         train_nodes: workload.train.len(),
         fanouts: loader.fanouts.clone(),
         batch_size: loader.batch_size,
@@ -109,7 +109,7 @@ struct SharesReport {
 
 impl SharesReport {
     fn of(dataset: &Dataset, loader: &LoaderOptions, measured: &Hotness) -> Self {
-        let sizes = Sizes::new(&dataset.csc(), dataset.features().row_bytes()).read_by(&loader.sampling());
+        let sizes = Sizes::new(&dataset.csc(), dataset.table().row_bytes()).read_by(&loader.sampling());
         let (rows, lists) = (rank_rows(measured), rank_lists(measured, &sizes));
         Self {
             rows: bytes_for_shares(&rows, &measured.feature_reads, |_| sizes.row_bytes, &READ_SHARES),
@@ -203,7 +203,7 @@ fn allocation(
     let prediction = profile.predict_by(&plan.model, lists, rows, measured);
     let cost = plan.model.cost(prediction.list_hit_rate, prediction.row_hit_rate);
     let sweep = profile.sweep(budget, &plan.model, measured);
-    let row_bytes = dataset.features().row_bytes().max(1);
+    let row_bytes = dataset.table().row_bytes().max(1);
     let more = (budget as usize / 10 / row_bytes).clamp(1, profile.rows.len().saturating_sub(rows).max(1));
     let with_more = profile.predict_by(&plan.model, lists, (rows + more).min(profile.rows.len()), measured);
     let saved = cost - plan.model.cost(with_more.list_hit_rate, with_more.row_hit_rate);

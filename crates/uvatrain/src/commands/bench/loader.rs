@@ -84,7 +84,7 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
     if rows == 0 {
         return Err(exit::usage(format!("{}: there are no training rows", flags.data.display())).into());
     }
-    let bytes = rows * hops.count() * dataset.features().row_bytes();
+    let bytes = rows * hops.count() * dataset.table().row_bytes();
     let gb_per_second = |time: Duration| bytes as f64 / 1e9 / time.as_secs_f64();
     let place = if flags.reader.is_some() { HopRowsPlace::Disk } else { HopRowsPlace::Host };
     let chunks = flags.chunk.iter().map(|&chunk| HopOptions { shuffle: Shuffle::Chunks, chunk, place });

@@ -50,7 +50,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     // As `train` has them.
     let mut loader = flags.loader.options_of_models();
     loader.feature_type =
-        loader.feature_type.for_models(dataset.features().element, decision.backend.cuda().is_some());
+        loader.feature_type.for_models(dataset.table().element, decision.backend.cuda().is_some());
     // What is counted are the run's own batches, in the order of its seeds.
     let loader = loader.with_order(&dataset)?;
     loader.made_order.iter().for_each(|order| out::say(&Spelling::CommandLine.sentence(&order.note())));

@@ -159,11 +159,10 @@ fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<InferenceNodes> {
         }
         other => other.into(),
     };
-    let ids = match (dataset.hops(), split) {
-        (None, Some(split)) => dataset.split(split).to_vec(),
+    let ids = match (split, dataset.hops()) {
+        (Some(split), _) => dataset.label_rows(split).map(|row| row as i64).collect(),
         (None, None) => node_file::read(asked, dataset.nodes(), "--nodes").map_err(explained)?,
-        (Some(hops), Some(split)) => hops.rows_of(split).map(|row| row as i64).collect(),
-        (Some(hops), None) => {
+        (None, Some(hops)) => {
             let ids = node_file::read_unbounded(asked, "--nodes").map_err(explained)?;
             rows_of(hops, &ids).map_err(|id| {
                 let remedy = "`uvatrain propagate --nodes all` makes one that has a row for each node";

@@ -25,8 +25,7 @@ use uva_runtime::{DiskReader, LoaderOptions, RuntimeError};
 /// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
 pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
-    let of_hops = HopSet::is_at(&flags.data);
-    if of_hops {
+    if HopSet::is_at(&flags.data) {
         flags.check_for_hops()?
     } else {
         flags.check()?
@@ -58,8 +57,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         cores.keep()?;
     }
     let given = given_threads(flags, &asked);
-    let (dataset, mut loader) = opened(flags, of_hops)?;
-    let samples = !of_hops && !loader.takes_all_neighbours();
+    let (dataset, mut loader) = opened(flags)?;
     dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
     let divided = matches!(asked.cores, Some(Cores::Divided(_)));
     if let Some(Cores::Divided(sets)) = &asked.cores {
@@ -80,9 +78,11 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         }
     };
     let mut backend = backend_options(&flags.backend, &flags.cache, loader.features);
-    if of_hops {
+    let samples = dataset.graph().is_some();
+    if !samples {
         backend.gather = flags.hops.options().place.gather();
     }
+    let draws = samples && !loader.takes_all_neighbours();
     let mut options = asked.clone();
     if flags.dry_run {
         // Nothing is written: the folder of the checkpoints is neither made nor claimed.
@@ -90,7 +90,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let caches = || flags.cache.options().request();
     let mut run = TrainingRun::new(dataset, &loader, options.clone(), &backend, caches(), trainer.clone())?;
-    if of_hops && !run.is_on_gpu() && flags.loader.typed().iter().any(|field| field.name == "gather_threads")
+    if !samples && !run.is_on_gpu() && flags.loader.typed().iter().any(|field| field.name == "gather_threads")
     {
         return Err(exit::usage(
             "--gather-threads: DATA is a hop set, and on the CPU each worker copies the rows of its batches by itself: give \
@@ -121,7 +121,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         let chosen = run.choose_cores(given, &mut view)?;
         // The claim of the checkpoint's folder ends with the run that was timed.
         drop(run);
-        let (dataset, loader) = opened(flags, of_hops)?;
+        let (dataset, loader) = opened(flags)?;
         let OfStages { sampling, gathering, training } = chosen.division.threads;
         let loader = LoaderOptions { samplers: sampling, gather_threads: gathering, ..loader };
         let options = TrainingOptions { threads: Some(training), ..options };
@@ -151,7 +151,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         train_threads: train_threads.filter(|_| predicted.is_none() && !divided),
         keep: Some(asked.keep),
         cores: share_of_cores(1),
-        sampled: samples && asked.evaluate_by == EvaluateBy::Sampled,
+        sampled: draws && asked.evaluate_by == EvaluateBy::Sampled,
     };
     let summary = summary::of_run(&end, &besides);
     match flags.json {
@@ -177,9 +177,8 @@ fn given_threads(flags: &TrainFlags, asked: &TrainingOptions) -> OfStages<Option
 }
 
 /// The dataset, with the nodes to train on, and the loader's options for it.
-fn opened(flags: &TrainFlags, of_hops: bool) -> anyhow::Result<(Dataset, LoaderOptions)> {
-    let dataset =
-        if of_hops { HopSet::open_dataset(&flags.data, Verify::Stamp)? } else { Dataset::open(&flags.data)? };
+fn opened(flags: &TrainFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
+    let dataset = HopSet::open_either(&flags.data, Verify::Stamp)?;
     Ok(match dataset.hops() {
         Some(hops) => {
             let (loader, asked) = (flags.loader.options(), flags.hops.options());

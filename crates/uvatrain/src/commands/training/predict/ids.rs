@@ -31,11 +31,10 @@ enum Known {
 
 impl<'p> UserIds<'p> {
     pub(super) fn of(dataset: &Dataset, path: &'p Path) -> anyhow::Result<Self> {
-        let known = match (dataset.hops(), SourceNames::of(dataset)?) {
-            (Some(hops), _) => Known::Numbers(hops.nodes().to_vec()),
-            (None, Some(SourceNames::Numbers(numbers))) => Known::Numbers(numbers),
-            (None, Some(SourceNames::Texts(names))) => Known::Names(names),
-            (None, None) => dataset.original_ids().map_or(Known::Ids, |ids| Known::Numbers(ids.to_vec())),
+        let known = match SourceNames::of(dataset)? {
+            Some(SourceNames::Numbers(numbers)) => Known::Numbers(numbers),
+            Some(SourceNames::Texts(names)) => Known::Names(names),
+            None => dataset.original_ids().map_or(Known::Ids, |ids| Known::Numbers(ids.to_vec())),
         };
         Ok(Self { path, nodes: dataset.nodes(), known })
     }

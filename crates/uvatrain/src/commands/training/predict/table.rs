@@ -41,10 +41,8 @@ impl PredictionTable {
         (dataset, nodes): (&Dataset, &InferenceNodes),
         overwrite: bool,
     ) -> anyhow::Result<Self> {
-        let (ids, names) = match dataset.hops() {
-            Some(hops) => (Some(hops.nodes().to_vec()), None),
-            None => (dataset.original_ids().map(<[i64]>::to_vec), SourceNames::of(dataset)?),
-        };
+        let ids = dataset.original_ids().map(<[i64]>::to_vec);
+        let names = SourceNames::of(dataset)?;
         let classes = dataset.meta().class_names.as_ref().and_then(|names| labels(names, row.outputs));
         let rows = PredictedNodes::new(nodes, dataset.nodes());
         Ok(Self { path: path.to_owned(), format, overwrite, rows, row, ids, names, classes })

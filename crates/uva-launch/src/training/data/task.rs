@@ -1,13 +1,9 @@
 //! What a model learns from a dataset's labels.
 
-use uva_graph::{Dataset, Labels, Split};
+use uva_graph::{Dataset, KindWords, Labels, Split};
 use uva_model::{ClassWeights, Metric, RegressionLoss, Task, TaskKind};
 
 use uva_runtime::RuntimeError;
-
-/// What to do about a hop set without labels.
-const OF_HOPS: &str =
-    "give labels to the dataset that it was made of, and make it again by `uvatrain propagate`";
 
 /// What a model predicts for a node, judged by `metric`. The default metric is accuracy for one class a node, the area
 /// under the ROC curve for several labels, and the loss for regression. `loss` is for regression; its default is the
@@ -27,24 +23,16 @@ pub fn task(
             "{name}: label.npy names {classes} class; to train it takes at least {needed}"
         ))
     };
+    let KindWords { dataset: kind, node, labels: remedy } = dataset.words();
     let kind = match dataset.labels() {
-        Labels::Absent if dataset.hops().is_some() => {
-            return Err(RuntimeError::Input(format!("{name}: the hop set has no labels: {OF_HOPS}")));
-        }
-        Labels::Single(labels) if dataset.hops().is_some() && labels.iter().all(|&label| label < 0) => {
-            return Err(RuntimeError::Input(format!("{name}: no row has a label: {OF_HOPS}")));
-        }
         Labels::Absent => {
             return Err(RuntimeError::Input(format!(
-                "{name}: the dataset has no labels, so there is nothing to train on or to evaluate: import it again with \
-                 labels, or write label.npy (int64 classes, or float32 targets); all but `uvatrain train` and `uvatrain \
-                 evaluate` does without"
+                "{name}: the {kind} has no labels, so there is nothing to train on or to evaluate: {remedy}"
             )));
         }
         Labels::Single(labels) if labels.iter().all(|&label| label < 0) => {
             return Err(RuntimeError::Input(format!(
-                "{name}: no node has a label, so there is nothing to train on: import it again with labels, or write \
-                 label.npy (the class of each node, -1 for none); all but `uvatrain train` does without"
+                "{name}: no {node} has a label, so there is nothing to train on: {remedy}"
             )));
         }
         Labels::Single(_) if classes < 2 => return Err(too_few(2)),
@@ -89,14 +77,11 @@ pub fn class_weights(
         let given = given.len();
         return refuse(format!("{given} weights, and {name} has {classes} classes: give one for each class"));
     }
-    let training: &mut dyn Iterator<Item = i64> = match dataset.hops() {
-        Some(hops) => &mut hops.rows_of(Split::Train).map(|row| labels[row]),
-        None => &mut dataset.split(Split::Train).iter().map(|&node| labels[node as usize]),
-    };
-    Ok(Some(weights.of_labels(classes, training)))
+    let mut training = dataset.label_rows(Split::Train).map(|row| labels[row]);
+    Ok(Some(weights.of_labels(classes, &mut training)))
 }
 
 /// Columns of the output of a model of this dataset: classes, or numbers to predict.
-pub(super) fn outputs(dataset: &Dataset) -> usize {
+pub(crate) fn outputs(dataset: &Dataset) -> usize {
     dataset.labels().regression_columns().unwrap_or(dataset.classes())
 }

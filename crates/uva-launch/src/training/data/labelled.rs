@@ -8,7 +8,7 @@ use uva_runtime::RuntimeError;
 ///
 /// # Errors
 /// [`RuntimeError::Input`] with the split, or the file that stands in for it.
-pub(super) fn check_training(dataset: &Dataset) -> Result<(), RuntimeError> {
+pub(crate) fn check_training(dataset: &Dataset) -> Result<(), RuntimeError> {
     let nodes = dataset.split(Split::Train).len();
     if nodes == 0 || has_label(dataset, Split::Train) {
         return Ok(());
@@ -29,7 +29,7 @@ pub(super) fn check_training(dataset: &Dataset) -> Result<(), RuntimeError> {
 ///
 /// # Errors
 /// [`RuntimeError::Usage`] with the option.
-pub(super) fn check_validation(
+pub(crate) fn check_validation(
     dataset: &Dataset,
     metric: Metric,
     metric_is_given: bool,

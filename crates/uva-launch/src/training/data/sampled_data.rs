@@ -1,0 +1,53 @@
+//! Training on neighbours that are sampled in a graph.
+
+use uva_graph::Dataset;
+use uva_options::OptionError;
+use uva_runtime::backend::{Backend, BackendOptions, GatherChoice};
+use uva_runtime::plan::RunPlan;
+use uva_runtime::{LoaderOptions, RuntimeError, gather_by_cpu};
+
+use super::training_data::TrainingData;
+use crate::training::aggregate::AggregateVerdict;
+use crate::training::job::TrainingOptions;
+
+/// Neighbours that are sampled in a graph.
+pub(crate) struct SampledData<'d> {
+    pub(crate) dataset: &'d Dataset,
+}
+
+impl TrainingData for SampledData<'_> {
+    fn check(
+        &self,
+        options: &mut TrainingOptions,
+        loader: &mut LoaderOptions,
+        backend: &BackendOptions,
+        cached_on_gpu: bool,
+    ) -> Result<BackendOptions, RuntimeError> {
+        options.first_layer_given = loader.first_layer.is_some();
+        options.check(loader)?;
+        Ok(gather_by_cpu(backend, loader, self.dataset, cached_on_gpu))
+    }
+
+    fn aggregate(
+        &self,
+        options: &TrainingOptions,
+        backend: &Backend,
+        plan: &RunPlan,
+        outputs: usize,
+    ) -> Result<AggregateVerdict, RuntimeError> {
+        Ok(AggregateVerdict::new(options, self.dataset, backend, plan, outputs)?)
+    }
+
+    fn loader_for(
+        &self,
+        loader: LoaderOptions,
+        _on_gpu: bool,
+        _gather: GatherChoice,
+    ) -> Result<LoaderOptions, OptionError> {
+        Ok(loader)
+    }
+
+    fn place_is_open(&self, _on_gpu: bool, _gather: GatherChoice) -> bool {
+        false
+    }
+}

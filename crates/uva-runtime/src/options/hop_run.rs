@@ -1,0 +1,23 @@
+//! A hop set, and what a run reads of it.
+
+use uva_graph::{Dataset, Hops};
+
+use super::LoaderOptions;
+use super::hop_options::HopBatches;
+
+/// A hop set, and the batches that a run makes of it.
+#[derive(Clone, Copy, Debug)]
+pub struct HopRun<'a> {
+    /// The rows.
+    pub hops: Hops<'a>,
+    /// The tables that batches have, and the order of their rows.
+    pub batches: &'a HopBatches,
+}
+
+impl<'a> HopRun<'a> {
+    /// Of a run with these options over this dataset; `None` if batches are sampled in a graph.
+    #[must_use]
+    pub fn of(dataset: &'a Dataset, options: &'a LoaderOptions) -> Option<Self> {
+        Some(Self { hops: dataset.hops()?, batches: options.hops.as_ref()? })
+    }
+}
