@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The captured loop of docs/guide/python.md on a GPU, beside the same loop with each step enqueued.
+"""A captured loop on a GPU (docs/guide/python.md, static shapes), and the same loop with each step enqueued.
 
     scripts/gpu/captured.py DATA [--fanouts 10,5] [--batch-size 1024] [--epochs 3]
 

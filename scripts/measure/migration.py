@@ -118,7 +118,7 @@ def main():
         print(f"{name:<10} {shown}" + (f"  difference {of_pair['difference']:+.4f}" if "difference" in of_pair else ""))
     if arguments.out:
         report = {
-            "about": "Made by scripts/measure/migration.py; docs/guide/from-dgl.md and docs/guide/from-pyg.md quote it.",
+            "about": "Made by scripts/measure/migration.py; docs/guide/migration.md quotes it.",
             "machine": machine(), "versions": versions, "graph": arguments.graph.name,
             "epochs": arguments.epochs, "pairs": found,
         }

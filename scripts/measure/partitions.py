@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what parts made by each method ask of each other, and writes the raw figures that docs/guide/partitions.md quotes.
+"""Counts what parts made by each method ask of each other, and writes the raw figures that docs/guide/scaling.md quotes.
 
     scripts/measure/partitions.py [--work DIR] [--out docs/results/partitions.json] [--quick] [--only GRAPH]
 
@@ -103,7 +103,7 @@ def main():
     arguments = parser.parse_args()
     arguments.binary = arguments.binary.resolve()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    results = {"about": f"Made by scripts/measure/partitions.py: {PARTS} parts; docs/guide/partitions.md quotes it."}
+    results = {"about": f"Made by scripts/measure/partitions.py: {PARTS} parts; docs/guide/scaling.md quotes it."}
     if arguments.out.exists():
         results |= json.loads(arguments.out.read_text())
     for name, (fanouts, batch_size, options) in GRAPHS.items():

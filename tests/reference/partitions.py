@@ -1,4 +1,4 @@
-"""A second implementation of docs/guide/partitions.md, in plain Python: one obvious loop for each rule.
+"""A second implementation of docs/spec/partitioning.md, in plain Python: one obvious loop for each rule.
 
 A graph is a dictionary: `lists`, the in-list of each node, and `train`, the training nodes in the order of the file.
 All ids are original ids. Fractions are exact.

@@ -3,7 +3,7 @@
 
 It follows docs/spec/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
 loop for each sentence of that document. words.py has the random words, together.py the kinds of sampler that draw
-for all destinations of a hop together, partitions.py the methods of docs/guide/partitions.md. It makes
+for all destinations of a hop together, partitions.py the methods of docs/spec/partitioning.md. It makes
 docs/test-vectors.json, which the Rust tests compare with.
 
     python3 tests/reference/reference.py --write docs/test-vectors.json

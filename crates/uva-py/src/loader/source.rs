@@ -527,7 +527,7 @@ impl Source {
         Ok(told)
     }
 
-    /// What a checkpoint's training has to share with these batches, as JSON: docs/guide/checkpoints.md has its fields.
+    /// What a checkpoint's training has to share with these batches, as JSON (docs/reference/checkpoint-format.md).
     #[getter]
     fn fingerprint(&self) -> String {
         let mut fields = self.options.fingerprint();

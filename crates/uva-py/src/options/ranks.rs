@@ -28,10 +28,10 @@ options! {
             => Field::at_least("RANKS", 1).of(RANKS, &[Speed])
                 .unless_given("torch.distributed's where it is initialised, else WORLD_SIZE of the environment, else 1"),
         /// The part of a partitioned dataset to train on; the path is then the directory that `uvatrain partition` wrote
-        /// (docs/guide/parts.md). rank: that of this rank, so that there have to be as many ranks as parts. Or its number. Every
+        /// (docs/guide/scaling.md). rank: that of this rank, so that there have to be as many ranks as parts. Or its number. Every
         /// part has the same number of training batches, and a rank has all of its own. Parts in ranges (`partition --layout
         /// ranges`) are of the feature table alone: torch.distributed has to be initialised, ranks divide the batches of the
-        /// whole graph, and get the rows that others have from them (docs/guide/distributed.md)
+        /// whole graph, and get the rows that others have from them (docs/guide/scaling.md)
         part: Option<PartChoice> = None
             => Field::text::<PartChoice>("PART", "").of(RANKS, &[Speed]).unless_given("the dataset is not partitioned"),
         /// Parts in ranges: who has the graph. Batches are the same, and every rank needs the same choice, seed and options of
@@ -45,7 +45,7 @@ options! {
         remote_cache: u64 = 0 => Field::size().of(RANKS, &[Speed]),
         /// The GPUs of this machine's ranks hold the rows of `gpu_cache` between them, and read each other's over NVLink or
         /// PCIe. So n GPUs hold n times as many rows. torch.distributed has to be initialised, and all ranks make the same
-        /// loaders in the same order, with the same seed and options (docs/guide/distributed.md)
+        /// loaders in the same order, with the same seed and options (docs/guide/caches.md)
         gpu_cache_share: bool = false => Field::switch().of(RANKS, &[Speed]),
     }
 }

@@ -247,7 +247,7 @@ pub(crate) fn check_divided(
     let Some(ranks) = ranks else {
         return Err(RuntimeError::Usage(
             "the feature table is divided among ranks: uvatrain.Loader(path, part=\"rank\") reads it, in a process for each \
-             part (docs/guide/distributed.md)"
+             part (docs/guide/scaling.md)"
                 .to_owned(),
         ));
     };

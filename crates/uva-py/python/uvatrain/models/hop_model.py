@@ -15,8 +15,8 @@ __all__ = ["KINDS", "HopModel"]
 class HopModel(nn.Module):
     """A model over a hop set that `uvatrain train` has trained, as a PyTorch module of plain tensor operations.
 
-    Its parameters have the names that they have in the checkpoint (docs/guide/checkpoints.md). `options` are those that it
-    was trained with, `metadata` what else the checkpoint says of it.
+    Its parameters have the names that they have in the checkpoint (docs/reference/checkpoint-format.md). `options` are
+    those that it was trained with, `metadata` what else the checkpoint says of it.
     """
 
     #: Whether it reads the last hop alone.

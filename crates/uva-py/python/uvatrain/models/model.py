@@ -199,8 +199,8 @@ LAYERS: dict[str, tuple[type[nn.Module], Any]] = {
 class Model(nn.Module):
     """A model of `uvatrain train`, as a PyTorch module of plain tensor operations.
 
-    Its parameters have the names that they have in the checkpoint (docs/guide/checkpoints.md). `options` are those that it
-    was trained with, `metadata` what else the checkpoint says of it.
+    Its parameters have the names that they have in the checkpoint (docs/reference/checkpoint-format.md). `options` are
+    those that it was trained with, `metadata` what else the checkpoint says of it.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:

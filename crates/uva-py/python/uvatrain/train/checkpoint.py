@@ -1,4 +1,4 @@
-"""Checkpoints of a training over ranks: the files of `uvatrain train` (docs/guide/checkpoints.md)."""
+"""Checkpoints of a training over ranks: the files of `uvatrain train` (docs/reference/checkpoint-format.md)."""
 
 from __future__ import annotations
 
