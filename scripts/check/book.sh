@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the pages of docs/ as a book in target/book, and fails where mdBook warns or a link of the book leads nowhere.
+# Builds the pages of docs/ as a book in target/book. Fails where mdBook warns, a link of the book leads nowhere, or the
+# glossary has a fault.
 # mdBook is built once, without its server, into ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/mdbook-VERSION:
 # 80 s on two cores.
 set -euo pipefail
@@ -28,4 +29,5 @@ if grep -E '^ *(WARN|ERROR)|\[(WARN|ERROR)\]' <<<"$said" >&2; then
   exit 1
 fi
 python3 scripts/check/book-links.py target/book docs
+python3 scripts/check/glossary.py docs
 printf 'book: target/book/index.html\n'

@@ -374,7 +374,7 @@ mod tests {
             let presence = match spec.presence {
                 Presence::Always => "all",
                 Presence::Labelled => "where the dataset has labels",
-                Presence::Asked => "where asked for",
+                Presence::Asked => "where requested",
                 Presence::Padded => "where batches are padded",
                 Presence::ForModel => "where the model or GCN's sums need it",
                 Presence::WeighedEdges => "samplers that weigh edges",

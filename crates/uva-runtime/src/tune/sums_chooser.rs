@@ -37,7 +37,9 @@ pub(crate) fn sums_batch(plan: &RunPlan, control: &Control, sequence: u64, heade
 }
 
 /// Whether it is likely less work for the CPU to sum while rows are read than to gather the rows of all nodes and sum
-/// those: where at most one and a half times as many rows are read (docs/guide/aggregation.md has the times).
+/// those: where at most one and a half times as many rows are read. Time of sage's sums while reading over that of both
+/// steps, by rows read over nodes, on power-law and citation graphs of a million nodes with 100 float32 features:
+/// 1.1: 0.93, 1.3: 0.79 and 0.85, 1.7: 0.99, 2.7: 1.07, 4.2: 1.11.
 fn sums_take_less(block: LayerCounts) -> bool {
     2 * (block.edges + block.destinations) <= 3 * block.sources
 }

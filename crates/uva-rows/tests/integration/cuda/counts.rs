@@ -107,7 +107,7 @@ fn a_batch_costs_one_upload_few_launches_and_no_wait_of_the_host() {
         ("`device`", Box::new(on_device)),
         ("`split`", Box::new(machine.split(Kernel::Wide))),
         ("`dma`", Box::new(machine.staged())),
-        ("`dma`, beside cached rows", Box::new(beside)),
+        ("`dma`, with cached rows", Box::new(beside)),
     ];
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     let mut table = format!("| rows by | {names} |\n|---|{}\n", "---|".repeat(COLUMNS.len()));
@@ -115,7 +115,7 @@ fn a_batch_costs_one_upload_few_launches_and_no_wait_of_the_host() {
         // The second copy is the piece of rows that the CPU gathered, and the third says where the rows are.
         let copies_of_rows = match name {
             "`split`" | "`dma`" => 1,
-            "`dma`, beside cached rows" => 2,
+            "`dma`, with cached rows" => 2,
             _ => 0,
         };
         let calls = of(source);
