@@ -48,7 +48,7 @@ pub use torch::device::TrainDevice;
 pub use train::checkpoint;
 pub use train::late::{ReadBatch, Reading};
 pub use train::trainer::{Confirm, Step, Trainer};
-pub use whole::full_layer::WholeGraph;
 pub use whole::full_table::Tables;
+pub use whole::graph::WholeGraph;
 pub use whole::predict::{Answered, Questions, Take};
 pub use whole::wanted::Wanted;

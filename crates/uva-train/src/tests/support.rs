@@ -6,7 +6,7 @@ use crate::nn::dropout::Draws;
 use crate::nn::random::SplitMix64;
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
-use crate::whole::full_layer::WholeGraph;
+use crate::whole::graph::WholeGraph;
 use std::collections::HashMap;
 use tch::Kind;
 use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};

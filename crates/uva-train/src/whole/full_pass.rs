@@ -8,10 +8,9 @@ use crate::nn::activation::Activation;
 use crate::nn::rowwise::{LayerNorm, Linear};
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
-use crate::whole::full_layer::{
-    Graph, RowsOf, Stream, Ticks, WholeGraph, chunks, columns_of_tables, full_layer, slice, ticks_of_a_layer,
-};
+use crate::whole::full_layer::{RowsOf, Stream, Ticks, columns_of_tables, full_layer, ticks_of_a_layer};
 use crate::whole::full_table::{Table, TableWriter, Tables};
+use crate::whole::graph::{Graph, WholeGraph, chunks, slice};
 use std::ops::Range;
 use tch::{Device, Tensor};
 use uva_graph::{Csc, FeatureTable};
