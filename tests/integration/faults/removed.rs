@@ -24,7 +24,12 @@ struct Site(&'static str, usize, &'static str, &'static str);
 /// Every file with such a call, outside `uva_mem::files`, which has the calls themselves. A new one is tried with a link, a
 /// directory, a foreign file and a forged record in its place.
 const SITES: &[Site] = &[
-    Site("uva-cuda/src/cubin_cache.rs", 2, "kernels in the cache directory, under random names", "its own"),
+    Site(
+        "uva-cuda/src/code/cubin_cache.rs",
+        2,
+        "kernels in the cache directory, under random names",
+        "its own",
+    ),
     Site("uva-graph/src/csc/buckets.rs", 1, "a file without a name", "none can be planted"),
     Site("uva-graph/src/meta.rs", 1, "meta.json of a staged directory", "PLANTED"),
     Site("uva-graph/src/npy/rows.rs", 4, "NAME.part of predictions", "PREDICTIONS"),
@@ -32,7 +37,7 @@ const SITES: &[Site] = &[
     Site("uva-graph/src/staged/replaced.rs", 4, "a dataset that is replaced", "its own"),
     Site("uva-graph/src/staged/sibling.rs", 8, "OUT.partial-<word>", "PLANTED"),
     Site("uva-graph/src/stamp.rs", 1, "the stamp of a dataset", "planted::"),
-    Site("uva-io/src/import/output.rs", 1, "a file of a staged directory", "PLANTED"),
+    Site("uva-io/src/import/writing/output.rs", 1, "a file of a staged directory", "PLANTED"),
     Site("uva-launch/src/checkpoint_files.rs", 3, "the lock of a checkpoint", "CHECKPOINTS"),
     Site("uva-launch/src/mps/leftover.rs", 5, "directories of an MPS daemon", "mps::"),
     Site("uva-model/src/checkpoint/durable.rs", 1, "files of a checkpoint", "CHECKPOINTS"),

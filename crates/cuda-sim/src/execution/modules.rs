@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use uva_kernels::EntryPoint;
 
-use crate::codes::{Code, Outcome};
-use crate::context::{self, Context, must_be_current};
-use crate::device::{
+use crate::device_memory::held_kernels;
+use crate::execution::kernels::{self, Parameters};
+use crate::execution::stream;
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::context::{self, Context, must_be_current};
+use crate::machine::device::{
     BLOCKS_PER_MULTIPROCESSOR, SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_BLOCK_OPTIN,
     SHARED_MEMORY_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR, configured,
 };
-use crate::held;
-use crate::kernels::{self, Parameters};
-use crate::registry::{Registry, give, number, pointer};
-use crate::stream;
+use crate::machine::registry::{Registry, give, number, pointer};
 
 /// The text that stands for a module of every kernel there is.
 const TEXT_IMAGE: &[u8] = b"uva-kernel-sim";
@@ -262,7 +262,7 @@ pub unsafe fn launch(
     }
     // SAFETY: the caller's promise.
     let mut copied = unsafe { Parameters::copy(parameters, function.entry.takes.sizes()) }?;
-    let held = kernels::waits_for(function.entry.takes, &copied).map(held::Launch::of);
+    let held = kernels::waits_for(function.entry.takes, &copied).map(held_kernels::Launch::of);
     queue.enqueue(move |_| {
         let _held = held;
         kernels::run(function.entry, grid, block, shared_bytes, &mut copied)

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use uva_kernels::Access;
 
-use crate::registry::lock;
+use crate::machine::registry::lock;
 
 /// What lies at a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,14 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::codes::{Code, Outcome};
-use crate::context;
-use crate::device::{configured, multiprocessors, ordinal};
-use crate::lifetime;
-use crate::registry::{Registry, give, number, pointer};
-use crate::settings::{Feature, Strictness};
-use crate::stream;
-use crate::types::{DevResource, RESOURCE_SM, SmResource};
+use crate::execution::lifetime;
+use crate::execution::stream;
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::context;
+use crate::machine::device::{configured, multiprocessors, ordinal};
+use crate::machine::registry::{Registry, give, number, pointer};
+use crate::machine::settings::{Feature, Strictness};
+use crate::machine::types::{DevResource, RESOURCE_SM, SmResource};
 
 /// In a resource's internal part: it came from this library.
 const MARK: [u8; 8] = *b"CUSIMRES";

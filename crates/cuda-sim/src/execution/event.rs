@@ -12,10 +12,10 @@ use std::time::Duration;
 use rustix::thread::futex;
 use rustix::time::ClockId;
 
-use crate::codes::{Code, Outcome};
-use crate::context::{self, Context};
-use crate::memory_file::{Mapping, MemoryFile, PAGE, Purpose};
-use crate::registry::{Registry, give, lock, number, pointer};
+use crate::device_memory::memory_file::{Mapping, MemoryFile, PAGE, Purpose};
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::context::{self, Context};
+use crate::machine::registry::{Registry, give, lock, number, pointer};
 
 /// How long a waiter sleeps before it looks whether its context has been lost meanwhile.
 pub const LOOK: Duration = Duration::from_millis(20);

@@ -10,14 +10,16 @@ use std::sync::{Arc, Mutex};
 
 use rustix::mm::MprotectFlags;
 
-use crate::codes::{Code, Outcome};
-use crate::device::{configured, ordinal};
-use crate::memory_file::{Mapping, MemoryFile, Purpose, map_at, unmap_at};
-use crate::ranges::{self, Kind};
-use crate::registry::{Registry, give, lock};
-use crate::settings::Feature;
-use crate::types::{ALLOCATION_PINNED, HANDLE_POSIX_FD, LOCATION_DEVICE, MemAccessDesc, MemAllocationProp};
-use crate::{registration, usage};
+use crate::device_memory::memory_file::{Mapping, MemoryFile, Purpose, map_at, unmap_at};
+use crate::device_memory::ranges::{self, Kind};
+use crate::device_memory::{registration, usage};
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::device::{configured, ordinal};
+use crate::machine::registry::{Registry, give, lock};
+use crate::machine::settings::Feature;
+use crate::machine::types::{
+    ALLOCATION_PINNED, HANDLE_POSIX_FD, LOCATION_DEVICE, MemAccessDesc, MemAllocationProp,
+};
 
 /// Everything is a multiple of this, an H100's.
 const GRANULARITY: usize = 2 << 20;

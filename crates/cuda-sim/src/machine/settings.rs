@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use crate::codes::Code;
-use crate::functions::{Exported, place};
+use crate::machine::codes::Code;
+use crate::machine::functions::{Exported, place};
 
 /// A feature that the machine may be told to lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,7 +229,7 @@ static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
 /// The settings of this process, read by the first call. `functions` are those that faults may name.
 ///
 /// # Errors
-/// Which variable is wrong, and how. [`crate::device::init`] reports it; nothing else works then.
+/// Which variable is wrong, and how. [`crate::machine::device::init`] reports it; nothing else works then.
 pub fn settings(functions: &[Exported]) -> Result<&'static Settings, &'static str> {
     let variable = |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
     SETTINGS.get_or_init(|| Settings::read(functions, &variable, &role())).as_ref().map_err(String::as_str)

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use uva_kernels::Access;
 
-use crate::codes::{Code, Outcome};
-use crate::device::configured;
-use crate::ranges::hold;
-use crate::settings::Feature;
-use crate::stream::queue;
+use crate::device_memory::ranges::hold;
+use crate::execution::stream::queue;
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::device::configured;
+use crate::machine::settings::Feature;
 
 const BYTES: u64 = 8;
 

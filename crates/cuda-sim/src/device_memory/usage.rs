@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use crate::codes::{Code, Outcome};
-use crate::device::configured;
-use crate::registry::lock;
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::device::configured;
+use crate::machine::registry::lock;
 
 /// Bytes in use on each device by this process.
 static USED: Mutex<Vec<u64>> = Mutex::new(Vec::new());

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::codes::{Code, Outcome};
+use crate::machine::codes::{Code, Outcome};
 
 /// A living daemon.
 struct Daemon {

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use uva_kernels::Access;
 
-use crate::codes::{Code, Outcome};
-use crate::context;
-use crate::ranges;
-use crate::registry::lock;
-use crate::settings::known_settings;
+use crate::device_memory::ranges;
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::context;
+use crate::machine::registry::lock;
+use crate::machine::settings::known_settings;
 
 /// The words of the launches of `spin_until` that have not run to their end.
 static WORDS: Mutex<Vec<u64>> = Mutex::new(Vec::new());

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use uva_kernels::Access;
 
-use crate::codes::{Code, Outcome};
-use crate::ranges::hold;
-use crate::registry::lock;
-use crate::stream::{Queue, queue};
+use crate::device_memory::ranges::hold;
+use crate::execution::stream::{Queue, queue};
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::registry::lock;
 
 /// # Errors
 /// `CUDA_ERROR_INVALID_VALUE` at the call, where the range is none of the device's.

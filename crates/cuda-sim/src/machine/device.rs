@@ -3,12 +3,12 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-use crate::codes::{Code, Outcome};
-use crate::functions::Exported;
-use crate::mps;
-use crate::registry::give;
-use crate::settings::{Feature, Settings, Strictness, known_settings};
-use crate::types::Uuid;
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::functions::Exported;
+use crate::machine::mps;
+use crate::machine::registry::give;
+use crate::machine::settings::{Feature, Settings, Strictness, known_settings};
+use crate::machine::types::Uuid;
 
 /// What `cuInit` found out, for the rest of the process's life, as a real client's limits are fixed at its start.
 struct Machine {

@@ -1,7 +1,9 @@
 //! The end of a context, and of all that was made in it.
 
-use crate::codes::Outcome;
-use crate::{context, device, event, memory, modules, stream};
+use crate::device_memory::memory;
+use crate::execution::{event, modules, stream};
+use crate::machine::codes::Outcome;
+use crate::machine::{context, device};
 
 /// Gives one count back; the last one ends the context and all that was made in it.
 ///

@@ -10,14 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use crate::codes::{Code, Outcome};
-use crate::context::{self, Context, must_be_current};
-use crate::entry::in_host_function;
-use crate::event::{self, LOOK, Ticket};
-use crate::mps;
-use crate::registry::{Registry, give, lock, number, pointer};
-use crate::settings::{Strictness, known_settings};
-use crate::types::HostFunction;
+use crate::execution::event::{self, LOOK, Ticket};
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::context::{self, Context, must_be_current};
+use crate::machine::entry::in_host_function;
+use crate::machine::mps;
+use crate::machine::registry::{Registry, give, lock, number, pointer};
+use crate::machine::settings::{Strictness, known_settings};
+use crate::machine::types::HostFunction;
 
 /// What a stream does, in its turn.
 enum Operation {

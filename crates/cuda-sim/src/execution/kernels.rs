@@ -12,8 +12,8 @@ use uva_kernels::sums::{ContinuedArguments, SumArguments};
 use uva_kernels::verdict::VerdictArguments;
 use uva_kernels::{Access, EntryPoint, KernelArray, Takes};
 
-use crate::codes::{Code, Outcome};
-use crate::ranges::{Hold, hold, hold_around};
+use crate::device_memory::ranges::{Hold, hold, hold_around};
+use crate::machine::codes::{Code, Outcome};
 
 /// The entry point of that name.
 pub fn find(name: &str) -> Option<EntryPoint> {

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::ffi::{c_uint, c_void};
 use std::sync::{Arc, Mutex};
 
-use crate::codes::{Code, Outcome};
-use crate::context::{self, Context};
-use crate::device::configured;
-use crate::held;
-use crate::memory_file::PAGE;
-use crate::ranges::{self, Kind};
-use crate::registry::lock;
-use crate::settings::Feature;
+use crate::device_memory::held_kernels;
+use crate::device_memory::memory_file::PAGE;
+use crate::device_memory::ranges::{self, Kind};
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::context::{self, Context};
+use crate::machine::device::configured;
+use crate::machine::registry::lock;
+use crate::machine::settings::Feature;
 
 const READ_ONLY: c_uint = 8;
 
@@ -49,7 +49,7 @@ fn protection(start: u64, end: u64) -> Option<(bool, bool)> {
 
 pub fn register(place: *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
     let settings = configured()?;
-    held::watch("cuMemHostRegister")?;
+    held_kernels::watch("cuMemHostRegister")?;
     settings.need(Feature::HostRegister)?;
     let start = place as usize as u64;
     // PORTABLE, DEVICEMAP and READ_ONLY; IOMEMORY is for other devices' memory.
@@ -80,7 +80,7 @@ pub fn register(place: *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
 }
 
 pub fn unregister(place: *mut c_void) -> Outcome {
-    held::watch("cuMemHostUnregister")?;
+    held_kernels::watch("cuMemHostUnregister")?;
     let start = place as usize as u64;
     lock(&REGISTERED).as_mut().and_then(|all| all.remove(&start)).ok_or(Code::HOST_MEMORY_NOT_REGISTERED)?;
     if let Some(removed) = ranges::remove(start) {

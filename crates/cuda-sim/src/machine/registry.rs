@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::codes::Code;
+use crate::machine::codes::Code;
 
 /// Numbers are never used twice in a process, across all kinds: a handle of one kind is none of another.
 static NEXT: AtomicU64 = AtomicU64::new(1);

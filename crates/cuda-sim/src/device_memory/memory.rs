@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::ffi::{c_uint, c_void};
 use std::sync::{Arc, Mutex};
 
-use crate::codes::{Code, Outcome};
-use crate::context::{self, Context};
-use crate::device::configured;
-use crate::memory_file::{Mapping, MemoryFile, PAGE, Purpose};
-use crate::ranges::{self, Kind};
-use crate::registry::{give, lock};
-use crate::{held, registration, usage, vmm};
+use crate::device_memory::memory_file::{Mapping, MemoryFile, PAGE, Purpose};
+use crate::device_memory::ranges::{self, Kind};
+use crate::device_memory::{held_kernels, registration, usage, vmm};
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::context::{self, Context};
+use crate::machine::device::configured;
+use crate::machine::registry::{give, lock};
 
 /// Fresh memory holds this, and not zeros, in its first bytes: nobody may count on what it holds.
 const POISON: u8 = 0xa5;
@@ -113,7 +113,7 @@ pub unsafe fn allocate(address: *mut u64, bytes: usize) -> Outcome {
     if address.is_null() || bytes == 0 {
         return Err(Code::INVALID_VALUE);
     }
-    held::watch("cuMemAlloc")?;
+    held_kernels::watch("cuMemAlloc")?;
     let context = context::current()?;
     usage::charge(context.device, bytes as u64)?;
     let made = MemoryFile::create(Purpose::Allocation, bytes).and_then(|file| {
@@ -132,7 +132,7 @@ pub fn free(address: u64) -> Outcome {
     if address == 0 {
         return Ok(());
     }
-    held::watch("cuMemFree")?;
+    held_kernels::watch("cuMemFree")?;
     disown(address, |what| matches!(what, What::Device(_)))
 }
 
@@ -143,7 +143,7 @@ pub unsafe fn host_allocate(place: *mut *mut c_void, bytes: usize, flags: c_uint
     if place.is_null() || bytes == 0 || flags > 7 {
         return Err(Code::INVALID_VALUE);
     }
-    held::watch("cuMemHostAlloc")?;
+    held_kernels::watch("cuMemHostAlloc")?;
     let context = context::current()?;
     let mapping = Mapping::of(&MemoryFile::create(Purpose::Pinned, bytes)?)?;
     poison(&mapping, bytes);
@@ -153,7 +153,7 @@ pub unsafe fn host_allocate(place: *mut *mut c_void, bytes: usize, flags: c_uint
 }
 
 pub fn host_free(place: *mut c_void) -> Outcome {
-    held::watch("cuMemFreeHost")?;
+    held_kernels::watch("cuMemFreeHost")?;
     disown(place as usize as u64, |what| matches!(what, What::Pinned))
 }
 

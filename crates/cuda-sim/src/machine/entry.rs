@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use crate::codes::{Code, Outcome};
-use crate::functions::Exported;
-use crate::registry::lock;
-use crate::settings::{role, settings};
-use crate::{context, device};
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::functions::Exported;
+use crate::machine::registry::lock;
+use crate::machine::settings::{role, settings};
+use crate::machine::{context, device};
 
 /// What must hold for a function to be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::codes::{Code, Outcome};
-use crate::device;
-use crate::registry::{Registry, give, lock, number, pointer};
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::device;
+use crate::machine::registry::{Registry, give, lock, number, pointer};
 
 /// A context. Everything made in it keeps it alive as an object; whether it is alive as a context is a flag.
 #[derive(Debug)]

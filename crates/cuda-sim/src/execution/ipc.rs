@@ -6,16 +6,16 @@
 use std::ffi::{c_uint, c_void};
 use std::os::fd::AsRawFd;
 
-use crate::codes::{Code, Outcome};
-use crate::context;
-use crate::device::configured;
-use crate::event;
-use crate::memory::{self, What};
-use crate::memory_file::{Mapping, MemoryFile, Purpose};
-use crate::ranges::{self, Kind};
-use crate::registry::{give, pointer};
-use crate::settings::Feature;
-use crate::types::IpcHandle;
+use crate::device_memory::memory::{self, What};
+use crate::device_memory::memory_file::{Mapping, MemoryFile, Purpose};
+use crate::device_memory::ranges::{self, Kind};
+use crate::execution::event;
+use crate::machine::codes::{Code, Outcome};
+use crate::machine::context;
+use crate::machine::device::configured;
+use crate::machine::registry::{give, pointer};
+use crate::machine::settings::Feature;
+use crate::machine::types::IpcHandle;
 
 /// What a handle's 64 bytes say.
 struct Handle {

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::codes::Code;
+use crate::machine::codes::Code;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;

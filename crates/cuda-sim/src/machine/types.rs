@@ -80,7 +80,7 @@ mod tests {
     use cudarc::driver::sys;
 
     use super::*;
-    use crate::codes::Code;
+    use crate::machine::codes::Code;
 
     #[test]
     fn structures_lie_as_in_the_drivers_header() {
