@@ -1,6 +1,6 @@
 //! The consumers' places: where a process of the user's command requests one, and who is admitted.
 //!
-//! The command and all its processes know one [socket](super::address). So a process that knocks there sends two
+//! The command and all its processes know one [socket](crate::launcher::wire::address). So a process that knocks there sends two
 //! descriptors along. One is a channel of its own, for the answer and all later messages. The other is its pidfd, which
 //! shows its end although it need not be the launcher's child.
 //!
@@ -15,16 +15,16 @@ use std::time::Duration;
 use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
 
-use super::address::Secrets;
-use super::child::hand_over;
-use super::janitor::Janitor;
-use super::messages::{AttachReply, JanitorWord, Knock, Setup};
-use super::protocol::check;
+use crate::launcher::process::child::hand_over;
+use crate::launcher::process::janitor::Janitor;
+use crate::launcher::wire::address::Secrets;
+use crate::launcher::wire::messages::{AttachReply, JanitorWord, Knock, Setup};
+use crate::launcher::wire::protocol::check;
 use uva_runtime::RuntimeError;
 use uva_runtime::options::part::Part;
 
 /// The launcher's side: the consumers' places, and the processes that have them.
-pub(super) struct Door {
+pub(crate) struct Door {
     /// Where processes of the command knock, while there may be any.
     pub knocks: Option<Channel>,
     /// Of a run with ranks: what shows who speaks at its socket.
@@ -41,7 +41,7 @@ const AT_ONCE: usize = 100;
 
 /// A consumer's place.
 #[derive(Default)]
-pub(super) struct ConsumerPlace {
+pub(crate) struct ConsumerPlace {
     /// What the first process that knocks is handed.
     pending: Option<(Box<Setup>, Vec<OwnedFd>)>,
     /// The process that was admitted.
@@ -49,7 +49,7 @@ pub(super) struct ConsumerPlace {
 }
 
 /// A process that took the consumer's place.
-pub(super) struct AttachedProcess {
+pub(crate) struct AttachedProcess {
     pub pidfd: PidFd,
     /// Present until it has closed its end.
     pub channel: Option<Channel>,

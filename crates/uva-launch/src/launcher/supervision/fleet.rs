@@ -8,12 +8,12 @@ use uva_mem::Signal;
 use uva_mem::handover::{Channel, HandoverError};
 use uva_mem::ring::Ring;
 
-use super::child::{Orphaned, Spawn, cannot_start, hand_over};
-use super::door::{AttachedProcess, Door};
-use super::janitor::Janitor;
 use super::launch::{Consumer, Launch};
-use super::member::Member;
-use super::messages::{DescriptorName, JanitorWord, Setup};
+use crate::launcher::command::door::{AttachedProcess, Door};
+use crate::launcher::process::child::{Orphaned, Spawn, cannot_start, hand_over};
+use crate::launcher::process::janitor::Janitor;
+use crate::launcher::process::member::Member;
+use crate::launcher::wire::messages::{DescriptorName, JanitorWord, Setup};
 use crate::mps;
 use uva_runtime::RuntimeError;
 use uva_runtime::control::Control;

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::environments::client;
 use super::fleet::Fleet;
-use super::janitor::Janitor;
 use super::launch::Launch;
-use super::messages::JanitorWord;
-use super::signals::EndSignals;
 use super::verdict::WatchedRank;
 use super::watch;
 use crate::checkpoint_files::CheckpointDirectory;
+use crate::launcher::process::environments::client;
+use crate::launcher::process::janitor::Janitor;
+use crate::launcher::process::signals::EndSignals;
+use crate::launcher::wire::messages::JanitorWord;
 use crate::mps;
 use uva_cuda::partition::Shares;
 use uva_runtime::backend::{
@@ -51,14 +51,14 @@ pub struct Outcome {
 /// stops an MPS daemon that it started.
 pub struct Launcher {
     // Fields are dropped in this order.
-    pub(super) mps: Option<Arc<mps::MpsSession>>,
-    pub(super) janitor: Janitor,
-    pub(super) signals: EndSignals,
+    pub(crate) mps: Option<Arc<mps::MpsSession>>,
+    pub(crate) janitor: Janitor,
+    pub(crate) signals: EndSignals,
     checkpoint: Option<CheckpointDirectory>,
     /// How MPS divides the GPU, where it does.
     wish: Option<MpsRequest>,
     /// The variables by which helpers find the libtorch that trains.
-    pub(super) libtorch: Vec<(String, Option<String>)>,
+    pub(crate) libtorch: Vec<(String, Option<String>)>,
 }
 
 impl Launcher {

@@ -18,7 +18,7 @@ use uva_runtime::{LoaderOptions, Passes, control};
 use super::messages::{AttachReply, AttachedJob, Knock, Setup};
 
 /// The version that both sides must have: that of this crate, in the program and in the attached process.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The number of that layout: a hash of its [description](description), computed once.
 #[must_use]
@@ -83,7 +83,7 @@ fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 ///
 /// # Errors
 /// Both sides' version or number, and what to do.
-pub(super) fn check(version: &str, number: u32) -> Result<(), String> {
+pub(crate) fn check(version: &str, number: u32) -> Result<(), String> {
     if version != VERSION {
         return Err(format!(
             "one side is uvatrain {version}, the other {VERSION}: the launcher and the module have to be of one version; \

@@ -32,13 +32,13 @@ use uva_graph::{Dataset, Split};
 use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
 
-use super::address::{Address, Socket, VARIABLE};
-use super::child::hand_over;
-use super::handed;
-use super::messages::{AttachReply, AttachedJob, Knock, Report, Setup};
-use super::protocol::{VERSION, protocol};
-use super::reports::{note_over, say};
-use super::usage::Usage;
+use crate::launcher::process::child::hand_over;
+use crate::launcher::wire::address::{Address, Socket, VARIABLE};
+use crate::launcher::wire::connections;
+use crate::launcher::wire::messages::{AttachReply, AttachedJob, Knock, Report, Setup};
+use crate::launcher::wire::protocol::{VERSION, protocol};
+use crate::launcher::wire::reports::{note_over, say};
+use crate::launcher::wire::usage::Usage;
 use uva_runtime::control::{CONSUMER, Control, Stop};
 use uva_runtime::feed::batch::Batch;
 use uva_runtime::machine;
@@ -224,7 +224,7 @@ impl Attached {
         channel: &Arc<Channel>,
         job: AttachedJob,
     ) -> Result<Self, RuntimeError> {
-        let connections = handed::open(setup, fds, note_over(channel))?;
+        let connections = connections::open(setup, fds, note_over(channel))?;
         let (plan, control) = (Arc::clone(&connections.plan), Arc::clone(&connections.control));
         let watch = LauncherWatch::start(Arc::clone(channel), Arc::clone(&control))?;
         let runtime = Runtime::wired(connections, &setup.stages)?;

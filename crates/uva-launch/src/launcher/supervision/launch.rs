@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::environments::Environments;
-use super::messages::AttachedJob;
-use super::user_command::UserCommand;
+use crate::launcher::command::user_command::UserCommand;
+use crate::launcher::process::environments::Environments;
+use crate::launcher::wire::messages::AttachedJob;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 use uva_runtime::plan::RunPlan;
@@ -33,14 +33,14 @@ pub struct Launch<'a> {
 /// Who uses a run's batches.
 #[derive(Clone, Debug)]
 pub enum Consumer {
-    /// A program that runs as a role here ([`run_role`](super::run_role)), in its own process.
+    /// A program that runs as a role here ([`run_role`](crate::launcher::run_role)), in its own process.
     Program {
         /// Its file.
         program: PathBuf,
-        /// Its job, in its own format ([`Consume`](super::Consume)).
+        /// Its job, in its own format ([`Consume`](crate::launcher::Consume)).
         job: Value,
     },
-    /// A command of the user's, which takes the place by [`attach`](super::attach).
+    /// A command of the user's, which takes the place by [`attach`](crate::launcher::command::attach).
     Command {
         /// The command.
         command: UserCommand,
@@ -53,7 +53,7 @@ pub enum Consumer {
 
 impl Launch<'_> {
     /// Where a process of a plan with these stages works.
-    pub(super) fn backend_of<'b>(&'b self, plan: &'b RunPlan, stages: &[RunStage]) -> &'b Backend {
+    pub(crate) fn backend_of<'b>(&'b self, plan: &'b RunPlan, stages: &[RunStage]) -> &'b Backend {
         let shared = match stages {
             [RunStage { role: Role::Sampler, index }] => self.sampler_backends.get(*index),
             _ => None,
@@ -62,14 +62,14 @@ impl Launch<'_> {
     }
 
     /// Whether ranks divide the epochs.
-    pub(super) fn is_ranked(&self) -> bool {
+    pub(crate) fn is_ranked(&self) -> bool {
         matches!(self.consumer, Consumer::Command { ranked: true, .. })
     }
 }
 
 impl Consumer {
     /// The job for the consumer's set-up.
-    pub(super) fn job(&self) -> Result<Value, RuntimeError> {
+    pub(crate) fn job(&self) -> Result<Value, RuntimeError> {
         match self {
             Self::Program { job, .. } => Ok(job.clone()),
             Self::Command { events, .. } => serde_json::to_value(AttachedJob { events: *events })

@@ -59,7 +59,7 @@ impl ChildProcess {
 }
 
 /// A process of this program, to be spawned.
-pub(super) struct Spawn<'a> {
+pub(crate) struct Spawn<'a> {
     pub program: &'a Path,
     /// The subcommand to start it with.
     pub name: &'static str,
@@ -76,7 +76,7 @@ pub(super) struct Spawn<'a> {
 
 /// What happens to a child when its launcher dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Orphaned {
+pub(crate) enum Orphaned {
     /// It is killed at once: it has nothing to finish.
     Killed,
     /// It is asked to end, since it has work on a GPU: MPS does not survive a client that is killed during its work.
@@ -126,7 +126,7 @@ impl Spawn<'_> {
 }
 
 /// Sets a command's environment variables; a variable without a value is removed.
-pub(super) fn set_variables(command: &mut Command, variables: &[(String, Option<String>)]) {
+pub(crate) fn set_variables(command: &mut Command, variables: &[(String, Option<String>)]) {
     for (name, value) in variables {
         match value {
             Some(value) => command.env(name, value),
@@ -135,7 +135,7 @@ pub(super) fn set_variables(command: &mut Command, variables: &[(String, Option<
     }
 }
 
-pub(super) fn hand_over(
+pub(crate) fn hand_over(
     channel: &Channel,
     message: &impl serde::Serialize,
     fds: &[BorrowedFd<'_>],
@@ -145,6 +145,6 @@ pub(super) fn hand_over(
     channel.send(&payload, fds)
 }
 
-pub(super) fn cannot_start(what: &str, error: impl std::fmt::Display) -> RuntimeError {
+pub(crate) fn cannot_start(what: &str, error: impl std::fmt::Display) -> RuntimeError {
     RuntimeError::Failed(format!("cannot start the {what}: {error}"))
 }

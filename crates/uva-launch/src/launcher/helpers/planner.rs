@@ -13,11 +13,12 @@ use uva_mem::FrozenBytes;
 use uva_mem::handover::{Channel, HandoverError};
 use uva_mem::out_of_memory::OUT_OF_MEMORY;
 
-use super::child::{ChildProcess, Orphaned, Spawn, hand_over};
-use super::environments::Environments;
-use super::lifecycle::Launcher;
-use super::messages::{Helper, JanitorWord, Report};
-use super::{reports, signals};
+use crate::launcher::process::child::{ChildProcess, Orphaned, Spawn, hand_over};
+use crate::launcher::process::environments::Environments;
+use crate::launcher::process::signals;
+use crate::launcher::supervision::lifecycle::Launcher;
+use crate::launcher::wire::messages::{Helper, JanitorWord, Report};
+use crate::launcher::wire::reports;
 use uva_runtime::backend::Backend;
 use uva_runtime::control::Control;
 use uva_runtime::machine::own_program;

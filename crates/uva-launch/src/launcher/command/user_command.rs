@@ -1,7 +1,7 @@
 //! A command of the user's as a run's consumer: how it is found, named and started.
 //!
 //! It is the user's own program: its standard streams, signals and children are its own affair. The launcher adds only
-//! one variable and the socket that this leads to ([`super::address`]).
+//! one variable and the socket that this leads to ([`crate::launcher::wire::address`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -13,10 +13,10 @@ use uva_mem::Signal;
 use uva_mem::handover::Channel;
 use uva_mem::spawn::Inherit;
 
-use super::address::{Address, RANKS_VARIABLE, Secrets, Socket, VARIABLE};
-use super::child::{ChildProcess, set_variables};
-use super::environments::Environments;
-use super::member::Member;
+use crate::launcher::process::child::{ChildProcess, set_variables};
+use crate::launcher::process::environments::Environments;
+use crate::launcher::process::member::Member;
+use crate::launcher::wire::address::{Address, RANKS_VARIABLE, Secrets, Socket, VARIABLE};
 use uva_runtime::plan::topology::{Role, RunStage};
 use uva_runtime::{RuntimeError, machine};
 
@@ -59,7 +59,7 @@ impl UserCommand {
     }
 
     /// Its name in messages.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let mut line = self.words().join(" ").replace('\n', " ");
         if line.chars().count() > LONGEST {
             line = line.chars().take(LONGEST - 1).chain(['…']).collect();
@@ -69,7 +69,7 @@ impl UserCommand {
 
     /// Starts it, for so many ranks where its processes are ranks. Also returns the end of the socket at which its processes
     /// knock, and the secrets of ranks. `on_gpu`: it will have work on a GPU.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         environments: &Environments,
         on_gpu: bool,

@@ -20,7 +20,7 @@ pub struct Environments {
 }
 
 impl Environments {
-    pub(super) fn of(&self, role: Role) -> &[(String, Option<String>)] {
+    pub(crate) fn of(&self, role: Role) -> &[(String, Option<String>)] {
         match role {
             Role::Consumer => &self.consumer,
             Role::Producer => &self.producer,
@@ -30,7 +30,7 @@ impl Environments {
     }
 
     /// The CPU cores of this role's processes; `None` for the launcher's.
-    pub(super) fn cores_of(&self, role: Role) -> Option<&[usize]> {
+    pub(crate) fn cores_of(&self, role: Role) -> Option<&[usize]> {
         let cores = self.cores.as_ref()?;
         Some(match role {
             Role::Consumer => &cores.training,
@@ -40,7 +40,7 @@ impl Environments {
     }
 
     /// Adds the variables that put the GPU's roles under MPS, or keep them away from it.
-    pub(super) fn divided(mut self, session: Option<&mps::MpsSession>, backend: &Backend) -> Self {
+    pub(crate) fn divided(mut self, session: Option<&mps::MpsSession>, backend: &Backend) -> Self {
         let Some(cuda) = backend.cuda() else { return self };
         match (session, cuda.partition) {
             (Some(session), Partition::Mps { producer_percentage, consumer_percentage, sampler, .. }) => {
@@ -61,7 +61,7 @@ impl Environments {
 }
 
 /// The variables that make a process a client of MPS with this share.
-pub(super) fn client(session: &mps::MpsSession, percentage: u32) -> Vec<(String, Option<String>)> {
+pub(crate) fn client(session: &mps::MpsSession, percentage: u32) -> Vec<(String, Option<String>)> {
     let set = session.client_environment(percentage).into_iter().map(|(name, value)| (name, Some(value)));
     let unset = mps::UNSET_IN_CLIENTS.into_iter().map(|name| (name.to_owned(), None));
     set.chain(unset).collect()

@@ -26,7 +26,7 @@ pub const RANKS_VARIABLE: &str = "UVATRAIN_RANKS";
 
 /// The content of [`VARIABLE`]: `VERSION:PROTOCOL:LAUNCHER:` and a [`Socket`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(crate) struct Address {
     /// The launcher's process number, for messages.
     pub launcher: u32,
     pub socket: Socket,
@@ -34,7 +34,7 @@ pub(super) struct Address {
 
 /// The launcher's socket, as its command finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     /// `DESCRIPTOR:IDENTITY`.
     Inherited {
         /// Its number in the command and in all processes that inherit it.
@@ -48,7 +48,7 @@ pub(super) enum Socket {
 
 /// What a launcher and the processes of its command alone know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Secrets {
+pub(crate) struct Secrets {
     /// Comes with a knock.
     pub knock: u64,
     /// Comes with the answer.

@@ -22,10 +22,10 @@ use uva_mem::Signal;
 use uva_mem::handover::HandoverError;
 
 use super::command_state::PATIENCE;
-use super::door::{AttachedProcess, Door};
 use super::fleet::Fleet;
-use super::janitor::Janitor;
 use super::verdict::{GRACE, Nearness, ReportKind, RunWatch, Speaker};
+use crate::launcher::command::door::{AttachedProcess, Door};
+use crate::launcher::process::janitor::Janitor;
 use uva_runtime::RuntimeError;
 use uva_runtime::control::CONSUMER;
 use uva_runtime::machine::clock::since_boot;

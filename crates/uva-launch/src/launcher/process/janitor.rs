@@ -12,8 +12,8 @@ use uva_mem::handover::{Channel, ReceivedMessage};
 use uva_mem::{PidFd, Signal};
 
 use super::child::{ChildProcess, Orphaned, Spawn, hand_over};
-use super::messages::{Helper, JanitorWord};
 use crate::checkpoint_files::CheckpointDirectory;
+use crate::launcher::wire::messages::{Helper, JanitorWord};
 use crate::mps;
 use uva_runtime::RuntimeError;
 use uva_runtime::machine::memory::Resident;

@@ -2,9 +2,10 @@
 
 use std::os::fd::RawFd;
 
-use super::messages::{Helper, Report};
+use super::planner;
 use super::role_process::{inherited, report};
-use super::{janitor, planner};
+use crate::launcher::process::janitor;
+use crate::launcher::wire::messages::{Helper, Report};
 use uva_runtime::machine;
 
 /// Runs a helper in this process, which a launcher started for it, and returns its exit code. All messages go to the

@@ -14,7 +14,7 @@ use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 
 impl Report {
     /// The report that a role cannot continue because of this error.
-    pub(super) fn failed(error: &RuntimeError) -> Self {
+    pub(crate) fn failed(error: &RuntimeError) -> Self {
         Self::Failed { error: error.clone(), at: since_boot() }
     }
 }
@@ -24,7 +24,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Forwards what the consumer observes to the launcher.
 #[derive(Debug)]
-pub(super) struct ChannelObserver {
+pub(crate) struct ChannelObserver {
     channel: Arc<Channel>,
     /// The last progress forwarded, and when.
     progress: Option<(RunProgress, Instant)>,
@@ -62,22 +62,22 @@ impl Observer for ChannelObserver {
 }
 
 /// Sends lines for people to the launcher.
-pub(super) fn note_over(channel: &Arc<Channel>) -> Note {
+pub(crate) fn note_over(channel: &Arc<Channel>) -> Note {
     let channel = Arc::clone(channel);
     Arc::new(move |line| note(&channel, line))
 }
 
 /// Sends a line for people.
-pub(super) fn note(channel: &Channel, line: &str) {
+pub(crate) fn note(channel: &Channel, line: &str) {
     // Other checks notice a launcher that is gone.
     let _ = say(channel, &Report::Note(line.to_owned()));
 }
 
-pub(super) fn say(channel: &Channel, report: &Report) -> Result<(), RuntimeError> {
+pub(crate) fn say(channel: &Channel, report: &Report) -> Result<(), RuntimeError> {
     say_with(channel, report, &[])
 }
 
-pub(super) fn say_with(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> Result<(), RuntimeError> {
+pub(crate) fn say_with(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> Result<(), RuntimeError> {
     let payload = serde_json::to_vec(report).map_err(|error| RuntimeError::Failed(error.to_string()))?;
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     channel

@@ -8,9 +8,10 @@ use serde_json::Value;
 use uva_graph::Dataset;
 use uva_mem::handover::{Channel, ReceivedMessage};
 
-use super::messages::{Report, Setup};
-use super::reports::{ChannelObserver, note_over, say_with};
-use super::{handed, signals};
+use crate::launcher::process::signals;
+use crate::launcher::wire::connections;
+use crate::launcher::wire::messages::{Report, Setup};
+use crate::launcher::wire::reports::{ChannelObserver, note_over, say_with};
 use uva_runtime::control::{CONSUMER, Stop};
 use uva_runtime::pipeline::roles::BatchReceiver;
 use uva_runtime::pipeline::wiring::{ConnectedStages, wire};
@@ -44,7 +45,7 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
 ///
 /// # Errors
 /// The exit code of a process that no launcher started.
-pub(super) fn inherited(name: &str, channel: RawFd) -> Result<Arc<Channel>, i32> {
+pub(crate) fn inherited(name: &str, channel: RawFd) -> Result<Arc<Channel>, i32> {
     Channel::from_inherited(channel).map(Arc::new).map_err(|error| {
         // Where stderr is closed too, the exit code has to suffice.
         let _ = writeln!(
@@ -56,7 +57,7 @@ pub(super) fn inherited(name: &str, channel: RawFd) -> Result<Arc<Channel>, i32>
 }
 
 /// Reports to the launcher how this process ended. Returns the matching exit code.
-pub(super) fn report(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> i32 {
+pub(crate) fn report(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> i32 {
     let code = match report {
         Report::Failed { error, .. } => {
             let code = error.exit_code();
@@ -103,10 +104,10 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
         ranks = setup.serves,
         "the launcher has handed over"
     );
-    let mut connections = handed::open(&setup, fds, note_over(channel))?;
+    let mut connections = connections::open(&setup, fds, note_over(channel))?;
     for _ in 1..setup.serves {
         let (setup, fds) = handed_over()?;
-        connections.other_ranks.push(handed::open(&setup, fds, note_over(channel))?);
+        connections.other_ranks.push(connections::open(&setup, fds, note_over(channel))?);
     }
     let others = connections.other_ranks.iter().map(|other| Arc::clone(&other.control));
     let controls: Vec<_> = std::iter::once(Arc::clone(&connections.control)).chain(others).collect();

@@ -18,7 +18,7 @@ use uva_runtime::sampler::cache;
 ///
 /// # Errors
 /// [`RuntimeError::Failed`] naming what is missing or cannot be opened; [`RuntimeError::Input`] for a changed dataset.
-pub(super) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Connections, RuntimeError> {
+pub(crate) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Connections, RuntimeError> {
     // The launcher has verified the dataset; its roles only map it.
     let dataset = Arc::new(setup.loader.open_again(&setup.dataset)?);
     let mut fds: Vec<Option<OwnedFd>> = fds.into_iter().map(Some).collect();

@@ -12,9 +12,9 @@ use uva_mem::out_of_memory::OUT_OF_MEMORY;
 
 use super::command_state::CommandState;
 use super::fleet::Fleet;
-use super::janitor::Janitor;
-use super::signals::EndSignals;
 use super::verdict::{Nearness, ReportKind, RunWatch, Speaker, WatchedRank};
+use crate::launcher::process::janitor::Janitor;
+use crate::launcher::process::signals::EndSignals;
 use uva_runtime::RuntimeError;
 use uva_runtime::control::Stop;
 use uva_runtime::machine::clock::since_boot;

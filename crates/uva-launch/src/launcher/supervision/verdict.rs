@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::command_state::CommandState;
-use super::messages::Report;
+use crate::launcher::wire::messages::Report;
 use uva_runtime::RuntimeError;
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::machine::clock::since_boot;
