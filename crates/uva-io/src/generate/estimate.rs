@@ -2,8 +2,8 @@
 
 use uva_graph::progress::STEP_BYTES;
 
-use super::common::Common;
-use super::train_by::{DegreeDraw, TrainBy};
+use super::options::common::Common;
+use super::options::train_by::{DegreeDraw, TrainBy};
 
 /// The cost of generating a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use uva_graph::progress::in_steps;
 use uva_graph::staged::StagedDirectory;
 use uva_graph::{ElementType, GraphError, Meta, Progress, Split, Summary, names};
 
-use super::common::Common;
+use super::draws::random::{GeneratorPurpose, RandomStream};
 use super::estimate::{GeneratorEstimate, id_bytes};
-use super::random::{GeneratorPurpose, RandomStream};
-use super::train_by::{DegreeDraw, TrainBy};
+use super::options::common::Common;
+use super::options::train_by::{DegreeDraw, TrainBy};
 use crate::float8;
 use uva_graph::disk_space::{self, BytesOnDisk};
 
