@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use uva_graph::{GraphError, Progress};
 
-use crate::block_graph::BlockGraph;
-use crate::blocks::Blocks;
+use crate::methods::blocks::block_graph::BlockGraph;
+use crate::methods::blocks::search::Blocks;
 use crate::options::Count;
 
 /// Not assigned yet.

@@ -3,14 +3,14 @@
 use rayon::prelude::*;
 use uva_graph::{GraphError, Progress};
 
-use crate::assign::{assign, largest_first};
-use crate::blocks::Blocks;
-use crate::level::Level;
-use crate::limits::PartSizes;
+use crate::graphs::limits::PartSizes;
+use crate::graphs::order;
+use crate::graphs::weighted::WeightedGraph;
+use crate::methods::blocks::assign::{assign, largest_first};
+use crate::methods::blocks::search::Blocks;
+use crate::methods::levels::level::Level;
+use crate::methods::levels::refine::refine;
 use crate::options::Count;
-use crate::order;
-use crate::refine::refine;
-use crate::weighted::WeightedGraph;
 
 /// Random orders that are tried, at the most. On oewn, batches of four parts read 0.063 of their lists of other parts
 /// without any, 0.047 with 16. By a prototype with two more ways to grow clusters, eight parts of cnr2000_web had 16,632 and

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use uva_graph::{GraphError, Progress};
 
-use crate::graph::OriginalGraph;
+use crate::graphs::graph::OriginalGraph;
 
 /// The most nodes of closures, all training nodes together, that are gone over.
 const MOST_VISITS: u64 = 1_000_000_000_000;

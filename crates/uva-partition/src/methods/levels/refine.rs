@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 use uva_graph::Progress;
 
-use crate::limits::PartSizes;
-use crate::tally::LabelTally;
-use crate::weighted::{Size, WeightedGraph};
+use crate::graphs::limits::PartSizes;
+use crate::graphs::tally::LabelTally;
+use crate::graphs::weighted::{Size, WeightedGraph};
 
 /// A pass goes over the nodes in so many groups.
 const GROUPS: usize = 64;

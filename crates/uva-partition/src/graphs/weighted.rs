@@ -1,6 +1,6 @@
 //! Graphs whose nodes may stand for several.
 
-use crate::graph::OriginalGraph;
+use crate::graphs::graph::OriginalGraph;
 
 /// Nodes that one stands for, and training nodes among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::blocks::Blocks;
-use crate::tally::LabelTally;
-use crate::weighted::WeightedGraph;
+use crate::graphs::tally::LabelTally;
+use crate::graphs::weighted::WeightedGraph;
+use crate::methods::blocks::search::Blocks;
 
 /// Blocks of a piece of work.
 const PIECE: usize = 1024;

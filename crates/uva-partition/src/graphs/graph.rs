@@ -2,7 +2,7 @@
 
 use uva_graph::{Csc, Dataset, GraphError, Progress, Split};
 
-use crate::counts::InLists;
+use crate::graphs::counts::InLists;
 
 /// Nodes between two reports of progress.
 const STEP: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! Blocks of a finer graph as nodes of one.
 
-use crate::block_graph::BlockGraph;
-use crate::blocks::Blocks;
-use crate::weighted::{Size, WeightedGraph};
+use crate::graphs::weighted::{Size, WeightedGraph};
+use crate::methods::blocks::block_graph::BlockGraph;
+use crate::methods::blocks::search::Blocks;
 
 /// The blocks, and the edges between them.
 #[derive(Debug)]

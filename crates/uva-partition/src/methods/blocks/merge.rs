@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use crate::block_graph::BlockGraph;
-use crate::blocks::{Blocks, Caps};
+use crate::methods::blocks::block_graph::BlockGraph;
+use crate::methods::blocks::search::{Blocks, Caps};
 
 /// One in so many blocks is large.
 const LARGE: usize = 10;

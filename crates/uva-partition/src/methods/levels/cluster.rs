@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::blocks::{Blocks, Caps};
-use crate::tally::LabelTally;
-use crate::weighted::{Size, WeightedGraph};
+use crate::graphs::tally::LabelTally;
+use crate::graphs::weighted::{Size, WeightedGraph};
+use crate::methods::blocks::search::{Blocks, Caps};
 
 /// Passes over the nodes.
 const PASSES: usize = 5;

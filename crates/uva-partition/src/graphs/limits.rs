@@ -1,6 +1,6 @@
 //! How many nodes and training nodes a part may have, and how many it has.
 
-use crate::weighted::Size;
+use crate::graphs::weighted::Size;
 
 /// The sizes of parts, and their limits: 1.05 times the mean, and the mean rounded up at least.
 #[derive(Clone, Debug)]

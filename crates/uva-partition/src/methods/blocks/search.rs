@@ -2,7 +2,7 @@
 
 use uva_graph::Progress;
 
-use crate::graph::OriginalGraph;
+use crate::graphs::graph::OriginalGraph;
 
 /// Of a node that no block has claimed yet.
 const NONE: u32 = u32::MAX;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use uva_graph::Progress;
 
-use crate::graph::OriginalGraph;
+use crate::graphs::graph::OriginalGraph;
 
 /// Not assigned yet.
 const NONE: u16 = u16::MAX;

@@ -2,15 +2,15 @@
 
 use uva_graph::{GraphError, Progress};
 
-use crate::block_graph::BlockGraph;
-use crate::blocks::{Blocks, Caps};
-use crate::cluster::cluster;
-use crate::coarsest::Starts;
-use crate::counts::edge_cut;
-use crate::graph::OriginalGraph;
-use crate::level::Level;
-use crate::refine;
-use crate::weighted::WeightedGraph;
+use crate::graphs::counts::edge_cut;
+use crate::graphs::graph::OriginalGraph;
+use crate::graphs::weighted::WeightedGraph;
+use crate::methods::blocks::block_graph::BlockGraph;
+use crate::methods::blocks::search::{Blocks, Caps};
+use crate::methods::levels::cluster::cluster;
+use crate::methods::levels::coarsest::Starts;
+use crate::methods::levels::level::Level;
+use crate::methods::levels::refine;
 
 /// A cluster has at most one in so many of a part's nodes; Meyerhenke et al. have 14. Not compared.
 const CLUSTERS_A_PART: u64 = 16;
