@@ -39,7 +39,7 @@ impl Simulation {
     /// Share of lookups that hit, since the start or the last [`reset`](Self::reset).
     #[must_use]
     pub fn hit_rate(&self) -> f64 {
-        crate::curve::share(self.hits, self.lookups)
+        crate::access::curve::share(self.hits, self.lookups)
     }
 
     /// Resets the counts; the rows stay.

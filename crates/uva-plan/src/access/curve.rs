@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hotness::sum;
+use crate::access::hotness::sum;
 
 /// Size and hit rate of a cache of the first `count` nodes of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

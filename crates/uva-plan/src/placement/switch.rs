@@ -4,7 +4,7 @@
 //! queue has room. So its GPU never has time of its own for training. What pays is that a queue, filled while the sampler was
 //! alone on its GPU, lets it fall behind while a standby trainer takes part of the GPU's time.
 
-use crate::roles::{AS_FAST, GpuCounts, GpuStageTimes, SimulatedTrainer};
+use crate::placement::roles::{AS_FAST, GpuCounts, GpuStageTimes, SimulatedTrainer};
 
 /// Simulated epochs. What the first ones take to fill the queue is no part of the result.
 const EPOCHS: usize = 5;

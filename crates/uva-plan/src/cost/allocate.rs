@@ -9,7 +9,7 @@
 //! For each combination the result is at least the optimum less the largest single value. Up to the first misfit the
 //! merged order is that of the fractional knapsack, and no choice of whole items beats the fractional optimum.
 
-use crate::hotness::sum;
+use crate::access::hotness::sum;
 use crate::{Benefits, Hotness};
 
 /// A list.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::allocate::{Item, ReadWeights, RowItems, allocate};
-use crate::curve::{curve, hit_rate};
+use crate::access::curve::{curve, hit_rate};
+use crate::cost::allocate::{Item, ReadWeights, RowItems, allocate};
 use crate::{
     Allocation, CacheError, CostModel, CurvePoint, Hotness, HotnessPolicy, Objective, Prediction,
     ReadsPerBatch, Sizes, Workload, count, count_batches, rank_lists, rank_rows,
