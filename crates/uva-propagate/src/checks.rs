@@ -3,7 +3,7 @@
 
 use uva_model::TrainerOptions;
 
-use crate::description::{HopSet, LABELS, NODE_IDS};
+use crate::hop_sets::description::{HopSet, LABELS, NODE_IDS};
 use crate::operator::Operator;
 use crate::options::{MOST_HOPS, MOST_OPERATORS};
 use crate::unfinished::part::DATA_OFFSET;

@@ -8,10 +8,10 @@ use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, FeatureTable, GraphError};
 use uva_model::FeatureNorm;
 
-use crate::features::FloatFeatures;
 use crate::operator::Operator;
 use crate::options::{Layout, PropagateOptions};
-use crate::sums::{Matrix, OperatorGraph};
+use crate::product::features::FloatFeatures;
+use crate::product::sums::{Matrix, OperatorGraph};
 use crate::unfinished::part::{DATA_OFFSET, WRITE_BYTES};
 
 /// Columns of a panel are a multiple of this, a line of the cache, unless it has all.

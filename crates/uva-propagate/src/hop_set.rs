@@ -11,7 +11,7 @@ use uva_graph::quote;
 use uva_mem::files::read_regular;
 
 use crate::checks;
-use crate::description::{AppliedOperator, FILE_NAME, FORMAT, HopSet, LABELS, NODE_IDS};
+use crate::hop_sets::description::{AppliedOperator, FILE_NAME, FORMAT, HopSet, LABELS, NODE_IDS};
 use crate::options::{Decisive, HopType, Layout};
 use crate::unfinished::part::DATA_OFFSET;
 

@@ -12,11 +12,11 @@ use uva_mem::files::OwnDirectory;
 use uva_ops::Vectors;
 use uva_ops::lists::{ListsError, add_scaled};
 
-use crate::features::FloatFeatures;
-use crate::kept::RowNodes;
 use crate::operator::Operator;
 use crate::options::HopType;
-use crate::sums::Matrix;
+use crate::product::features::FloatFeatures;
+use crate::product::sums::Matrix;
+use crate::row_nodes::RowNodes;
 use crate::unfinished::part::{self, FinishedPart};
 
 /// Rows between two looks at whether to stop.

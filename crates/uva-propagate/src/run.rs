@@ -13,19 +13,19 @@ use uva_graph::{Dataset, GraphError, Labels, Split, hash, names, staged};
 use uva_mem::files::open_directory;
 use uva_sample::philox::RandomPurpose;
 
-use crate::description::{
+use crate::estimate::{self, Estimate, Room};
+use crate::hop_set;
+use crate::hop_sets::description::{
     AppliedOperator, FEATURES, FILE_NAME, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, ROWS, SourceDataset,
     TrainingOrder,
 };
-use crate::estimate::{self, Estimate, Room};
-use crate::features::FloatFeatures;
-use crate::hop_set;
-use crate::kept::RowNodes;
 use crate::operator::Operator;
 use crate::options::{Decisive, HopType, Layout, PropagateOptions};
 use crate::panel::{self, OperatorTask, PanelProgress};
-use crate::speed;
-use crate::sums::{Matrix, OperatorGraph};
+use crate::product::features::FloatFeatures;
+use crate::product::speed;
+use crate::product::sums::{Matrix, OperatorGraph};
+use crate::row_nodes::RowNodes;
 use crate::unfinished::assemble;
 use crate::unfinished::folder::SET;
 use crate::unfinished::journal::{FinishedFile, Journal};

@@ -18,7 +18,7 @@ use uva_graph::{GraphError, names};
 use uva_mem::files::{EntryKind, OwnDirectory, SCRATCH, target_of_partial};
 
 use super::part;
-use crate::description::{self, FEATURES, LABELS, NODE_IDS, ROWS};
+use crate::hop_sets::description::{self, FEATURES, LABELS, NODE_IDS, ROWS};
 use crate::operator::Operator;
 
 pub(crate) const LOCK: &str = "lock";

@@ -16,7 +16,7 @@ use uva_mem::files::{OwnDirectory, Replacement, read_regular};
 use super::folder::{self, JOURNAL, PARTS, SET};
 use super::lock::FolderLock;
 use super::part::{self, FinishedPart};
-use crate::description;
+use crate::hop_sets::description;
 use crate::operator::Operator;
 use crate::options::Decisive;
 

@@ -6,7 +6,7 @@ use uva_graph::GraphError;
 
 use super::journal::Journal;
 use super::transposed::TransposedLists;
-use crate::description;
+use crate::hop_sets::description;
 use crate::operator::Operator;
 use crate::options::{Layout, PropagateOptions};
 

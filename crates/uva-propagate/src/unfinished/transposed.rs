@@ -9,7 +9,7 @@ use uva_graph::{GraphError, Indices, names, staged};
 use uva_mem::files::OwnDirectory;
 
 use super::folder::{self, TRANSPOSED, UNFINISHED_TRANSPOSED};
-use crate::sums::OperatorGraph;
+use crate::product::sums::OperatorGraph;
 
 /// Nodes between two looks at whether to stop.
 const BLOCK_NODES: usize = 1 << 16;

@@ -6,7 +6,7 @@ use uva_graph::npy::NpyArray;
 use uva_graph::{Dataset, GraphError, NodeRows};
 use uva_model::FeatureNorm;
 
-use crate::description::{FILE_NAME, HopSet};
+use crate::hop_sets::description::{FILE_NAME, HopSet};
 use crate::operator::Operator;
 use crate::options::{Layout, RowOrder};
 

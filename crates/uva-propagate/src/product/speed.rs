@@ -6,7 +6,7 @@ use rayon::ThreadPool;
 use uva_graph::{Indices, mix};
 
 use crate::operator::Operator;
-use crate::sums::{Matrix, OperatorGraph};
+use crate::product::sums::{Matrix, OperatorGraph};
 
 /// Columns of the sample.
 const COLUMNS: usize = 16;

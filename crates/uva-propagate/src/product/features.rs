@@ -8,7 +8,7 @@ use uva_graph::{ElementType, FeatureTable};
 use uva_model::FeatureNorm;
 use uva_ops::rows::NarrowFloat;
 
-use crate::sums::NodeSequence;
+use crate::product::sums::NodeSequence;
 
 /// Rows that a thread takes at once.
 const TASK_ROWS: usize = 512;

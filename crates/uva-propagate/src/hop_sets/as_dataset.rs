@@ -5,7 +5,7 @@ use std::path::Path;
 use uva_graph::npy::NpyArray;
 use uva_graph::{Dataset, GraphError, HopPlace, HopRows, Split, Verify, hash};
 
-use crate::description::{FILE_NAME, HopSet, LABELS, NODE_IDS, SourceDataset};
+use crate::hop_sets::description::{FILE_NAME, HopSet, LABELS, NODE_IDS, SourceDataset};
 use crate::options::Layout;
 
 #[derive(Debug, thiserror::Error)]
