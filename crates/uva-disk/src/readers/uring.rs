@@ -11,10 +11,10 @@ use uva_mem::ZeroedPages;
 
 use crate::error::DiskError;
 use crate::extent::Extent;
+use crate::files::open_file::OpenFiles;
+use crate::files::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep, text};
 use crate::kind::ReaderKind;
-use crate::open_file::OpenFiles;
-use crate::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep, text};
-use crate::reader::RangeReader;
+use crate::readers::reader::RangeReader;
 
 /// Reads under way at most.
 const DEPTH: usize = 64;

@@ -8,8 +8,8 @@ use rustix::fs::{fstat, stat};
 use uva_mem::FileState;
 
 use crate::error::DiskError;
-use crate::open_file::OpenFile;
-use crate::progress::text;
+use crate::files::open_file::OpenFile;
+use crate::files::progress::text;
 
 /// Remembers a file's length, times and inode.
 ///

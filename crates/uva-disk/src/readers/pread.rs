@@ -8,10 +8,10 @@ use uva_mem::ZeroedPages;
 
 use crate::error::DiskError;
 use crate::extent::Extent;
+use crate::files::open_file::OpenFiles;
+use crate::files::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep};
 use crate::kind::ReaderKind;
-use crate::open_file::OpenFiles;
-use crate::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep};
-use crate::reader::RangeReader;
+use crate::readers::reader::RangeReader;
 
 /// Threads, each with one read under way.
 const THREADS: usize = 16;

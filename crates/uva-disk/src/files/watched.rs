@@ -7,10 +7,10 @@ use std::sync::Arc;
 use uva_mem::FileState;
 
 use crate::error::DiskError;
-use crate::guard::Guard;
-use crate::open_file::OpenFiles;
-use crate::progress::ReadFailure;
-use crate::seam::Seam;
+use crate::files::guard::Guard;
+use crate::files::open_file::OpenFiles;
+use crate::files::progress::ReadFailure;
+use crate::files::seam::Seam;
 use crate::shape::TableShape;
 
 /// Files of tables, open for reads past the page cache, and watched as those of this crate's readers are.

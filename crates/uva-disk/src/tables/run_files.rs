@@ -6,14 +6,14 @@ use std::path::Path;
 use uva_mem::FileState;
 
 use crate::error::DiskError;
-use crate::guard::Guard;
+use crate::files::guard::Guard;
+use crate::files::seam::Seam;
 use crate::kind::ReaderKind;
-use crate::probe::{ProbeResult, probe};
-use crate::reader::RangeReader;
-use crate::row_file::DiskReads;
-use crate::run_plan::RunPlanner;
-use crate::seam::Seam;
+use crate::readers::probe::{ProbeResult, probe};
+use crate::readers::reader::RangeReader;
 use crate::shape::TableShape;
+use crate::tables::row_file::DiskReads;
+use crate::tables::run_plan::RunPlanner;
 
 /// Reads runs of consecutive rows, the same of every table. One reader has reads of all files under way at the same time.
 pub struct RunFiles {

@@ -5,11 +5,11 @@ use uva_mem::{MappedFile, ZeroedPages};
 
 use crate::error::DiskError;
 use crate::extent::Extent;
+use crate::files::open_file::OpenFiles;
+use crate::files::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep, text};
+use crate::files::seam::ReadResult;
 use crate::kind::ReaderKind;
-use crate::open_file::OpenFiles;
-use crate::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep, text};
-use crate::reader::RangeReader;
-use crate::seam::ReadResult;
+use crate::readers::reader::RangeReader;
 
 /// Mapped files, whose pages the kernel copies.
 ///

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::extent::Extent;
-use crate::open_file::PAGE;
+use crate::files::open_file::PAGE;
 use crate::shape::TableShape;
 
 /// The most bytes of a read. Several such reads are under way at the same time, so longer ones gain nothing, and every

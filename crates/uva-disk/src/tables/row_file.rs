@@ -6,13 +6,13 @@ use std::path::Path;
 use uva_mem::FileState;
 
 use crate::error::DiskError;
-use crate::guard::Guard;
+use crate::files::guard::Guard;
+use crate::files::seam::Seam;
 use crate::kind::ReaderKind;
-use crate::plan::Planner;
-use crate::probe::{ProbeResult, probe};
-use crate::reader::RangeReader;
-use crate::seam::Seam;
+use crate::readers::probe::{ProbeResult, probe};
+use crate::readers::reader::RangeReader;
 use crate::shape::TableShape;
+use crate::tables::plan::Planner;
 
 /// What reads of rows took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

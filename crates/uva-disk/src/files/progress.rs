@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::extent::Extent;
-use crate::seam::ReadResult;
+use crate::files::seam::ReadResult;
 
 /// Answers in a row that bring a read no further, before it is given up.
 const MOST_IN_VAIN: u32 = 1000;

@@ -1,7 +1,7 @@
 //! Which reads bring the rows of a batch.
 
 use crate::extent::Extent;
-use crate::open_file::PAGE;
+use crate::files::open_file::PAGE;
 use crate::shape::TableShape;
 
 /// Bytes of a read from which on no further row is added to it. On a virtual disk 16 random reads of 64 KiB at once reach

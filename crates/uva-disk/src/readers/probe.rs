@@ -4,14 +4,14 @@ use std::path::Path;
 
 use crate::error::DiskError;
 use crate::extent::Extent;
+use crate::files::open_file::OpenFiles;
+use crate::files::seam::Seam;
 use crate::kind::ReaderKind;
-use crate::mapped::MappedReader;
-use crate::open_file::OpenFiles;
-use crate::pread::Pread;
-use crate::reader::RangeReader;
-use crate::seam::Seam;
+use crate::readers::mapped::MappedReader;
+use crate::readers::pread::Pread;
+use crate::readers::reader::RangeReader;
+use crate::readers::uring::Uring;
 use crate::shape::TableShape;
-use crate::uring::Uring;
 
 /// A reader that has read the beginning of every file, and why those before it in the order were not taken, a line each.
 pub(crate) struct ProbeResult {

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use crate::error::DiskError;
-use crate::row_file::{DiskReads, RowFile};
+use crate::tables::row_file::{DiskReads, RowFile};
 
 /// Rows of one job. Whoever drops the value waits for the job that is under way.
 const JOB_ROWS: usize = 8192;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, fcntl_setfl, fstat, statx};
 
 use crate::error::DiskError;
-use crate::progress::ReadFailure;
-use crate::seam::Seam;
+use crate::files::progress::ReadFailure;
+use crate::files::seam::Seam;
 use crate::shape::TableShape;
 
 /// The alignment where the system does not say, and the unit in which rows are merged: a page.
