@@ -5,9 +5,9 @@ use std::sync::Arc;
 use uva_cuda::{Context, CudaError, CudaEvent};
 
 use super::balance::{Balance, PathWork};
-use super::error::FillError;
-use super::place::{DevicePlace, DeviceSource};
 use super::staged::StagingSource;
+use crate::cuda::error::FillError;
+use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::host::HostSource;
 use crate::source::{RowSource, RowsRead, Ticket};
 

@@ -1,4 +1,4 @@
-//! The reading side of slots on a GPU: how a consumer uses a slot that a [`super::SlotFiller`] has filled.
+//! The reading side of slots on a GPU: how a consumer uses a slot that a [`crate::cuda::SlotFiller`] has filled.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,9 +9,9 @@ use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
 use uva_cuda::{Context, CudaError, CudaEvent, CudaStream, DeviceSlice, Signal};
 
-use super::aside::OversizedMemory;
-use super::error::FillError;
+use super::oversized::OversizedMemory;
 use super::slot::{REPORT, SlotShape};
+use crate::cuda::error::FillError;
 
 const REPORT_BYTES: usize = GatherReport::BYTES;
 

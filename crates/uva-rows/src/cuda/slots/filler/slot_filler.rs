@@ -11,13 +11,13 @@ use uva_ops::rows::NarrowFloat;
 
 use super::fill::{Fill, SlotPlace};
 use super::held::{FillerState, HostSlot};
-use crate::cuda::cache::DeviceCache;
-use crate::cuda::continued::Continued;
 use crate::cuda::error::FillError;
 use crate::cuda::place::DeviceSource;
-use crate::cuda::slot::{FilledRows, Plan, SlotShape};
-use crate::cuda::sums::Scratch;
-use crate::cuda::tables::DeviceTables;
+use crate::cuda::slots::continued::Continued;
+use crate::cuda::slots::slot::{FilledRows, Plan, SlotShape};
+use crate::cuda::slots::sums::Scratch;
+use crate::cuda::store::cache::DeviceCache;
+use crate::cuda::store::tables::DeviceTables;
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
 

@@ -1,7 +1,7 @@
 //! No rows, for slots whose rows come from elsewhere.
 
-use super::error::FillError;
-use super::place::DevicePlace;
+use crate::cuda::error::FillError;
+use crate::cuda::place::DevicePlace;
 use crate::source::{RowSource, RowsRead, Ticket};
 
 /// The source of a filler whose slots get no rows of a source: the host makes them, they are of tables on the device, or they

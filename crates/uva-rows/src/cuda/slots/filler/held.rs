@@ -9,12 +9,12 @@ use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_devic
 use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 
 use super::fill::{BroughtRows, CACHE_LINE, Fill, OnDevice, SlotPlace};
-use crate::cuda::continued::{Continued, ContinuedBatch};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
-use crate::cuda::slot::{Plan, REPORT, SlotShape};
-use crate::cuda::sums::Scratch;
-use crate::cuda::tables::DeviceTables;
+use crate::cuda::slots::continued::{Continued, ContinuedBatch};
+use crate::cuda::slots::slot::{Plan, REPORT, SlotShape};
+use crate::cuda::slots::sums::Scratch;
+use crate::cuda::store::tables::DeviceTables;
 use crate::source::{RowOrigin, RowsRead, Ticket};
 
 pub(super) struct FillerState<S> {

@@ -6,10 +6,10 @@ use uva_cuda::memory::{PinnedBuffer, host_to_device};
 use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 
 /// Bytes of a piece, about.
-pub(super) const PIECE: usize = 16 << 20;
+pub(crate) const PIECE: usize = 16 << 20;
 
 /// Two pieces in turns: one is written while the other is sent.
-pub(super) struct Upload {
+pub(crate) struct Upload {
     pieces: [Piece; 2],
     next: usize,
     /// Declared last and waited for in `drop`: the pieces are in use until then.

@@ -9,8 +9,8 @@ use uva_cuda::memory::DeviceBuffer;
 use uva_cuda::{Context, CudaStream};
 use uva_ops::rows::NarrowFloat;
 
-use super::error::FillError;
 use super::slot::FilledRows;
+use crate::cuda::error::FillError;
 
 /// The lists of a fill whose rows are summed, as they lie in the slot, and where the sums go.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub struct SlotSums {
 
 impl SlotSums {
     /// The bytes of the slot that the kernel reads.
-    pub(super) fn read(&self, ids: usize) -> impl Iterator<Item = Range<usize>> {
+    pub(crate) fn read(&self, ids: usize) -> impl Iterator<Item = Range<usize>> {
         let of = |at: usize, count: usize| at..at.saturating_add(count.saturating_mul(4));
         let always = [of(self.indptr_at, self.destinations + 1), of(self.indices_at, self.edges)];
         let weights = self.weights_at.map(|at| of(at, self.edges));
@@ -44,7 +44,7 @@ impl SlotSums {
 
     /// The kernel's arguments for the slot that begins at `base`, and rows of `sources` ids that begin at `rows`; without
     /// own rows.
-    pub(super) fn arguments(&self, base: u64, rows: u64, row_bytes: usize, sources: usize) -> SumArguments {
+    pub(crate) fn arguments(&self, base: u64, rows: u64, row_bytes: usize, sources: usize) -> SumArguments {
         let at = |at: usize| base + at as u64;
         SumArguments {
             rows,
@@ -63,7 +63,7 @@ impl SlotSums {
 
     /// The rows of the slot that the kernel writes, for rows of `row_bytes` bytes that begin at `features_at`, and sums
     /// of `sum_bytes`.
-    pub(super) fn written(&self, features_at: usize, row_bytes: usize, sum_bytes: usize) -> [FilledRows; 2] {
+    pub(crate) fn written(&self, features_at: usize, row_bytes: usize, sum_bytes: usize) -> [FilledRows; 2] {
         let own = if self.own { self.destinations } else { 0 };
         [
             FilledRows { at: features_at, count: own, bytes: row_bytes },
@@ -73,7 +73,7 @@ impl SlotSums {
 }
 
 /// The kernels' name for these values (`None`: float32), of which rows of `row_bytes` bytes consist.
-pub(super) fn summed_type(narrow: Option<NarrowFloat>, row_bytes: usize) -> Result<SummedType, FillError> {
+pub(crate) fn summed_type(narrow: Option<NarrowFloat>, row_bytes: usize) -> Result<SummedType, FillError> {
     let values = match narrow {
         None => SummedType::F32,
         Some(NarrowFloat::F16) => SummedType::F16,
@@ -88,7 +88,7 @@ pub(super) fn summed_type(narrow: Option<NarrowFloat>, row_bytes: usize) -> Resu
 
 /// Room for the rows of one batch, and how they are summed. One does for all slots: its fills are ordered by one stream.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     rows: DeviceBuffer,
     row_bytes: usize,
     values: SummedType,

@@ -8,9 +8,9 @@ use uva_cuda::memory::DeviceBuffer;
 use uva_cuda::{Context, CudaStream};
 use uva_ops::rows::NarrowFloat;
 
-use super::cache::DeviceCache;
-use super::error::FillError;
 use super::sums::{SlotSums, summed_type};
+use crate::cuda::error::FillError;
+use crate::cuda::store::cache::DeviceCache;
 use crate::host::PartialSums;
 
 /// A cache, and room on the device for what the CPU begins: a part for each slot, since the next batch's comes while the

@@ -6,10 +6,10 @@ use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{IpcKind, SharedBuffer, device_to_host};
 use uva_cuda::{Context, CudaEvent, CudaStream};
 
-use super::error::FillError;
 use super::filler::{SlotFiller, SlotPlace};
-use super::place::DeviceSource;
 use super::slot::SlotShape;
+use crate::cuda::error::FillError;
+use crate::cuda::place::DeviceSource;
 use crate::error::GatherError;
 use crate::host::HostPlace;
 use crate::source::{RowSource, RowsRead, Ticket};

@@ -6,10 +6,10 @@ use uva_cuda::kernels::gather::{GatherArguments, GridBound, IdWidth, Kernel};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, host_to_device};
 use uva_cuda::{Context, CudaError};
 
-use super::error::FillError;
-use super::place::DevicePlace;
-use super::upload::{PIECE, Upload};
 use crate::cache::{NO_SLOT, SlotMap};
+use crate::cuda::error::FillError;
+use crate::cuda::place::DevicePlace;
+use crate::cuda::store::upload::{PIECE, Upload};
 use crate::host::{HostPlace, HostSource};
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 

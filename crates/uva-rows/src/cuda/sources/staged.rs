@@ -6,8 +6,8 @@ use std::sync::Arc;
 use uva_cuda::memory::{PinnedBuffer, host_to_device};
 use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 
-use super::error::FillError;
-use super::place::DevicePlace;
+use crate::cuda::error::FillError;
+use crate::cuda::place::DevicePlace;
 use crate::host::{HostPlace, HostSource};
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 
@@ -72,11 +72,11 @@ impl<S: HostSource> StagingSource<S> {
         })
     }
 
-    pub(super) fn context(&self) -> &Arc<Context> {
+    pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    pub(super) fn reads(&self, rows: usize) -> RowsRead {
+    pub(crate) fn reads(&self, rows: usize) -> RowsRead {
         RowsRead::of(RowOrigin::Dma, rows as u64, self.row_bytes)
     }
 

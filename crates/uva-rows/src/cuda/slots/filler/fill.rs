@@ -11,7 +11,7 @@ use uva_disk::DiskReads;
 
 use crate::cuda::direct::DirectRuns;
 use crate::cuda::error::FillError;
-use crate::cuda::sums::SlotSums;
+use crate::cuda::slots::sums::SlotSums;
 use crate::error::GatherError;
 use crate::host::PartialSums;
 use crate::source::{Place, RowOrigin, RowsRead};

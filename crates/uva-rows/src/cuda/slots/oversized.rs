@@ -11,7 +11,7 @@ use super::slot::REPORT;
 /// Memory of one batch, with what its slot would hold: the report, the arrays, the rows. It is the device's own; where
 /// that has no room, page-locked memory of the host, which the device reads over the link.
 ///
-/// Whoever drops it has waited for the work on it, as [`SlotReader::put_away`](super::SlotReader::put_away) does.
+/// Whoever drops it has waited for the work on it, as [`SlotReader::put_away`](crate::cuda::SlotReader::put_away) does.
 #[derive(Debug)]
 pub struct OversizedMemory {
     memory: Memory,
@@ -25,7 +25,7 @@ enum Memory {
 
 impl OversizedMemory {
     /// Memory for this batch, which is [brought](Self::bring) there next.
-    pub(super) fn new(context: &Arc<Context>, image: &[u8]) -> Result<Self, CudaError> {
+    pub(crate) fn new(context: &Arc<Context>, image: &[u8]) -> Result<Self, CudaError> {
         const WHAT: &str = "a batch that is larger than its feature slot";
         let memory = match DeviceBuffer::new(context, image.len(), WHAT) {
             Err(CudaError::OutOfMemory { .. }) => {
@@ -39,7 +39,7 @@ impl OversizedMemory {
     }
 
     /// Copies the batch to the device on this stream, and waits for that. The host has its own copy already.
-    pub(super) fn bring(&self, stream: &CudaStream, image: &[u8]) -> Result<(), CudaError> {
+    pub(crate) fn bring(&self, stream: &CudaStream, image: &[u8]) -> Result<(), CudaError> {
         let Memory::Device(buffer) = &self.memory else { return Ok(()) };
         let to = buffer.slice().sub(0..image.len())?.address();
         // SAFETY: as many bytes of our own memory, which nobody else knows of yet. The image is borrowed until the copy

@@ -7,8 +7,8 @@ use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, Gr
 use uva_cuda::memory::DeviceBuffer;
 use uva_cuda::{Context, CudaError, CudaStream};
 
-use super::error::FillError;
 use super::upload::{PIECE, Upload};
+use crate::cuda::error::FillError;
 use crate::error::GatherError;
 
 /// Writes some rows of every table: of each into the slice of its place.
@@ -91,7 +91,7 @@ impl DeviceTables {
     /// In stream order, `ids` has `count` ids, every one of `outs` has room for as many rows and overlaps nothing else, and
     /// `report` is a prepared report. Until the stream has passed this they and this value live, nobody else writes to them,
     /// and no other stream is given gathers of this value.
-    pub(super) unsafe fn enqueue(
+    pub(crate) unsafe fn enqueue(
         &self,
         stream: &CudaStream,
         kernels: &GatherKernels,

@@ -8,10 +8,10 @@ use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GridBound, IdWid
 use uva_cuda::kernels::order::VisitOrder;
 use uva_cuda::memory::{PinnedBuffer, PinnedTable};
 
-use super::cache::{DeviceCache, write_insertions};
-use super::error::FillError;
-use super::place::DevicePlace;
-use super::table::DeviceTable;
+use crate::cuda::error::FillError;
+use crate::cuda::place::DevicePlace;
+use crate::cuda::store::cache::{DeviceCache, write_insertions};
+use crate::cuda::store::table::DeviceTable;
 use crate::error::GatherError;
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::Cached;

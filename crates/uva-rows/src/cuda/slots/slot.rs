@@ -6,7 +6,7 @@ use uva_cuda::CudaStream;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
 
-use super::error::FillError;
+use crate::cuda::error::FillError;
 
 /// Slots of one size, one after another in one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +18,14 @@ pub struct SlotShape {
 }
 
 /// The bytes of a slot that are its report: the first.
-pub(super) const REPORT: Range<usize> = 0..GatherReport::BYTES;
+pub(crate) const REPORT: Range<usize> = 0..GatherReport::BYTES;
 
 /// Slots begin on multiples of this: the widest thing that is read from one.
 const ALIGNMENT: usize = 64;
 
 impl SlotShape {
     /// Whether it's possible at all, in a buffer of `bytes` bytes.
-    pub(super) fn check(&self, bytes: usize) -> Result<(), FillError> {
+    pub(crate) fn check(&self, bytes: usize) -> Result<(), FillError> {
         let Self { slots, stride } = *self;
         let fits = slots.checked_mul(stride).is_some_and(|all| all <= bytes);
         if slots == 0 || stride < REPORT.end || !stride.is_multiple_of(ALIGNMENT) || !fits {
@@ -52,7 +52,7 @@ impl SlotShape {
 
 /// Rows of a slot that a fill writes behind its arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FilledRows {
+pub(crate) struct FilledRows {
     /// Where the first begins.
     pub at: usize,
     pub count: usize,
@@ -70,7 +70,7 @@ impl FilledRows {
 
 /// The layout of one fill, checked to be complete and without overlaps.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The bytes of the slot that one copy brings: the report and the arrays behind it.
     pub upload: Range<usize>,
     /// Where the ids begin in the slot.
@@ -82,7 +82,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Checks one fill of a slot of that shape with these arrays, and these that are on the device. `lists` are more
     /// bytes of the arrays that the fill reads, `written` are the rows that it writes.
-    pub(super) fn new(
+    pub(crate) fn new(
         shape: &SlotShape,
         arrays: &[(usize, &[u8])],
         on_device: &[(usize, Range<usize>)],

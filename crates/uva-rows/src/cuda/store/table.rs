@@ -32,7 +32,7 @@ impl DeviceTable {
 
 impl DeviceTable {
     /// Where the first row lies on the device.
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.buffer.address()
     }
 

@@ -7,10 +7,10 @@ use uva_cuda::kernels::cache::{CacheInsertion, InsertArguments};
 use uva_cuda::memory::{DeviceBuffer, JoinedMemory, fill};
 use uva_cuda::{Context, CudaStream};
 
-use super::error::FillError;
 use super::upload::{PIECE, Upload};
 use crate::cache::eviction::{EvictingSlots, Eviction};
 use crate::cache::{SlotMap, check_capacity, map_bytes};
+use crate::cuda::error::FillError;
 use crate::error::GatherError;
 use crate::host::{HostPlace, MappedTable};
 use crate::source::RowSource;
@@ -185,7 +185,7 @@ impl DeviceCache {
     /// # Errors
     /// [`GatherError::OtherTable`] unless it was made for such a table, [`GatherError::Device`] unless it lies on this
     /// device.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         context: &Context,
         table_rows: usize,
@@ -204,28 +204,28 @@ impl DeviceCache {
     }
 
     /// Rows of the table that it is for.
-    pub(super) fn table_rows(&self) -> usize {
+    pub(crate) fn table_rows(&self) -> usize {
         self.table_rows
     }
 
     /// Where slot map and rows are.
-    pub(super) fn addresses(&self) -> (u64, u64) {
+    pub(crate) fn addresses(&self) -> (u64, u64) {
         (self.map.address(), self.rows.address())
     }
 
     /// The most insertions that a batch of `rows` rows can bring.
-    pub(super) fn most_insertions(&self, rows: usize) -> usize {
+    pub(crate) fn most_insertions(&self, rows: usize) -> usize {
         self.slots.as_ref().map_or(0, |slots| slots.capacity().min(rows))
     }
 
     /// Decides the changes of a batch that has been, or will be, gathered next: [`EvictingSlots::insert_misses`]. They
     /// have to be carried out on the device behind that gather, or the cache must not be used any more.
-    pub(super) fn take_in(&mut self, ids: &[i64]) -> &[CacheInsertion] {
+    pub(crate) fn take_in(&mut self, ids: &[i64]) -> &[CacheInsertion] {
         self.slots.as_mut().map_or(&[], |slots| slots.insert_misses(ids))
     }
 
     /// The kernel's arguments to carry out `count` insertions at that address, of rows that lie at `gathered`.
-    pub(super) fn insertion(&self, insertions: u64, count: usize, gathered: u64) -> InsertArguments {
+    pub(crate) fn insertion(&self, insertions: u64, count: usize, gathered: u64) -> InsertArguments {
         InsertArguments {
             insertions,
             count: count as u64,
@@ -296,7 +296,7 @@ unsafe fn copy_rows(
 ///
 /// # Panics
 /// When `to` is too small.
-pub(super) fn write_insertions(insertions: &[CacheInsertion], to: &mut [u8]) {
+pub(crate) fn write_insertions(insertions: &[CacheInsertion], to: &mut [u8]) {
     for (insertion, to) in insertions.iter().zip(to.chunks_exact_mut(CacheInsertion::BYTES)) {
         to.copy_from_slice(&insertion.to_bytes());
     }
