@@ -16,12 +16,13 @@ use uva_graph::{Indices, Relation};
 pub use self::divided::{Divided, ListCounts};
 use self::drawing::Drawing;
 use self::sink::{BlockTarget, PendingPositions, PickTarget};
+use crate::batches::hash;
+use crate::batches::local_ids::LocalIds;
 use crate::limits::{MAX_EPOCH, MAX_PICKS};
-use crate::local_ids::LocalIds;
 use crate::options::{GROUP, GROUP_PICKS};
 use crate::{
     BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView,
-    InvalidOption, LayerCounts, ListReads, SampleError, SamplerOptions, hash,
+    InvalidOption, LayerCounts, ListReads, SampleError, SamplerOptions,
 };
 
 pub use self::list::{Hop, List, NodeId};
