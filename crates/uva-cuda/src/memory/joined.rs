@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::mapping::{Mapping, Physical};
-use crate::context::Context;
-use crate::device::Feature;
+use crate::devices::context::Context;
+use crate::devices::device::Feature;
 use crate::error::CudaError;
 
 /// One device's share of memory that several processes map. It has no address until [`JoinedMemory`] maps it.

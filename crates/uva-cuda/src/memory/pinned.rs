@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 use crate::memory::bytes::ByteCount;
 use crate::slice::DeviceSlice;

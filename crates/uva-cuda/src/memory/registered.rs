@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{CU_MEMHOSTREGISTER_READ_ONLY, CUdevice_attribute};
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::memory::bytes::ByteCount;
 

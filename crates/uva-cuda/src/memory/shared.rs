@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use uva_options::named;
 
 use super::mapping::{Mapping, Physical};
-use crate::context::Context;
-use crate::device::Feature;
+use crate::devices::context::Context;
+use crate::devices::device::Feature;
 use crate::error::{CudaError, NOT_SUPPORTED};
 use crate::memory::copy::device_to_host;
 use crate::memory::lack::explain_lack;

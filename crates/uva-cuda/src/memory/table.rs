@@ -9,8 +9,8 @@ use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_READ_
 use serde::Serialize;
 use uva_mem::MappedFile;
 
-use crate::context::Context;
-use crate::device::Feature;
+use crate::devices::context::Context;
+use crate::devices::device::Feature;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 use crate::memory::host_memory::HostMemory;
 use crate::memory::pages::PinPages;

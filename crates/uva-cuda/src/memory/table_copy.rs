@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_mem::{PageKind, Pages, SharedRegion, ZeroedPages};
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::memory::bytes::ByteCount;
 use crate::memory::host_memory::HostMemory;

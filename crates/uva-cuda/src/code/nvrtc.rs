@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use uva_kernels::KernelSource;
 
-use crate::cubin_cache::user_cache_folder;
+use crate::code::cubin_cache::user_cache_folder;
+use crate::code::libtorch::{self, AskPython};
+use crate::code::toolkit;
 use crate::error::{CudaError, loader_said};
-use crate::libtorch::{self, AskPython};
-use crate::toolkit;
 
 /// The library's names, newest first. CUDA 12's serves as well: a newer driver runs what it compiles.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
-use crate::device::Device;
+use crate::devices::device::Device;
 use crate::error::CudaError;
 
 /// A device's primary context, held while the value lives. libtorch uses the same one, so addresses, streams and events

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::{Device, Feature};
-use crate::driver::Driver;
+use crate::devices::device::{Device, Feature};
+use crate::devices::driver::Driver;
 use crate::error::CudaError;
 
 /// The result.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cubin_cache::user_cache_folder;
+use crate::code::cubin_cache::user_cache_folder;
 
 /// The series that the built-in models are made for. A program built for another series does not load.
 pub const SERIES: &str = "2.11";

@@ -2,8 +2,8 @@
 
 use uva_kernels::{KernelSource, OPTIONS};
 
-use crate::cubin_cache::CubinKey;
-use crate::nvrtc::CompileTarget;
+use crate::code::cubin_cache::CubinKey;
+use crate::code::nvrtc::CompileTarget;
 
 /// Kernels are shipped as machine code: the driver would compile PTX at each start.
 pub(crate) fn machine_code(capability: (u32, u32)) -> CompileTarget {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use cudarc::driver::sys::{self, CUdevice_attribute};
 
-use crate::driver::Driver;
+use crate::devices::driver::Driver;
 use crate::error::CudaError;
 
 /// A feature that a device and its driver may support.

@@ -9,13 +9,13 @@ use cudarc::driver::sys;
 use serde::Serialize;
 use uva_kernels::{GATHER, KernelSource, OPTIONS, SAMPLE, TRAIN};
 
-use crate::carried;
-use crate::context::Context;
-use crate::cubin_cache::{CacheKind, CubinCache};
-use crate::driver::Driver;
+use crate::code::carried;
+use crate::code::cubin_cache::{CacheKind, CubinCache};
+use crate::code::image::{key, label, machine_code};
+use crate::code::nvrtc::{CompileTarget, Nvrtc};
+use crate::devices::context::Context;
+use crate::devices::driver::Driver;
 use crate::error::{CudaError, check};
-use crate::image::{key, label, machine_code};
-use crate::nvrtc::{CompileTarget, Nvrtc};
 
 /// The simulator's image: it already has every kernel compiled for the host.
 const SIMULATED_IMAGE: &CStr = c"uva-kernel-sim";

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use uva_kernels::{KernelSource, OPTIONS, SOURCES};
 
-use crate::cubin_cache::CubinCache;
+use crate::code::cubin_cache::CubinCache;
+use crate::code::image::{key, label, machine_code};
+use crate::code::nvrtc::Nvrtc;
 use crate::error::CudaError;
-use crate::image::{key, label, machine_code};
-use crate::nvrtc::Nvrtc;
 
 /// Compiles all kernels for devices of exactly this compute capability and writes them into `folder`, which is created
 /// if it is missing. No device is needed.
