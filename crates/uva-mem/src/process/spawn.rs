@@ -10,7 +10,7 @@ use rustix::io::{Errno, FdFlags};
 use rustix::process::Signal;
 use rustix::thread::CpuSet;
 
-use crate::handover::{Channel, HandoverError};
+use crate::process::handover::{Channel, HandoverError};
 
 /// What a child inherits, its death signal and its session.
 #[derive(Debug, Default)]

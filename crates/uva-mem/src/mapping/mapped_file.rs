@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::file_state::FileState;
 use crate::files::open_regular;
-use crate::mapped_fault::MappingEntry;
+use crate::mapping::file_state::FileState;
+use crate::mapping::mapped_fault::MappingEntry;
 
 /// A regular file's bytes, mapped read-only and shared with every other process that maps it.
 ///

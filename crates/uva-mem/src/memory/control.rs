@@ -4,7 +4,7 @@ use std::mem::size_of;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::region::{RegionError, SharedRegion};
+use crate::memory::region::{RegionError, SharedRegion};
 
 /// Shared 64-bit words, all zero at first. Those who share the page define what each word means.
 ///

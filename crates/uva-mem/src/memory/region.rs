@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::fork_guard::{Backing, ForkGuard};
+use crate::memory::fork_guard::{Backing, ForkGuard};
 
 const BASE_PAGE: usize = 4096;
 const HUGE_PAGE: usize = 2 << 20;

@@ -4,7 +4,7 @@ use std::io;
 
 use memmap2::{Advice, MmapMut};
 
-use crate::fork_guard::{Backing, ForkGuard};
+use crate::memory::fork_guard::{Backing, ForkGuard};
 
 /// The page size for some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
