@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::npy::{NpyArray, NpyType};
-use crate::quote::shown;
 use crate::{ElementType, GraphError, Meta, meta, names};
+use uva_files::quote::shown;
 
 #[derive(Debug, thiserror::Error)]
 enum ElementProblem {

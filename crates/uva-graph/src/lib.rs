@@ -2,7 +2,7 @@
 //!
 //! A dataset is a directory of `.npy` files: in-neighbours as compressed sparse columns (CSC), feature rows, labels and
 //! three splits. [`Dataset`] maps the files, checks them once and lends typed views. [`reorder`] renumbers nodes.
-//! [`csc`], [`npy`] and [`staged`] write datasets in bounded memory, visible only when complete. This crate must not
+//! [`csc`] and [`npy`] write datasets in bounded memory, into directories of `uva-files`. This crate must not
 //! know of other formats, processes, sampling, training, or any GPU. Next: `uva-io` imports, exports and generates
 //! datasets; `uva-sample` samples from one.
 //!
@@ -36,7 +36,7 @@
 
 pub mod csc;
 pub mod dataset;
-pub mod disk_space;
+mod directory;
 mod element;
 pub mod error;
 mod feature_element;
@@ -57,23 +57,20 @@ pub mod partition_map;
 mod partition_summary;
 mod partition_text;
 mod partition_written;
-pub mod progress;
-pub mod quote;
 mod range_book;
 pub mod ranges;
 mod ranges_of;
 pub mod reorder;
 mod same;
 mod schema;
-pub mod shown;
 mod split;
-pub mod staged;
 mod stamp;
 mod summary;
 pub mod verify;
 pub mod views;
 
 pub use dataset::{Dataset, Overlap, Repeats, Verification, Verify};
+pub use directory::DATASET;
 pub use element::ElementType;
 pub use error::GraphError;
 pub use feature_element::{edge_feature_element, feature_element};
@@ -84,10 +81,10 @@ pub use meta::Meta;
 pub use node_rows::NodeRows;
 pub use part_of::PartOf;
 pub use partition_map::{PartitionMap, PartitionSource, PartitionSummary};
-pub use progress::Progress;
 pub use ranges_of::RangesOf;
 pub use schema::{NodeType, Relation, RelationSchema, Schema, TableSchema};
 pub use split::Split;
 pub use summary::Summary;
+pub use uva_files::Progress;
 pub use uva_mem::mix;
 pub use views::{Csc, FeatureTable, Indices, Labels};

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uva_mem::files::{read_regular, replace, without_byte_order_mark};
 
+use crate::GraphError;
 use crate::part_of::PartOf;
 use crate::ranges_of::RangesOf;
-use crate::{GraphError, quote};
+use uva_files::quote;
 
 /// The file's name in a dataset.
 pub const FILE_NAME: &str = "meta.json";

@@ -7,8 +7,8 @@ use uva_mem::files::{open_regular, read_regular_text};
 
 use crate::GraphError;
 use crate::npy::{NpyArray, NpyType};
-use crate::quote::shown;
 use crate::verify::outside;
+use uva_files::quote::shown;
 
 /// Larger text files are refused: an array takes less space and no time.
 const MOST_TEXT: u64 = 1 << 30;

@@ -155,7 +155,7 @@ impl Checked<'_> {
         })?;
         let mut seen = BTreeSet::new();
         for directory in directories {
-            let shown = || crate::quote::shown(directory);
+            let shown = || uva_files::quote::shown(directory);
             require(is_beside(directory), "dir", || {
                 format!("is '{}', which is not the name of a directory beside it", shown())
             })?;

@@ -13,7 +13,8 @@ use crate::npy::{NpyArray, NpyType, write_array};
 pub use crate::partition_checks::MOST_PARTS;
 use crate::partition_summary::read_summary;
 pub use crate::partition_summary::{PARTITION_FORMAT, PARTITION_SUMMARY, PartitionSource, PartitionSummary};
-use crate::{Dataset, GraphError, Split, quote};
+use crate::{Dataset, GraphError, Split};
+use uva_files::quote;
 
 /// The part of each node, uint16 \[N\], by original id.
 pub const PARTITION: &str = "partition.npy";

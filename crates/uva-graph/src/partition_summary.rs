@@ -10,11 +10,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use uva_mem::files::read_regular;
 
+use crate::GraphError;
 use crate::part_of::MOST_BYTES;
 use crate::partition_checks::{self, Wrong};
 use crate::partition_text::{self, Text};
 use crate::partition_written::{ClosureSummary, RangesSummary, WrittenParts};
-use crate::{GraphError, quote};
+use uva_files::quote;
 
 /// What describes a partition: a directory that has it is one.
 pub const PARTITION_SUMMARY: &str = "partition.json";

@@ -121,7 +121,7 @@ impl Text {
                 }))
             }
             Some(other) => {
-                let other = crate::quote::shown(other);
+                let other = uva_files::quote::shown(other);
                 return Err(wrong("layout", format!("is {other}, not {CLOSURE} or {RANGES}")));
             }
         };

@@ -1,6 +1,6 @@
 //! How much memory dividing a graph takes, estimated before it begins.
 
-use uva_graph::disk_space::BytesOnDisk;
+use uva_files::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, GraphError, Split};
 
 use crate::auto;

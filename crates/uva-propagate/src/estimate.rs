@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
+use uva_files::disk_space::BytesOnDisk;
 use uva_graph::csc::LEAST_MEMORY;
-use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, FeatureTable, GraphError};
 use uva_model::FeatureNorm;
 

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use rayon::prelude::*;
+use uva_files::quote;
 use uva_graph::GraphError;
 use uva_graph::hash;
 use uva_graph::npy::{NpyArray, NpyType};
-use uva_graph::quote;
 use uva_mem::files::read_regular;
 
 use crate::checks;

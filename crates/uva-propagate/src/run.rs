@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::ThreadPool;
-use uva_graph::disk_space::{self, BytesOnDisk};
+use uva_files::disk_space::{self, BytesOnDisk};
+use uva_files::staged;
 use uva_graph::npy::{NpyType, NpyWriter};
-use uva_graph::{Dataset, GraphError, Labels, Split, hash, names, staged};
+use uva_graph::{Dataset, GraphError, Labels, Split, hash, names};
 use uva_mem::files::open_directory;
 use uva_sample::philox::RandomPurpose;
 
@@ -216,7 +217,7 @@ fn check_disk(out: &Path, room: &Room) -> Result<(), GraphError> {
         BytesOnDisk(room.set),
         BytesOnDisk(room.meanwhile),
     );
-    disk_space::check(out, needs, what)
+    Ok(disk_space::check(out, needs, what)?)
 }
 
 /// The work of one run.

@@ -12,7 +12,8 @@ use crate::partition_summary::{PARTITION_SUMMARY, summary_of};
 use crate::partition_written::{RANGES, RangesSummary, WrittenRange};
 use crate::range_book::RangeBook;
 use crate::ranges_of::RangesOf;
-use crate::{Csc, Dataset, GraphError, PartitionSummary, Split, Verify, quote};
+use crate::{Csc, Dataset, GraphError, PartitionSummary, Split, Verify};
+use uva_files::quote;
 
 /// Why a partition is not opened as one in ranges. The file is `partition.json`.
 #[derive(Debug, thiserror::Error)]

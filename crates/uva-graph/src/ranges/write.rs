@@ -7,7 +7,6 @@ use std::path::Path;
 use uva_mem::files::read_regular;
 
 use super::arrays::{EDGE_FEATURES, FEATURES, Tables, bytes_in, fingerprint_of_graph, hash_of_graph};
-use crate::disk_space::{self, BytesOnDisk};
 use crate::files::{edge_table, table_element};
 use crate::graph_files::GraphFiles;
 use crate::hash::ArrayHash;
@@ -19,8 +18,9 @@ use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, Writt
 use crate::range_book::RangeBook;
 use crate::ranges_of::RangesOf;
 use crate::reorder::{Copy, NodeOrder};
-use crate::staged::{StagedDirectory, flush};
-use crate::{Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split, names};
+use crate::{DATASET, Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split, names};
+use uva_files::disk_space::{self, BytesOnDisk};
+use uva_files::staged::{StagedDirectory, flush};
 
 /// Bytes of the header of a `.npy` file.
 const HEADER: u64 = HEADER_BYTES as u64;
@@ -51,7 +51,7 @@ pub fn write_ranges(
 ) -> Result<RangesSummary, GraphError> {
     check(dataset, map)?;
     check_space(dataset, map.parts, out)?;
-    let staged = StagedDirectory::new(out)?;
+    let staged = StagedDirectory::new(out, &DATASET)?;
     let written = stage_ranges(dataset, map, staged.path(), progress)?;
     staged.commit()?;
     Ok(written)
@@ -82,11 +82,11 @@ pub fn check_space(dataset: &Dataset, parts: u32, out: &Path) -> Result<(), Grap
     let of_parts = u64::from(parts) * (2 * HEADER + DESCRIPTIONS);
     // The map has 2 bytes a node.
     let bytes = nodes * (of_node + 2) + edges * of_edge + 8 * splits + 10 * HEADER + DESCRIPTIONS + of_parts;
-    disk_space::check(
+    Ok(disk_space::check(
         out,
         bytes,
         format_args!("the graph and the rows of {parts} parts take {}", BytesOnDisk(bytes)),
-    )
+    )?)
 }
 
 /// Refuses a dataset or a map that cannot be written in ranges.
@@ -173,7 +173,7 @@ pub fn stage_ranges(
 fn describe(directory: &Path, meta: &Meta, of: RangesOf, name: &str) -> Result<(), GraphError> {
     let name = Some(format!("{}-{name}", of.dataset));
     Meta { name, ranges: Some(of), ..meta.clone() }.write(directory)?;
-    flush(directory)
+    Ok(flush(directory)?)
 }
 
 /// The metadata of the dataset, without what is no longer so. Types of features and the number of classes are those of

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use uva_graph::quote::shown;
+use uva_files::quote::shown;
 use uva_graph::{Dataset, GraphError, Indices, Labels, Split, meta, names};
 
 /// A line about each part of the dataset that is not exported, or comes back as something else.

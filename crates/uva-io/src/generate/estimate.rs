@@ -1,6 +1,6 @@
 //! The cost of generating a graph, before anything is written.
 
-use uva_graph::progress::STEP_BYTES;
+use uva_files::progress::STEP_BYTES;
 
 use super::options::common::Common;
 use super::options::train_by::{DegreeDraw, TrainBy};

@@ -234,7 +234,7 @@ fn read(folder: &Path) -> Result<Option<Content>, GraphError> {
     };
     let invalid = |problem: String| GraphError::invalid(&path, NotAJournal(problem));
     let content: Content = serde_json::from_slice(&bytes)
-        .map_err(|error| invalid(uva_graph::quote::message(&error.to_string())))?;
+        .map_err(|error| invalid(uva_files::quote::message(&error.to_string())))?;
     if content.format != FORMAT {
         return Err(invalid(format!("it has format {}, and this version reads {FORMAT}", content.format)));
     }

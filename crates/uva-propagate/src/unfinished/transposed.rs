@@ -3,9 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use uva_files::staged;
 use uva_graph::csc::{Changes, CscBuilder, LEAST_MEMORY};
 use uva_graph::npy::{NpyArray, NpyType};
-use uva_graph::{GraphError, Indices, names, staged};
+use uva_graph::{GraphError, Indices, names};
 use uva_mem::files::OwnDirectory;
 
 use super::folder::{self, TRANSPOSED, UNFINISHED_TRANSPOSED};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use uva_graph::staged;
+use uva_files::staged;
 
 use crate::errors::of_io;
 

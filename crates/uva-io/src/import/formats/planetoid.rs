@@ -11,9 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, json};
+use uva_files::quote::{listed, shown};
 use uva_graph::csc::{Changes, SelfLoops};
 use uva_graph::npy::{NpyType, write_array};
-use uva_graph::quote::{listed, shown};
 use uva_graph::{GraphError, Meta, names};
 use uva_mem::files::{read_regular, read_regular_text};
 

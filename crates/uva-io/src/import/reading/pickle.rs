@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use uva_graph::quote::shown;
+use uva_files::quote::shown;
 
 /// A place in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

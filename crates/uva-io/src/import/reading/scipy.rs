@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use uva_graph::quote::shown;
+use uva_files::quote::shown;
 
 use super::pickle::{Pickle, Ref, Value};
 

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
+use uva_files::quote::{listed, message};
 use uva_graph::GraphError;
 use uva_graph::npy::{Header, NpyType};
-use uva_graph::quote::{listed, message};
 use uva_mem::files::open_regular;
 
 use super::features::FeatureSource;

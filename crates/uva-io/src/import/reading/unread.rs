@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use uva_files::quote::shown;
 use uva_graph::GraphError;
-use uva_graph::quote::shown;
 
 /// The most parts with a line each.
 const LINES: usize = 16;

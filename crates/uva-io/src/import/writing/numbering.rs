@@ -13,8 +13,8 @@ use std::collections::hash_map::Entry;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use uva_files::quote::shown;
 use uva_graph::npy::{NpyType, NpyWriter, write_array};
-use uva_graph::quote::shown;
 use uva_graph::{GraphError, names};
 use uva_mem::files::without_byte_order_mark;
 

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use uva_files::staged::StagedDirectory;
 use uva_graph::csc::{Changes, CscBuilder, SelfLoops};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter, write_array};
-use uva_graph::staged::StagedDirectory;
-use uva_graph::{ElementType, GraphError, Meta, Progress, Split, names, verify};
+use uva_graph::{DATASET, ElementType, GraphError, Meta, Progress, Split, names, verify};
 
 use crate::import::options::ImportOptions;
 use crate::import::reading::features::{FeatureSource, FeatureWriter};
@@ -15,7 +15,7 @@ use crate::import::reading::stream::ArrayStream;
 use crate::import::reading::values;
 use crate::import::request::{ImportEstimate, ImportRequest};
 use crate::import::split::SplitRule;
-use uva_graph::disk_space::{self, BytesOnDisk};
+use uva_files::disk_space::{self, BytesOnDisk};
 
 /// Elements converted at a time.
 pub(crate) const CHUNK: usize = 1 << 16;
@@ -119,7 +119,7 @@ impl<'r> DatasetOutput<'r> {
         }
         let estimate = sizes.estimate(request.options, changes);
         // An existing output is refused before anything is reported.
-        let staged = StagedDirectory::new(request.out)?;
+        let staged = StagedDirectory::new(request.out, &DATASET)?;
         (request.watch.estimate)(&estimate);
         let what = format!(
             "the dataset takes {} and its making {} more for a while: make room, name an OUT on another disk, or give more \
@@ -418,7 +418,7 @@ impl<'r> DatasetOutput<'r> {
         meta.write(self.staged.path())?;
         self.progress("checks", 0, 1);
         verify::directory(self.staged.path())?;
-        self.staged.commit()
+        Ok(self.staged.commit()?)
     }
 }
 

@@ -47,7 +47,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     };
     let open = |path: &PathBuf, stage: &'static str| {
         let table = CsvTable::open(path, &|position| request.watch.at(stage, position))?;
-        Ok(Box::new(table) as Box<dyn SourceTable>)
+        Ok::<_, GraphError>(Box::new(table) as Box<dyn SourceTable>)
     };
     let edges = open(&edges, "edges")?;
     let nodes = nodes.map(|path| open(&path, "nodes")).transpose()?;

@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::path::Path;
 
+use uva_files::quote::shown;
 use uva_graph::GraphError;
-use uva_graph::quote::shown;
 
 use crate::import::reading::text::{LONGEST_LINE, Position, TextLines};
 

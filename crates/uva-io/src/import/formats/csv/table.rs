@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use uva_files::quote::shown;
 use uva_graph::GraphError;
 use uva_graph::npy::NpyType;
-use uva_graph::quote::shown;
 
 use super::super::tables::{CellType, Cells, SourceTable, TableColumn, TableReader, Texts};
 use super::records::{RecordProblem, Records};

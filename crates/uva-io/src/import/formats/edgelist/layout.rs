@@ -6,8 +6,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
+use uva_files::quote::shown;
 use uva_graph::GraphError;
-use uva_graph::quote::shown;
 
 use super::columns::{ColumnProblem, Columns, is_comment};
 use crate::import::options::{EdgeList, Ids, Separator, ThirdColumn};

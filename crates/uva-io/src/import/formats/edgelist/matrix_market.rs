@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
+use uva_files::quote::shown;
 use uva_graph::GraphError;
-use uva_graph::quote::shown;
 
 use crate::import::reading::text::{LineError, each_line_until};
 

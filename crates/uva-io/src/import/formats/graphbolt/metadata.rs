@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use uva_files::quote::{self, listed, shown};
 use uva_graph::GraphError;
-use uva_graph::quote::{self, listed, shown};
 use uva_mem::files::{read_regular, without_byte_order_mark};
 
 use crate::import::reading::stream::ArrayStream;

@@ -11,9 +11,9 @@ mod metadata;
 
 use std::path::PathBuf;
 
+use uva_files::quote::shown;
 use uva_graph::csc::{Changes, CscBuilder};
 use uva_graph::npy::{NpyType, write_array};
-use uva_graph::quote::shown;
 use uva_graph::{ElementType, GraphError, Meta, Progress, names};
 
 use self::labels::{Collected, GraphboltLabels};

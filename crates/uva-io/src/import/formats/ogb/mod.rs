@@ -17,8 +17,8 @@ mod raw;
 use std::path::Path;
 
 use serde_json::{Map, json};
+use uva_files::quote::listed;
 use uva_graph::csc::Changes;
-use uva_graph::quote::listed;
 use uva_graph::{GraphError, Meta, Split};
 
 use self::raw::{OgbProblem, Raw, ids_of};

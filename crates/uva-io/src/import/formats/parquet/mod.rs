@@ -55,7 +55,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let (edges, nodes) = files::of_source(request)?;
     let open = |path: &PathBuf| {
         let table = ParquetTable::open(path, &files::of_table(path, request.watch.note)?)?;
-        Ok(Box::new(table) as Box<dyn SourceTable>)
+        Ok::<_, GraphError>(Box::new(table) as Box<dyn SourceTable>)
     };
     let edges = open(&edges)?;
     let nodes = nodes.as_ref().map(open).transpose()?;

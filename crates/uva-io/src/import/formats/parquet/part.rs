@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::schema::types::ColumnDescPtr;
+use uva_files::quote::{message, shown};
 use uva_graph::GraphError;
-use uva_graph::quote::{message, shown};
 use uva_mem::files::open_regular;
 
 use super::super::tables::{CellType, TableColumn};

@@ -9,9 +9,9 @@ use parquet::basic::{ConvertedType, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
+use uva_files::quote::{message, shown};
 use uva_graph::GraphError;
 use uva_graph::npy::NpyType;
-use uva_graph::quote::{message, shown};
 use uva_mem::files::open_regular;
 
 use super::super::tables::{Cells, SourceTable, TableColumn, TableReader, Texts};

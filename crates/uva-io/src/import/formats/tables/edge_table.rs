@@ -1,7 +1,7 @@
 //! The table of edges.
 
+use uva_files::quote::shown;
 use uva_graph::csc::{Changes, CscBuilder};
-use uva_graph::quote::shown;
 use uva_graph::{ElementType, GraphError, Progress};
 
 use super::feature_columns::FeatureColumns;

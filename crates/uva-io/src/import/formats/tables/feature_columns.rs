@@ -1,7 +1,7 @@
 //! Features of nodes, or of edges: one column of lists, or several columns of numbers.
 
+use uva_files::quote::listed;
 use uva_graph::npy::NpyType;
-use uva_graph::quote::listed;
 use uva_graph::{ElementType, GraphError};
 
 use super::table::{CellType, Cells, SourceTable, TableColumn};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use uva_files::quote::listed;
 use uva_graph::npy::{NpyType, NpyWriter};
-use uva_graph::quote::listed;
 use uva_graph::{GraphError, names};
 
 use super::table::{CellType, Cells, SourceTable, TableColumn};

@@ -1,6 +1,6 @@
 //! The table of nodes.
 
-use uva_graph::quote::{listed, shown};
+use uva_files::quote::{listed, shown};
 use uva_graph::{ElementType, GraphError};
 
 use super::feature_columns::FeatureColumns;

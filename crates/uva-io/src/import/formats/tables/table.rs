@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::path::Path;
 
+use uva_files::quote::{listed, shown};
 use uva_graph::GraphError;
 use uva_graph::npy::NpyType;
-use uva_graph::quote::{listed, shown};
 
 /// Faults of a table's columns.
 #[derive(Debug, thiserror::Error)]

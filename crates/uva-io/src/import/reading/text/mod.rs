@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use uva_files::quote::shown;
 use uva_graph::GraphError;
-use uva_graph::quote::shown;
 use uva_mem::files::{open_regular, without_byte_order_mark};
 
 pub(crate) use self::compressed::Zstd;

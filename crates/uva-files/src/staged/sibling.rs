@@ -19,7 +19,7 @@ use uva_mem::files::{EntryKind, Mark, OwnDirectory, is_word, random_word};
 pub(super) const MARKER: &str = ".uvatrain-partial";
 /// Its content in a directory that is written: all of it is removed.
 pub(super) const UNFINISHED: &[u8] = b"uvatrain: an unfinished directory\n";
-/// Its content in a dataset that was replaced: only files of a dataset are removed.
+/// Its content in a directory that was replaced: only files of its kind are removed.
 pub(super) const REPLACED: &[u8] = b"uvatrain: a replaced dataset\n";
 
 /// A directory that this process is writing.
@@ -83,7 +83,7 @@ pub(super) fn unmark(directory: &OwnDirectory) {
 }
 
 /// Removes siblings of `name` that no living process writes. A failure is no error: they are harmless.
-pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_dataset: &dyn Fn(&OsStr) -> bool) {
+pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_kind: &dyn Fn(&OsStr) -> bool) {
     let prefix = prefix(name);
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -91,13 +91,13 @@ pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_dataset: &dyn Fn(
         let word = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
         if word.and_then(|word| std::str::from_utf8(word).ok()).is_some_and(is_word) {
             // What is not this program's, or in use, stays.
-            let _ = remove_if_abandoned(&entry.path(), of_dataset);
+            let _ = remove_if_abandoned(&entry.path(), of_kind);
         }
     }
 }
 
 /// Removes a directory whose marker no process holds. Another process that begins meanwhile finds the marker held.
-fn remove_if_abandoned(path: &Path, of_dataset: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+fn remove_if_abandoned(path: &Path, of_kind: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
     let directory = OwnDirectory::open(path)?;
     let marker = directory.open_lock_file(MARKER, false)?;
     flock(&marker, FlockOperation::NonBlockingLockExclusive)?;
@@ -105,7 +105,7 @@ fn remove_if_abandoned(path: &Path, of_dataset: &dyn Fn(&OsStr) -> bool) -> io::
         return remove_open(&directory, &|_| true);
     }
     match directory.read_mark(&marker, REPLACED)? {
-        Mark::Written => remove_open(&directory, of_dataset),
+        Mark::Written => remove_open(&directory, of_kind),
         Mark::Empty | Mark::Foreign => Ok(()),
     }
 }

@@ -3,19 +3,25 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use uva_mem::files::is_word;
 
 use super::*;
-use crate::Split;
-use crate::npy::{NpyType, write_array};
 
-/// Three nodes, nothing but what a dataset has to have.
+/// The files that a dataset of these tests has to have. It may also have `weight.npy`.
+const FILES: [&str; 7] =
+    ["indptr.npy", "indices.npy", "feat.npy", "label.npy", "train_idx.npy", "valid_idx.npy", "test_idx.npy"];
+
+const DATASET: DirectoryKind = DirectoryKind {
+    name: "a dataset",
+    may_have: |name| FILES.iter().chain(&["weight.npy"]).any(|known| name == *known),
+    check: |directory| {
+        let missing = FILES.iter().find(|name| !directory.join(name).exists());
+        missing.map_or(Ok(()), |name| Err(format!("{name} is missing")))
+    },
+};
+
+/// Every file that a dataset has to have.
 fn dataset(directory: &Path) {
     fs::create_dir(directory).unwrap();
-    let path = |name: &str| directory.join(name);
-    write_array(&path("indptr.npy"), NpyType::I64, &[], &[0_i64, 1, 3, 4]).unwrap();
-    write_array(&path("indices.npy"), NpyType::I32, &[], &[1_i32, 0, 2, 1]).unwrap();
-    write_array(&path("feat.npy"), NpyType::F32, &[2], &[0_f32; 6]).unwrap();
-    write_array(&path("label.npy"), NpyType::I64, &[], &[0_i64, 1, 0]).unwrap();
-    for split in Split::ALL {
-        write_array(&path(split.file_name()), NpyType::I64, &[], &[0_i64]).unwrap();
+    for name in FILES {
+        fs::write(directory.join(name), name).unwrap();
     }
 }
 
@@ -36,7 +42,7 @@ fn names(directory: &Path) -> Vec<String> {
 #[test]
 fn a_committed_directory_appears_with_its_files_and_nothing_else() {
     let parent = tempfile::tempdir().unwrap();
-    let staged = StagedDirectory::new(&parent.path().join("graph")).unwrap();
+    let staged = StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap();
     fs::write(staged.path().join("a"), "1").unwrap();
     let beside = names(parent.path());
     let word = beside[0].strip_prefix("graph.partial-").unwrap_or_default();
@@ -49,7 +55,7 @@ fn a_committed_directory_appears_with_its_files_and_nothing_else() {
 #[test]
 fn a_dropped_directory_leaves_nothing_not_even_the_parents_it_needed() {
     let parent = tempfile::tempdir().unwrap();
-    let staged = StagedDirectory::new(&parent.path().join("new/er/graph")).unwrap();
+    let staged = StagedDirectory::new(&parent.path().join("new/er/graph"), &DATASET).unwrap();
     fs::write(staged.path().join("a"), "1").unwrap();
     drop(staged);
     assert!(names(parent.path()).is_empty());
@@ -60,8 +66,8 @@ fn an_existing_directory_is_refused_and_left_alone() {
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
     fs::create_dir(&out).unwrap();
-    let error = StagedDirectory::new(&out).unwrap_err();
-    assert!(error.is_bad_input());
+    let error = StagedDirectory::new(&out, &DATASET).unwrap_err();
+    assert!(matches!(error, FileError::Usage { .. }));
     assert!(error.to_string().contains("graph exists already"), "{error}");
     assert_eq!(names(parent.path()), ["graph"]);
 }
@@ -70,7 +76,7 @@ fn an_existing_directory_is_refused_and_left_alone() {
 fn a_directory_that_appears_meanwhile_is_not_replaced() {
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
-    let staged = StagedDirectory::new(&out).unwrap();
+    let staged = StagedDirectory::new(&out, &DATASET).unwrap();
     fs::create_dir(&out).unwrap();
     assert!(staged.commit().unwrap_err().to_string().contains("exists already"));
     assert_eq!(names(parent.path()), ["graph"]);
@@ -86,9 +92,9 @@ fn what_a_killed_run_left_is_removed_but_not_what_a_living_one_writes() {
     mark(&left);
     fs::write(left.join("feat.npy"), "half").unwrap();
     fs::create_dir(left.join("deeper")).unwrap();
-    let first = StagedDirectory::new(&out).unwrap();
+    let first = StagedDirectory::new(&out, &DATASET).unwrap();
     assert!(!left.exists());
-    let second = StagedDirectory::new(&out).unwrap();
+    let second = StagedDirectory::new(&out, &DATASET).unwrap();
     assert!(first.path().exists() && second.path().exists());
     assert_ne!(first.path(), second.path());
     drop((first, second));
@@ -129,7 +135,7 @@ fn what_only_looks_like_a_leftover_stays() {
     fs::create_dir(&linked).unwrap();
     symlink(marked.join(sibling::MARKER), linked.join(sibling::MARKER)).unwrap();
     let before = names(parent.path());
-    drop(StagedDirectory::new(&parent.path().join("graph")).unwrap());
+    drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());
     assert_eq!(names(parent.path()), before);
     for name in foreign.into_iter().chain(["elsewhere", "graph.partial-2222222222222222"]) {
         assert_eq!(fs::read(parent.path().join(name).join("thesis.tex")).unwrap(), b"years", "{name}");
@@ -141,7 +147,7 @@ fn a_dataset_makes_way_only_in_the_moment_of_the_commit() {
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
     dataset(&out);
-    let staged = StagedDirectory::replacing(&out).unwrap();
+    let staged = StagedDirectory::replacing(&out, &DATASET).unwrap();
     fs::write(staged.path().join("indptr.npy"), "new").unwrap();
     assert!(out.join("feat.npy").exists());
     staged.commit().unwrap();
@@ -152,10 +158,10 @@ fn a_dataset_makes_way_only_in_the_moment_of_the_commit() {
     // Nothing there to replace is fine too, nor is an empty directory anybody's work; a writer that gives up leaves the
     // old one.
     let (other, empty) = (parent.path().join("other"), parent.path().join("empty"));
-    StagedDirectory::replacing(&other).unwrap().commit().unwrap();
+    StagedDirectory::replacing(&other, &DATASET).unwrap().commit().unwrap();
     fs::create_dir(&empty).unwrap();
-    StagedDirectory::replacing(&empty).unwrap().commit().unwrap();
-    drop(StagedDirectory::replacing(&out).unwrap());
+    StagedDirectory::replacing(&empty, &DATASET).unwrap().commit().unwrap();
+    drop(StagedDirectory::replacing(&out, &DATASET).unwrap());
     assert_eq!(names(parent.path()), ["empty", "graph", "other"]);
     assert_eq!(names(&out).len(), 7);
 }
@@ -169,14 +175,14 @@ fn what_came_to_lie_among_a_replaced_datasets_files_stays() {
     // As a process leaves it that was killed while it removed the old dataset.
     fs::write(old.join(sibling::MARKER), sibling::REPLACED).unwrap();
     fs::set_permissions(old.join(sibling::MARKER), fs::Permissions::from_mode(0o600)).unwrap();
-    drop(StagedDirectory::new(&parent.path().join("graph")).unwrap());
+    drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());
     assert_eq!(names(&old), ["thesis.tex"]);
     dataset(&old.join("again"));
     fs::rename(old.join("again/feat.npy"), old.join("feat.npy")).unwrap();
-    replaced::remove(&old);
+    replaced::remove(&old, &DATASET);
     assert_eq!(names(&old), ["again", "thesis.tex"]);
     fs::remove_dir_all(old.join("again")).unwrap();
-    drop(StagedDirectory::new(&parent.path().join("graph")).unwrap());
+    drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());
     assert_eq!(names(&old), ["thesis.tex"]);
 }
 
@@ -186,8 +192,8 @@ fn only_a_dataset_is_ever_replaced() {
     let out = parent.path().join("graph");
     fs::create_dir(&out).unwrap();
     let refused = |says: &str| {
-        let error = StagedDirectory::replacing(&out).unwrap_err();
-        assert!(error.is_bad_input() && error.to_string().contains(says), "{error}");
+        let error = StagedDirectory::replacing(&out, &DATASET).unwrap_err();
+        assert!(matches!(error, FileError::Usage { .. }) && error.to_string().contains(says), "{error}");
     };
     fs::write(out.join("thesis.tex"), "years").unwrap();
     refused("thesis.tex in it is no file of a dataset");
@@ -198,18 +204,18 @@ fn only_a_dataset_is_ever_replaced() {
     ] {
         fs::remove_dir_all(&out).unwrap();
         fs::create_dir(&out).unwrap();
-        write_array(&out.join(name), NpyType::I64, &[], &[0_i64, 1, 0]).unwrap();
+        fs::write(out.join(name), "years").unwrap();
         refused(says);
         assert_eq!(names(&out), [name]);
     }
     fs::remove_dir_all(&out).unwrap();
     dataset(&out);
-    let staged = StagedDirectory::replacing(&out).unwrap();
+    let staged = StagedDirectory::replacing(&out, &DATASET).unwrap();
     fs::write(out.join("mine.npy"), "").unwrap();
     assert!(staged.commit().unwrap_err().to_string().contains("mine.npy in it"));
     assert_eq!(names(&out).len(), 8);
     let file = out.join("feat.npy");
-    assert!(StagedDirectory::replacing(&file).unwrap_err().to_string().contains("no directory"));
+    assert!(StagedDirectory::replacing(&file, &DATASET).unwrap_err().to_string().contains("no directory"));
 }
 
 #[test]

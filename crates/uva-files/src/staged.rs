@@ -7,9 +7,11 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `sibling` | a sibling's name, the marker that shows that it is ours and being written, removal of abandoned ones |
-//! | `replaced` | which directory a new dataset may replace, and its removal |
+//! | `kind` | which directories are of a kind that may be replaced |
+//! | `replaced` | the directory that a new one replaces, and its removal |
 //! | `temporary` | directories that never get a final name |
 
+mod kind;
 mod replaced;
 mod sibling;
 mod temporary;
@@ -23,9 +25,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{RenameFlags, renameat_with};
 use uva_mem::files::{OwnDirectory, open_directory, open_regular};
 
+pub use self::kind::DirectoryKind;
 use self::sibling::Sibling;
 pub use self::temporary::TemporaryDirectory;
-use crate::GraphError;
+use crate::FileError;
 
 /// Siblings that this process is writing, for [`remove_unfinished`].
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -38,52 +41,67 @@ pub struct StagedDirectory {
     /// Missing parents of `out` that were created, outermost first.
     created_parents: Vec<PathBuf>,
     committed: bool,
-    /// Whether a dataset at `out` is replaced.
+    kind: &'static DirectoryKind,
+    /// Whether a directory of the same kind at `out` is replaced.
     replaces: bool,
 }
 
 impl StagedDirectory {
-    /// Creates the sibling of `out` and its missing parents. Abandoned siblings of earlier runs are removed.
+    /// Creates the sibling of `out` and its missing parents. Abandoned siblings of earlier runs are removed: a
+    /// replaced directory of this kind, and unfinished ones.
     ///
     /// # Errors
     /// If `out` exists, even as an empty directory, or the sibling cannot be created.
-    pub fn new(out: &Path) -> Result<StagedDirectory, GraphError> {
+    pub fn new(out: &Path, kind: &'static DirectoryKind) -> Result<StagedDirectory, FileError> {
         let Some(name) = out.file_name() else {
-            return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
+            return Err(FileError::out(format!("{} names no directory to create", out.display())));
         };
         refuse_existing(out)?;
-        StagedDirectory::beside(out, name, false)
+        StagedDirectory::beside(out, name, kind, false)
     }
 
-    /// The same, but [`commit`](Self::commit) replaces a dataset at `out`. Until then, the old one stays complete.
+    /// The same, but [`commit`](Self::commit) replaces a directory of this kind at `out`. Until then, the old one stays
+    /// complete.
     ///
     /// # Errors
-    /// If `out` exists and is not a complete dataset, or holds files that no dataset has: only a dataset's own files
-    /// are ever removed. If the sibling cannot be created.
-    pub fn replacing(out: &Path) -> Result<StagedDirectory, GraphError> {
+    /// If `out` exists and is not a complete one, or holds files that the kind does not have: no other file is ever
+    /// removed. If the sibling cannot be created.
+    pub fn replacing(out: &Path, kind: &'static DirectoryKind) -> Result<StagedDirectory, FileError> {
         let Some(name) = out.file_name() else {
-            return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
+            return Err(FileError::out(format!("{} names no directory to create", out.display())));
         };
-        replaced::refuse_other_than_dataset(out)?;
-        StagedDirectory::beside(out, name, true)
+        replaced::refuse_other(out, kind)?;
+        StagedDirectory::beside(out, name, kind, true)
     }
 
-    fn beside(out: &Path, name: &OsStr, replaces: bool) -> Result<StagedDirectory, GraphError> {
+    fn beside(
+        out: &Path,
+        name: &OsStr,
+        kind: &'static DirectoryKind,
+        replaces: bool,
+    ) -> Result<StagedDirectory, FileError> {
         let parent = match out.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
         let created_parents = create_parents(parent)?;
-        sibling::remove_abandoned(parent, name, &replaced::is_of_dataset);
+        sibling::remove_abandoned(parent, name, &|name| replaced::may_remove(name, kind));
         // Locked before it is created, so that `remove_unfinished` misses none.
         let mut unfinished = unfinished();
         let sibling = Sibling::create(parent, name, 0o777).map_err(|error| {
             remove_created(&created_parents);
-            GraphError::io(out, "create")(error)
+            FileError::io(out, "create")(error)
         })?;
         unfinished.push(sibling.path().to_owned());
         drop(unfinished);
-        Ok(StagedDirectory { out: out.to_owned(), sibling, created_parents, committed: false, replaces })
+        Ok(StagedDirectory {
+            out: out.to_owned(),
+            sibling,
+            created_parents,
+            committed: false,
+            kind,
+            replaces,
+        })
     }
 
     /// The directory to write files into.
@@ -100,18 +118,18 @@ impl StagedDirectory {
     ///
     /// # Errors
     /// If the system refuses, or `out` has been created meanwhile; the sibling is then removed.
-    pub fn commit(mut self) -> Result<(), GraphError> {
+    pub fn commit(mut self) -> Result<(), FileError> {
         let partial = self.sibling.path().to_owned();
         flush(&partial)?;
         // By descriptor, so that this very directory loses its marker, even if its name now belongs to another.
-        let directory = OwnDirectory::open(&partial).map_err(GraphError::io(&partial, "flush"))?;
-        directory.sync().map_err(GraphError::io(&partial, "flush"))?;
+        let directory = OwnDirectory::open(&partial).map_err(FileError::io(&partial, "flush"))?;
+        directory.sync().map_err(FileError::io(&partial, "flush"))?;
         // Locked until the marker and what was replaced are gone: `remove_unfinished` then sees either an unfinished
         // directory, or a whole one and nothing beside it.
         let mut unfinished = unfinished();
         let replaced = match &self.out {
             out if self.replaces && fs::symlink_metadata(out).is_ok() => {
-                Some(replaced::exchange(&partial, out)?)
+                Some(replaced::exchange(&partial, out, self.kind)?)
             }
             out => rename_without_replacing(&partial, out).map(|()| None)?,
         };
@@ -119,12 +137,12 @@ impl StagedDirectory {
         unfinished.retain(|path| *path != partial);
         sibling::unmark(&directory);
         if let Some(replaced) = replaced {
-            replaced::remove(&replaced);
+            replaced::remove(&replaced, self.kind);
         }
         drop(unfinished);
         let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
-        open_directory(parent).and_then(|parent| parent.sync_all()).map_err(GraphError::io(parent, "flush"))
+        open_directory(parent).and_then(|parent| parent.sync_all()).map_err(FileError::io(parent, "flush"))
     }
 }
 
@@ -132,13 +150,13 @@ impl StagedDirectory {
 ///
 /// # Errors
 /// The system's answer.
-pub fn flush(directory: &Path) -> Result<(), GraphError> {
-    for entry in fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
-        let entry = entry.map_err(GraphError::io(directory, "read"))?;
+pub fn flush(directory: &Path) -> Result<(), FileError> {
+    for entry in fs::read_dir(directory).map_err(FileError::io(directory, "read"))? {
+        let entry = entry.map_err(FileError::io(directory, "read"))?;
         let path = entry.path();
-        let kind = entry.file_type().map_err(GraphError::io(&path, "flush"))?;
+        let kind = entry.file_type().map_err(FileError::io(&path, "flush"))?;
         let file = if kind.is_dir() { open_directory(&path) } else { open_regular(&path) };
-        file.and_then(|file| file.sync_all()).map_err(GraphError::io(&path, "flush"))?;
+        file.and_then(|file| file.sync_all()).map_err(FileError::io(&path, "flush"))?;
     }
     Ok(())
 }
@@ -186,15 +204,15 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
 /// Refuses if anything has the name `out`.
 ///
 /// # Errors
-/// [`GraphError::Usage`] then; else the system's answer.
-pub fn refuse_existing(out: &Path) -> Result<(), GraphError> {
+/// [`FileError::Usage`] then; else the system's answer.
+pub fn refuse_existing(out: &Path) -> Result<(), FileError> {
     match fs::symlink_metadata(out) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(GraphError::io(out, "look for")(error)),
-        Ok(_) => Err(GraphError::usage(
-            "OUT",
-            format!("{} exists already: name another directory, or remove that one first", out.display()),
-        )),
+        Err(error) => Err(FileError::io(out, "look for")(error)),
+        Ok(_) => Err(FileError::out(format!(
+            "{} exists already: name another directory, or remove that one first",
+            out.display()
+        ))),
     }
 }
 
@@ -202,7 +220,7 @@ pub fn refuse_existing(out: &Path) -> Result<(), GraphError> {
 ///
 /// # Errors
 /// As [`refuse_existing`], and the system's answer.
-pub fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), GraphError> {
+pub fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), FileError> {
     use rustix::fs::CWD;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
@@ -210,14 +228,14 @@ pub fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), GraphError
         // Some file systems do not support this flag: then check first, and accept the race.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
             refuse_existing(to)?;
-            fs::rename(from, to).map_err(GraphError::io(to, "create"))
+            fs::rename(from, to).map_err(FileError::io(to, "create"))
         }
-        Err(error) => Err(GraphError::io(to, "create")(error.into())),
+        Err(error) => Err(FileError::io(to, "create")(error.into())),
     }
 }
 
 /// Creates `parent` and its missing ancestors; returns the created ones.
-fn create_parents(parent: &Path) -> Result<Vec<PathBuf>, GraphError> {
+fn create_parents(parent: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut missing: Vec<&Path> = Vec::new();
     for ancestor in parent.ancestors().take_while(|path| !path.as_os_str().is_empty()) {
         if ancestor.exists() {
@@ -232,7 +250,7 @@ fn create_parents(parent: &Path) -> Result<Vec<PathBuf>, GraphError> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 remove_created(&created);
-                return Err(GraphError::io(directory, "create")(error));
+                return Err(FileError::io(directory, "create")(error));
             }
         }
     }

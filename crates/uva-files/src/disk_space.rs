@@ -3,15 +3,15 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::GraphError;
+use crate::FileError;
 use rustix::fs::statvfs;
 
 /// Refuses if the file system of `out` has less than `needs` bytes for us; `what` names the consumer of the space, and
 /// alternatives. If the free space is unknown, or a parent cannot be examined, it does not refuse: writing will tell.
 ///
 /// # Errors
-/// [`GraphError::Lacking`].
-pub fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(), GraphError> {
+/// [`FileError::Lacking`].
+pub fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(), FileError> {
     // `out` need not exist yet, and its parents may be missing.
     let there = out.ancestors().find(|parent| parent.as_os_str().is_empty() || parent.exists());
     let there = match there {
@@ -24,7 +24,7 @@ pub fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(), Grap
         return Ok(());
     }
     let message = format!("there is room for {}, but {what}", BytesOnDisk(free));
-    Err(GraphError::Lacking { path: out.to_owned(), message })
+    Err(FileError::Lacking { path: out.to_owned(), message })
 }
 
 /// A byte count in the units customary for disks.
@@ -50,7 +50,7 @@ mod tests {
         check(&out, 1, "").unwrap();
         check(Path::new("here"), 1, "").unwrap();
         let error = check(&out, u64::MAX, "this takes more").unwrap_err();
-        assert!(matches!(error, GraphError::Lacking { .. }) && !error.is_bad_input(), "{error}");
+        assert!(matches!(error, FileError::Lacking { .. }), "{error}");
         let message = error.to_string();
         assert!(
             message.contains("not/there/yet: there is room for ") && message.contains("this takes more"),

@@ -1,13 +1,25 @@
-//! What a process leaves that is killed, or interrupted, while it writes a dataset.
+//! What a process leaves that is killed, or interrupted, while it writes a directory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::names;
-use uva_graph::staged::{StagedDirectory, remove_unfinished};
+use uva_files::staged::{DirectoryKind, StagedDirectory, remove_unfinished};
 
 const OUT: &str = "UVATRAIN_TEST_STAGED_OUT";
+
+const KIND: DirectoryKind =
+    DirectoryKind { name: "a directory of this test", may_have: |_| false, check: |_| Ok(()) };
+
+/// Names in a directory, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
 
 /// This very test in another process, which stages a directory, says so, and does as it is told on its standard input.
 fn child(test: &str, out: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
@@ -29,7 +41,7 @@ fn child(test: &str, out: &Path) -> (Child, BufReader<std::process::ChildStdout>
 
 /// In the child: stages, and waits for a line.
 fn stage(out: &std::ffi::OsStr) -> StagedDirectory {
-    let staged = StagedDirectory::new(Path::new(out)).unwrap();
+    let staged = StagedDirectory::new(Path::new(out), &KIND).unwrap();
     std::fs::write(staged.path().join("feat.npy"), "half").unwrap();
     println!("staged");
     let mut line = String::new();
@@ -45,17 +57,16 @@ fn what_a_killed_process_leaves_is_named_so_and_removed_by_the_next() {
     }
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
-    let (mut child, _said) =
-        child("staged::what_a_killed_process_leaves_is_named_so_and_removed_by_the_next", &out);
+    let (mut child, _said) = child("what_a_killed_process_leaves_is_named_so_and_removed_by_the_next", &out);
     let left = names(parent.path());
     assert!(left.len() == 1 && left[0].starts_with("graph.partial-"), "{left:?}");
-    let while_alive = StagedDirectory::new(&out).unwrap();
+    let while_alive = StagedDirectory::new(&out, &KIND).unwrap();
     assert!(names(parent.path()).contains(&left[0]), "a living process lost its directory");
     drop(while_alive);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(names(parent.path()), left);
-    StagedDirectory::new(&out).unwrap().commit().unwrap();
+    StagedDirectory::new(&out, &KIND).unwrap().commit().unwrap();
     assert_eq!(names(parent.path()), ["graph"]);
 }
 
@@ -71,7 +82,7 @@ fn an_interrupted_process_can_remove_what_its_threads_are_writing() {
         let out = out.clone();
         let later = std::thread::spawn(move || {
             begins.send(()).unwrap();
-            StagedDirectory::new(Path::new(&out))
+            StagedDirectory::new(Path::new(&out), &KIND)
         });
         begun.recv().unwrap();
         for _ in 0..1000 {
@@ -85,8 +96,7 @@ fn an_interrupted_process_can_remove_what_its_threads_are_writing() {
     }
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
-    let (mut child, _said) =
-        child("staged::an_interrupted_process_can_remove_what_its_threads_are_writing", &out);
+    let (mut child, _said) = child("an_interrupted_process_can_remove_what_its_threads_are_writing", &out);
     assert_eq!(names(parent.path()).len(), 1);
     child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
     assert!(child.wait().unwrap().success());

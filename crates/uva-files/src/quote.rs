@@ -1,6 +1,6 @@
 //! Quotes of a file's content for messages: short, on one line, and without control characters for a terminal.
 
-use crate::shown;
+use crate::escape;
 
 /// The most characters quoted from a word or a line.
 const SHOWN: usize = 60;
@@ -36,8 +36,8 @@ fn up_to(text: &[u8], most: usize) -> String {
     let beginning = &text[..text.len().min(4 * (most + 1))];
     let text = String::from_utf8_lossy(beginning);
     match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", shown::word(&text[..end])),
-        None => shown::word(&text).into_owned(),
+        Some((end, _)) => format!("{}…", escape::word(&text[..end])),
+        None => escape::word(&text).into_owned(),
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use crate::GraphError;
-
 /// Bytes of output that one step holds in memory before it is written.
 pub const STEP_BYTES: usize = 64 << 20;
 
@@ -20,13 +18,13 @@ pub struct Progress {
 
 /// Calls `work` for consecutive runs of 0..`total` and reports progress. Each run makes about [`STEP_BYTES`] of output,
 /// at `bytes` per item.
-pub fn in_steps(
+pub fn in_steps<E>(
     stage: &'static str,
     total: u64,
     bytes: usize,
     progress: &dyn Fn(Progress),
-    mut work: impl FnMut(Range<u64>) -> Result<(), GraphError>,
-) -> Result<(), GraphError> {
+    mut work: impl FnMut(Range<u64>) -> Result<(), E>,
+) -> Result<(), E> {
     // Runs depend on the sizes only, never on the threads. They are short enough that progress stays visible.
     let step = ((STEP_BYTES / bytes.max(1)) as u64).clamp(1, (total / 32).max(1024));
     let mut done = 0;
