@@ -21,13 +21,13 @@ mod closure;
 mod members;
 mod options;
 mod outline;
+mod reach;
 mod verify;
-mod whole;
 mod write;
 
-pub use crate::partition_written::{CLOSURE, ClosureSummary, WrittenPart};
+pub use crate::partition::parts::{CLOSURE, ClosureSummary, WrittenPart};
 
 pub use self::options::{MOST_HOPS, PartOptions};
+pub use self::reach::first_cut;
 pub use self::verify::{CheckedParts, verify_parts};
-pub use self::whole::first_cut;
 pub use self::write::{directory_name, memory_bytes, stage_parts, write_parts};

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `graph` | lists, weights, labels, splits and original ids of all nodes, in the new order |
 //! | `part-0`, `part-1`, … | `feat.npy`: the feature rows of the part's range; `edge_feat.npy`: those of the entries of its lists |
-//! | `partition.npy`, `partition.json` | the [map](crate::partition_map), and its description with the boundaries of the ranges |
+//! | `partition.npy`, `partition.json` | the [map](crate::partition::map), and its description with the boundaries of the ranges |
 //!
 //! [`write_ranges`] writes one, [`RangeParts`] opens it, [`verify_ranges`] checks all of it.
 //!
@@ -29,10 +29,10 @@ mod parts;
 mod verify;
 mod write;
 
-pub use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
+pub use crate::partition::parts::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
 
 pub use self::directory::{RangeGraph, RangeRows};
 pub use self::parts::RangeParts;
 pub use self::verify::{CheckedRanges, check_sizes, verify_ranges};
 pub use self::write::{check_space, memory_bytes, stage_ranges, write_ranges};
-pub use crate::range_book::RangeBook;
+pub use crate::partition::range_book::RangeBook;

@@ -7,18 +7,19 @@ use std::path::Path;
 use uva_mem::files::read_regular;
 
 use super::arrays::{EDGE_FEATURES, FEATURES, Tables, bytes_in, fingerprint_of_graph, hash_of_graph};
-use crate::files::{edge_table, table_element};
-use crate::graph_files::GraphFiles;
+use crate::description::names;
+use crate::description::part_of::{MOST_BYTES, fingerprint_of};
+use crate::description::ranges_of::RangesOf;
 use crate::hash::ArrayHash;
 use crate::npy::{HEADER_BYTES, NpyArray};
 use crate::part::directory_name;
-use crate::part_of::{MOST_BYTES, fingerprint_of};
-use crate::partition_summary::PARTITION_SUMMARY;
-use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenParts, WrittenRange};
-use crate::range_book::RangeBook;
-use crate::ranges_of::RangesOf;
+use crate::partition::parts::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenParts, WrittenRange};
+use crate::partition::range_book::RangeBook;
+use crate::partition::summary::PARTITION_SUMMARY;
 use crate::reorder::{Copy, NodeOrder};
-use crate::{DATASET, Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split, names};
+use crate::storage::files::{edge_table, table_element};
+use crate::storage::graph_files::GraphFiles;
+use crate::{DATASET, Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split};
 use uva_files::disk_space::{self, BytesOnDisk};
 use uva_files::staged::{StagedDirectory, flush};
 

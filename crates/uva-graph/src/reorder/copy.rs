@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::NodeOrder;
 use super::lists::{Lists, write_ends};
 use super::order::{Places, by_place};
-use crate::names;
+use crate::description::names;
 use crate::npy::{NpyArray, NpyType, NpyWriter, write_array};
 use crate::{Dataset, GraphError, Indices, Progress, Split};
 use uva_files::progress::in_steps;

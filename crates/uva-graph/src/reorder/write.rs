@@ -7,8 +7,8 @@ use uva_mem::files;
 
 use super::NodeOrder;
 use super::copy::Copy;
-use crate::meta;
-use crate::names;
+use crate::description::meta;
+use crate::description::names;
 use crate::{DATASET, Dataset, GraphError, Progress, Split, Summary};
 use uva_files::staged::StagedDirectory;
 

@@ -4,9 +4,9 @@
 //! evenly. So it takes milliseconds at any size. It detects a mix-up of datasets, but not a single changed value in a
 //! large file.
 
-use crate::files::Files;
 use crate::hash;
 use crate::npy::NpyArray;
+use crate::storage::files::Files;
 
 /// Words of 8 bytes taken from one array.
 const SAMPLES: usize = 1 << 14;

@@ -8,9 +8,9 @@ use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::files::Files;
-use crate::graph_files::{GraphFiles, IndexArray, LabelArray};
 use crate::npy::{NpyArray, TypedArray};
+use crate::storage::files::Files;
+use crate::storage::graph_files::{GraphFiles, IndexArray, LabelArray};
 use crate::{ElementType, GraphError, Split};
 
 /// Values per task: enough to make a task's cost vanish, few enough to spread over the cores.

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use uva_mem::files;
 
-use crate::names;
+use crate::description::names;
 
 /// The size limit: a stamp has a line or two for each of at most a dozen files.
 const MOST_BYTES: u64 = 64 << 10;

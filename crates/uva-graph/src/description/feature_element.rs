@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use crate::description::{meta, names};
 use crate::npy::{NpyArray, NpyType};
-use crate::{ElementType, GraphError, Meta, meta, names};
+use crate::{ElementType, GraphError, Meta};
 use uva_files::quote::shown;
 
 #[derive(Debug, thiserror::Error)]

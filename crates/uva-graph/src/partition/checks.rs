@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
-use crate::part_of::MOST_HOPS;
-use crate::partition_written::{ClosureSummary, RangesSummary, WrittenParts};
-use crate::range_book::RangeBook;
+use crate::description::part_of::MOST_HOPS;
+use crate::partition::parts::{ClosureSummary, RangesSummary, WrittenParts};
+use crate::partition::range_book::RangeBook;
 
 /// The most parts: their numbers have 16 bits.
 pub const MOST_PARTS: u32 = 65_535;

@@ -3,10 +3,11 @@
 
 use std::path::Path;
 
-use crate::feature_element::{edge_feature_element, feature_element};
-use crate::graph_files::{GraphFiles, optional};
+use crate::description::feature_element::{edge_feature_element, feature_element};
+use crate::description::{meta, names};
 use crate::npy::NpyArray;
-use crate::{ElementType, GraphError, Meta, meta, names};
+use crate::storage::graph_files::{GraphFiles, optional};
+use crate::{ElementType, GraphError, Meta};
 
 /// All files of a dataset.
 #[derive(Debug)]

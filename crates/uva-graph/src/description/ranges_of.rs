@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::GraphError;
-use crate::part_of::{description_beside, fingerprint_of};
+use crate::description::part_of::{description_beside, fingerprint_of};
 
 /// The key `ranges` of `meta.json`: what of which partition a directory holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use uva_mem::files::{read_regular, replace, without_byte_order_mark};
 
 use crate::GraphError;
-use crate::part_of::PartOf;
-use crate::ranges_of::RangesOf;
+use crate::description::part_of::PartOf;
+use crate::description::ranges_of::RangesOf;
 use uva_files::quote;
 
 /// The file's name in a dataset.

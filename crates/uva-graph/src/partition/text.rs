@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::partition_checks::{MOST_PARTS, Wrong, wrong};
-use crate::partition_written::{
+use crate::partition::checks::{MOST_PARTS, Wrong, wrong};
+use crate::partition::parts::{
     CLOSURE, ClosureSummary, RANGES, RangesSummary, WrittenGraph, WrittenPart, WrittenParts, WrittenRange,
 };
 

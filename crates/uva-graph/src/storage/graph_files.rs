@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
+use crate::description::{meta, names};
 use crate::npy::{NpyArray, NpyType, TypedArray};
-use crate::{Csc, GraphError, Indices, Labels, Meta, Split, meta, names};
+use crate::{Csc, GraphError, Indices, Labels, Meta, Split};
 
 /// `indices.npy`, in the width of the file.
 #[derive(Debug)]

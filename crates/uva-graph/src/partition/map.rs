@@ -10,9 +10,9 @@ use serde_json::Map;
 use uva_mem::files::write_new;
 
 use crate::npy::{NpyArray, NpyType, write_array};
-pub use crate::partition_checks::MOST_PARTS;
-use crate::partition_summary::read_summary;
-pub use crate::partition_summary::{PARTITION_FORMAT, PARTITION_SUMMARY, PartitionSource, PartitionSummary};
+pub use crate::partition::checks::MOST_PARTS;
+use crate::partition::summary::read_summary;
+pub use crate::partition::summary::{PARTITION_FORMAT, PARTITION_SUMMARY, PartitionSource, PartitionSummary};
 use crate::{Dataset, GraphError, Split};
 use uva_files::quote;
 
@@ -178,7 +178,7 @@ impl PartitionMap {
         let part = usize::try_from(id).ok().and_then(|id| self.of.get(id));
         part.copied().ok_or_else(|| {
             let problem = MapProblem::NoSuchNode { node, id, nodes: self.of.len() };
-            GraphError::invalid(&dataset.path().join(crate::names::ORIGINAL_IDS), problem)
+            GraphError::invalid(&dataset.path().join(crate::description::names::ORIGINAL_IDS), problem)
         })
     }
 

@@ -1,7 +1,8 @@
 //! Names of the files of a dataset. Those of the splits are [`Split::file_name`]; that of the metadata is
 //! [`meta::FILE_NAME`].
 
-use crate::{Split, meta};
+use crate::Split;
+use crate::description::meta;
 
 /// Where each list ends.
 pub const INDPTR: &str = "indptr.npy";

@@ -7,7 +7,7 @@ use uva_mem::files::{open_regular, read_regular_text};
 
 use crate::GraphError;
 use crate::npy::{NpyArray, NpyType};
-use crate::verify::outside;
+use crate::storage::verify::outside;
 use uva_files::quote::shown;
 
 /// Larger text files are refused: an array takes less space and no time.

@@ -2,8 +2,8 @@
 
 use uva_files::staged::DirectoryKind;
 
-use crate::files::Files;
-use crate::names;
+use crate::description::names;
+use crate::storage::files::Files;
 
 /// The directory of a dataset. Only files that a dataset may have are removed with it.
 pub static DATASET: DirectoryKind = DirectoryKind {

@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use uva_mem::files::read_regular;
 
 use crate::GraphError;
-use crate::part_of::MOST_BYTES;
-use crate::partition_checks::{self, Wrong};
-use crate::partition_text::{self, Text};
-use crate::partition_written::{ClosureSummary, RangesSummary, WrittenParts};
+use crate::description::part_of::MOST_BYTES;
+use crate::partition::checks::{self, Wrong};
+use crate::partition::parts::{ClosureSummary, RangesSummary, WrittenParts};
+use crate::partition::text::{self, Text};
 use uva_files::quote;
 
 /// What describes a partition: a directory that has it is one.
@@ -130,7 +130,7 @@ pub(crate) fn summary_of(path: &Path, text: &[u8]) -> Result<PartitionSummary, G
     if read.format != PARTITION_FORMAT {
         return Err(refuse(SummaryProblem::Format(read.format)));
     }
-    let other = partition_text::others(text).map_err(refused)?;
+    let other = text::others(text).map_err(refused)?;
     let (read, written) = read.into_parts().map_err(|problem| refuse(problem.into()))?;
     let summary = PartitionSummary {
         format: read.format,
@@ -147,7 +147,7 @@ pub(crate) fn summary_of(path: &Path, text: &[u8]) -> Result<PartitionSummary, G
         other,
         written,
     };
-    let checked = partition_checks::Checked {
+    let checked = checks::Checked {
         parts: summary.parts,
         hops: summary.hops,
         nodes: &summary.nodes,
