@@ -2,9 +2,9 @@
 //! there is one.
 
 use super::on_device::OnDevice;
-use super::support::{Graph, MODELS, options, parameter_bits};
 use crate::cuda::TorchCuda;
 use crate::nn::dropout::GENERATOR;
+use crate::tests::support::{Graph, MODELS, options, parameter_bits};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::{Step, Trainer};
 use crate::{TrainError, train::checkpoint};
@@ -16,7 +16,7 @@ use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 const GPU: TrainDevice = TrainDevice::Cuda(0);
 
 /// The devices there are. Without a CUDA device, a trainer there is refused with what is missing.
-pub(super) fn devices() -> Vec<TrainDevice> {
+pub(crate) fn devices() -> Vec<TrainDevice> {
     let Err(error) = TorchCuda::load() else { return vec![TrainDevice::StandIn, GPU] };
     let refused = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, 3, GPU).unwrap_err();
     assert!(refused.is_missing() && !refused.is_usage(), "{refused}");

@@ -1,8 +1,8 @@
 //! A first layer whose sums come with the rows: the same network as one that sums whole lists.
 
+use super::batch_sums::{SUMMING, summed};
 use super::gradients::check;
-use super::summed::{SUMMING, summed};
-use super::support::{Batch, Graph, draws, f32_rows, fill_biases, i32s, options, parameters};
+use crate::tests::support::{Batch, Graph, draws, f32_rows, fill_biases, i32s, options, parameters};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use tch::{Kind, Tensor};

@@ -1,11 +1,11 @@
 //! Blocks in tensors, the way of a device, against blocks on the host: both on the CPU here, so that libtorch's own
 //! kernels are the only difference that a device makes.
 
-use super::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, options};
 use crate::block::aggregate::{Block, transposed};
 use crate::block::block_kernel::{BlockPreparer, RawBlock};
 use crate::block::tensor_block::TensorBlock;
 use crate::input::prepared::Prepared;
+use crate::tests::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, options};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! Gradients against central finite differences, in f64, where the error of a step of 1e-5 is about 1e-10.
 
-use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
 use crate::block::aggregate::Block;
 use crate::model::Step;
+use crate::tests::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use tch::{Kind, Tensor};
@@ -14,7 +14,7 @@ const TOLERANCE: f64 = 1e-7;
 
 /// Compares `gradients` with differences of `loss` at every element of every leaf. A ReLU's kink within a step would
 /// show as a wrong difference; with random values none is that near.
-pub(super) fn check(
+pub(crate) fn check(
     leaves: &[(String, Tensor)],
     gradients: &[Tensor],
     loss: &dyn Fn() -> Tensor,

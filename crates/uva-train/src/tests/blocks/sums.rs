@@ -1,10 +1,10 @@
 //! The loop over listed rows against libtorch's operator, and the way back against finite differences.
 
-use super::support::below;
 use crate::block::aggregate::HostLists;
 use crate::block::aggregate::transposed;
 use crate::block::sums::weighted_sums_by;
 use crate::nn::random::SplitMix64;
+use crate::tests::support::below;
 use tch::Tensor;
 use uva_ops::Vectors;
 use uva_ops::lists::Weights;

@@ -1,8 +1,8 @@
 //! What becomes of the weights that a sampler gave the edges of a block.
 
-use super::support::{Graph, MODELS, OwnedBlock, options};
 use crate::TrainError;
 use crate::block::aggregate::Block;
+use crate::tests::support::{Graph, MODELS, OwnedBlock, options};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use tch::{Kind, Tensor};

@@ -1,9 +1,9 @@
 //! Training on hop sets: layouts, element types, padding, devices, checkpoints, and what is refused.
 
 use super::hop_rows::{CLASSES, HOP_MODELS, HopSet, arrays, options, step};
-use super::late;
-use super::on_device::array;
-use super::support::{Graph, parameter_bits, parameters};
+use crate::tests::devices::on_device::array;
+use crate::tests::support::{Graph, parameter_bits, parameters};
+use crate::tests::trainer::late_results;
 use crate::torch::device::TrainDevice;
 use crate::train::checkpoint;
 use crate::train::trainer::Trainer;
@@ -193,7 +193,7 @@ fn a_batch_of_hops_on_a_device_trains_as_the_one_on_the_host() {
         // A device draws other numbers.
         let options = options(model, 16, 2);
         let set = HopSet::random((60, DIM), (3, 1), 7);
-        let place = late::place();
+        let place = late_results::place();
         let device = place.torch();
         let tables: Vec<Tensor> = set.read(&options).iter().map(|table| table.to_device(device)).collect();
         let labels = Tensor::from_slice(&set.labels).to_device(device);
@@ -229,13 +229,13 @@ fn results_of_batches_of_hops_that_are_read_late_are_those_read_at_once() {
     for model in HOP_MODELS {
         let options = training(model, 2);
         let set = HopSet::random((60, DIM), (2, 1), 7);
-        let device = late::place().torch();
+        let device = late_results::place().torch();
         let tables: Vec<Tensor> = set.read(&options).iter().map(|table| table.to_device(device)).collect();
         let labels = Tensor::from_slice(&set.labels).to_device(device);
         let on_device: Vec<_> = tables.iter().map(array).collect();
         let batch = set.batch(&on_device).with(Column::Labels, array(&labels));
         let (mut at_once, mut ahead) =
-            (late::trainer_of(&options, DIM, false), late::trainer_of(&options, DIM, true));
+            (late_results::trainer_of(&options, DIM, false), late_results::trainer_of(&options, DIM, true));
         for number in 0..4 {
             let expected = at_once.train_batch(1, number, &batch, &mut || Ok(())).unwrap();
             ahead.enqueue_batch(1, number, &batch, true).unwrap();
@@ -265,7 +265,7 @@ fn batches_of_another_sort_or_number_of_hops_are_refused() {
     };
     let tables = arrays(&set.read(&sign));
     let batch = set.batch(&tables);
-    let sage = super::support::options(ModelKind::Sage, 16, 2);
+    let sage = crate::tests::support::options(ModelKind::Sage, 16, 2);
     assert_eq!(refused(&sage, &batch), "a batch of a hop set for `model=sage`, which takes sampled blocks");
     let short = set.batch(&tables[1..]);
     assert_eq!(refused(&sign, &short), "a batch of 2 tables of hops for a model of 3");

@@ -1,7 +1,7 @@
 //! What is asked before a weight changes.
 
-use super::support::{Graph, f32_rows, options, parameter_bits};
 use crate::TrainError;
+use crate::tests::support::{Graph, f32_rows, options, parameter_bits};
 use crate::torch::device::TrainDevice;
 use crate::train::checkpoint;
 use crate::train::trainer::Trainer;

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use super::dense_reference::{dense_forward, rows};
-use super::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits};
 use crate::evaluation::Evaluation;
 use crate::input::prepared::Prepared;
+use crate::tests::dense_reference::{dense_forward, rows};
+use crate::tests::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use crate::whole::full_table::Tables;

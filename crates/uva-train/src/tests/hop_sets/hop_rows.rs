@@ -1,8 +1,8 @@
 //! A small hop set in memory, and options of the models that train on one.
 
-use super::support;
 use crate::hops::inputs::Inputs;
 use crate::nn::random::SplitMix64;
+use crate::tests::support;
 use crate::torch::host;
 use crate::train::trainer::Trainer;
 use tch::{Kind, Tensor};

@@ -1,10 +1,10 @@
 //! A first layer whose sums were made with the batch: the same losses, gradients and predictions, and refusals.
 
-use super::cuda::devices;
-use super::on_device::OnDevice;
-use super::support::{Batch, Graph, MODELS, draws, f32_rows, fill_biases, options, parameter_bits};
 use crate::block::aggregate::Block;
 use crate::input::prepared::Prepared;
+use crate::tests::devices::cuda::devices;
+use crate::tests::devices::on_device::OnDevice;
+use crate::tests::support::{Batch, Graph, MODELS, draws, f32_rows, fill_biases, options, parameter_bits};
 use crate::torch::borrowed::Borrowed;
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;

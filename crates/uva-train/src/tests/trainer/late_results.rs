@@ -1,8 +1,8 @@
 //! Steps whose results the host reads late, and the fused optimiser, on the host that stands in for a device.
 
-use super::on_device::OnDevice;
-use super::support::{Batch, Graph, options, parameters as parameters_of};
 use crate::cuda::TorchCuda;
+use crate::tests::devices::on_device::OnDevice;
+use crate::tests::support::{Batch, Graph, options, parameters as parameters_of};
 use crate::train::adam::Adam;
 use crate::train::late::Reading;
 use crate::train::trainer::{Step, Trainer};
@@ -13,7 +13,7 @@ use uva_cuda::{CacheKind, Context, CudaStream, Module, ModuleOptions};
 use uva_model::{ModelKind, TrainerOptions};
 
 /// The host in place of a device; on a GPU that.
-pub(super) fn place() -> TrainDevice {
+pub(crate) fn place() -> TrainDevice {
     if cuda_sim::on_a_gpu() { TrainDevice::Cuda(0) } else { TrainDevice::StandIn }
 }
 
@@ -23,7 +23,7 @@ fn trainer(ahead: bool) -> Trainer {
 }
 
 /// A trainer of three classes on that place; with `ahead`, one that runs ahead of it.
-pub(super) fn trainer_of(options: &TrainerOptions, input_dim: usize, ahead: bool) -> Trainer {
+pub(crate) fn trainer_of(options: &TrainerOptions, input_dim: usize, ahead: bool) -> Trainer {
     let torch = cuda_sim::on_a_gpu().then(|| TorchCuda::load().unwrap());
     let mut trainer = Trainer::new(options, input_dim, 3, place()).unwrap();
     if ahead {

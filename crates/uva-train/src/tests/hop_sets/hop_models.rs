@@ -1,8 +1,8 @@
 //! The models over hop sets against plain code, and their gradients against finite differences, in f64.
 
-use super::gradients::check;
 use super::hop_rows::{CLASSES, HOP_MODELS, HopSet, options};
-use super::support::{draws, fill_biases};
+use crate::tests::blocks::gradients::check;
+use crate::tests::support::{draws, fill_biases};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use std::collections::HashMap;

@@ -1,8 +1,10 @@
 //! Steps, losses, repeatability and refusals.
 
-use super::support::{Graph, MODELS, below, draws, f32_rows, i32s, options, parameter_bits, parameters};
 use crate::TrainError;
 use crate::nn::random::SplitMix64;
+use crate::tests::support::{
+    Graph, MODELS, below, draws, f32_rows, i32s, options, parameter_bits, parameters,
+};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::{Step, Trainer};
 use tch::{Kind, Tensor};

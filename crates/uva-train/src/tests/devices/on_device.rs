@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use super::support::{Batch, EDGE_DIM, OwnedBlock};
 use crate::TrainDevice;
+use crate::tests::support::{Batch, EDGE_DIM, OwnedBlock};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 use uva_batch::{ArrayMemory, BatchColumns, Column, ColumnArray, Element, LayerCounts, Proof};
@@ -98,7 +98,7 @@ impl OnDevice {
 }
 
 /// A tensor in device memory as an array.
-pub(super) fn array(tensor: &Tensor) -> ColumnArray<'_> {
+pub(crate) fn array(tensor: &Tensor) -> ColumnArray<'_> {
     let element = match tensor.kind() {
         Kind::Int64 => Element::I64,
         Kind::Int => Element::I32,
@@ -114,7 +114,7 @@ pub(super) fn array(tensor: &Tensor) -> ColumnArray<'_> {
     }
 }
 
-pub(super) fn slice(tensor: &Tensor) -> DeviceSlice<'_> {
+pub(crate) fn slice(tensor: &Tensor) -> DeviceSlice<'_> {
     let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
     // SAFETY: the tensor is contiguous, on device 0 or on the host in its place, and lives as long as the slice.
     unsafe { DeviceSlice::from_raw(tensor.data_ptr() as u64, bytes, 0) }

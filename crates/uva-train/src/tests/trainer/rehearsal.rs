@@ -1,9 +1,9 @@
 //! A training step before there is a batch.
 
-use super::hop_rows::{self, HOP_MODELS};
-use super::late::{place, trainer_of};
-use super::support::{Graph, MODELS, SHAPES_OF_NETS, options, parameter_bits};
+use super::late_results::{place, trainer_of};
 use crate::TrainDevice;
+use crate::tests::hop_sets::hop_rows::{self, HOP_MODELS};
+use crate::tests::support::{Graph, MODELS, SHAPES_OF_NETS, options, parameter_bits};
 use crate::train::trainer::Trainer;
 use uva_model::{Metric, ModelKind, RegressionLoss, Task, TaskKind, TrainerOptions};
 

@@ -1,8 +1,8 @@
 //! Classes that count differently in the loss of training.
 
-use super::dense_reference::{dense_forward, rows};
-use super::support::{Graph, fill_biases, options, parameters};
 use crate::TrainError;
+use crate::tests::dense_reference::{dense_forward, rows};
+use crate::tests::support::{Graph, fill_biases, options, parameters};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use tch::Kind;

@@ -1,7 +1,7 @@
 //! The computed footprint of a network, compared with its real one.
 
-use super::hop_rows::HOP_MODELS;
-use super::support::MODELS;
+use crate::tests::hop_sets::hop_rows::HOP_MODELS;
+use crate::tests::support::MODELS;
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use uva_model::{ActivationKind, ModelKind, NormKind, TrainerOptions};

@@ -1,6 +1,6 @@
 //! Checkpoints: what comes back, what a crash leaves, what is refused.
 
-use super::support::{Graph, MODELS, options, parameter_bits};
+use crate::tests::support::{Graph, MODELS, options, parameter_bits};
 use crate::torch::device::TrainDevice;
 use crate::train::checkpoint::{self, write_observed};
 use crate::train::trainer::Trainer;

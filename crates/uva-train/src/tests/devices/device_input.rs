@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use super::support::options;
 use crate::TrainError;
 use crate::input::check::check;
+use crate::tests::support::options;
 use crate::torch::borrowed::Borrowed;
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;

@@ -1,9 +1,9 @@
 //! Seeds of padding behind a batch's own: they have no part in losses, steps, evaluations and predictions.
 
-use super::late::place;
-use super::on_device::OnDevice;
-use super::support::{Graph, MODELS, options, parameter_bits};
 use crate::TrainDevice;
+use crate::tests::devices::on_device::OnDevice;
+use crate::tests::support::{Graph, MODELS, options, parameter_bits};
+use crate::tests::trainer::late_results::place;
 use crate::train::trainer::Trainer;
 use crate::whole::predict::Questions;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ const OWN: usize = 8;
 const PADDING: usize = 5;
 
 /// A batch whose last seeds are padding, with labels as if they were not.
-fn batch() -> super::support::Batch {
+fn batch() -> crate::tests::support::Batch {
     let graph = Graph::random(60, 6, 3, 5);
     graph.batch(&(0..OWN + PADDING).map(|i| i * 3).collect::<Vec<_>>(), &[3, 4])
 }
