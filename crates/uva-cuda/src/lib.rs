@@ -29,8 +29,8 @@ mod signal;
 mod slice;
 mod stream;
 
-pub use code::carried::carry_kernels;
 pub use code::cubin_cache::{CacheKind, user_cache_folder};
+pub use code::kernel_bundle::carry_kernels;
 pub use code::module::{CodeOrigin, Module, ModuleOptions, ModuleReport};
 pub use code::{libtorch, nvrtc};
 pub use devices::context::Context;

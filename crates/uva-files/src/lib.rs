@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`staged`] | directories that appear whole or not at all |
+//! | [`staging`] | directories that appear whole or not at all |
 //! | [`disk_space`] | whether there is room for them |
 //! | [`progress`] | work in bounded steps, and its progress |
 //! | [`quote`] | short quotes of a file's content for messages |
@@ -17,7 +17,7 @@ mod error;
 pub mod escape;
 pub mod progress;
 pub mod quote;
-pub mod staged;
+pub mod staging;
 
 pub use error::FileError;
 pub use progress::Progress;

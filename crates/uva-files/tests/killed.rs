@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use uva_files::staged::{DirectoryKind, StagedDirectory, remove_unfinished};
+use uva_files::staging::{DirectoryKind, StagedDirectory, remove_unfinished};
 
 const OUT: &str = "UVATRAIN_TEST_STAGED_OUT";
 

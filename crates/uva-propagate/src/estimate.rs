@@ -12,7 +12,7 @@ use crate::operator::Operator;
 use crate::options::{Layout, PropagateOptions};
 use crate::product::features::FloatFeatures;
 use crate::product::sums::{Matrix, OperatorGraph};
-use crate::unfinished::part::{DATA_OFFSET, WRITE_BYTES};
+use crate::resumption::part::{DATA_OFFSET, WRITE_BYTES};
 
 /// Columns of a panel are a multiple of this, a line of the cache, unless it has all.
 const COLUMNS: usize = 16;

@@ -13,7 +13,7 @@ use uva_mem::files::read_regular;
 use crate::checks;
 use crate::hop_sets::description::{AppliedOperator, FILE_NAME, FORMAT, HopSet, LABELS, NODE_IDS};
 use crate::options::{Decisive, HopType, Layout};
-use crate::unfinished::part::DATA_OFFSET;
+use crate::resumption::part::DATA_OFFSET;
 
 /// Bytes that are checked from one question about an end to the next.
 const PIECE: usize = 64 << 20;

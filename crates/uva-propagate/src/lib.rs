@@ -18,13 +18,13 @@ mod operator;
 mod options;
 mod panel;
 mod product;
+mod resumption;
 mod row_nodes;
 mod run;
-mod unfinished;
 
 pub use estimate::Estimate;
 pub use hop_sets::description::{AppliedOperator, FileFacts, HopSet, SourceDataset, TrainingOrder};
 pub use operator::{OPERATORS, Operator, parse_operators};
 pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, MOST_OPERATORS, PropagateOptions, RowOrder};
+pub use resumption::lock::folder_of;
 pub use run::{FinishedHopSet, PropagateOutcome, PropagateProgress, PropagateWatch, propagate};
-pub use unfinished::lock::folder_of;

@@ -16,8 +16,8 @@ use crate::operator::Operator;
 use crate::options::HopType;
 use crate::product::features::FloatFeatures;
 use crate::product::sums::Matrix;
+use crate::resumption::part::{self, FinishedPart};
 use crate::row_nodes::RowNodes;
-use crate::unfinished::part::{self, FinishedPart};
 
 /// Rows between two looks at whether to stop.
 const BLOCK_ROWS: usize = 1 << 16;

@@ -9,9 +9,9 @@ use cudarc::driver::sys;
 use serde::Serialize;
 use uva_kernels::{GATHER, KernelSource, OPTIONS, SAMPLE, TRAIN};
 
-use crate::code::carried;
 use crate::code::cubin_cache::{CacheKind, CubinCache};
 use crate::code::image::{key, label, machine_code};
+use crate::code::kernel_bundle;
 use crate::code::nvrtc::{CompileTarget, Nvrtc};
 use crate::devices::context::Context;
 use crate::devices::driver::Driver;
@@ -139,7 +139,7 @@ impl Module {
         let mut note = None;
         // An explicitly named NVRTC must be the one that compiles.
         if options.nvrtc.is_none()
-            && let Some(image) = carried::find(source, capability)
+            && let Some(image) = kernel_bundle::find(source, capability)
         {
             match Loaded::new(context, &image, source.name) {
                 Ok(loaded) => {

@@ -9,8 +9,8 @@ use crate::error::CudaError;
 use crate::memory::bytes::ByteCount;
 use crate::memory::host_memory::HostMemory;
 use crate::memory::pages::PinPages;
-use crate::memory::pinned::PinnedBuffer;
-use crate::memory::registered::{page_bytes, read_ahead};
+use crate::memory::pinned_memory::PinnedBuffer;
+use crate::memory::registration::{page_bytes, read_ahead};
 
 const HUGE_PAGE: usize = 2 << 20;
 

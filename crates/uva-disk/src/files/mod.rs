@@ -4,4 +4,4 @@ pub(crate) mod guard;
 pub(crate) mod open_file;
 pub(crate) mod progress;
 pub(crate) mod seam;
-pub(crate) mod watched;
+pub(crate) mod watch;

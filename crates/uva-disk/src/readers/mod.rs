@@ -1,6 +1,6 @@
 //! The readers of byte ranges, and which of them works.
 
-mod mapped;
+mod mmap;
 mod pread;
 pub(crate) mod probe;
 pub(crate) mod reader;

@@ -7,7 +7,7 @@ use crate::extent::Extent;
 use crate::files::open_file::OpenFiles;
 use crate::files::seam::Seam;
 use crate::kind::ReaderKind;
-use crate::readers::mapped::MappedReader;
+use crate::readers::mmap::MappedReader;
 use crate::readers::pread::Pread;
 use crate::readers::reader::RangeReader;
 use crate::readers::uring::Uring;

@@ -11,7 +11,7 @@
 //! | `members` | the place of each node in a part |
 //! | `options` | how a dataset is cut, and what is refused |
 //! | `outline` | the sizes of a part before it is written |
-//! | `whole` | around which nodes a part is whole |
+//! | `reach` | around which nodes a part is whole |
 //! | `write` | the files of all parts, and the description beside them |
 //! | `arrays` | one array of a part, row by row or list by list |
 //! | `verify` | counts, lists and rows of parts that are there |

@@ -14,7 +14,7 @@ use crate::partition::parts::{CLOSURE, ClosureSummary, WrittenPart, WrittenParts
 use crate::partition::summary::PARTITION_SUMMARY;
 use crate::{DATASET, Dataset, GraphError, Labels, PartitionMap, PartitionSummary, Progress};
 use uva_files::disk_space::{self, BytesOnDisk};
-use uva_files::staged::{StagedDirectory, flush};
+use uva_files::staging::{StagedDirectory, flush};
 
 /// The name of a part's directory.
 pub fn directory_name(number: usize) -> String {

@@ -21,7 +21,7 @@ use crate::storage::files::{edge_table, table_element};
 use crate::storage::graph_files::GraphFiles;
 use crate::{DATASET, Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split};
 use uva_files::disk_space::{self, BytesOnDisk};
-use uva_files::staged::{StagedDirectory, flush};
+use uva_files::staging::{StagedDirectory, flush};
 
 /// Bytes of the header of a `.npy` file.
 const HEADER: u64 = HEADER_BYTES as u64;

@@ -10,7 +10,7 @@ use super::copy::Copy;
 use crate::description::meta;
 use crate::description::names;
 use crate::{DATASET, Dataset, GraphError, Progress, Split, Summary};
-use uva_files::staged::StagedDirectory;
+use uva_files::staging::StagedDirectory;
 
 /// Writes `dataset` with its nodes in `order` to the directory `out`, which must not exist.
 ///

@@ -1,6 +1,6 @@
 //! Datasets as directories that a new one may replace.
 
-use uva_files::staged::DirectoryKind;
+use uva_files::staging::DirectoryKind;
 
 use crate::description::names;
 use crate::storage::files::Files;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::Path;
 
-use uva_files::staged::StagedDirectory;
+use uva_files::staging::StagedDirectory;
 use uva_graph::{DATASET, Dataset, GraphError, Labels, Progress};
 
 use super::export_files::{Export, ExportOptions};
-use super::lost::lost;
+use super::losses::lost;
 
 /// A format that can be exported: a row of [`EXPORTERS`](super::EXPORTERS).
 ///

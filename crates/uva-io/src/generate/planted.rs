@@ -12,7 +12,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use uva_files::progress::in_steps;
-use uva_files::staged::StagedDirectory;
+use uva_files::staging::StagedDirectory;
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{DATASET, ElementType, GraphError, Meta, Progress, Split, Summary, names};
 

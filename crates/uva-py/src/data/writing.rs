@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
-use uva_files::staged::StagedDirectory;
+use uva_files::staging::StagedDirectory;
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{DATASET, ElementType, GraphError, Meta, Verify};
 use uva_launch::output_paths;

@@ -29,7 +29,7 @@ pub use place::{DevicePlace, DeviceSource};
 pub use slots::filler::{
     BeginSums, BroughtRows, Fill, HostMadeRows, HostPartialSums, MakeRows, OnDevice, SlotFiller, SlotPlace,
 };
-pub use slots::oversized::OversizedMemory;
+pub use slots::oversized_batch::OversizedMemory;
 pub use slots::read_back::ReadBack;
 pub use slots::slot::SlotShape;
 pub use slots::slot_reader::{SlotLease, SlotReader};
@@ -37,9 +37,9 @@ pub use slots::sums::SlotSums;
 pub use sources::balance::{Balance, PathWork};
 pub use sources::kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
 pub use sources::no_rows::NoRows;
-pub use sources::spliced::Spliced;
+pub use sources::splice::Spliced;
 pub use sources::split::SplitSource;
-pub use sources::staged::StagingSource;
+pub use sources::staging::StagingSource;
 pub use store::cache::{DeviceCache, fill_joined};
 pub use store::table::DeviceTable;
 pub use store::tables::{DeviceTables, ReadRows};

@@ -5,16 +5,16 @@
 //! misses in flight. That determines the speed on a graph larger than the caches. Between waves everything stays in the
 //! first two cache levels. The kind ([`Picks`]) decides which positions are picked.
 
-mod divided;
-mod drawing;
+mod divided_lists;
+mod draws;
 mod list;
 mod picks;
 mod sink;
 
 use uva_graph::{Indices, Relation};
 
-pub use self::divided::{Divided, ListCounts};
-use self::drawing::Drawing;
+pub use self::divided_lists::{Divided, ListCounts};
+use self::draws::Drawing;
 use self::sink::{BlockTarget, PendingPositions, PickTarget};
 use crate::batches::hash;
 use crate::batches::local_ids::LocalIds;

@@ -18,7 +18,7 @@ use crate::import::importer::{Importer, SourceKind};
 use crate::import::reading::features::{FeatureSource, feature_type};
 use crate::import::reading::nodes::NodeRange;
 use crate::import::reading::stream::{Archive, ArrayStream};
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::reading::values::fits_float32;
 use crate::import::request::ImportRequest;
 use crate::import::split::SplitRule;
@@ -65,7 +65,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
         label_row_bytes: 8,
         ..DatasetSizes::default()
     };
-    unread::say(request.watch.note, archive.path(), &archive.unread());
+    unread_parts::say(request.watch.note, archive.path(), &archive.unread());
     let output = DatasetOutput::begin(request, sizes, changes)?;
     let mut lists = output.lists(nodes, false)?;
     let mut weights = 0_u64;

@@ -18,7 +18,7 @@ use crate::import::options::Extra;
 use crate::import::reading::features::feature_type;
 use crate::import::reading::nodes::{NodeRange, end_in_pairs};
 use crate::import::reading::stream::ArrayStream;
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::output::{CHUNK, DatasetOutput, DatasetSizes, feature_columns, label_columns};
 
@@ -63,13 +63,17 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
 
     let paper = processed.join("paper");
     let is_read = |name: &str| name == "node_feat.npy" || name.starts_with("node_label_");
-    unread::say(request.watch.note, &paper, &unread::files(&paper, ".npy", is_read)?);
+    unread_parts::say(request.watch.note, &paper, &unread_parts::files(&paper, ".npy", is_read)?);
     let cites = processed.join("paper__cites__paper");
-    unread::say(request.watch.note, &cites, &unread::files(&cites, ".npy", |name| name == "edge_index.npy")?);
+    unread_parts::say(
+        request.watch.note,
+        &cites,
+        &unread_parts::files(&cites, ".npy", |name| name == "edge_index.npy")?,
+    );
     // Other types of nodes and edges, of a heterogeneous graph.
     let is_read =
         |name: &str| ["paper", "paper__cites__paper"].contains(&name) || !processed.join(name).is_dir();
-    unread::say(request.watch.note, &processed, &unread::files(&processed, "", is_read)?);
+    unread_parts::say(request.watch.note, &processed, &unread_parts::files(&processed, "", is_read)?);
     let (element, _) = feature_type(table.kind(), None);
     let sizes = DatasetSizes {
         nodes: Some(nodes),

@@ -27,7 +27,7 @@ use crate::import::importer::{Importer, SourceKind};
 use crate::import::options::{Extra, refuse_changes_of_weighted};
 use crate::import::reading::features::{FeatureSource, feature_type};
 use crate::import::reading::nodes::{NodeRange, end_in_pairs, end_in_rows};
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::reading::values;
 use crate::import::request::{ImportRequest, ImportWatch};
 use crate::import::writing::numbering;
@@ -133,8 +133,8 @@ impl NpyArrays {
     pub(crate) fn say_left_out(&self, watch: &ImportWatch<'_>, elsewhere: &[&str]) -> Result<(), GraphError> {
         let read = self.source.read.borrow();
         let is_read = |name: &str| read.contains(name) || elsewhere.contains(&name);
-        let left = unread::files(&self.source.directory, ".npy", is_read)?;
-        unread::say(watch.note, &self.source.directory, &left);
+        let left = unread_parts::files(&self.source.directory, ".npy", is_read)?;
+        unread_parts::say(watch.note, &self.source.directory, &left);
         Ok(())
     }
 

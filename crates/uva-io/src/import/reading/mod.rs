@@ -6,5 +6,5 @@ pub(crate) mod pickle;
 pub(crate) mod scipy;
 pub(crate) mod stream;
 pub(crate) mod text;
-pub(crate) mod unread;
+pub(crate) mod unread_parts;
 pub(crate) mod values;

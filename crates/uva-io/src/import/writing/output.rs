@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use uva_files::staged::StagedDirectory;
+use uva_files::staging::StagedDirectory;
 use uva_graph::csc::{Changes, CscBuilder, SelfLoops};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter, write_array};
 use uva_graph::{DATASET, ElementType, GraphError, Meta, Progress, Split, names, verify};

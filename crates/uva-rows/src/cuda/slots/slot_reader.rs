@@ -9,7 +9,7 @@ use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
 use uva_cuda::{Context, CudaError, CudaEvent, CudaStream, DeviceSlice, Signal};
 
-use super::oversized::OversizedMemory;
+use super::oversized_batch::OversizedMemory;
 use super::slot::{REPORT, SlotShape};
 use crate::cuda::error::FillError;
 

@@ -3,6 +3,6 @@
 pub(crate) mod balance;
 pub(crate) mod kernel_read;
 pub(crate) mod no_rows;
-pub(crate) mod spliced;
+pub(crate) mod splice;
 pub(crate) mod split;
-pub(crate) mod staged;
+pub(crate) mod staging;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uva_cuda::{Context, CudaError, CudaEvent};
 
 use super::balance::{Balance, PathWork};
-use super::staged::StagingSource;
+use super::staging::StagingSource;
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::host::HostSource;

@@ -11,7 +11,7 @@ use crate::batches::local_ids::{LocalIds, RelabelError};
 use crate::hops::{Hop, KindSetup, List, NodeId};
 use crate::kind::{Fanout, KindRow};
 use crate::kinds::exponential;
-use crate::kinds::smallest::Smallest;
+use crate::kinds::smallest_keys::Smallest;
 use crate::limits::LOCAL_ID_BYTES;
 use crate::options::GROUP;
 use crate::philox::first_longs;

@@ -6,7 +6,7 @@ pub mod parts;
 use std::time::Instant;
 
 use serde::Serialize;
-use uva_files::staged::{self, StagedDirectory};
+use uva_files::staging::{self, StagedDirectory};
 use uva_graph::{Csc, DATASET, Dataset, GraphError, PartitionMap, PartitionSummary, Split, ranges};
 use uva_partition::{Candidate, NodePartition, PartitionOptions, over_mean, partition};
 
@@ -28,7 +28,7 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
     match (&flags.map, flags.parts) {
         (Some(map), _) => {
             clean_up_on_signals()?;
-            staged::refuse_existing(&flags.out).map_err(GraphError::from)?;
+            staging::refuse_existing(&flags.out).map_err(GraphError::from)?;
             let dataset = Dataset::open(&flags.data)?;
             let map = PartitionMap::open(map, &dataset)?;
             check::memory_of_parts(flags, &dataset, check::memory_allowed(flags)?)?;
@@ -64,7 +64,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
         memory: check::memory_allowed(flags)?,
         ..usual
     };
-    staged::refuse_existing(&flags.out).map_err(GraphError::from)?;
+    staging::refuse_existing(&flags.out).map_err(GraphError::from)?;
     let dataset = Dataset::open(&flags.data)?;
     options.check(&dataset)?;
     check::memory_of_parts(flags, &dataset, options.memory)?;

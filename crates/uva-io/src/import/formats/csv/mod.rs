@@ -14,7 +14,7 @@ use self::table::CsvTable;
 use super::tables::{self, SourceTable};
 use crate::import::importer::{Importer, SourceKind};
 use crate::import::options::Extra;
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 
 const ENDINGS: [&str; 3] = ["csv", "csv.gz", "csv.zst"];
@@ -75,8 +75,8 @@ fn say_other_files(request: &ImportRequest<'_>, read: [Option<&PathBuf>; 2]) -> 
         |name: &str| read.iter().flatten().any(|path| path.file_name() == Path::new(name).file_name());
     let mut left = Vec::new();
     for ending in ENDINGS {
-        left.extend(unread::files(request.source, &format!(".{ending}"), is_read)?);
+        left.extend(unread_parts::files(request.source, &format!(".{ending}"), is_read)?);
     }
-    unread::say(request.watch.note, request.source, &left);
+    unread_parts::say(request.watch.note, request.source, &left);
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! says what the ids are: node numbers, any integers, or names; see [`numbering`](crate::import::writing::numbering).
 
 mod columns;
-mod known;
+mod known_nodes;
 mod layout;
 mod lines;
 mod matrix_market;
@@ -24,7 +24,7 @@ use crate::import::importer::{Importer, SourceKind};
 use crate::import::options::{EdgeList, Extra, Ids, Separator, ThirdColumn};
 use crate::import::reading::nodes::NodeRange;
 use crate::import::reading::text::{LineError, each_line, integer};
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::numbering::{Numbering, Survey};
 use crate::import::writing::output::{DatasetOutput, DatasetSizes};
@@ -84,7 +84,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
         arrays.say_left_out(request.watch, &elsewhere)?;
     }
 
-    let mut known = known::known(options, arrays.as_ref(), directory)?;
+    let mut known = known_nodes::known(options, arrays.as_ref(), directory)?;
     if let Some(matrix) = &matrix {
         known = Some(of_matrix(matrix, known, &file, request)?);
     }
@@ -245,10 +245,10 @@ fn say_other_texts(directory: &Path, file: &Path, request: &ImportRequest<'_>) -
     for stem in ["tsv", "csv", "txt"] {
         for ending in ENDINGS {
             let is_read = |name: &str| read.contains(&Some(name.as_ref()));
-            left.extend(unread::files(directory, &format!(".{stem}{ending}"), is_read)?);
+            left.extend(unread_parts::files(directory, &format!(".{stem}{ending}"), is_read)?);
         }
     }
-    unread::say(request.watch.note, directory, &left);
+    unread_parts::say(request.watch.note, directory, &left);
     Ok(())
 }
 

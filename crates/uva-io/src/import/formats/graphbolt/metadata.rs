@@ -12,7 +12,7 @@ use uva_graph::GraphError;
 use uva_mem::files::{read_regular, without_byte_order_mark};
 
 use crate::import::reading::stream::ArrayStream;
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 
 /// The size limit: thousands of times a description of one node type and one edge type. The parsed tree takes many
 /// times the file's bytes of memory.
@@ -194,7 +194,7 @@ impl Described {
                 None => Some(format!("entry {at} of the {what}")),
             }));
         }
-        unread::say(note, &self.file, &left);
+        unread_parts::say(note, &self.file, &left);
     }
 
     /// The only table of features: `feat`, or the only one besides `others`.

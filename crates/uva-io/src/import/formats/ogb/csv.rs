@@ -11,7 +11,7 @@ use uva_graph::{ElementType, GraphError, names};
 use super::raw::{OgbProblem, Raw, count, ids_of, label};
 use crate::import::reading::features::FeatureSource;
 use crate::import::reading::text::{LineError, each_line, each_line_until, float, integer};
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::reading::values::is_rounded;
 use crate::import::request::ImportRequest;
 use crate::import::writing::output::{DatasetOutput, DatasetSizes, FeaturesOf, MarkedRows};
@@ -41,8 +41,8 @@ impl Csv {
         let edge_count = count(&request.file("raw/num-edge-list.csv.gz"), "edges")?;
         let features = features.exists().then_some(features);
         let raw = request.file("raw");
-        let left = unread::files(&raw, ".csv.gz", |name| READ.contains(&name))?;
-        unread::say(request.watch.note, &raw, &left);
+        let left = unread_parts::files(&raw, ".csv.gz", |name| READ.contains(&name))?;
+        unread_parts::say(request.watch.note, &raw, &left);
         Ok(Csv {
             edges: request.file("raw/edge.csv.gz"),
             columns: features.as_deref().map_or(Ok(1), columns)?,

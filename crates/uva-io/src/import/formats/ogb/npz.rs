@@ -10,7 +10,7 @@ use super::raw::Raw;
 use crate::import::reading::features::feature_type;
 use crate::import::reading::nodes::{NodeRange, end_in_rows};
 use crate::import::reading::stream::{Archive, ArrayStream};
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::output::{CHUNK, DatasetOutput, DatasetSizes, feature_columns, label_columns};
 use crate::import::writing::read_speed;
@@ -47,7 +47,7 @@ impl Npz {
                 ));
             }
         }
-        unread::say(request.watch.note, data.path(), &data.unread());
+        unread_parts::say(request.watch.note, data.path(), &data.unread());
         Ok(Npz { data, labels, label_row_bytes, nodes, edges: edges as u64, features })
     }
 }

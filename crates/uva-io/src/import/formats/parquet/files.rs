@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use uva_graph::GraphError;
 
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 
 const ENDING: &str = ".parquet";
@@ -19,7 +19,7 @@ pub(super) fn of_source(request: &ImportRequest<'_>) -> Result<(PathBuf, Option<
     }
     if edges.exists() {
         let is_read = |name: &str| ["edges.parquet", "nodes.parquet"].contains(&name);
-        unread::say(request.watch.note, source, &unread::files(source, ENDING, is_read)?);
+        unread_parts::say(request.watch.note, source, &unread_parts::files(source, ENDING, is_read)?);
     }
     Ok((edges, Some(nodes).filter(|path| path.exists())))
 }
@@ -48,7 +48,7 @@ pub(super) fn of_table(path: &Path, note: &dyn Fn(&str)) -> Result<Vec<PathBuf>,
         }
         if name.ends_with(ENDING) { files.push(file) } else { others.push(name) }
     }
-    unread::say(note, path, &others);
+    unread_parts::say(note, path, &others);
     match files.is_empty() {
         true => Err(GraphError::usage("SRC", format!("{} has no {ENDING} files", path.display()))),
         false => Ok(files),

@@ -8,7 +8,7 @@ use super::feature_columns::FeatureColumns;
 use super::id_cells::{IdCell, IdCells, id_column, ids_of, take_ids};
 use super::table::{CellType, Cells, SourceTable, TableColumn};
 use crate::import::options::{Ids, refuse_changes_of_weighted};
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::numbering::{Numbering, Survey};
 use crate::import::writing::output::{CHUNK, DatasetOutput, FeaturesOf};
@@ -95,7 +95,7 @@ impl EdgeTable {
         }
         let features = self.features.iter().flat_map(|features| features.columns());
         let read = features.chain([&self.source, &self.destination]).chain(&self.weight);
-        unread::say(note, self.table.path(), &self.table.others(&read.collect::<Vec<_>>()));
+        unread_parts::say(note, self.table.path(), &self.table.others(&read.collect::<Vec<_>>()));
     }
 
     /// Bytes of an edge's features at most, 0 without.

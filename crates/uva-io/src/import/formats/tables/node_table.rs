@@ -9,7 +9,7 @@ use super::labels;
 use super::table::{CellType, Cells, SourceTable, TableColumn};
 use crate::import::options::Ids;
 use crate::import::reading::nodes::NodeRange;
-use crate::import::reading::unread;
+use crate::import::reading::unread_parts;
 use crate::import::request::ImportRequest;
 use crate::import::writing::numbering::{DuplicateId, Numbering, Survey};
 use crate::import::writing::output::{CHUNK, DatasetOutput, FeaturesOf, no_labels};
@@ -96,7 +96,7 @@ impl NodeTable {
             note(&format!("{place}: features of the nodes are {}", self.features.listed()));
         }
         let read = self.features.columns().iter().chain([&self.id]).chain(&self.label).chain(&self.split);
-        unread::say(note, self.table.path(), &self.table.others(&read.collect::<Vec<_>>()));
+        unread_parts::say(note, self.table.path(), &self.table.others(&read.collect::<Vec<_>>()));
     }
 
     /// Maps each id to its node: row k is node k.

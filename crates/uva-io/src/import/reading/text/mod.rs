@@ -2,8 +2,8 @@
 //!
 //! A byte order mark is dropped. Other files are refused by name: other compressions, archives, UTF-16, arrays.
 
-mod compressed;
 mod content;
+mod decompression;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,10 +15,10 @@ use uva_files::quote::shown;
 use uva_graph::GraphError;
 use uva_mem::files::{open_regular, without_byte_order_mark};
 
-pub(crate) use self::compressed::Zstd;
+pub(crate) use self::decompression::Zstd;
 
-use self::compressed::Gzip;
 use self::content::Content;
+use self::decompression::Gzip;
 use super::stream::is_of_content;
 
 /// Bytes of text read at a time.

@@ -10,10 +10,10 @@ use uva_cuda::{CudaError, CudaEvent, CudaStream};
 use uva_ops::rows::NarrowFloat;
 
 use super::fill::{Fill, SlotPlace};
-use super::held::{FillerState, HostSlot};
+use super::filler_state::{FillerState, HostSlot};
 use crate::cuda::error::FillError;
 use crate::cuda::place::DeviceSource;
-use crate::cuda::slots::continued::Continued;
+use crate::cuda::slots::continued_sums::Continued;
 use crate::cuda::slots::slot::{FilledRows, Plan, SlotShape};
 use crate::cuda::slots::sums::Scratch;
 use crate::cuda::store::cache::DeviceCache;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
-use super::kept::{PASSED_AT_MOST, ResidentRows, RowLocation};
+use super::retention::{PASSED_AT_MOST, ResidentRows, RowLocation};
 
 const ROWS: usize = 6;
 

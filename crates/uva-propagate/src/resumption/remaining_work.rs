@@ -5,7 +5,7 @@ use std::ops::Range;
 use uva_graph::GraphError;
 
 use super::journal::Journal;
-use super::transposed::TransposedLists;
+use super::transpose::TransposedLists;
 use crate::hop_sets::description;
 use crate::operator::Operator;
 use crate::options::{Layout, PropagateOptions};

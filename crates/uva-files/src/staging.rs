@@ -8,13 +8,13 @@
 //! |---|---|
 //! | `sibling` | a sibling's name, the marker that shows that it is ours and being written, removal of abandoned ones |
 //! | `kind` | which directories are of a kind that may be replaced |
-//! | `replaced` | the directory that a new one replaces, and its removal |
-//! | `temporary` | directories that never get a final name |
+//! | `replacement` | the directory that a new one replaces, and its removal |
+//! | `temporary_directory` | directories that never get a final name |
 
 mod kind;
-mod replaced;
+mod replacement;
 mod sibling;
-mod temporary;
+mod temporary_directory;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,7 +27,7 @@ use uva_mem::files::{OwnDirectory, open_directory, open_regular};
 
 pub use self::kind::DirectoryKind;
 use self::sibling::Sibling;
-pub use self::temporary::TemporaryDirectory;
+pub use self::temporary_directory::TemporaryDirectory;
 use crate::FileError;
 
 /// Siblings that this process is writing, for [`remove_unfinished`].
@@ -70,7 +70,7 @@ impl StagedDirectory {
         let Some(name) = out.file_name() else {
             return Err(FileError::out(format!("{} names no directory to create", out.display())));
         };
-        replaced::refuse_other(out, kind)?;
+        replacement::refuse_other(out, kind)?;
         StagedDirectory::beside(out, name, kind, true)
     }
 
@@ -85,7 +85,7 @@ impl StagedDirectory {
             _ => Path::new("."),
         };
         let created_parents = create_parents(parent)?;
-        sibling::remove_abandoned(parent, name, &|name| replaced::may_remove(name, kind));
+        sibling::remove_abandoned(parent, name, &|name| replacement::may_remove(name, kind));
         // Locked before it is created, so that `remove_unfinished` misses none.
         let mut unfinished = unfinished();
         let sibling = Sibling::create(parent, name, 0o777).map_err(|error| {
@@ -129,7 +129,7 @@ impl StagedDirectory {
         let mut unfinished = unfinished();
         let replaced = match &self.out {
             out if self.replaces && fs::symlink_metadata(out).is_ok() => {
-                Some(replaced::exchange(&partial, out, self.kind)?)
+                Some(replacement::exchange(&partial, out, self.kind)?)
             }
             out => rename_without_replacing(&partial, out).map(|()| None)?,
         };
@@ -137,7 +137,7 @@ impl StagedDirectory {
         unfinished.retain(|path| *path != partial);
         sibling::unmark(&directory);
         if let Some(replaced) = replaced {
-            replaced::remove(&replaced, self.kind);
+            replacement::remove(&replaced, self.kind);
         }
         drop(unfinished);
         let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());

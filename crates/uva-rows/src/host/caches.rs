@@ -8,7 +8,7 @@ use uva_mem::ZeroedPages;
 
 use uva_ops::rows::{CachedTable, NarrowFloat};
 
-use super::mapped::MappedTable;
+use super::mapped_table::MappedTable;
 use super::place::{HostPlace, HostSource, HostTable, SumPlace};
 use crate::cache::eviction::{EvictingSlots, Eviction};
 use crate::cache::{SlotMap, zeroed_pages};

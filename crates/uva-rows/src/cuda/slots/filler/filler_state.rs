@@ -11,7 +11,7 @@ use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 use super::fill::{BroughtRows, CACHE_LINE, Fill, OnDevice, SlotPlace};
 use crate::cuda::error::FillError;
 use crate::cuda::place::{DevicePlace, DeviceSource};
-use crate::cuda::slots::continued::{Continued, ContinuedBatch};
+use crate::cuda::slots::continued_sums::{Continued, ContinuedBatch};
 use crate::cuda::slots::slot::{Plan, REPORT, SlotShape};
 use crate::cuda::slots::sums::Scratch;
 use crate::cuda::store::tables::DeviceTables;

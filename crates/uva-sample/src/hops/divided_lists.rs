@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use uva_exchange::{Book, Exchange, Splits};
 use uva_graph::{Relation, Split, mix};
 
-use super::drawing::{Drawing, reads_of};
+use super::draws::{Drawing, reads_of};
 use super::list::{Hop, NodeId};
 use super::picks::{PickResult, Picks};
 use super::sink::{BlockTarget, PickTarget, TakeError};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use uva_files::staged;
+use uva_files::staging;
 use uva_graph::csc::{Changes, CscBuilder, LEAST_MEMORY};
 use uva_graph::npy::{NpyArray, NpyType};
 use uva_graph::{GraphError, Indices, names};
@@ -54,7 +54,7 @@ impl TransposedLists {
             if !write(graph, partial.path(), memory.max(LEAST_MEMORY), stops)? {
                 return Ok(None);
             }
-            staged::flush(partial.path())?;
+            staging::flush(partial.path())?;
             partial.sync().map_err(GraphError::io(partial.path(), "flush"))?;
             // Its name says that it is whole.
             folder.rename_to(UNFINISHED_TRANSPOSED, &done).map_err(GraphError::io(&done, "create"))?;

@@ -1,6 +1,6 @@
 //! Lists in which each holds its own row once.
 
-use super::checked::{Id, Lists};
+use super::checked_lists::{Id, Lists};
 
 /// Lists of their own, and where each edge comes from.
 pub struct OwnedLists<I> {

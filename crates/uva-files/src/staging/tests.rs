@@ -179,7 +179,7 @@ fn what_came_to_lie_among_a_replaced_datasets_files_stays() {
     assert_eq!(names(&old), ["thesis.tex"]);
     dataset(&old.join("again"));
     fs::rename(old.join("again/feat.npy"), old.join("feat.npy")).unwrap();
-    replaced::remove(&old, &DATASET);
+    replacement::remove(&old, &DATASET);
     assert_eq!(names(&old), ["again", "thesis.tex"]);
     fs::remove_dir_all(old.join("again")).unwrap();
     drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());

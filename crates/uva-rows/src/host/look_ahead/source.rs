@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use uva_disk::{AheadReader, AheadResult, DiskReads, RowFile};
 
-use super::kept::{MOST_BATCHES, ResidentRows, RowLocation};
+use super::retention::{MOST_BATCHES, ResidentRows, RowLocation};
 use crate::error::GatherError;
-use crate::host::cached::CachedRows;
+use crate::host::caches::CachedRows;
 use crate::host::file::{Fetch, FileTable, row_source};
 use crate::host::place::{HostPlace, HostTable};
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};

@@ -7,7 +7,7 @@ use serde::ser::SerializeMap;
 use crate::declare::Options;
 use crate::error::OptionError;
 use crate::field::{Field, OptionPurpose};
-use crate::nearest::nearest;
+use crate::suggestion::nearest;
 
 /// Options as they were given. Those not given stay open until [`options`](Self::options).
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use uva_ops::lists::{Lists, ListsError, Weights};
 use uva_ops::rows::NarrowFloat;
 
 use super::check::table_bytes;
-use super::widened::widened;
+use super::widening::widened;
 use crate::error::GatherError;
 use crate::host::{HostPlace, Reduction, SumPlace, SumSource};
 use crate::source::RowSource;

@@ -2,8 +2,8 @@
 //!
 //! [`maxima`](super::maxima) computes the same of gathered rows that layers train on, and their gradients.
 
-use super::checked::{Id, Lists, ListsError};
-use super::listed::{IndexedRows, ListedRows};
+use super::checked_lists::{Id, Lists, ListsError};
+use super::row_selection::{IndexedRows, ListedRows};
 use super::sums::{WeightedSums, Weights, folded};
 use crate::Vectors;
 use crate::rows::{CopyMethod, NarrowFloat, RowAddresses, RowKind, copy_rows};
