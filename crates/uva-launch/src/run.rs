@@ -1,6 +1,6 @@
 //! A run whose batches go to a command of the user's: `uvatrain run DATA … -- COMMAND`.
 //!
-//! The command decides while it runs which batches come when ([`crate::launcher::command::attach`]). So the run has no end of
+//! The command decides while it runs which batches come when ([`crate::launcher::attach`]). So the run has no end of
 //! its own: it ends with the command.
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Device code: compiled by NVRTC or carried along, cached, and loaded as modules; where CUDA's and torch's libraries are.
+//! Device code: compiled by NVRTC or carried along, cached, loaded as modules; where CUDA's and torch's libraries are.
 
 pub(crate) mod cubin_cache;
 mod image;

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `graph` | lists, weights, labels, splits and original ids of all nodes, in the new order |
 //! | `part-0`, `part-1`, … | `feat.npy`: the feature rows of the part's range; `edge_feat.npy`: those of the entries of its lists |
-//! | `partition.npy`, `partition.json` | the [map](crate::partition::map), and its description with the boundaries of the ranges |
+//! | `partition.npy`, `partition.json` | the [map](crate::partition_map), and its description with the boundaries of the ranges |
 //!
 //! [`write_ranges`] writes one, [`RangeParts`] opens it, [`verify_ranges`] checks all of it.
 //!

@@ -93,7 +93,7 @@ pub struct ReceivedMessage {
 pub struct Channel(OwnedFd);
 
 impl Channel {
-    /// Two ends, both close-on-exec. [`Inherit`](crate::process::spawn::Inherit) gives one to a child.
+    /// Two ends, both close-on-exec. [`Inherit`](crate::spawn::Inherit) gives one to a child.
     ///
     /// # Errors
     /// [`HandoverError::System`] when the system gives no socket.

@@ -40,7 +40,7 @@ pub enum Consumer {
         /// Its job, in its own format ([`Consume`](crate::launcher::Consume)).
         job: Value,
     },
-    /// A command of the user's, which takes the place by [`attach`](crate::launcher::command::attach).
+    /// A command of the user's, which takes the place by [`attach`](crate::launcher::attach).
     Command {
         /// The command.
         command: UserCommand,
