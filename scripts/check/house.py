@@ -34,7 +34,7 @@ LONGEST_TEST_NAME = 70
 LIMITS = {
     "row predicates": 9,
     "hop set branches": 51,
-    "crowded folders": 14,
+    "crowded folders": 0,
     "shared names": 5,
     "long files": 2,
     "long test names": 0,

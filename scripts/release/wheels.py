@@ -39,7 +39,7 @@ CXX = {(3, 4, 24): (2, 28), (3, 4, 28): (2, 31), (3, 4, 29): (2, 34), (3, 4, 30)
 
 def libtorch_series():
     """The series of libtorch that the built-in models are made for."""
-    return re.search(r'SERIES: &str = "([\d.]+)"', (ROOT / "crates/uva-cuda/src/libtorch.rs").read_text())[1]
+    return re.search(r'SERIES: &str = "([\d.]+)"', (ROOT / "crates/uva-cuda/src/code/libtorch.rs").read_text())[1]
 
 
 def run(*command, **options):

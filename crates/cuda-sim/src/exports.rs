@@ -4,14 +4,13 @@
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::AtomicU64;
 
-use crate::entry::{Needs, call};
-use crate::functions::Exported;
-use crate::settings::settings;
-use crate::types::{DevResource, HostFunction, IpcHandle, MemAccessDesc, MemAllocationProp, Uuid};
-use crate::{
-    context, device, event, green, ipc, lifetime, memory, modules, registration, stamps, stream, transfers,
-    vmm,
-};
+use crate::device_memory::{memory, registration, vmm};
+use crate::execution::{event, green, ipc, lifetime, modules, stamps, stream, transfers};
+use crate::machine::entry::{Needs, call};
+use crate::machine::functions::Exported;
+use crate::machine::settings::settings;
+use crate::machine::types::{DevResource, HostFunction, IpcHandle, MemAccessDesc, MemAllocationProp, Uuid};
+use crate::machine::{context, device};
 
 macro_rules! driver_functions {
     ($( [$needs:ident] $name:ident ( $($argument:ident : $type:ty),* $(,)? ) => $body:expr; )*) => {

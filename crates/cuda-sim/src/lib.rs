@@ -9,34 +9,12 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod codes;
-mod context;
 mod cufile;
-mod device;
-mod entry;
-mod event;
+mod device_memory;
+mod execution;
 mod exports;
-mod functions;
-mod green;
 mod harness;
-mod held;
-mod ipc;
-mod kernels;
-mod lifetime;
-mod memory;
-mod memory_file;
-mod modules;
-mod mps;
-mod ranges;
-mod registration;
-mod registry;
-mod settings;
-mod stamps;
-mod stream;
-mod transfers;
-mod types;
-mod usage;
-mod vmm;
+mod machine;
 
 pub use harness::{
     PATIENCE, cufile_environment, environment, in_process, in_process_with, in_process_with_cufile,

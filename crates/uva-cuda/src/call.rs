@@ -10,7 +10,7 @@ macro_rules! driver_call {
     ($function:ident($($argument:expr),* $(,)?), $($doing:tt)+) => {
         $crate::error::check(
             stringify!($function),
-            ($crate::driver::loaded().$function)($($argument),*),
+            ($crate::devices::driver::loaded().$function)($($argument),*),
             || format!($($doing)+),
         )
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUevent_flags};
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::{CudaError, check_query};
 use crate::stream::CudaStream;
 
@@ -89,7 +89,7 @@ impl CudaEvent {
     pub fn query(&self) -> Result<bool, CudaError> {
         self.context.bind()?;
         // SAFETY: the handle lives.
-        let code = unsafe { (crate::driver::loaded().cuEventQuery)(self.raw) };
+        let code = unsafe { (crate::devices::driver::loaded().cuEventQuery)(self.raw) };
         check_query("cuEventQuery", code, || "asking whether an event has been reached".to_owned())
     }
 

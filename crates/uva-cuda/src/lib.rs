@@ -17,36 +17,28 @@
 
 #[macro_use]
 mod call;
-mod carried;
-mod context;
-mod cubin_cache;
+mod code;
 pub mod cufile;
-mod device;
-mod driver;
+mod devices;
 mod error;
 mod event;
-mod image;
 pub mod kernels;
-pub mod libtorch;
 pub mod memory;
-mod module;
-pub mod nvrtc;
 pub mod partition;
-mod probe;
 mod signal;
 mod slice;
 mod stream;
-mod toolkit;
 
-pub use carried::carry_kernels;
-pub use context::Context;
-pub use cubin_cache::{CacheKind, user_cache_folder};
-pub use device::{Device, Feature};
-pub use driver::Driver;
+pub use code::cubin_cache::{CacheKind, user_cache_folder};
+pub use code::kernel_bundle::carry_kernels;
+pub use code::module::{CodeOrigin, Module, ModuleOptions, ModuleReport};
+pub use code::{libtorch, nvrtc};
+pub use devices::context::Context;
+pub use devices::device::{Device, Feature};
+pub use devices::driver::Driver;
+pub use devices::probe::{DeviceReport, ProbeReport, Supports, probe};
 pub use error::{CudaError, ErrorKind, Unavailable};
 pub use event::{CudaEvent, EVENT_HANDLE_BYTES};
-pub use module::{CodeOrigin, Module, ModuleOptions, ModuleReport};
-pub use probe::{DeviceReport, ProbeReport, Supports, probe};
 pub use signal::{Signal, StampSignal, clear_stamps};
 pub use slice::DeviceSlice;
 pub use stream::CudaStream;

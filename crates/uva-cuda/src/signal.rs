@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::context::Context;
-use crate::device::Feature;
+use crate::devices::context::Context;
+use crate::devices::device::Feature;
 use crate::error::CudaError;
 use crate::event::CudaEvent;
 use crate::memory::{SharedBuffer, fill};

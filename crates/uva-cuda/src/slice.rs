@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::driver::Driver;
+use crate::devices::driver::Driver;
 use crate::error::CudaError;
 
 /// Bytes that a device can read, for as long as `'a`: device memory, or pinned host memory at its device address.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::{CudaError, check_query};
 
 /// A stream. Its work runs in order; only events order different streams.
@@ -88,7 +88,7 @@ impl CudaStream {
     /// # Errors
     /// [`CudaError::Call`] for a fault of earlier work.
     pub fn follow(&self) -> Result<(), CudaError> {
-        let Some(follow) = crate::driver::Driver::load()?.follow() else { return Ok(()) };
+        let Some(follow) = crate::devices::driver::Driver::load()?.follow() else { return Ok(()) };
         self.context.bind()?;
         // SAFETY: the handle lives; the simulator's function takes a stream of the current context.
         let code = unsafe { follow(self.raw) };
@@ -102,7 +102,7 @@ impl CudaStream {
     pub fn query(&self) -> Result<bool, CudaError> {
         self.context.bind()?;
         // SAFETY: the handle lives.
-        let code = unsafe { (crate::driver::loaded().cuStreamQuery)(self.raw) };
+        let code = unsafe { (crate::devices::driver::loaded().cuStreamQuery)(self.raw) };
         check_query("cuStreamQuery", code, || "asking whether a stream has finished".to_owned())
     }
 

@@ -23,36 +23,24 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod ahead;
 mod error;
 mod extent;
-mod guard;
+mod files;
 mod kind;
-mod mapped;
-mod open_file;
-mod plan;
-mod pread;
-mod probe;
-mod progress;
-mod reader;
-mod row_file;
-mod run_files;
-mod run_plan;
-mod seam;
+mod readers;
 mod shape;
+mod tables;
 #[cfg(test)]
 mod tests;
-mod uring;
-mod watched;
 
-pub use ahead::{AheadReader, AheadResult, AheadRow};
 pub use error::DiskError;
 pub use extent::Extent;
+pub use files::progress::RetryCounts;
+pub use files::watch::WatchedFiles;
 pub use kind::ReaderKind;
-pub use progress::RetryCounts;
-pub use reader::RangeReader;
-pub use row_file::{DiskReads, RowFile};
-pub use run_files::RunFiles;
+pub use readers::reader::RangeReader;
+pub use readers::uring::io_uring_refusal;
 pub use shape::TableShape;
-pub use uring::io_uring_refusal;
-pub use watched::WatchedFiles;
+pub use tables::read_ahead::{AheadReader, AheadResult, AheadRow};
+pub use tables::row_file::{DiskReads, RowFile};
+pub use tables::run_files::RunFiles;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-use crate::seam::Seam;
+use crate::files::seam::Seam;
 use crate::{AheadReader, AheadResult, AheadRow, DiskError, ReaderKind, RowFile, RunFiles, TableShape};
 
 const ROW_BYTES: usize = 700;

@@ -8,16 +8,18 @@ use std::time::Instant;
 use serde::Serialize;
 use uva_mem::FileState;
 
-use crate::files::Files;
-use crate::graph_files::GraphFiles;
+use crate::description::names;
+use crate::description::part_of::PartOf;
+use crate::hash;
 use crate::kinds::hop_rows::{HopFiles, HopRows, Hops};
 use crate::kinds::own_rows::{DividedFiles, OwnRows};
 use crate::kinds::{Kind, KindWords};
-use crate::node_rows::NodeRows;
-use crate::part_of::PartOf;
-use crate::stamp::Stamp;
+use crate::storage::files::Files;
+use crate::storage::graph_files::GraphFiles;
+use crate::storage::node_rows::NodeRows;
+use crate::storage::stamp::Stamp;
+use crate::storage::{node_file, verify};
 use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Schema, Split, TableSchema};
-use crate::{hash, names, node_file, verify};
 
 /// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

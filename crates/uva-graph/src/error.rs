@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use uva_files::FileError;
+
 /// Why a dataset could not be opened or written. Its display is one line with the file, the place and the value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -91,6 +93,16 @@ impl GraphError {
     /// The error about an option or an argument.
     pub fn usage(option: impl Into<String>, message: impl Into<String>) -> GraphError {
         GraphError::Usage { option: option.into(), message: message.into() }
+    }
+}
+
+impl From<FileError> for GraphError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Io { path, action, source } => Self::Io { path, action, source },
+            FileError::Usage { option, message } => Self::usage(option, message),
+            FileError::Lacking { path, message } => Self::Lacking { path, message },
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A dataset is a directory of `.npy` files: in-neighbours as compressed sparse columns (CSC), feature rows, labels and
 //! three splits. [`Dataset`] maps the files, checks them once and lends typed views. [`reorder`] renumbers nodes.
-//! [`csc`], [`npy`] and [`staged`] write datasets in bounded memory, visible only when complete. This crate must not
+//! [`csc`] and [`npy`] write datasets in bounded memory, into directories of `uva-files`. This crate must not
 //! know of other formats, processes, sampling, training, or any GPU. Next: `uva-io` imports, exports and generates
 //! datasets; `uva-sample` samples from one.
 //!
@@ -34,61 +34,40 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod comparison;
 pub mod csc;
 pub mod dataset;
-pub mod disk_space;
-mod element;
+mod description;
 pub mod error;
-mod feature_element;
-mod files;
-mod fingerprint;
-mod graph_files;
 pub mod hash;
 mod kinds;
-pub mod meta;
-pub mod names;
-pub mod node_file;
-mod node_rows;
 pub mod npy;
 pub mod part;
-mod part_of;
-mod partition_checks;
-pub mod partition_map;
-mod partition_summary;
-mod partition_text;
-mod partition_written;
-pub mod progress;
-pub mod quote;
-mod range_book;
+mod partition;
 pub mod ranges;
-mod ranges_of;
 pub mod reorder;
-mod same;
-mod schema;
-pub mod shown;
-mod split;
-pub mod staged;
-mod stamp;
-mod summary;
-pub mod verify;
-pub mod views;
+mod storage;
 
 pub use dataset::{Dataset, Overlap, Repeats, Verification, Verify};
-pub use element::ElementType;
+pub use description::element::ElementType;
+pub use description::feature_element::{edge_feature_element, feature_element};
+pub use description::meta::Meta;
+pub use description::part_of::PartOf;
+pub use description::ranges_of::RangesOf;
+pub use description::schema::{NodeType, Relation, RelationSchema, Schema, TableSchema};
+pub use description::split::Split;
+pub use description::summary::Summary;
+pub use description::{meta, names};
 pub use error::GraphError;
-pub use feature_element::{edge_feature_element, feature_element};
-pub use graph_files::label_columns;
 pub use kinds::KindWords;
 pub use kinds::hop_rows::{HopPlace, HopRows, HopTable, Hops};
 pub use kinds::own_rows::OwnRows;
-pub use meta::Meta;
-pub use node_rows::NodeRows;
-pub use part_of::PartOf;
-pub use partition_map::{PartitionMap, PartitionSource, PartitionSummary};
-pub use progress::Progress;
-pub use ranges_of::RangesOf;
-pub use schema::{NodeType, Relation, RelationSchema, Schema, TableSchema};
-pub use split::Split;
-pub use summary::Summary;
+pub use partition::map as partition_map;
+pub use partition::map::{PartitionMap, PartitionSource, PartitionSummary};
+pub use storage::directory::DATASET;
+pub use storage::graph_files::label_columns;
+pub use storage::node_rows::NodeRows;
+pub use storage::views::{Csc, FeatureTable, Indices, Labels};
+pub use storage::{node_file, verify, views};
+pub use uva_files::Progress;
 pub use uva_mem::mix;
-pub use views::{Csc, FeatureTable, Indices, Labels};

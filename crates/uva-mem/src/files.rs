@@ -14,25 +14,25 @@
 //! | `output` | outputs that the user named: a file, a pipe, a terminal |
 //! | `replacement` | a file that replaces another in one step, and the names of unfinished ones |
 //! | `unfinished_file` | a file that one process at a time writes under a temporary name, and a later one resumes |
-//! | `unique` | the random words in these names |
+//! | `random_words` | the random words in these names |
 #![allow(clippy::disallowed_methods, reason = "the one place where files are opened by name")]
 
 mod output;
 mod own_directory;
+mod random_words;
 mod read;
 mod replacement;
 mod unfinished_file;
-mod unique;
 
 pub use output::{ExistingContent, open_output, write_output};
 pub use own_directory::{EntryKind, Mark, OwnDirectory, refuse_foreign_file};
+pub use random_words::{is_word, random_word};
 pub use read::{
     is_about_the_name, lies_in_memory, open_directory, open_lock_file, open_own, open_regular, read_kernel,
     read_kernel_text, read_regular, read_regular_text, without_byte_order_mark,
 };
 pub use replacement::{Replacement, SCRATCH, nameless, replace, target_of_partial, write_new};
 pub use unfinished_file::UnfinishedFile;
-pub use unique::{is_word, random_word};
 
 #[cfg(test)]
 mod testing {

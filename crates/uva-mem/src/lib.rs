@@ -20,34 +20,26 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-pub mod control;
-mod end;
-mod file_state;
 pub mod files;
-mod fork_guard;
-pub mod frozen;
-pub mod handover;
-mod huge_share;
-mod mapped_fault;
-pub mod mapped_file;
+mod mapping;
+mod memory;
 mod mix;
-pub mod out_of_memory;
-pub mod pidfd;
-pub mod region;
+mod process;
 pub mod ring;
-pub mod spawn;
-mod zeroed_pages;
 
-pub use control::ControlPage;
-pub use end::end_at_once;
-pub use file_state::FileState;
-pub use frozen::FrozenBytes;
-pub use huge_share::huge_share;
-pub use mapped_fault::end_with_the_files_name;
-pub use mapped_file::{MappedFile, PrivateFile};
+pub use mapping::file_state::FileState;
+pub use mapping::mapped_fault::end_with_the_files_name;
+pub use mapping::mapped_file;
+pub use mapping::mapped_file::{MappedFile, PrivateFile};
+pub use memory::control::ControlPage;
+pub use memory::frozen::FrozenBytes;
+pub use memory::huge_share::huge_share;
+pub use memory::region::{PageKind, Pages, RegionError, SharedRegion};
+pub use memory::zeroed_pages::{PageSize, ZeroedPages};
+pub use memory::{control, frozen, region};
 pub use mix::mix;
-pub use pidfd::PidFd;
-pub use region::{PageKind, Pages, RegionError, SharedRegion};
+pub use process::end::end_at_once;
+pub use process::pidfd::PidFd;
+pub use process::{handover, out_of_memory, pidfd, spawn};
 pub use rustix::process::Signal;
 pub use rustix::thread::CpuSet;
-pub use zeroed_pages::{PageSize, ZeroedPages};

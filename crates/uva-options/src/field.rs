@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::named::Named;
 use crate::real::Real;
 use crate::size::ByteSize;
-use crate::whole::{WholeRange, whole};
+use crate::whole_number::{WholeRange, whole};
 
 /// What depends on an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,27 +10,27 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod assignment;
 mod declare;
 mod error;
 mod field;
-mod given;
 mod named;
-mod nearest;
 mod real;
 mod size;
+mod suggestion;
 mod value;
-mod whole;
+mod whole_number;
 
+pub use assignment::PartialOptions;
 pub use declare::Options;
 pub use error::{OptionError, Spelling};
 pub use field::{Choice, Field, OptionPurpose, ValueKind};
-pub use given::PartialOptions;
 pub use named::Named;
-pub use nearest::nearest;
 pub use real::Real;
 pub use size::{ByteSize, SizeError};
+pub use suggestion::nearest;
 pub use value::OptionValue;
-pub use whole::{WholeRange, whole};
+pub use whole_number::{WholeRange, whole};
 
 /// What the macros' expansions name.
 #[doc(hidden)]

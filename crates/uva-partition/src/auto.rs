@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use uva_graph::{GraphError, PartitionMap, Progress};
 use uva_sample::{Expand, SamplerKind, SamplerOptions, Walks};
 
-use crate::counts;
-use crate::limits::PartSizes;
+use crate::graphs::counts;
+use crate::graphs::limits::PartSizes;
+use crate::graphs::weighted::WeightedGraph as _;
 use crate::options::{Method, PartitionOptions};
 use crate::task::{MethodResult, PartitionTask, StageSeconds, name};
 use crate::visits::{self, Batches, VisitError};
-use crate::weighted::WeightedGraph as _;
 
 /// The largest share of training nodes over the mean that auto takes.
 pub(crate) const BALANCED: f64 = 1.05;

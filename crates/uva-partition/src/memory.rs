@@ -1,10 +1,12 @@
 //! How much memory dividing a graph takes, estimated before it begins.
 
-use uva_graph::disk_space::BytesOnDisk;
+use uva_files::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, GraphError, Split};
 
+use crate::auto;
+use crate::methods::closures;
+use crate::methods::levels::multilevel;
 use crate::options::{Method, PartitionOptions};
-use crate::{auto, closures, multilevel};
 
 /// Bytes of an edge between two blocks: the other block, and how many edges there are.
 const BLOCK_EDGE: u64 = 4 + 8;

@@ -7,7 +7,7 @@ use uva_graph::partition_map::PARTITION_FORMAT;
 use uva_graph::{Csc, Dataset, GraphError, PartitionMap, PartitionSource, PartitionSummary, Split};
 
 use crate::auto::Candidate;
-use crate::counts::{InLists, edge_cut};
+use crate::graphs::counts::{InLists, edge_cut};
 use crate::options::PartitionOptions;
 
 /// The method of a map that does not tell where it comes from.

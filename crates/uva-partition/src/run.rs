@@ -2,14 +2,15 @@
 
 use uva_graph::{Dataset, GraphError, Progress};
 
-use crate::counts::edge_cut;
-use crate::graph::OriginalGraph;
-use crate::limits::PartSizes;
+use crate::graphs::counts::edge_cut;
+use crate::graphs::graph::OriginalGraph;
+use crate::graphs::limits::PartSizes;
+use crate::graphs::order;
+use crate::graphs::weighted::WeightedGraph as _;
 use crate::options::{Method, PartitionOptions};
 use crate::result::NodePartition;
 use crate::task::{PartitionTask, StageSeconds, name};
-use crate::weighted::WeightedGraph as _;
-use crate::{auto, memory, order};
+use crate::{auto, memory};
 
 /// Divides the nodes of a dataset. Uses the current rayon pool; the result does not depend on it.
 ///

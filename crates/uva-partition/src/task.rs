@@ -6,11 +6,13 @@ use std::time::Instant;
 
 use uva_graph::{Dataset, GraphError, Progress};
 
-use crate::block_graph::BlockGraph;
-use crate::blocks::Caps;
-use crate::graph::OriginalGraph;
+use crate::graphs::graph::OriginalGraph;
+use crate::methods::blocks::block_graph::BlockGraph;
+use crate::methods::blocks::search::Caps;
+use crate::methods::blocks::{assign, merge, search};
+use crate::methods::levels::{multilevel, refine};
+use crate::methods::{closures, simple, stream};
 use crate::options::{Method, PartitionOptions, Scan};
-use crate::{assign, blocks, closures, merge, multilevel, refine, simple, stream};
 
 /// The method as `partition.json` names it.
 pub(crate) fn name(method: Method, options: &PartitionOptions) -> String {
@@ -94,7 +96,7 @@ impl PartitionTask<'_> {
         let PartitionTask { graph, order, options, progress, .. } = self;
         let caps = caps(options, graph);
         let (merged, grown) = seconds.of("blocks", || {
-            let blocks = blocks::grow(graph, order, options.sources as usize, caps, progress);
+            let blocks = search::grow(graph, order, options.sources as usize, caps, progress);
             let merged = merge::merge(&blocks, &BlockGraph::of(graph, &blocks), caps);
             (merged, blocks.count())
         });

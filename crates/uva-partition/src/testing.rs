@@ -85,7 +85,7 @@ fn words(seed: u64, node: usize) -> uva_sample::philox::PhiloxStream {
 
 /// A permutation of `0..nodes` that moves all but a few.
 pub(crate) fn shuffled(nodes: usize) -> Vec<usize> {
-    crate::order::by_key(nodes, 99).into_iter().map(|node| node as usize).collect()
+    crate::graphs::order::by_key(nodes, 99).into_iter().map(|node| node as usize).collect()
 }
 
 /// Runs in a pool of so many threads.

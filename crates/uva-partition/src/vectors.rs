@@ -3,14 +3,15 @@
 use serde_json::Value;
 use uva_graph::Dataset;
 
-use crate::block_graph::BlockGraph;
-use crate::blocks::{self, Blocks};
-use crate::graph::OriginalGraph;
+use crate::graphs::graph::OriginalGraph;
+use crate::graphs::order;
+use crate::methods::blocks::block_graph::BlockGraph;
+use crate::methods::blocks::search::{self, Blocks};
+use crate::methods::blocks::{assign, merge};
+use crate::methods::levels::{multilevel, refine};
+use crate::methods::{closures, simple, stream};
 use crate::testing::{Lists, on_threads, shuffled, unwatched};
-use crate::{
-    Count, Method, PartitionOptions, Scan, assign, closures, merge, multilevel, order, partition, refine,
-    simple, stream, task,
-};
+use crate::{Count, Method, PartitionOptions, Scan, partition, task};
 
 fn vectors() -> Vec<Value> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/test-vectors.json");
@@ -48,7 +49,7 @@ fn compare(vector: &Value, dataset: &Dataset) {
     let order = order::by_key(graph.nodes(), options.seed);
     assert_eq!(order, numbers::<u32>(&vector["order"]), "the order");
     let caps = task::caps(&options, &graph);
-    let blocks = blocks::grow(&graph, &order, options.sources as usize, caps, &unwatched);
+    let blocks = search::grow(&graph, &order, options.sources as usize, caps, &unwatched);
     assert_eq!(blocks.of, numbers::<u32>(&vector["blocks"]), "blocks");
     check_sizes(&blocks, &graph);
     let merged = merge::merge(&blocks, &BlockGraph::of(&graph, &blocks), caps);

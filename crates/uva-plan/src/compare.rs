@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::rank::{rank_lists, rank_rows};
+use crate::access::rank::{rank_lists, rank_rows};
 use uva_rows::cache::eviction::Eviction;
 
 use crate::{CacheError, ComparedPolicy, Hotness, Simulation, Sizes, Workload, curve, hit_rate};

@@ -38,34 +38,35 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod allocate;
+mod access;
 mod compare;
-mod cores;
-mod curve;
+mod cost;
 mod error;
-mod hotness;
-mod model;
+mod placement;
 mod plan;
 mod plan_file;
 mod policy;
-mod profile;
-mod rank;
-mod roles;
-mod simulation;
-mod sums;
-mod switch;
-mod timing;
-mod workload;
 
-pub use allocate::{Allocation, Item, ReadWeights, RowItems, allocate};
+pub use access::curve::{CurvePoint, READ_SHARES, ShareBytes, bytes_for_shares, curve, hit_rate};
+pub use access::hotness::{Hotness, count, count_batches};
+pub use access::rank::{Sizes, rank_lists, rank_rows};
+pub use access::simulation::Simulation;
+pub use access::workload::{EpochSize, Workload};
 pub use compare::{PolicyHits, PolicyPoint, compare_policies};
-pub use cores::{CoreDivision, OfStages, StageFit, TimedThreads, divide_cores};
-pub use curve::{CurvePoint, READ_SHARES, ShareBytes, bytes_for_shares, curve, hit_rate};
-pub use error::CacheError;
-pub use hotness::{Hotness, count, count_batches};
-pub use model::{
+pub use cost::allocate::{Allocation, Item, ReadWeights, RowItems, allocate};
+pub use cost::model::{
     Basis, Benefits, CostModel, LIST_READ_BYTES, Line, Objective, Prediction, ReadsPerBatch, row_link_bytes,
 };
+pub use cost::profile::{Profile, SweepPoint};
+pub use cost::sums::SumCounts;
+pub use cost::timing::{TimedBy, TimedCaches, TimedFit, TimedRun};
+pub use error::CacheError;
+pub use placement::cores::{CoreDivision, OfStages, StageFit, TimedThreads, divide_cores};
+pub use placement::roles::{
+    GpuCounts, GpuStageTimes, QueueOrder, RolesEpoch, RolesOutcome, in_turns_ms, samplers_by,
+    samplers_by_ratio, slower_side_ms, standby_pays,
+};
+pub use placement::switch::SwitchedRun;
 pub use plan::{CachedKinds, PlanRequest, plan, plan_and_profile};
 pub use plan_file::{
     CachePlan, IdFile, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile,
@@ -75,14 +76,3 @@ pub use policy::{
     Analytic, CachePolicy, ComparedPolicy, Degree, HotnessPolicy, Optimal, Presample, Random, Ranking,
     UnknownPolicy,
 };
-pub use profile::{Profile, SweepPoint};
-pub use rank::{Sizes, rank_lists, rank_rows};
-pub use roles::{
-    GpuCounts, GpuStageTimes, QueueOrder, RolesEpoch, RolesOutcome, in_turns_ms, samplers_by,
-    samplers_by_ratio, slower_side_ms, standby_pays,
-};
-pub use simulation::Simulation;
-pub use sums::SumCounts;
-pub use switch::SwitchedRun;
-pub use timing::{TimedBy, TimedCaches, TimedFit, TimedRun};
-pub use workload::{EpochSize, Workload};

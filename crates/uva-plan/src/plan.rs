@@ -5,10 +5,10 @@ use std::time::Instant;
 use uva_graph::Dataset;
 use uva_rows::cache::eviction::Eviction;
 
+use crate::cost::timing::{TimedBy, TimedCaches, TimedPoints, Timing, time};
 use crate::plan_file::{
     CachePlan, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile, PlanShare,
 };
-use crate::timing::{TimedBy, TimedCaches, TimedPoints, Timing, time};
 use crate::{
     Allocation, CacheError, CachePolicy, CostModel, Objective, Profile, ReadsPerBatch, Simulation, Sizes,
     Workload,

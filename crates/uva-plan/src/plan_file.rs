@@ -12,8 +12,8 @@ use uva_graph::{Csc, Dataset, mix};
 use uva_mem::files::{Replacement, read_regular};
 use uva_sample::{Fanouts, SamplerOptions, Sequenced};
 
-use crate::curve::hit_rate_at;
-use crate::rank::{HOME_BYTES, WEIGHT_BYTES};
+use crate::access::curve::hit_rate_at;
+use crate::access::rank::{HOME_BYTES, WEIGHT_BYTES};
 use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, TimedBy, TimedFit, Workload};
 
 /// The version of the format; other versions are refused.

@@ -3,10 +3,10 @@
 
 use uva_model::TrainerOptions;
 
-use crate::description::{HopSet, LABELS, NODE_IDS};
+use crate::hop_sets::description::{HopSet, LABELS, NODE_IDS};
 use crate::operator::Operator;
 use crate::options::{MOST_HOPS, MOST_OPERATORS};
-use crate::unfinished::part::DATA_OFFSET;
+use crate::resumption::part::DATA_OFFSET;
 
 /// What is wrong with a key.
 #[derive(Debug, thiserror::Error)]

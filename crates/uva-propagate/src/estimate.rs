@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::path::Path;
 
+use uva_files::disk_space::BytesOnDisk;
 use uva_graph::csc::LEAST_MEMORY;
-use uva_graph::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, FeatureTable, GraphError};
 use uva_model::FeatureNorm;
 
-use crate::features::FloatFeatures;
 use crate::operator::Operator;
 use crate::options::{Layout, PropagateOptions};
-use crate::sums::{Matrix, OperatorGraph};
-use crate::unfinished::part::{DATA_OFFSET, WRITE_BYTES};
+use crate::product::features::FloatFeatures;
+use crate::product::sums::{Matrix, OperatorGraph};
+use crate::resumption::part::{DATA_OFFSET, WRITE_BYTES};
 
 /// Columns of a panel are a multiple of this, a line of the cache, unless it has all.
 const COLUMNS: usize = 16;

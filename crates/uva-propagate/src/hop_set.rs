@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use rayon::prelude::*;
+use uva_files::quote;
 use uva_graph::GraphError;
 use uva_graph::hash;
 use uva_graph::npy::{NpyArray, NpyType};
-use uva_graph::quote;
 use uva_mem::files::read_regular;
 
 use crate::checks;
-use crate::description::{AppliedOperator, FILE_NAME, FORMAT, HopSet, LABELS, NODE_IDS};
+use crate::hop_sets::description::{AppliedOperator, FILE_NAME, FORMAT, HopSet, LABELS, NODE_IDS};
 use crate::options::{Decisive, HopType, Layout};
-use crate::unfinished::part::DATA_OFFSET;
+use crate::resumption::part::DATA_OFFSET;
 
 /// Bytes that are checked from one question about an end to the next.
 const PIECE: usize = 64 << 20;

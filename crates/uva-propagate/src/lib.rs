@@ -10,25 +10,21 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod as_dataset;
 mod checks;
-mod description;
 mod estimate;
-mod features;
-mod first_layer;
 mod hop_set;
-mod kept;
+mod hop_sets;
 mod operator;
 mod options;
 mod panel;
+mod product;
+mod resumption;
+mod row_nodes;
 mod run;
-mod speed;
-mod sums;
-mod unfinished;
 
-pub use description::{AppliedOperator, FileFacts, HopSet, SourceDataset, TrainingOrder};
 pub use estimate::Estimate;
+pub use hop_sets::description::{AppliedOperator, FileFacts, HopSet, SourceDataset, TrainingOrder};
 pub use operator::{OPERATORS, Operator, parse_operators};
 pub use options::{HopType, KeptNodes, Layout, MOST_HOPS, MOST_OPERATORS, PropagateOptions, RowOrder};
+pub use resumption::lock::folder_of;
 pub use run::{FinishedHopSet, PropagateOutcome, PropagateProgress, PropagateWatch, propagate};
-pub use unfinished::lock::folder_of;

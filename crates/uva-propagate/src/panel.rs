@@ -12,12 +12,12 @@ use uva_mem::files::OwnDirectory;
 use uva_ops::Vectors;
 use uva_ops::lists::{ListsError, add_scaled};
 
-use crate::features::FloatFeatures;
-use crate::kept::RowNodes;
 use crate::operator::Operator;
 use crate::options::HopType;
-use crate::sums::Matrix;
-use crate::unfinished::part::{self, FinishedPart};
+use crate::product::features::FloatFeatures;
+use crate::product::sums::Matrix;
+use crate::resumption::part::{self, FinishedPart};
+use crate::row_nodes::RowNodes;
 
 /// Rows between two looks at whether to stop.
 const BLOCK_ROWS: usize = 1 << 16;

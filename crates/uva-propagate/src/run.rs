@@ -7,32 +7,33 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::ThreadPool;
-use uva_graph::disk_space::{self, BytesOnDisk};
+use uva_files::disk_space::{self, BytesOnDisk};
+use uva_files::staging;
 use uva_graph::npy::{NpyType, NpyWriter};
-use uva_graph::{Dataset, GraphError, Labels, Split, hash, names, staged};
+use uva_graph::{Dataset, GraphError, Labels, Split, hash, names};
 use uva_mem::files::open_directory;
 use uva_sample::philox::RandomPurpose;
 
-use crate::description::{
+use crate::estimate::{self, Estimate, Room};
+use crate::hop_set;
+use crate::hop_sets::description::{
     AppliedOperator, FEATURES, FILE_NAME, FORMAT, FileFacts, HopSet, LABELS, NODE_IDS, ROWS, SourceDataset,
     TrainingOrder,
 };
-use crate::estimate::{self, Estimate, Room};
-use crate::features::FloatFeatures;
-use crate::hop_set;
-use crate::kept::RowNodes;
 use crate::operator::Operator;
 use crate::options::{Decisive, HopType, Layout, PropagateOptions};
 use crate::panel::{self, OperatorTask, PanelProgress};
-use crate::speed;
-use crate::sums::{Matrix, OperatorGraph};
-use crate::unfinished::assemble;
-use crate::unfinished::folder::SET;
-use crate::unfinished::journal::{FinishedFile, Journal};
-use crate::unfinished::lock::{FolderLock, folder_of};
-use crate::unfinished::part::{self, DATA_OFFSET, FinishedPart};
-use crate::unfinished::remaining::RemainingWork;
-use crate::unfinished::transposed::TransposedLists;
+use crate::product::features::FloatFeatures;
+use crate::product::speed;
+use crate::product::sums::{Matrix, OperatorGraph};
+use crate::resumption::assemble;
+use crate::resumption::folder::SET;
+use crate::resumption::journal::{FinishedFile, Journal};
+use crate::resumption::lock::{FolderLock, folder_of};
+use crate::resumption::part::{self, DATA_OFFSET, FinishedPart};
+use crate::resumption::remaining_work::RemainingWork;
+use crate::resumption::transpose::TransposedLists;
+use crate::row_nodes::RowNodes;
 
 /// How far the work is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +119,7 @@ pub fn propagate(
     if resume && HopSet::is_at(out) {
         return finished_before(dataset, out, options, &decisive);
     }
-    staged::refuse_existing(out)?;
+    staging::refuse_existing(out)?;
     let kept = pool.install(|| RowNodes::of(dataset, options))?;
     let mut estimate = pool.install(|| estimate::of(dataset, options, kept.nodes.len(), out))?;
     if folder_of(out).symlink_metadata().is_err() {
@@ -216,7 +217,7 @@ fn check_disk(out: &Path, room: &Room) -> Result<(), GraphError> {
         BytesOnDisk(room.set),
         BytesOnDisk(room.meanwhile),
     );
-    disk_space::check(out, needs, what)
+    Ok(disk_space::check(out, needs, what)?)
 }
 
 /// The work of one run.
@@ -505,11 +506,11 @@ impl Work<'_> {
     /// Gives the set its name, and removes the folder.
     fn commit(self, out: &Path) -> Result<(), GraphError> {
         self.journal.check_lock()?;
-        staged::flush(self.journal.set().path())?;
+        staging::flush(self.journal.set().path())?;
         // What remains is done in a moment, and is not to be interrupted: it would leave the folder beside the set.
         self.watch.finishes();
         match self.journal.folder().rename_to(SET, out) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => staged::refuse_existing(out)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => staging::refuse_existing(out)?,
             renamed => renamed.map_err(GraphError::io(out, "create"))?,
         }
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -6,8 +6,8 @@ use std::io;
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
+use uva_files::escape;
 use uva_graph::GraphError;
-use uva_graph::shown;
 use uva_runtime::RuntimeError;
 use uva_runtime::spec::Spelling;
 
@@ -54,7 +54,7 @@ pub fn of_launched(error: RuntimeError) -> PyErr {
 
 fn exception(error: &RuntimeError, message: &str) -> PyErr {
     // Python prints it as it stands.
-    let message = shown::word(message).into_owned();
+    let message = escape::word(message).into_owned();
     let raised = match error {
         RuntimeError::Option(_) | RuntimeError::Usage(_) | RuntimeError::Input(_) => {
             PyValueError::new_err(message)
@@ -83,7 +83,7 @@ pub fn of_graph(error: GraphError) -> PyErr {
     match error {
         GraphError::Io { path, action, source } => of_io(&source, action, &path.display().to_string()),
         other => {
-            let raised = PyValueError::new_err(shown::word(&in_python(&other.to_string())).into_owned());
+            let raised = PyValueError::new_err(escape::word(&in_python(&other.to_string())).into_owned());
             let path = other.path().map(|path| path.display().to_string());
             with(with(raised, "path", path.as_deref()), "field", other.field().as_deref())
         }
@@ -105,7 +105,7 @@ pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
             let said = said.strip_suffix(&format!(" (os error {number})")).unwrap_or(&said).to_owned();
             PyOSError::new_err((number, format!("cannot {action}: {said}"), path.to_owned()))
         }
-        None => PyOSError::new_err(shown::word(&format!("{path}: cannot {action}: {said}")).into_owned()),
+        None => PyOSError::new_err(escape::word(&format!("{path}: cannot {action}: {said}")).into_owned()),
     }
 }
 

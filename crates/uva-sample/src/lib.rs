@@ -18,31 +18,28 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod batch;
 mod batch_key;
-mod bounds;
+mod batches;
 #[allow(unsafe_code, reason = "kernels are launched on memory that their arguments name")]
 pub mod cuda;
 mod error;
 mod fanouts;
-mod hash;
 mod hops;
 mod kind;
 mod kinds;
 mod limits;
-mod local_ids;
 mod options;
 mod order;
 pub mod philox;
 mod sampler;
 mod visit;
 
-pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
 pub use batch_key::BatchKey;
-pub use bounds::{BatchBounds, LayerBounds};
+pub use batches::batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
+pub use batches::bounds::{BatchBounds, LayerBounds};
+pub use batches::hash::{batch_hash, rows_hash};
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use fanouts::Fanouts;
-pub use hash::{batch_hash, rows_hash};
 pub use hops::{Divided, ListCounts};
 pub use kind::SamplerKind;
 pub use kinds::{NeighborSampler, divided_sampler, sampler};

@@ -71,7 +71,7 @@ def models(suite, found):
     """A trainer on this device against one on the CPU."""
     if suite.simulate:
         raise Skipped("libtorch has no device under the simulator")
-    found.update(tests(suite, "test-uva-train", "tests::cuda", "tests::late"))
+    found.update(tests(suite, "test-uva-train", "tests::devices::cuda", "tests::trainer::late_results"))
     if found["not_run"]:
         raise Failed(f"the models were not tested on the GPU: {found['not_run'][0]}")
 

@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::OFlags;
 use uva_kernels::Access;
 
-use crate::context;
-use crate::ranges::{Kind, around, hold};
-use crate::registry::{Registry, lock};
+use crate::device_memory::ranges::{Kind, around, hold};
+use crate::machine::context;
+use crate::machine::registry::{Registry, lock};
 use settings::{Function, Settings, settings};
 
 /// CUfileOpError, as cufile.h numbers it.

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::settings::{FaultEntry, entries, role};
+use crate::machine::settings::{FaultEntry, entries, role};
 
 macro_rules! functions {
     ($($name:ident),* $(,)?) => {

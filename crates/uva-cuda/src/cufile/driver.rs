@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cudarc::cufile::sys::{CUfileDriverStatusFlags, CUfileDrvProps_t};
 
 use super::library::{CufileFunctions, functions};
-use crate::context::Context;
+use crate::devices::context::Context;
 
 /// Forces the compatibility mode, whatever the machine has: a variable that the library reads.
 const FORCED: &str = "CUFILE_FORCE_COMPAT_MODE";

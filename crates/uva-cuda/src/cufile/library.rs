@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use cudarc::cufile::sys::{self, CUfileDescr_t, CUfileDrvProps_t, CUfileError_t, CUfileHandle_t, off_t};
 
 use super::status::CufileStatus;
-use crate::{error, toolkit};
+use crate::code::toolkit;
+use crate::error;
 
 /// The library's name for the loader. Not `libcufile.so`, which only a development package has.
 const LIBRARY: &str = "libcufile.so.0";

@@ -11,9 +11,9 @@ use uva_kernels::gather::{GATHER_BEGIN, SPIN_UNTIL, finish_entry};
 use uva_kernels::order::ORDER_STEPS;
 use uva_kernels::sums::SummedType;
 
-use crate::context::Context;
+use crate::code::module::{Function, LaunchShape, Module};
+use crate::devices::context::Context;
 use crate::error::CudaError;
-use crate::module::{Function, LaunchShape, Module};
 use crate::stream::CudaStream;
 
 pub use uva_kernels::gather::{BLOCK_THREADS, GatherArguments, GatherReport, IdWidth, Kernel};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_kernels::order::OrderArguments;
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::kernels::gather::{GatherKernels, GridBound, pointer};
 use crate::memory::{DeviceBuffer, fill};

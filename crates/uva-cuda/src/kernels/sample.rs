@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use uva_kernels::sample::SampleKernel;
 
+use crate::code::module::{Function, LaunchShape, Module};
 use crate::error::CudaError;
 use crate::kernels::gather::{GridBound, IdWidth};
-use crate::module::{Function, LaunchShape, Module};
 use crate::stream::CudaStream;
 
 pub use uva_kernels::sample::{

@@ -3,9 +3,9 @@
 use uva_kernels::block::{BLOCK_PREPARE, BLOCK_THREADS, BatchBlocks};
 use uva_kernels::verdict::BATCH_VERDICT;
 
+use crate::code::module::{Function, LaunchShape, Module};
 use crate::error::CudaError;
 use crate::kernels::gather::pointer;
-use crate::module::{Function, LaunchShape, Module};
 use crate::stream::CudaStream;
 
 pub use uva_kernels::block::{BLOCKS_AT_ONCE, BlockArguments, EdgeWeights};

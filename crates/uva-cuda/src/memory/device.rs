@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::memory::bytes::ByteCount;
 use crate::memory::lack::explain_lack;

@@ -1,6 +1,6 @@
 //! The message for a lack of device memory.
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 
 /// Turns a refusal for lack of device memory into an error with the buffer, its size, and the free and total memory.

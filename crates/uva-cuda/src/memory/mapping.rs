@@ -9,7 +9,7 @@ use cudarc::driver::sys::{
     CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType,
 };
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::memory::lack::explain_lack;
 

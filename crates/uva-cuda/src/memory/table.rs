@@ -9,13 +9,13 @@ use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_READ_
 use serde::Serialize;
 use uva_mem::MappedFile;
 
-use crate::context::Context;
-use crate::device::Feature;
+use crate::devices::context::Context;
+use crate::devices::device::Feature;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 use crate::memory::host_memory::HostMemory;
 use crate::memory::pages::PinPages;
 use crate::memory::preflight::{PinWay, PreflightPolicy, preflight};
-use crate::memory::registered::{RegisteredPages, page_bytes};
+use crate::memory::registration::{RegisteredPages, page_bytes};
 use crate::memory::table_copy::TableCopy;
 
 /// Bytes pinned by one call by default. Drivers since R580 refuse one call for 512 GiB of 4 KiB pages, and a refusal

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use uva_mem::{PageKind, Pages, SharedRegion, ZeroedPages};
 
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::memory::bytes::ByteCount;
 use crate::memory::host_memory::HostMemory;
 use crate::memory::pages::PinPages;
-use crate::memory::pinned::PinnedBuffer;
-use crate::memory::registered::{page_bytes, read_ahead};
+use crate::memory::pinned_memory::PinnedBuffer;
+use crate::memory::registration::{page_bytes, read_ahead};
 
 const HUGE_PAGE: usize = 2 << 20;
 

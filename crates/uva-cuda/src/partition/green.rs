@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUdevResource, CUdevResourceType, CUgreenCtxCreate_flags, CUstream_flags};
 
 use super::shares::ShareSteps;
-use crate::context::Context;
+use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::event::CudaEvent;
 use crate::stream::CudaStream;

@@ -9,7 +9,7 @@ use super::buckets::{Buckets, CHUNK_BYTES};
 use super::changes::{Changes, SelfLoops};
 use crate::GraphError;
 use crate::Progress;
-use crate::names;
+use crate::description::names;
 use crate::npy::{NpyType, NpyWriter};
 
 /// The most buckets: enough that a large graph's bucket is sorted within a cache-sized range, few enough that each has

@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use uva_mem::FileState;
 
 use super::kind::{Kind, KindWords, classes_of_graph};
-use crate::files::Files;
-use crate::graph_files::GraphFiles;
-use crate::{
-    ElementType, FeatureTable, Labels, Meta, NodeType, RelationSchema, Schema, Split, TableSchema,
-    fingerprint,
-};
+use crate::storage::files::Files;
+use crate::storage::fingerprint;
+use crate::storage::graph_files::GraphFiles;
+use crate::{ElementType, FeatureTable, Labels, Meta, NodeType, RelationSchema, Schema, Split, TableSchema};
 
 impl Kind for Files {
     fn schema(&self) -> Schema {

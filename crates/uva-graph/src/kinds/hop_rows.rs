@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use uva_mem::FileState;
 
-use crate::graph_files::LabelArray;
 use crate::npy::{NpyArray, NpyType, TypedArray};
-use crate::{ElementType, GraphError, Meta, Split, verify};
+use crate::storage::graph_files::LabelArray;
+use crate::storage::verify;
+use crate::{ElementType, GraphError, Meta, Split};
 
 /// A hop set whose files are open and of the shapes that its description says:
 /// [`Dataset::of_hops`](crate::Dataset::of_hops) takes it.

@@ -6,7 +6,8 @@ use uva_mem::FileState;
 
 use super::hop_rows::{HopFiles, Hops};
 use super::kind::{Kind, KindWords};
-use crate::{Labels, Meta, NodeType, Schema, Split, TableSchema, names};
+use crate::description::names;
+use crate::{Labels, Meta, NodeType, Schema, Split, TableSchema};
 
 impl Kind for HopFiles {
     fn schema(&self) -> Schema {

@@ -7,8 +7,8 @@ use uva_mem::FileState;
 
 use super::hop_rows::Hops;
 use super::own_rows::OwnRows;
-use crate::files::Files;
-use crate::graph_files::GraphFiles;
+use crate::storage::files::Files;
+use crate::storage::graph_files::GraphFiles;
 use crate::{FeatureTable, Labels, Meta, Schema, Split};
 
 /// How messages name a kind of dataset and what it holds.
@@ -95,7 +95,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
 /// The file that says how many classes the labels of a graph have, and what in it does.
 pub(super) fn classes_of_graph(graph: &GraphFiles, path: &Path) -> (&'static str, PathBuf) {
     match graph.meta.classes {
-        Some(_) => ("\"classes\"", path.join(crate::meta::FILE_NAME)),
-        None => ("the largest label", path.join(crate::names::LABELS)),
+        Some(_) => ("\"classes\"", path.join(crate::description::meta::FILE_NAME)),
+        None => ("the largest label", path.join(crate::description::names::LABELS)),
     }
 }

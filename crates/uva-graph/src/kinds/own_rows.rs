@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::graph_files::GraphFiles;
 use crate::npy::NpyArray;
+use crate::storage::graph_files::GraphFiles;
 use crate::{ElementType, FeatureTable};
 
 /// The files of a graph, with the feature rows of one range of its nodes.

@@ -7,7 +7,7 @@ use uva_mem::FileState;
 use super::graph::schema_of;
 use super::kind::{Kind, KindWords, classes_of_graph};
 use super::own_rows::{DividedFiles, OwnRows};
-use crate::graph_files::GraphFiles;
+use crate::storage::graph_files::GraphFiles;
 use crate::{Labels, Meta, NodeType, Schema, Split, TableSchema};
 
 impl Kind for DividedFiles {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::quote::shown;
+use uva_files::quote::shown;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 

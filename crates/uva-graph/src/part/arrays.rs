@@ -6,7 +6,7 @@ use bytemuck::NoUninit;
 use rayon::prelude::*;
 
 use super::outline::Outline;
-use crate::names;
+use crate::description::names;
 use crate::npy::{NpyType, NpyWriter, write_array};
 use crate::{GraphError, Indices, Split};
 

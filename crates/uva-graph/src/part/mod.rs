@@ -11,7 +11,7 @@
 //! | `members` | the place of each node in a part |
 //! | `options` | how a dataset is cut, and what is refused |
 //! | `outline` | the sizes of a part before it is written |
-//! | `whole` | around which nodes a part is whole |
+//! | `reach` | around which nodes a part is whole |
 //! | `write` | the files of all parts, and the description beside them |
 //! | `arrays` | one array of a part, row by row or list by list |
 //! | `verify` | counts, lists and rows of parts that are there |
@@ -21,13 +21,13 @@ mod closure;
 mod members;
 mod options;
 mod outline;
+mod reach;
 mod verify;
-mod whole;
 mod write;
 
-pub use crate::partition_written::{CLOSURE, ClosureSummary, WrittenPart};
+pub use crate::partition::parts::{CLOSURE, ClosureSummary, WrittenPart};
 
 pub use self::options::{MOST_HOPS, PartOptions};
+pub use self::reach::first_cut;
 pub use self::verify::{CheckedParts, verify_parts};
-pub use self::whole::first_cut;
 pub use self::write::{directory_name, memory_bytes, stage_parts, write_parts};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{Dataset, GraphError, PartitionMap, Split};
 
-pub use crate::part_of::MOST_HOPS;
+pub use crate::description::part_of::MOST_HOPS;
 
 /// How a dataset is cut into parts.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,8 @@
 use super::closure::Closure;
 use super::members::Members;
 use super::options::Cut;
-use super::whole::whole_hops;
-use crate::partition_written::WrittenPart;
+use super::reach::whole_hops;
+use crate::partition::parts::WrittenPart;
 use crate::{Dataset, Split};
 
 /// Bytes of the header of a `.npy` file, and of a part's `meta.json`, rounded up.

@@ -8,13 +8,12 @@ use serde::Serialize;
 use uva_mem::files::read_regular;
 
 use super::closure::Closure;
-use crate::part_of::MOST_BYTES;
-use crate::partition_summary::{PARTITION_SUMMARY, summary_of};
-use crate::partition_written::WrittenPart;
-use crate::same::{bits, row};
-use crate::{
-    Dataset, ElementType, FeatureTable, GraphError, PartitionMap, PartitionSummary, Split, Verify, names,
-};
+use crate::comparison::{bits, row};
+use crate::description::names;
+use crate::description::part_of::MOST_BYTES;
+use crate::partition::parts::WrittenPart;
+use crate::partition::summary::{PARTITION_SUMMARY, summary_of};
+use crate::{Dataset, ElementType, FeatureTable, GraphError, PartitionMap, PartitionSummary, Split, Verify};
 
 /// What was checked of a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,7 +83,7 @@ pub fn verify_parts(path: &Path, source: Option<&Dataset>) -> Result<CheckedPart
         }
         let part = Dataset::open_verified(&directory, Verify::FullWithFeatures)?;
         if !part.part().is_some_and(|of| of.number as usize == number && of.is_of(&text)) {
-            let file = directory.join(crate::meta::FILE_NAME);
+            let file = directory.join(crate::description::meta::FILE_NAME);
             return Err(GraphError::invalid(&file, CheckProblem::OtherPart(number)));
         }
         let one = One { part: &part, number, map: &map, summary: &summary, description: &description };

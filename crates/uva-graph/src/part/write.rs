@@ -9,12 +9,12 @@ use uva_mem::files::read_regular;
 use super::arrays::Arrays;
 use super::options::{Cut, PartOptions};
 use super::outline::Outline;
-use crate::disk_space::{self, BytesOnDisk};
-use crate::part_of::{MOST_BYTES, PartOf, fingerprint_of};
-use crate::partition_summary::PARTITION_SUMMARY;
-use crate::partition_written::{CLOSURE, ClosureSummary, WrittenPart, WrittenParts};
-use crate::staged::{StagedDirectory, flush};
-use crate::{Dataset, GraphError, Labels, PartitionMap, PartitionSummary, Progress};
+use crate::description::part_of::{MOST_BYTES, PartOf, fingerprint_of};
+use crate::partition::parts::{CLOSURE, ClosureSummary, WrittenPart, WrittenParts};
+use crate::partition::summary::PARTITION_SUMMARY;
+use crate::{DATASET, Dataset, GraphError, Labels, PartitionMap, PartitionSummary, Progress};
+use uva_files::disk_space::{self, BytesOnDisk};
+use uva_files::staging::{StagedDirectory, flush};
 
 /// The name of a part's directory.
 pub fn directory_name(number: usize) -> String {
@@ -45,7 +45,7 @@ pub fn write_parts(
     progress: &dyn Fn(Progress),
 ) -> Result<Vec<WrittenPart>, GraphError> {
     let cut = options.of(dataset)?;
-    let staged = StagedDirectory::new(out)?;
+    let staged = StagedDirectory::new(out, &DATASET)?;
     let written = stage(&cut, options, (staged.path(), out), progress)?;
     staged.commit()?;
     Ok(written)

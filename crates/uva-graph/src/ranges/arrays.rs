@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use crate::graph_files::GraphFiles;
+use crate::description::names;
 use crate::npy::NpyArray;
-use crate::{ElementType, GraphError, fingerprint, hash, names};
+use crate::storage::fingerprint;
+use crate::storage::graph_files::GraphFiles;
+use crate::{ElementType, GraphError, hash};
 
 /// Tags of the arrays in fingerprints and hashes. They never change.
 const INDPTR: u8 = 1;

@@ -6,8 +6,9 @@ use rayon::prelude::*;
 
 use super::directory::RangeRows;
 use super::parts::RangeParts;
-use crate::same::{bits, row};
-use crate::{Csc, Dataset, FeatureTable, GraphError, Split, meta, names};
+use crate::comparison::{bits, row};
+use crate::description::{meta, names};
+use crate::{Csc, Dataset, FeatureTable, GraphError, Split};
 
 /// What differs. The file is the partition's.
 #[derive(Debug, thiserror::Error)]

@@ -6,12 +6,14 @@ use std::time::Instant;
 
 use super::arrays::{Tables, fingerprint_of_graph, hash_of_graph};
 use crate::dataset::check_graph;
-use crate::files::{edge_table, table_element};
-use crate::graph_files::{GraphFiles, optional};
+use crate::description::ranges_of::RangesOf;
+use crate::description::{meta, names};
 use crate::npy::NpyArray;
-use crate::ranges_of::RangesOf;
-use crate::stamp::Stamp;
-use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Split, Verification, Verify, meta, names, verify};
+use crate::storage::files::{edge_table, table_element};
+use crate::storage::graph_files::{GraphFiles, optional};
+use crate::storage::stamp::Stamp;
+use crate::storage::verify;
+use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Split, Verification, Verify};
 
 /// Why a directory is not what it is opened as.
 #[derive(Debug, thiserror::Error)]

@@ -29,10 +29,10 @@ mod parts;
 mod verify;
 mod write;
 
-pub use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
+pub use crate::partition::parts::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenRange};
 
 pub use self::directory::{RangeGraph, RangeRows};
 pub use self::parts::RangeParts;
 pub use self::verify::{CheckedRanges, check_sizes, verify_ranges};
 pub use self::write::{check_space, memory_bytes, stage_ranges, write_ranges};
-pub use crate::range_book::RangeBook;
+pub use crate::partition::range_book::RangeBook;

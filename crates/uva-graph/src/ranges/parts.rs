@@ -6,13 +6,14 @@ use uva_mem::files::read_regular;
 
 use super::arrays::Tables;
 use super::directory::{RangeGraph, RangeRows};
+use crate::description::part_of::{MOST_BYTES, fingerprint_of};
+use crate::description::ranges_of::RangesOf;
 use crate::kinds::own_rows::DividedFiles;
-use crate::part_of::{MOST_BYTES, fingerprint_of};
-use crate::partition_summary::{PARTITION_SUMMARY, summary_of};
-use crate::partition_written::{RANGES, RangesSummary, WrittenRange};
-use crate::range_book::RangeBook;
-use crate::ranges_of::RangesOf;
-use crate::{Csc, Dataset, GraphError, PartitionSummary, Split, Verify, quote};
+use crate::partition::parts::{RANGES, RangesSummary, WrittenRange};
+use crate::partition::range_book::RangeBook;
+use crate::partition::summary::{PARTITION_SUMMARY, summary_of};
+use crate::{Csc, Dataset, GraphError, PartitionSummary, Split, Verify};
+use uva_files::quote;
 
 /// Why a partition is not opened as one in ranges. The file is `partition.json`.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +23,7 @@ enum RangesProblem {
     )]
     Layout { found: String },
     #[error("\"boundaries\" {0}")]
-    Book(#[from] crate::range_book::BookProblem),
+    Book(#[from] crate::partition::range_book::BookProblem),
     #[error(
         "\"{key}\" of {directory} is {said}, and what lies there has {found}: it is of another partition, or was edited"
     )]

@@ -8,9 +8,10 @@ use serde::Serialize;
 use super::arrays::bytes_in;
 use super::compare;
 use super::parts::RangeParts;
-use crate::partition_summary::PARTITION_SUMMARY;
-use crate::partition_written::RangesSummary;
-use crate::{Dataset, GraphError, PartitionMap, Split, Verify, names};
+use crate::description::names;
+use crate::partition::parts::RangesSummary;
+use crate::partition::summary::PARTITION_SUMMARY;
+use crate::{Dataset, GraphError, PartitionMap, Split, Verify};
 
 /// What was checked of a partition in ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -7,20 +7,21 @@ use std::path::Path;
 use uva_mem::files::read_regular;
 
 use super::arrays::{EDGE_FEATURES, FEATURES, Tables, bytes_in, fingerprint_of_graph, hash_of_graph};
-use crate::disk_space::{self, BytesOnDisk};
-use crate::files::{edge_table, table_element};
-use crate::graph_files::GraphFiles;
+use crate::description::names;
+use crate::description::part_of::{MOST_BYTES, fingerprint_of};
+use crate::description::ranges_of::RangesOf;
 use crate::hash::ArrayHash;
 use crate::npy::{HEADER_BYTES, NpyArray};
 use crate::part::directory_name;
-use crate::part_of::{MOST_BYTES, fingerprint_of};
-use crate::partition_summary::PARTITION_SUMMARY;
-use crate::partition_written::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenParts, WrittenRange};
-use crate::range_book::RangeBook;
-use crate::ranges_of::RangesOf;
+use crate::partition::parts::{GRAPH, RANGES, RangesSummary, WrittenGraph, WrittenParts, WrittenRange};
+use crate::partition::range_book::RangeBook;
+use crate::partition::summary::PARTITION_SUMMARY;
 use crate::reorder::{Copy, NodeOrder};
-use crate::staged::{StagedDirectory, flush};
-use crate::{Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split, names};
+use crate::storage::files::{edge_table, table_element};
+use crate::storage::graph_files::GraphFiles;
+use crate::{DATASET, Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split};
+use uva_files::disk_space::{self, BytesOnDisk};
+use uva_files::staging::{StagedDirectory, flush};
 
 /// Bytes of the header of a `.npy` file.
 const HEADER: u64 = HEADER_BYTES as u64;
@@ -51,7 +52,7 @@ pub fn write_ranges(
 ) -> Result<RangesSummary, GraphError> {
     check(dataset, map)?;
     check_space(dataset, map.parts, out)?;
-    let staged = StagedDirectory::new(out)?;
+    let staged = StagedDirectory::new(out, &DATASET)?;
     let written = stage_ranges(dataset, map, staged.path(), progress)?;
     staged.commit()?;
     Ok(written)
@@ -82,11 +83,11 @@ pub fn check_space(dataset: &Dataset, parts: u32, out: &Path) -> Result<(), Grap
     let of_parts = u64::from(parts) * (2 * HEADER + DESCRIPTIONS);
     // The map has 2 bytes a node.
     let bytes = nodes * (of_node + 2) + edges * of_edge + 8 * splits + 10 * HEADER + DESCRIPTIONS + of_parts;
-    disk_space::check(
+    Ok(disk_space::check(
         out,
         bytes,
         format_args!("the graph and the rows of {parts} parts take {}", BytesOnDisk(bytes)),
-    )
+    )?)
 }
 
 /// Refuses a dataset or a map that cannot be written in ranges.
@@ -173,7 +174,7 @@ pub fn stage_ranges(
 fn describe(directory: &Path, meta: &Meta, of: RangesOf, name: &str) -> Result<(), GraphError> {
     let name = Some(format!("{}-{name}", of.dataset));
     Meta { name, ranges: Some(of), ..meta.clone() }.write(directory)?;
-    flush(directory)
+    Ok(flush(directory)?)
 }
 
 /// The metadata of the dataset, without what is no longer so. Types of features and the number of classes are those of

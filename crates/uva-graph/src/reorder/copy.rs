@@ -8,10 +8,10 @@ use rayon::prelude::*;
 use super::NodeOrder;
 use super::lists::{Lists, write_ends};
 use super::order::{Places, by_place};
-use crate::names;
+use crate::description::names;
 use crate::npy::{NpyArray, NpyType, NpyWriter, write_array};
-use crate::progress::in_steps;
 use crate::{Dataset, GraphError, Indices, Progress, Split};
+use uva_files::progress::in_steps;
 
 /// Rows that one task copies.
 const ROWS_PER_TASK: usize = 256;

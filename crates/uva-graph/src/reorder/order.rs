@@ -82,7 +82,7 @@ impl NodeOrder {
         let mut taken = vec![0_u64; nodes.div_ceil(64)];
         for (place, &id) in first.iter().enumerate() {
             let node = usize::try_from(id).ok().filter(|&node| node < nodes).ok_or_else(|| {
-                refuse(format!("entry {place} is {id}, {}", crate::verify::outside(nodes as u64)))
+                refuse(format!("entry {place} is {id}, {}", crate::storage::verify::outside(nodes as u64)))
             })?;
             let bit = 1 << (node % 64);
             if taken[node / 64] & bit != 0 {

@@ -7,10 +7,10 @@ use uva_mem::files;
 
 use super::NodeOrder;
 use super::copy::Copy;
-use crate::meta;
-use crate::names;
-use crate::staged::StagedDirectory;
-use crate::{Dataset, GraphError, Progress, Split, Summary};
+use crate::description::meta;
+use crate::description::names;
+use crate::{DATASET, Dataset, GraphError, Progress, Split, Summary};
+use uva_files::staging::StagedDirectory;
 
 /// Writes `dataset` with its nodes in `order` to the directory `out`, which must not exist.
 ///
@@ -56,7 +56,7 @@ pub fn stage_reordered(
 ) -> Result<(StagedDirectory, Summary), GraphError> {
     let start = Instant::now();
     check_length(dataset, order)?;
-    let staged = StagedDirectory::new(out)?;
+    let staged = StagedDirectory::new(out, &DATASET)?;
     let (copy, directory) = (Copy::of(dataset, order), staged.path());
     copy.graph(directory, progress)?;
     let (features, files, whole) = (dataset.features(), dataset.files(), 0..order.len());

@@ -1,4 +1,4 @@
-//! Datasets as other crates see them: opening, refusing, reordering, staging, stamps. One program, one module a subject.
+//! Datasets as other crates see them: opening, refusing, reordering, stamps. One program, one module a subject.
 
 // Where uva-io's tests find it too.
 #[path = "../common/mod.rs"]
@@ -10,6 +10,5 @@ mod partition_texts;
 mod parts;
 mod ranges;
 mod reorder;
-mod staged;
 mod stamp;
 mod stamp_elsewhere;

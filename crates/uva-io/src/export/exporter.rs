@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::Path;
 
-use uva_graph::staged::StagedDirectory;
-use uva_graph::{Dataset, GraphError, Labels, Progress};
+use uva_files::staging::StagedDirectory;
+use uva_graph::{DATASET, Dataset, GraphError, Labels, Progress};
 
 use super::export_files::{Export, ExportOptions};
-use super::lost::lost;
+use super::losses::lost;
 
 /// A format that can be exported: a row of [`EXPORTERS`](super::EXPORTERS).
 ///
@@ -42,7 +42,7 @@ impl Exporter {
             let message = format!("{} has no lines of text to compress", self.name);
             return Err(GraphError::usage("--gzip", message));
         }
-        let staged = StagedDirectory::new(out)?;
+        let staged = StagedDirectory::new(out, &DATASET)?;
         dataset.check_edges()?;
         lost(dataset)?.iter().for_each(|line| note(line));
         let mut to_import = (self.write)(&Export { dataset, to: staged.path(), options, progress })?;

@@ -7,7 +7,7 @@
 mod export_files;
 mod exporter;
 mod exporters;
-mod lost;
+mod losses;
 mod to_edgelist;
 mod to_graphbolt;
 mod to_npy;

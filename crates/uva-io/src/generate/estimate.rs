@@ -1,9 +1,9 @@
 //! The cost of generating a graph, before anything is written.
 
-use uva_graph::progress::STEP_BYTES;
+use uva_files::progress::STEP_BYTES;
 
-use super::common::Common;
-use super::train_by::{DegreeDraw, TrainBy};
+use super::options::common::Common;
+use super::options::train_by::{DegreeDraw, TrainBy};
 
 /// The cost of generating a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

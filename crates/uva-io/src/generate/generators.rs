@@ -5,10 +5,10 @@ use std::path::Path;
 use uva_graph::{GraphError, Progress, Summary};
 
 use super::estimate::GeneratorEstimate;
+use super::options::shape_options::ShapeOptions;
 use super::planted;
 use super::recipe::{Generator, Recipe};
-use super::shape_options::ShapeOptions;
-use super::{citation, power_law, rmat, sbm, web};
+use super::shapes::{citation, power_law, rmat, sbm, web};
 
 /// Every generator, the default first, in the order of `--help`.
 pub static GENERATORS: [&Generator; 5] =

@@ -11,17 +11,17 @@ use std::time::Instant;
 use half::{bf16, f16};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
+use uva_files::progress::in_steps;
+use uva_files::staging::StagedDirectory;
 use uva_graph::npy::{NpyType, NpyWriter};
-use uva_graph::progress::in_steps;
-use uva_graph::staged::StagedDirectory;
-use uva_graph::{ElementType, GraphError, Meta, Progress, Split, Summary, names};
+use uva_graph::{DATASET, ElementType, GraphError, Meta, Progress, Split, Summary, names};
 
-use super::common::Common;
+use super::draws::random::{GeneratorPurpose, RandomStream};
 use super::estimate::{GeneratorEstimate, id_bytes};
-use super::random::{GeneratorPurpose, RandomStream};
-use super::train_by::{DegreeDraw, TrainBy};
+use super::options::common::Common;
+use super::options::train_by::{DegreeDraw, TrainBy};
 use crate::float8;
-use uva_graph::disk_space::{self, BytesOnDisk};
+use uva_files::disk_space::{self, BytesOnDisk};
 
 /// The decisions of a generator, node by node: each depends on the options and the node alone.
 pub trait PlantedGraph: Sync {
@@ -81,7 +81,7 @@ pub(super) fn write(
     progress: &dyn Fn(Progress),
 ) -> Result<Summary, GraphError> {
     let start = Instant::now();
-    let staged = StagedDirectory::new(out)?;
+    let staged = StagedDirectory::new(out, &DATASET)?;
     let needs = GeneratorEstimate::of(common).disk_bytes;
     let what = format!("it takes {}: name a directory on another disk, or ask for less", BytesOnDisk(needs));
     disk_space::check(out, needs, what)?;
@@ -183,7 +183,7 @@ impl Writer<'_> {
                     indices.write(&neighbours)?;
                 }
             }
-            Ok(())
+            Ok::<_, GraphError>(())
         })?;
         indptr.finish()?;
         indices.finish()
@@ -254,7 +254,7 @@ impl Writer<'_> {
                 let ids: Vec<i64> = of_node.map(|(node, _)| node.cast_signed()).collect();
                 writer.write(&ids)?;
             }
-            Ok(())
+            Ok::<_, GraphError>(())
         })?;
         labels.finish()?;
         let [train, valid, test] = splits;

@@ -21,12 +21,12 @@
 
 use uva_graph::{ElementType, GraphError};
 
-use super::citation::{self, Citation};
-use super::common::Common;
-use super::power_law::{self, PowerLaw};
+use super::options::common::Common;
+use super::options::train_by::TrainBy;
 use super::recipe::{Generator, Recipe};
-use super::train_by::TrainBy;
-use super::web::{self, Web};
+use super::shapes::citation::{self, Citation};
+use super::shapes::power_law::{self, PowerLaw};
+use super::shapes::web::{self, Web};
 
 /// A known graph's size and shape.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,9 +4,9 @@ use std::fmt;
 
 use uva_graph::GraphError;
 
-use super::common::Common;
+use super::options::common::Common;
+use super::options::shape_options::ShapeOptions;
 use super::planted::PlantedGraph;
-use super::shape_options::ShapeOptions;
 
 /// A shape of graph: a row of [`GENERATORS`](super::GENERATORS).
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! The table of importers, in the order of `--help`.
 
-use super::importer::Importer;
 #[cfg(feature = "parquet")]
-use super::parquet;
-use super::{csv, edgelist, gnn_npz, graphbolt, igb, npy, ogb, planetoid};
+use super::formats::parquet;
+use super::formats::{csv, edgelist, gnn_npz, graphbolt, igb, npy, ogb, planetoid};
+use super::importer::Importer;
 
 /// Every format that can be imported.
 pub const IMPORTERS: &[Importer] = &[

@@ -4,39 +4,20 @@
 //! first. Edges go through a builder of bounded memory, everything else from the source to its file in pieces. An
 //! import writes beside its final name and renames at the end, so that a failed one leaves nothing.
 
-mod csv;
-mod edgelist;
-mod features;
-mod gnn_npz;
-mod graphbolt;
-mod igb;
+mod formats;
 mod importer;
 mod importers;
-mod left_out;
-mod nodes;
-mod npy;
-mod numbering;
-mod ogb;
 mod options;
-mod output;
-#[cfg(feature = "parquet")]
-mod parquet;
-mod pickle;
-mod planetoid;
-mod read_speed;
+mod reading;
 mod request;
-mod scipy;
 mod split;
-mod stream;
-mod tables;
-mod text;
-mod values;
+mod writing;
 
 pub use self::importer::Importer;
 pub use self::importers::{IMPORTERS, importer};
-pub(crate) use self::numbering::{check_ids, check_names};
 pub use self::options::{
     DEFAULT_MEMORY, EdgeList, Extra, Float8, Ids, ImportOptions, Separator, TableColumns, ThirdColumn,
 };
 pub use self::request::{ImportEstimate, ImportWatch};
 pub use self::split::SplitRule;
+pub(crate) use self::writing::numbering::{check_ids, check_names};

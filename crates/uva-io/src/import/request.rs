@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use uva_graph::Progress;
 
 use super::options::ImportOptions;
-use super::text::Position;
+use super::reading::text::Position;
 
 /// The cost of an import, from the source's own statements.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,41 +15,22 @@
 //! socket an unnamed pair, and both vanish with the last process that holds them. A checkpoint that was being written
 //! is removed by name. An MPS daemon that the launcher started is stopped, and its directories are removed.
 
-mod address;
-mod attach;
-mod child;
-mod command_state;
-mod command_watch;
-mod door;
-mod environments;
-mod fleet;
-mod handed;
-mod helper;
-mod janitor;
-mod launch;
-mod lifecycle;
-mod member;
-mod messages;
-mod planner;
-mod protocol;
-mod reports;
-mod role_process;
-mod signals;
-mod usage;
-mod user_command;
-mod verdict;
-mod watch;
+mod command;
+mod helpers;
+mod process;
+mod supervision;
+mod wire;
 
 pub use crate::checkpoint_files::CheckpointDirectory;
-pub use address::VARIABLE;
-pub use attach::{Attached, attach, attach_as};
-pub use environments::Environments;
-pub(crate) use environments::without_mps;
-pub use helper::run as run_helper;
-pub use launch::{Consumer, Launch};
-pub use lifecycle::{Launcher, Outcome};
-pub use messages::Helper;
-pub use protocol::protocol;
-pub use role_process::{Consume, run as run_role};
-pub use user_command::UserCommand;
+pub use command::attach::{Attached, attach, attach_as};
+pub use command::user_command::UserCommand;
+pub use helpers::helper::run as run_helper;
+pub use helpers::role_process::{Consume, run as run_role};
+pub use process::environments::Environments;
+pub(crate) use process::environments::without_mps;
+pub use supervision::launch::{Consumer, Launch};
+pub use supervision::lifecycle::{Launcher, Outcome};
 pub use uva_runtime::plan::topology::Role;
+pub use wire::address::VARIABLE;
+pub use wire::messages::Helper;
+pub use wire::protocol::protocol;

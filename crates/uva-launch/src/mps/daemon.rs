@@ -13,7 +13,7 @@ use super::environment::{DaemonDevice, DaemonDirectories, Environment};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
 use super::process::ProcessOwner;
-use super::running::{self, Running};
+use super::running_daemon::{self, Running};
 
 /// The polling interval for a daemon that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -128,8 +128,10 @@ impl DaemonPlace {
                 Err(why) => return Err(why),
             };
             // If a pid file's process is gone, waiting does not help.
-            let died =
-                matches!(running::living(&place.pipe), Err(MpsError::NotRunning(NotRunning::Dead { .. })));
+            let died = matches!(
+                running_daemon::living(&place.pipe),
+                Err(MpsError::NotRunning(NotRunning::Dead { .. }))
+            );
             if died || Instant::now() >= deadline {
                 let why = if died { "it died at once".to_owned() } else { why.to_string() };
                 return Err(MpsError::DidNotStart(match last_words(&place.log) {

@@ -7,7 +7,7 @@
 //! | `control` | the control program: found in PATH, queried with a time-out |
 //! | `replies` | its answers, as types |
 //! | `listener` | the process that listens at a daemon's socket, as the kernel reports it |
-//! | `running` ([`Running`]) | an existing daemon: found, distinguished from dead, stale and other users' ones |
+//! | `running_daemon` ([`Running`]) | an existing daemon: found, distinguished from dead, stale and other users' ones |
 //! | `daemon` ([`DaemonPlace`], [`Daemon`]) | a daemon of our own, private to one run |
 //! | `permanent` ([`start`], [`stop`]) | a daemon of this user that stays: `uvatrain mps` |
 //! | `leftover` ([`Leftover`]) | what has to be ended and removed, in a form that can be sent to a janitor |
@@ -33,7 +33,7 @@ mod listener;
 mod permanent;
 mod process;
 mod replies;
-mod running;
+mod running_daemon;
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ pub use leftover::Leftover;
 pub use permanent::{StopResult, start, stop};
 pub use process::{ProcessId, ProcessOwner};
 pub use replies::Client;
-pub use running::{DaemonStatus, Running, Server};
+pub use running_daemon::{DaemonStatus, Running, Server};
 
 /// Variables that a client must not inherit.
 pub const UNSET_IN_CLIENTS: [&str; 1] = ["CUDA_VISIBLE_DEVICES"];

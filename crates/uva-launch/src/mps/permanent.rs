@@ -4,7 +4,7 @@ use super::daemon::DaemonPlace;
 use super::environment::{DaemonDevice, Environment};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
-use super::running::{self, Running};
+use super::running_daemon::{self, Running};
 
 /// The result of [`stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn start(environment: &Environment, device: Option<&DaemonDevice>) -> Result
 pub fn stop(environment: &Environment) -> Result<StopResult, MpsError> {
     let mut found = StopResult::Nothing;
     for directory in environment.candidates() {
-        match running::living(&directory) {
+        match running_daemon::living(&directory) {
             // Without checking whether it answers: a daemon that hangs must be stopped too.
             Ok(process) => match Leftover::read(&directory).filter(|ours| ours.control == Some(process)) {
                 Some(ours) => return ours.remove().map(|()| StopResult::Daemon),

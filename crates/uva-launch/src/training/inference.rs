@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
+use uva_files::quote;
 use uva_graph::npy::NpyRows;
-use uva_graph::{Dataset, Hops, Labels, quote};
+use uva_graph::{Dataset, Hops, Labels};
 use uva_model::checkpoint::StoredModel;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
 use uva_model::{Answer, ClassScore, Metric, TaskKind, TrainerOptions};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::own_directory::rename_new;
-use super::unique::{is_word, random_word};
+use super::random_words::{is_word, random_word};
 
 /// Puts `contents` at `target` in one step, with the permissions `mode` less the process's umask. Does not wait until
 /// they are on the disk.

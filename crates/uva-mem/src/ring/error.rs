@@ -1,6 +1,6 @@
 //! What can go wrong with a ring.
 
-use crate::region::RegionError;
+use crate::memory::region::RegionError;
 
 /// Why a ring cannot be used, or no longer.
 #[derive(Debug, thiserror::Error)]

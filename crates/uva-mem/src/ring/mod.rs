@@ -33,8 +33,8 @@ pub use error::RingError;
 pub use liveness::{AlwaysAlive, Liveness, PeerGone};
 pub use word::{SharedWord, Word};
 
+use crate::memory::region::{PageKind, Pages, RegionError, SharedRegion};
 use crate::mix;
-use crate::region::{PageKind, Pages, RegionError, SharedRegion};
 use protocol::{Fault, Patience, SlotHeader, SlotState, StateWord, position};
 
 /// The longest time between two liveness checks of a wait.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use uva_graph::quote;
+use uva_files::quote;
 
 use super::checkpoint_error::CheckpointError;
 use super::stored::Checkpoint;

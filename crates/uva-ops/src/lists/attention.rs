@@ -1,6 +1,6 @@
 //! Weights of edges from scores: the softmax of each list, and the way back (Veličković et al. 2018).
 
-use super::checked::{Id, Lists, ListsError};
+use super::checked_lists::{Id, Lists, ListsError};
 use super::sums::SumElement;
 use super::tasks::by_edge;
 use rayon::ThreadPool;

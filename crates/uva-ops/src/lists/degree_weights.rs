@@ -1,6 +1,6 @@
 //! The weights of a graph convolution: by the degrees of both ends of an edge.
 
-use super::checked::{Id, Lists};
+use super::checked_lists::{Id, Lists};
 use super::sums::SumElement;
 use super::tasks::by_edge;
 use rayon::ThreadPool;

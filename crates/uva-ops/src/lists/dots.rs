@@ -1,6 +1,6 @@
 //! Products of rows, edge by edge: the gradient of the weights of a sum.
 
-use super::checked::{Id, Lists, ListsError};
+use super::checked_lists::{Id, Lists, ListsError};
 use super::sums::SumElement;
 use super::tasks::by_edge;
 use crate::Vectors;

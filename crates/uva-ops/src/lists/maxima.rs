@@ -1,6 +1,6 @@
 //! The largest number of each column over the rows of a list, and the way back.
 
-use super::checked::{Id, Lists, ListsError};
+use super::checked_lists::{Id, Lists, ListsError};
 use super::sums::SumElement;
 use super::tasks::by_list;
 use crate::Vectors;

@@ -6,28 +6,28 @@
 //! of threads. [`projects_first`] says whether a layer sums rows or their products.
 
 pub mod attention;
-mod checked;
+mod checked_lists;
+mod column_maxima;
 mod degree_weights;
 mod dots;
-mod largest;
 mod layer_order;
-mod listed;
 pub mod maxima;
-mod own;
-mod scaled;
+mod row_selection;
+mod scaled_rows;
+mod self_lists;
 mod sums;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod transpose;
 
-pub use checked::{Id, Lists, ListsError};
+pub use checked_lists::{Id, Lists, ListsError};
+pub use column_maxima::Largest;
 pub use degree_weights::{degree_weights, inverse_root};
 pub use dots::dots;
-pub use largest::Largest;
 pub use layer_order::projects_first;
-pub use listed::{Dense, IndexedRows, ListedRows};
-pub use own::{OwnedLists, with_own};
-pub use scaled::add_scaled;
+pub use row_selection::{Dense, IndexedRows, ListedRows};
+pub use scaled_rows::add_scaled;
+pub use self_lists::{OwnedLists, with_own};
 pub use sums::{SumElement, WeightedSums, Weights};
 pub use transpose::{offsets, transpose};

@@ -3,10 +3,10 @@
 //! Every list is summed column by column in the order of its edges, each addition a fused multiply-add onto a sum that
 //! starts at zero. So the result is the same bit for bit with all vectors and for any number of threads. Rows may lie one
 //! behind the other, or be picked out of a table ([`ListedRows`]): the sums are those of gathered rows. The same loop
-//! takes the largest value of each column ([`largest`](super::largest)).
+//! takes the largest value of each column ([`column_maxima`](super::column_maxima)).
 
-use super::checked::{Id, Lists, ListsError};
-use super::listed::{Dense, IndexedRows, ListedRows};
+use super::checked_lists::{Id, Lists, ListsError};
+use super::row_selection::{Dense, IndexedRows, ListedRows};
 use super::tasks::by_list;
 use crate::rows::{NarrowFloat, RowAddresses};
 use crate::{Set, Vectors};

@@ -1,6 +1,6 @@
 //! Lists divided between threads.
 
-use super::checked::{Id, Lists};
+use super::checked_lists::{Id, Lists};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Lists made from edges in order, and lists turned round: for each row, which lists name it.
 
-use super::checked::{Id, Lists, ListsError};
+use super::checked_lists::{Id, Lists, ListsError};
 
 /// Where the edges of each of `count` lists begin, if `destinations`, the list of each edge, ascend; else `None`.
 ///

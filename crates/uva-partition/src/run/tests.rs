@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use uva_graph::Dataset;
 
 use crate::auto::{BALANCED, Candidate, is_better};
+use crate::graphs::counts;
 use crate::options::{Count, Method, PartitionOptions};
 use crate::testing::{Lists, on_threads, shuffled, unwatched};
-use crate::{NodePartition, counts, partition};
+use crate::{NodePartition, partition};
 
 fn made(lists: &Lists, options: &PartitionOptions) -> NodePartition {
     let temp = tempfile::tempdir().unwrap();

@@ -7,7 +7,8 @@ use uva_graph::{Indices, Relation};
 
 use super::cache_policy::{CachePolicy, Ranking};
 use super::hotness_policy::HotnessPolicy;
-use crate::{CacheError, Hotness, Workload, hotness};
+use crate::access::hotness;
+use crate::{CacheError, Hotness, Workload};
 
 impl CachePolicy {
     /// [`Degree`].

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::{CacheError, EpochSize, Hotness, Workload, hotness};
+use crate::access::hotness;
+use crate::{CacheError, EpochSize, Hotness, Workload};
 
 /// A way to predict how often each row and each list will be read.
 pub trait HotnessPolicy: Sync {

@@ -3,7 +3,7 @@
 
 mod analytic;
 mod cache_policy;
-mod compared;
+mod comparison;
 mod degree;
 mod hotness_policy;
 mod optimal;
@@ -18,7 +18,7 @@ use uva_rows::cache::eviction;
 
 pub use analytic::Analytic;
 pub use cache_policy::{CachePolicy, Ranking};
-pub use compared::ComparedPolicy;
+pub use comparison::ComparedPolicy;
 pub use degree::Degree;
 pub use hotness_policy::HotnessPolicy;
 pub use optimal::Optimal;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::{PyFileExistsError, PyValueError};
 use pyo3::prelude::*;
+use uva_files::staging::StagedDirectory;
 use uva_graph::npy::{NpyType, NpyWriter};
-use uva_graph::staged::StagedDirectory;
-use uva_graph::{ElementType, GraphError, Meta, Verify};
+use uva_graph::{DATASET, ElementType, GraphError, Meta, Verify};
 use uva_launch::output_paths;
 
 use crate::arrays::input::{ElementKind, Input};
@@ -232,8 +232,12 @@ fn weights_wanted(edges: usize) -> String {
 }
 
 fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<()> {
-    let staged = if overwrite { StagedDirectory::replacing(path) } else { StagedDirectory::new(path) };
-    let staged = staged.map_err(of_graph)?;
+    let staged = if overwrite {
+        StagedDirectory::replacing(path, &DATASET)
+    } else {
+        StagedDirectory::new(path, &DATASET)
+    };
+    let staged = staged.map_err(GraphError::from).map_err(of_graph)?;
     let written = || -> PyResult<()> {
         for file in files {
             write_file(&staged.path().join(file.name), file).map_err(of_graph)?;
@@ -245,7 +249,7 @@ fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<
         open(staged.path(), Verify::FullWithFeatures).map(drop)
     };
     written().map_err(|error| about(error, staged.path(), path))?;
-    staged.commit().map_err(of_graph)
+    staged.commit().map_err(GraphError::from).map_err(of_graph)
 }
 
 /// The same error about files in `out`, as they would have been called, instead of `staged`.

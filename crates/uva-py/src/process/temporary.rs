@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use uva_graph::staged;
+use uva_files::staging;
 
 use crate::errors::of_io;
 
@@ -14,7 +14,7 @@ use crate::errors::of_io;
 pub struct PyTemporaryDirectory {
     path: PathBuf,
     /// `None` once it is closed.
-    directory: Mutex<Option<staged::TemporaryDirectory>>,
+    directory: Mutex<Option<staging::TemporaryDirectory>>,
 }
 
 #[pymethods]
@@ -23,7 +23,7 @@ impl PyTemporaryDirectory {
     #[new]
     fn new(py: Python<'_>, parent: PathBuf, name: &str) -> PyResult<Self> {
         let directory = py
-            .detach(|| staged::TemporaryDirectory::create(&parent, name))
+            .detach(|| staging::TemporaryDirectory::create(&parent, name))
             .map_err(|error| of_io(&error, "create a directory", &parent.display().to_string()))?;
         Ok(Self { path: directory.path().to_owned(), directory: Mutex::new(Some(directory)) })
     }

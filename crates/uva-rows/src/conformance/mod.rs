@@ -6,16 +6,16 @@
 //! checked through [`ReadBack`](crate::cuda::ReadBack), with the same filler as a run. Each check panics with the
 //! failed case.
 
-mod cached;
+mod cache;
 mod check;
 mod plain;
-mod summed;
-mod widened;
+mod sums;
+mod widening;
 
-pub use cached::{
+pub use cache::{
     FifoReference, MakeCached, MakeEvicting, Reference, SieveReference, evicting_cache, static_cache,
 };
 pub use check::EDGE_ROW_BYTES;
 pub use plain::{Make, every_row_size_at_every_offset, large_table, run, whole_tables};
-pub use summed::{MakeSummed, summed};
-pub use widened::{MakeWidening, widening};
+pub use sums::{MakeSummed, summed};
+pub use widening::{MakeWidening, widening};

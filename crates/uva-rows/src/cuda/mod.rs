@@ -16,45 +16,31 @@
 //! [`SlotFiller`] is a producer's: it fills slots of device memory one after another and waits for nothing.
 //! [`SlotReader`] is a consumer's side of such slots. [`ReadBack`] waits for each fill and copies its rows to the host.
 
-mod aside;
-mod balance;
-mod cache;
-mod continued;
 mod direct;
 mod error;
-mod filler;
-mod kernel_read;
-mod no_rows;
 mod place;
-mod read_back;
-mod slot;
-mod slot_reader;
-mod spliced;
-mod split;
-mod staged;
-mod sums;
-mod table;
-mod tables;
-mod upload;
+mod slots;
+mod sources;
+mod store;
 
-pub use aside::OversizedMemory;
-pub use balance::{Balance, PathWork};
-pub use cache::{DeviceCache, fill_joined};
 pub use direct::{DirectRuns, try_direct_reads};
 pub use error::FillError;
-pub use filler::{
+pub use place::{DevicePlace, DeviceSource};
+pub use slots::filler::{
     BeginSums, BroughtRows, Fill, HostMadeRows, HostPartialSums, MakeRows, OnDevice, SlotFiller, SlotPlace,
 };
-pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
-pub use no_rows::NoRows;
-pub use place::{DevicePlace, DeviceSource};
-pub use read_back::ReadBack;
-pub use slot::SlotShape;
-pub use slot_reader::{SlotLease, SlotReader};
-pub use spliced::Spliced;
-pub use split::SplitSource;
-pub use staged::StagingSource;
-pub use sums::SlotSums;
-pub use table::DeviceTable;
-pub use tables::{DeviceTables, ReadRows};
+pub use slots::oversized_batch::OversizedMemory;
+pub use slots::read_back::ReadBack;
+pub use slots::slot::SlotShape;
+pub use slots::slot_reader::{SlotLease, SlotReader};
+pub use slots::sums::SlotSums;
+pub use sources::balance::{Balance, PathWork};
+pub use sources::kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
+pub use sources::no_rows::NoRows;
+pub use sources::splice::Spliced;
+pub use sources::split::SplitSource;
+pub use sources::staging::StagingSource;
+pub use store::cache::{DeviceCache, fill_joined};
+pub use store::table::DeviceTable;
+pub use store::tables::{DeviceTables, ReadRows};
 pub use uva_cuda::kernels::gather::{GridBound, Kernel};

@@ -6,7 +6,7 @@ use std::mem;
 use uva_disk::RowFile;
 use uva_ops::rows::{NarrowFloat, TableRows};
 
-use super::cached::RowCache;
+use super::caches::RowCache;
 use super::mover::Mover;
 use super::place::{HostPlace, HostTable, SumPlace};
 use crate::error::GatherError;

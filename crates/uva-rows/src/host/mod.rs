@@ -1,22 +1,22 @@
 //! Sources of rows on the CPU.
 
-mod ahead;
-mod begun;
-mod cached;
+mod caches;
 mod file;
-mod mapped;
+mod look_ahead;
+mod mapped_table;
 mod mover;
+mod partial_sums;
 mod place;
 mod remote;
-mod summed;
+mod sums;
 mod threads;
-mod widened;
+mod widening;
 
-pub use ahead::{LOOK_AHEAD_MOST, LookAheadTable, kept_row_bytes};
-pub use begun::{BeginPlace, KeptRows, PartialSumBytes, PartialSums, SumBeginner};
-pub use cached::{CachedRows, EvictingRows, RowCache};
+pub use caches::{CachedRows, EvictingRows, RowCache};
 pub use file::FileTable;
-pub use mapped::MappedTable;
+pub use look_ahead::{LOOK_AHEAD_MOST, LookAheadTable, kept_row_bytes};
+pub use mapped_table::MappedTable;
+pub use partial_sums::{BeginPlace, KeptRows, PartialSumBytes, PartialSums, SumBeginner};
 pub use place::{HostPlace, HostSource, HostTable, Reduction, SumPlace, SumSource, TableSource};
 pub use remote::{Remote, RemoteCounts};
 pub use threads::{TASK_BYTES, divide, gather_pool};

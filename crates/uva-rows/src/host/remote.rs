@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use uva_exchange::{Book, Exchange, ExchangeError, Splits};
 use uva_ops::rows::{JoinedTables, NarrowFloat, RowKind};
 
-use super::cached::CachedRows;
-use super::mapped::MappedTable;
+use super::caches::CachedRows;
+use super::mapped_table::MappedTable;
 use super::place::{HostPlace, HostTable, SumPlace};
 use crate::error::GatherError;
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};

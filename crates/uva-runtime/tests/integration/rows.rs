@@ -48,7 +48,7 @@ fn made(dataset: &Arc<Dataset>, plan: RunPlan, contents: CacheContents) -> Optio
     let mut made = Made::new();
     while let Some(batch) = runtime.next_batch().unwrap() {
         batch.confirm().unwrap();
-        let bytes = match batch.layout().is_of_hops() {
+        let bytes = match batch.layout().has_one_size() {
             true => {
                 (0..batch.layout().tables()).flat_map(|table| batch.table(table).bytes.to_vec()).collect()
             }

@@ -5,23 +5,24 @@
 //! misses in flight. That determines the speed on a graph larger than the caches. Between waves everything stays in the
 //! first two cache levels. The kind ([`Picks`]) decides which positions are picked.
 
-mod divided;
-mod drawing;
+mod divided_lists;
+mod draws;
 mod list;
 mod picks;
 mod sink;
 
 use uva_graph::{Indices, Relation};
 
-pub use self::divided::{Divided, ListCounts};
-use self::drawing::Drawing;
+pub use self::divided_lists::{Divided, ListCounts};
+use self::draws::Drawing;
 use self::sink::{BlockTarget, PendingPositions, PickTarget};
+use crate::batches::hash;
+use crate::batches::local_ids::LocalIds;
 use crate::limits::{MAX_EPOCH, MAX_PICKS};
-use crate::local_ids::LocalIds;
 use crate::options::{GROUP, GROUP_PICKS};
 use crate::{
     BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView,
-    InvalidOption, LayerCounts, ListReads, SampleError, SamplerOptions, hash,
+    InvalidOption, LayerCounts, ListReads, SampleError, SamplerOptions,
 };
 
 pub use self::list::{Hop, List, NodeId};

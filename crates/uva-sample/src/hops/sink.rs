@@ -2,7 +2,7 @@
 //! ids themselves.
 
 use super::list::{Hop, List, NodeId};
-use crate::local_ids::{LocalIds, RelabelError};
+use crate::batches::local_ids::{LocalIds, RelabelError};
 use crate::{BatchKey, Capacity, SampleError};
 
 /// Buffered positions: the ids at those positions, and then their local ids, are looked up in bulk.

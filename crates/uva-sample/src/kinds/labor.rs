@@ -5,7 +5,7 @@
 //! a common neighbour are likely to agree on it, and a batch has fewer nodes. Still, all entries of a list are equally
 //! likely.
 
-use super::smallest::Smallest;
+use super::smallest_keys::Smallest;
 use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::kind::KindRow;
 use crate::philox::first_longs;

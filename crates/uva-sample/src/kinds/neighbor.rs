@@ -4,7 +4,7 @@ use uva_cuda::kernels::sample::PickKind;
 use uva_ops::Vectors;
 
 use super::floyd::{Picker, with_replacement};
-use super::side_by_side::{MOST_PICKS, SideBySide};
+use super::lanes::{MOST_PICKS, SideBySide};
 use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::kind::KindRow;
 use crate::options::{GROUP, draws, picks_of_list};

@@ -5,9 +5,9 @@ use std::fmt;
 use uva_graph::Split;
 
 use super::chunk_order::ChunkOrder;
-use super::in_turns::InTurns;
 use super::seed_order::SeedOrder;
 use super::sequences::SeedSequences;
+use super::turns::InTurns;
 use crate::SampleError;
 use crate::limits::MAX_EPOCH;
 

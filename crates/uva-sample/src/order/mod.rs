@@ -5,11 +5,11 @@
 
 mod chunk_order;
 mod epoch_order;
-mod in_turns;
 mod out_lists;
 mod proximity;
 mod seed_order;
 mod sequences;
+mod turns;
 
 pub use chunk_order::ChunkOrder;
 pub use epoch_order::{EpochOrder, Follow, Sequenced};

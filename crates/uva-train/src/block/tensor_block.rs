@@ -3,7 +3,7 @@
 //!
 //! Nothing here synchronises with the device: the host knows every size in advance. (`bincount`, `nonzero`, masks and
 //! `repeat_interleave` without a size would wait.) On the host `aggregate.rs` does the same in loops, which are faster
-//! there; `tests/tensor_blocks.rs` compares the two. Where our own kernel runs (`block_kernel.rs`), it replaces
+//! there; `tests/blocks/tensor_blocks.rs` compares the two. Where our own kernel runs (`block_kernel.rs`), it replaces
 //! [`TensorBlock::new`] and [`TensorBlock::weights`]; transposed lists are sorted by libtorch in either case.
 
 use crate::TrainError;

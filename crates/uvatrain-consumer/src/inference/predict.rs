@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use serde_json::json;
-use uva_graph::disk_space::{self, BytesOnDisk};
+use uva_files::disk_space::{self, BytesOnDisk};
 use uva_graph::part::first_cut;
-use uva_graph::{Dataset, Hops, Split};
+use uva_graph::{Dataset, GraphError, Hops, Split};
 use uva_launch::training::{
     EvaluateBy, InferenceNodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
 };
@@ -142,7 +142,8 @@ fn full(
         &beside,
         needed,
         format_args!("the tables between the layers take up to {}", BytesOnDisk(needed)),
-    )?;
+    )
+    .map_err(GraphError::from)?;
     let mut output = open(dataset, model, job, wanted, (&trainer, layer))?;
     let begin = output.done();
     if output.is_complete() {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::{CommandFactory, Parser};
-use uva_graph::shown;
+use uva_files::escape;
 
 use crate::flags::Cli;
 use crate::{exit, ui};
@@ -89,7 +89,7 @@ pub fn parse(typed: Vec<OsString>) -> Result<ConfigRequest, Refusal> {
 fn fit_for_a_terminal(error: clap::Error, words: &[OsString]) -> clap::Error {
     let shown: Vec<OsString> = words
         .iter()
-        .map(|word| match shown::word(&word.to_string_lossy()) {
+        .map(|word| match escape::word(&word.to_string_lossy()) {
             Cow::Owned(shown) => shown.into(),
             Cow::Borrowed(_) => word.clone(),
         })
@@ -99,7 +99,7 @@ fn fit_for_a_terminal(error: clap::Error, words: &[OsString]) -> clap::Error {
     }
     Cli::try_parse_from(shown).err().unwrap_or_else(|| {
         // The escaped words parse without error. Stripping the colours leaves plain text.
-        clap::Error::raw(error.kind(), shown::lines(&error.to_string()).into_owned())
+        clap::Error::raw(error.kind(), escape::lines(&error.to_string()).into_owned())
     })
 }
 

@@ -27,7 +27,7 @@ pub fn clean_up_on_signals() -> anyhow::Result<()> {
         .spawn(move || {
             if let Some(signal) = signals.forever().next() {
                 ENDING.store(true, Ordering::Release);
-                let _unfinished = uva_graph::staged::remove_unfinished();
+                let _unfinished = uva_files::staging::remove_unfinished();
                 exit::at_once(&exit::signalled(signal));
             }
         })

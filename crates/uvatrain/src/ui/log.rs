@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use uva_graph::shown;
+use uva_files::escape;
 
 use super::out;
 
@@ -110,7 +110,7 @@ where
     ) -> fmt::Result {
         let (level, target) = (*event.metadata().level(), event.metadata().target());
         if self.json {
-            return writeln!(writer, "{}", shown::json(&object(event, level, target).to_string()));
+            return writeln!(writer, "{}", escape::json(&object(event, level, target).to_string()));
         }
         // On their own, so that nothing in them is taken for a colour of ours.
         let mut fields = String::new();
@@ -128,7 +128,7 @@ where
         } else {
             write!(writer, " {level:>5} {} {target}: ", speaker())?;
         }
-        writeln!(writer, "{}", shown::word(&fields))
+        writeln!(writer, "{}", escape::word(&fields))
     }
 }
 

@@ -1,17 +1,17 @@
 //! Results go to stdout, and nothing else does; lines for people go to stderr. Names and messages from outside are made
-//! safe for a terminal here ([`uva_graph::shown`]).
+//! safe for a terminal here ([`uva_files::escape`]).
 
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
-use uva_graph::shown;
+use uva_files::escape;
 
 /// Prints text for people.
 ///
 /// # Errors
 /// The write's error; a broken pipe among them is a quiet end (see `exit::conclude`).
 pub fn text(text: &str) -> anyhow::Result<()> {
-    write(&shown::lines(text))
+    write(&escape::lines(text))
 }
 
 /// Prints text that a program is to read, a shell or this one: as it stands, but not to a terminal.
@@ -28,7 +28,7 @@ pub fn script(script: &str) -> anyhow::Result<()> {
 /// As [`text`].
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     let line = serde_json::to_string(value)?;
-    write(&(shown::json(&line).into_owned() + "\n"))
+    write(&(escape::json(&line).into_owned() + "\n"))
 }
 
 fn write(text: &str) -> anyhow::Result<()> {
@@ -42,10 +42,10 @@ fn write(text: &str) -> anyhow::Result<()> {
 /// It is one write: a run's processes share stderr, which keeps nothing back, and no line of another's gets between a
 /// line and its end.
 pub fn say(line: &str) {
-    let _ = io::stderr().lock().write_all(format!("{}\n", shown::word(line)).as_bytes());
+    let _ = io::stderr().lock().write_all(format!("{}\n", escape::word(line)).as_bytes());
 }
 
 /// Says text of several lines, likewise.
 pub fn say_lines(text: &str) {
-    let _ = io::stderr().lock().write_all(format!("{}\n", shown::lines(text)).as_bytes());
+    let _ = io::stderr().lock().write_all(format!("{}\n", escape::lines(text)).as_bytes());
 }

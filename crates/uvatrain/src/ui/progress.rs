@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use uva_files::escape;
 use uva_graph::Split;
-use uva_graph::shown;
 use uva_runtime::RuntimeError;
 use uva_runtime::telemetry::metrics::{EpochEvent, Event, Observer, RunProgress};
 
@@ -68,7 +68,7 @@ impl TrainingBar {
         if self.bar.is_hidden() {
             out::say(line);
         } else {
-            self.bar.println(shown::word(line));
+            self.bar.println(escape::word(line));
         }
     }
 

@@ -12,7 +12,7 @@ pub fn word(word: impl AsRef<OsStr>) -> String {
     let quoted = match std::str::from_utf8(bytes) {
         // A tilde, and a word that the shell takes apart, are not plain either.
         Ok(text) if !text.is_empty() && bytes.iter().all(is_plain) => return text.to_owned(),
-        Ok(text) if uva_graph::shown::word(text) == text && !text.contains('\t') => {
+        Ok(text) if uva_files::escape::word(text) == text && !text.contains('\t') => {
             return format!("'{}'", text.replace('\'', r"'\''"));
         }
         _ => bytes.iter().map(|&byte| match byte {

@@ -1,6 +1,6 @@
 //! Plain aligned tables.
 
-use uva_graph::shown;
+use uva_files::escape;
 
 /// A table of text: the first column flush left, the others flush right by default.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl TextTable {
 
     /// Adds a row. A cell always stays one line.
     pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
-        self.rows.push(cells.iter().map(|cell| shown::word(cell.as_ref()).into_owned()).collect());
+        self.rows.push(cells.iter().map(|cell| escape::word(cell.as_ref()).into_owned()).collect());
     }
 
     /// The table as text, a line a row, two spaces between columns, none at a line's end.

@@ -4,7 +4,7 @@
 
 mod fifo;
 mod policy;
-mod ranked;
+mod ranking;
 mod sieve;
 mod slots;
 
@@ -17,7 +17,7 @@ pub use slots::EvictingSlots;
 pub static POLICIES: [&Eviction; 2] = [&fifo::POLICY, &sieve::POLICY];
 
 /// Policies that are simulated only: they cost more than a run would spend on its cache.
-pub static SIMULATED: [&Eviction; 2] = [&ranked::LRU, &ranked::LFU];
+pub static SIMULATED: [&Eviction; 2] = [&ranking::LRU, &ranking::LFU];
 
 /// The policy of a run's cache of that name.
 pub fn by_name(name: &str) -> Option<&'static Eviction> {

@@ -1,7 +1,7 @@
 //! The common part of the kinds that draw nodes for all destinations of a hop together.
 
+use crate::batches::local_ids::RelabelError;
 use crate::hops::{Hop, KindSetup, List, NodeId};
-use crate::local_ids::RelabelError;
 use crate::philox::RandomPurpose;
 use crate::{SampleError, SamplerKind};
 

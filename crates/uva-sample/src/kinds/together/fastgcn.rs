@@ -7,10 +7,10 @@
 
 use super::draw::Draw;
 use super::sums::{self, Sums};
+use crate::batches::local_ids::{LocalIds, RelabelError};
 use crate::hops::{Hop, KindSetup, List, NodeId};
 use crate::kind::{Fanout, KindRow};
 use crate::limits::LOCAL_ID_BYTES;
-use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::StreamKey;
 use crate::{SampleError, SamplerKind};
 

@@ -7,12 +7,12 @@
 //! keys, and each list's weights are normalised.
 
 use super::draw::{Draw, importance};
+use crate::batches::local_ids::{LocalIds, RelabelError};
 use crate::hops::{Hop, KindSetup, List, NodeId};
 use crate::kind::{Fanout, KindRow};
 use crate::kinds::exponential;
-use crate::kinds::smallest::Smallest;
+use crate::kinds::smallest_keys::Smallest;
 use crate::limits::LOCAL_ID_BYTES;
-use crate::local_ids::{LocalIds, RelabelError};
 use crate::options::GROUP;
 use crate::philox::first_longs;
 use crate::{Capacity, SampleError, SamplerKind};

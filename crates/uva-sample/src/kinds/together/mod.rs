@@ -5,7 +5,7 @@
 //! sources estimates the mean over its complete list.
 
 mod draw;
-mod drawn;
+mod drawn_edges;
 mod fastgcn;
 mod ladies;
 mod saint;
@@ -13,7 +13,7 @@ mod saint_edge;
 mod saint_node;
 mod sums;
 
-pub use self::drawn::Together;
+pub use self::drawn_edges::Together;
 pub use self::fastgcn::FastGcn;
 pub use self::ladies::Ladies;
 pub use self::saint::Saint;

@@ -9,8 +9,8 @@
 
 use super::draw::Draw;
 use super::sums::Sums;
+use crate::batches::local_ids::{LocalIds, RelabelError};
 use crate::hops::{Hop, KindSetup, List, NodeId};
-use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::{RandomPurpose, StreamKey};
 use crate::{GraphView, SampleError, SamplerKind};
 

@@ -8,7 +8,7 @@
 mod integer;
 
 use super::exponential;
-use super::smallest::Smallest;
+use super::smallest_keys::Smallest;
 use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::kind::KindRow;
 use crate::options::GROUP;

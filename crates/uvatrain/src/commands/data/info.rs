@@ -5,8 +5,8 @@ mod partition;
 mod ranges;
 
 use serde::Serialize;
+use uva_files::quote::listed;
 use uva_graph::partition_map::is_partition;
-use uva_graph::quote::listed;
 use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, Split, Verification, Verify};
 use uva_propagate::HopSet;
 

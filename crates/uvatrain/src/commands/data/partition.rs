@@ -6,8 +6,8 @@ pub mod parts;
 use std::time::Instant;
 
 use serde::Serialize;
-use uva_graph::staged::{self, StagedDirectory};
-use uva_graph::{Csc, Dataset, PartitionMap, PartitionSummary, Split, ranges};
+use uva_files::staging::{self, StagedDirectory};
+use uva_graph::{Csc, DATASET, Dataset, GraphError, PartitionMap, PartitionSummary, Split, ranges};
 use uva_partition::{Candidate, NodePartition, PartitionOptions, over_mean, partition};
 
 use self::parts::{PartitionJob, PartitionResult};
@@ -28,7 +28,7 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
     match (&flags.map, flags.parts) {
         (Some(map), _) => {
             clean_up_on_signals()?;
-            staged::refuse_existing(&flags.out)?;
+            staging::refuse_existing(&flags.out).map_err(GraphError::from)?;
             let dataset = Dataset::open(&flags.data)?;
             let map = PartitionMap::open(map, &dataset)?;
             check::memory_of_parts(flags, &dataset, check::memory_allowed(flags)?)?;
@@ -40,7 +40,7 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
                 ranges::check_space(&dataset, map.parts, &flags.out)?;
             }
             let made = NodePartition::of_map(&dataset, &map)?;
-            let staged = StagedDirectory::new(&flags.out)?;
+            let staged = StagedDirectory::new(&flags.out, &DATASET).map_err(GraphError::from)?;
             write(flags, &dataset, (&map, &made, hops), staged, (work, start))
         }
         (None, parts) => divide(flags, parts.unwrap_or(1)),
@@ -64,7 +64,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
         memory: check::memory_allowed(flags)?,
         ..usual
     };
-    staged::refuse_existing(&flags.out)?;
+    staging::refuse_existing(&flags.out).map_err(GraphError::from)?;
     let dataset = Dataset::open(&flags.data)?;
     options.check(&dataset)?;
     check::memory_of_parts(flags, &dataset, options.memory)?;
@@ -77,7 +77,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     }
     clean_up_on_signals()?;
     let start = Instant::now();
-    let staged = StagedDirectory::new(&flags.out)?;
+    let staged = StagedDirectory::new(&flags.out, &DATASET).map_err(GraphError::from)?;
     let work = Work::new();
     let made = partition(&dataset, &options, &|progress| work.show(progress))?;
     let map = made.clone().into_map(&dataset, &options);
@@ -114,7 +114,7 @@ fn write(
         }
     };
     drop(work);
-    staged.commit()?;
+    staged.commit().map_err(GraphError::from)?;
     say(flags, dataset, (made, &written), start.elapsed().as_secs_f64())
 }
 

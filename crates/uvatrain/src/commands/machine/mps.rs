@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use uva_graph::shown;
+use uva_files::escape;
 use uva_launch::mps::{self, DaemonStatus, MpsError, Running, StopResult};
 use uva_runtime::RuntimeError;
 
@@ -129,8 +129,8 @@ fn text(status: &DaemonStatus) -> String {
         "MPS daemon {} of {owner}, started by {by}\n  pipe directory  {}\n  log directory   {}\n  devices         {}\n  \
          a client gets   {} of the multiprocessors at most\n",
         status.pid,
-        shown::word(&status.pipe_directory.display().to_string()),
-        shown::word(&status.log_directory.display().to_string()),
+        escape::word(&status.pipe_directory.display().to_string()),
+        escape::word(&status.log_directory.display().to_string()),
         status.visible_devices.as_deref().unwrap_or("all"),
         percent(status.default_percentage),
     );

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use uva_graph::reorder::{NodeOrder, stage_reordered};
-use uva_graph::{Dataset, Verify};
+use uva_graph::{Dataset, GraphError, Verify};
 use uva_mem::files::write_output;
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
@@ -127,7 +127,7 @@ fn rewrite(dataset: &Dataset, order: &[u32], plan: &CachePlan, out: &Path) -> an
     }
     drop(reordered);
     moved.write(&staged.path().join("plan.json"))?;
-    staged.commit()?;
+    staged.commit().map_err(GraphError::from)?;
     written::say(out, began.elapsed())?;
     out::say(&format!("its plan: {}", out.join("plan.json").display()));
     Ok(())

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use uva_cuda::memory::HostMemory;
-use uva_graph::disk_space::BytesOnDisk;
+use uva_files::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, part, ranges};
 use uva_partition::Method;
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::pipe;
-use uva_graph::shown;
+use uva_files::escape;
 
 /// Another screen, and no cursor on it.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -75,7 +75,7 @@ impl Screen {
         let (columns, rows) = size()?;
         let text = text(columns);
         // Our own orders to the terminal come around it.
-        let text = shown::lines(&text);
+        let text = escape::lines(&text);
         let mut drawn = String::from("\x1b[H");
         for (place, line) in text.lines().take(rows).enumerate() {
             drawn += if place == 0 { "" } else { "\r\n" };

@@ -1,0 +1,9 @@
+//! Device memory: allocations, address ranges, memory files, mapped and registered memory, and what is used of it.
+
+pub(crate) mod held_kernels;
+pub(crate) mod memory;
+pub(crate) mod memory_file;
+pub(crate) mod ranges;
+pub(crate) mod registration;
+mod usage;
+pub(crate) mod vmm;

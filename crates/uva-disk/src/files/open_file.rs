@@ -1,0 +1,152 @@
+//! A file opened for reads past the page cache, where its file system has them.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Advice, AtFlags, OFlags, StatxFlags, fadvise, fcntl_setfl, fstat, statx};
+
+use crate::error::DiskError;
+use crate::files::progress::ReadFailure;
+use crate::files::seam::Seam;
+use crate::shape::TableShape;
+
+/// The alignment where the system does not say, and the unit in which rows are merged: a page.
+pub(crate) const PAGE: usize = 4096;
+
+/// A regular file, open for reading.
+#[derive(Clone)]
+pub(crate) struct OpenFile {
+    pub file: Arc<File>,
+    pub path: PathBuf,
+    /// Bytes.
+    pub length: u64,
+    /// What offsets, lengths and places in memory of reads are multiples of.
+    pub alignment: usize,
+    /// `None`: reads pass by the page cache (`O_DIRECT`). Otherwise why they do not.
+    pub cached: Option<String>,
+    pub seam: Seam,
+}
+
+impl OpenFile {
+    /// Opens the file at `path`, with `O_DIRECT` where that works and is wanted.
+    pub fn new(path: &Path, direct: bool, seam: Seam) -> Result<Self, DiskError> {
+        let refused =
+            |error: std::io::Error| DiskError::Open { file: path.to_owned(), reason: error.to_string() };
+        let file = uva_mem::files::open_regular(path).map_err(refused)?;
+        let length = fstat(&file).map_err(|error| refused(error.into()))?.st_size as u64;
+        let (alignment, cached) =
+            match if direct { go_direct(&file, &seam) } else { Err("not asked for".into()) } {
+                Ok(alignment) => (alignment, None),
+                Err(reason) => {
+                    // Without NONBLOCK, with which it was opened: io_uring answers reads of such a file by EAGAIN.
+                    fcntl_setfl(&file, OFlags::empty()).map_err(|error| refused(error.into()))?;
+                    // A hint: the kernel would read ahead of random reads in vain.
+                    let _ = fadvise(&file, 0, None, Advice::Random);
+                    (PAGE, Some(reason))
+                }
+            };
+        let file = Arc::new(file);
+        let seam = if cached.is_some() { seam.past_direct() } else { seam };
+        Ok(Self { file, path: path.to_owned(), length, alignment, cached, seam })
+    }
+
+    /// Checks that the table has its place in the file.
+    pub fn check_length(&self, shape: &TableShape) -> Result<(), DiskError> {
+        let (length, needed) = (self.length, shape.end());
+        if length < needed {
+            return Err(DiskError::TooShort { file: self.path.clone(), length, needed });
+        }
+        Ok(())
+    }
+}
+
+/// The files of a reader, at least one.
+#[derive(Clone)]
+pub(crate) struct OpenFiles(Arc<[OpenFile]>);
+
+impl OpenFiles {
+    /// Opens the files at these paths, with `O_DIRECT` where that works and is wanted: all of them or none.
+    pub fn new<'p>(
+        paths: impl Iterator<Item = &'p Path> + Clone,
+        direct: bool,
+        seam: &Seam,
+    ) -> Result<Self, DiskError> {
+        let opened = |direct| paths.clone().map(move |path| OpenFile::new(path, direct, seam.clone()));
+        let files: Vec<OpenFile> = opened(direct).collect::<Result<_, _>>()?;
+        let cached = files.iter().find_map(|file| file.cached.clone());
+        let is_mixed = cached.is_some() && files.iter().any(|file| file.cached.is_none());
+        if !is_mixed {
+            return Ok(Self(files.into()));
+        }
+        Self::through_cache(paths, cached.unwrap_or_default(), seam)
+    }
+
+    /// Opens them without `O_DIRECT`, for this reason.
+    pub fn through_cache<'p>(
+        paths: impl Iterator<Item = &'p Path>,
+        reason: String,
+        seam: &Seam,
+    ) -> Result<Self, DiskError> {
+        let opened = paths.map(|path| {
+            let file = OpenFile::new(path, false, seam.clone())?;
+            Ok(OpenFile { cached: Some(reason.clone()), ..file })
+        });
+        Ok(Self(opened.collect::<Result<Vec<_>, _>>()?.into()))
+    }
+
+    /// What offsets, lengths and places in memory of reads are multiples of, whichever file they are of.
+    pub fn alignment(&self) -> usize {
+        self.iter().map(|file| file.alignment).max().unwrap_or(PAGE)
+    }
+
+    /// Why reads do not pass by the page cache; `None` where they do.
+    pub fn cached(&self) -> Option<&str> {
+        self.iter().find_map(|file| file.cached.as_deref())
+    }
+
+    /// Whether reads pass by the page cache, for people.
+    pub fn way(&self) -> String {
+        match self.cached() {
+            None => format!("O_DIRECT in blocks of {} bytes", self.alignment()),
+            Some(reason) => format!("through the page cache, without O_DIRECT: {reason}"),
+        }
+    }
+
+    /// A failed read as an error with the file's name.
+    pub fn failed(&self, failure: ReadFailure) -> DiskError {
+        let ReadFailure { file, offset, length, reason } = failure;
+        DiskError::Read { file: self[file].path.clone(), offset, length, reason }
+    }
+}
+
+impl Deref for OpenFiles {
+    type Target = [OpenFile];
+
+    fn deref(&self) -> &[OpenFile] {
+        &self.0
+    }
+}
+
+/// Makes reads of the file pass by the page cache, and says what they have to be aligned to.
+fn go_direct(file: &File, seam: &Seam) -> Result<usize, String> {
+    let refused = || "the file system does not offer it".to_owned();
+    let alignment = match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(found) if found.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            if found.stx_dio_offset_align == 0 {
+                return Err(refused());
+            }
+            found.stx_dio_offset_align.max(found.stx_dio_mem_align) as usize
+        }
+        // Kernels before 6.1 do not say.
+        _ => PAGE,
+    };
+    // Buffers begin on pages.
+    if !alignment.is_power_of_two() || alignment > PAGE {
+        return Err(format!("the file system wants an alignment of {alignment} bytes"));
+    }
+    // It replaces NONBLOCK, too.
+    seam.pass_direct(fcntl_setfl(file, OFlags::DIRECT)).map_err(|_| refused())?;
+    Ok(alignment)
+}

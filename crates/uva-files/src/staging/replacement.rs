@@ -1,0 +1,81 @@
+//! The directory that is replaced by a new one. It is removed, so it must be of its kind and nothing else.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use uva_mem::files::{OwnDirectory, random_word};
+
+use super::kind::DirectoryKind;
+use super::sibling;
+use crate::FileError;
+
+/// Whether a directory of this kind may have a file of this name. Only such files are removed.
+pub(super) fn may_remove(name: &OsStr, kind: &DirectoryKind) -> bool {
+    (kind.may_have)(name) || name == sibling::MARKER
+}
+
+/// Refuses a directory that is not a complete one of `kind`, or holds a file that the kind does not have. An empty
+/// directory is accepted.
+pub(super) fn refuse_other(out: &Path, kind: &DirectoryKind) -> Result<(), FileError> {
+    let refuse = |what: String| {
+        Err(FileError::out(format!(
+            "{} is not replaced, because {what}: name another directory",
+            out.display()
+        )))
+    };
+    match fs::symlink_metadata(out) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(FileError::io(out, "look for")(error)),
+        Ok(metadata) if !metadata.is_dir() => return refuse("it is no directory".into()),
+        Ok(_) => {}
+    }
+    let mut empty = true;
+    for entry in fs::read_dir(out).map_err(FileError::io(out, "read"))? {
+        let entry = entry.map_err(FileError::io(out, "read"))?;
+        empty = false;
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || !may_remove(&entry.file_name(), kind) {
+            return refuse(format!("{} in it is no file of {}", entry.file_name().display(), kind.name));
+        }
+    }
+    // Names alone do not make one: numpy users have files called `label.npy` too.
+    match (kind.check)(out) {
+        Err(error) if !empty => refuse(format!("it does not open as {} ({error})", kind.name)),
+        _ => Ok(()),
+    }
+}
+
+/// Renames `from` to `to`, which is the name of another directory; returns the new path of that one.
+pub(super) fn exchange(from: &Path, to: &Path, kind: &DirectoryKind) -> Result<PathBuf, FileError> {
+    refuse_other(to, kind)?;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(from.to_owned()),
+        // Some file systems do not support this flag: then `to` is missing for a moment.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            let mut aside = sibling::prefix(to.file_name().unwrap_or_default());
+            aside.push(format!("{:016x}", random_word().map_err(FileError::io(to, "move aside"))?));
+            let aside = to.with_file_name(aside);
+            fs::rename(to, &aside).map_err(FileError::io(to, "move aside"))?;
+            fs::rename(from, to).map_err(|error| {
+                let _ = fs::rename(&aside, to);
+                FileError::io(to, "create")(error)
+            })?;
+            Ok(aside)
+        }
+        Err(error) => Err(FileError::io(to, "replace")(error.into())),
+    }
+}
+
+/// Removes the files of the replaced directory, and the directory. Any other file stays, with the directory: it was
+/// added in the meantime.
+pub(super) fn remove(replaced: &Path, kind: &DirectoryKind) {
+    // Missing, or not removable: then the directory stays, under a name that says what it was.
+    let Ok(directory) = OwnDirectory::open(replaced) else { return };
+    // Marked, so that the next run finishes the removal if this one is killed.
+    let marker = sibling::mark(&directory, sibling::REPLACED);
+    let _ = sibling::remove_open(&directory, &|name| may_remove(name, kind));
+    drop(marker);
+}

@@ -1,0 +1,142 @@
+//! Directories being written, beside their final names, and temporary ones that have none.
+//!
+//! A directory is ours if its name has exactly this form, it belongs to this user, and it holds the marker: a file of mode
+//! 0600 with a content that no other program writes, which its writer keeps locked. The kernel releases the lock when its
+//! holder ends. So neither a reused process number nor another namespace's can mislead, and no other user can take it.
+//! Nothing else is ever removed, and no link is followed.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use uva_mem::files::{EntryKind, Mark, OwnDirectory, is_word, random_word};
+
+/// The marker's name.
+pub(super) const MARKER: &str = ".uvatrain-partial";
+/// Its content in a directory that is written: all of it is removed.
+pub(super) const UNFINISHED: &[u8] = b"uvatrain: an unfinished directory\n";
+/// Its content in a directory that was replaced: only files of its kind are removed.
+pub(super) const REPLACED: &[u8] = b"uvatrain: a replaced dataset\n";
+
+/// A directory that this process is writing.
+#[derive(Debug)]
+pub(super) struct Sibling {
+    path: PathBuf,
+    /// Locked for as long as this lives.
+    _marker: File,
+}
+
+impl Sibling {
+    /// Creates one for a directory with the final name `name` in `parent`, with `mode` less the process's umask.
+    pub(super) fn create(parent: &Path, name: &OsStr, mode: u32) -> io::Result<Sibling> {
+        loop {
+            let mut partial = prefix(name);
+            partial.push(format!("{:016x}", random_word()?));
+            let path = parent.join(partial);
+            DirBuilder::new().mode(mode).create(&path)?;
+            // Between the creation and the lock of the marker, another process may have taken it for abandoned: then
+            // retry.
+            let marked = OwnDirectory::open(&path).and_then(|directory| mark(&directory, UNFINISHED));
+            match marked {
+                Ok(Some(marker)) => return Ok(Sibling { path, _marker: marker }),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    // By name: a descriptor for listing may not be available.
+                    let _ = fs::remove_file(path.join(MARKER));
+                    let _ = fs::remove_dir(&path);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Puts a locked marker into the directory; `None` if another process holds it.
+pub(super) fn mark(directory: &OwnDirectory, content: &[u8]) -> io::Result<Option<File>> {
+    let marker = directory.open_lock_file(MARKER, true)?;
+    // On a file system without locks it stays unlocked: there, no directory is ever taken for abandoned.
+    if flock(&marker, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Ok(None);
+    }
+    // A process that held the lock for a moment may have removed the directory.
+    if !directory.has(MARKER, &marker)? {
+        return Ok(None);
+    }
+    marker.set_len(0)?;
+    marker.write_all_at(content, 0)?;
+    Ok(Some(marker))
+}
+
+/// Removes the marker from a directory that has its final name.
+pub(super) fn unmark(directory: &OwnDirectory) {
+    // A marker that stays is harmless: it marks nothing without a sibling's name.
+    let _ = directory.remove_file(MARKER);
+}
+
+/// Removes siblings of `name` that no living process writes. A failure is no error: they are harmless.
+pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_kind: &dyn Fn(&OsStr) -> bool) {
+    let prefix = prefix(name);
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let word = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
+        if word.and_then(|word| std::str::from_utf8(word).ok()).is_some_and(is_word) {
+            // What is not this program's, or in use, stays.
+            let _ = remove_if_abandoned(&entry.path(), of_kind);
+        }
+    }
+}
+
+/// Removes a directory whose marker no process holds. Another process that begins meanwhile finds the marker held.
+fn remove_if_abandoned(path: &Path, of_kind: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+    let directory = OwnDirectory::open(path)?;
+    let marker = directory.open_lock_file(MARKER, false)?;
+    flock(&marker, FlockOperation::NonBlockingLockExclusive)?;
+    if directory.read_mark(&marker, UNFINISHED)? != Mark::Foreign {
+        return remove_open(&directory, &|_| true);
+    }
+    match directory.read_mark(&marker, REPLACED)? {
+        Mark::Written => remove_open(&directory, of_kind),
+        Mark::Empty | Mark::Foreign => Ok(()),
+    }
+}
+
+/// Removes a sibling with all its content, the marker last. So the next run continues an interrupted removal.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    remove_open(&OwnDirectory::open(path)?, &|_| true)
+}
+
+/// Removes the entries whose names `takes` accepts, and the directory if nothing else is left.
+pub(super) fn remove_open(directory: &OwnDirectory, takes: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+    let mut others = false;
+    for (name, kind) in directory.entries()?.into_iter().filter(|(name, _)| name != MARKER) {
+        match kind {
+            _ if !takes(&name) => others = true,
+            EntryKind::Directory => directory.remove_tree(&name)?,
+            EntryKind::File | EntryKind::Other => directory.remove_file(&name)?,
+        }
+    }
+    directory.remove_file(MARKER)?;
+    if others {
+        return Ok(());
+    }
+    // Removes an empty directory only, whatever has the name by now.
+    fs::remove_dir(directory.path())
+}
+
+/// The name prefix of a directory's siblings.
+pub(super) fn prefix(name: &OsStr) -> OsString {
+    // A name has at most 255 bytes.
+    let mut prefix = if name.len() <= 200 { name.to_owned() } else { OsString::from("long-name") };
+    prefix.push(".partial-");
+    prefix
+}

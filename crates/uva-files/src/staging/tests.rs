@@ -1,0 +1,240 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use uva_mem::files::is_word;
+
+use super::*;
+
+/// The files that a dataset of these tests has to have. It may also have `weight.npy`.
+const FILES: [&str; 7] =
+    ["indptr.npy", "indices.npy", "feat.npy", "label.npy", "train_idx.npy", "valid_idx.npy", "test_idx.npy"];
+
+const DATASET: DirectoryKind = DirectoryKind {
+    name: "a dataset",
+    may_have: |name| FILES.iter().chain(&["weight.npy"]).any(|known| name == *known),
+    check: |directory| {
+        let missing = FILES.iter().find(|name| !directory.join(name).exists());
+        missing.map_or(Ok(()), |name| Err(format!("{name} is missing")))
+    },
+};
+
+/// Every file that a dataset has to have.
+fn dataset(directory: &Path) {
+    fs::create_dir(directory).unwrap();
+    for name in FILES {
+        fs::write(directory.join(name), name).unwrap();
+    }
+}
+
+/// Marks a directory as a killed process leaves it.
+fn mark(directory: &Path) {
+    let marker = directory.join(sibling::MARKER);
+    fs::write(&marker, sibling::UNFINISHED).unwrap();
+    fs::set_permissions(marker, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_committed_directory_appears_with_its_files_and_nothing_else() {
+    let parent = tempfile::tempdir().unwrap();
+    let staged = StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap();
+    fs::write(staged.path().join("a"), "1").unwrap();
+    let beside = names(parent.path());
+    let word = beside[0].strip_prefix("graph.partial-").unwrap_or_default();
+    assert!(beside.len() == 1 && is_word(word), "{beside:?}");
+    staged.commit().unwrap();
+    assert_eq!(names(parent.path()), ["graph"]);
+    assert_eq!(names(&parent.path().join("graph")), ["a"]);
+}
+
+#[test]
+fn a_dropped_directory_leaves_nothing_not_even_the_parents_it_needed() {
+    let parent = tempfile::tempdir().unwrap();
+    let staged = StagedDirectory::new(&parent.path().join("new/er/graph"), &DATASET).unwrap();
+    fs::write(staged.path().join("a"), "1").unwrap();
+    drop(staged);
+    assert!(names(parent.path()).is_empty());
+}
+
+#[test]
+fn an_existing_directory_is_refused_and_left_alone() {
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    fs::create_dir(&out).unwrap();
+    let error = StagedDirectory::new(&out, &DATASET).unwrap_err();
+    assert!(matches!(error, FileError::Usage { .. }));
+    assert!(error.to_string().contains("graph exists already"), "{error}");
+    assert_eq!(names(parent.path()), ["graph"]);
+}
+
+#[test]
+fn a_directory_that_appears_meanwhile_is_not_replaced() {
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    let staged = StagedDirectory::new(&out, &DATASET).unwrap();
+    fs::create_dir(&out).unwrap();
+    assert!(staged.commit().unwrap_err().to_string().contains("exists already"));
+    assert_eq!(names(parent.path()), ["graph"]);
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_but_not_what_a_living_one_writes() {
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    // As a killed process leaves it: the name, the marker, and nobody who holds it.
+    let left = parent.path().join("graph.partial-0123456789abcdef");
+    fs::create_dir(&left).unwrap();
+    mark(&left);
+    fs::write(left.join("feat.npy"), "half").unwrap();
+    fs::create_dir(left.join("deeper")).unwrap();
+    let first = StagedDirectory::new(&out, &DATASET).unwrap();
+    assert!(!left.exists());
+    let second = StagedDirectory::new(&out, &DATASET).unwrap();
+    assert!(first.path().exists() && second.path().exists());
+    assert_ne!(first.path(), second.path());
+    drop((first, second));
+    assert!(names(parent.path()).is_empty());
+}
+
+#[test]
+fn what_only_looks_like_a_leftover_stays() {
+    let parent = tempfile::tempdir().unwrap();
+    let foreign = [
+        // Somebody's copies, and what another version's crash may have left: no word, no marker.
+        "graph.partial-2",
+        "graph.partial-mine",
+        "graph.partial-0123456789abcdef",
+        "graph.partial-0123456789ABCDE0",
+        "graph.partial-0123456789abcdef0",
+        "other.partial-0123456789abcdef",
+    ];
+    for name in foreign {
+        fs::create_dir(parent.path().join(name)).unwrap();
+        fs::write(parent.path().join(name).join("thesis.tex"), "years").unwrap();
+    }
+    for name in foreign.iter().filter(|name| **name != "graph.partial-0123456789abcdef") {
+        mark(&parent.path().join(name));
+    }
+    // A marker that another program wrote, beside something.
+    let planted = parent.path().join("graph.partial-2222222222222222");
+    fs::create_dir(&planted).unwrap();
+    fs::write(planted.join(sibling::MARKER), "").unwrap();
+    fs::write(planted.join("thesis.tex"), "years").unwrap();
+    // A link to a directory that is marked, and a marker that is a link.
+    let marked = parent.path().join("elsewhere");
+    fs::create_dir(&marked).unwrap();
+    mark(&marked);
+    fs::write(marked.join("thesis.tex"), "years").unwrap();
+    symlink(&marked, parent.path().join("graph.partial-0000000000000000")).unwrap();
+    let linked = parent.path().join("graph.partial-1111111111111111");
+    fs::create_dir(&linked).unwrap();
+    symlink(marked.join(sibling::MARKER), linked.join(sibling::MARKER)).unwrap();
+    let before = names(parent.path());
+    drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());
+    assert_eq!(names(parent.path()), before);
+    for name in foreign.into_iter().chain(["elsewhere", "graph.partial-2222222222222222"]) {
+        assert_eq!(fs::read(parent.path().join(name).join("thesis.tex")).unwrap(), b"years", "{name}");
+    }
+}
+
+#[test]
+fn a_dataset_makes_way_only_in_the_moment_of_the_commit() {
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    dataset(&out);
+    let staged = StagedDirectory::replacing(&out, &DATASET).unwrap();
+    fs::write(staged.path().join("indptr.npy"), "new").unwrap();
+    assert!(out.join("feat.npy").exists());
+    staged.commit().unwrap();
+    assert_eq!(names(parent.path()), ["graph"]);
+    assert_eq!(names(&out), ["indptr.npy"]);
+    fs::remove_dir_all(&out).unwrap();
+    dataset(&out);
+    // Nothing there to replace is fine too, nor is an empty directory anybody's work; a writer that gives up leaves the
+    // old one.
+    let (other, empty) = (parent.path().join("other"), parent.path().join("empty"));
+    StagedDirectory::replacing(&other, &DATASET).unwrap().commit().unwrap();
+    fs::create_dir(&empty).unwrap();
+    StagedDirectory::replacing(&empty, &DATASET).unwrap().commit().unwrap();
+    drop(StagedDirectory::replacing(&out, &DATASET).unwrap());
+    assert_eq!(names(parent.path()), ["empty", "graph", "other"]);
+    assert_eq!(names(&out).len(), 7);
+}
+
+#[test]
+fn what_came_to_lie_among_a_replaced_datasets_files_stays() {
+    let parent = tempfile::tempdir().unwrap();
+    let old = parent.path().join("graph.partial-0123456789abcdef");
+    dataset(&old);
+    fs::write(old.join("thesis.tex"), "years").unwrap();
+    // As a process leaves it that was killed while it removed the old dataset.
+    fs::write(old.join(sibling::MARKER), sibling::REPLACED).unwrap();
+    fs::set_permissions(old.join(sibling::MARKER), fs::Permissions::from_mode(0o600)).unwrap();
+    drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());
+    assert_eq!(names(&old), ["thesis.tex"]);
+    dataset(&old.join("again"));
+    fs::rename(old.join("again/feat.npy"), old.join("feat.npy")).unwrap();
+    replacement::remove(&old, &DATASET);
+    assert_eq!(names(&old), ["again", "thesis.tex"]);
+    fs::remove_dir_all(old.join("again")).unwrap();
+    drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());
+    assert_eq!(names(&old), ["thesis.tex"]);
+}
+
+#[test]
+fn only_a_dataset_is_ever_replaced() {
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    fs::create_dir(&out).unwrap();
+    let refused = |says: &str| {
+        let error = StagedDirectory::replacing(&out, &DATASET).unwrap_err();
+        assert!(matches!(error, FileError::Usage { .. }) && error.to_string().contains(says), "{error}");
+    };
+    fs::write(out.join("thesis.tex"), "years").unwrap();
+    refused("thesis.tex in it is no file of a dataset");
+    // A user's own array, under any name.
+    for (name, says) in [
+        ("measured.npy", "measured.npy in it is no file of a dataset"),
+        ("label.npy", "it does not open as a dataset"),
+    ] {
+        fs::remove_dir_all(&out).unwrap();
+        fs::create_dir(&out).unwrap();
+        fs::write(out.join(name), "years").unwrap();
+        refused(says);
+        assert_eq!(names(&out), [name]);
+    }
+    fs::remove_dir_all(&out).unwrap();
+    dataset(&out);
+    let staged = StagedDirectory::replacing(&out, &DATASET).unwrap();
+    fs::write(out.join("mine.npy"), "").unwrap();
+    assert!(staged.commit().unwrap_err().to_string().contains("mine.npy in it"));
+    assert_eq!(names(&out).len(), 8);
+    let file = out.join("feat.npy");
+    assert!(StagedDirectory::replacing(&file, &DATASET).unwrap_err().to_string().contains("no directory"));
+}
+
+#[test]
+fn a_temporary_directory_is_private_and_removed_by_the_next_process() {
+    let parent = tempfile::tempdir().unwrap();
+    // As a killed process leaves it, and what only looks like it.
+    let left = parent.path().join("work.partial-0123456789abcdef");
+    fs::create_dir_all(left.join("data")).unwrap();
+    mark(&left);
+    fs::write(left.join("data/feat.npy"), "half").unwrap();
+    let foreign = parent.path().join("work.partial-1111111111111111");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("thesis.tex"), "years").unwrap();
+    let first = TemporaryDirectory::create(parent.path(), "work").unwrap();
+    let second = TemporaryDirectory::create(parent.path(), "work").unwrap();
+    assert!(!left.exists() && first.path().exists() && second.path().exists());
+    assert_eq!(fs::metadata(first.path()).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::create_dir(first.path().join("data")).unwrap();
+    drop((first, second));
+    assert_eq!(names(parent.path()), ["work.partial-1111111111111111"]);
+    assert_eq!(names(&foreign), ["thesis.tex"]);
+}

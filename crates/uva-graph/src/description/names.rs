@@ -1,0 +1,51 @@
+//! Names of the files of a dataset. Those of the splits are [`Split::file_name`]; that of the metadata is
+//! [`meta::FILE_NAME`].
+
+use crate::Split;
+use crate::description::meta;
+
+/// Where each list ends.
+pub const INDPTR: &str = "indptr.npy";
+/// The neighbours, list after list.
+pub const INDICES: &str = "indices.npy";
+/// Feature rows.
+pub const FEATURES: &str = "feat.npy";
+/// Labels.
+pub const LABELS: &str = "label.npy";
+/// Edge weights, optional.
+pub const WEIGHTS: &str = "weight.npy";
+/// Feature rows of the edges, in the order of the neighbours, optional.
+pub const EDGE_FEATURES: &str = "edge_feat.npy";
+/// The id that each node had before a reordering, optional.
+pub const ORIGINAL_IDS: &str = "orig_id.npy";
+/// The in-degree of each node in the graph that a part was cut from, optional.
+pub const DEGREES: &str = "degree.npy";
+/// The integer id that each node had in an imported source, int64 `[N]`, optional. Opening a dataset ignores it.
+pub const NODE_IDS: &str = "node_id.npy";
+/// The same where ids are text: line k is the name of node k.
+pub const NODE_NAMES: &str = "node_names.txt";
+
+/// What an earlier check of the files found, optional.
+pub(crate) const STAMP: &str = ".uvatrain-stamp.json";
+
+/// What describes a hop set: a directory that has it is no dataset.
+pub const HOP_SET: &str = "hops.json";
+
+/// The files that opening a dataset reads, the optional ones included.
+pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
+    let arrays =
+        [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, EDGE_FEATURES, ORIGINAL_IDS, DEGREES, meta::FILE_NAME];
+    arrays.into_iter().chain(Split::ALL.map(Split::file_name))
+}
+
+/// The files that a dataset may have.
+pub fn of_a_dataset() -> impl Iterator<Item = &'static str> {
+    of_an_open_dataset().chain([NODE_IDS, NODE_NAMES, STAMP])
+}
+
+/// Whether a hop set may have a file of this name: its description, rows of labels and nodes, and a table for each hop.
+pub fn is_of_hop_set(name: &str) -> bool {
+    let hop = name.strip_suffix(".npy").and_then(|stem| stem.rsplit_once('.')).map(|(_, hop)| hop);
+    [HOP_SET, "x.npy", LABELS, "node_idx.npy"].contains(&name)
+        || hop.is_some_and(|hop| !hop.is_empty() && hop.bytes().all(|c| c.is_ascii_digit()))
+}

@@ -1,0 +1,129 @@
+//! The stamp: a record that these very files have been checked, so that the next open skips the pass over the edges.
+//!
+//! It holds the size, the modification time and the status change time of every file, and the version of the checks. It lies beside the files, or,
+//! if those are read-only, under the user's cache directory. It is a convenience: an unreadable or unwritable stamp
+//! counts as none, and is never an error.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use uva_mem::files;
+
+use crate::description::names;
+
+/// The size limit: a stamp has a line or two for each of at most a dozen files.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// Raised whenever the checks become stricter, so that older stamps stop counting.
+const VERSION: u32 = 1;
+
+/// A file changed this recently could change again with the same times: the kernel's clock for them advances in ticks, and
+/// some file systems count whole seconds.
+const TICK: Duration = Duration::from_millis(100);
+const WHOLE_SECONDS: Duration = Duration::from_secs(2);
+
+/// Of a second.
+const NANOSECONDS: i128 = 1_000_000_000;
+
+/// Size and times of every file of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    version: u32,
+    /// The dataset's path, links resolved. Only a stamp in the cache directory needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dataset: Option<PathBuf>,
+    files: BTreeMap<String, FileState>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FileState {
+    bytes: u64,
+    /// Nanoseconds since 1970, negative before.
+    modified_ns: i128,
+    /// When bytes, mode, owner or links last changed, likewise. No program can set it back. A stamp of a version without
+    /// this field counts as none.
+    changed_ns: i128,
+}
+
+impl Stamp {
+    /// The current state of the files in `directory`; `None` if it is unknown.
+    ///
+    /// Take it before the files are read: a change during the checks then shows as another state.
+    pub(crate) fn of(directory: &Path) -> Option<Stamp> {
+        let mut files = BTreeMap::new();
+        for name in names::of_an_open_dataset() {
+            match fs::metadata(directory.join(name)) {
+                Ok(metadata) => {
+                    let modified_ns = nanoseconds(metadata.mtime(), metadata.mtime_nsec());
+                    let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
+                    let state = FileState { bytes: metadata.len(), modified_ns, changed_ns };
+                    files.insert(name.to_owned(), state);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(_) => return None,
+            }
+        }
+        Some(Stamp { version: VERSION, dataset: None, files })
+    }
+
+    /// Whether a stamp with this very state exists for the dataset in `directory`.
+    pub(crate) fn is_left(&self, directory: &Path) -> bool {
+        let read = |path: &Path| -> Option<Stamp> {
+            serde_json::from_slice(&files::read_regular(path, MOST_BYTES).ok()?).ok()
+        };
+        if read(&directory.join(names::STAMP)).is_some_and(|stamp| stamp == *self) {
+            return true;
+        }
+        let Some((path, dataset)) = cached(directory) else { return false };
+        read(&path).is_some_and(|stamp| stamp == Stamp { dataset: Some(dataset), ..self.clone() })
+    }
+
+    /// Writes the stamp beside the files, or else in the cache directory. Returns its path, if any.
+    pub(crate) fn leave(&self, directory: &Path) -> Option<PathBuf> {
+        if self.is_fresh(SystemTime::now()) {
+            return None;
+        }
+        let beside = directory.join(names::STAMP);
+        if write(&beside, self).is_some() {
+            return Some(beside);
+        }
+        let (path, dataset) = cached(directory)?;
+        fs::create_dir_all(path.parent()?).ok()?;
+        write(&path, &Stamp { dataset: Some(dataset), ..self.clone() })?;
+        Some(path)
+    }
+
+    /// Whether a file changed so shortly before `now` that it could change again unnoticed.
+    fn is_fresh(&self, now: SystemTime) -> bool {
+        let Ok(now) = now.duration_since(UNIX_EPOCH) else { return true };
+        let whole_seconds = self.files.values().all(|file| file.changed_ns % NANOSECONDS == 0);
+        let window = if whole_seconds { WHOLE_SECONDS } else { TICK };
+        let oldest = now.as_nanos().cast_signed() - window.as_nanos().cast_signed();
+        self.files.values().any(|file| file.changed_ns.max(file.modified_ns) > oldest)
+    }
+}
+
+/// Writes the stamp atomically, so that no reader sees half of one. The dataset may belong to another user: an existing
+/// entry of that name is replaced, and never written through.
+fn write(path: &Path, stamp: &Stamp) -> Option<()> {
+    files::replace(path, 0o666, &serde_json::to_vec_pretty(stamp).ok()?).ok()
+}
+
+/// The path of the stamp for the dataset in `directory` in the user's cache directory, and the directory's full path.
+fn cached(directory: &Path) -> Option<(PathBuf, PathBuf)> {
+    let absolute_path =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache =
+        absolute_path("XDG_CACHE_HOME").or_else(|| absolute_path("HOME").map(|home| home.join(".cache")))?;
+    let dataset = directory.canonicalize().ok()?;
+    let name = format!("{:016x}.json", crate::hash::of_bytes(dataset.as_os_str().as_encoded_bytes()));
+    Some((cache.join("uvatrain").join("stamps").join(name), dataset))
+}
+
+fn nanoseconds(seconds: i64, rest: i64) -> i128 {
+    i128::from(seconds) * NANOSECONDS + i128::from(rest)
+}

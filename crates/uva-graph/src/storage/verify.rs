@@ -1,0 +1,395 @@
+//! The checks of the content of a dataset's files. All of them read in parallel, and each names the first wrong value.
+//!
+//! Importers apply the same checks to the arrays of a source, so that a message names the source's own file.
+
+use std::path::Path;
+
+use bytemuck::AnyBitPattern;
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use crate::npy::{NpyArray, TypedArray};
+use crate::storage::files::Files;
+use crate::storage::graph_files::{GraphFiles, IndexArray, LabelArray};
+use crate::{ElementType, GraphError, Split};
+
+/// Values per task: enough to make a task's cost vanish, few enough to spread over the cores.
+const CHUNK: usize = 1 << 16;
+
+/// The largest original id + 1: the random keys have 40 bits for a node.
+const ORIGINAL_ID_LIMIT: i64 = 1 << 40;
+
+/// A wrong value. `at` is the byte offset in the file.
+#[derive(Debug, thiserror::Error)]
+enum ContentProblem {
+    #[error("entry 0 at offset {at} is {value}, it has to be 0")]
+    IndptrStart { at: usize, value: i64 },
+    #[error(
+        "entry {position} at offset {at} is {value}, less than the {before} before it: indptr has to be monotone"
+    )]
+    IndptrFalls { position: usize, at: usize, value: i64, before: i64 },
+    #[error(
+        "the last entry ({position}) at offset {at} is {value}, but indices.npy has {edges} entries: they have to be equal"
+    )]
+    IndptrEnd { position: usize, at: usize, value: i64, edges: usize },
+    #[error(
+        "entry {position} at offset {at}, a neighbour of node {node}, is {value}, {}", outside(*nodes as u64)
+    )]
+    Neighbour { position: usize, at: usize, node: usize, value: i64, nodes: usize },
+    #[error("the label of node {node} at offset {at} is {value}, outside -1 to {} (-1 means none)", classes - 1)]
+    Label { node: usize, at: usize, value: i64, classes: i64 },
+    #[error("the label of node {node}, column {column}, at offset {at} is {value}, it has to be 0 or 1")]
+    LabelBit { node: usize, column: usize, at: usize, value: u8 },
+    #[error(
+        "the target of node {node}, column {column}, at offset {at} is {value}: targets have to be finite"
+    )]
+    Target { node: usize, column: usize, at: usize, value: f32 },
+    #[error("entry {position} at offset {at} is {value}, {}", outside(*nodes as u64))]
+    Id { position: usize, at: usize, value: i64, nodes: usize },
+    #[error("entry {position} at offset {at} names node {value} again: a split names a node at most once")]
+    SplitTwice { position: usize, at: usize, value: i64 },
+    #[error("the original id of node {node} at offset {at} is {value}, outside 0 to 2^40 - 1")]
+    OriginalId { node: usize, at: usize, value: i64 },
+    #[error("the original id {value} occurs more than once, again for node {node} at offset {at}")]
+    OriginalIdTwice { node: usize, at: usize, value: i64 },
+    #[error(
+        "the in-degree of node {node} at offset {at} is {value}, less than the {listed} neighbours that its list has"
+    )]
+    Degree { node: usize, at: usize, value: i32, listed: i64 },
+    #[error("the weight of edge {position} at offset {at} is {value}: weights have to be finite")]
+    Weight { position: usize, at: usize, value: f32 },
+    #[error(
+        "the weight of edge {position} at offset {at} is {value}: edges are picked by weights of 0 (never) or more"
+    )]
+    NegativeWeight { position: usize, at: usize, value: f32 },
+    #[error("row {row}, column {column}, at offset {at} is {value}: features have to be finite")]
+    Feature { row: usize, column: usize, at: usize, value: f32 },
+}
+
+/// The message about an id that is none of `nodes` nodes.
+pub fn outside(nodes: u64) -> String {
+    match nodes.checked_sub(1) {
+        Some(last) => format!("outside the ids 0 to {last}"),
+        None => "and there are no nodes".to_owned(),
+    }
+}
+
+/// The byte offset of element `position` of `array` in its file.
+fn offset(array: &NpyArray, position: usize) -> usize {
+    array.header().data_offset + position * array.kind().bytes()
+}
+
+/// The first position whose value `is_wrong`, searched in parallel.
+///
+/// Chunks are scanned without a branch per value, so that the compiler can use vector instructions. The exact position
+/// is searched only in a chunk that has one.
+fn first_wrong<T: Copy + Sync>(values: &[T], is_wrong: impl Fn(T) -> bool + Sync) -> Option<usize> {
+    values.par_chunks(CHUNK).enumerate().find_map_first(|(chunk, values)| {
+        let any = values.iter().fold(false, |any, &value| any | is_wrong(value));
+        any.then(|| chunk * CHUNK + values.iter().position(|&value| is_wrong(value)).unwrap_or(0))
+    })
+}
+
+/// Checks all files of the dataset in `directory` except its feature values, and leaves no stamp.
+///
+/// # Errors
+/// As [`Dataset::open_verified`](crate::Dataset::open_verified).
+pub fn directory(directory: &Path) -> Result<(), GraphError> {
+    let files = Files::open(directory)?;
+    nodes(&files.graph)?;
+    edges(&files.graph)
+}
+
+/// Checks everything whose size grows with the nodes: `indptr`, labels, splits.
+pub(crate) fn nodes(files: &GraphFiles) -> Result<(), GraphError> {
+    indptr(files.indptr.array(), files.indptr.values(), files.indices.array().shape()[0])?;
+    labels(&files.labels, files.meta.classes)?;
+    if let Some(values) = &files.degrees {
+        degrees(values.array(), values.values(), files.indptr.values())?;
+    }
+    for split in Split::ALL {
+        let ids = &files.splits[split as usize];
+        split_ids(ids.array(), ids.values(), files.nodes())?;
+    }
+    Ok(())
+}
+
+/// Checks that no in-degree of the whole graph is less than the length of the list. Longer lists than int32 can count have its
+/// largest number.
+fn degrees(array: &NpyArray, values: &[i32], indptr: &[i64]) -> Result<(), GraphError> {
+    let lists = indptr.par_windows(2).map(|ends| ends[1] - ends[0]);
+    let wrong = values
+        .par_iter()
+        .zip(lists)
+        .position_first(|(&degree, listed)| i64::from(degree) < listed.min(i32::MAX.into()));
+    let Some(node) = wrong else { return Ok(()) };
+    let (at, value, listed) = (offset(array, node), values[node], indptr[node + 1] - indptr[node]);
+    Err(invalid(array, ContentProblem::Degree { node, at, value, listed }))
+}
+
+/// Checks every label. `classes` bounds those that are one a node.
+pub(crate) fn labels(labels: &LabelArray, classes: Option<u64>) -> Result<(), GraphError> {
+    match labels {
+        LabelArray::Single(labels) => class_labels(labels.array(), labels.values(), classes),
+        LabelArray::Multi { array, .. } => label_bits(array, array.bytes()),
+        LabelArray::Regression { array, .. } => regression_targets(array.array(), array.values()),
+        LabelArray::Absent => Ok(()),
+    }
+}
+
+/// Runs the checks that a stamp may replace: neighbour ids, weights and original ids. `indptr` has been checked.
+pub(crate) fn edges(files: &GraphFiles) -> Result<(), GraphError> {
+    match &files.indices {
+        IndexArray::I32(ids) => {
+            // Cast to unsigned, a negative id is larger than any node.
+            let nodes = u32::try_from(files.nodes()).unwrap_or(u32::MAX);
+            neighbours(files, ids, |id| id.cast_unsigned() >= nodes, i64::from)?;
+        }
+        IndexArray::I64(ids) => {
+            let nodes = files.nodes() as u64;
+            neighbours(files, ids, |id| id.cast_unsigned() >= nodes, |id| id)?;
+        }
+    }
+    if let Some(values) = &files.weights {
+        weights(values.array(), values.values())?;
+    }
+    if let Some(ids) = &files.original_ids {
+        original_ids(ids.array(), ids.values())?;
+    }
+    Ok(())
+}
+
+/// Checks that edge weights are finite.
+pub(crate) fn weights(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
+    weights_from(array, 0, values)
+}
+
+/// Checks that edge weights are finite, for a part of the array that begins with element `first`.
+///
+/// # Errors
+/// About the first wrong value.
+pub fn weights_from(array: &NpyArray, first: usize, values: &[f32]) -> Result<(), GraphError> {
+    match first_wrong(values, |weight| !weight.is_finite()) {
+        None => Ok(()),
+        Some(wrong) => {
+            let position = first + wrong;
+            let (at, value) = (offset(array, position), values[wrong]);
+            Err(invalid(array, ContentProblem::Weight { position, at, value }))
+        }
+    }
+}
+
+/// Checks that edges can be picked by their weights: none may be negative. An earlier check has found them finite, but
+/// perhaps in an earlier run, and the file may have changed since.
+pub(crate) fn weights_to_pick_by(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
+    match first_wrong(values, |weight| !(0.0..=f32::MAX).contains(&weight)) {
+        None => Ok(()),
+        Some(position) => {
+            let (at, value) = (offset(array, position), values[position]);
+            Err(invalid(
+                array,
+                match value.is_finite() {
+                    true => ContentProblem::NegativeWeight { position, at, value },
+                    false => ContentProblem::Weight { position, at, value },
+                },
+            ))
+        }
+    }
+}
+
+/// Checks that no feature is NaN or infinite.
+pub(crate) fn features(files: &Files) -> Result<(), GraphError> {
+    finite_rows(&files.features, files.element)?;
+    match &files.edge_features {
+        Some((array, element)) => finite_rows(array, *element),
+        None => Ok(()),
+    }
+}
+
+/// Checks that no value of a table of rows is NaN or infinite.
+pub(crate) fn finite_rows(array: &NpyArray, element: ElementType) -> Result<(), GraphError> {
+    // Feature bytes may be unaligned, so they are read as bytes, not cast.
+    let wrong = match element {
+        ElementType::U8 | ElementType::I8 => None,
+        ElementType::F32 => first_not_finite(array.bytes(), f32::from_le_bytes),
+        ElementType::F16 => first_not_finite(array.bytes(), |bytes| f16::from_le_bytes(bytes).to_f32()),
+        ElementType::Bf16 => first_not_finite(array.bytes(), |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        // It has no infinities, and one NaN of each sign.
+        ElementType::E4m3 => {
+            first_not_finite(
+                array.bytes(),
+                |[bits]: [u8; 1]| if bits & 0x7f == 0x7f { f32::NAN } else { 0.0 },
+            )
+        }
+    };
+    match wrong {
+        None => Ok(()),
+        Some((position, value)) => {
+            let columns = array.shape()[1];
+            let (row, column, at) = (position / columns, position % columns, offset(array, position));
+            Err(invalid(array, ContentProblem::Feature { row, column, at, value }))
+        }
+    }
+}
+
+fn first_not_finite<const SIZE: usize>(
+    bytes: &[u8],
+    decode: impl Fn([u8; SIZE]) -> f32 + Sync,
+) -> Option<(usize, f32)> {
+    let (values, _) = bytes.as_chunks::<SIZE>();
+    let position = first_wrong(values, |value| !decode(value).is_finite())?;
+    Some((position, decode(values[position])))
+}
+
+/// Checks that `values`, which `array` holds in any width, are the list ends of a graph of `edges` edges.
+///
+/// # Errors
+/// About the first wrong value.
+///
+/// # Panics
+/// If `values` is empty.
+pub fn indptr(array: &NpyArray, values: &[i64], edges: usize) -> Result<(), GraphError> {
+    let at = |position| offset(array, position);
+    if values[0] != 0 {
+        return Err(invalid(array, ContentProblem::IndptrStart { at: at(0), value: values[0] }));
+    }
+    let falls = values.par_windows(2).position_first(|pair| pair[0] > pair[1]);
+    if let Some(before) = falls {
+        let position = before + 1;
+        let (before, value) = (values[before], values[position]);
+        return Err(invalid(
+            array,
+            ContentProblem::IndptrFalls { position, at: at(position), value, before },
+        ));
+    }
+    let position = values.len() - 1;
+    let value = values[position];
+    if value != edges as i64 {
+        return Err(invalid(array, ContentProblem::IndptrEnd { position, at: at(position), value, edges }));
+    }
+    Ok(())
+}
+
+fn neighbours<T: AnyBitPattern + Sync>(
+    files: &GraphFiles,
+    ids: &TypedArray<T>,
+    is_wrong: impl Fn(T) -> bool + Sync,
+    widen: impl Fn(T) -> i64,
+) -> Result<(), GraphError> {
+    let Some(position) = first_wrong(ids.values(), is_wrong) else { return Ok(()) };
+    Err(wrong_neighbour(files, position, widen(ids.values()[position])))
+}
+
+/// The error about entry `position` of `indices.npy`, which is `value` and no node.
+pub(crate) fn wrong_neighbour(files: &GraphFiles, position: usize, value: i64) -> GraphError {
+    let array = files.indices.array();
+    let at = offset(array, position);
+    // The list that holds the position: the last one that starts at or before it.
+    let lists = files.indptr.values().partition_point(|&start| start <= position as i64);
+    let (node, nodes) = (lists.saturating_sub(1), files.nodes());
+    invalid(array, ContentProblem::Neighbour { position, at, node, value, nodes })
+}
+
+/// The error about entry `position` of a split, which is `value` and no node.
+pub(crate) fn wrong_id(array: &NpyArray, position: usize, value: i64, nodes: usize) -> GraphError {
+    invalid(array, ContentProblem::Id { position, at: offset(array, position), value, nodes })
+}
+
+/// Checks the labels of nodes that have one class each; `array` holds `values` in any width. Without `classes`, any
+/// label that fits a class count is valid, since the largest one then determines their number.
+///
+/// # Errors
+/// About the first wrong value.
+pub fn class_labels(array: &NpyArray, values: &[i64], classes: Option<u64>) -> Result<(), GraphError> {
+    let classes = classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
+    match first_wrong(values, |label| label < -1 || label >= classes) {
+        None => Ok(()),
+        Some(node) => {
+            let (at, value) = (offset(array, node), values[node]);
+            Err(invalid(array, ContentProblem::Label { node, at, value, classes }))
+        }
+    }
+}
+
+/// Checks the labels of nodes that may have several classes.
+pub(crate) fn label_bits(array: &NpyArray, bits: &[u8]) -> Result<(), GraphError> {
+    match first_wrong(bits, |bit| bit > 1) {
+        None => Ok(()),
+        Some(position) => {
+            let columns = array.shape()[1];
+            let (node, column) = (position / columns, position % columns);
+            let (at, value) = (offset(array, position), bits[position]);
+            Err(invalid(array, ContentProblem::LabelBit { node, column, at, value }))
+        }
+    }
+}
+
+/// Checks that targets of regression are finite, so that no loss becomes NaN; `array` holds `values` in any width.
+///
+/// # Errors
+/// About the first wrong value.
+pub fn regression_targets(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
+    match first_wrong(values, |value| !value.is_finite()) {
+        None => Ok(()),
+        Some(position) => {
+            let columns = array.shape().get(1).copied().unwrap_or(1);
+            let (node, column) = (position / columns, position % columns);
+            let (at, value) = (offset(array, position), values[position]);
+            Err(invalid(array, ContentProblem::Target { node, column, at, value }))
+        }
+    }
+}
+
+/// Checks the node ids of a split; `array` holds `values` in any width.
+///
+/// # Errors
+/// About the first wrong value.
+pub fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
+    let at = |position| offset(array, position);
+    ids(array, values, nodes)?;
+    // One bit per node. Splits in ascending order, as most are, need none.
+    if values.is_sorted_by(|a, b| a < b) {
+        return Ok(());
+    }
+    let mut seen = vec![0_u64; nodes.div_ceil(64)];
+    for (position, &value) in values.iter().enumerate() {
+        let (word, bit) = (value as usize / 64, 1 << (value % 64));
+        if seen[word] & bit != 0 {
+            return Err(invalid(array, ContentProblem::SplitTwice { position, at: at(position), value }));
+        }
+        seen[word] |= bit;
+    }
+    Ok(())
+}
+
+/// Checks that `values`, which `array` holds in any width, are ids of nodes.
+pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
+    match first_wrong(values, |id| id.cast_unsigned() >= nodes as u64) {
+        None => Ok(()),
+        Some(wrong) => Err(wrong_id(array, wrong, values[wrong], nodes)),
+    }
+}
+
+/// Checks that original ids fit the random keys and that each belongs to one node; `array` holds `values` in any width.
+///
+/// # Errors
+/// About the first wrong value.
+pub fn original_ids(array: &NpyArray, values: &[i64]) -> Result<(), GraphError> {
+    let at = |node| offset(array, node);
+    if let Some(node) = first_wrong(values, |id| !(0..ORIGINAL_ID_LIMIT).contains(&id)) {
+        let value = values[node];
+        return Err(invalid(array, ContentProblem::OriginalId { node, at: at(node), value }));
+    }
+    let mut sorted = values.to_vec();
+    sorted.par_sort_unstable();
+    if let Some(position) = sorted.par_windows(2).position_first(|pair| pair[0] == pair[1]) {
+        let value = sorted[position];
+        let node = values.iter().rposition(|&id| id == value).unwrap_or(0);
+        return Err(invalid(array, ContentProblem::OriginalIdTwice { node, at: at(node), value }));
+    }
+    Ok(())
+}
+
+fn invalid(array: &NpyArray, problem: ContentProblem) -> GraphError {
+    GraphError::invalid(array.path(), problem)
+}

@@ -1,0 +1,52 @@
+//! What of a dataset no export has.
+
+use std::fs;
+
+use uva_files::quote::shown;
+use uva_graph::{Dataset, GraphError, Indices, Labels, Split, meta, names};
+
+/// A line about each part of the dataset that is not exported, or comes back as something else.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(super) fn lost(dataset: &Dataset) -> Result<Vec<String>, GraphError> {
+    let directory = dataset.path();
+    let exported = [
+        names::INDPTR,
+        names::INDICES,
+        names::FEATURES,
+        names::LABELS,
+        names::WEIGHTS,
+        names::EDGE_FEATURES,
+        names::ORIGINAL_IDS,
+        names::NODE_IDS,
+        names::NODE_NAMES,
+        meta::FILE_NAME,
+    ];
+    let exported =
+        |name: &str| exported.contains(&name) || Split::ALL.iter().any(|split| split.file_name() == name);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
+        let name = entry.map_err(GraphError::io(directory, "read"))?.file_name();
+        // Stamps and their like are not part of a dataset.
+        if !name.as_encoded_bytes().starts_with(b".") && !name.to_str().is_some_and(exported) {
+            files.push(shown(name.as_encoded_bytes()));
+        }
+    }
+    files.sort_unstable();
+    let mut lines: Vec<String> = files.iter().map(|name| format!("{name} is not exported")).collect();
+    let meta = dataset.meta();
+    for (key, there) in [("part", meta.part.is_some()), ("ranges", meta.ranges.is_some())] {
+        if there {
+            lines
+                .push(format!("`{key}` of meta.json does not come back: the export is a dataset of its own"));
+        }
+    }
+    if matches!(dataset.labels(), Labels::Multi { classes: 1, .. }) {
+        lines.push("label.npy [N, 1] comes back as one class a node, 0 or 1".to_owned());
+    }
+    if matches!(dataset.csc().indices, Indices::I64(_)) && dataset.nodes() <= i32::MAX as usize {
+        lines.push("indices.npy comes back in 32 bits, which are enough".to_owned());
+    }
+    Ok(lines)
+}

@@ -1,0 +1,7 @@
+//! The shapes of generated graphs, a file each.
+
+pub(crate) mod citation;
+pub(crate) mod power_law;
+pub(crate) mod rmat;
+pub(crate) mod sbm;
+pub(crate) mod web;

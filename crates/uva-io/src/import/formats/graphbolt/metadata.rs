@@ -1,0 +1,302 @@
+//! The relevant parts of a GraphBolt dataset's `metadata.yaml`.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use uva_files::quote::{self, listed, shown};
+use uva_graph::GraphError;
+use uva_mem::files::{read_regular, without_byte_order_mark};
+
+use crate::import::reading::stream::ArrayStream;
+use crate::import::reading::unread_parts;
+
+/// The size limit: thousands of times a description of one node type and one edge type. The parsed tree takes many
+/// times the file's bytes of memory.
+const MOST_YAML: u64 = 4 << 20;
+
+/// The file. Other keys are ignored.
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata {
+    pub(super) dataset_name: Option<String>,
+    graph: Option<Graph>,
+    graph_topology: Option<IgnoredAny>,
+    feature_data: Option<Vec<FeatureData>>,
+    tasks: Option<Vec<TaskMetadata>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Graph {
+    nodes: Vec<NodesMetadata>,
+    edges: Vec<EdgesMetadata>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct NodesMetadata {
+    r#type: Option<String>,
+    pub(super) num: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct EdgesMetadata {
+    r#type: Option<String>,
+    pub(super) format: String,
+    pub(super) path: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct FeatureData {
+    domain: String,
+    name: String,
+    format: String,
+    path: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct TaskMetadata {
+    pub(super) name: Option<String>,
+    pub(super) num_classes: Option<u64>,
+    train_set: Option<Vec<Set>>,
+    validation_set: Option<Vec<Set>>,
+    test_set: Option<Vec<Set>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Set {
+    r#type: Option<String>,
+    data: Vec<SetData>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SetData {
+    name: Option<String>,
+    format: String,
+    path: PathBuf,
+}
+
+/// Names of the seeds in a set.
+const SEEDS: [&str; 3] = ["seeds", "seed_nodes", "node_ids"];
+
+/// Seeds, and their labels if they have any.
+pub(super) type SeedSet = (ArrayStream, Option<ArrayStream>);
+
+#[derive(Debug, thiserror::Error)]
+enum MetadataProblem {
+    #[error("{0}")]
+    Yaml(String),
+    #[error("{0}")]
+    Content(String),
+    #[error("it is a link that leads out of {}: name the file that it leads to", .0.display())]
+    LeadsOut(PathBuf),
+}
+
+/// Whether `path`, links followed, lies outside of `directory`. The files come from elsewhere, and may name any file of
+/// the user's.
+fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
+    Ok(!directory.join(path).canonicalize()?.starts_with(directory.canonicalize()?))
+}
+
+/// The file, checked to have one type of node and one of edge.
+#[derive(Debug)]
+pub(super) struct Described {
+    pub(super) directory: PathBuf,
+    file: PathBuf,
+    pub(super) metadata: Metadata,
+    /// Which of `feature_data` were opened.
+    read: RefCell<BTreeSet<usize>>,
+}
+
+impl Described {
+    pub(super) fn read(source: &Path) -> Result<Described, GraphError> {
+        let (directory, file) = if source.is_dir() {
+            (source.to_owned(), source.join("metadata.yaml"))
+        } else {
+            let parent = source.parent().filter(|parent| !parent.as_os_str().is_empty());
+            (parent.unwrap_or(Path::new(".")).to_owned(), source.to_owned())
+        };
+        let name = file.file_name().unwrap_or_default();
+        if leads_out(&directory, Path::new(name)).map_err(GraphError::io(&file, "open"))? {
+            return Err(GraphError::invalid(&file, MetadataProblem::LeadsOut(directory)));
+        }
+        let text = read_regular(&file, MOST_YAML).map_err(GraphError::io(&file, "open"))?;
+        let metadata: Metadata =
+            serde_saphyr::from_slice(without_byte_order_mark(&text)).map_err(|error| {
+                // One line: the parser adds a picture of the place below its message.
+                GraphError::invalid(&file, MetadataProblem::Yaml(quote::message(&error.to_string())))
+            })?;
+        Ok(Described { directory, file, metadata, read: RefCell::default() })
+    }
+
+    pub(super) fn wrong(&self, message: impl Into<String>) -> GraphError {
+        GraphError::invalid(&self.file, MetadataProblem::Content(message.into()))
+    }
+
+    /// The numbers of nodes and edges, of which there is one type each.
+    pub(super) fn graph(&self) -> Result<(&NodesMetadata, &EdgesMetadata), GraphError> {
+        let Some(graph) = &self.metadata.graph else {
+            return Err(self.wrong(match self.metadata.graph_topology {
+                Some(_) => {
+                    "it is what GraphBolt has made of a dataset, with the graph as a PyTorch file: import the metadata.yaml \
+                     that it was made of, one directory up"
+                }
+                None => "it has no graph",
+            }));
+        };
+        let kinds = |kinds: Vec<Option<&str>>| listed(kinds.iter().map(|kind| kind.unwrap_or("(no name)")));
+        match (graph.nodes.as_slice(), graph.edges.as_slice()) {
+            ([nodes], [edges]) => Ok((nodes, edges)),
+            (nodes, edges) => Err(self.wrong(format!(
+                "it has nodes of {} types ({}) and edges of {} ({}): a dataset has one of each",
+                nodes.len(),
+                kinds(nodes.iter().map(|nodes| nodes.r#type.as_deref()).collect()),
+                edges.len(),
+                kinds(edges.iter().map(|edges| edges.r#type.as_deref()).collect()),
+            ))),
+        }
+    }
+
+    /// The features of nodes, or those of edges, called `name`.
+    pub(super) fn feature(&self, domain: &str, names: &[&str]) -> Result<Option<ArrayStream>, GraphError> {
+        let found = self
+            .feature_data()
+            .find(|(_, data)| data.domain == domain && names.contains(&data.name.as_str()));
+        found.map(|(at, data)| self.read_feature(at, data)).transpose()
+    }
+
+    fn feature_data(&self) -> impl Iterator<Item = (usize, &FeatureData)> {
+        self.metadata.feature_data.iter().flatten().enumerate()
+    }
+
+    fn read_feature(&self, at: usize, data: &FeatureData) -> Result<ArrayStream, GraphError> {
+        self.read.borrow_mut().insert(at);
+        self.array(&data.format, &data.path)
+    }
+
+    /// Says what of `feature_data`, and of the sets of a task, is not read.
+    pub(super) fn say_left_out(&self, task: &TaskMetadata, note: &dyn Fn(&str)) {
+        let read = self.read.borrow();
+        let mut left: Vec<String> = (self.feature_data().filter(|(at, _)| !read.contains(at)))
+            .map(|(_, data)| format!("feature_data {} of the domain {}", data.name, data.domain))
+            .collect();
+        for (what, set) in [
+            ("train_set", &task.train_set),
+            ("validation_set", &task.validation_set),
+            ("test_set", &task.test_set),
+        ] {
+            let data = set.iter().flatten().flat_map(|set| &set.data).enumerate();
+            left.extend(data.filter_map(|(at, data)| match &data.name {
+                Some(name) if SEEDS.contains(&name.as_str()) || name == "labels" => None,
+                Some(name) => Some(format!("{name} of the {what}")),
+                None if at < 2 => None,
+                None => Some(format!("entry {at} of the {what}")),
+            }));
+        }
+        unread_parts::say(note, &self.file, &left);
+    }
+
+    /// The only table of features: `feat`, or the only one besides `others`.
+    pub(super) fn features(&self, others: &[&str]) -> Result<ArrayStream, GraphError> {
+        if let Some(features) = self.feature("node", &["feat"])? {
+            return Ok(features);
+        }
+        let all: Vec<(usize, &FeatureData)> = (self.feature_data())
+            .filter(|(_, data)| data.domain == "node" && !others.contains(&data.name.as_str()))
+            .collect();
+        match all.as_slice() {
+            &[(at, data)] => self.read_feature(at, data),
+            [] => Err(self.wrong("it has no features of nodes: feature_data with domain node")),
+            several => {
+                let names = listed(several.iter().map(|(_, data)| &data.name));
+                Err(self.wrong(format!(
+                    "it has several features of nodes ({names}): call the one that is meant feat"
+                )))
+            }
+        }
+    }
+
+    /// The task called `name`, or the only one.
+    pub(super) fn task(&self, name: Option<&str>) -> Result<&TaskMetadata, GraphError> {
+        let tasks: Vec<&TaskMetadata> = self.metadata.tasks.iter().flatten().collect();
+        let names = || listed(tasks.iter().map(|task| task.name.as_deref().unwrap_or("(no name)")));
+        match (name, tasks.as_slice()) {
+            (_, []) => Err(self.wrong("it has no tasks, so no splits")),
+            (None, [task]) => Ok(task),
+            (None, _) => {
+                let message = format!("{} has the tasks {}: name one of them", self.file.display(), names());
+                Err(GraphError::usage("--variant", message))
+            }
+            (Some(name), _) => {
+                let found = tasks.iter().find(|task| task.name.as_deref() == Some(name)).copied();
+                found.ok_or_else(|| {
+                    let message = format!("{} has the tasks {}, and no {name}", self.file.display(), names());
+                    GraphError::usage("--variant", message)
+                })
+            }
+        }
+    }
+
+    /// Seeds and labels of a task's sets: train, validation, test; nothing for a missing set.
+    pub(super) fn sets(&self, task: &TaskMetadata) -> Result<[Option<SeedSet>; 3], GraphError> {
+        let set = |set: &Option<Vec<Set>>, what: &str| {
+            let data = match set.as_deref().unwrap_or_default() {
+                [] => return Ok(None),
+                [set] => &set.data,
+                sets => {
+                    let names = listed(sets.iter().map(|set| set.r#type.as_deref().unwrap_or("(no name)")));
+                    return Err(self.wrong(format!("{what} is of several types: {names}")));
+                }
+            };
+            // Older files don't name seeds and labels, but have this order.
+            let named = |names: &[&str], place: usize| {
+                data.iter()
+                    .find(|data| data.name.as_deref().is_some_and(|name| names.contains(&name)))
+                    .or_else(|| data.get(place).filter(|data| data.name.is_none()))
+                    .map(|data| self.array(&data.format, &data.path))
+                    .transpose()
+            };
+            match named(&SEEDS, 0)? {
+                Some(seeds) => Ok(Some((seeds, named(&["labels"], 1)?))),
+                None => Err(self.wrong(format!("{what} has no seeds"))),
+            }
+        };
+        Ok([
+            set(&task.train_set, "train_set")?,
+            set(&task.validation_set, "validation_set")?,
+            set(&task.test_set, "test_set")?,
+        ])
+    }
+
+    fn array(&self, format: &str, path: &Path) -> Result<ArrayStream, GraphError> {
+        match format {
+            "numpy" => ArrayStream::open(&self.inside(path)?),
+            "torch" => Err(self.wrong(format!(
+                "{} is a PyTorch file, which is a program and not read here: save it with numpy.save, and say format: numpy",
+                shown(path.as_os_str().as_encoded_bytes())
+            ))),
+            other => Err(self.wrong(format!(
+                "{} has the format '{}', numpy is read here",
+                shown(path.as_os_str().as_encoded_bytes()),
+                shown(other)
+            ))),
+        }
+    }
+
+    /// The path of the file named `path` here.
+    ///
+    /// # Errors
+    /// If it does not exist, or the name leads out of the dataset's directory, directly or through a link.
+    pub(super) fn inside(&self, path: &Path) -> Result<PathBuf, GraphError> {
+        let named = shown(path.as_os_str().as_encoded_bytes());
+        match leads_out(&self.directory, path) {
+            Ok(false) => Ok(self.directory.join(path)),
+            Ok(true) => Err(self.wrong(format!(
+                "the file {named} lies outside of {}: files of a dataset have to be in its directory",
+                self.directory.display()
+            ))),
+            Err(source) => Err(GraphError::Io { path: self.directory.join(named), action: "open", source }),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Node property prediction datasets of the Open Graph Benchmark, as its package unpacks them (Hu et al. 2020).
+//!
+//! | file | what |
+//! |---|---|
+//! | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz` | rows of numbers without a header, see [`csv`] |
+//! | `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz` | how many nodes and edges; one graph |
+//! | `raw/data.npz`, `raw/node-label.npz` | instead of those, for papers100M, see [`npz`] |
+//! | `split/SCHEME/train.csv.gz`, `valid.csv.gz`, `test.csv.gz` | node ids, a line each |
+//!
+//! OGB's own datasets are known by name, including whether their files hold one direction of each edge. For others, the
+//! options must say so.
+
+mod csv;
+mod npz;
+mod raw;
+
+use std::path::Path;
+
+use serde_json::{Map, json};
+use uva_files::quote::listed;
+use uva_graph::csc::Changes;
+use uva_graph::{GraphError, Meta, Split};
+
+use self::raw::{OgbProblem, Raw, ids_of};
+use crate::import::importer::{Importer, SourceKind};
+use crate::import::options::Extra;
+use crate::import::reading::text::{LineError, each_line, integer};
+use crate::import::request::ImportRequest;
+use crate::import::writing::output::DatasetOutput;
+
+/// OGB's datasets with one type of node and of edge, and whether ogb adds their reverse edges.
+const ADDS_INVERSE: [(&str, bool); 4] =
+    [("ogbn-arxiv", false), ("ogbn-products", true), ("ogbn-proteins", true), ("ogbn-papers100M", false)];
+
+/// The row in the table.
+pub(crate) const IMPORTER: Importer = Importer {
+    name: "ogb",
+    help: "What the Open Graph Benchmark's package unpacks: the directory with raw and split",
+    source: SourceKind::Directory("the directory that OGB's package unpacks, with raw and split in it"),
+    takes: &[Extra::Variant],
+    import,
+};
+
+/// Imports one dataset. The source is its directory, the one with `raw` and `split`.
+fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
+    let directory = request.source.file_name().map(|name| name.to_string_lossy().replace('_', "-"));
+    let known = ADDS_INVERSE.iter().find(|(name, _)| Some(*name) == directory.as_deref());
+    let symmetrise = match (request.options.symmetrise, known) {
+        (Some(said), _) => said,
+        (None, Some((_, adds))) => *adds,
+        (None, None) => {
+            let names = ADDS_INVERSE.map(|(name, _)| name.replace('-', "_")).join(", ");
+            let message = format!(
+                "{} is called like none of {names}: say with --symmetrise=true or --symmetrise=false whether each edge's \
+                 other direction is to be added",
+                request.source.display()
+            );
+            return Err(GraphError::usage("--symmetrise", message));
+        }
+    };
+    if request.file("raw/triplet-type-list.csv.gz").exists() {
+        let message = format!(
+            "{} has several types of nodes or edges, a dataset has one of each",
+            request.source.display()
+        );
+        return Err(GraphError::usage("SRC", message));
+    }
+    let changes = Changes { symmetrise, ..request.options.changes(Changes::NONE) };
+    let raw: Box<dyn Raw> = if request.file("raw/data.npz").exists() {
+        Box::new(npz::Npz::open(request)?)
+    } else {
+        Box::new(csv::Csv::open(request)?)
+    };
+    let sizes = raw.sizes()?;
+    let nodes = sizes.nodes.unwrap_or(0);
+    let (scheme, splits) = splits(request, nodes)?;
+
+    let output = DatasetOutput::begin(request, sizes, changes)?;
+    let element = raw.write(request, &output)?;
+    output.splits(&splits)?;
+    output.finish(Meta {
+        name: request.name(known.map(|(name, _)| (*name).to_owned())),
+        feat_dtype: Some(element.name().to_owned()),
+        other: Map::from_iter([("source".to_owned(), json!("ogb")), ("split".to_owned(), json!(scheme))]),
+        ..Meta::default()
+    })
+}
+
+/// The splits and the name of their scheme.
+fn splits(request: &ImportRequest<'_>, nodes: u64) -> Result<(String, [Vec<i64>; 3]), GraphError> {
+    let directory = request.file("split");
+    if request.options.split.is_some() && !directory.exists() {
+        return Ok((String::new(), [const { Vec::new() }; 3]));
+    }
+    let mut schemes = Vec::new();
+    for entry in std::fs::read_dir(&directory).map_err(GraphError::io(&directory, "open"))? {
+        let entry = entry.map_err(GraphError::io(&directory, "read"))?;
+        if entry.path().is_dir() {
+            schemes.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    schemes.sort_unstable();
+    let chosen = match (&request.options.variant, schemes.as_slice()) {
+        (Some(name), _) => schemes.iter().find(|scheme| *scheme == name),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    };
+    let Some(scheme) = chosen else {
+        let message = format!("{} has {}: name one of them", directory.display(), listed(&schemes));
+        return Err(GraphError::usage("--variant", message));
+    };
+    let read = |split: Split| {
+        let path = directory.join(scheme).join(format!("{}.csv.gz", split.name()));
+        split_ids(&path, nodes)
+    };
+    Ok((scheme.clone(), [read(Split::Train)?, read(Split::Valid)?, read(Split::Test)?]))
+}
+
+fn split_ids(path: &Path, nodes: u64) -> Result<Vec<i64>, GraphError> {
+    let all = ids_of(nodes);
+    let mut ids = Vec::new();
+    each_line(path, &|_| {}, |_, text| {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let id = integer(text).ok_or_else(|| LineError::Line("it is no node id".to_owned()))?;
+        if !all.has(id) {
+            return Err(LineError::Line(format!("it is {all}")));
+        }
+        ids.push(id);
+        Ok(())
+    })?;
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(GraphError::invalid(path, OgbProblem::Twice { id: twice[0] }));
+    }
+    Ok(ids)
+}

@@ -1,0 +1,5 @@
+//! The dataset that an import writes: its files, and the numbers of its nodes.
+
+pub(crate) mod numbering;
+pub(crate) mod output;
+pub(crate) mod read_speed;

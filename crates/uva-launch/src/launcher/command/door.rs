@@ -1,0 +1,280 @@
+//! The consumers' places: where a process of the user's command requests one, and who is admitted.
+//!
+//! The command and all its processes know one [socket](crate::launcher::wire::address). So a process that knocks there sends two
+//! descriptors along. One is a channel of its own, for the answer and all later messages. The other is its pidfd, which
+//! shows its end although it need not be the launcher's child.
+//!
+//! An inherited socket can travel far, so the launcher asks the kernel for the sender. It refuses processes of other
+//! users, and a process that brings another's pidfd. A failed run ends its attached process, and nobody may name
+//! somebody else for that. At a named socket a secret shows that a process is of the command: whoever can read that
+//! could end the other process as well.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use uva_mem::PidFd;
+use uva_mem::handover::{Channel, HandoverError, ReceivedMessage};
+
+use crate::launcher::process::child::hand_over;
+use crate::launcher::process::janitor::Janitor;
+use crate::launcher::wire::address::Secrets;
+use crate::launcher::wire::messages::{AttachReply, JanitorWord, Knock, Setup};
+use crate::launcher::wire::protocol::check;
+use uva_runtime::RuntimeError;
+use uva_runtime::options::part::Part;
+
+/// The launcher's side: the consumers' places, and the processes that have them.
+pub(crate) struct Door {
+    /// Where processes of the command knock, while there may be any.
+    pub knocks: Option<Channel>,
+    /// Of a run with ranks: what shows who speaks at its socket.
+    secrets: Option<Secrets>,
+    /// One for each rank; one in a run without ranks.
+    pub places: Vec<ConsumerPlace>,
+    /// Why a process was refused.
+    pub refused: Option<String>,
+    on_gpu: bool,
+}
+
+/// How many knocks are answered before the launcher looks at the rest of the run.
+const AT_ONCE: usize = 100;
+
+/// A consumer's place.
+#[derive(Default)]
+pub(crate) struct ConsumerPlace {
+    /// What the first process that knocks is handed.
+    pending: Option<(Box<Setup>, Vec<OwnedFd>)>,
+    /// The process that was admitted.
+    pub attached: Option<AttachedProcess>,
+}
+
+/// A process that took the consumer's place.
+pub(crate) struct AttachedProcess {
+    pub pidfd: PidFd,
+    /// Present until it has closed its end.
+    pub channel: Option<Channel>,
+    /// It has reported its failure.
+    pub said_why: bool,
+    /// It has reported that it takes no more batches.
+    pub done: bool,
+    pub ended: bool,
+    pub on_gpu: bool,
+}
+
+impl AttachedProcess {
+    /// Whether it checks the stop word at its next batch.
+    pub fn takes_batches(&self) -> bool {
+        !self.done && !self.gone()
+    }
+
+    /// Whether it has ended without having said that it would.
+    pub fn vanished(&self) -> bool {
+        self.gone() && !self.done && !self.said_why
+    }
+
+    /// Whether it has ended, or is about to: a process that is killed closes its end of the channel before its parent can
+    /// reap it. Other ranks hear of its connections' end in between, and may say their last word before.
+    fn gone(&self) -> bool {
+        self.ended || self.channel.is_none()
+    }
+}
+
+impl Door {
+    /// So many places for processes that knock: for the first one, or with `secrets` for each rank. `on_gpu`: they will
+    /// have work on a GPU.
+    pub fn new(knocks: Channel, secrets: Option<Secrets>, places: usize, on_gpu: bool) -> Self {
+        let places = std::iter::repeat_with(ConsumerPlace::default).take(places).collect();
+        Self { knocks: Some(knocks), secrets, places, refused: None, on_gpu }
+    }
+
+    /// What to hand over to whoever takes the place of this number, now that everything is ready.
+    pub fn offer(&mut self, place: usize, setup: Setup, fds: Vec<OwnedFd>) {
+        self.places[place].pending = Some((Box::new(setup), fds));
+    }
+
+    /// Whether each place is a rank's.
+    pub fn is_ranked(&self) -> bool {
+        self.secrets.is_some()
+    }
+
+    /// ` as rank N` of a place in a run with ranks, for messages; in others nothing.
+    pub fn as_rank(&self, place: usize) -> String {
+        if self.is_ranked() { format!(" as rank {place}") } else { String::new() }
+    }
+
+    /// The processes that were admitted.
+    pub fn attached(&self) -> impl Iterator<Item = &AttachedProcess> {
+        self.places.iter().filter_map(|place| place.attached.as_ref())
+    }
+
+    /// The first place that nobody has taken.
+    pub fn vacant(&self) -> Option<usize> {
+        self.places.iter().position(|place| place.attached.is_none())
+    }
+
+    /// Answers knocks that are there. A malformed knock is ignored: it is no reason to end a run.
+    pub fn answer(&mut self, janitor: &Janitor) -> Result<(), RuntimeError> {
+        // A few at a time: anybody may send to a name, and the run goes on meanwhile.
+        for _ in 0..AT_ONCE {
+            let Some(channel) = &self.knocks else { return Ok(()) };
+            match channel.recv_within(Duration::ZERO) {
+                Ok(knock) => self.let_in(knock, janitor)?,
+                Err(HandoverError::TimedOut(_)) => return Ok(()),
+                Err(HandoverError::Refused(what)) => self.refused = Some(what),
+                // An empty message, which anybody may send to a name.
+                Err(HandoverError::Closed) if self.is_ranked() => {}
+                // No process is left that could knock.
+                Err(_) => self.knocks = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn let_in(&mut self, received: ReceivedMessage, janitor: &Janitor) -> Result<(), RuntimeError> {
+        let mut fds = received.fds.into_iter();
+        let (Ok(knock), Some(pidfd), Some(Ok(channel))) = (
+            serde_json::from_slice::<Knock>(&received.payload),
+            fds.next(),
+            fds.next().map(Channel::from_fd),
+        ) else {
+            self.refused = Some("what it said cannot be read".to_owned());
+            return Ok(());
+        };
+        let who = match self.secrets {
+            None => sender_itself(pidfd, received.sender),
+            // Nothing to say to somebody else.
+            Some(secrets) if knock.secret != Some(secrets.knock) => return Ok(()),
+            Some(_) => PidFd::from_fd(pidfd, knock.pid).map_err(|error| error.to_string()),
+        };
+        let chosen = who.and_then(|who| {
+            check(&knock.version, knock.protocol)?;
+            Ok((self.place_for(knock.part, who.pid())?, who))
+        });
+        let (number, who) = match chosen {
+            Ok(chosen) => chosen,
+            Err(reason) => {
+                self.send_away(&channel, reason);
+                return Ok(());
+            }
+        };
+        let pid = who.pid();
+        let place = &mut self.places[number];
+        let Some((setup, fds)) = place.pending.take() else {
+            // The command has ended, or the run is about to.
+            let _ = hand_over(&channel, &AttachReply::Refused("the run is ending".to_owned()), &[]);
+            return Ok(());
+        };
+        let word = JanitorWord::Attached { pid, on_gpu: self.on_gpu };
+        janitor.tell(&word, &[who.as_fd()])?;
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let welcome = AttachReply::Welcome { setup, secret: self.secrets.map(|secrets| secrets.answer) };
+        match hand_over(&channel, &welcome, &borrowed) {
+            Ok(()) => {}
+            Err(HandoverError::Closed) => {
+                // It has ended meanwhile; the next process may come.
+                if let AttachReply::Welcome { setup, .. } = welcome {
+                    place.pending = Some((setup, fds));
+                }
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(RuntimeError::Failed(format!("process {pid} cannot attach: {error}")));
+            }
+        }
+        // Each descriptor leaves this process here. Only then does the attached process's death close what it shares
+        // with a role.
+        drop(fds);
+        tracing::info!(
+            pid,
+            calls_itself = knock.pid,
+            place = number,
+            "a process has taken up the consumer's place"
+        );
+        place.attached = Some(AttachedProcess {
+            pidfd: who,
+            channel: Some(channel),
+            said_why: false,
+            done: false,
+            ended: false,
+            on_gpu: self.on_gpu,
+        });
+        Ok(())
+    }
+
+    /// The place of a process that calls itself this rank.
+    ///
+    /// # Errors
+    /// Why it gets none.
+    fn place_for(&self, part: Part, pid: u32) -> Result<usize, String> {
+        let ranks = self.places.len();
+        if !self.is_ranked() {
+            return match &self.places[0].attached {
+                None => Ok(0),
+                Some(other) => Err(format!(
+                    "{}; one process takes its batches, of all splits and epochs, and process {pid} came second. With \
+                     `--ranks N` each of N ranks takes its own",
+                    has_attached(other, "")
+                )),
+            };
+        }
+        let Part { index, of } = part;
+        if of as usize != ranks {
+            return Err(format!(
+                "process {pid} calls itself rank {index} of {of} (RANK and WORLD_SIZE), and this run has {ranks} ranks \
+                 (UVATRAIN_RANKS): start as many. Ranks of several machines load with uvatrain.Loader"
+            ));
+        }
+        match self.places.get(index as usize).map(|place| &place.attached) {
+            Some(None) => Ok(index as usize),
+            Some(Some(other)) => Err(format!(
+                "{}; process {pid} came second",
+                has_attached(other, &format!(" as rank {index}"))
+            )),
+            None => Err(format!(
+                "process {pid} calls itself rank {index} (RANK), and this run has {ranks} ranks: 0 to {}",
+                ranks - 1
+            )),
+        }
+    }
+
+    fn send_away(&mut self, channel: &Channel, reason: String) {
+        // If it has ended, it needs no answer.
+        let _ = hand_over(channel, &AttachReply::Refused(reason.clone()), &[]);
+        tracing::debug!(reason, "a process is sent away");
+        self.refused = Some(reason);
+    }
+
+    /// Admits no one any more.
+    pub fn close(&mut self) {
+        self.places.iter_mut().for_each(|place| place.pending = None);
+    }
+
+    /// Records which attached processes have ended.
+    pub fn see_ends(&mut self) {
+        for attached in self.places.iter_mut().filter_map(|place| place.attached.as_mut()) {
+            // A pidfd that cannot be polled is no sign of death.
+            attached.ended = attached.ended || !attached.pidfd.is_alive().unwrap_or(true);
+        }
+    }
+}
+
+fn has_attached(other: &AttachedProcess, rank: &str) -> String {
+    let ended = if other.ended { ", which has ended since" } else { "" };
+    format!("process {} has attached to this run{rank} before{ended}", other.pidfd.pid())
+}
+
+/// The pidfd that came with a knock, provided it is that of the knocking process.
+fn sender_itself(pidfd: OwnedFd, sender: Option<u32>) -> Result<PidFd, String> {
+    let sender = sender.ok_or("the kernel does not say who knocked")?;
+    let pidfd = PidFd::from_fd(pidfd, sender).map_err(|error| error.to_string())?;
+    // Both numbers are in the namespace that /proc was mounted in, which need not be this process's.
+    let numbers = PidFd::open(sender).and_then(|own| Ok((own.number()?, pidfd.number()?)));
+    match numbers {
+        Ok((Some(own), Some(brought))) if own == brought => Ok(pidfd),
+        Ok((Some(own), Some(brought))) => Err(format!(
+            "process {own} brought the pidfd of process {brought}; a process can attach itself alone"
+        )),
+        Ok(_) => Err(format!("process {sender}, or the one whose pidfd it brought, has ended")),
+        Err(error) => Err(format!("process {sender} and the pidfd that it brought: {error}")),
+    }
+}

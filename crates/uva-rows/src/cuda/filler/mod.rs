@@ -1,8 +1,0 @@
-//! Slots of device memory, filled one after another: a producer's work for each batch.
-
-mod fill;
-mod held;
-mod slot_filler;
-
-pub use fill::{BeginSums, BroughtRows, Fill, HostMadeRows, HostPartialSums, MakeRows, OnDevice, SlotPlace};
-pub use slot_filler::SlotFiller;
