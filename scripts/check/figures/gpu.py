@@ -26,7 +26,8 @@ def correctness():
     found = [one for raw in files for one in (*raw.get("found", {}).values(), *(step.get("found", {}) for step in raw["steps"].values()))]
     farthest = max(way["farthest_loss"] for one in found for way in one.get("ways", {}).values())
     return topic("Correctness", names, "scripts/gpu/suite.sh --profile correct",
-                 f"Losses of all ways of gathering, sharing and partitioning are within {percent(farthest, 3)} of the CPU's. "
+                 f"Losses of all ways of gathering, sharing and partitioning are within {percent(farthest, 3)} of the "
+                 "CPU's. "
                  "`unfinished`: the time of the step was over.",
                  table(steps, {"step": lambda step: step,
                                **{machine(raw): of(raw) for raw in files}}))
@@ -96,7 +97,8 @@ def link():
                       f"{number(report['zero_copy_ceiling'])}; rows of 512 bytes: {ways}.")
     targets = list(zip(*(report["reach"] for report in reports)))
     blocks += ["Targets, which hold for tables within reach of the GPU's translations, and the least of all row sizes:",
-               table(targets, {"measurement": lambda row: row[0]["what"], "target": lambda row: percent(row[0]["wanted"], 0),
+               table(targets, {"measurement": lambda row: row[0]["what"],
+                               "target": lambda row: percent(row[0]["wanted"], 0),
                                **{gib(report["base"]["table_bytes"]): lambda row, place=place: least(row[place])
                                   for place, report in enumerate(reports)}})]
     near = [cell for cell in cells_of("gpu/pcie-near-h100.json") if cell["row_bytes"] == 512 and cell["axis"] != "row-bytes"]
@@ -145,7 +147,8 @@ def runs():
                               "a batch every, ms": lambda row: number(row[1]["interval_us"] / 1e3),
                               "epochs, s": lambda row: ", ".join(map(number, row[1]["epoch_seconds"]))}),
                "On the H100, one epoch; the launches that order the reads are in the epoch and not in the gather:",
-               table(old["runs"].items(), {"run": lambda row: row[0], "gather, ms": lambda row: number(row[1]["gather_us"] / 1e3),
+               table(old["runs"].items(), {"run": lambda row: row[0],
+                                           "gather, ms": lambda row: number(row[1]["gather_us"] / 1e3),
                                            "training, ms": lambda row: number(row[1]["train_us"] / 1e3),
                                            "epoch, s": lambda row: number(row[1]["epoch_seconds"])}),
                "What `auto` chose at a first start on the H100:",
@@ -161,14 +164,18 @@ def division():
     return topic("A GPU that two processes share", ["gpu/training-h100.json", "gpu/probe-h100.json"],
                  "scripts/gpu/suite.sh --profile measure, and a probe",
                  "Gathers by a share of MPS, GB/s by the bytes of a row:",
-                 table(raw["shares"], {"share, %": lambda row: row["percentage"], "multiprocessors": lambda row: row["multiprocessors"],
+                 table(raw["shares"], {"share, %": lambda row: row["percentage"],
+                                       "multiprocessors": lambda row: row["multiprocessors"],
                                        **{count: lambda row, count=count: number(row["gb_per_second"].get(count))
                                           for count in sorted(raw["shares"][0]["gb_per_second"], key=int)}}),
                  "One process gathers, one computes:",
-                 table(pairs, {"MPS shares, gathering and computing": lambda row: row[0], "gather, GB/s": lambda row: number(row[1]),
-                               "arithmetic, TFLOP/s": lambda row: number(row[2]), "copies, GB/s": lambda row: number(row[3])}),
+                 table(pairs, {"MPS shares, gathering and computing": lambda row: row[0],
+                               "gather, GB/s": lambda row: number(row[1]),
+                               "arithmetic, TFLOP/s": lambda row: number(row[2]),
+                               "copies, GB/s": lambda row: number(row[3])}),
                  "An epoch:",
-                 table(epochs.items(), {"features": lambda row: row[0].replace("_", " "), "median, s": lambda row: number(row[1]["median"]),
+                 table(epochs.items(), {"features": lambda row: row[0].replace("_", " "),
+                                        "median, s": lambda row: number(row[1]["median"]),
                                         "bottleneck": lambda row: row[1]["bottleneck"]}),
                  f"Caches of {raw['caches']['budget']}, milliseconds a batch:",
                  table(cached.items(), {"run": lambda row: row[0].replace("_", " "),
@@ -199,8 +206,10 @@ def loaders():
     raw = load("gpu/loaders-h200.json")
     options = raw["options"]
     return topic("PyG's loader on a GPU", ["gpu/loaders-h200.json"], "scripts/gpu/loaders.py",
-                 f"Two SAGEConv of PyG on the graph of the whole runs, fanouts {','.join(map(str, options['fanouts']))}, batches of "
-                 f"{options['batch_size']}, hidden {options['hidden']}; PyG has {options['workers']} processes, `PrefetchLoader`, and "
+                 "Two SAGEConv of PyG on the graph of the whole runs, fanouts "
+                 f"{','.join(map(str, options['fanouts']))}, batches of "
+                 f"{options['batch_size']}, hidden {options['hidden']}; PyG has {options['workers']} processes, "
+                 "`PrefetchLoader`, and "
                  "torch-sparse.",
                  table(raw["loaders"].items(), {"loader": lambda row: row[0],
                                                 "batches/s, rounds": lambda row: ", ".join(number(one["batches_per_second"]) for one in row[1]),
@@ -212,7 +221,8 @@ def captured():
     return topic("A captured step", ["gpu/captured-h200.json"], "scripts/gpu/captured.py", f"{raw['graph']}.",
                  table(raw["runs"], {"steps": lambda run: "captured" if run["captured"] else "each enqueued",
                                      "epochs, s": lambda run: ", ".join(map(number, run["epoch_s"])),
-                                     "last loss": lambda run: f"{run['losses'][-1]:.4f}", "batches": lambda run: number(run["batches"])}))
+                                     "last loss": lambda run: f"{run['losses'][-1]:.4f}",
+                                     "batches": lambda run: number(run["batches"])}))
 
 
 TOPICS = {"On a GPU": [machines, correctness, link, translation, regions, rows_of_a_gather, gathers, runs, division, loaders, captured]}

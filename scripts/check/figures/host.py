@@ -12,7 +12,8 @@ def host_path():
     rows = load("host.json")["rows"]
     return topic("The host path", ["host.json"], "scripts/measure/host.py", table(rows, {
         "measurement": lambda row: row["name"], "median": lambda row: number(row["median"]),
-        "rounds": lambda row: ", ".join(map(number, row["values"])), "`uvatrain …`": lambda row: f"`{row['command']}`"}))
+        "rounds": lambda row: ", ".join(map(number, row["values"])),
+        "`uvatrain …`": lambda row: f"`{row['command']}`"}))
 
 
 def loading():
@@ -24,7 +25,8 @@ def loading():
                              if way in cell["ways_ms"] else "–")
 
     return topic("Loading and its stages alone", ["loading.json"], "scripts/measure/loading.py",
-                 "Fanouts 15,10,5, batches of 1000. Percentages are of the rate that the stages alone allow. `small` and "
+                 "Fanouts 15,10,5, batches of 1000. Percentages are of the rate that the stages alone allow. `small` "
+                 "and "
                  "`medium` are the graphs of [the comparison](#other-libraries).",
                  table(cells, {"graph, cores": lambda cell: f"{cell['graph']}, {cell['cores']}",
                                "sampled, ms": lambda cell: number(cell["sample_ms"]),
@@ -36,7 +38,8 @@ def slot_pages():
     raw = load("slot-pages.json")
     rows = [(len(one["cores"]), way, of) for one in raw["cores"] for way, of in one["medians"].items()]
     return topic("Pages of slots and of the table", ["slot-pages.json"], "scripts/measure/slot_pages.py",
-                 f"`{raw['graph']} {raw['options']}`, medians in milliseconds a batch. `small`: no huge pages; `summed`: the "
+                 f"`{raw['graph']} {raw['options']}`, medians in milliseconds a batch. `small`: no huge pages; "
+                 "`summed`: the "
                  "producer aggregates the first layer.",
                  table(rows, {"cores": lambda row: row[0], "way": lambda row: row[1],
                               "sampling": lambda row: number(row[2]["sample_ms"]),
@@ -74,7 +77,8 @@ def formats():
         return cell
 
     return topic("Importing and exporting", ["formats.json"], "scripts/measure/formats.py",
-                 f"Graphs of mean degree {raw['degree']} with {raw['features']} float32 features, `--memory {raw['memory']}`. "
+                 f"Graphs of mean degree {raw['degree']} with {raw['features']} float32 features, `--memory "
+                 f"{raw['memory']}`. "
                  "Seconds, and the peak of the process's own memory in MiB (with pages of mapped files).",
                  table(kinds, {"command": lambda kind: kind,
                                **{f"{millions(int(edges))} edges": of(edges) for edges in by_edges}}),
@@ -114,9 +118,11 @@ def growth():
         return cell
 
     return topic("Growth", ["growth.json"], "scripts/measure/growth.py",
-                 "20 edges a node, 4 features, 2 % of the nodes train; fanouts 15,10,5, batches of 1000. CPU time of all threads "
+                 "20 edges a node, 4 features, 2 % of the nodes train; fanouts 15,10,5, batches of 1000. CPU time of "
+                 "all threads "
                  "and memory of the process's own. Other work ran meanwhile.",
-                 "![CPU time per edge and memory of the process's own, against edges, for generate, open, verify, sample and "
+                 "![CPU time per edge and memory of the process's own, against edges, for generate, open, verify, "
+                 "sample and "
                  "plan](../growth.svg)",
                  table(steps, {"step": lambda step: steps[step],
                                **{f"{millions(run['edges'])} edges": of(run) for run in runs}}))
@@ -125,7 +131,8 @@ def growth():
 def summation():
     cells = load("sums.json")["cells"]
     return topic("Aggregation while gathering", ["sums.json"], "scripts/measure/sums.py",
-                 "Milliseconds a batch on one thread: aggregated while reading (`host`), gathered and then aggregated, by torch (`bag`) and by DGL; and how many times as fast `host` is.",
+                 "Milliseconds a batch on one thread: aggregated while reading (`host`), gathered and then "
+                 "aggregated, by torch (`bag`) and by DGL; and how many times as fast `host` is.",
                  table(cells, {"table": lambda cell: cell["data"],
                                "fanouts": lambda cell: ",".join(map(str, cell["fanouts"])),
                                **{name: lambda cell, name=name: number(cell["milliseconds"].get(name))
@@ -161,7 +168,8 @@ def propagation():
     files = [load(name) for name in names]
     what = list(dict.fromkeys(cell for raw in files for cell in raw["cells"]))
     return topic("Propagation", names, "scripts/measure/propagation.py",
-                 f"{millions(files[0]['edges'])} edges, rows of {files[0]['row_bytes']} bytes, {files[0]['threads']} threads; "
+                 f"{millions(files[0]['edges'])} edges, rows of {files[0]['row_bytes']} bytes, {files[0]['threads']} "
+                 "threads; "
                  "medians.",
                  table([*what, "GB of rows/s", "fastest other to ours"], {
                      "measurement": lambda cell: cell,
@@ -200,7 +208,8 @@ def hop_disk():
 def steps(raw):
     """The commands of a run at scale."""
     found = {name: of for name, of in raw.items() if isinstance(of, dict) and "command" in of}
-    return table(found.values(), {"`uvatrain …`": lambda one: f"`{one['command']}`", "seconds": lambda one: number(one["seconds"]),
+    return table(found.values(), {"`uvatrain …`": lambda one: f"`{one['command']}`",
+                                  "seconds": lambda one: number(one["seconds"]),
                                   "own memory": lambda one: size(one["own_peak_bytes"]),
                                   "with pages of files": lambda one: size(one["group_peak_bytes"]),
                                   "batches/s": lambda one: number(one.get("batches_per_second")),
@@ -217,8 +226,10 @@ def disk_rows():
     cells = list(dict.fromkeys(cell for raw in files for cell in raw["cells"]))
     first = files[0]
     return topic("Rows from disk", names, "scripts/measure/disk_rows.py",
-                 f"{first['nodes']:,} nodes, a table of {first['table_bytes'] / 1e9:.1f} GB; *training* and *loading* under a limit "
-                 f"of {first['limit_bytes'] / 1e9:.1f} GB. Batches a second, or reads a second; medians. The second machine counts "
+                 f"{first['nodes']:,} nodes, a table of {first['table_bytes'] / 1e9:.1f} GB; *training* and *loading* "
+                 "under a limit "
+                 f"of {first['limit_bytes'] / 1e9:.1f} GB. Batches a second, or reads a second; medians. The second "
+                 "machine counts "
                  "epochs from the third on, the first one epoch from a cold start.",
                  table(cells, {"measurement": lambda cell: cell,
                                **{machine(raw): lambda cell, raw=raw: (spread([figure(one) for one in raw["cells"][cell]])
@@ -231,7 +242,8 @@ def at_scale():
     blocks = []
     for raw in map(load, names):
         blocks += [f"`--preset {raw['preset']} --scale {raw['scale']}`: {millions(raw['graph']['nodes'])} nodes, "
-                   f"{number(raw['graph']['edges'] / 1e6)} M edges, a table of {raw['table_bytes'] / GIB:.1f} GiB, under a limit of "
+                   f"{number(raw['graph']['edges'] / 1e6)} M edges, a table of {raw['table_bytes'] / GIB:.1f} GiB, "
+                   "under a limit of "
                    f"{size(raw['limit_bytes'])}:", steps(raw)]
     return topic("A graph larger than memory", names, "scripts/measure/at_scale.py", *blocks)
 

@@ -15,7 +15,8 @@ def summary():
     for name in FILES:
         lines += ratios(load(name))
     return topic("Other libraries", FILES, "scripts/peers/compare.sh",
-                 "How many times as fast `uvatrain` is as the fastest of DGL, GraphBolt, PyG, numpy and torch, which the table "
+                 "How many times as fast `uvatrain` is as the fastest of DGL, GraphBolt, PyG, numpy and torch, which "
+                 "the table "
                  "names. [How they are compared](../guide/peers.md).", "\n".join(lines))
 
 
@@ -26,7 +27,8 @@ def one(name):
     graphs = "; ".join(f"*{key}* {of['nodes']:,} nodes, {of['edges']:,} edges" for key, of in sorted(raw["graphs"].items()))
     cpu = raw["machine"]["cpu"].replace("(R)", "")
     return topic(f"Beside them on {cpu}", [name], "scripts/peers/compare.sh",
-                 f"{versions}. {graphs}. Parameters: {parameters}. A figure is the median of its rounds, with the lowest and the "
+                 f"{versions}. {graphs}. Parameters: {parameters}. A figure is the median of its rounds, with the "
+                 "lowest and the "
                  "highest; a star marks one that other work disturbed in every round.", markdown(raw))
 
 
@@ -38,7 +40,8 @@ def divided():
     raw = load("distributed-peers.json")
     graph = raw["graph"]
     return topic("Two ranks with divided features", ["distributed-peers.json"], "scripts/measure/distributed_peers.py",
-                 f"{graph['kind']}, {graph['nodes']:,} nodes, {graph['edges']:,} edges, rows of {4 * graph['dim']} bytes, nodes "
+                 f"{graph['kind']}, {graph['nodes']:,} nodes, {graph['edges']:,} edges, rows of {4 * graph['dim']} "
+                 "bytes, nodes "
                  f"assigned by `{graph['method']}`; fanouts {','.join(map(str, raw['fanouts']))}, batches of "
                  f"{raw['batch_size']}, {raw['batches_per_epoch']} an epoch over {raw['ranks']} ranks, each on "
                  f"{raw['cores_a_rank']} core. {versions_of(raw)}.",
@@ -64,8 +67,10 @@ def pyg():
     cells = load("pyg.json")["cells"]
     graph = load("pyg.json")["graph"]
     return topic("PyG's loader under the same model", ["pyg.json"], "scripts/measure/pyg.py",
-                 f"GraphSAGE of PyG on the graph *{graph['name']}*, fanouts {','.join(map(str, graph['fanouts']))}, batches of "
-                 f"{graph['batch_size']}, hidden {graph['hidden']}. *Trimmed* layers leave out nodes that the seeds no longer need.",
+                 f"GraphSAGE of PyG on the graph *{graph['name']}*, fanouts {','.join(map(str, graph['fanouts']))}, "
+                 "batches of "
+                 f"{graph['batch_size']}, hidden {graph['hidden']}. *Trimmed* layers leave out nodes that the seeds "
+                 "no longer need.",
                  table(cells.items(), {"loader, training threads": lambda row: row[0],
                                        "epoch, s": lambda row: number(row[1]["epoch_s"]),
                                        "of it waiting, s": lambda row: number(row[1]["waited_s"]),
@@ -93,7 +98,8 @@ def layers():
 
     return topic("Layers for PyTorch", ["layers.json"], "scripts/measure/layers.py",
                  "Seconds an epoch, medians. The third has `uvatrain.nn` in place of PyG's layers.",
-                 table(runs, {"layer": conditions, "PyG": seconds(0), "our loader": seconds(1), "our loader and layers": seconds(2),
+                 table(runs, {"layer": conditions, "PyG": seconds(0), "our loader": seconds(1),
+                              "our loader and layers": seconds(2),
                               "times as fast with the loader": lambda run: number(run["median"]["times_as_fast_with_our_loader"]),
                               "with both": lambda run: number(run["median"]["times_as_fast_with_our_layers_too"])}))
 
@@ -112,9 +118,11 @@ def migration():
 def python_step():
     raw = load("python-step.json")
     return topic("A step from Python", ["python-step.json"], "crates/uva-py/benches/step_cost.py",
-                 f"Microseconds a step that makes {raw['tensors']} tensors, {raw['steps']:,} steps; Python {raw['python']}, torch "
+                 f"Microseconds a step that makes {raw['tensors']} tensors, {raw['steps']:,} steps; Python "
+                 f"{raw['python']}, torch "
                  f"{raw['torch']}.",
-                 table(("ready_us", "loop_us"), {"": lambda row: {"ready_us": "the batch is ready", "loop_us": "in a loop"}[row],
+                 table(("ready_us", "loop_us"), {"": lambda row: {"ready_us": "the batch is ready",
+                                                 "loop_us": "in a loop"}[row],
                                                  "Python": lambda row: number(raw[row]["python"]),
                                                  "Rust": lambda row: number(raw[row]["rust"]),
                                                  "difference": lambda row: number(raw[row]["difference"])}))

@@ -12,7 +12,8 @@ def accuracy():
         return ", ".join(f"`{one}`" for one in found if one)
 
     return topic("Accuracy of the built-in models", ["accuracy.json"], "scripts/measure/accuracy.py",
-                 "Mean and standard deviation of five seeds, tested at the epoch with the best validation. Minesweeper: area under "
+                 "Mean and standard deviation of five seeds, tested at the epoch with the best validation. "
+                 "Minesweeper: area under "
                  "the ROC curve. The raw file has the options of each row.",
                  table(rows, {"graph": lambda row: row["graph"], "model": lambda row: row["model"],
                               "sampler, features or hops": condition,
@@ -23,7 +24,8 @@ def accuracy():
 def planted():
     raw = load("planted.json")
     return topic("Planted classes", ["planted.json"], "scripts/measure/planted.py",
-                 f"`train {raw['options']}`: GraphSAGE {statistics.mean(raw['graphsage']):.2f} %, an MLP on the features alone "
+                 f"`train {raw['options']}`: GraphSAGE {statistics.mean(raw['graphsage']):.2f} %, an MLP on the "
+                 "features alone "
                  f"{statistics.mean(raw['mlp']):.2f} %, {raw['points_between']} points between them.")
 
 
@@ -36,7 +38,8 @@ def chunks():
         return lambda chunk: f"{found[order, chunk]['mean']:.2f} ± {found[order, chunk]['stdev']:.2f}"
 
     return topic("Chunks of rows", ["chunk-effect.json"], "scripts/measure/chunk_effect.py",
-                 f"`sign` on {raw['graph']}, `{raw['options']}`: test accuracy in per cent. The training nodes are sorted by class "
+                 f"`sign` on {raw['graph']}, `{raw['options']}`: test accuracy in per cent. The training nodes are "
+                 "sorted by class "
                  "first.",
                  table(sizes, {"`--chunk`": lambda chunk: chunk,
                                **{f"`--row-order {order}`": of(order) for order in ("shuffled", "file")}}))
@@ -74,14 +77,18 @@ def caches():
         policies = [policy for policy in ("presample", "degree", "analytic", "random", "fifo", "optimal")
                     if any(rate(graph, policy, kind) != "–" for graph in graphs.values())]
         blocks += [f"Hit rate of {what} in per cent, in a cache of 10 % {of}:",
-                   table(graphs.items(), {"graph": lambda row: row[0], "training nodes": lambda row: number(row[1]["train_nodes"]),
+                   table(graphs.items(), {"graph": lambda row: row[0],
+                                          "training nodes": lambda row: number(row[1]["train_nodes"]),
                                           **{policy: lambda row, policy=policy, kind=kind: rate(row[1], policy, kind)
                                              for policy in policies}})]
     blocks += ["A budget for lists and rows together. Cost is bytes over the link, to the best of eleven fixed divisions and to the "
                "better of a cache of lists alone and of rows alone:",
-               table(raw["allocations"], {"shape": lambda row: row["kind"], "row": lambda row: f"{4 * row['feature_dim']} bytes",
-                                          "fanouts": lambda row: row["fanouts"], "budget": lambda row: size(row["budget_bytes"]),
-                                          "lists": lambda row: number(row["lists"]), "rows": lambda row: number(row["rows"]),
+               table(raw["allocations"], {"shape": lambda row: row["kind"],
+                                          "row": lambda row: f"{4 * row['feature_dim']} bytes",
+                                          "fanouts": lambda row: row["fanouts"],
+                                          "budget": lambda row: size(row["budget_bytes"]),
+                                          "lists": lambda row: number(row["lists"]),
+                                          "rows": lambda row: number(row["rows"]),
                                           "to the best of 11": lambda row: number(row["over_best"]),
                                           "to the better single": lambda row: number(row["over_single"])})]
     blocks += ["`--batch-dependency κ`: hit rates of rows in per cent, and test accuracy:",
@@ -148,11 +155,14 @@ def first_layer():
 
 def ddp():
     raw = load("ddp.json")
-    words = {"plain": "batches already in memory", "uvatrain": "`uvatrain.Loader`, the whole dataset", "parts": "each on its part",
+    words = {"plain": "batches already in memory", "uvatrain": "`uvatrain.Loader`, the whole dataset",
+             "parts": "each on its part",
              "ranges": "ranges of rows, exchanged"}
     return topic("DistributedDataParallel over two ranks", ["ddp.json"], "scripts/measure/ddp.py",
-                 f"Fanouts {','.join(map(str, raw['fanouts']))}, batches of {raw['batch_size']}, hidden {raw['hidden']}, a core a rank. "
-                 f"The loop waits for the loader for {percent(raw['waiting_share']['2'])} of the time; with ranges, the exchange takes "
+                 f"Fanouts {','.join(map(str, raw['fanouts']))}, batches of {raw['batch_size']}, hidden "
+                 f"{raw['hidden']}, a core a rank. "
+                 f"The loop waits for the loader for {percent(raw['waiting_share']['2'])} of the time; with ranges, "
+                 "the exchange takes "
                  f"{percent(raw['exchange_share'])}.",
                  table(raw["scaling"].items(), {"two ranks": lambda row: words[row[0]],
                                                 "times as fast as one": lambda row: number(row[1]["2"])}))
@@ -172,9 +182,11 @@ def exchange():
 def standby():
     raw = load("standby.json")
     return topic("Standby trainers", ["standby.json"], "scripts/measure/standby.py",
-                 f"Two cores in place of two GPUs, fanouts {raw['fanouts']}, batches of {raw['batch_size']}, {raw['batches']} an epoch, "
+                 f"Two cores in place of two GPUs, fanouts {raw['fanouts']}, batches of {raw['batch_size']}, "
+                 f"{raw['batches']} an epoch, "
                  f"`--batch-slots {raw['batch_slots']}`. Seconds an epoch.",
-                 table(raw["epoch_s"].items(), {"ranks that stand by": lambda row: {"alone": "none", "auto": "`--switch auto`",
+                 table(raw["epoch_s"].items(), {"ranks that stand by": lambda row: {"alone": "none",
+                                                "auto": "`--switch auto`",
                                                                                     "throughout": "`--switch 0`"}[row[0]],
                                                 "measured": lambda row: number(row[1]),
                                                 "simulated": lambda row: number(raw["simulated_s"].get(row[0]))}))
@@ -184,7 +196,8 @@ def recovery():
     raw = load("recovery.json")
     of = raw["median"]
     return topic("Recovery of a rank", ["recovery.json"], "scripts/measure/recovery.py",
-                 f"{raw['ranks']} ranks: {number(of['recovery_s'])} s until they train on, of which {number(of['replay_s'])} s repeat "
+                 f"{raw['ranks']} ranks: {number(of['recovery_s'])} s until they train on, of which "
+                 f"{number(of['replay_s'])} s repeat "
                  f"{of['steps']} steps (medians of {len(raw['rounds'])}).")
 
 
@@ -202,7 +215,8 @@ def faults():
          f"descriptors and threads of each process {'stay the same' if steady else 'change'}"),
     ]
     return topic("Runs with faults", files, "scripts/check/fuzz.sh`, `tests/integration/faults/`, `scripts/measure/soak.py",
-                 table(counts, {"test": lambda row: row[0], "extent": lambda row: row[1], "result": lambda row: row[2]}))
+                 table(counts, {"test": lambda row: row[0], "extent": lambda row: row[1],
+                                "result": lambda row: row[2]}))
 
 
 TOPICS = {
