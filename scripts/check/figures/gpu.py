@@ -27,8 +27,7 @@ def correctness():
     farthest = max(way["farthest_loss"] for one in found for way in one.get("ways", {}).values())
     return topic("Correctness", names, "scripts/gpu/suite.sh --profile correct",
                  f"Losses of all ways of gathering, sharing and partitioning are within {percent(farthest, 3)} of the "
-                 "CPU's. "
-                 "`unfinished`: the time of the step was over.",
+                 "CPU's. `unfinished`: the time of the step was over.",
                  table(steps, {"step": lambda step: step,
                                **{machine(raw): of(raw) for raw in files}}))
 
@@ -207,10 +206,8 @@ def loaders():
     options = raw["options"]
     return topic("PyG's loader on a GPU", ["gpu/loaders-h200.json"], "scripts/gpu/loaders.py",
                  "Two SAGEConv of PyG on the graph of the whole runs, fanouts "
-                 f"{','.join(map(str, options['fanouts']))}, batches of "
-                 f"{options['batch_size']}, hidden {options['hidden']}; PyG has {options['workers']} processes, "
-                 "`PrefetchLoader`, and "
-                 "torch-sparse.",
+                 f"{','.join(map(str, options['fanouts']))}, batches of {options['batch_size']}, hidden "
+                 f"{options['hidden']}; PyG has {options['workers']} processes, `PrefetchLoader`, and torch-sparse.",
                  table(raw["loaders"].items(), {"loader": lambda row: row[0],
                                                 "batches/s, rounds": lambda row: ", ".join(number(one["batches_per_second"]) for one in row[1]),
                                                 "rows a batch": lambda row: number(row[1][0]["rows"])}))

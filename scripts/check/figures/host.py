@@ -26,8 +26,7 @@ def loading():
 
     return topic("Loading and its stages alone", ["loading.json"], "scripts/measure/loading.py",
                  "Fanouts 15,10,5, batches of 1000. Percentages are of the rate that the stages alone allow. `small` "
-                 "and "
-                 "`medium` are the graphs of [the comparison](#other-libraries).",
+                 "and `medium` are the graphs of [the comparison](#other-libraries).",
                  table(cells, {"graph, cores": lambda cell: f"{cell['graph']}, {cell['cores']}",
                                "sampled, ms": lambda cell: number(cell["sample_ms"]),
                                "gathered, ms": lambda cell: number(cell["gather_ms"]),
@@ -39,8 +38,7 @@ def slot_pages():
     rows = [(len(one["cores"]), way, of) for one in raw["cores"] for way, of in one["medians"].items()]
     return topic("Pages of slots and of the table", ["slot-pages.json"], "scripts/measure/slot_pages.py",
                  f"`{raw['graph']} {raw['options']}`, medians in milliseconds a batch. `small`: no huge pages; "
-                 "`summed`: the "
-                 "producer aggregates the first layer.",
+                 "`summed`: the producer aggregates the first layer.",
                  table(rows, {"cores": lambda row: row[0], "way": lambda row: row[1],
                               "sampling": lambda row: number(row[2]["sample_ms"]),
                               "gather": lambda row: number(row[2]["gather_ms"]),
@@ -78,8 +76,8 @@ def formats():
 
     return topic("Importing and exporting", ["formats.json"], "scripts/measure/formats.py",
                  f"Graphs of mean degree {raw['degree']} with {raw['features']} float32 features, `--memory "
-                 f"{raw['memory']}`. "
-                 "Seconds, and the peak of the process's own memory in MiB (with pages of mapped files).",
+                 f"{raw['memory']}`. Seconds, and the peak of the process's own memory in MiB (with pages of mapped "
+                 "files).",
                  table(kinds, {"command": lambda kind: kind,
                                **{f"{millions(int(edges))} edges": of(edges) for edges in by_edges}}),
                  on=f"{cores(raw['machine']['cores'])} (load {number(raw['machine']['load_1min'])})")
@@ -119,11 +117,9 @@ def growth():
 
     return topic("Growth", ["growth.json"], "scripts/measure/growth.py",
                  "20 edges a node, 4 features, 2 % of the nodes train; fanouts 15,10,5, batches of 1000. CPU time of "
-                 "all threads "
-                 "and memory of the process's own. Other work ran meanwhile.",
+                 "all threads and memory of the process's own. Other work ran meanwhile.",
                  "![CPU time per edge and memory of the process's own, against edges, for generate, open, verify, "
-                 "sample and "
-                 "plan](../growth.svg)",
+                 "sample and plan](../growth.svg)",
                  table(steps, {"step": lambda step: steps[step],
                                **{f"{millions(run['edges'])} edges": of(run) for run in runs}}))
 
@@ -169,8 +165,7 @@ def propagation():
     what = list(dict.fromkeys(cell for raw in files for cell in raw["cells"]))
     return topic("Propagation", names, "scripts/measure/propagation.py",
                  f"{millions(files[0]['edges'])} edges, rows of {files[0]['row_bytes']} bytes, {files[0]['threads']} "
-                 "threads; "
-                 "medians.",
+                 "threads; medians.",
                  table([*what, "GB of rows/s", "fastest other to ours"], {
                      "measurement": lambda cell: cell,
                      **{machine(raw): lambda cell, raw=raw: (
@@ -227,10 +222,8 @@ def disk_rows():
     first = files[0]
     return topic("Rows from disk", names, "scripts/measure/disk_rows.py",
                  f"{first['nodes']:,} nodes, a table of {first['table_bytes'] / 1e9:.1f} GB; *training* and *loading* "
-                 "under a limit "
-                 f"of {first['limit_bytes'] / 1e9:.1f} GB. Batches a second, or reads a second; medians. The second "
-                 "machine counts "
-                 "epochs from the third on, the first one epoch from a cold start.",
+                 f"under a limit of {first['limit_bytes'] / 1e9:.1f} GB. Batches a second, or reads a second; "
+                 "medians. The second machine counts epochs from the third on, the first one epoch from a cold start.",
                  table(cells, {"measurement": lambda cell: cell,
                                **{machine(raw): lambda cell, raw=raw: (spread([figure(one) for one in raw["cells"][cell]])
                                                                        if cell in raw["cells"] else "–") for raw in files}}),

@@ -41,10 +41,9 @@ def divided():
     graph = raw["graph"]
     return topic("Two ranks with divided features", ["distributed-peers.json"], "scripts/measure/distributed_peers.py",
                  f"{graph['kind']}, {graph['nodes']:,} nodes, {graph['edges']:,} edges, rows of {4 * graph['dim']} "
-                 "bytes, nodes "
-                 f"assigned by `{graph['method']}`; fanouts {','.join(map(str, raw['fanouts']))}, batches of "
-                 f"{raw['batch_size']}, {raw['batches_per_epoch']} an epoch over {raw['ranks']} ranks, each on "
-                 f"{raw['cores_a_rank']} core. {versions_of(raw)}.",
+                 f"bytes, nodes assigned by `{graph['method']}`; fanouts {','.join(map(str, raw['fanouts']))}, "
+                 f"batches of {raw['batch_size']}, {raw['batches_per_epoch']} an epoch over {raw['ranks']} ranks, "
+                 f"each on {raw['cores_a_rank']} core. {versions_of(raw)}.",
                  table(raw["found"], {"system": lambda row: f"{row['system']}, {row['way']}",
                                       "batches/s": lambda row: number(row["batches_per_second"]),
                                       "slowest and fastest epoch": epochs,
@@ -68,9 +67,8 @@ def pyg():
     graph = load("pyg.json")["graph"]
     return topic("PyG's loader under the same model", ["pyg.json"], "scripts/measure/pyg.py",
                  f"GraphSAGE of PyG on the graph *{graph['name']}*, fanouts {','.join(map(str, graph['fanouts']))}, "
-                 "batches of "
-                 f"{graph['batch_size']}, hidden {graph['hidden']}. *Trimmed* layers leave out nodes that the seeds "
-                 "no longer need.",
+                 f"batches of {graph['batch_size']}, hidden {graph['hidden']}. *Trimmed* layers leave out nodes that "
+                 "the seeds no longer need.",
                  table(cells.items(), {"loader, training threads": lambda row: row[0],
                                        "epoch, s": lambda row: number(row[1]["epoch_s"]),
                                        "of it waiting, s": lambda row: number(row[1]["waited_s"]),
@@ -119,8 +117,7 @@ def python_step():
     raw = load("python-step.json")
     return topic("A step from Python", ["python-step.json"], "crates/uva-py/benches/step_cost.py",
                  f"Microseconds a step that makes {raw['tensors']} tensors, {raw['steps']:,} steps; Python "
-                 f"{raw['python']}, torch "
-                 f"{raw['torch']}.",
+                 f"{raw['python']}, torch {raw['torch']}.",
                  table(("ready_us", "loop_us"), {"": lambda row: {"ready_us": "the batch is ready",
                                                  "loop_us": "in a loop"}[row],
                                                  "Python": lambda row: number(raw[row]["python"]),

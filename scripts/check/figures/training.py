@@ -13,8 +13,7 @@ def accuracy():
 
     return topic("Accuracy of the built-in models", ["accuracy.json"], "scripts/measure/accuracy.py",
                  "Mean and standard deviation of five seeds, tested at the epoch with the best validation. "
-                 "Minesweeper: area under "
-                 "the ROC curve. The raw file has the options of each row.",
+                 "Minesweeper: area under the ROC curve. The raw file has the options of each row.",
                  table(rows, {"graph": lambda row: row["graph"], "model": lambda row: row["model"],
                               "sampler, features or hops": condition,
                               "test, %": lambda row: f"{row['mean']:.2f} ± {row['stdev']:.2f}",
@@ -25,8 +24,7 @@ def planted():
     raw = load("planted.json")
     return topic("Planted classes", ["planted.json"], "scripts/measure/planted.py",
                  f"`train {raw['options']}`: GraphSAGE {statistics.mean(raw['graphsage']):.2f} %, an MLP on the "
-                 "features alone "
-                 f"{statistics.mean(raw['mlp']):.2f} %, {raw['points_between']} points between them.")
+                 f"features alone {statistics.mean(raw['mlp']):.2f} %, {raw['points_between']} points between them.")
 
 
 def chunks():
@@ -39,8 +37,7 @@ def chunks():
 
     return topic("Chunks of rows", ["chunk-effect.json"], "scripts/measure/chunk_effect.py",
                  f"`sign` on {raw['graph']}, `{raw['options']}`: test accuracy in per cent. The training nodes are "
-                 "sorted by class "
-                 "first.",
+                 "sorted by class first.",
                  table(sizes, {"`--chunk`": lambda chunk: chunk,
                                **{f"`--row-order {order}`": of(order) for order in ("shuffled", "file")}}))
 
@@ -160,9 +157,8 @@ def ddp():
              "ranges": "ranges of rows, exchanged"}
     return topic("DistributedDataParallel over two ranks", ["ddp.json"], "scripts/measure/ddp.py",
                  f"Fanouts {','.join(map(str, raw['fanouts']))}, batches of {raw['batch_size']}, hidden "
-                 f"{raw['hidden']}, a core a rank. "
-                 f"The loop waits for the loader for {percent(raw['waiting_share']['2'])} of the time; with ranges, "
-                 "the exchange takes "
+                 f"{raw['hidden']}, a core a rank. The loop waits for the loader for "
+                 f"{percent(raw['waiting_share']['2'])} of the time; with ranges, the exchange takes "
                  f"{percent(raw['exchange_share'])}.",
                  table(raw["scaling"].items(), {"two ranks": lambda row: words[row[0]],
                                                 "times as fast as one": lambda row: number(row[1]["2"])}))
@@ -183,8 +179,7 @@ def standby():
     raw = load("standby.json")
     return topic("Standby trainers", ["standby.json"], "scripts/measure/standby.py",
                  f"Two cores in place of two GPUs, fanouts {raw['fanouts']}, batches of {raw['batch_size']}, "
-                 f"{raw['batches']} an epoch, "
-                 f"`--batch-slots {raw['batch_slots']}`. Seconds an epoch.",
+                 f"{raw['batches']} an epoch, `--batch-slots {raw['batch_slots']}`. Seconds an epoch.",
                  table(raw["epoch_s"].items(), {"ranks that stand by": lambda row: {"alone": "none",
                                                 "auto": "`--switch auto`",
                                                                                     "throughout": "`--switch 0`"}[row[0]],
@@ -197,8 +192,7 @@ def recovery():
     of = raw["median"]
     return topic("Recovery of a rank", ["recovery.json"], "scripts/measure/recovery.py",
                  f"{raw['ranks']} ranks: {number(of['recovery_s'])} s until they train on, of which "
-                 f"{number(of['replay_s'])} s repeat "
-                 f"{of['steps']} steps (medians of {len(raw['rounds'])}).")
+                 f"{number(of['replay_s'])} s repeat {of['steps']} steps (medians of {len(raw['rounds'])}).")
 
 
 def faults():
