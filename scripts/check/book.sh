@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the pages of docs/ as a book in target/book. Fails where mdBook warns, a link of the book leads nowhere, or the
-# glossary has a fault.
+# Builds the pages of docs/ as a book in target/book. Fails where mdBook warns, a link of the book leads nowhere, the
+# glossary has a fault, or docs/reference/results.md shows other figures than docs/results/.
 # mdBook is built once, without its server, into ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/mdbook-VERSION:
 # 80 s on two cores.
 set -euo pipefail
@@ -23,6 +23,7 @@ if [[ ! -x $installed/bin/mdbook ]]; then
   mv -T "$building/root" "$installed" 2>/dev/null || [[ -x $installed/bin/mdbook ]]
 fi
 
+scripts/check/results.py
 said=$("$installed/bin/mdbook" build 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
 if grep -E '^ *(WARN|ERROR)|\[(WARN|ERROR)\]' <<<"$said" >&2; then
   printf 'book: mdBook warns of the lines above\n' >&2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the caches on this machine and writes the raw figures that docs/guide/performance.md quotes.
+"""Measures the caches on this machine and writes the raw figures that docs/reference/results.md shows.
 
     scripts/measure/caches.py [--work DIR] [--out docs/results/caches.json] [--quick]
 
@@ -177,7 +177,7 @@ def main():
     parts = dict(shapes=shapes, real=real, allocations=allocations, planning=planning, dependency=dependency)
     results = json.loads(arguments.out.read_text()) if arguments.only and arguments.out.exists() else {}
     results["machine"] = machine()
-    results["about"] = "Made by scripts/measure/caches.py; docs/guide/performance.md quotes it."
+    results["about"] = "Made by scripts/measure/caches.py; docs/reference/results.md shows it."
     for name, part in parts.items():
         if arguments.only in (None, name):
             print(name, file=sys.stderr)

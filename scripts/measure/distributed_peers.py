@@ -43,7 +43,7 @@ from watched import machine  # noqa: E402
 
 RANKS = 2
 ROUNDS = 3
-ABOUT = "Made by scripts/measure/distributed_peers.py; docs/guide/peers.md quotes it."
+ABOUT = "Made by scripts/measure/distributed_peers.py; docs/reference/results.md shows it."
 
 UVATRAIN = [
     ("graph with each rank", {"graph": "whole", "expand": "all"}),

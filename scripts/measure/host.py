@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the host path on this machine and writes the raw figures that docs/guide/performance.md quotes.
+"""Measures the host path on this machine and writes the raw figures that docs/reference/results.md shows.
 
     scripts/measure/host.py [--data data/demo] [--out docs/results/host.json] [--rounds 3]
 

@@ -282,7 +282,7 @@ def main():
                 }
     print(json.dumps(reach, indent=1))
     if arguments.out:
-        report = {"about": "Made by scripts/measure/pyg.py; docs/guide/performance.md quotes it.", "machine": machine(),
+        report = {"about": "Made by scripts/measure/pyg.py; docs/reference/results.md shows it.", "machine": machine(),
                   "graph": {"name": arguments.graph.name, "fanouts": FANOUTS, "batch_size": BATCH,
                             "hidden": HIDDEN, "epochs": arguments.epochs}, "reach": reach, "cells": found}
         text = json.dumps(report, indent=1)

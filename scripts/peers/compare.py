@@ -28,8 +28,8 @@ from watched import machine  # noqa: E402
 from report import FOREIGN, SECTIONS, figure, markdown, ratios, summarise  # noqa: E402
 from runtimes import Failed, Program, Worker  # noqa: E402
 
-ABOUT = "Made by scripts/peers/compare.sh; docs/guide/peers.md quotes it."
-PAGES = [ROOT / "docs/guide/peers.md", ROOT / "docs/guide/performance.md"]
+ABOUT = "Made by scripts/peers/compare.sh; docs/reference/results.md shows it."
+PAGES = [ROOT / "docs/reference/results.md"]
 HUGE = {"THP_MEM_ALLOC_ENABLE": "1"}
 # Rows of a gather are as many bytes as the input nodes of a batch on the larger graph.
 GATHER_BYTES = 40_000_000
@@ -312,7 +312,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", type=Path, metavar="FILE")
     parser.add_argument("--page", type=Path, action="append",
-                        help="a page that --check looks at [default: docs/guide/peers.md and docs/guide/performance.md]")
+                        help="a page that --check looks at [default: docs/reference/results.md]")
     parser.add_argument("--uvatrain", type=Path, default=ROOT / "target/release/uvatrain")
     parser.add_argument("--dgl-python", type=Path, help="the python that imports dgl")
     parser.add_argument("--pyg-python", type=Path, help="the python that imports torch_geometric and torch_sparse")

@@ -2,7 +2,7 @@
 # uvatrain beside DGL, GraphBolt, PyG, numpy and torch, in turns on the same cores: neighbour sampling, the gather of feature
 # rows, both end to end, and GraphSAGE epochs. Gets the peers (scripts/peers/environment.sh: 7 GB in the cache folder, the
 # first time only), builds, makes the graphs, measures, writes docs/results/peers.json and prints the tables that
-# docs/guide/peers.md and docs/guide/performance.md have. About 35 minutes on two cores, and nothing else should be running meanwhile.
+# docs/reference/results.md has. About 35 minutes on two cores, and nothing else should be running meanwhile.
 #
 #   scripts/peers/compare.sh --quick                      one graph a section, two short rounds: about 8 minutes
 #   scripts/peers/compare.sh --only sampling,gather --graph small --peers dgl,graphbolt --cores 1

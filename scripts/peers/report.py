@@ -1,4 +1,4 @@
-"""What compare.py's rounds come to: medians, ratios, and the tables of docs/guide/peers.md. Everything is worked out from
+"""What compare.py's rounds come to: medians, ratios, and the tables of docs/reference/results.md. Everything is worked out from
 the rounds alone, so that `compare.py --check FILE` can do it again."""
 import statistics
 
@@ -112,7 +112,7 @@ def losses(results):
 
 
 def ratios(results):
-    """Lines of Markdown: how many times as fast as the fastest of the others, a row a section: docs/guide/performance.md's."""
+    """Lines of Markdown: how many times as fast as the fastest of the others, a row a section."""
     columns = [(graph, cores) for graph in ("small", "medium") for cores in (1, 2)]
     cells = {(cell["section"], cell["graph"], cell["cores"]): cell for cell in results["cells"]}
     lines = []

@@ -24,9 +24,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+pub use commands::shown_commands;
 use config::ConfigRequest;
 use flags::Command;
 pub use models::Models;
+
 /// The program `uvatrain`: does what the command line asks for.
 pub fn program() -> ExitCode {
     ExitCode::from(run(commands::run))

@@ -7,12 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{directory, uvatrain};
-use uva_launch::training::TrainingOptions;
-use uva_runtime::LoaderOptions;
-use uva_runtime::backend::BackendOptions;
-use uva_runtime::options::hop_options::HopOptions;
-use uva_runtime::spec::{Options, Spelling};
-use uva_runtime::tune::planning::CacheOptions;
+
+mod commands;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -265,59 +261,6 @@ fn what_the_readme_tells_of_a_faster_loader_is_what_was_measured() {
     ];
     for figure in figures {
         assert!(told.contains(&figure), "the README does not say: {figure}\n{told}");
-    }
-}
-
-/// The table of a struct's options, from their declarations. Python has those of the loader.
-fn table_of<O: Options>(in_python: bool) -> String {
-    let spelled = |text: &str| Spelling::CommandLine.sentence(text).replace('|', "\\|");
-    let row = |cells: [&str; 6]| {
-        let cells = cells.into_iter().enumerate().filter(|(place, _)| in_python || *place != 1);
-        cells.map(|(_, cell)| format!("| {cell} ")).collect::<String>() + "|\n"
-    };
-    let mut table = row(["option", "Python", "values", "default", "affects", "meaning"]);
-    table += &("|---".repeat(5 + usize::from(in_python)) + "|\n");
-    let default = O::default();
-    for field in O::declared() {
-        let default = match (field.unless_given, default.text(field)) {
-            (Some(said), _) => spelled(said),
-            (None, text) if text == "false" => "off".to_owned(),
-            (None, text) if text.is_empty() => "none".to_owned(),
-            (None, text) => format!("`{text}`"),
-        };
-        let affects: Vec<_> = field.purposes.iter().map(|purpose| purpose.name()).collect();
-        table += &row([
-            &format!("`--{}`", field.long()),
-            &format!("`{}`", field.name),
-            &field.range(),
-            &default,
-            &affects.join(", "),
-            &spelled(field.about()),
-        ]);
-    }
-    table
-}
-
-#[test]
-fn the_tables_of_options_are_those_of_their_declarations() {
-    let path = root().join("docs/reference/commands.md");
-    let mut page = fs::read_to_string(&path).unwrap();
-    for (of, table) in [
-        ("the loader", table_of::<LoaderOptions>(true)),
-        ("training", table_of::<TrainingOptions>(false)),
-        ("hop sets", table_of::<HopOptions>(false)),
-        ("the caches", table_of::<CacheOptions>(false)),
-        ("the backend", table_of::<BackendOptions>(false)),
-    ] {
-        let begin = format!("<!-- options of {of} -->\n");
-        let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
-        let (told, after) = rest.split_once("<!-- end -->\n").unwrap();
-        if std::env::var_os("UVATRAIN_WRITE_DOCS").is_some() {
-            page = [before, &begin, &table, "<!-- end -->\n", after].concat();
-            fs::write(&path, &page).unwrap();
-        } else {
-            assert_eq!(told, table, "UVATRAIN_WRITE_DOCS=1 writes it anew");
-        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::tune::sums_chooser::SumsChoice;
 pub use crate::control::cache_counts::{CacheCounts, CacheOutcome, CacheTotals, CountedBeforehand};
 pub use crate::control::role_times::{RoleTimes, Roles};
 
-/// One line of the metrics file. Field names and units are a contract (docs/reference/commands.md).
+/// One line of the metrics file. Field names and units are a contract (docs/reference/json.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {

@@ -9,6 +9,7 @@ mod training;
 use uva_launch::launcher::{Helper, Role};
 
 use self::data::{export, generate, import, info, order, partition, propagate};
+pub use self::machine::shell::shown_commands;
 use self::machine::{doctor, mps, probe, role, shell, top};
 use self::training::{evaluate, plan, predict, run, train};
 use crate::flags::{BenchCommand, Command};

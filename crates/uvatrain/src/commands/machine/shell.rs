@@ -9,12 +9,12 @@ use crate::ui::out;
 /// Prints the script for the shell.
 pub fn completions(flags: &CompletionsFlags) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(flags.shell, &mut without_roles(), "uvatrain", &mut script);
+    clap_complete::generate(flags.shell, &mut shown_commands(), "uvatrain", &mut script);
     out::script(&String::from_utf8(script).context("the completions are no text")?)
 }
 
-/// The commands for users. Hiding a command from help does not hide it from every shell.
-fn without_roles() -> Command {
+/// The command line with the commands for users. Hiding a command from help does not hide it from every shell.
+pub fn shown_commands() -> Command {
     let all = Cli::command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
     Command::new("uvatrain")

@@ -1,0 +1,1 @@
+"""The topics of docs/reference/results.md, a module a subject."""
