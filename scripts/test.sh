@@ -46,6 +46,7 @@ step "Python" scripts/setup/python.sh
 step "format" cargo fmt --all --check
 step "imports" scripts/check/imports.py
 step "house" scripts/check/house.py
+step "words" scripts/check/words.py
 step "packages" scripts/release/packages.py --unreleased
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
