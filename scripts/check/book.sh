@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the pages of docs/ as a book in target/book. Fails where mdBook warns, a link of the book leads nowhere, or the
-# glossary has a fault.
+# Builds the pages of docs/ as a book in target/book. Fails if mdBook warns, a link is broken, or the glossary has an
+# error.
 # mdBook is built once, without its server, into ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/mdbook-VERSION:
 # 80 s on two cores.
 set -euo pipefail
@@ -16,16 +16,16 @@ if [[ ! -x $installed/bin/mdbook ]]; then
   mkdir -p "$cache"
   building=$(mktemp -d "$cache/mdbook-$VERSION.partial-XXXXXX")
   trap 'rm -rf "$building"' EXIT
-  # Not this workspace's target folder, where it would stay.
+  # A temporary target folder, which is removed afterwards.
   CARGO_TARGET_DIR=$building/target cargo install --quiet --locked --root "$building/root" \
     --no-default-features --features search "mdbook@$VERSION"
-  # Whoever comes second finds it there, and what it made goes with its folder.
+  # If another run has installed it meanwhile, this one uses that, and the trap removes this build.
   mv -T "$building/root" "$installed" 2>/dev/null || [[ -x $installed/bin/mdbook ]]
 fi
 
 said=$("$installed/bin/mdbook" build 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
 if grep -E '^ *(WARN|ERROR)|\[(WARN|ERROR)\]' <<<"$said" >&2; then
-  printf 'book: mdBook warns of the lines above\n' >&2
+  printf 'book: mdBook printed the warnings above\n' >&2
   exit 1
 fi
 python3 scripts/check/book-links.py target/book docs
