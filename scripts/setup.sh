@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gets all that building, tests and checks need beyond Rust, a C++ compiler and python3, from PyPI into the cache folder
-# (${UVATRAIN_CACHE:-~/.cache/uvatrain}). What is there already is left alone, so a second run changes nothing.
+# (${UVATRAIN_CACHE:-~/.cache/uvatrain}). A second run changes nothing.
 #
 #   scripts/setup.sh              all of it
 #   scripts/setup.sh libtorch     what training needs: about 530 MB to download

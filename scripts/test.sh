@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Everything that has to pass: formatting, clippy, the kernels' machine code, the tests, those of the Python module
-# included, and that what needs no libtorch builds without one. scripts/measure/long_tests.sh has the tests that this
-# leaves out for their time. Tests run several programs at a time
-# (scripts/check/tests.py). Gets libtorch, NVRTC and PyTorch first, from their cache folder where they are there. Works
-# from any folder, needs nothing exported and no GPU.
+# Runs every check that has to pass: formatting, counts, clippy, a build without libtorch, documentation, the kernels' machine
+# code, and the tests of Rust and Python, several programs at a time (scripts/check/tests.py). Installs libtorch, NVRTC and
+# PyTorch into their cache folder first, if they are not there. Works from any folder, and requires no variables and no GPU.
+# scripts/measure/long_tests.sh runs the tests that take longer.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -23,15 +22,15 @@ step() {
   took+=("$(printf '%5d s  %s' $((SECONDS - since)) "$name")")
 }
 
-# Everything but the models and their program, without what tests add to the features of other crates: as users without
-# libtorch build it. A LIBTORCH that does not exist fails the build of whatever asks for it.
+# Checks all crates except the models and their program as users without libtorch build them: without the features that
+# tests add to other crates. With a LIBTORCH that does not exist, a crate that needs libtorch fails to build.
 without_libtorch() {
   LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain-consumer \
     --no-default-features -- -D warnings
 }
 
-# The tests of Rust and Python and the kernels' machine code, next to each other: most tests wait for
-# processes. The Python module is that which cargo builds with its tests; scripts/measure/long_tests.sh tests the wheel.
+# The tests of Rust and Python and the kernels' machine code, at the same time: most tests wait for processes. Tests the
+# Python module that cargo builds with its tests; scripts/measure/long_tests.sh tests the wheel.
 tests() {
   local target python
   target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
@@ -46,6 +45,7 @@ step "Python" scripts/setup/python.sh
 step "format" cargo fmt --all --check
 step "imports" scripts/check/imports.py
 step "house" scripts/check/house.py
+step "words" scripts/check/words.py
 step "packages" scripts/release/packages.py --unreleased
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings

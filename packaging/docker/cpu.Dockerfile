@@ -3,9 +3,9 @@
 #   docker build -f packaging/docker/cpu.Dockerfile -t uvatrain .
 #   docker build -f packaging/docker/cpu.Dockerfile -t uvatrain:tools --target tools .
 #
-# The second has all but the built-in models, and no libtorch.
+# The second image lacks the built-in models and libtorch.
 #
-# README.md beside this file says how to run it.
+# README.md in this folder describes how to run it.
 
 ARG RUST_VERSION=1.95
 ARG DEBIAN=bookworm
@@ -24,7 +24,7 @@ RUN LIBTORCH=/nonexistent cargo build --release --locked --package uvatrain --bi
 
 FROM compiler AS build-train
 ENV UVATRAIN_CACHE=/cache
-# Of libtorch, what a CPU loads. CUDA's halves of it are opened for a GPU only.
+# Keeps the files of libtorch that a CPU loads; those for CUDA are loaded for a GPU only.
 RUN scripts/setup/libtorch.sh \
  && cargo build --release --locked --package uvatrain \
  && mv /cache/libtorch-* /libtorch \

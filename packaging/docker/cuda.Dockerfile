@@ -2,19 +2,19 @@
 #
 #   docker build -f packaging/docker/cuda.Dockerfile -t uvatrain:cuda .
 #
-# README.md beside this file says how to run it, and what a container has to be allowed.
+# README.md in this folder describes how to run it, and the rights that a container needs.
 
 ARG RUST_VERSION=1.95
 ARG CUDA_IMAGE=nvidia/cuda:13.0.1-base-ubuntu24.04
 
-# An older C library than the one of the image that it runs in.
+# Builds with an older C library than that of the final image.
 FROM rust:${RUST_VERSION}-slim-bookworm AS build
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ python3 python3-pip python3-venv \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-# The wheel gets the program that is built first.
+# The wheel contains the program that is built first.
 RUN scripts/setup/libtorch.sh \
  && cargo build --release --locked --package uvatrain \
  && UVATRAIN_WHEEL_PROGRAM=/src/target/release/uvatrain \
@@ -29,7 +29,7 @@ RUN apt-get update \
 COPY --from=build /wheels /tmp/wheels
 RUN /opt/venv/bin/pip install --no-cache-dir torch==2.11.0 torch-geometric==2.8.1 numpy==2.2.6 /tmp/wheels/uvatrain-*.whl \
  && rm -rf /tmp/wheels
-# Beside the program of the wheel, which looks for it there.
+# In the folder of the wheel's program, which searches there.
 COPY --from=build /src/target/release/uvatrain-consumer /opt/venv/bin/
 COPY LICENSE-MIT LICENSE-APACHE /usr/share/doc/uvatrain/
 # libtorch and NVRTC are those of the environment. `compute` brings the control program of MPS.

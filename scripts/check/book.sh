@@ -16,17 +16,17 @@ if [[ ! -x $installed/bin/mdbook ]]; then
   mkdir -p "$cache"
   building=$(mktemp -d "$cache/mdbook-$VERSION.partial-XXXXXX")
   trap 'rm -rf "$building"' EXIT
-  # Not this workspace's target folder, where it would stay.
+  # A temporary target folder, which is removed afterwards.
   CARGO_TARGET_DIR=$building/target cargo install --quiet --locked --root "$building/root" \
     --no-default-features --features search "mdbook@$VERSION"
-  # Whoever comes second finds it there, and what it made goes with its folder.
+  # If another run has installed it meanwhile, this one uses that, and the trap removes this build.
   mv -T "$building/root" "$installed" 2>/dev/null || [[ -x $installed/bin/mdbook ]]
 fi
 
 scripts/check/results.py
 said=$("$installed/bin/mdbook" build 2>&1) || { printf '%s\n' "$said" >&2; exit 1; }
 if grep -E '^ *(WARN|ERROR)|\[(WARN|ERROR)\]' <<<"$said" >&2; then
-  printf 'book: mdBook warns of the lines above\n' >&2
+  printf 'book: mdBook printed the warnings above\n' >&2
   exit 1
 fi
 python3 scripts/check/book-links.py target/book docs

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# libFuzzer over the targets of fuzz/: files that somebody made and messages of another process, given to what reads them.
+# Runs libFuzzer over the targets of fuzz/: the readers of foreign files and of messages from other processes.
 #
 #   scripts/check/fuzz.sh [--runs N | --seconds S] [--train] [TARGET…]
 #
-# Each target takes N inputs (20,000 unless given), or S seconds of them, from the same start every time. Without TARGET all
-# are fuzzed; --train has `checkpoint` among them, which needs libtorch and two minutes more to build. An input that a
-# target does not survive is kept under target/fuzz/findings, and ends the script with 1.
+# Each target takes N inputs (default 20,000), or inputs for S seconds, from the same seed every time. Default: all targets;
+# --train adds `checkpoint`, which requires libtorch and two more minutes to build. An input that crashes a target is kept
+# under target/fuzz/findings, and the script exits with 1.
 #
-# What is fuzzed is built once more, with counters of coverage, under target/fuzz. Any stable Rust does.
+# The crates are built again with coverage counters, under target/fuzz. Works with any stable Rust.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what makes an addition dear, and fails where a count is above its limit.
+"""Counts what makes additions expensive, and fails if a count is above its limit.
 
 | count | what it is |
 |---|---|
@@ -45,17 +45,17 @@ PREDICATES = [
     "reads_table_from_disk", "splices", "sums_made",
 ]  # fmt: skip
 CALL = re.compile(r"[.:](?:" + "|".join(PREDICATES) + r")\(")
-# Modules that are about hop sets and nothing else.
+# Modules that are only about hop sets.
 OF_HOPS = re.compile(r"/(hop|hops)[_/.]|uva-propagate/|/hop_\w+\.rs|hop_model|hop_rows|uva-sample/src/hops/")
 # Each way to ask: by the dataset, by the batches of a run, by the model, and by whether there is a graph.
 HOP_BRANCH = re.compile(
     r"\breads_hops\(|\bhops(?:\(\))?\s*\.is_(?:some|none)\b|Some\(hops\).*=(?!=)|HopRun::of\(|\bhas_one_size\("
     r"|\bgraph\(\)(?:\s*\.is_(?:some|none)\b| \{|\s*else\b)|\bNone => .*HopSet|HopSet::is_at\("
 )
-# Modules with the same loops for another instruction set: what is named alike there is one thing.
+# Modules with the same loops for another instruction set: equal names there are one type.
 TWINS = re.compile(r"/avx(?:2|512)\.rs$")
 TYPE = re.compile(r"(?:^|\n)[ \t]*pub(?:\([^)]*\))?[ \t]+(?:struct|enum|trait|type)[ \t]+(\w+)")
-# A function behind #[test], with other attributes and comments between them, or one that pytest collects.
+# A function after #[test], with other attributes and comments between them, or one that pytest collects.
 RUST_TEST = re.compile(r"#\[test\](?:\s*(?:#\[[^\]]*\]|//[^\n]*))*\s*fn (\w+)")
 PYTHON_TEST = re.compile(r"\bdef (test_\w+)")
 

@@ -33,7 +33,7 @@ def without_comments(text):
 
 
 def block_end(text, opening):
-    """The position behind the brace that closes the one at `opening`."""
+    """The position after the brace that closes the one at `opening`."""
     depth = 0
     for at in range(opening, len(text)):
         depth += {"{": 1, "}": -1}.get(text[at], 0)
@@ -86,7 +86,7 @@ def leaves(tree):
 
 
 class Module:
-    """One module: its path in the crate, the file that holds it, what it defines, and what it takes under which name."""
+    """One module: its path in the crate, the file that holds it, what it defines, and its imports by local name."""
 
     def __init__(self, path, file, text):
         self.path, self.file = path, file

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Whether the workspace compiles with the oldest release of each dependency that its Cargo.toml allows, as a program
-# that depends on our crates may have it. What these dependencies ask for themselves is the newest that fits.
+# Checks that the workspace compiles with the oldest release of each dependency that its Cargo.toml allows. Indirect
+# dependencies have the newest compatible versions.
 #
 #   scripts/check/minimal-versions.sh
 #
-# It works in a copy of the checkout, whose Cargo.lock stays as it is, and compiles into target/minimal-versions. It
-# needs git and the registry. Any stable Rust does.
+# Works in a copy of the checkout, so Cargo.lock does not change, and compiles into target/minimal-versions. Requires git
+# and the registry. Works with any stable Rust.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

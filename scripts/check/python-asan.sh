@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# The Python module's tests under AddressSanitizer: the module and all Rust below it are built with it, Python and torch are
-# as they are. It finds reads and writes of freed memory and beyond a block's ends where Rust's half does them, and frees
-# of what is freed, whoever does that: an exporter that is used after its deleter ran, a capsule freed twice. Slots are
-# mapped memory, of which it knows nothing: that a kept tensor keeps its slot is for the tests themselves to see.
+# Runs the Python module's tests under AddressSanitizer. The module and its Rust crates are instrumented; Python and torch
+# are not. It finds accesses by Rust code to freed memory and beyond a block's ends, and double frees by any code: an
+# exporter that is used after its deleter ran, a capsule freed twice. It does not track slots, which are mapped memory: the
+# tests check that a kept tensor keeps its slot.
 #
 #   scripts/check/python-asan.sh [pytest's arguments…]
 #
-# Not a part of scripts/test.sh: building all of it once more takes six minutes of CPU time, the tests five and a half
-# (measured on two cores that were busy with other work too, where they took ten minutes each). It needs the compiler of
-# rustup, whose standard library has the sanitizer's runtime, or else gcc's libasan; RUSTC_BOOTSTRAP lets the option
-# through.
+# scripts/test.sh does not run it: the build takes six minutes of CPU time, and the tests five and a half. Requires
+# rustup's compiler, whose standard library has the sanitizer's runtime, or gcc's libasan. RUSTC_BOOTSTRAP permits the
+# compiler option.
 #
-# Leaks are not looked for: what Python and torch keep until their end would drown ours; tests/faults.py and the tests of
-# slots count those.
+# Does not search for leaks, since Python and torch keep much memory until they exit. tests/process/faults.py and the tests
+# of slots count leaks.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -35,7 +34,7 @@ cp "$target/asan/$triple/debug/lib_core.so" "$work/site/uvatrain/_core.abi3.so"
 # The runtime has to be there before Python: as a library of its own, which the compiler's archive is not yet. Its
 # preinit object is for programs only.
 archive=$(rustc --print sysroot)/lib/rustlib/$triple/lib/librustc-stable_rt.asan.a
-# It refuses to work under the name of the runtime that is a library by itself.
+# The sanitizer refuses to work under the name of the shared runtime library.
 runtime=$work/rust-sanitizer.so
 if [[ -e $archive ]]; then
   mkdir "$work/objects"
@@ -50,7 +49,7 @@ fi
 # Reports go to files, so that none is lost in the output of a process that a test runs.
 export ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0:detect_stack_use_after_return=1:exitcode=99:log_path=$work/report
 export PYTHONPATH=$work/site OMP_WAIT_POLICY=passive
-# Python's own pools would hide a freed block behind another one.
+# Python's pools would reuse a freed block and hide the error.
 export PYTHONMALLOC=malloc
 UVATRAIN_PROGRAM=${UVATRAIN_PROGRAM:-$target/debug/uvatrain}
 export UVATRAIN_PROGRAM UVATRAIN=$UVATRAIN_PROGRAM

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The tests of scripts/check/python.sh with the newest PyTorch, PyG and numpy that PyPI has, instead of the pinned ones:
-# what people get who install today. Not a part of CI, which must not fail because somebody else has released something.
+# Runs the tests of scripts/check/python.sh with the newest PyTorch, PyG and numpy of PyPI instead of the pinned ones, as a
+# new installation has them. CI does not run it, so that a release of another project cannot fail CI.
 #
 #   scripts/check/python-newest.sh [pytest's arguments…]
 #
-# Installs about 6 GB into a folder that goes away again (TMPDIR says where), and needs the network.
-# UVATRAIN_PYTHON names another Python than python3.
+# Installs about 6 GB into a temporary folder (under TMPDIR), and requires the network.
+# UVATRAIN_PYTHON selects a Python other than python3.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# The Python package, as people get it: built by `pip` from this checkout as a wheel, the program inside, looked at
-# (scripts/check/wheel.py), installed, and tested by pytest with PyTorch, PyG and numpy (scripts/setup/python.sh), examples
-# included. Needs no network once those are in their cache. The wheels of a release are scripts/release/wheels.py's.
+# Tests the Python package as users install it: `pip` builds a wheel with the program from this checkout,
+# scripts/check/wheel.py checks it, and pytest tests it and the examples with PyTorch, PyG and numpy
+# (scripts/setup/python.sh). Requires no network once those are cached. scripts/release/wheels.py builds a release's wheels.
 #
 #   scripts/check/python.sh [--wheel FILE | --module FILE | --profile NAME] [--python PYTHON] [--at-once N]
 #                           [pytest's arguments…]
 #
-#   --wheel FILE      tests a wheel that is there already
-#   --module FILE     tests a module that cargo has built beside its tests, with the package's files around it: no wheel is
-#                     built, which takes ten minutes of a processor, since it compiles all crates with other features
-#   --profile NAME    builds by that profile of cargo: `dev` takes most crates from where cargo's tests left them
-#   --python PYTHON   tests with the packages of another Python, and builds with its pip; a network may then be needed
-#   --at-once N       N processes of pytest, which share the files among them: most tests wait for other processes
+#   --wheel FILE      tests an existing wheel
+#   --module FILE     tests a module that cargo has built with its tests, with the package's files. Saves the wheel's build,
+#                     which compiles all crates with other features and takes ten minutes of CPU time
+#   --profile NAME    builds with this profile of cargo: `dev` reuses most crates of cargo's tests
+#   --python PYTHON   tests with the packages of another Python, and builds with its pip, which may require the network
+#   --at-once N       N processes of pytest, which divide the files: most tests wait for other processes
 #
-# The cache's environment is not changed: the module is laid over it in a folder that goes away again.
+# The cached environment is not changed: the module is in a temporary folder before it on the path.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -36,7 +36,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_REQUIRE_VIRTUALENV=false PYTHONDONTWR
 declare -a offline=()
 if [[ -z $python ]]; then
   python=$("$checkout/scripts/setup/python.sh")
-  # What the build asks for, maturin, lies beside that Python.
+  # The build requires maturin, which is next to that Python.
   offline=(--no-index --find-links "$(dirname "$python")/../wheels")
 fi
 
@@ -45,15 +45,15 @@ fi
 if [[ -z ${UVATRAIN_PROGRAM:-} && -n $wheel ]]; then
   UVATRAIN_PROGRAM=$work/site/bin/uvatrain
 elif [[ -z ${UVATRAIN_PROGRAM:-} ]]; then
-  # With `-p uvatrain` cargo would choose fewer features of what others made, and build more anew.
+  # With `-p uvatrain` cargo would choose fewer features of shared crates, and compile them again.
   (cd "$checkout" && cargo build --quiet --workspace --bin uvatrain)
   target=$(cd "$checkout" && cargo metadata --format-version 1 --no-deps |
     "$python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
   UVATRAIN_PROGRAM=$target/debug/uvatrain
 fi
 if [[ -z $wheel && -z $module ]]; then
-  # The first half of `pip install ./crates/uva-py`, whose second half is below: the file in between is what is looked at.
-  # Of pip's own output only a failure is of interest, and it says all of it then.
+  # The first half of `pip install ./crates/uva-py`; the second half is below. The wheel in between is checked.
+  # pip's output is printed only if it fails.
   echo "check/python: building the wheel" >&2
   # The program goes into the wheel as a release has it: without symbols.
   mkdir "$work/program"

@@ -7,8 +7,8 @@ there are cores, and one more.
 
     scripts/check/tests.py [--jobs N] [--only PATTERN] [--beside NAME=COMMAND]…
 
-Each job's output goes to a file of target/tests. That of a job that fails is printed whole, as soon as it ends. The end
-is a list of jobs with their wall time, CPU time and tests. Exit code: 0, or 1 where a job fails.
+Each job's output goes to a file of target/tests. The output of a failed job is printed when it ends. At the end,
+prints a list of jobs with their wall time, CPU time and tests. Exit code: 0, or 1 if a job failed.
 """
 
 import argparse
@@ -31,7 +31,7 @@ CARGO = [os.environ.get("CARGO", "cargo"), "test", "--workspace"]
 
 
 class Job:
-    """A command with its folder and environment, and what came of it."""
+    """A command with its folder and environment, and its result."""
 
     def __init__(self, name, command, folder=ROOT, environment=None):
         self.name, self.command, self.folder, self.environment = name, command, folder, environment
@@ -49,7 +49,7 @@ class Job:
                 preexec_fn=os.setpgrp)
 
     def ended(self, status, usage):
-        # Popen is told, so that it neither waits for the process nor complains that nobody did.
+        # With a return code Popen neither waits for the process nor warns that it still runs.
         self.status = self.process.returncode = os.waitstatus_to_exitcode(status)
         self.wall = time.monotonic() - self.since
         # The process and what it has waited for.
@@ -73,9 +73,9 @@ class Job:
 
 def note(folder):
     """What cargo runs in place of a test program: writes down how it would have run it."""
-    told = {"command": sys.argv[3:], "folder": os.getcwd(), "environment": dict(os.environ)}
+    reported = {"command": sys.argv[3:], "folder": os.getcwd(), "environment": dict(os.environ)}
     with open(os.path.join(folder, str(os.getpid())), "x") as file:
-        json.dump(told, file)
+        json.dump(reported, file)
 
 
 def test_programs():
@@ -84,15 +84,15 @@ def test_programs():
     with tempfile.TemporaryDirectory() as folder:
         runner = [sys.executable, str(pathlib.Path(__file__).resolve()), "--note", folder]
         configured = f"target.'cfg(all())'.runner = {json.dumps(runner)}"
-        told = subprocess.run([*CARGO, "--lib", "--bins", "--tests", "--config", configured],
+        reported = subprocess.run([*CARGO, "--lib", "--bins", "--tests", "--config", configured],
                               cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if told.returncode != 0:
-            sys.exit(f"tests: cargo did not list the test programs:\n{told.stdout}{told.stderr}")
+        if reported.returncode != 0:
+            sys.exit(f"tests: cargo did not list the test programs:\n{reported.stdout}{reported.stderr}")
         noted = [json.loads(path.read_text()) for path in pathlib.Path(folder).iterdir()]
     # One that cargo names below its "Running" and that noted nothing would be a program that is not run.
-    running = len(re.findall(r"^ +Running ", told.stderr, re.MULTILINE))
+    running = len(re.findall(r"^ +Running ", reported.stderr, re.MULTILINE))
     if not noted or running != len(noted):
-        sys.exit(f"tests: cargo names {running} test programs, and {len(noted)} were noted:\n{told.stderr}")
+        sys.exit(f"tests: cargo names {running} test programs, and {len(noted)} were noted:\n{reported.stderr}")
 
     def size(one):
         return os.stat(os.path.join(one["folder"], one["command"][0])).st_size
@@ -108,7 +108,7 @@ def test_programs():
 
 
 def stop(jobs):
-    """Ends jobs that nobody waits for any more: after Ctrl-C, say."""
+    """Ends jobs that still run, for example after Ctrl-C."""
     for job in jobs:
         os.killpg(job.process.pid, signal.SIGTERM)
     for job in jobs:
@@ -116,7 +116,7 @@ def stop(jobs):
 
 
 def run(jobs, at_once, logs):
-    """Runs the jobs in their order, so many at once. Prints one line for each that ends."""
+    """Runs the jobs in their order, `at_once` at a time. Prints one line for each that ends."""
     waiting, running = list(jobs), {}
     try:
         while waiting or running:
@@ -157,7 +157,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1, help="jobs at a time")
     parser.add_argument("--beside", action="append", default=[], metavar="NAME=COMMAND",
-                        help="another job, started right behind the longest test program")
+                        help="another job, started right after the longest test program")
     parser.add_argument("--only", default="", metavar="PATTERN", help="only jobs whose names match")
     options = parser.parse_args()
     # As cargo does before it runs anything; examples are built too.
@@ -168,7 +168,7 @@ def main():
     logs = pathlib.Path(target) / "tests"
     logs.mkdir(exist_ok=True)
     # NVRTC takes seconds for each kernel, and most tests of kernels have a process of their own: each kernel is compiled
-    # once for all of them. Anew in each run, so that it is compiled at all.
+    # once for all of them. The folder starts empty, so that each run compiles them.
     kernels = logs / "kernels"
     shutil.rmtree(kernels, ignore_errors=True)
     kernels.mkdir()

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Type checkers over the examples and the Python module: `mypy --strict`, and pyright.
+# Checks the types of the examples and the Python module with `mypy --strict` and pyright.
 #
 #   scripts/check/types.sh [--python PYTHON] [mypy] [pyright]
 #
-#   --python PYTHON   whose packages are looked at; default: the Python of scripts/setup/python.sh
-#   mypy, pyright     one of them alone
+#   --python PYTHON   the Python whose packages are used; default: that of scripts/setup/python.sh
+#   mypy, pyright     only this checker
 #
-# Examples, and crates/uva-py/tests/package/typed.py, are checked as people check what they write: against the uvatrain that
-# PYTHON imports, installed or on PYTHONPATH, whose types count because it has a py.typed. Where there is none it is the
-# one of the checkout. mypy is PYTHON's own, pyright the program in PATH. A checker that is missing is told, with exit
-# code 3.
+# Examples, and crates/uva-py/tests/package/typed.py, are checked as user code: against the uvatrain that PYTHON imports,
+# installed or on PYTHONPATH, which has a py.typed, or else against the one of the checkout. mypy is that of PYTHON, pyright
+# that of PATH. If a checker is missing, the script says so and exits with 3.
 #
-# DGL is in no environment that is listed here, and PyG has no types for mypy: what examples take from them is Any.
+# DGL is in no environment of this repository, and PyG has no types for mypy, so their names are Any in examples.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at a wheel of the Python package and says whether it is what it promises: one file for every Python and torch.
+"""Checks that a wheel of the Python package supports every Python and torch, as it promises.
 
     scripts/check/wheel.py WHEEL [--most-bytes N] [--json]
 
@@ -7,13 +7,13 @@
 - its size, and those of the library and the program in it, against a bound
 - what the library is linked to: the C library and the compiler's, nothing of torch, Python, CUDA or C++
 - what the program is linked to: the same, or the C++ library
-- the newest version of the C library that both ask for, against the one that a manylinux tag promises
-- that of Python the library uses what is in the stable ABI since 3.10, by the list in the package abi3info
-- that type stubs, py.typed, the Python half, the program and the licences are inside, and nothing that does not belong
-  there; that pip can run the program, and that the wheel's list has every file with its hash
+- the newest version of the C library that both require, against the one that a manylinux tag promises
+- that the library uses only the stable ABI of Python 3.10, by the list in the package abi3info
+- that type stubs, py.typed, the Python files, the program and the licences are inside, and no other file; that pip can run
+  the program, and that the wheel's list has every file with its hash
 
-Exit code 1 and a line for each thing that is wrong. It needs readelf (binutils) and abi3info, which the environment of
-scripts/setup/python.sh has.
+Prints each problem on a line and exits with 1 if there is one. Requires readelf (binutils) and abi3info, which the
+environment of scripts/setup/python.sh has.
 """
 import argparse
 import base64
@@ -65,7 +65,7 @@ def readelf(*arguments):
 def tag_problems(name):
     found = re.fullmatch(r"uvatrain-([^-]+)-([^-]+)-([^-]+)-([^-]+)\.whl", name)
     if not found:
-        return [f"{name} is no wheel's name of uvatrain"], None
+        return [f"{name} is not the name of a uvatrain wheel"], None
     _, python, abi, platforms = found.groups()
     problems = []
     if (python, abi) != ("cp310", "abi3"):
@@ -133,7 +133,7 @@ def list_problems(archive):
 
 def library_problems(library):
     problems, needed, glibc = binary_problems(library, ALLOWED.fullmatch)
-    # "  Num:    Value          Size Type    Bind   Vis      Ndx Name"; a version follows the name behind an @.
+    # "  Num:    Value          Size Type    Bind   Vis      Ndx Name"; a version follows the name after an @.
     symbols = [line.split() for line in readelf("--dyn-syms", library).splitlines()]
     symbols = [(fields[6], fields[7]) for fields in symbols if len(fields) >= 8 and fields[0].endswith(":")]
     undefined = sorted({name.partition("@")[0] for index, name in symbols if index == "UND"})
@@ -183,7 +183,7 @@ def look(wheel, most_bytes):
     for what in ("glibc", "program_glibc") if promised else ():
         asked = found.get(what) or "0"
         if tuple(map(int, asked.split("."))) > tuple(map(int, promised.groups())):
-            problems.append(f"{what.replace('_', ' ')} {asked} is asked for, and its tag promises {'.'.join(promised.groups())}")
+            problems.append(f"{what.replace('_', ' ')} {asked} is required, but its tag promises {'.'.join(promised.groups())}")
     return problems, found
 
 

@@ -4,7 +4,7 @@
     scripts/gpu/captured.py DATA [--fanouts 10,5] [--batch-size 1024] [--epochs 3]
 
 GraphSAGE of PyG layers, each over its own block, batches of `uvatrain.Loader(device="cuda:0", pad="auto")`. Both loops run
-twice, in turns. Prints a line of JSON for each: seconds and mean loss of every epoch, and how many batches had the static
+twice, alternately. Prints a line of JSON for each: seconds and mean loss of every epoch, and how many batches had the static
 shapes. Needs PyTorch with a GPU, PyG and uvatrain.
 """
 import argparse
@@ -17,7 +17,7 @@ import uvatrain
 from torch_geometric.nn import SAGEConv
 
 HIDDEN = 64
-# Steps before the capture, which PyTorch asks for. They train, too.
+# Steps before the capture, which PyTorch requires. They train, too.
 WARM_UP = 3
 
 

@@ -4,14 +4,13 @@
 #
 #   scripts/gpu/carry.sh FOLDER [--capability X.Y]… [--with-simulator | --peers]
 #
-# FOLDER lies inside the checkout, and travels with it. It must not exist, or be one that this script made. git is told to
-# ignore it (.git/info/exclude) unless it does already. FOLDER and everything else that travels, which is what git tracks
-# and what it does not ignore, may have 64 MiB together.
-# The kernels are compiled beforehand for GPUs of compute capability 9.0, or of those given: other GPUs compile them by
-# NVRTC. --with-simulator adds cuda-sim and the stand-in for MPS, for `suite.sh --simulate`.
+# FOLDER is inside the checkout and is copied with it. It must not exist, or be one that this script made. The script adds it
+# to .git/info/exclude unless git ignores it. FOLDER and the files that git tracks or does not ignore may have 64 MiB
+# together.
+# The kernels are compiled for GPUs of compute capability 9.0, or of those given: other GPUs compile them with NVRTC. --with-simulator adds cuda-sim and the stand-in for MPS, for `suite.sh --simulate`.
 # The two programs are release builds. The test programs are cargo's usual ones: optimised too, with their checks left on.
 # libtorch is not carried: the suite takes the one of the machine's PyTorch.
-# --peers carries what the profile `peers` needs and nothing else: the program, the Python module, torch-sparse, which PyG
+# --peers includes only what the profile `peers` needs: the program, the Python module, torch-sparse, which PyG
 # samples by, and WholeGraph's libraries from PyPI, which leave no room for the tests. It needs a network here.
 set -euo pipefail
 
@@ -51,13 +50,13 @@ if ! git check-ignore -q "$folder/suite.sh"; then
   printf '/%s/\n' "${folder#"$root"/}" >>"$exclude"
   git check-ignore -q "$folder/suite.sh" || { say "git does not ignore $folder, although $exclude names it"; exit 2; }
 fi
-# What travels beside the folder: what git tracks, what it does not ignore, and shared/.
-beside=$({ git ls-files -z --cached --others --exclude-standard; [[ ! -d shared ]] || find shared -type f -print0; } | python3 -c '
+# The size of the other files that are copied: those that git tracks or does not ignore, and shared/.
+others=$({ git ls-files -z --cached --others --exclude-standard; [[ ! -d shared ]] || find shared -type f -print0; } | python3 -c '
 import os, sys
 paths = set(sys.stdin.buffer.read().split(b"\0")) - {b""}
 print(sum(os.lstat(path).st_size for path in paths if os.path.lexists(path)))')
-if ((beside >= MOST_BYTES)); then
-  say "what git tracks or does not ignore takes $(mib "$beside") already, and $(mib $MOST_BYTES) may travel"
+if ((others >= MOST_BYTES)); then
+  say "what git tracks or does not ignore takes $(mib "$others") already, and $(mib $MOST_BYTES) may travel"
   exit 1
 fi
 scripts/setup/libtorch.sh
@@ -105,7 +104,7 @@ if [[ -z $peers ]]; then
   fi
 fi
 cp -r scripts/gpu/suite.sh scripts/gpu/suite scripts/gpu/peers.py "$partial/"
-# The kernels, compiled by this machine's NVRTC: the program and the tests look for them beside themselves.
+# The kernels, compiled by this machine's NVRTC: the program and the tests search their own folder for them.
 compiler=$(cargo build -p uva-cuda --example carry_kernels --message-format=json-render-diagnostics | made carry_kernels executable)
 "$compiler" "$partial/bin/kernels" "${capabilities[@]}"
 if [[ -n $peers ]]; then
@@ -158,12 +157,12 @@ for folder in folders:
     shutil.rmtree(folder)
 PYTHON
 size=$(du -sb "$partial" | cut -f1)
-if ((size + beside > MOST_BYTES)); then
-  say "the folder takes $(mib "$size") and what travels beside it $(mib "$beside"): more than $(mib $MOST_BYTES)"
+if ((size + others > MOST_BYTES)); then
+  say "the folder takes $(mib "$size") and the other files $(mib "$others"): more than $(mib $MOST_BYTES)"
   exit 1
 fi
 rm -rf "$folder"
 mkdir -p "$(dirname "$folder")"
 mv -T "$partial" "$folder"
 profile=${peers:+peers}
-say "$folder: $(mib "$size"), and $(mib "$beside") beside it. There: bash suite.sh OUTDIR --profile ${profile:-smoke} --state DIR"
+say "$folder: $(mib "$size"), and $(mib "$others") of other files. On the machine with the GPU: bash suite.sh OUTDIR --profile ${profile:-smoke} --state DIR"

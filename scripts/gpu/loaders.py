@@ -12,7 +12,7 @@ DATA is a dataset that does not have to fit into the GPU's memory. Loaders:
 - uvatrain: `uvatrain.Loader(device="cuda:0")`, which samples on the CPU and gathers by zero-copy, and `batch.to_pyg()`;
 - uvatrain-blocks: the same batches, each layer over its own block, as the built-in models have it.
 
-Each has a process of its own for each round, in turns. A batch's time is that from the one before it, training step
+Each runs in a new process in each round, interleaved with the others. A batch's time is that from the one before it, training step
 included; a synchronisation ends the measurement. The first batches do not count. Rows of the first batch are compared
 with the table. Prints a table, and JSON to --out. Exit codes: 0 done, 1 something was wrong, 3 no GPU or no PyG.
 """
@@ -142,7 +142,7 @@ def work(arguments):
     answer = {"batches": count, "seconds": seconds, "batches_per_second": count / seconds, "rows": rows / count,
               "loss": loss.item(), "until_warm_s": begin - started, "torch": torch.__version__}
     print(json.dumps(answer), flush=True)
-    # Loader processes, which would go on working otherwise, end with this one.
+    # Ends the loader processes, which would continue otherwise.
     os._exit(0)
 
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Others' ways to get rows of host memory onto a GPU, beside ours, on the same table and the same ids.
+"""Measures how uvatrain and other libraries bring rows of host memory to a GPU, on the same table and the same ids.
 
     scripts/gpu/peers.py [--uvatrain PROGRAM] [--row-bytes R,R,…] [--table-size SIZE] [--rounds N] [--seconds S] [--out FILE]
 
 - torch: PyTorch's index_select into a pinned buffer that is used again, then a copy to the GPU; and its index_select
   on the GPU out of pinned memory, which it reads over the link;
-- dgl: DGL's kernel for features in pinned memory, written anew from its description, since DGL's wheels need a PyTorch
+- dgl: DGL's kernel for features in pinned memory, reimplemented from its description, since DGL's wheels need a PyTorch
   of their own: a block of 256 threads takes as many rows as it has room for, a lane a value, and lanes of a row are
   shifted to begin at a line. Compiled by PyTorch;
-- wholegraph: WholeGraph's gather out of its continuous host memory: out of peers.tar.xz beside this, which
+- wholegraph: WholeGraph's gather out of its continuous host memory: out of peers.tar.xz in this folder, which
   `carry.sh --peers` makes of PyPI's wheels, or where python3 imports it;
 - ours: `uvatrain bench pcie`: the kernel wide in the batch's order and by region, by all multiprocessors and by eight,
   the CPU's gather with copies, and the split.
@@ -16,7 +16,7 @@
 Everyone gathers as many rows as ours by region and eight multiprocessors. Ours in other ways, which each take about as long
 as it does, may gather fewer.
 
-Taken in turns, the order reversed every other round; medians over rounds of medians over samples. Table and ids are
+Interleaved, the order reversed every other round; medians over rounds of medians over samples. Table and ids are
 computed by everyone from the same formulas (crates/uva-bench/src/pcie/ids.rs), sums of the ids are compared, and
 what the peers gathered is compared with the table. Prints a table, and JSON to --out. Exit codes: 0 done, 1 something
 was wrong, 2 bad usage, 3 no GPU, or no PyTorch that can use it.
@@ -51,7 +51,7 @@ def size(text):
             return int(text[: -len(unit)]) * UNITS[unit]
     if text.isdigit():
         return int(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is no size; write one like 512MiB or 4GiB")
+    raise argparse.ArgumentTypeError(f"'{text}' is not a size; expected a value like 512MiB or 4GiB")
 
 
 def row_sizes(text):
@@ -63,7 +63,7 @@ def row_sizes(text):
 
 def positive(text):
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
     return int(text)
 
 
@@ -130,7 +130,7 @@ class Bench:
             sys.exit(f"gpu-peers: {what} gathered other bytes than the table's, with rows of {row_bytes} bytes")
 
     def on_its_own(self, what, row_bytes, rows, gather):
-        """The rates, in GB/s, of a gather that the GPU does by itself: samples timed by events, the first not counted."""
+        """The rates, in GB/s, of a gather that the GPU does alone: samples timed by events, the first not counted."""
         torch, rates = self.torch, []
         for seed in range(self.chosen.samples + 1):
             ids = self.ids(seed, self.table_bytes // row_bytes, rows)
@@ -179,7 +179,7 @@ class Torch:
 def on_device(torch, host, device):
     """The pinned host tensor as a tensor of the GPU: what its kernels read comes over the link.
 
-    PyTorch takes device and address of a DLPack tensor as they are said, and in CUDA's unified address space a pinned
+    PyTorch trusts device and address of a DLPack tensor, and in CUDA's unified address space a pinned
     address is valid on the device.
     """
     class Tensor(ctypes.Structure):
@@ -322,14 +322,14 @@ def ours(bench, row_bytes):
 
 def main():
     arguments = argparse.ArgumentParser(prog="gpu-peers", description=__doc__.splitlines()[0])
-    arguments.add_argument("--uvatrain", type=Path, help="the program [bin/ beside this, target/release, PATH]")
+    arguments.add_argument("--uvatrain", type=Path, help="the program [bin/ in this folder, target/release, PATH]")
     arguments.add_argument("--device", type=int, default=0)
     arguments.add_argument("--row-bytes", type=row_sizes, default=[128, 400, 512, 1024, 4096], metavar="R,R,…")
     arguments.add_argument("--table-size", type=size, default=4 << 30, metavar="SIZE")
     arguments.add_argument("--sample-bytes", type=size, default=128 << 20, metavar="SIZE")
     arguments.add_argument("--samples", type=positive, default=5, metavar="N", help="of each measurement")
     arguments.add_argument("--rounds", type=positive, default=3, metavar="N")
-    arguments.add_argument("--seconds", type=positive, metavar="S", help="no round begins after so many")
+    arguments.add_argument("--seconds", type=positive, metavar="S", help="no round begins after this time")
     arguments.add_argument("--out", type=Path, metavar="FILE")
     chosen = arguments.parse_args()
     found = [HERE / "bin/uvatrain", HERE.parents[1] / "target/release/uvatrain", shutil.which("uvatrain")]

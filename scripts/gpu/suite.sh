@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All that only a GPU can show, in parts that each fit a lease of ten minutes: correctness first.
+# Runs the tests and measurements that require a GPU, in parts of at most ten minutes each: correctness first.
 #
 #   suite.sh OUTDIR [--profile NAME] [--state DIR] [--bin DIR] [--only STEP,…] [--without STEP,…] [--with-faults]
 #                       [--seconds N] [--step-seconds N] [--list] [--simulate]
@@ -12,22 +12,22 @@
 #   measure   `bench pcie`, shares of MPS, epochs, caches, memory over many batches
 #   peers     others on the same rows, and PyG's loader under the same model: `carry.sh --peers` carries what they need
 #
-# and `all`, which it is unless given, is the four in this order. --with-faults kills roles in the middle of runs behind
-# all else: under MPS that can spoil the GPU for whoever comes next.
+# and `all`, the default, is the four in this order. --with-faults also kills roles in the middle of runs, after all other
+# steps: under MPS that can leave the GPU unusable for later programs.
 #
-# OUTDIR gets two files: summary.json says of every step whether it passed, failed, was skipped, left out or unfinished;
-# results.tar.gz holds the figures and what every command printed. A step that ran out of its time is unfinished. That is
-# no failure, and stops nothing. DIR of --state keeps what one call found for the next one, which adds to it: OUTDIR may
-# be another each time, or emptied between them.
+# OUTDIR gets two files: summary.json has the state of every step (passed, failed, skipped, left out or unfinished);
+# results.tar.gz has the figures and the output of every command. A step that exceeds its time is unfinished, which is not a
+# failure. DIR of --state keeps the results of one call for the next one, which adds to them: OUTDIR may differ each time,
+# or be emptied between them.
 #
-# --simulate runs the same steps under cuda-sim, with small sizes, on a machine without a GPU: it tests this script, and
-# measures nothing.
-# Exit codes: 0 nothing failed, 1 something failed, 2 bad usage, 3 there is no GPU.
+# --simulate runs the same steps under cuda-sim, with small sizes, on a machine without a GPU. It tests this script and does
+# not measure.
+# Exit codes: 0 nothing failed, 1 something failed, 2 bad usage, 3 no GPU.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 command -v python3 >/dev/null || { echo "suite: python3 is needed" >&2; exit 3; }
-# Renamed into place, so that what is there is whole.
+# Renamed when complete.
 if [[ -e $here/programs.tar.xz && ! -e $here/bin ]]; then
   unpacked=$(mktemp -d "$here/unpacked-XXXXXX")
   python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2], filter="fully_trusted")' \
@@ -35,7 +35,7 @@ if [[ -e $here/programs.tar.xz && ! -e $here/bin ]]; then
   mv "$unpacked"/* "$here/"
   rmdir "$unpacked"
 fi
-# A driver that nobody has open starts the device anew for every process, which takes seconds each time.
+# While no process has the driver open, it initialises the device for each new process, which takes seconds.
 for device in /dev/nvidia[0-9]; do
   if [[ -r $device ]]; then
     { exec 9<"$device"; } 2>/dev/null || true

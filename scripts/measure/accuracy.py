@@ -5,11 +5,11 @@
 
 Each row is a graph and a model, and in some a sampler or a type of stored features, trained with several seeds by the
 real binary; the mean may be at most one point below the reference, which is a published figure, for a sampler the mean
-of neighbour sampling, or for a narrower type the mean with the features as they are. Rows of a hop set train on one that
+of neighbour sampling, or for a narrower type the mean with float32 features. Rows of a hop set train on one that
 `uvatrain propagate` makes with the row's options; their reference is a published figure, or the graph's best sampled model.
 What is compared is the accuracy, or with `--metric roc-auc` among a row's options the area under the ROC curve.
 Hyper-parameters are ours and chosen on the validation nodes; a run keeps the model that is best on them (--patience).
-Needs nothing but Python and the graphs (scripts/setup/datasets.sh unpacks them). Exit code 1 if a row falls short.
+Needs only Python and the graphs (scripts/setup/datasets.sh unpacks them). Exit code 1 if a row falls short.
 """
 import argparse
 import json
@@ -214,8 +214,8 @@ def main():
         mean = statistics.mean(values)
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
         reached = reference is None or mean >= reference - TOLERANCE
-        told = "" if reference is None else f"{reference:.1f}"
-        print(f"{name:<17} {model:<5} {sampler or features or hops[:15]:<15} {mean:6.2f} {spread:6.2f} {told:>9} {seconds:8.1f}  "
+        reported = "" if reference is None else f"{reference:.1f}"
+        print(f"{name:<17} {model:<5} {sampler or features or hops[:15]:<15} {mean:6.2f} {spread:6.2f} {reported:>9} {seconds:8.1f}  "
               + " ".join(f"{value:.2f}" for value in values) + ("" if reached else "   SHORT"), flush=True)
         rows.append({
             "graph": name, "model": model, "sampler": sampler, "features": features, "hops": hops, "options": options, "reference": reference,

@@ -7,7 +7,7 @@ Each graph is trained with the consumer's sums (`off`), the producer's (`host`, 
 turn, as often as there are rounds; each round begins with another way. It prints the medians of training batches a
 second, the trial and the search of `auto` included, how many times the speed of the best way `auto` has, and the shares
 of the batches that it let the producer sum, one after another. All runs must have the same batches, and on the CPU the
-same losses. The graphs are generated into a temporary folder, or once into `--data`. Needs nothing but Python.
+same losses. The graphs are generated into a temporary folder, or once into `--data`. Needs only Python.
 """
 import argparse
 import json
@@ -50,8 +50,8 @@ def graph(binary, name, folder):
 
 
 def trained(binary, data, options, batches, way, metrics):
-    """The lines of a run of at least so many batches. The batch size comes last in its options."""
-    # 8 bytes a node, behind a header of 128 at most.
+    """The lines of a run of at least `batches` batches. The batch size comes last in its options."""
+    # 8 bytes a node, after a header of 128 at most.
     nodes = (data / "train_idx.npy").stat().st_size // 8 - 16
     in_epoch = max(1, nodes // int(options.split()[-1]))
     more = ["--epochs", str(-(-batches // in_epoch)), "--model", "sage", "--aggregate", way, "--metrics", metrics]
@@ -72,8 +72,8 @@ def measure(binary, data, options, batches, rounds, folder, device):
                 sys.exit(f"{data.name}: the batches or losses of --aggregate {way} are others")
             speeds[way].append(lines[-1]["batches_per_second"])
             if way == "auto":
-                told = [lines[0], *(line for line in lines if line["event"] == "in_force")]
-                choices.append([line["in_force"]["aggregate"] for line in told])
+                reported = [lines[0], *(line for line in lines if line["event"] == "in_force")]
+                choices.append([line["in_force"]["aggregate"] for line in reported])
     medians = {way: statistics.median(found) for way, found in speeds.items()}
     best = max(median for way, median in medians.items() if way != "auto")
     return {
@@ -106,8 +106,8 @@ def main():
             result = measure(chosen.binary, data, options, *count, Path(temporary), chosen.device)
             found[name] = {"graph": generated, **result}
             speeds = " ".join(f"{result['medians'][way]:8.1f}" for way in ways)
-            # The first line says who may sum. Where nothing is tried that is all.
-            shares = ([f"{told['share']:g}" for told in run[1:]] for run in result["choices"])
+            # The first line names the role that sums. Without a trial it is the only line.
+            shares = ([f"{reported['share']:g}" for reported in run[1:]] for run in result["choices"])
             shown = ", ".join("→".join(run) or "off" for run in shares)
             print(f"{name:10} {speeds}  {result['auto_over_best']:9.3f}  {shown}", flush=True)
     if chosen.out:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What the producer's sums save of an epoch on the CPU: `train --aggregate host` beside `--aggregate off`.
+"""What the producer's sums save of an epoch on the CPU: `train --aggregate host` compared with `--aggregate off`.
 
     scripts/measure/aggregate_epoch.py DATA [--binary target/release/uvatrain] [--rounds 5] [--epochs 3] [--out epoch.json]
 
 DATA is a dataset, such as the small graph of scripts/peers/compare.py. Models of two layers train in both ways in turn, and
 each round begins with the other way. It prints the medians of training batches a second, an epoch's time with `host` as a
 share of that with `off`, the same of each round, and the bytes of a feature slot likewise. The first layer must sum before
-it multiplies: then batches and losses have to be equal, and are compared. Needs nothing but Python and a release build.
+it multiplies: then batches and losses have to be equal, and are compared. Needs only Python and a release build.
 Nothing else should be running.
 """
 import argparse

@@ -4,19 +4,19 @@
     scripts/measure/at_scale.py [--binary target/release/uvatrain] [--preset papers100m] [--scale 0.25] [--memory 6GiB]
                                 [--cache 3GiB] [--batches 300] [--dir DIR] [--out docs/results/at-scale.json]
 
-The graph has the preset's shape, float16 features, and of its training nodes those of so many batches. Each step runs in a
+The graph has the preset's shape, float16 features, and as many of its training nodes as the batches need. Each step runs in a
 control group of its own whose limit covers the page cache, too: without the limit, files that were just written would be
 read from memory. The steps are:
 
   generate    the dataset
   verify      `info --verify`: every list, every value
-  train       GraphSAGE by sampled neighbours, rows from disk, behind a host cache of --cache
+  train       GraphSAGE by sampled neighbours, rows from disk, with a host cache of --cache
   propagate   one hop, of which the rows of the splits are kept
   uncached    training without a cache, of the first --uncached-batches batches: each row is read for each batch
 
 Printed for each are its time and the peak of its memory, with and without pages of files; for both trainings also the reads
 from disk. Everything is made in a folder of DIR and removed at the end. The full preset (--scale 1) takes 45 GB there, a
-quarter of it 12 GB. Needs the right to make control groups (root), version 1 or 2, and nothing but Python.
+quarter of it 12 GB. Needs the right to make control groups (root), version 1 or 2, and only Python.
 """
 import argparse
 import contextlib
@@ -104,7 +104,7 @@ def main():
     arguments.add_argument("--preset", default="papers100m")
     arguments.add_argument("--scale", type=float, default=0.25)
     arguments.add_argument("--memory", default="6GiB", help="the limit of each step")
-    arguments.add_argument("--cache", default="3GiB", help="host memory in front of the disk")
+    arguments.add_argument("--cache", default="3GiB", help="host memory that caches rows")
     arguments.add_argument("--fanouts", default="10,10")
     arguments.add_argument("--batches", type=int, default=300, help="training batches")
     arguments.add_argument("--uncached-batches", type=int, default=60, help="training batches without a cache")

@@ -5,13 +5,13 @@
 
 - hit rates of every policy on three graph shapes and on the real graphs that scripts/setup/datasets.sh has unpacked
 - bytes of rows that cross the link in an epoch, with and without
-- the allocator's division of a budget beside eleven others, for two fanouts and two row sizes
-- what it takes to plan a graph of 100 million edges: seconds beside an epoch's, memory beside the adjacency's
+- the allocator's division of a budget, and eleven others, for two fanouts and two row sizes
+- the cost of planning a graph of 100 million edges: seconds and an epoch's, memory and the adjacency's
 - picks that stay for several batches: hit rates and accuracy
 
 Graphs are generated into DIR (about 8 GB; kept, so that a second run needs not make them again). Hit rates are counted,
 not timed: they are the same on every machine. `--quick` makes everything a hundredth of the size, to try the script.
-Needs nothing but Python and a release build. About half an hour on two cores.
+Needs only Python and a release build. About half an hour on two cores.
 """
 import argparse
 import json

@@ -6,7 +6,7 @@
 Trains `sign` on a hop set with `--shuffle chunks`, for chunks of one row (the full shuffle), and of an eighth, a quarter,
 half and all of a batch. The training nodes of the dataset are sorted by class first. One hop set is made with `--row-order
 shuffled`, and one with `file`, where rows of a class stay together. The goal is for `shuffled`: every size within
-0.5 points of the full shuffle. Accuracies do not depend on what else runs. Needs nothing but Python and the graph, which
+0.5 points of the full shuffle. Accuracies do not depend on what else runs. Needs only Python and the graph, which
 scripts/setup/datasets.sh unpacks.
 """
 import argparse

@@ -9,9 +9,9 @@ samplers, gather threads and training threads, in turn, as often as there are ro
 does each list of `--kept`, whose stages are kept on cores of their own.
 
 It prints the medians of milliseconds a batch: as predicted, of the division that `auto` chose (the slowest, if it chose several),
-as usual, and of the best division. Behind them are the times of `auto` and of the usual numbers over the best one's. Runs with
-equal numbers of threads are one division, whoever chose them: their times count together. The trial is not counted: it is told
-apart, in seconds. The graphs are generated into a temporary folder, or once into `--data`. Needs nothing but Python.
+as usual, and of the best division. After them come the times of `auto` and of the usual numbers over the best one's. Runs with
+equal numbers of threads are one division, whatever chose them: their times count together. The trial is not counted, but reported
+separately, in seconds. The graphs are generated into a temporary folder, or once into `--data`. Needs only Python.
 """
 import argparse
 import itertools
@@ -29,7 +29,7 @@ NAMES = ["--samplers", "--gather-threads", "--train-threads"]
 
 def trained(binary, data, options, batches, more, metrics):
     """Milliseconds a batch, the division of the cores, what a trial found, and the seconds before the training."""
-    # 8 bytes a node, behind a header of 128 at most.
+    # 8 bytes a node, after a header of 128 at most.
     nodes = (data / "train_idx.npy").stat().st_size // 8 - 16
     in_epoch = max(1, nodes // int(options.split()[-1]))
     epochs = ["--epochs", str(-(-batches // in_epoch)), "--aggregate", "off", "--device", "cpu"]

@@ -9,7 +9,7 @@ that lie in memory before the clock starts: what PyTorch's own engine costs, and
 Rounds are interleaved; each figure is the median over them. The losses of the first steps say that both train on the
 same batches. `--parts` and `--ranges` are folders that `uvatrain partition DATA FOLDER --parts N` wrote, the second with `--layout
 ranges`, with a part for each of N cores. Then N ranks also train on a part each, and on ranges of rows which they exchange. Their
-speed is beside that of one rank on the whole dataset, and the time of calls of the exchange beside the steps.
+speed is compared with that of one rank on the whole dataset, and the time of exchange calls with that of the steps.
 
 Needs a Python with torch and the module uvatrain (scripts/check/python.sh says how), and a machine with nothing else to do.
 """
@@ -31,7 +31,7 @@ FANOUTS, BATCH_SIZE, HIDDEN, WARM_UP = [10, 10], 1000, 128, 4
 
 
 class Kept:
-    """A batch copied out of its slot, with what the model asks of one."""
+    """A batch copied out of its slot, with the attributes that the model reads."""
 
     def __init__(self, batch):
         self.x, self.y = batch.x.clone(), batch.y.clone()
@@ -47,7 +47,7 @@ KINDS = ["plain", "uvatrain", "parts", "ranges"]
 
 
 def rank(data: Path, kind: str, batches: int, out: Path) -> None:
-    """One rank: trains its share of so many batches, and writes how long that took."""
+    """One rank: trains its share of `batches` batches, and writes the time."""
     own = int(os.environ["RANK"])
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[own]})
     import torch
@@ -128,7 +128,7 @@ def run(data: Path, kind: str, ranks: int, batches: int, folder: Path) -> dict:
 
 
 def measure_module():
-    """scripts/measure/host.py, for what it knows of the machine."""
+    """scripts/measure/host.py, for its description of the machine."""
     spec = importlib.util.spec_from_file_location("host", ROOT / "scripts/measure/host.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

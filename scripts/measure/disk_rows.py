@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures rows from disk beside the device itself, beside mapped tables, and beside GraphBolt on the same files.
+"""Measures rows from disk compared with the device itself, mapped tables and GraphBolt on the same files.
 
     PYTHON scripts/measure/disk_rows.py [--binary target/release/uvatrain] [--graphbolt-python PYTHON] [--dir DIR]
                                         [--nodes 4000000] [--rounds 3] [--limited-rounds 1] [--without-limit]
@@ -10,7 +10,7 @@ included; before each run under it the table's pages are dropped from the system
 
   device     reads a second of `bench pipeline --features disk`, and those of fio: random reads with O_DIRECT by io_uring,
              of the mean size of ours, 64 under way
-  training   `train` under the limit: the table mapped (`--features memory`), and from disk behind a host cache
+  training   `train` under the limit: the table mapped (`--features memory`), and from disk with a host cache
   loading    batches without a model under the limit: uvatrain.Loader from disk, which looks ahead and has no host cache, and
              GraphBolt's DataLoader over a TorchBasedFeature of the mapped table. Its release for pip has neither a cache in host
              memory nor a feature on disk
@@ -68,19 +68,19 @@ def run(command, limit=None, data=None):
 def device(binary, data, batch):
     """Reads a second: ours, and fio's of the same mean size."""
     dropped(data)
-    told = json.loads(run([binary, "bench", "pipeline", data, "--fanouts", FANOUTS, "--batch-size", batch, "--features", "disk",
+    reported = json.loads(run([binary, "bench", "pipeline", data, "--fanouts", FANOUTS, "--batch-size", batch, "--features", "disk",
                            "--json"]))
-    disk = told["disk"]
+    disk = reported["disk"]
     size = max(512, round(disk["bytes_read"] / disk["reads"] / 512) * 512)
     dropped(data)
     fio = json.loads(run(["fio", "--name=rows", f"--filename={data / 'feat.npy'}", "--readonly", "--rw=randread", f"--bs={size}",
                           "--direct=1", "--ioengine=io_uring", "--iodepth=64", "--runtime=8", "--time_based", "--registerfiles",
                           "--fixedbufs", "--norandommap", "--output-format=json"]))
-    return told, fio["jobs"][0]["read"]["iops"], size
+    return reported, fio["jobs"][0]["read"]["iops"], size
 
 
 def trained(binary, data, folder, batch, options, limit=None, epochs=1):
-    """Batches a second of a run, and of its epochs behind the second, where there are any: from when the first of them is
+    """Batches a second of a run, and of its epochs after the second, if any: from when the first of them is
     trained to the end of the last."""
     metrics = folder / "metrics.jsonl"
     run([binary, "train", data, "--fanouts", FANOUTS, "--batch-size", batch, "--epochs", epochs, "--metrics", metrics, *options],
@@ -142,7 +142,7 @@ def main():
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--limited-batches", type=int, default=4)
     arguments.add_argument("--limited-rounds", type=int, default=1)
-    arguments.add_argument("--without-limit", action="store_true", help="leave out the cells that need a control group")
+    arguments.add_argument("--without-limit", action="store_true", help="skip the cells that require a control group")
     arguments.add_argument("--out", type=Path)
     arguments.add_argument("--loading", metavar="DATA", help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
@@ -174,9 +174,9 @@ def main():
         for split in ("valid", "test"):
             shorten(data / f"{split}_idx.npy", 64)
         for _ in range(chosen.rounds):
-            told, fio, size = device(chosen.binary, data, chosen.batch_size)
+            reported, fio, size = device(chosen.binary, data, chosen.batch_size)
             found["device_read_bytes"] = size
-            cell("device: ours, reads/s", told["disk"]["reads_per_second"])
+            cell("device: ours, reads/s", reported["disk"]["reads_per_second"])
             cell(f"device: fio, {size} bytes, reads/s", fio)
         # The table is in the system's cache from here on.
         with open(data / "feat.npy", "rb") as file:

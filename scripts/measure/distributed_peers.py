@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures uvatrain beside PyG and DistDGL where ranks hold a part of the features each, and of the graph.
+"""Measures uvatrain compared with PyG and DistDGL where ranks hold a part of the features each, and of the graph.
 
     PYTHON scripts/measure/distributed_peers.py [--pyg PYTHON] [--dgl PYTHON] [--binary target/release/uvatrain]
         [--method random] [--nodes 400000] [--dim 128] [--batches 40] [--fanouts 10,10] [--batch-size 1024]
@@ -15,7 +15,7 @@ threads and helper processes. They take the batches of an epoch with their featu
   DistDGL    DistNodeDataLoader with a server a rank: without and with a sampler process, over DGL's graph and GraphBolt's
 
 Torch's allocator takes huge pages in all of them (THP_MEM_ALLOC_ENABLE=1), since the peers' rows come in fresh memory.
-After an epoch to warm up, in which rows of batches are compared with the table, three epochs are timed, one behind the
+After an epoch to warm up, in which rows of batches are compared with the table, three epochs are timed, one after the
 other. An epoch has ended when both ranks have. The figure is the median of the three.
 
 PYTHON has this checkout's module (scripts/check/python.sh says how). A system whose interpreter is not given is left out:

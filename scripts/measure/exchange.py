@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the exchange of feature rows between ranks beside torch.distributed alone, and what copies of hot rows spare.
+"""Measures the exchange of feature rows between ranks compared with torch.distributed alone, and what copies of hot rows spare.
 
     PYTHON scripts/measure/exchange.py [--binary target/release/uvatrain] [--ranks 2] [--nodes 400000] [--dim 128]
                                        [--batches 40] [--out docs/results/exchange.json]
@@ -12,10 +12,10 @@ others. Printed for each share:
   least        the same if the cache held the rows of others that these very batches read most: none can have fewer
   rows/s       rows of others a second, of the time in the calls that pass ids and rows on
   of gloo      these bytes a second over those of `all_to_all_single` with as many bytes a call, in the same run
-  alone        the same of the three calls of a batch by uvatrain's exchange where nobody samples and gathers
-  met          share of the pass in which a rank waited until the others had come to the same batch
+  alone        the same of the three calls of a batch by uvatrain's exchange without sampling and gathering
+  met          share of the pass in which a rank waited until the others had reached the same batch
 
-A rank that gathers the rows that others asked for lets them wait in those calls, too. PYTHON has this checkout's module (scripts/check/python.sh says how).
+While a rank gathers the rows that others requested, they wait in those calls, too. PYTHON has this checkout's module (scripts/check/python.sh says how).
 Nothing else should be running.
 """
 import argparse

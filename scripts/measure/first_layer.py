@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What a first layer from a hop set saves: `train --first-layer` beside the same model over sampled neighbours.
+"""What a first layer from a hop set saves: `train --first-layer` compared with the same model over sampled neighbours.
 
     scripts/measure/first_layer.py [--binary target/release/uvatrain] [--rounds 3] [--epochs 4] [--data FOLDER]
                                    [--out docs/results/first-layer.json]
 
-On each graph a model of three layers trains with fanouts 15,10,5, and with 15,10 over the hop set, in turns. A figure is the
+On each graph a model of three layers trains with fanouts 15,10,5, and with 15,10 over the hop set, alternately. A figure is the
 median epoch of a round, a validation of 1,000 nodes included and the first one left out, and of these the median. Bytes are those of the gathered rows. The hop set
-is made once, and its time is told. Accuracies are those of the test nodes after these epochs. The graphs are generated
+is made once, and its time is printed. Accuracies are those of the test nodes after these epochs. The graphs are generated
 into a temporary folder, or once into `--data`; real ones (`--real NAME`) lie in the cache of scripts/setup/datasets.sh. Needs
-nothing but Python and a release build.
+only Python and a release build.
 """
 import argparse
 import json
@@ -53,7 +53,7 @@ def trained(binary, data, options, epochs, metrics):
 def measure(binary, data, model, rounds, epochs, folder):
     hop_set = folder / f"{data.name}-{model}"
     since = time.perf_counter()
-    told = json.loads(call(binary, ["propagate", data, hop_set, "--hops", 1, "--nodes", "all", "--row-order", "nodes",
+    reported = json.loads(call(binary, ["propagate", data, hop_set, "--hops", 1, "--nodes", "all", "--row-order", "nodes",
                                     *MODELS[model].split(), "--json"]))
     made = time.perf_counter() - since
     ways = {"sampled": f"--model {model} --fanouts 15,10,5", "given": f"--model {model} --fanouts 15,10 --first-layer {hop_set}"}
@@ -61,7 +61,7 @@ def measure(binary, data, model, rounds, epochs, folder):
     for number in range(rounds):
         for way in list(ways)[:: 1 if number % 2 == 0 else -1]:
             found[way].append(trained(binary, data, ways[way], epochs, folder / "run.jsonl"))
-    row = {way: told["dim"] * 4 for way in ways}
+    row = {way: reported["dim"] * 4 for way in ways}
     if model == "sage":
         row["given"] *= 2
     medians = {way: {
@@ -70,7 +70,7 @@ def measure(binary, data, model, rounds, epochs, folder):
         "test_accuracy": of[0]["test_accuracy"],
     } for way, of in found.items()}
     sampled, given = medians["sampled"], medians["given"]
-    return {"graph": data.name, "model": model, "propagate_s": made, "set_bytes": told["bytes"], "medians": medians,
+    return {"graph": data.name, "model": model, "propagate_s": made, "set_bytes": reported["bytes"], "medians": medians,
             "times_as_fast": sampled["epoch_s"] / given["epoch_s"],
             "times_fewer_bytes": sampled["gathered_bytes"] / given["gathered_bytes"], "rounds": found}
 

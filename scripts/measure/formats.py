@@ -5,9 +5,9 @@
 
 A graph is generated, exported, and its files are put together again as each format has them; then each is imported.
 The edges of what comes back are compared with the ones that went in. Sizes that --out holds already and that are not
-asked for stay. Needs nothing but Python, and room for about 120 bytes an edge under --work. Peak memory is what the
+requested stay. Needs only Python, and room for about 120 bytes an edge under --work. Peak memory is what the
 kernel counts (VmHWM), pages of mapped files among it; "own" is the most that was seen of the process's own pages
-(RssAnon). Both are looked at every 5 ms: what wait4 tells has this script's own memory in it.
+(RssAnon). Both are sampled every 5 ms: the figure of wait4 includes this script's own memory.
 """
 import argparse
 import gzip
@@ -150,7 +150,7 @@ def main():
     arguments.add_argument("--memory", default="256MiB", help="what the imports are given")
     arguments.add_argument("--binary", type=Path, default=ROOT / "target/release/uvatrain")
     arguments.add_argument("--work", type=Path, help="where the files are written [default: the system's place]")
-    arguments.add_argument("--busy", action="store_true", help="leave out all times but the CPU's: there is other work")
+    arguments.add_argument("--busy", action="store_true", help="measure CPU times only: the machine is busy")
     arguments.add_argument("--out", type=Path)
     chosen = arguments.parse_args()
     former = json.loads(chosen.out.read_text())["edges"] if chosen.out and chosen.out.exists() else {}

@@ -6,8 +6,8 @@
 
 Each graph has 20 edges a node and one feature, so that lists are what is written, and is removed again; the largest
 needs about 6 bytes an edge in DIR. What --out holds already of other kinds or sizes stays in it. Memory is the peak
-of the process's resident pages, as wait4 tells it: pages of the files themselves are the kernel's and not counted.
-Needs nothing but Python.
+of the process's resident pages, from wait4: pages of the files themselves are the kernel's and not counted.
+Needs only Python.
 """
 import argparse
 import json

@@ -6,11 +6,11 @@
     scripts/measure/growth.py --edges none --out docs/results/growth.json --svg docs/growth.svg      draws what is measured already
 
 Each graph has 20 edges a node, 4 features and 2 % of its nodes to train on, and is removed again; 1 G edges need 6 GB in
-DIR. Sizes that --out holds already and that are not asked for stay. "Own" memory is the most that was seen, every 5 ms, of
+DIR. Sizes that --out holds already and that are not requested stay. "Own" memory is the most that was seen, every 5 ms, of
 pages that no file backs (RssAnon and RssShmem): those of the dataset's files are the kernel's, which takes them away where
 it needs them. Times are CPU time of all threads and wall-clock time; the first is what is plotted, since other work of the
 machine changes it less. Up to 10 M edges each is the median of five. Best with a program without libtorch
-(--no-default-features): with it each step has 59 MiB more of its own, and 0.2 s. Needs nothing but Python.
+(--no-default-features): with it each step has 59 MiB more of its own, and 0.2 s. Needs only Python.
 """
 import argparse
 import json
@@ -63,7 +63,7 @@ def measure(binary, directory, edges):
 
     step("generate", "generate", graph, "--nodes", nodes, "--avg-degree", DEGREE, "--feat-dim", FEATURES,
          "--train-share", "0.02", before=lambda: shutil.rmtree(graph, ignore_errors=True))
-    # What a run has found of the edges is noted beside the files: without the note it is the first that opens them.
+    # A run stores the result of its check of the edges with the files: without it, the next run checks them again.
     stamp = graph / ".uvatrain-stamp.json"
     said = step("open-first", "info", graph, "--json", before=lambda: stamp.unlink(missing_ok=True))
     info = json.loads(said[0])
@@ -108,7 +108,7 @@ STYLE = """
       .name-e { fill: #e69ac0 } .name-f { fill: #bdc1c6 }
     }
 """
-# Each step's line keeps its class in both panels. Told apart also by those who see no difference between red and green.
+# Each step's line keeps its class in both panels. The classes also differ for readers who do not distinguish red and green.
 CLASSES = {"generate": "a", "open-first": "e", "open": "f", "verify": "c", "sample": "d", "plan": "b"}
 
 
@@ -134,7 +134,7 @@ def panel(x, title, unit, curves):
         parts.append(f'<line class="grid" x1="{at:.1f}" y1="{top}" x2="{at:.1f}" y2="{top + height}"/>')
         label = names.get(power, f"1e{power}")
         parts.append(f'<text class="tick" x="{at:.1f}" y="{top + height + 18}" text-anchor="middle">{label}</text>')
-    # Names stand at the curves' ends, pushed apart where two ends are one.
+    # Names are at the curves' ends, moved apart where two ends coincide.
     ends = sorted((up(curve[-1][1]), name) for name, curve in curves.items())
     places, lowest = [], top + height
     for y, _ in ends:

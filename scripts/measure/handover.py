@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What handing batches over costs: by itself, and as the share of its time that a pipeline's slowest stage does not work.
+"""Measures the cost of handing batches over: alone, and as the share of its time that a pipeline's slowest stage is idle.
 
     scripts/measure/handover.py [--data data/demo] [--binary target/release/uvatrain] [--bench PROGRAM] [--rounds 3]
                         [--out docs/results/handover.json]
 
 The first is `cargo bench -p uva-mem --bench handover` (--bench: the program that this has built), the second what
-`bench pipeline` and `train` say of their roles, by size of the batches. Of each the median round; all are in --out.
-Needs nothing but Python, a release build and the demo's graph (scripts/demo.sh makes both).
+`bench pipeline` and `train` say of their roles, by size of the batches. Each figure is of the median round; all are in --out.
+Needs only Python, a release build and the demo's graph (scripts/demo.sh makes both).
 """
 import argparse
 import json

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures hop sets on disk: the loader beside the disk itself, and a set larger than memory from its making to its training.
+"""Measures hop sets on disk: the loader compared with the disk itself, and a set larger than memory, from `propagate` to training.
 
     scripts/measure/hop_disk.py [--binary target/release/uvatrain] [--dir DIR] [--rounds 3] [--memory 4GiB] [--scale 0.1]
                                 [--part disk|limit] [--out docs/results/hop-disk.json]
 
 The first part makes a hop set of igb-tiny's shape: 100,000 nodes, rows of 4 KiB, three hops. `bench loader --reader uring`
-takes its batches of 8,000 training rows from disk, in chunks, beside the same reader alone in the same run. fio reads the same
-files besides: random reads of 1 MiB, what the shortest chunks span, with O_DIRECT by io_uring, 32 under way. Rounds
+takes its batches of 8,000 training rows from disk, in chunks, and compares with the same reader alone in the same run. fio reads the
+same files, too: random reads of 1 MiB, what the shortest chunks span, with O_DIRECT by io_uring, 32 under way. Rounds
 are interleaved, and medians count.
 
 The second part makes one of igb-medium's shape at a tenth of its size, and trains on it. Each step runs in a control group of
@@ -52,10 +52,10 @@ def beside_the_disk(binary, folder, rounds):
         print(f"{name:<28} {value:8.3f} GB/s", flush=True)
 
     for _ in range(rounds):
-        told = json.loads(run(binary, "bench", "loader", hops, "--batch-size", BATCH, "--chunk", ",".join(map(str, CHUNKS)),
+        reported = json.loads(run(binary, "bench", "loader", hops, "--batch-size", BATCH, "--chunk", ",".join(map(str, CHUNKS)),
                               "--reader", "uring", "--epochs", 3, "--json"))
-        cell("reader alone", told["reads_gb_per_second"])
-        for order in told["orders"]:
+        cell("reader alone", reported["reads_gb_per_second"])
+        for order in reported["orders"]:
             name = f"chunks of {order['chunk']}" if order["chunk"] > 1 else "all rows shuffled"
             cell(name, order["gb_per_second"])
         fio = json.loads(run("fio", "--name=runs", f"--filename={tables}", "--readonly", "--rw=randread", f"--bs={PIECE}", "--direct=1",
@@ -66,7 +66,7 @@ def beside_the_disk(binary, folder, rounds):
     device = medians[f"fio, {PIECE}"]
     shares = {name: round(value / device, 3) for name, value in medians.items()}
     print("of fio's: " + ", ".join(f"{name} {share:.2f}" for name, share in shares.items()))
-    return {"batch_size": BATCH, "row_bytes": told["row_bytes"], "tables": told["tables"], "reader": told["reader"], "cells": cells,
+    return {"batch_size": BATCH, "row_bytes": reported["row_bytes"], "tables": reported["tables"], "reader": reported["reader"], "cells": cells,
             "of_fio": shares}
 
 

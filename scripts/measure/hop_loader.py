@@ -6,7 +6,7 @@
 What is compared is loading alone: random batches of all training rows, with every hop, and a consumer that drops them.
 
 - `rows`: a map-style dataset that gives one row of each hop, collated by DataLoader, in 2 worker processes. This is
-  the baseline of pre-propagation models (MLSys'25), and what DataLoader does unless told otherwise.
+  the baseline of pre-propagation models (MLSys'25), and DataLoader's default.
 - `batches`: the same DataLoader with `sampler=BatchSampler(...)`, so that a worker takes a batch of rows by one index
   call a hop. This is the fairest form of it.
 - `uvatrain`: `bench loader` with one worker and with two, all rows shuffled and in chunks, with its own plain copy.
@@ -110,8 +110,8 @@ def main():
             found[kind].append(epochs(batches, chosen.seconds))
             del batches
         for workers in (1, 2):
-            told = ours(chosen.binary, chosen.hop_set, chosen.batch_size, workers)
-            for order in told["orders"]:
+            reported = ours(chosen.binary, chosen.hop_set, chosen.batch_size, workers)
+            for order in reported["orders"]:
                 name = f"{order['shuffle']}, chunks of {order['chunk']}" if order["chunk"] > 1 else order["shuffle"]
                 entry = found["uvatrain"].setdefault(f"{name}, {workers} worker(s)", {"rows": [], "memcpy": []})
                 entry["rows"].append(order["rows_per_second"])
@@ -126,10 +126,10 @@ def main():
         print(f"{'uvatrain, ' + name:<40} {rate:>14,.0f} {rate / base:>13.2f}× {100 * share:>9.1f}%")
     if chosen.out:
         meta = json.loads((chosen.hop_set / "hops.json").read_text())
-        told = {key: meta[key] for key in ("dim", "dtype", "rows", "layout", "operators", "splits")}
+        reported = {key: meta[key] for key in ("dim", "dtype", "rows", "layout", "operators", "splits")}
         machine = {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()}
         report = {
-            "machine": machine, "torch": torch.__version__, "hop_set": told, "batch_size": chosen.batch_size,
+            "machine": machine, "torch": torch.__version__, "hop_set": reported, "batch_size": chosen.batch_size,
             "workers": WORKERS, "rows_per_second": found,
         }
         chosen.out.write_text(json.dumps(report, indent=1) + "\n")

@@ -5,7 +5,7 @@
 
 Runs the program's own benches and a training run of the demo graph, several rounds of each, and keeps every round.
 Nothing else should be running: how busy the machine was with other work is measured and written down too.
-Needs nothing but Python, a release build and the demo's graph (scripts/demo.sh makes both).
+Needs only Python, a release build and the demo's graph (scripts/demo.sh makes both).
 """
 import argparse
 import json

@@ -13,7 +13,7 @@ features. The three scripts differ in at most two lines, their imports:
 They see the same seeds in the same order, and each loader draws neighbours of its own; nodes and edges of an epoch are
 printed. Epochs of the three take turns in one process, forwards and backwards, after one that does not count. The share
 of the loader is what the first script's loop waits for it. The bound is what its epoch would gain from a loader that
-takes no time. Busy machines are noisy: look at the least beside the median.
+takes no time. Busy machines are noisy: compare the least with the median.
 
 PYTHON has torch, torch-geometric, this checkout's module, and torch-sparse or pyg-lib for PyG's NeighborLoader
 (scripts/peers/environment.sh pyg). Without a sampler for PyG's loader, `--peer stores` takes uvatrain.pyg's for it.
@@ -81,7 +81,7 @@ def graph(arguments):
 
 
 def tell_hops(batch, hops):
-    """What `trim_to_layer` needs, for a batch that does not tell what was sampled by hop: PyG's over torch-sparse.
+    """The arguments of `trim_to_layer`, for a batch without the numbers of nodes and edges sampled by hop: PyG's over torch-sparse.
 
     Its nodes are in the order in which they were found, and its edges in that of the nodes they lead to.
     """

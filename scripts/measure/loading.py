@@ -4,11 +4,11 @@
     scripts/measure/loading.py SMALL MEDIUM [--binary target/release/uvatrain] [--rounds 5] [--batches 64]
                        [--out docs/results/loading.json]
 
-A round takes three commands in turns, for each graph on one core and on two: `bench sample` with a thread a core, `bench
-gather` of as many random bytes as a batch has with a thread a core, and `bench pipeline` behind a warm-up, in each of its
+A round runs three commands one after another, for each graph on one core and on two: `bench sample` with a thread a core, `bench
+gather` of as many random bytes as a batch has with a thread a core, and `bench pipeline` after a warm-up, in each of its
 ways. Sampling and gathering alone allow 1 / (seconds of a batch sampled + seconds of a batch gathered). A figure is the
 median of its rounds. Graphs: `uvatrain generate small --nodes 100000 --avg-degree 20 --feat-dim 100 --classes 47
---train-share 0.5` and `uvatrain generate medium --preset products`. Needs nothing but Python and a release build.
+--train-share 0.5` and `uvatrain generate medium --preset products`. Needs only Python and a release build.
 """
 import argparse
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows what an order of the seeds costs in accuracy: `train --seed-order` beside shuffled seeds, on real graphs.
+"""Shows what an order of the seeds costs in accuracy: `train --seed-order` compared with shuffled seeds, on real graphs.
 
     scripts/measure/orders.py [--binary target/release/uvatrain] [--seeds 3] [--orders shuffle segments:16 …]
                               [--out docs/results/orders.json]
@@ -7,7 +7,7 @@
 GraphSAGE with the options of scripts/measure/accuracy.py trains on each graph in each order, with every seed. A figure is the
 mean over the seeds of the test accuracy of the model that is best by validation, and how many points that is from `shuffle`. The
 file has the curves: validation accuracy by epoch. An order within 0.5 points of `shuffle` on every graph would do as a
-default. Times are not looked at, so the machine may have other work. Needs nothing but Python and the graphs
+default. Times are not measured, so the machine may be busy. Needs only Python and the graphs
 (scripts/setup/datasets.sh unpacks them).
 """
 import argparse

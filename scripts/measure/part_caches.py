@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what caches of ranks hit that train on parts, beside ranks that divide the batches of the whole graph.
+"""Counts cache hits of ranks that train on parts, and of ranks that divide the batches of the whole graph.
 
     PYTHON scripts/measure/part_caches.py [--binary target/release/uvatrain] [--parts 4] [--shares 5 10 20]
                                           [--out docs/results/part-caches.json]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Counts what parts made by each method ask of each other, and writes the raw figures that docs/guide/scaling.md quotes.
+"""Counts the lists and rows that parts made by each method read from each other, and writes the raw figures that docs/guide/scaling.md quotes.
 
     scripts/measure/partitions.py [--work DIR] [--out docs/results/partitions.json] [--quick] [--only GRAPH]
 
 Four parts of the real graphs that scripts/setup/datasets.sh has unpacked and of three generated shapes, which are made in
 DIR (about 0.5 GB, kept). Everything is counted and nothing timed, so the figures are the same on every machine.
 `--quick` makes the generated graphs a hundredth
-of the size. Needs nothing but Python and a build. About ten minutes on two cores.
+of the size. Needs only Python and a build. About ten minutes on two cores.
 """
 
 import argparse

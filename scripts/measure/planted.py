@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Shows that a generated graph's classes are in its edges too: GraphSAGE beside an MLP on the features alone.
+"""Shows that a generated graph's classes are in its edges too: GraphSAGE compared with an MLP on the features alone.
 
     scripts/measure/planted.py [--data data/demo] [--out docs/results/planted.json]
 
 The MLP is the same network, trained in the same way on the same nodes of the same graph with every edge taken away:
-without neighbours a GraphSAGE layer is a plain layer on a node's own row. Needs nothing but Python.
+without neighbours a GraphSAGE layer is a plain layer on a node's own row. Needs only Python.
 """
 import argparse
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures a hop of `uvatrain propagate` beside sparse products of other libraries, and epochs of `sign` beside `sage`.
+"""Measures a hop of `uvatrain propagate` compared with sparse products of other libraries, and epochs of `sign` with `sage`.
 
     PYTHON scripts/measure/propagation.py [--binary target/release/uvatrain] [--dgl-python PYTHON] [--scale 0.5] [--threads 2]
                                           [--rounds 3] [--out docs/results/propagation.json]
@@ -11,7 +11,7 @@ The graph has the shape of ogbn-products, float32 features. Means over in-neighb
   scipy      scipy.sparse.csr_array @ dense, which has one thread
   dgl        update_all(copy_u, mean), DGL 2.1 over torch 2.2
 
-Gigabytes count a row's bytes once for each edge. Beside them stands `bench gather`, a gather of random rows of this size.
+Gigabytes count a row's bytes once for each edge. They are compared with `bench gather`, a gather of random rows of this size.
 The sums of torch are compared with those that `propagate` wrote. The second part trains the same number of batches by
 neighbours (sage, 15,10,5) and from the hop set (sign, three hops). Rounds are interleaved, and medians count. PYTHON has torch, numpy and scipy;
 --dgl-python is what `scripts/peers/environment.sh dgl` prints. Nothing else should be running.
@@ -124,8 +124,8 @@ def main():
             cell("scipy, s", time.perf_counter() - start)
             if chosen.dgl_python:
                 cell("dgl, s", float(run(chosen.dgl_python, "-c", DGL, data, chosen.threads)))
-            told = json.loads(run(chosen.binary, "bench", "gather", data, "--threads", chosen.threads, "--json"))
-            cell("bench gather, GB/s", told["gb_per_second"])
+            reported = json.loads(run(chosen.binary, "bench", "gather", data, "--threads", chosen.threads, "--json"))
+            cell("bench gather, GB/s", reported["gb_per_second"])
         del matrix, theirs, features
         for _ in range(chosen.rounds):
             taken, batches = epoch_seconds(chosen.binary, data, metrics, "--model", "sage", "--fanouts", "15,10,5")

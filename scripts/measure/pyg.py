@@ -86,7 +86,7 @@ def ours(cell, _):
 
 
 def child(cell):
-    """Trains, and prints the figures as JSON behind a mark."""
+    """Trains, and prints the figures as JSON after a mark."""
     import warnings
 
     warnings.filterwarnings("ignore")
@@ -147,7 +147,7 @@ def child(cell):
         accuracy = right[torch.from_numpy(data("test_idx"))].float().mean().item()
     model.train()
 
-    # The same batches with nobody to wait for, and nobody who works beside.
+    # The same batches, without waiting and without other processes at work.
     ready = []
     for batch in epoch_of(cell["epochs"]):
         ready.append(batch.clone())

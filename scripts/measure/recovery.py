@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how soon ranks train again after one of them was killed: torchrun starts all anew, and they go on with the last
+"""Measures how soon ranks train again after one of them was killed: torchrun restarts all, and they resume from the last
 checkpoint.
 
     PYTHON scripts/measure/recovery.py --data DATA [--ranks 2] [--rounds 3] [--out docs/results/recovery.json]
@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "scripts/measure"))
 from watched import machine  # noqa: E402
 
 EVERY = 20
-#: Steps behind the checkpoint at which a rank is killed.
+#: Steps after the checkpoint at which a rank is killed.
 LOST = 10
 LIMIT = 300
 
@@ -38,8 +38,8 @@ def batches(path):
     if not path.exists():
         return []
     lines = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
-    told = (json.loads(line) for line in lines)
-    return [(line["epoch"], line["batch"]) for line in told if line.get("event") == "batch"]
+    reported = (json.loads(line) for line in lines)
+    return [(line["epoch"], line["batch"]) for line in reported if line.get("event") == "batch"]
 
 
 def wait_for(what, found):
@@ -80,7 +80,7 @@ def one_round(chosen, folder):
             victim = worker_of(run.pid, chosen.ranks - 1)
             os.kill(victim, signal.SIGKILL)
             killed = time.monotonic()
-            # Lines that were on their way.
+            # Lines that were buffered.
             lost = wait_for("a batch is trained again", lambda: again(metrics, len(before)))
             recovered = time.monotonic()
             wait_for("all lost batches are trained again", lambda: batches(metrics).count(lost[-1]) > 1)

@@ -14,7 +14,7 @@ Printed are medians of a batch's sampling, gather and training in milliseconds. 
 cost of the slots' pages; small pages also hold the sampler's local ids there, and the map of the table. So what the gather
 pays is better seen against `processes`, where both have the pages of `threads`. On one core the stages take turns, and a
 stage's time has what others took meanwhile: the last column, batches a second, is what counts then. Nothing else should be
-running. Needs nothing but Python.
+running. Needs only Python.
 """
 import argparse
 import ctypes

@@ -8,10 +8,10 @@ them with every look. The first tenth of the time is for warming up; what is lef
 in every process
 
 - the most descriptors and the most threads of the second half are no more than those of the first, and
-- the median of the anonymous memory (what the process allocated, beside mapped files and shared slots) has grown by at most
+- the median of the anonymous memory (what the process allocated, without mapped files and shared slots) has grown by at most
   two percent, or 1 MiB where that is more.
 
-Exit code 1 if it is not, or if the run does not end well on an interrupt. Needs nothing but Python and a release build.
+Exit code 1 if it is not, or if the run fails after an interrupt. Needs only Python and a release build.
 """
 import argparse
 import json
@@ -67,7 +67,7 @@ def look(pid):
 def scrape(port):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         if b"\nuvatrain_" not in answer.read():
-            sys.exit("the run's metrics tell nothing")
+            sys.exit("the run's metrics are empty")
 
 
 def free_port():
@@ -79,18 +79,18 @@ def free_port():
 def judge(looks):
     """What one process held in the two halves, and what of it is not flat."""
     halves = looks[: len(looks) // 2], looks[len(looks) // 2 :]
-    told, wrong = {}, []
+    reported, wrong = {}, []
     for name in ("descriptors", "threads"):
         first, second = (max(look[name] for look in half) for half in halves)
-        told[name] = [first, second]
+        reported[name] = [first, second]
         if second > first:
             wrong.append(f"{name} rose from {first} to {second}")
     for name in ("anonymous", "shared"):
-        told[f"{name}_bytes"] = [int(statistics.median(look[name] for look in half)) for half in halves]
-    first, second = told["anonymous_bytes"]
+        reported[f"{name}_bytes"] = [int(statistics.median(look[name] for look in half)) for half in halves]
+    first, second = reported["anonymous_bytes"]
     if second - first > max(GROWTH * first, GROWTH_BYTES):
         wrong.append(f"its memory grew from {first / 2**20:.1f} to {second / 2**20:.1f} MiB")
-    return told, wrong
+    return reported, wrong
 
 
 def main():
@@ -130,19 +130,19 @@ def main():
         batches = sum('"event":"batch"' in line for line in metrics.open())
         kept = sorted(file.name for file in Path(directory, "kept").iterdir())
 
-    told, failed = {}, []
+    reported, failed = {}, []
     for name, seen in looks.items():
-        told[name], wrong = judge(seen[int(len(seen) * WARM_UP) :])
+        reported[name], wrong = judge(seen[int(len(seen) * WARM_UP) :])
         failed += [f"{name}: {what}" for what in wrong]
-        anonymous, shared = told[name]["anonymous_bytes"], told[name]["shared_bytes"]
+        anonymous, shared = reported[name]["anonymous_bytes"], reported[name]["shared_bytes"]
         print(f"{name:<10} anonymous {anonymous[0] / 2**20:7.1f} -> {anonymous[1] / 2**20:7.1f} MiB  "
               f"shared {shared[0] / 2**20:6.1f} -> {shared[1] / 2**20:6.1f} MiB  "
-              f"descriptors {told[name]['descriptors']}  threads {told[name]['threads']}")
+              f"descriptors {reported[name]['descriptors']}  threads {reported[name]['threads']}")
     print(f"{batches} batches in {chosen.seconds:.0f} s; checkpoint files: {', '.join(kept)}")
     if chosen.out:
-        about = "Made by scripts/measure/soak.py: medians (bytes) and maxima of the two halves of the time behind the warming up."
+        about = "Made by scripts/measure/soak.py: medians (bytes) and maxima of the two halves of the time after the warm-up."
         result = {"about": about, "seconds": chosen.seconds, "looks": len(looks["launcher"]), "batches": batches,
-                  "processes": told}
+                  "processes": reported}
         chosen.out.write_text(json.dumps(result, indent=2) + "\n")
     for what in failed:
         print(f"NOT FLAT: {what}", file=sys.stderr)

@@ -3,7 +3,7 @@ import struct
 
 
 def shorten(file, nodes):
-    """Leaves so many nodes to a split, its first ones. `file`: an `.npy` of int64, version 1.0."""
+    """Truncates a split to its first `nodes` nodes. `file`: an `.npy` of int64, version 1.0."""
     content = file.read_bytes()
     kept = content[10 + struct.unpack("<H", content[8:10])[0] :][: 8 * nodes]
     header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({len(kept) // 8},), }}".ljust(117) + "\n"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what a standby trainer saves, with cores in the place of GPUs: the sampler of `--roles 1:1` has one core, the trainer
+"""Measures what a standby trainer saves, with cores in place of GPUs: the sampler of `--roles 1:1` has one core, the trainer
 another, and the rank that stands by shares the sampler's.
 
     PYTHON scripts/measure/standby.py --data DATA [--rounds 3] [--epochs 4] [--out docs/results/standby.json]
@@ -10,8 +10,8 @@ Runs alternate, round by round:
   auto         the same with --switch auto and the metrics of the first run alone
   throughout   the same with --switch 0
 
-Printed for each: seconds of an epoch of training (the median; the first of a run is left out), beside those that `--switch auto`
-simulates by the metrics. Every run has to train the same batches. Producers are kept on no core: they work a few per cent of the
+Printed for each: seconds of an epoch of training (the median; the first of a run is left out), and those that `--switch auto`
+simulates from the metrics. Every run has to train the same batches. Producers are kept on no core: they work a few per cent of the
 time.
 
 PYTHON has torch and this checkout's module (scripts/check/python.sh says how), and UVATRAIN_PROGRAM names the program.
@@ -127,9 +127,9 @@ def main():
         }
         for _ in range(chosen.rounds):
             for what, options in of_each.items():
-                found, same, told = run(chosen, folder, options, (1,) if what == "alone" else (1, 2))
-                said = told or said
-                # One trainer leaves no batch out, whoever helps it.
+                found, same, reported = run(chosen, folder, options, (1,) if what == "alone" else (1, 2))
+                said = reported or said
+                # No batch is lost, with or without a standby trainer.
                 if same != batches:
                     sys.exit(f"{what}: other batches than those of the first run")
                 seconds[what] += found
@@ -141,10 +141,10 @@ def main():
         by = f", simulated {expected[what]:.2f}" if what in expected else ""
         print(f"{what:<12}{of:8.2f} s an epoch{by}, {median['alone'] / of:.2f} times as fast as alone")
     if chosen.out:
-        told = {"machine": machine(), "fanouts": chosen.fanouts, "batch_size": chosen.batch_size,
+        reported = {"machine": machine(), "fanouts": chosen.fanouts, "batch_size": chosen.batch_size,
                 "batch_slots": chosen.batch_slots, "batches": len(batches) // chosen.epochs, "rounds": chosen.rounds,
                 "epoch_s": median, "simulated_s": expected, "auto": said, "all_s": seconds}
-        chosen.out.write_text(json.dumps(told, indent=1) + "\n")
+        chosen.out.write_text(json.dumps(reported, indent=1) + "\n")
     return None
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the sums of a first layer beside torch's embedding_bag, on the same lists of the same batches.
+"""Measures the sums of a first layer compared with torch's embedding_bag, on the same lists of the same batches.
 
     PYTHON scripts/measure/sums.py [--program target/release/uvatrain] [--graph DIR] [--rounds 3] [--threads 1]
                                    [--dgl-python PYTHON] [--out docs/results/sums.json]

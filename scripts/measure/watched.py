@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def machine():
-    """What a figure's reader has to know of where it was measured."""
+    """The description of the machine that is stored with figures."""
     def find(path, key):
         try:
             lines = Path(path).read_text().splitlines()

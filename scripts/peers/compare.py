@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measures uvatrain beside DGL, GraphBolt, PyG, numpy and torch, and writes docs/results/peers.json.
+"""Measures uvatrain compared with DGL, GraphBolt, PyG, numpy and torch, and writes docs/results/peers.json.
 
     scripts/peers/compare.sh [options]      gets the peers, builds, makes the graphs, and then runs this
     scripts/peers/compare.py --check FILE   works figures, ratios and tables out again from a file's rounds, and compares
                                             them with what FILE and the pages say; measures nothing
 
 Four sections: neighbour sampling alone, the gather of feature rows alone, both end to end (loading), and GraphSAGE
-epochs (training). A cell is a section on a graph on so many cores, to which every process is pinned. Within a cell the
+epochs (training). A cell is a section on a graph on a number of cores, to which every process is pinned. Within a cell the
 peers' processes stay, and every round measures each contender for a few seconds, every other round in reverse order, so
 that a slow minute falls on all of them. What other processes used of the machine is measured with each; what was
 disturbed is measured again, for some rounds, and marked where that does not help. Before the rounds every runtime shows
@@ -249,7 +249,7 @@ class Session:
             for one in taking_part:
                 one.setdefault("rounds", [])
             measure_rounds(taking_part, rounds, self.plan["retries"], measure,
-                           lambda *told: say_round(section, *told))
+                           lambda *reported: say_round(section, *reported))
         finally:
             for runtime in runtimes.values():
                 runtime.close()
@@ -285,22 +285,22 @@ def say_round(section, number, contender, record):
 
 def text_of(results):
     text = json.dumps(results, indent=1)
-    # What has no more than numbers and names in it goes on one line: the file is for people too.
+    # Innermost objects and arrays take one line each, so that people can read the file.
     return re.sub(r"([\[{])\s+([^\[\]{}]*?)\s+([\]}])", lambda m: m[1] + re.sub(r"\s*\n\s*", " ", m[2]) + m[3], text) + "\n"
 
 
 def check(path, pages):
-    """Whether a file's figures, and the tables of the pages, are what its rounds come to. Returns what is wrong."""
+    """Checks that a file's figures, and the tables of the pages, follow from its rounds. Returns the differences."""
     results = json.loads(path.read_text())
     again = {**results, "cells": [summarise(json.loads(json.dumps(cell))) for cell in results["cells"]]}
     wrong = []
-    for told, found in zip(results["cells"], again["cells"]):
-        if told != found:
-            wrong.append(f"{path}: {told['section']}, {told['graph']}, cores: {told['cores']}: not what its rounds come to")
+    for reported, found in zip(results["cells"], again["cells"]):
+        if reported != found:
+            wrong.append(f"{path}: {reported['section']}, {reported['graph']}, cores: {reported['cores']}: not what its rounds give")
     lines = {line for page in pages for line in page.read_text().splitlines()}
     where = " or ".join(map(str, pages))
-    told = [*markdown(again).splitlines(), *ratios(again)]
-    wrong += [f"{where}: has not the line {line}" for line in told if line and line not in lines]
+    reported = [*markdown(again).splitlines(), *ratios(again)]
+    wrong += [f"{where}: lacks the line {line}" for line in reported if line and line not in lines]
     return wrong
 
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# uvatrain beside DGL, GraphBolt, PyG, numpy and torch, in turns on the same cores: neighbour sampling, the gather of feature
+# Compares uvatrain with DGL, GraphBolt, PyG, numpy and torch, interleaved on the same cores: neighbour sampling, the gather of feature
 # rows, both end to end, and GraphSAGE epochs. Gets the peers (scripts/peers/environment.sh: 7 GB in the cache folder, the
 # first time only), builds, makes the graphs, measures, writes docs/results/peers.json and prints the tables that
 # docs/reference/results.md has. About 35 minutes on two cores, and nothing else should be running meanwhile.
 #
 #   scripts/peers/compare.sh --quick                      one graph a section, two short rounds: about 8 minutes
 #   scripts/peers/compare.sh --only sampling,gather --graph small --peers dgl,graphbolt --cores 1
-#   scripts/peers/compare.sh --append                     goes on where a run was stopped, cell by cell
+#   scripts/peers/compare.sh --append                     continues a stopped run, cell by cell
 #   scripts/peers/compare.sh --graphs DIR                 other graphs than generated ones: DIR/small, DIR/medium, each with
 #                                                         indptr, indices, feat, label and train_idx or seeds as .npy
 #
-# `scripts/peers/compare.py --help` has the other options. A peer that cannot be had is left out, and the results say why.
+# `scripts/peers/compare.py --help` has the other options. A peer that cannot be installed is skipped, and the results say why.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
@@ -20,7 +20,7 @@ say() { printf 'peers: %s\n' "$*" >&2; }
 
 asked=" $* "
 [[ $asked == *" --help "* || $asked == *" -h "* ]] && exec python3 -B scripts/peers/compare.py --help
-# What --peers leaves out need not be got.
+# Installs only the peers of --peers.
 peers=,arrays,dgl,graphbolt,pyg,
 [[ $asked =~ \ --peers[=\ ]([^ ]*) ]] && peers=,${BASH_REMATCH[1]},
 

@@ -6,12 +6,12 @@
 #   scripts/peers/environment.sh pyg    torch-sparse over the torch 2.11 and PyG 2.8 of scripts/setup/python.sh; built from
 #                                       source with a C++ compiler, some minutes on two cores.
 #
-# dgl.txt and pyg.txt beside this script say what is installed; the folder's name holds a hash of the file:
+# dgl.txt and pyg.txt in this folder list the packages; the cache folder's name contains a hash of the list:
 #
 #   ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/peers/dgl-3.11-0123456789ab/bin/python3
 #
-# A second run changes nothing and uses no network. Several runs at once are safe, and so is one that is killed. What is
-# missing is told, with exit code 3.
+# A second run changes nothing and uses no network. Several runs at once are safe, and so is one that is killed. If something
+# is missing, the script says so and exits with 3.
 set -euo pipefail
 
 peers=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
@@ -35,7 +35,7 @@ fill_dgl() {
     fail "what was installed cannot be imported; the lines above say why"
 }
 
-# The headers of the same torch are libtorch's: scripts/setup/python.sh leaves them out.
+# scripts/setup/python.sh does not install torch's headers; libtorch of the same version has them.
 fill_pyg() {
   local include=$checkout/.libtorch/torch/include source build
   command -v c++ >/dev/null || fail "torch-sparse is built from source: install a C++ compiler (apt install g++)"
@@ -63,7 +63,7 @@ fill_pyg() {
 # Instead of wheels.sh's own. Nothing in the folder names its own path but programs that are not used.
 fill() {
   partial=$installed.partial-$$ root=$installed.partial-$$/root
-  # Nobody else works here while we hold the lock: what lies about is from a run that was killed.
+  # This run holds the lock, so partial folders are from a killed run.
   rm -rf "$installed".partial-*
   trap 'rm -rf "$installed.partial-$$"' EXIT
   mkdir -p "$partial"
@@ -74,12 +74,12 @@ fill() {
 case $peer in
   dgl) python=${UVATRAIN_PYTHON:-python3} ;;
   pyg) python=$("$checkout/scripts/setup/python.sh") base=$python ;;
-  *) echo "environment.sh: dgl or pyg is asked for, not '$peer'" >&2 && exit 2 ;;
+  *) echo "environment.sh: invalid peer '$peer': expected dgl or pyg" >&2 && exit 2 ;;
 esac
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || fail "$python could not be run"
 [[ $peer != dgl || $version == 3.11 || $version == 3.12 ]] ||
-  fail "$python is Python $version, and DGL's packages are listed for 3.11 and 3.12: name another by UVATRAIN_PYTHON"
-# PyG's stands on another environment, whose folder's name says what is in it.
+  fail "$python is Python $version, and DGL's packages are listed for 3.11 and 3.12: set UVATRAIN_PYTHON to another"
+# PyG's environment extends another one, whose folder's name identifies its content.
 hash=$({ cat "$list" && echo "${base:-}"; } | sha256sum)
 installed=$cache/$peer-$version-${hash:0:12}
 fill_once

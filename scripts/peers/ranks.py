@@ -41,7 +41,7 @@ class Table:
 
 
 def measure(epoch, seen, data, rounds, out, versions):
-    """One epoch to warm up, then `rounds` epochs one behind the other; writes what was found.
+    """One epoch to warm up, then `rounds` epochs one after the other; writes the results.
 
     `epoch()` gives an epoch's batches, `seen(batch)` a function of its original ids, its rows, and how many edges it has.
     Ends of epochs are of the clock that all processes of a machine have. None begins with a barrier: a loader that is ahead

@@ -19,7 +19,7 @@ def figure(section, record):
     if section == "sampling":
         return 1e3 * record["seconds"] / record["batches"]
     if section == "gather":
-        # The median, as `uvatrain bench gather` tells it.
+        # The median, as `uvatrain bench gather` reports it.
         return record["bytes"] / record["batches"] / record["batch_ms"]["median"] / 1e6
     if section == "loading":
         return record["batches"] / record["seconds"]

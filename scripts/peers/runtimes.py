@@ -1,5 +1,5 @@
-"""The two kinds of what compare.py measures: a peer's worker, which stays for all rounds, and the program, which is started
-anew for each. Both answer `measure(request)` with a record and know how much work of the CPU was their own."""
+"""The two kinds of contenders that compare.py measures: a peer's worker, which runs for all rounds, and the program, which
+is started for each round. Both answer `measure(request)` with a record that includes their own CPU time."""
 import json
 import os
 import selectors
@@ -98,7 +98,7 @@ class Program:
 
     def __init__(self, binary, graph, cores, limit=600):
         self.binary, self.graph, self.cores, self.limit = binary, graph, cores, limit
-        # How long a batch (a gather, an epoch) took last, so that the next measurement takes about the time asked for.
+        # How long a batch (a gather, an epoch) took last, so that the next measurement takes about the requested time.
         self.last = {}
 
     def _run(self, *arguments):
@@ -131,8 +131,8 @@ class Program:
         return record
 
     def _times(self, operation, request, first):
-        """How many to ask for. Files are mapped, so the first of a process pay for page faults, as the peers do when they load
-        theirs: `first` is enough of them for that not to be what is measured."""
+        """How many operations to request. Files are mapped, so the first operations of a process cause page faults, as loading
+        does in the peers: `first` is large enough that these do not dominate."""
         return max(first, round(request["seconds"] / self.last[operation])) if operation in self.last else first
 
     def check(self, request):
@@ -157,7 +157,7 @@ class Program:
 
     def loading(self, request):
         batches = self._times("loading", request, 32)
-        # Behind the warm-up, and with as many more as the rings hold: work neither begun before nor left undone counts.
+        # Without the warm-up, and with as many batches more as the rings hold: work begun before or not finished does not count.
         epochs = 1 + (batches + 2 * WARM_UP) // max(1, request["epoch_batches"])
         makers = ["--prepare", request["prepare"]] if "prepare" in request else ["--gather-threads", request["gather_threads"]]
         report = self._run("bench", "pipeline", self.graph, "--fanouts", words(request["fanouts"]), "--batch-size",

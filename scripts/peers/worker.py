@@ -43,7 +43,7 @@ def serve(make):
         request = json.loads(line)
         try:
             say(operations[request["operation"]](request))
-        except Exception:  # noqa: BLE001: the driver is told, and goes on with the others
+        except Exception:  # noqa: BLE001: the driver gets the error, and continues with the others
             say({"error": traceback.format_exc(limit=3)[-800:]})
         gc.collect()
 
@@ -71,7 +71,7 @@ class Batches:
 
 
 def measured(request, step):
-    """Calls step(number), which returns counts of a batch, for about as long as is asked for."""
+    """Calls step(number), which returns counts of a batch, for about the requested time."""
     begin = time.perf_counter()
     number = 0
     while number < WARM_BATCHES and (number == 0 or time.perf_counter() - begin < request["seconds"]):
@@ -111,7 +111,7 @@ def drained(request, make_iterator, count, workers):
         # Loader processes hand over in bursts: some more batches than one burst.
         if now - begin > request["seconds"] and len(times) > 2 * workers:
             break
-    # Ends loader processes, which would go on working otherwise.
+    # Ends loader processes, which would continue otherwise.
     iterator.close()
     return record(times, counts)
 
@@ -146,7 +146,7 @@ def epochs_record(epochs):
 
 def check_hops(arguments, fanouts, hops):
     """Raises unless these are blocks as ours are, from the seeds outward: each a triple of the nodes that are aggregated
-    (global ids), the local ids of its edges' sources, and those of their destinations. Returns what was looked at."""
+    (global ids), the local ids of its edges' sources, and those of their destinations. Returns the counts of what was checked."""
     indptr = np.load(os.path.join(arguments.graph, "indptr.npy"), mmap_mode="r")
     indices = np.load(os.path.join(arguments.graph, "indices.npy"), mmap_mode="r")
     edges = 0

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Looks at what a release would publish, without building anything, and says what is wrong.
+"""Checks what a release would publish, without building anything.
 
     scripts/release/packages.py [--unreleased]
 
-- one version everywhere: crates, their dependencies on each other, Cargo.lock, CHANGELOG.md, what the Python module's
-  extras ask of uvatrain's other wheels
-- metadata of every crate that is published; what it takes of this workspace is published too, and in a version
-- what `cargo package` would put into each: both licences, the README, all files that its code includes, nothing large
-- no path of a machine in what is shipped
+- One version in all crates, their dependencies on each other, Cargo.lock, CHANGELOG.md, and the extras of the Python
+  module that name uvatrain's other wheels.
+- Every published crate has its metadata; its dependencies in this workspace are published too, and have a version.
+- `cargo package` would put both licences, the README and all included files into each package, and no large file.
+- No tracked file contains a path of a developer's machine.
 
---unreleased lets CHANGELOG.md have a section "Unreleased" in the place of the version's own, as between releases.
+Without --unreleased, CHANGELOG.md needs a dated section for the version, and its section "Unreleased" must be empty.
+With --unreleased, as between releases, it needs either of the two sections.
 
-Exit code 1 and a line for each thing that is wrong.
+Prints each problem on a line and exits with 1 if there is one.
 """
 import argparse
 import json
@@ -27,10 +28,10 @@ MOST_FILE, MOST_CRATE = 400_000, 4_000_000
 IN_EVERY_PACKAGE = ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"]
 PYPROJECT = "crates/uva-py/pyproject.toml"
 METADATA = ["description", "license", "readme", "keywords", "categories", "rust_version"]
-#: Home folders, as no text of the project has a reason to name them. Tests invent some.
+#: Home folders of real users, which no file needs to name. Tests use the invented ones.
 MACHINE = re.compile(r"(?<![\w.$}\"])/(?:home|Users)/\w+/|(?<![\w.$}/])/root/\w")
 INVENTED = re.compile(r"/home/(?:somebody|user|me|you)/")
-#: Includes of Rust, as far as their path is written out.
+#: `include_str!` and `include_bytes!` with a literal path.
 INCLUDE = re.compile(r"include_(?:str|bytes)!\(\s*(?:concat!\(\s*)?\"([^\"]*)\"")
 
 
@@ -38,7 +39,7 @@ def cargo(*arguments):
     command = ["cargo", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"release: {' '.join(command)}\nended with {done.returncode}:\n{done.stderr}")
+        sys.exit(f"release: {' '.join(command)}\nexited with {done.returncode}:\n{done.stderr}")
     return done.stdout
 
 
@@ -47,7 +48,7 @@ def is_published(package):
 
 
 def version_problems(packages, version, unreleased):
-    problems = [f"{one['name']} has version {one['version']}, and the workspace has {version}"
+    problems = [f"{one['name']} has version {one['version']}, but the workspace has {version}"
                 for one in packages.values() if one["version"] != version]
     lock = (ROOT / "Cargo.lock").read_text()
     for name in packages:
@@ -56,14 +57,17 @@ def version_problems(packages, version, unreleased):
             problems.append(f"Cargo.lock has {locked[1] if locked else 'no version'} of {name}, not {version}: cargo update --workspace")
     for asked, its in re.findall(r'"(uvatrain[\w-]*)==([^"]+)"', (ROOT / PYPROJECT).read_text()):
         if its != version:
-            problems.append(f"{PYPROJECT} asks for {asked} {its}, and the workspace has {version}")
-    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+            problems.append(f"{PYPROJECT} requires {asked} {its}, but the workspace has {version}")
+    text = (ROOT / "CHANGELOG.md").read_text()
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     own = re.compile(rf"\[?{re.escape(version)}\]? [-–] \d{{4}}-\d\d-\d\d")
     if not any(own.fullmatch(heading) for heading in headings):
         if not unreleased:
             problems.append(f"CHANGELOG.md has no section '## {version} - YYYY-MM-DD', only {', '.join(headings)}")
         elif "Unreleased" not in headings:
-            problems.append("CHANGELOG.md has no section '## Unreleased'")
+            problems.append(f"CHANGELOG.md has neither a section '## Unreleased' nor one of {version}")
+    elif not unreleased and re.search(r"^## Unreleased\n+(?!\n|## |\Z)", text, re.MULTILINE):
+        problems.append(f"CHANGELOG.md has changes under '## Unreleased': move them to the section of {version}")
     return problems
 
 
@@ -78,11 +82,11 @@ def metadata_problems(packages, version):
             problems.append(f"{name}: at most five keywords of at most 20 characters")
         for dependency in package["dependencies"]:
             other = packages.get(dependency["name"])
-            # Without a version, what only tests use is left out of the package.
+            # Cargo drops a development dependency without a version from the package.
             if other is None or dependency["kind"] == "dev" and dependency["req"] == "*":
                 continue
             if dependency["req"] == "*":
-                problems.append(f"{name}: its dependency {other['name']} has no version: give it in the workspace's Cargo.toml")
+                problems.append(f"{name}: its dependency {other['name']} has no version: set it in the workspace's Cargo.toml")
             elif dependency["req"] != f"^{version}":
                 problems.append(f"{name}: wants {other['name']} {dependency['req']}, not ^{version}")
             if not is_published(other):
@@ -91,32 +95,32 @@ def metadata_problems(packages, version):
 
 
 def package_problems(package):
-    """What is wrong with the files that a crate's package would have, and their bytes."""
+    """The problems with the files of a crate's package, and their size in bytes."""
     name, folder = package["name"], Path(package["manifest_path"]).parent
-    # Without the lock file nothing is looked up in the registry's index, which a clean machine does not have yet.
+    # The lock file would require the registry's index, which a clean machine does not have yet.
     files = cargo("package", "--list", "--allow-dirty", "--offline", "--exclude-lockfile", "--package", name).splitlines()
     problems = [f"{name}: its package has no {needed}" for needed in IN_EVERY_PACKAGE if needed not in files]
     total = 0
     for file in files:
         path = folder / file
-        # Cargo writes a few files itself.
+        # Cargo generates a few files.
         if not path.is_file():
             continue
         total += (size := path.stat().st_size)
         if size > MOST_FILE:
-            problems.append(f"{name}: {file} has {size} bytes, and {MOST_FILE} is the bound")
+            problems.append(f"{name}: {file} has {size} bytes; the limit is {MOST_FILE}")
         if path.suffix == ".rs" and (file.startswith("src/") or file == "build.rs"):
             problems += include_problems(name, folder, file, files)
     if total > MOST_CRATE:
-        problems.append(f"{name}: its files have {total} bytes, and {MOST_CRATE} is the bound")
+        problems.append(f"{name}: its files have {total} bytes; the limit is {MOST_CRATE}")
     return problems, total
 
 
 def include_problems(name, folder, file, files):
-    """Includes of files that are not in the package."""
+    """Included files that are not in the package."""
     problems = []
     for included in INCLUDE.findall((folder / file).read_text()):
-        # Not resolved, as a link within the crate leads out of it.
+        # `Path.resolve` would follow the crate's links out of it.
         parts = []
         for part in (*Path(file).parent.parts, *Path(included).parts):
             if part == ".." and not parts:
@@ -142,10 +146,10 @@ def licence_problems(packages):
 
 
 def path_problems():
-    """Paths of somebody's machine in files that git tracks."""
+    """Paths of a developer's machine in tracked files."""
     problems = []
     if shutil.which("git") is None or not (ROOT / ".git").exists():
-        print("release: paths are not looked at: that takes git and a clone", file=sys.stderr)
+        print("release: skipping the check of paths, which requires git and a clone", file=sys.stderr)
         return problems
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for file in filter(None, listed.split("\0")):
@@ -164,7 +168,7 @@ def path_problems():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--unreleased", action="store_true", help="the changelog may still say Unreleased")
+    parser.add_argument("--unreleased", action="store_true", help="accept a changelog without a section for the version")
     arguments = parser.parse_args()
     metadata = json.loads(cargo("metadata", "--no-deps", "--format-version", "1", "--offline"))
     packages = {package["name"]: package for package in metadata["packages"]}

@@ -5,7 +5,7 @@
 
 - uvatrain-VERSION-cp310-abi3-manylinux_…: the module and the program `uvatrain`, for every CPython from 3.10 on. Both are
   linked by zig against the C library of --glibc, whichever this machine has.
-- uvatrain_consumer-VERSION-py3-none-manylinux_…: the program with the built-in models, which `uvatrain[train]` asks for. It
+- uvatrain_consumer-VERSION-py3-none-manylinux_…: the program with the built-in models, which `uvatrain[train]` requires. It
   loads the environment's PyTorch. That is C++, so this machine's compiler decides the oldest C library that it runs with.
 - uvatrain-VERSION.tar.gz: the source of both programs and of the module.
 
@@ -74,20 +74,20 @@ def executable_of(*cargo, **options):
 
 
 def oldest_c_library(program):
-    """The C library that a program asks for, by itself and by the C++ library that goes with it."""
-    told = subprocess.run(["readelf", "--wide", "--version-info", program], capture_output=True, text=True, check=True).stdout
-    wanted = {tuple(map(int, one.split("."))) for one in re.findall(r"GLIBC_([\d.]+)", told)}
-    for one in re.findall(r"GLIBCXX_([\d.]+)", told):
+    """The C library that a program requires, directly and through its C++ library."""
+    reported = subprocess.run(["readelf", "--wide", "--version-info", program], capture_output=True, text=True, check=True).stdout
+    wanted = {tuple(map(int, one.split("."))) for one in re.findall(r"GLIBC_([\d.]+)", reported)}
+    for one in re.findall(r"GLIBCXX_([\d.]+)", reported):
         version = tuple(map(int, one.split(".")))
         fitting = [library for least, library in sorted(CXX.items()) if version <= least]
         if not fitting:
-            sys.exit(f"wheels: {program} asks for GLIBCXX_{one}, which no manylinux tag has yet")
+            sys.exit(f"wheels: {program} requires GLIBCXX_{one}, which no manylinux tag allows yet")
         wanted.add(fitting[0])
     return max(wanted)
 
 
 def consumer_wheel(build, program, version, out):
-    """A wheel with this program alone, whose metadata asks for the PyTorch that it was built with."""
+    """A wheel with this program alone, whose metadata requires the PyTorch that it was built with."""
     major, minor = oldest_c_library(program)[:2]
     name = f"uvatrain_consumer-{version}"
     tag = f"py3-none-manylinux_{major}_{minor}_{platform.machine()}"
@@ -122,7 +122,7 @@ def try_out(wheels, folder):
     """Installs the wheels into an environment that has nothing else, and runs what they brought."""
     venv.create(folder, with_pip=True)
     run(folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", *wheels)
-    # From elsewhere, so that nothing of this checkout is found by its path.
+    # In another folder, so that no file of this checkout is found by its path.
     program = folder / "bin/uvatrain"
     for command in ([program, "--version"], [program, "generate", "graph", "--nodes", "2000", "--classes", "4"],
                     [program, "info", "graph", "--verify"], [folder / "bin/python", "-m", "uvatrain", "--version"]):

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Unpacks the real graphs that tests train on, once, into a cache folder, and prints that folder on stdout:
 #   ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/datasets/NAME
-# They come packed, from datasets/ of the folder UVATRAIN_SHARED, or of `shared` beside this checkout. Where there
-# is none this says so and succeeds: the tests that want them say that they skip.
+# The archives are in datasets/ of the folder UVATRAIN_SHARED, or of `shared` next to this checkout. If there is none,
+# the script says so and succeeds, and the tests that need the graphs are skipped.
 # Unpacking needs numpy: that of python3, or else one in a venv in the cache folder.
 set -euo pipefail
 
@@ -44,7 +44,7 @@ python=
 for archive in "$packed"/*.npz; do
   name=$(basename "$archive" .npz)
   folder=$cache/datasets/$name
-  # The archive's and the unpacker's sum: a new version of either is unpacked anew.
+  # The archive's and the unpacker's sum: a new version of either is unpacked again.
   sum=$(cat "$archive" "$packed/unpack.py" | sha256sum | cut -d' ' -f1)
   [[ -e $folder/.unpacked-from && $(<"$folder/.unpacked-from") == "$sum" ]] && continue
   if [[ -z $python ]]; then

@@ -16,7 +16,7 @@ readonly TORCH_VERSION=2.11.0
 # libtorch_cpu.so of the CUDA 13 wheel needs libcudart and libcupti even on a machine without a GPU.
 readonly WHEELS=("nvidia-cuda-runtime==13.0.96" "nvidia-cuda-cupti==13.0.85" "torch==$TORCH_VERSION")
 
-# Headers, libraries and licences; the Python half of the wheel is of no use here.
+# Headers, libraries and licences; the Python files of the wheel are not needed.
 readonly KEPT='name.startswith(("torch/include/", "torch/lib/", "torch/version.py", "nvidia/")) or ".dist-info/" in name'
 # Only C++ is used of them, so any one Python does.
 readonly PIP_TAGS=(--implementation cp --python-version 3.11 --abi cp311)

@@ -11,7 +11,7 @@ set -euo pipefail
 readonly NVRTC_VERSION=13.0.88
 # PyPI has the tools since 13.2 only; they read what every NVRTC 13 writes.
 readonly WHEELS=("nvidia-cuda-cuobjdump==13.2.51" "nvidia-cuda-nvdisasm==13.2.51" "nvidia-cuda-nvrtc==$NVRTC_VERSION")
-# Without the second builds of the libraries, which nobody asks for.
+# Without the alternative builds of the libraries, which are not used.
 readonly KEPT='".alt.so" not in name'
 readonly PIP_TAGS=()
 

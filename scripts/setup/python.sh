@@ -4,16 +4,16 @@
 #   ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/python-3.11-0123456789ab/bin/python3
 #
 # It has what scripts/setup/python-environment.txt lists (torch 2.11, PyG 2.8, numpy, pytest, Lightning, a kernel of
-# Jupyter's, mypy, maturin), and nothing of the Python's own packages. That Python is `python3`, or the one that
+# Jupyter's, mypy, maturin), and none of the packages of the Python that creates it. That Python is `python3`, or the one that
 # UVATRAIN_PYTHON names; 3.10 to 3.13. The folder's name holds a hash of the list: another list gets another folder. About 2 GB to
 # download and 3.2 GB unpacked. Bytecode is included: an import of torch takes twice as long without it, and dozens of
 # tests start a Python of their own.
 #
 # A second run changes nothing and uses no network. Several runs at once are safe, and so is one that is killed.
-# Wheels that lie in the cache's folder `wheels` are taken from there; where that has all of them, neither pip nor a
-# network is needed. Nobody should install anything into the folder: scripts/check/python.sh lays the module over it.
+# Wheels in the cache's folder `wheels` are used first; if all are there, neither pip nor a network is needed. Do not install
+# packages into the environment: scripts/check/python.sh adds the module on the path.
 #
-# What is missing, and how to mend it, is told, with exit code 3.
+# If something is missing, the script says how to get it and exits with 3.
 set -euo pipefail
 
 readonly LIST=$(dirname "${BASH_SOURCE[0]}")/python-environment.txt
@@ -41,7 +41,7 @@ hash=$({ cat "$LIST" && echo "$KEPT"; } | sha256sum)
 installed=$cache/python-$version-${hash:0:12}
 
 # Instead of wheels.sh's own: a virtual environment, whose packages pip finds again. Its python is a link to the real
-# one and its programs look beside themselves, so that the folder may be renamed.
+# one and its programs search their own folder for it, so that the environment may be renamed.
 fill() {
   local partial=$installed.partial-$$ pip_python missing folder
   rm -rf "$installed".partial-*
@@ -84,13 +84,13 @@ compile_packages() {
   touch "$installed/bytecode"
 }
 
-# Its python is a link to one of the system's, which may have gone since. Looked at again under the lock: somebody else
-# may have filled it anew meanwhile.
+# Its python is a link to one of the system's, which may have been removed. Checked again under the lock, since another run
+# may have refilled it.
 gone() { [[ -d $installed ]] && ! "$installed/bin/python3" -c pass 2>/dev/null; }
 if gone; then
   lock
   if gone; then
-    say "$installed no longer runs (its Python is gone): filling it anew"
+    say "$installed no longer runs (its Python was removed): filling it again"
     rm -rf "$installed"
   fi
 fi

@@ -5,7 +5,7 @@
     unpack-wheels.py unpack LIST ROOT KEPT FOLDER…     unpacks LIST's wheels into the virtual environment ROOT
 
 A wheel fits where its file name says so for the Python that runs this. KEPT is an expression over `name` that says which
-members are unpacked. Programs look for their Python beside themselves, so that ROOT may be renamed.
+members are unpacked. Programs search their own folder for Python, so that ROOT may be renamed.
 """
 import configparser
 import platform

@@ -9,8 +9,8 @@
 #   python     the Python that downloads, where it is not python3
 # and defines `check_unpacked FOLDER`, which ends the script by `fail` where something is not there.
 #
-# The wheels are downloaded by pip, or taken from the cache's folder `wheels` where somebody has put them there (a machine
-# without a network). Everything is unpacked beside the folder and renamed, so several runs at once are safe.
+# The wheels are downloaded by pip, or taken from the cache's folder `wheels` if they are there (for a machine without
+# a network). Everything is unpacked next to the folder and renamed, so several runs at once are safe.
 
 say() { printf '%s: %s\n' "$label" "$*" >&2; }
 fail() { say "$*"; exit 3; }
@@ -54,7 +54,7 @@ fill() {
   local partial=$installed.partial-$$ requirement pattern
   local -a found wheels=()
   command -v python3 >/dev/null || fail "python3 is needed once to download and unpack $what"
-  # Nobody else works here while we hold the lock: what lies about is from a run that was killed.
+  # This run holds the lock, so partial folders are from a killed run.
   rm -rf "$installed".partial-*
   trap 'rm -rf "$installed.partial-$$"' EXIT
   mkdir -p "$partial/wheels" "$partial/root"

@@ -89,7 +89,7 @@ def own_folder(path):
 
 
 def publish(state, out, summary):
-    """What there is by now: the summary, and all else in one archive. Both are there whole after every step."""
+    """Writes the results so far: the summary, and all other files in one archive. Both are complete after every step."""
     store(state / "summary.json", summary)
     store(out / "summary.json", summary)
     partial = out / "results.partial"
@@ -172,7 +172,7 @@ def arguments():
     parser.add_argument("--bin", type=Path, default=HERE / "bin", help="the programs that scripts/gpu/carry.sh made")
     parser.add_argument("--only", type=steps, metavar="STEP,…", help=f"these steps: {', '.join(STEPS)}")
     parser.add_argument("--without", type=steps, metavar="STEP,…", default=[])
-    parser.add_argument("--with-faults", action="store_true", help="kill roles in the middle of runs, behind all else")
+    parser.add_argument("--with-faults", action="store_true", help="kill roles in the middle of runs, after all other steps")
     parser.add_argument("--seconds", type=float, help="for all of it [what its steps may take]")
     parser.add_argument("--step-seconds", type=float, help="for each step at most [as --list has it]")
     parser.add_argument("--list", action=List, nargs=0, help="print the profiles, their steps and seconds")
@@ -223,7 +223,7 @@ def main():
     for goal in report.get("reach", []):
         print(f"{'reached' if goal['met'] else 'NOT reached':12} {goal['measured']:.1%} of {goal['wanted']:.0%}  {goal['what']} ({goal['at']})")
     if summary.get("unfinished"):
-        print(f"UNFINISHED, which is no failure: {', '.join(summary['unfinished'])}")
+        print(f"UNFINISHED, which is not a failure: {', '.join(summary['unfinished'])}")
     if chosen.simulate:
         print("SIMULATED: nothing was measured")
     if suite.no_gpu:

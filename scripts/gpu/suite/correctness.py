@@ -26,7 +26,7 @@ def tests(suite, program, *filters, env=None, limit=None):
 
 
 def wide(suite, found):
-    """The kernel that is used unless another is asked for, against a plain loop."""
+    """The default kernel, against a plain loop."""
     found["every_kernel"] = tests(suite, "test-uva-cuda", "every_kernel")
     found["conformance"] = tests(suite, "test-uva-rows", "the_wide_kernel_conforms")
 
@@ -77,7 +77,7 @@ def models(suite, found):
 
 
 def slots(suite, found):
-    """Slots filled in turns while a consumer reads, in every mode."""
+    """Slots filled one after another while a consumer reads, in every mode."""
     names = ("a_split_is_right",) if suite.simulate else (
         "two_slots", "a_split_is_right", "pieces_on_their_way", "on_a_partition", "a_bad_id", "slots_filled_with_cached",
         "a_fifo_cache_in_slots", "a_cache_of_several_pieces")
@@ -91,7 +91,7 @@ def sanitizer(suite, found):
     program = suite.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
     if not program:
         raise Skipped("compute-sanitizer is not on this machine")
-    # initcheck is told, not judged: the shim's poison is what shows unwritten outputs, and it has known false alarms on
+    # initcheck is reported but cannot fail the step: the shim's poison shows unwritten outputs, and it has known false alarms on
     # copies.
     for tool in ("memcheck", "racecheck", "initcheck"):
         stdout, stderr = suite.run(program, "--tool", tool, "--error-exitcode", "9", suite.bin / "test-uva-cuda",
@@ -116,10 +116,10 @@ WAYS = [
     ("none, naive, descriptors, two samplers", (*NONE, "--kernel", "naive", "--ipc", "vmm", "--samplers", "2")),
     ("none, stamps", (*NONE, "--ipc-signals", "stamps")),
     ("none, copies", (*NONE, "--gather", "dma")),
-    ("none, copies beside cached rows",
+    ("none, copies and cached rows",
      (*NONE, "--gather", "dma", "--sampler", "cpu", "--gpu-cache", "300KiB")),
     ("none, rows from disk", (*NONE, "--features", "disk", "--host-cache", "300KiB")),
-    ("none, rows from disk beside cached ones", (*NONE, "--features", "disk", "--gpu-cache", "300KiB")),
+    ("none, rows from disk and cached ones", (*NONE, "--features", "disk", "--gpu-cache", "300KiB")),
     ("none, split", (*NONE, "--gather", "split")),
     ("none, the CPU", (*NONE, "--gather", "cpu")),
     ("none, a sampler on the GPU", (*NONE, "--sampler", "gpu")),
@@ -162,7 +162,7 @@ def compare(suite, found, ways, epochs, kind="f32"):
             if suite.left() < 5:
                 break
             continue
-        # A way that this machine does not have refuses where it is asked for by name, and says so.
+        # A way that this machine does not support is refused with a message if it is requested by name.
         by_name = any(f"{option} {value}: " in stderr for option, value in zip(options, options[1:]))
         if (code in (1, 3) and by_name) or (code == 3 and options[-1] in ("require", "green")):
             done[name] = {"skipped": last_line(stderr)}
@@ -184,10 +184,10 @@ def compare(suite, found, ways, epochs, kind="f32"):
 
 
 def partitions(suite, found):
-    """One epoch by each partition that does without MPS, and by each way of sharing."""
+    """One epoch by each partition that works without MPS, and by each way of sharing."""
     compare(suite, found, PARTITIONS + SHARING, 1)
     if found["ways"]["green"].get("fell_back"):
-        raise Failed("--partition green fell back, though it was asked for by name")
+        raise Failed("--partition green fell back, though it was requested by name")
 
 
 def mps(suite, found):

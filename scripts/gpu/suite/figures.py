@@ -95,7 +95,7 @@ def epochs(suite, graph, name, *options):
 
 
 def epoch_time(suite, found):
-    """An epoch through slots, beside one with all features in GPU memory under the same cap, and one without a cap."""
+    """An epoch through slots, one with all features in GPU memory under the same cap, and one without a cap."""
     # A table beyond the reach of a GPU's translations, which is read region by region.
     graph = suite.graph("large", 4000 if suite.simulate else 4000000, 12, 24 if suite.simulate else 128)
     for name, options in (("through_slots", ("--partition", "auto")),

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent.parent
 ROLES = ("sampler", "producer", "consumer", "planner", "janitor")
 LOG_BYTES = 8 << 20
 PART_BYTES = 64 << 10
-# Under the stand-in a CPU that may be busy with other things does a GPU's work: everything may take so many times as long.
+# Under the stand-in, a CPU does a GPU's work and may be busy: time limits are multiplied by this factor.
 SIMULATED = 5
 # How long a process has for its own end after each signal, before it is killed. A client of MPS that is killed with work
 # under way can take the server with it, and everybody else's.
@@ -64,7 +64,7 @@ class Suite:
             for name in ("libcuda.so", "libcuda.so.1"):
                 (simulator / name).symlink_to((self.bin / "libcuda_sim.so").resolve())
             folders.append(str(simulator))
-            # What would wait for ever on a GPU, and other numbers for dropout, as a GPU has them.
+            # Detects calls that would never return on a GPU, and draws dropout as a GPU does.
             env.setdefault("CUDA_SIM_WATCHDOG", "1")
             env.setdefault("CUDA_SIM_STRICT", "green_events,green_groups,mps")
             env.setdefault("CUDA_SIM_DROPOUT", "device")
@@ -179,7 +179,7 @@ def end(process):
         kill_group(process, signal.SIGKILL)
         process.wait()
     elif kill_group(process, signal.SIGTERM):
-        # The command has ended, and left others of its group behind.
+        # The command has ended, and other processes of its group still run.
         until = time.monotonic() + 3
         while kill_group(process, 0) and time.monotonic() < until:
             time.sleep(0.05)
@@ -234,5 +234,5 @@ def wait_for(what, so, limit):
         if value:
             return value
         if time.monotonic() > until:
-            raise Failed(f"waited {limit:.0f} s in vain for this: {what}")
+            raise Failed(f"{what}: no result after {limit:.0f} s")
         time.sleep(0.02)
