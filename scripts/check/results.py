@@ -2,7 +2,7 @@
 """Makes docs/reference/results.md, whose figures are all of docs/results/*.json.
 
     scripts/check/results.py            compare the page with the files; ends with 1 and a difference
-    scripts/check/results.py --write    write it anew
+    scripts/check/results.py --write    rewrite it
 
 A file that no topic of scripts/check/figures/ shows fails as well.
 """

@@ -99,7 +99,7 @@ def generators():
                  "About 20 edges a node, one feature. Peak of resident memory, CPU time of all threads.",
                  table(kinds, {"`--kind`": lambda kind: f"`{kind}`",
                                **{f"{millions(count)} nodes": of(count) for count in nodes}}),
-                 on=f"{raw['machine']['cpu']}, {cores(raw['machine']['cores'])} with other work beside it")
+                 on=f"{raw['machine']['cpu']}, {cores(raw['machine']['cores'])} while other work ran")
 
 
 def growth():

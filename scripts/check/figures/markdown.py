@@ -74,7 +74,7 @@ def machine(raw):
 
 
 def paragraph(text):
-    """Lines of 120 columns; tables and pictures stay as they are."""
+    """Lines of 120 columns; tables and pictures do not change."""
     if text.startswith(("|", "!")):
         return text
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)

@@ -26,7 +26,7 @@ def one(name):
     parameters = ", ".join(f"{key.replace('_', ' ')} {words(value)}" for key, value in raw["parameters"].items())
     graphs = "; ".join(f"*{key}* {of['nodes']:,} nodes, {of['edges']:,} edges" for key, of in sorted(raw["graphs"].items()))
     cpu = raw["machine"]["cpu"].replace("(R)", "")
-    return topic(f"Beside them on {cpu}", [name], "scripts/peers/compare.sh",
+    return topic(f"Compared on {cpu}", [name], "scripts/peers/compare.sh",
                  f"{versions}. {graphs}. Parameters: {parameters}. A figure is the median of its rounds, with the "
                  "lowest and the "
                  "highest; a star marks one that other work disturbed in every round.", markdown(raw))
@@ -67,7 +67,7 @@ def pyg():
     graph = load("pyg.json")["graph"]
     return topic("PyG's loader under the same model", ["pyg.json"], "scripts/measure/pyg.py",
                  f"GraphSAGE of PyG on the graph *{graph['name']}*, fanouts {','.join(map(str, graph['fanouts']))}, "
-                 f"batches of {graph['batch_size']}, hidden {graph['hidden']}. *Trimmed* layers leave out nodes that "
+                 f"batches of {graph['batch_size']}, hidden {graph['hidden']}. *Trimmed* layers omit nodes that "
                  "the seeds no longer need.",
                  table(cells.items(), {"loader, training threads": lambda row: row[0],
                                        "epoch, s": lambda row: number(row[1]["epoch_s"]),
@@ -125,5 +125,5 @@ def python_step():
                                                  "difference": lambda row: number(raw[row]["difference"])}))
 
 
-TOPICS = {"Beside other libraries": [summary, *(lambda name=name: one(name) for name in FILES), divided, pyg, pyg_accuracy,
+TOPICS = {"Comparison with other libraries": [summary, *(lambda name=name: one(name) for name in FILES), divided, pyg, pyg_accuracy,
                                      layers, migration, python_step]}

@@ -203,7 +203,7 @@ def faults():
         (f"fuzzing, {len(fuzz['targets'])} targets", f"{sum(one['inputs'] for one in fuzz['targets']):,} inputs",
          f"{fuzz['seconds_each']} s each; what was found is fixed"),
         ("roles killed and stopped at random", f"{random['rounds']:,} runs, {random['batches']:,} batches",
-         "nothing left behind; batches equal those of an undisturbed run"),
+         "no process or file left; batches equal those of an undisturbed run"),
         ("the Python module, killed, forked, interrupted", f"{python['rounds']:,} runs", f"{python['failed']} failed"),
         (f"{soak['seconds'] // 60} minutes of training", f"{soak['batches']:,} batches",
          f"descriptors and threads of each process {'stay the same' if steady else 'change'}"),
