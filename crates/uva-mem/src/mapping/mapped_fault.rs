@@ -183,8 +183,7 @@ mod tests {
         for name in ["table", "table.private"] {
             let path = folder.path().join(name);
             std::fs::write(&path, vec![7; 10_000]).unwrap();
-            let this =
-                "mapped_fault::tests::a_read_behind_the_end_of_a_shortened_file_ends_the_process_by_name";
+            let this = "mapping::mapped_fault::tests::a_read_behind_the_end_of_a_shortened_file_ends_the_process_by_name";
             let ended = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", this, "--nocapture"])
                 .env(CUT, &path)

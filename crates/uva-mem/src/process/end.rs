@@ -24,7 +24,7 @@ mod tests {
             print!("no end of a line");
             super::end_at_once(43);
         }
-        let name = "end::tests::a_process_that_ends_at_once_has_written_its_output_and_exit_code";
+        let name = "process::end::tests::a_process_that_ends_at_once_has_written_its_output_and_exit_code";
         let program = std::env::current_exe().expect("the path of this executable");
         let output = Command::new(program)
             .args(["--exact", name, "--nocapture"])

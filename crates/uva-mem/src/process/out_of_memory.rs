@@ -235,7 +235,8 @@ mod tests {
             let _ = std::thread::spawn(|| Vec::<u8>::new().try_reserve_exact(isize::MAX as usize)).join();
             std::process::abort();
         }
-        let this = "out_of_memory::tests::a_process_without_memory_says_so_and_another_abort_is_a_signal";
+        let this =
+            "process::out_of_memory::tests::a_process_without_memory_says_so_and_another_abort_is_a_signal";
         let run = |deed: &str| {
             let program = std::env::current_exe().unwrap();
             Command::new(program).args(["--exact", this, "--nocapture"]).env(DEED, deed).output().unwrap()

@@ -221,7 +221,7 @@ fn a_batch_of_hops_on_a_device_trains_as_the_one_on_the_host() {
 #[test]
 fn results_of_batches_of_hops_that_are_read_late_are_those_read_at_once() {
     if !cuda_sim::in_process_with(
-        "tests::hop_training::results_of_batches_of_hops_that_are_read_late_are_those_read_at_once",
+        "tests::hop_sets::hop_training::results_of_batches_of_hops_that_are_read_late_are_those_read_at_once",
         &[("CUDA_SIM_DELAY_US", "300")],
     ) {
         return;

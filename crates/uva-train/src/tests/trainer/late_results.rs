@@ -93,7 +93,7 @@ fn assert_same(found: &(Vec<f64>, u64), expected: &(Vec<f64>, u64), case: &str) 
 #[test]
 fn results_read_late_are_those_read_at_once_and_so_is_the_model() {
     if !cuda_sim::in_process_with(
-        "tests::late::results_read_late_are_those_read_at_once_and_so_is_the_model",
+        "tests::trainer::late_results::results_read_late_are_those_read_at_once_and_so_is_the_model",
         &[("CUDA_SIM_DELAY_US", "300")],
     ) {
         return;
@@ -137,7 +137,9 @@ type Spoil<'s> = &'s dyn Fn(&OnDevice);
 /// A batch whose features are NaN, or whose report has the stamp of another, or says that an id was no row.
 #[test]
 fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
-    if !cuda_sim::in_process("tests::late::the_first_bad_batch_stops_every_step_behind_it_and_is_named") {
+    if !cuda_sim::in_process(
+        "tests::trainer::late_results::the_first_bad_batch_stops_every_step_behind_it_and_is_named",
+    ) {
         return;
     }
     let graph = Graph::random(60, 6, 3, 6);
@@ -206,7 +208,9 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
 
 #[test]
 fn a_host_that_never_reads_is_made_to_read_when_there_is_no_room() {
-    if !cuda_sim::in_process("tests::late::a_host_that_never_reads_is_made_to_read_when_there_is_no_room") {
+    if !cuda_sim::in_process(
+        "tests::trainer::late_results::a_host_that_never_reads_is_made_to_read_when_there_is_no_room",
+    ) {
         return;
     }
     let graph = Graph::random(60, 6, 3, 6);
@@ -228,7 +232,9 @@ fn a_host_that_never_reads_is_made_to_read_when_there_is_no_room() {
 /// A batch without a seed has no loss, and is asked about all the same.
 #[test]
 fn a_batch_without_seeds_makes_no_step_and_must_be_whole() {
-    if !cuda_sim::in_process("tests::late::a_batch_without_seeds_makes_no_step_and_must_be_whole") {
+    if !cuda_sim::in_process(
+        "tests::trainer::late_results::a_batch_without_seeds_makes_no_step_and_must_be_whole",
+    ) {
         return;
     }
     let graph = Graph::random(60, 6, 3, 6);

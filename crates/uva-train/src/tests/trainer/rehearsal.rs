@@ -51,7 +51,7 @@ fn every_network_can_be_rehearsed_for_every_task_and_is_not_changed_by_it() {
 
 #[test]
 fn a_rehearsed_trainer_takes_the_same_steps() {
-    if !cuda_sim::in_process("tests::rehearsal::a_rehearsed_trainer_takes_the_same_steps") {
+    if !cuda_sim::in_process("tests::trainer::rehearsal::a_rehearsed_trainer_takes_the_same_steps") {
         return;
     }
     let graph = Graph::random(60, DIM, CLASSES, 6);
