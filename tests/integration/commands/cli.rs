@@ -729,7 +729,7 @@ fn planetoid(test: &str) -> Option<PathBuf> {
 
 #[test]
 fn import_planetoid_reads_the_published_files() {
-    let Some(source) = planetoid("cli::import_planetoid_reads_the_published_files") else { return };
+    let Some(source) = planetoid("commands::cli::import_planetoid_reads_the_published_files") else { return };
     let temp = directory();
     let counts = [("cora", 2708, 1433, 7, 140), ("citeseer", 3327, 3703, 6, 120)];
     for (name, nodes, features, classes, train) in counts {
@@ -746,7 +746,8 @@ fn import_planetoid_reads_the_published_files() {
 
 #[test]
 fn a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing() {
-    let Some(source) = planetoid("cli::a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing")
+    let Some(source) =
+        planetoid("commands::cli::a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing")
     else {
         return;
     };

@@ -49,7 +49,7 @@ fn default_place_is_free(test: &str) -> bool {
 
 #[test]
 fn a_daemon_is_started_shown_and_stopped_and_leaves_nothing() {
-    if !default_place_is_free("mps::a_daemon_is_started_shown_and_stopped_and_leaves_nothing") {
+    if !default_place_is_free("gpu::mps::a_daemon_is_started_shown_and_stopped_and_leaves_nothing") {
         return;
     }
     let machine = Machine::new();
@@ -221,7 +221,7 @@ fn a_daemon_that_something_else_started_is_used_and_left_alone() {
 
 #[test]
 fn another_users_daemon_is_reported_by_name_and_left_alone() {
-    const TEST: &str = "mps::another_users_daemon_is_reported_by_name_and_left_alone";
+    const TEST: &str = "gpu::mps::another_users_daemon_is_reported_by_name_and_left_alone";
     if !is_root(TEST) {
         return;
     }
@@ -250,7 +250,7 @@ fn another_users_daemon_is_reported_by_name_and_left_alone() {
 
 #[test]
 fn a_pipe_directory_of_another_user_is_theirs_however_many_may_write_it() {
-    if !is_root("mps::a_pipe_directory_of_another_user_is_theirs_however_many_may_write_it") {
+    if !is_root("gpu::mps::a_pipe_directory_of_another_user_is_theirs_however_many_may_write_it") {
         return;
     }
     let machine = Machine::new();
@@ -276,7 +276,7 @@ sys.stdin.read()";
 
 #[test]
 fn another_users_socket_is_not_used_though_the_pid_file_names_our_daemon() {
-    const TEST: &str = "mps::another_users_socket_is_not_used_though_the_pid_file_names_our_daemon";
+    const TEST: &str = "gpu::mps::another_users_socket_is_not_used_though_the_pid_file_names_our_daemon";
     if !is_root(TEST) {
         return;
     }
