@@ -146,5 +146,5 @@ pub(super) fn hand_over(
 }
 
 pub(super) fn cannot_start(what: &str, error: impl std::fmt::Display) -> RuntimeError {
-    RuntimeError::Failed(format!("cannot start the {what}: {error}"))
+    RuntimeError::failed(format!("cannot start the {what}: {error}"))
 }

@@ -94,8 +94,8 @@ pub(super) fn check(version: &str, number: u32) -> Result<(), String> {
         let own = protocol();
         return Err(format!(
             "both sides are uvatrain {VERSION}, but of different builds: one has protocol {number}, the other protocol {own}; \
-             reinstall the module from the checkout that the launcher was built from (pip install --force-reinstall \
-             ./crates/uva-py), or build the launcher anew"
+             reinstall the module from the checkout that the launcher was built from (`pip install --force-reinstall \
+             ./crates/uva-py`), or build the launcher anew"
         ));
     }
     Ok(())

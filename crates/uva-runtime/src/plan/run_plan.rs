@@ -113,10 +113,8 @@ impl RunPlan {
                 Some(_) => "the hop set has no training rows",
                 None => "train_idx.npy is empty",
             };
-            return Err(RuntimeError::Input(format!(
-                "{}: {empty}: there is nothing to train on",
-                dataset.path().display()
-            )));
+            let problem = format!("{empty}: there is nothing to train on");
+            return Err(RuntimeError::input(problem).in_file(dataset.path()));
         }
         options.check_dataset(dataset)?;
         let options = match passes.epochs > 0 || passes.steered {
@@ -310,7 +308,7 @@ impl RunPlan {
                 "mean and five standard deviations of {SAMPLES} sampled batches; a larger one goes through host memory"
             ),
             (None, Some(bytes), _) => {
-                format!("no batch is larger, with --slot-bytes {}", ByteSize::from_bytes(bytes).value())
+                format!("no batch is larger, with `slot_bytes={}`", ByteSize::from_bytes(bytes).value())
             }
             (None, None, _) if self.options.hops.is_some() => "batches of a hop set have one size".to_owned(),
             (None, None, GpuSlots::Largest) => "asked for".to_owned(),
@@ -382,9 +380,11 @@ impl RunPlan {
                 self.features.map(|choice| choice.with_cufile(found.compatibility.as_deref()))
             }
             Some(why) if is_asked => {
-                return Err(RuntimeError::Missing(format!(
-                    "--reader cufile: {why}. --reader auto takes what works here, and --place host reads the mapped files"
-                )));
+                return Err(RuntimeError::missing(why)
+                    .with_option("reader", DiskReader::Cufile)
+                    .with_remedy(
+                        "`reader=auto` takes what works here, and `place=host` reads the mapped files",
+                    ));
             }
             Some(why) => self.features.map(|choice| choice.without_cufile(&why)),
         };

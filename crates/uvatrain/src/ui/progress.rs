@@ -68,7 +68,7 @@ impl TrainingBar {
         if self.bar.is_hidden() {
             out::say(line);
         } else {
-            self.bar.println(shown::word(line));
+            self.bar.println(shown::word(&out::spelled(line)));
         }
     }
 
