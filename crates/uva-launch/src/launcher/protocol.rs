@@ -13,7 +13,7 @@ use uva_batch::{BatchHeader, COLUMNS};
 use uva_runtime::backend::Backend;
 use uva_runtime::options::part::Part;
 use uva_runtime::sampler::cache::Caches;
-use uva_runtime::{LoaderOptions, Passes, control};
+use uva_runtime::{LoaderOptions, Passes, RuntimeError, control};
 
 use super::messages::{AttachReply, AttachedJob, Knock, Setup};
 
@@ -62,6 +62,7 @@ fn messages() -> String {
     let mut found = BTreeSet::new();
     fields(&json(&AttachReply::Welcome { setup: Box::new(setup), secret: None }), "answer", &mut found);
     fields(&json(&knock), "knock", &mut found);
+    fields(&json(&RuntimeError::failed("")), "error", &mut found);
     found.into_iter().collect::<Vec<_>>().join(" ")
 }
 
@@ -128,6 +129,7 @@ mod tests {
             "answer.Welcome.setup.loader.fanouts",
             "answer.Welcome.setup.caches.rows",
             "knock.secret",
+            "error.Failed.remedy",
         ] {
             assert!(description.contains(part), "{part} in {description}");
             let changed = description.replacen(part, "other", 1);

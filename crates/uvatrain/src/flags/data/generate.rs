@@ -345,6 +345,7 @@ fn above_zero(text: &str) -> Result<f64, String> {
 mod tests {
     use clap::Parser;
     use uva_io::generate::{Citation, Mixing, Rmat, Sbm};
+    use uva_runtime::spec::Spelling;
 
     use super::*;
     use crate::exit::{Code, code_of};
@@ -435,7 +436,8 @@ mod tests {
         ] {
             let problem = parsed(args).unwrap().recipe().unwrap_err();
             assert_eq!(code_of(&problem), Code::BadInput, "{args}");
-            assert!(problem.to_string().starts_with(option), "{args}: {problem}");
+            let spelled = Spelling::CommandLine.sentence(&problem.to_string());
+            assert!(spelled.starts_with(option), "{args}: {problem}");
         }
         for args in [
             "",
