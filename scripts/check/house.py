@@ -8,13 +8,15 @@
 | crowded folders | folders of product code with more than 15 entries |
 | shared names | names that more than one public type of the workspace has; modules for instruction sets count as one |
 | long files | product files with more than 500 lines of code, tests left out |
+| flags in library strings | strings of library crates with a `--flag`, tests and commands between backticks left out |
 | long test names | tests in Rust and Python whose function has a name of more than 70 characters |
 
     scripts/check/house.py             compare with the limits below
     scripts/check/house.py --show      print each place as well
     scripts/check/house.py --lines     print lines of product code by crate
 
-Lower a limit with each change that lowers its count. Test modules, comments and strings are not counted.
+Lower a limit with each change that lowers its count. Test modules and comments are not counted, and strings only where
+a row is about them.
 """
 
 import argparse
@@ -24,7 +26,7 @@ from collections import defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from imports import without_comments, without_tests  # noqa: E402
+from imports import block_end, without_comments, without_tests  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_ENTRIES = 15
@@ -37,6 +39,7 @@ LIMITS = {
     "crowded folders": 0,
     "shared names": 5,
     "long files": 2,
+    "flags in library strings": 12,
     "long test names": 0,
 }
 
@@ -55,19 +58,50 @@ HOP_BRANCH = re.compile(
 # Modules with the same loops for another instruction set: equal names there are one type.
 TWINS = re.compile(r"/avx(?:2|512)\.rs$")
 TYPE = re.compile(r"(?:^|\n)[ \t]*pub(?:\([^)]*\))?[ \t]+(?:struct|enum|trait|type)[ \t]+(\w+)")
-# A function after #[test], with other attributes and comments between them, or one that pytest collects.
+# The command line's own crates know how options are spelled. A library names them between backticks, and a front end
+# writes them in its own way (`uva_options::Spelling`).
+FRONT_ENDS = {"uvatrain", "uvatrain-consumer"}
+COMMENT_OR_STRING = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?'(?:\\[^\n']+|[^\\'\n])'""", re.DOTALL
+)
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+BETWEEN_BACKTICKS = re.compile(r"`[^`]*`")
+# A function behind #[test], with other attributes and comments between them, or one that pytest collects.
 RUST_TEST = re.compile(r"#\[test\](?:\s*(?:#\[[^\]]*\]|//[^\n]*))*\s*fn (\w+)")
 PYTHON_TEST = re.compile(r"\bdef (test_\w+)")
 
 
 def sources():
     """Each product file with its code: no comments, strings and test modules."""
+    for path, text in product_files():
+        code, _ = without_tests(without_comments(text))
+        yield path, code
+
+
+def product_files():
+    """Each product file, with its text."""
     for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")):
         relative = path.relative_to(ROOT).as_posix()
         if re.search(r"/tests(/|\.rs$)|/testing\.rs$|/conformance/", relative) or relative.startswith("crates/cuda-sim/"):
             continue
-        code, _ = without_tests(without_comments(path.read_text()))
-        yield relative, code
+        yield relative, path.read_text()
+
+
+def flags(path, text):
+    """The strings of a library's file that have a `--flag`."""
+    if path.split("/")[1] in FRONT_ENDS:
+        return
+    # Test modules are found in code alone: what braces a string has do not count.
+    blanked = COMMENT_OR_STRING.sub(lambda found: " " * len(found[0]), text)
+    kept = [True] * len(text)
+    for found in re.finditer(r"#\[cfg\((?:all\()?test\b[^\]]*\]", blanked):
+        brace, semicolon = blanked.find("{", found.end()), blanked.find(";", found.end())
+        end = block_end(blanked, brace) if -1 < brace and not -1 < semicolon < brace else semicolon + 1
+        kept[found.start() : end] = [False] * (end - found.start())
+    for found in COMMENT_OR_STRING.finditer(text):
+        if found[0][0] not in "/'" and not found[0].startswith("b'") and kept[found.start()]:
+            if FLAG.search(BETWEEN_BACKTICKS.sub(lambda quoted: "" if " " in quoted[0] else quoted[0], found[0])):
+                yield f"{path}:{text.count(chr(10), 0, found.start()) + 1}: {' '.join(found[0].split())}"
 
 
 def tests():
@@ -98,6 +132,8 @@ def count():
         lines[path.split("/")[1]] += length
         if length > MOST_LINES:
             found["long files"].append(f"{path}: {length} lines")
+    for path, text in product_files():
+        found["flags in library strings"] += flags(path, text)
     found["shared names"] = [f"{name}: {', '.join(paths)}" for name, paths in sorted(types.items()) if len(paths) > 1]
     for folder in sorted(path for path in ROOT.glob("crates/*/src/**") if path.is_dir()):
         entries = sum(1 for _ in folder.iterdir())

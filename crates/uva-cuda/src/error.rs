@@ -229,7 +229,7 @@ fn loses_the_context(code: u32) -> bool {
 fn hint(code: u32) -> &'static str {
     match code {
         OUT_OF_MEMORY => {
-            "; fewer --slots, a smaller --batch-size, smaller --fanouts or a smaller --gpu-cache need less device memory"
+            "; fewer `slots`, a smaller `batch_size`, smaller `fanouts` or a smaller `gpu_cache` need less device memory"
         }
         STUB_LIBRARY => {
             "; the libcuda found is a toolkit's stub: take its folder (…/lib64/stubs) out of LD_LIBRARY_PATH"
@@ -247,7 +247,7 @@ fn hint(code: u32) -> &'static str {
         }
         804 => "; the compatibility libcuda found does not serve this device",
         805..=809 => {
-            "; the MPS daemon does not serve this process: `uvatrain mps status` says more, --mps off goes without"
+            "; the MPS daemon does not serve this process: `uvatrain mps status` says more, `mps=off` goes without"
         }
         810 => "; MPS ended this process's work on the GPU",
         _ => "",
@@ -382,7 +382,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("--slots"), "{text}");
+        assert!(text.contains("`slots`"), "{text}");
         assert_eq!(error.code(), Some(2));
         assert_eq!(error.kind(), ErrorKind::Failed);
     }

@@ -1,5 +1,6 @@
 //! Errors, grouped by what the user can do about them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,9 +30,9 @@ pub enum GraphError {
         problem: Problem,
     },
     /// An option or an argument is wrong.
-    #[error("{option}: {message}")]
+    #[error("{}: {message}", marked(option))]
     Usage {
-        /// The option or argument.
+        /// The option's name with underscores, with its value where that is at fault (`count=blocks`), or the argument.
         option: String,
         /// The fault, and valid alternatives.
         message: String,
@@ -73,8 +74,8 @@ impl GraphError {
     pub fn field(&self) -> Option<String> {
         match self {
             Self::Usage { option, .. } => {
-                let name = option.split([' ', ',']).next().unwrap_or(option);
-                Some(name.trim_start_matches('-').replace('-', "_"))
+                let name = option.split([' ', ',', '=']).next().unwrap_or(option);
+                Some(name.trim_matches('`').to_owned())
             }
             _ => None,
         }
@@ -104,6 +105,17 @@ impl From<FileError> for GraphError {
             FileError::Lacking { path, message } => Self::Lacking { path, message },
         }
     }
+}
+
+/// An option as messages have it: between backticks, so that a front end can write it in its own way.
+fn marked(option: &str) -> Cow<'_, str> {
+    if is_an_option(option) { format!("`{option}`").into() } else { option.into() }
+}
+
+/// Whether this is an option's name, or one with a value. Arguments (`OUT`), files and sentences are not.
+fn is_an_option(text: &str) -> bool {
+    let name = text.split_once('=').map_or(text, |(name, _)| name);
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
 /// A fault in a file. The enums behind it are this crate's own and grow with it; its text is for human readers.

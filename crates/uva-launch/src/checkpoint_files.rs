@@ -49,10 +49,9 @@ impl CheckpointDirectory {
     /// [`RuntimeError::Input`] when another run has it, or when it cannot be created or written.
     pub fn claim(path: &Path) -> Result<Self, RuntimeError> {
         let failed = |doing: &str, error: &dyn std::fmt::Display| {
-            RuntimeError::Input(format!(
-                "--checkpoint {}: cannot {doing}: {error}; name a directory that this user may write",
-                path.display()
-            ))
+            RuntimeError::input(format!("cannot {doing}: {error}"))
+                .with_path_option("checkpoint", path)
+                .with_remedy("name a directory that this user may write")
         };
         let lock_path = path.join(LOCK);
         let mut made = false;
@@ -84,11 +83,9 @@ impl CheckpointDirectory {
                 return Ok(claimed);
             }
             if since.elapsed() > PATIENCE {
-                return Err(RuntimeError::Input(format!(
-                    "--checkpoint {}: another run is writing its checkpoints there; wait for its end, or name \
-                     another directory",
-                    path.display()
-                )));
+                return Err(RuntimeError::input("another run is writing its checkpoints there")
+                    .with_path_option("checkpoint", path)
+                    .with_remedy("wait for its end, or name another directory"));
             }
             thread::sleep(INTERVAL);
         }
@@ -110,7 +107,7 @@ impl CheckpointDirectory {
     /// [`RuntimeError::Failed`] when the system gives no descriptor.
     pub(crate) fn share(&self) -> Result<Self, RuntimeError> {
         let lock = self.lock.try_clone().map_err(|error| {
-            RuntimeError::Failed(format!("--checkpoint {}: {error}", self.path.display()))
+            RuntimeError::failed(error.to_string()).with_path_option("checkpoint", &self.path)
         })?;
         Ok(Self { path: self.path.clone(), lock, made: false, first: false })
     }
@@ -220,7 +217,7 @@ mod tests {
         std::os::unix::fs::symlink(&victim, path.join(LOCK)).unwrap();
         let error = CheckpointDirectory::claim(&path).unwrap_err();
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("--checkpoint") && error.to_string().contains(LOCK), "{error}");
+        assert!(error.to_string().contains("checkpoint=") && error.to_string().contains(LOCK), "{error}");
         assert!(!victim.exists());
     }
 }

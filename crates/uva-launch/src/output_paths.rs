@@ -33,7 +33,7 @@ pub fn check(outputs: &[(&str, Option<&Path>)], reads: &[Option<&Path>]) -> Resu
         let shown = path.display();
         if let Some(input) = identity(path).and_then(|identity| read.get(&identity)) {
             let input = input.display();
-            return Err(RuntimeError::Usage(format!(
+            return Err(RuntimeError::usage(format!(
                 "{option} {shown}: this is {input}, which the command reads: name another file"
             )));
         }
@@ -41,7 +41,7 @@ pub fn check(outputs: &[(&str, Option<&Path>)], reads: &[Option<&Path>]) -> Resu
         let (Some(directory), Some(name)) = (target.parent(), target.file_name()) else { continue };
         if let Some(kind) = owner(directory, &name.to_string_lossy()) {
             let (name, directory) = (name.display(), directory.display());
-            return Err(RuntimeError::Usage(format!(
+            return Err(RuntimeError::usage(format!(
                 "{option} {shown}: {name} is a file of the {kind} in {directory}: name another file"
             )));
         }

@@ -127,7 +127,7 @@ impl Draft {
             let plan = self.plan.clone().on(backend.clone());
             let mut observer = observer.borrow_mut();
             let found = search(&self.dataset, &plan, &wanted, launcher.as_deref_mut(), &mut **observer)?;
-            found.figures.ok_or_else(|| RuntimeError::Failed("there is nothing to measure".to_owned()))
+            found.figures.ok_or_else(|| RuntimeError::failed("there is nothing to measure"))
         };
         let note = &mut |line: &str| observer.borrow_mut().note(line);
         measurement::settle(decision, &self.wanted(), Some(&mut measure), note)
@@ -209,7 +209,7 @@ impl Draft {
                     Budget::Bytes(bytes) => bytes,
                     Budget::Auto if plan.backend.device_slots().is_none() => {
                         let (bytes, reason) = budget_on_cpu(&dataset)?;
-                        observer.note(&format!("--gpu-cache auto: {reason}"));
+                        observer.note(&format!("`gpu_cache=auto`: {reason}"));
                         bytes
                     }
                     Budget::Auto => bytes_left(&dataset, &plan, launcher.as_deref_mut(), observer)?,
@@ -285,7 +285,7 @@ fn placed(
     observer: &mut dyn Observer,
 ) -> Result<RunPlan, RuntimeError> {
     if launcher.is_none() {
-        let why = "with --in-process nothing shows what a batch leaves of the GPU's memory";
+        let why = "with `in_process` nothing shows what a batch leaves of the GPU's memory";
         return Ok(plan.beside_device(why));
     }
     let need = training_bytes(dataset, &plan);
@@ -376,7 +376,7 @@ fn usable(
     }
     if !kinds.rows && plan.rows.count > 0 {
         observer.note(
-            "the plan's rows are not cached: only --gather zero-copy and dma read rows that are kept on the GPU",
+            "the plan's rows are not cached: only `gather=zero-copy` and dma read rows that are kept on the GPU",
         );
         plan.leave_out_rows();
     }
@@ -452,7 +452,11 @@ impl PreparedRun {
             "start": schedule.passes().start,
         });
         if let Some(hops) = &loader.hops {
-            let place = self.plan.features.as_ref().map(|choice| (choice.place(), choice.reason()));
+            let place = self
+                .plan
+                .features
+                .as_ref()
+                .map(|choice| (choice.place(), Spelling::CommandLine.sentence(choice.reason())));
             let (place, reason) = place.unzip();
             let reader = self.plan.features.as_ref().and_then(FeatureChoice::reader);
             in_force["hops"] = json!({
@@ -477,7 +481,8 @@ impl PreparedRun {
         if let Some(shapes) = &loader.shapes {
             in_force["pad"] = padded(shapes);
         }
-        if let Some(slots) = self.plan.gpu_slots() {
+        if let Some(mut slots) = self.plan.gpu_slots() {
+            slots.reason = Spelling::CommandLine.sentence(&slots.reason);
             in_force["gpu_slots"] = json!(slots);
         }
         for (name, value) in more {

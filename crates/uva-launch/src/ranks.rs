@@ -67,31 +67,31 @@ impl RankRequest {
     /// # Errors
     /// [`RuntimeError::Usage`] for options that contradict each other.
     pub fn check(&self, backend: &BackendOptions) -> Result<(), RuntimeError> {
-        let refused = |message: String| Err(RuntimeError::Usage(message));
+        let refused = |message: String| Err(RuntimeError::usage(message));
         if let Some(batch) = self.switch
             && !self.share_samplers()
         {
             return refused(format!(
-                "--switch {batch} is for GPUs that sample for all ranks: say which by --roles S:T or --sampler-devices"
+                "`switch={batch}` is for GPUs that sample for all ranks: say which by `roles=S:T` or `sampler_devices`"
             ));
         }
         if let Some(ranks) = self.named_count()
             && ranks > MAX_RANKS
         {
-            let more = if self.switch.is_some() { " (--switch adds one for each sampler)" } else { "" };
+            let more = if self.switch.is_some() { " (`switch` adds one for each sampler)" } else { "" };
             return refused(format!("{ranks} ranks{more} are more than {MAX_RANKS}, the most of a run"));
         }
         if let Some(roles) = self.roles
             && self.ask_for_gpus()
         {
             return refused(format!(
-                "--roles {roles} takes the first GPUs, and --devices and --sampler-devices name them: give one or the other"
+                "`roles={roles}` takes the first GPUs, and `devices` and `sampler_devices` name them: give one or the other"
             ));
         }
         if let (Some(roles), DeviceChoice::Cuda(_)) = (self.roles, backend.device) {
             return refused(format!(
-                "--roles {roles} takes the first GPUs, and `device={}` names one: leave --device out, or name all by \
-                 --sampler-devices and --devices",
+                "`roles={roles}` takes the first GPUs, and `device={}` names one: leave `device` out, or name all by \
+                 `sampler_devices` and `devices`",
                 backend.device
             ));
         }
@@ -99,7 +99,7 @@ impl RankRequest {
             && ranks != roles.ranks
         {
             return refused(format!(
-                "--roles {roles} has {} ranks, and --ranks {ranks} another number: leave --ranks out",
+                "`roles={roles}` has {} ranks, and `ranks={ranks}` another number: leave `ranks` out",
                 roles.ranks
             ));
         }
@@ -107,7 +107,7 @@ impl RankRequest {
             && ranks as usize != gpus.0.len()
         {
             return refused(format!(
-                "--devices {gpus} has a GPU for each of {} ranks, and --ranks {ranks} is another number: leave --ranks out",
+                "`devices={gpus}` has a GPU for each of {} ranks, and `ranks={ranks}` is another number: leave `ranks` out",
                 gpus.0.len()
             ));
         }
@@ -115,7 +115,7 @@ impl RankRequest {
             && let Some(both) = samplers.0.iter().find(|gpu| ranks.0.contains(gpu))
         {
             return refused(format!(
-                "cuda:{both} is in --sampler-devices and in --devices: a GPU samples or trains"
+                "cuda:{both} is in `sampler_devices` and in `devices`: a GPU samples or trains"
             ));
         }
         if !self.ask_for_gpus() {
@@ -123,14 +123,14 @@ impl RankRequest {
         }
         if self.named_trainers().is_none() {
             return refused(
-                "--devices auto takes the first GPUs that do not sample: say by --ranks N how many of them train, or name them by \
-                 --devices"
+                "`devices=auto` takes the first GPUs that do not sample: say by `ranks=N` how many of them train, or name them by \
+                 `devices`"
                     .to_owned(),
             );
         }
         if backend.device != DeviceChoice::Auto {
             return refused(format!(
-                "`device={}` is the device of one process, and --devices names those of all ranks: leave --device out",
+                "`device={}` is the device of one process, and `devices` names those of all ranks: leave `device` out",
                 backend.device
             ));
         }
@@ -231,7 +231,7 @@ impl RankRequest {
         let (asked, instead) = match self.roles {
             Some(roles) => {
                 let all = roles.samplers + roles.ranks;
-                (format!("--roles {roles} takes {all} GPUs"), format!("--roles {roles} --device cpu"))
+                (format!("`roles={roles}` takes {all} GPUs"), format!("`roles={roles}` `device=cpu`"))
             }
             None => {
                 let named = GpuList(samplers.iter().chain(of_ranks).copied().collect());
@@ -240,11 +240,11 @@ impl RankRequest {
                     true if samplers.is_empty() => format!("{wanted} GPUs were asked for"),
                     true => format!("{wanted} GPUs beside {} were asked for", GpuList(samplers.to_vec())),
                 };
-                (asked, format!("--ranks {wanted} --device cpu"))
+                (asked, format!("`ranks={wanted}` `device=cpu`"))
             }
         };
         let cause = probed.cuda.unavailable.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-        Err(RuntimeError::Missing(format!(
+        Err(RuntimeError::missing(format!(
             "{asked}, and the driver sees {seen}{cause}; {instead} needs none"
         )))
     }
@@ -258,8 +258,8 @@ impl RankRequest {
         let count = self.named_count();
         let decision = backend::decide(backend, false, probe)?;
         if let (Some(ranks @ 2..), Some(cuda)) = (count, decision.backend.cuda()) {
-            return Err(RuntimeError::Usage(format!(
-                "--ranks {ranks} and one GPU, cuda:{}, which `device={}` takes: give each rank one by --devices, or \
+            return Err(RuntimeError::usage(format!(
+                "`ranks={ranks}` and one GPU, cuda:{}, which `device={}` takes: give each rank one by `devices`, or \
                  `device=cpu` for batches in host memory",
                 cuda.ordinal, backend.device
             )));
@@ -298,7 +298,7 @@ fn refuse_mps(backend: &BackendOptions) -> Result<(), RuntimeError> {
         (_, PartitionChoice::Mps) => "partition=mps",
         _ => return Ok(()),
     };
-    Err(RuntimeError::Usage(format!(
+    Err(RuntimeError::usage(format!(
         "`{named}` with a GPU for each rank: the producer is a thread of the rank's process there, and MPS divides nothing; \
          leave it out"
     )))
@@ -315,8 +315,8 @@ fn check_equal(devices: &[DeviceReport], one: usize, other: usize) -> Result<(),
     let told = |gpu: &DeviceReport| {
         format!("cuda:{} ({}, {} multiprocessors)", gpu.ordinal, gpu.name, gpu.multiprocessors)
     };
-    Err(RuntimeError::Usage(format!(
-        "{} and {} differ, and the ranks' GPUs have to be of one kind: name them by --devices",
+    Err(RuntimeError::usage(format!(
+        "{} and {} differ, and the ranks' GPUs have to be of one kind: name them by `devices`",
         told(one),
         told(other)
     )))

@@ -59,25 +59,26 @@ impl CommandRun {
         let Standby { ranks: standing_by, from } = ranks.standby;
         let last = loader.part.of - 1;
         if standing_by > 0 && plan.of_rank(&dataset, last).schedule.train_batches() == 0 {
-            return Err(RuntimeError::Usage(format!(
-                "--switch {from}: an epoch has {} batches, and from there on no step has one for each of {} ranks; give a smaller \
-                 number, or leave it out",
+            return Err(RuntimeError::usage(format!(
+                "an epoch has {} batches, and from there on no step has one for each of {} ranks",
                 plan.schedule.all_batches(Split::Train),
                 loader.part.of
-            )));
+            ))
+            .with_option("switch", from)
+            .with_remedy("give a smaller number, or leave it out"));
         }
         let (batches, trainers) = (plan.schedule.all_batches(Split::Train), plan.schedule.trainers());
         if (1..trainers).contains(&batches) {
-            return Err(RuntimeError::Usage(format!(
-                "--batch-size {}: an epoch has {batches} batches, which is fewer than the {trainers} ranks that train: give a \
-                 smaller batch size, or start fewer ranks",
-                loader.batch_size
-            )));
+            return Err(RuntimeError::usage(format!(
+                "an epoch has {batches} batches, which is fewer than the {trainers} ranks that train: give a smaller batch \
+                 size, or start fewer ranks"
+            ))
+            .with_option("batch_size", loader.batch_size));
         }
         let in_host_memory = ranks.decision.backend.device_slots().is_none();
         if let (Some(count @ 2..), Some(_), true) = (ranks.count, &caches, in_host_memory) {
-            return Err(RuntimeError::Usage(format!(
-                "{count} ranks and --gpu-cache: their batches are in host memory, and a cache there is of one rank; leave it \
+            return Err(RuntimeError::usage(format!(
+                "{count} ranks and `gpu_cache`: their batches are in host memory, and a cache there is of one rank; leave it \
                  out"
             )));
         }

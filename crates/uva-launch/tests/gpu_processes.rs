@@ -25,6 +25,7 @@ use uva_runtime::control::Stop;
 use uva_runtime::pipeline::roles::BatchReceiver;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::{CacheContents, CachePlan, CachePolicy};
+use uva_runtime::spec::Spelling;
 use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 use uva_runtime::tune::planning::Search;
 use uva_runtime::{Aggregation, Batch, LoaderOptions, Passes, RuntimeError, SlotRoom};
@@ -107,7 +108,7 @@ fn hold_against_the_dataset(
     let (mut list_hits, mut row_hits, mut edge_rows, mut columns, mut oversized) = (0, 0, 0, 0, 0);
     let mut hashes = Vec::new();
     let mut resident = Vec::new();
-    let wrong = |what: String| RuntimeError::Failed(format!("WRONG DATA: {what}"));
+    let wrong = |what: String| RuntimeError::failed(format!("WRONG DATA: {what}"));
     while receiver.stop() == Stop::No {
         let Some(batch) = receiver.next_batch()? else { break };
         batch.confirm()?;
@@ -294,7 +295,7 @@ impl Observer for Printing {
     }
     fn progress(&mut self, _: &RunProgress, _: &str) {}
     fn note(&mut self, line: &str) {
-        eprintln!("note: {line}");
+        eprintln!("note: {}", Spelling::CommandLine.sentence(line));
     }
 }
 

@@ -25,14 +25,14 @@ impl TrainerOptions {
     pub(crate) fn check_hops(&self, model: &HopModel) -> Result<(), OptionsError> {
         let refuse = |option, problem: String| Err(OptionsError::Option { option, problem });
         if self.hops == 0 || self.hops > MOST_HOPS {
-            return refuse("--use-hops", format!("{} is not between 1 and {MOST_HOPS}", self.hops));
+            return refuse("use_hops", format!("{} is not between 1 and {MOST_HOPS}", self.hops));
         }
         if self.operators == 0
             || self.operators > MOST_HOPS
             || (self.operators > 1 && !model.several_operators)
         {
             return Err(OptionsError::Unsupported(format!(
-                "it has hops of {} operators, which --model {} cannot take",
+                "it has hops of {} operators, which `model={}` cannot take",
                 self.operators,
                 self.model.name()
             )));
@@ -40,12 +40,12 @@ impl TrainerOptions {
         let least = model.layers.map_or(1, |layers| layers.least);
         if self.layers < least {
             return refuse(
-                "--layers",
-                format!("{} layers, and --model {} has at least {least}", self.layers, self.model.name()),
+                "layers",
+                format!("{} layers, and `model={}` has at least {least}", self.layers, self.model.name()),
             );
         }
         if !(0.0..=1.0).contains(&self.alpha) {
-            return refuse("--alpha", format!("{} is not between 0 and 1", self.alpha));
+            return refuse("alpha", format!("{} is not between 0 and 1", self.alpha));
         }
         Ok(())
     }
@@ -74,17 +74,17 @@ mod tests {
     fn options_that_make_no_model_over_a_hop_set_are_refused_by_name() {
         let refused = |options: TrainerOptions| options.check(5, 3).unwrap_err().to_string();
         assert!(options(ModelKind::Sign, 3, 2).check(5, 3).is_ok());
-        assert!(refused(options(ModelKind::Sign, 0, 1)).starts_with("--use-hops: 0 is not between 1 and 64"));
-        assert!(refused(options(ModelKind::Hoga, 65, 1)).starts_with("--use-hops: 65"));
-        assert!(refused(options(ModelKind::Hoga, 3, 2)).contains("hops of 2 operators, which --model hoga"));
+        assert!(refused(options(ModelKind::Sign, 0, 1)).starts_with("`use_hops`: 0 is not between 1 and 64"));
+        assert!(refused(options(ModelKind::Hoga, 65, 1)).starts_with("`use_hops`: 65"));
+        assert!(refused(options(ModelKind::Hoga, 3, 2)).contains("hops of 2 operators, which `model=hoga`"));
         assert!(refused(options(ModelKind::Sgc, 3, 0)).contains("hops of 0 operators"));
         let one = TrainerOptions { layers: 1, ..options(ModelKind::Sign, 3, 1) };
-        assert_eq!(refused(one), "--layers: 1 layers, and --model sign has at least 2");
+        assert_eq!(refused(one), "`layers`: 1 layers, and `model=sign` has at least 2");
         let none = TrainerOptions { layers: 0, ..options(ModelKind::Hoga, 3, 1) };
-        assert!(refused(none).starts_with("--layers: 0 layers, and between 1 and 32"));
+        assert!(refused(none).starts_with("`layers`: 0 layers, and between 1 and 32"));
         let alpha = TrainerOptions { alpha: f64::NAN, ..options(ModelKind::S2gc, 3, 1) };
-        assert!(refused(alpha).starts_with("--alpha: NaN"));
+        assert!(refused(alpha).starts_with("`alpha`: NaN"));
         let heads = TrainerOptions { heads: 3, ..options(ModelKind::Hoga, 3, 1) };
-        assert!(refused(heads).starts_with("--heads: 3 heads do not divide"));
+        assert!(refused(heads).starts_with("`heads`: 3 heads do not divide"));
     }
 }

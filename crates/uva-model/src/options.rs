@@ -240,18 +240,18 @@ impl TrainerOptions {
     pub fn check(&self, input_dim: usize, classes: usize) -> Result<(), OptionsError> {
         let refuse = |option, problem: String| Err(OptionsError::Option { option, problem });
         if self.hidden == 0 || self.hidden > Self::MAX_WIDTH {
-            return refuse("--hidden", format!("{} is not between 1 and {}", self.hidden, Self::MAX_WIDTH));
+            return refuse("hidden", format!("{} is not between 1 and {}", self.hidden, Self::MAX_WIDTH));
         }
         let hops = self.model.row().hops;
         if self.layers == 0 || self.layers > 32 {
-            let option = if hops.is_some() { "--layers" } else { "--fanouts" };
+            let option = if hops.is_some() { "layers" } else { "fanouts" };
             return refuse(option, format!("{} layers, and between 1 and 32 are possible", self.layers));
         }
         match hops {
             Some(hops) => self.check_hops(&hops)?,
             None if self.hops > 0 || self.operators > 0 => {
                 return Err(OptionsError::Unsupported(format!(
-                    "it has {} hops of {} operators, and --model {} is not of a hop set",
+                    "it has {} hops of {} operators, and `model={}` is not of a hop set",
                     self.hops,
                     self.operators,
                     self.model.name()
@@ -263,51 +263,48 @@ impl TrainerOptions {
             self.check_given_layer(input_dim)?;
         }
         if self.heads == 0 || self.heads > Self::MAX_WIDTH {
-            return refuse("--heads", format!("{} is not between 1 and {}", self.heads, Self::MAX_WIDTH));
+            return refuse("heads", format!("{} is not between 1 and {}", self.heads, Self::MAX_WIDTH));
         }
         if self.model.row().has_heads() && !self.hidden.is_multiple_of(self.heads) {
-            let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
-            return refuse("--heads", problem);
+            let problem = format!("{} heads do not divide a `hidden` of {}", self.heads, self.hidden);
+            return refuse("heads", problem);
         }
         if self.output_heads.is_some_and(|heads| heads == 0 || heads > Self::MAX_HEADS) {
-            return refuse("--output-heads", format!("not between 1 and {}", Self::MAX_HEADS));
+            return refuse("output_heads", format!("not between 1 and {}", Self::MAX_HEADS));
         }
         for (option, value) in [
-            ("--dropout", self.dropout),
-            ("--input-dropout", self.input_dropout),
-            ("--attention-dropout", self.attention_dropout),
+            ("dropout", self.dropout),
+            ("input_dropout", self.input_dropout),
+            ("attention_dropout", self.attention_dropout),
         ] {
             if !(0.0..1.0).contains(&value) {
                 return refuse(option, format!("{value} is not at least 0 and below 1"));
             }
         }
         if !(self.learning_rate > 0.0 && self.learning_rate.is_finite()) {
-            return refuse("--lr", format!("{} is not a positive number", self.learning_rate));
+            return refuse("lr", format!("{} is not a positive number", self.learning_rate));
         }
         if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
-            return refuse(
-                "--weight-decay",
-                format!("{} is not zero or a positive number", self.weight_decay),
-            );
+            return refuse("weight_decay", format!("{} is not zero or a positive number", self.weight_decay));
         }
         if let Some(ClassWeights::Given(weights)) = &self.class_weights
             && weights.len() != classes
         {
             let problem = format!("{} weights for {classes} classes: give one for each class", weights.len());
-            return refuse("--class-weights", problem);
+            return refuse("class_weights", problem);
         }
         if self.threads.is_some_and(|threads| threads == 0 || threads > 4096) {
-            return refuse("--train-threads", "not between 1 and 4096".to_owned());
+            return refuse("train_threads", "not between 1 and 4096".to_owned());
         }
         if self.model.row().needs_edge_features() && self.edge_dim == 0 {
             return Err(OptionsError::Unsupported(format!(
-                "it has no features of edges, and --model {} is nothing without them",
+                "it has no features of edges, and `model={}` is nothing without them",
                 self.model.name()
             )));
         }
         if self.edge_dim > Self::MAX_WIDTH || (self.edge_dim > 0 && !self.model.row().takes_edge_features()) {
             return Err(OptionsError::Unsupported(format!(
-                "it has {} features of an edge, which --model {} cannot take",
+                "it has {} features of an edge, which `model={}` cannot take",
                 self.edge_dim,
                 self.model.name()
             )));
@@ -325,7 +322,7 @@ impl TrainerOptions {
 
     /// Refuses a first layer that is given to a network that has none such, or in rows of another shape.
     fn check_given_layer(&self, input_dim: usize) -> Result<(), OptionsError> {
-        let refuse = |problem: String| Err(OptionsError::Option { option: "--first-layer", problem });
+        let refuse = |problem: String| Err(OptionsError::Option { option: "first_layer", problem });
         if let Some((option, why)) = self.refuses_given_layer() {
             return refuse(format!("it cannot be used with {option}: {why}"));
         }

@@ -5,9 +5,9 @@
 #[non_exhaustive]
 pub enum OptionsError {
     /// An option has a value that cannot work.
-    #[error("{option}: {problem}")]
+    #[error("`{option}`: {problem}")]
     Option {
-        /// The option's name as on the command line, such as `--hidden`.
+        /// The option's name with underscores, such as `weight_decay`.
         option: &'static str,
         /// The value and the problem with it.
         problem: String,

@@ -98,20 +98,20 @@ impl Task {
     /// # Errors
     /// [`OptionsError::Option`].
     pub fn check(&self) -> Result<(), OptionsError> {
-        let refuse = |problem: String| Err(OptionsError::Option { option: "--metric", problem });
+        let refuse = |problem: String| Err(OptionsError::Option { option: "metric", problem });
         let errors = matches!(self.metric, Metric::Mse | Metric::Mae);
         match self.kind {
             TaskKind::Regression(_) if !errors => refuse(format!(
-                "{} is for classes, and this dataset has float32 targets: give --metric mse or mae",
+                "{} is for classes, and this dataset has float32 targets: give `metric=mse` or mae",
                 self.metric
             )),
             TaskKind::SingleLabel | TaskKind::MultiLabel if errors => refuse(format!(
-                "{} is for float32 targets, and this dataset has classes: give --metric accuracy or roc-auc",
+                "{} is for float32 targets, and this dataset has classes: give `metric=accuracy` or roc-auc",
                 self.metric
             )),
             TaskKind::SingleLabel if self.metric == Metric::RocAuc && self.outputs != 2 => refuse(format!(
                 "roc-auc is for two classes or for several labels a node, and this dataset has {} classes; give \
-                 --metric accuracy",
+                 `metric=accuracy`",
                 self.outputs
             )),
             _ => Ok(()),

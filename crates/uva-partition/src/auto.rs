@@ -64,7 +64,7 @@ pub(crate) fn best(
     }
     // Three methods were tried at least.
     best.map(|(_, method, made)| (method, made))
-        .ok_or_else(|| GraphError::usage("--method", "auto has tried no method".to_owned()))
+        .ok_or_else(|| GraphError::usage("method", "auto has tried no method".to_owned()))
 }
 
 fn judged(

@@ -55,7 +55,7 @@ pub(crate) fn check(dataset: &Dataset, options: &PartitionOptions) -> Result<(),
     }
     let (needed, allowed) = (BytesOnDisk(needed), BytesOnDisk(options.memory));
     let fewer = match options.method {
-        Method::Pagraph => "take fewer --parts, or bgl",
+        Method::Pagraph => "take fewer `parts`, or bgl",
         Method::Auto | Method::Bgl | Method::Multilevel => "take ldg or range",
         Method::Ldg | Method::Range | Method::Random => "the lists of edges in both directions do not fit",
     };
@@ -63,7 +63,7 @@ pub(crate) fn check(dataset: &Dataset, options: &PartitionOptions) -> Result<(),
         "dividing by {} takes about {needed} of memory, and {allowed} are allowed: {fewer}, or allow more on a machine that has it",
         options.method
     );
-    Err(GraphError::usage("--memory", message))
+    Err(GraphError::usage("memory", message))
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
                 let refused = partition(&dataset, &allowed(needed - 1), &unwatched).unwrap_err().to_string();
                 let number = BytesOnDisk(needed).to_string();
                 assert!(
-                    refused.starts_with("--memory: ") && refused.contains(&number),
+                    refused.starts_with("`memory`: ") && refused.contains(&number),
                     "{method}: {refused}"
                 );
             }

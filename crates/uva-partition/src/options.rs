@@ -138,21 +138,21 @@ impl PartitionOptions {
             return refuse("DATA", format!("{}: {message}", dataset.path().display()));
         }
         if !(1..=MOST_PARTS).contains(&self.parts) {
-            return refuse("--parts", format!("{} is not from 1 to {MOST_PARTS}", self.parts));
+            return refuse("parts", format!("{} is not from 1 to {MOST_PARTS}", self.parts));
         }
         if !(1..=MAX_LAYERS as u32).contains(&self.hops) {
-            return refuse("--hops", format!("{} is not from 1 to {MAX_LAYERS}", self.hops));
+            return refuse("hops", format!("{} is not from 1 to {MAX_LAYERS}", self.hops));
         }
         if self.sources == 0 {
-            return refuse("--sources", "0 is not 1 or more".to_owned());
+            return refuse("sources", "0 is not 1 or more".to_owned());
         }
         if self.block_nodes == Some(0) {
-            return refuse("--block-nodes", "0 is not 1 or more".to_owned());
+            return refuse("block_nodes", "0 is not 1 or more".to_owned());
         }
         if self.method == Method::Pagraph && self.passes() > 0 {
             let message = "pagraph gives each part as many training nodes as any other, which moves would undo: leave \
-                           it out, or take another --method";
-            return refuse("--refine", message.to_owned());
+                           it out, or take another `method`";
+            return refuse("refine", message.to_owned());
         }
         let train = dataset.split(Split::Train).len();
         if train == 0 {
@@ -164,7 +164,7 @@ impl PartitionOptions {
         }
         if self.parts as usize > train {
             return refuse(
-                "--parts",
+                "parts",
                 format!("{} is more than the {train} training nodes: a part could not train", self.parts),
             );
         }

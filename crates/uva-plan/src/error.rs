@@ -34,7 +34,7 @@ pub enum CacheError {
     },
     /// Calculated probabilities, for a kind of sampler that does not pick independently from each list.
     #[error(
-        "the policy analytic computes the chance of each list's picks on their own, and --sampler-kind {kind} makes none: \
+        "the policy analytic computes the chance of each list's picks on their own, and `sampler_kind={kind}` makes none: \
          take presample, which samples and counts"
     )]
     AnalyticKind {
@@ -46,8 +46,8 @@ pub enum CacheError {
     EmptyTrainSplit,
     /// The only batch of an epoch is a partial one, which is dropped.
     #[error(
-        "an epoch of {seeds} training nodes has no full batch of {batch_size}, and --drop-last leaves the partial \
-         one out: lower --batch-size"
+        "an epoch of {seeds} training nodes has no full batch of {batch_size}, and `drop_last` leaves the partial \
+         one out: lower `batch_size`"
     )]
     NoBatches {
         /// Training nodes.

@@ -247,7 +247,7 @@ pub struct PlanProfile {
 /// A difference between a plan and a run that makes the plan less suitable, not wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanWarning {
-    /// The option.
+    /// The option's name, with underscores; several are between backticks.
     pub option: &'static str,
     /// Its value in the plan.
     pub planned: String,
@@ -258,9 +258,13 @@ pub struct PlanWarning {
 impl fmt::Display for PlanWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { option, planned, found } = self;
+        let made_for = match option.contains('`') {
+            true => format!("{option} {planned}"),
+            false => format!("`{option}={planned}`"),
+        };
         write!(
             f,
-            "the plan was made for {option} {planned}, this run has {found}: its caches will be hit less than it says"
+            "the plan was made for {made_for}, this run has {found}: its caches will be hit less than it says"
         )
     }
 }
@@ -425,12 +429,12 @@ impl CachePlan {
                 warnings.push(PlanWarning { option, planned, found });
             }
         };
-        compare("--fanouts", planned.fanouts.to_string(), options.fanouts.to_string());
-        compare("--batch-size", planned.batch_size.to_string(), batch_size.to_string());
-        compare("--sampler-kind", planned.sampler_kind.clone(), options.kind.name().to_owned());
-        compare("--replace", planned.replace.to_string(), options.replace.to_string());
+        compare("fanouts", planned.fanouts.to_string(), options.fanouts.to_string());
+        compare("batch_size", planned.batch_size.to_string(), batch_size.to_string());
+        compare("sampler_kind", planned.sampler_kind.clone(), options.kind.name().to_owned());
+        compare("replace", planned.replace.to_string(), options.replace.to_string());
         compare(
-            "--batch-dependency",
+            "batch_dependency",
             planned.batch_dependency.to_string(),
             options.batch_dependency.to_string(),
         );
@@ -441,10 +445,10 @@ impl CachePlan {
             )
         };
         let order = |order: Option<String>| order.unwrap_or_else(|| "shuffle".to_owned());
-        compare("--seed-order", order(planned.seed_order.clone()), order(sequenced.map(order_of)));
+        compare("seed_order", order(planned.seed_order.clone()), order(sequenced.map(order_of)));
         if options.kind.name() == planned.sampler_kind {
             let found = options.walks_in_force();
-            compare("--walks, --walk-length, --walk-stop", walks(planned.walks), walks(found));
+            compare("`walks`, `walk_length`, `walk_stop`", walks(planned.walks), walks(found));
         }
         Ok(warnings)
     }

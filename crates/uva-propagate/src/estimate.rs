@@ -94,7 +94,7 @@ pub(crate) fn of(
     let least = fixed + column_bytes(dataset, options) * narrowest(dim) as u64;
     if options.memory < least {
         let message = format!(
-            "--memory {} holds no {} columns of {} nodes: it takes {} at least ({least} bytes)",
+            "`memory={}` holds no {} columns of {} nodes: it takes {} at least ({least} bytes)",
             BytesOnDisk(options.memory),
             narrowest(dim),
             dataset.nodes(),

@@ -117,22 +117,22 @@ impl PropagateOptions {
     pub(crate) fn check(&self) -> Result<(), GraphError> {
         if !(1..=MOST_HOPS).contains(&self.hops) {
             let message = format!("{} is not from 1 to {MOST_HOPS}", self.hops);
-            return Err(GraphError::usage("--hops", message));
+            return Err(GraphError::usage("hops", message));
         }
         if self.operators.is_empty() {
-            return Err(GraphError::usage("--operator", "name one at least"));
+            return Err(GraphError::usage("operator", "name one at least"));
         }
         if self.operators.len() > MOST_OPERATORS {
             let message =
                 format!("{} are named: a hop set has {MOST_OPERATORS} at most", self.operators.len());
-            return Err(GraphError::usage("--operator", message));
+            return Err(GraphError::usage("operator", message));
         }
         if self.threads == 0 {
-            return Err(GraphError::usage("--threads", "0 is not 1 or more"));
+            return Err(GraphError::usage("threads", "0 is not 1 or more"));
         }
         if self.row_order == RowOrder::Nodes && self.nodes != KeptNodes::All {
-            let message = "row i is that of node i, so every node needs a row: give --nodes all";
-            return Err(GraphError::usage("--row-order nodes", message));
+            let message = "row i is that of node i, so every node needs a row: give `nodes=all`";
+            return Err(GraphError::usage("row_order=nodes", message));
         }
         Ok(())
     }
@@ -187,15 +187,15 @@ impl Decisive {
             );
         }
         for (option, now, before) in [
-            ("--operator", self.operators.join(","), earlier.operators.join(",")),
-            ("--hops", self.hops.to_string(), earlier.hops.to_string()),
-            ("--nodes", self.nodes.to_string(), earlier.nodes.to_string()),
-            ("--type", self.element.to_string(), earlier.element.to_string()),
-            ("--layout", self.layout.to_string(), earlier.layout.to_string()),
-            ("--row-order", self.row_order.to_string(), earlier.row_order.to_string()),
-            ("--seed", self.seed.to_string(), earlier.seed.to_string()),
-            ("--weighted", self.weighted.to_string(), earlier.weighted.to_string()),
-            ("--feature-norm", self.feature_norm.to_string(), earlier.feature_norm.to_string()),
+            ("operator", self.operators.join(","), earlier.operators.join(",")),
+            ("hops", self.hops.to_string(), earlier.hops.to_string()),
+            ("nodes", self.nodes.to_string(), earlier.nodes.to_string()),
+            ("type", self.element.to_string(), earlier.element.to_string()),
+            ("layout", self.layout.to_string(), earlier.layout.to_string()),
+            ("row_order", self.row_order.to_string(), earlier.row_order.to_string()),
+            ("seed", self.seed.to_string(), earlier.seed.to_string()),
+            ("weighted", self.weighted.to_string(), earlier.weighted.to_string()),
+            ("feature_norm", self.feature_norm.to_string(), earlier.feature_norm.to_string()),
         ] {
             if now != before {
                 return differs(option, &now, &before);

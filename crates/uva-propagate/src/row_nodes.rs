@@ -48,12 +48,12 @@ impl RowNodes {
             let what = if options.nodes == KeptNodes::Labelled { "has no labelled node" } else { "is empty" };
             let problem = std::io::Error::new(
                 std::io::ErrorKind::InvalidData,
-                format!("it {what}: there is nothing to train on. --nodes all keeps the rows of all nodes"),
+                format!("it {what}: there is nothing to train on. `nodes=all` keeps the rows of all nodes"),
             );
             return Err(GraphError::io(&dataset.path().join(Split::Train.file_name()), "use")(problem));
         }
         if nodes.is_empty() {
-            return Err(GraphError::usage("--nodes", "the dataset has no nodes: there is no row to keep"));
+            return Err(GraphError::usage("nodes", "the dataset has no nodes: there is no row to keep"));
         }
         Ok(RowNodes { nodes, splits })
     }

@@ -179,7 +179,7 @@ fn pool(threads: usize, out: &Path) -> Result<ThreadPool, GraphError> {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| GraphError::Lacking {
         path: out.to_owned(),
         message: format!(
-            "cannot start {threads} threads ({error}): ask for fewer by --threads, or raise the limit on processes and \
+            "cannot start {threads} threads ({error}): ask for fewer by `threads`, or raise the limit on processes and \
              threads (ulimit -u, or a container's pids limit)"
         ),
     })
@@ -194,7 +194,7 @@ fn graph<'d>(dataset: &'d Dataset, options: &PropagateOptions) -> Result<Operato
         (true, None) => {
             let file = dataset.path().join(names::WEIGHTS);
             let message = format!("{}: there is none, so all entries count the same", file.display());
-            return Err(GraphError::usage("--weighted", message));
+            return Err(GraphError::usage("weighted", message));
         }
     };
     if let Some(place) = weights.and_then(|weights| weights.iter().position(|&weight| weight < 0.0)) {
@@ -204,7 +204,7 @@ fn graph<'d>(dataset: &'d Dataset, options: &PropagateOptions) -> Result<Operato
             file.display(),
             weights.map_or(0.0, |weights| weights[place])
         );
-        return Err(GraphError::usage("--weighted", message));
+        return Err(GraphError::usage("weighted", message));
     }
     Ok(OperatorGraph { offsets: csc.indptr, indices: csc.indices, weights })
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_launch::training::check_resumable;
 use uva_model::checkpoint::{self, CheckpointError, TrainerState};
+use uva_runtime::spec::Spelling;
 
 use crate::errors::UvatrainError;
 
@@ -77,7 +78,7 @@ pub fn _read_checkpoint<'py>(
 }
 
 fn raised(error: &CheckpointError) -> PyErr {
-    let message = error.to_string();
+    let message = Spelling::Keyword.sentence(&error.to_string());
     match error {
         CheckpointError::Io { .. } => PyOSError::new_err(message),
         error if error.is_usage() => PyValueError::new_err(message),

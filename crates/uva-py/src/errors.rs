@@ -43,8 +43,7 @@ impl<T> OrRaise<T> for Result<T, GraphError> {
 
 /// The exception for an error of a request in Python: options have Python's names.
 pub fn of_runtime(error: RuntimeError) -> PyErr {
-    let message = in_python(&error.to_string());
-    exception(&error, &message)
+    exception(&error, &error.to_string())
 }
 
 /// The exception for an error of a command line: options have the command line's names.
@@ -63,9 +62,9 @@ fn exception(error: &RuntimeError, message: &str) -> PyErr {
         RuntimeError::PeerGone(_) => PeerDied::new_err(message),
         RuntimeError::SlotHeld(_) => SlotInUse::new_err(message),
         RuntimeError::Interrupted(_) => PyKeyboardInterrupt::new_err(message),
-        RuntimeError::Unattached(_) | RuntimeError::Failed(_) => UvatrainError::new_err(message),
+        _ => UvatrainError::new_err(message),
     };
-    with(raised, "field", error.field())
+    with(with(raised, "field", error.field()), "path", error.path())
 }
 
 /// The exception with an attribute that programs read, where there is something to read.
@@ -83,7 +82,8 @@ pub fn of_graph(error: GraphError) -> PyErr {
     match error {
         GraphError::Io { path, action, source } => of_io(&source, action, &path.display().to_string()),
         other => {
-            let raised = PyValueError::new_err(escape::word(&in_python(&other.to_string())).into_owned());
+            let message = Spelling::Keyword.sentence(&other.to_string());
+            let raised = PyValueError::new_err(escape::word(&message).into_owned());
             let path = other.path().map(|path| path.display().to_string());
             with(with(raised, "path", path.as_deref()), "field", other.field().as_deref())
         }
@@ -112,26 +112,3 @@ pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
 /// Linux's numbers.
 const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;
-
-/// A message of the runtime's with its options as Python knows them: `--batch-size 0` is `batch_size 0`.
-pub fn in_python(message: &str) -> String {
-    let mut said = String::with_capacity(message.len());
-    let mut rest = message;
-    while let Some(at) = rest.find("--") {
-        let (before, option) = rest.split_at(at);
-        said.push_str(before);
-        let name = &option[2..];
-        let length = name.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(name.len());
-        // A dash at either end is a sentence's, not a name's; so is one inside a word.
-        let named = &name[..length];
-        let inside = before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '-');
-        if inside || named.is_empty() || named.starts_with('-') || named.ends_with('-') {
-            said.push_str(&option[..2 + length]);
-        } else {
-            said.push_str(&named.replace('-', "_"));
-        }
-        rest = &name[length..];
-    }
-    said.push_str(rest);
-    said
-}

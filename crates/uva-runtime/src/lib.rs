@@ -55,7 +55,7 @@ pub mod tune;
 pub use backend::obstacle::{Obstacle, is_summed, obstacle_in_table};
 pub use control::aggregate_counts::{AggregateAmounts, AggregateCounts, AggregateTotals, SumsMade};
 pub use control::disk_counts::{DiskCounts, DiskTotals};
-pub use error::{RuntimeError, signal_name};
+pub use error::{ErrorContext, RuntimeError, signal_name};
 pub use feed::batch::Batch;
 pub use feed::rows::RowTree;
 pub use options::checked_files::CheckedFiles;

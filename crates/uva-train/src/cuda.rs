@@ -17,7 +17,7 @@ const LIBRARY: &str = "libtorch_cuda.so";
 const CPU_LIBRARY: &str = "libtorch_cpu.so";
 
 /// How to get a libtorch with its CUDA half, for messages.
-const MEND: &str = "`pip install torch==2.11.0`, and name it by --libtorch or UVATRAIN_LIBTORCH";
+const MEND: &str = "`pip install torch==2.11.0`, and name it by `libtorch` or UVATRAIN_LIBTORCH";
 
 /// Why libtorch cannot use a CUDA device. All but [`TorchCudaError::Call`] say that the machine lacks something
 /// (exit code 3).

@@ -19,7 +19,7 @@ pub enum TrainError {
     Input(String),
     /// The loss became NaN or infinite. This batch has not changed the model.
     #[error(
-        "training diverged: the loss of batch {} of epoch {} is {loss} (lower --lr, or look for NaN features with \
+        "training diverged: the loss of batch {} of epoch {} is {loss} (lower `lr`, or look for NaN features with \
          `uvatrain info --verify`)",
         u64::from(*batch) + 1,
         u64::from(*epoch) + 1
@@ -99,8 +99,8 @@ impl TrainError {
 fn out_of_memory_hint(error: &tch::TchError) -> &'static str {
     let text = error.to_string();
     if text.contains("out of memory") || text.contains("OutOfMemory") {
-        " (the model's activations need less with a smaller --batch-size, --fanouts or --hidden, the feature slots with \
-         fewer --slots)"
+        " (the model's activations need less with a smaller `batch_size`, `fanouts` or `hidden`, the feature slots with \
+         fewer `slots`)"
     } else {
         ""
     }

@@ -27,7 +27,7 @@ pub(crate) struct ModelDevice {
 pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<ModelDevice, RuntimeError> {
     let no_slots = |device| Ok(ModelDevice { device, ahead: None });
     let Some(cuda) = receiver.backend().cuda().cloned() else { return no_slots(TrainDevice::Cpu) };
-    let driver = Driver::load().map_err(|error| RuntimeError::Missing(error.to_string()))?;
+    let driver = Driver::load().map_err(|error| RuntimeError::missing(error.to_string()))?;
     if driver.device_memory_is_host_memory() {
         if !driver.simulates_device_draws() {
             return no_slots(TrainDevice::Cpu);
@@ -37,7 +37,7 @@ pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<ModelDevice, Runti
         let stream = CudaStream::new(slots.context())?;
         return on_stream(slots, stream, TrainDevice::StandIn, &cuda);
     }
-    let torch = TorchCuda::load().map_err(|error| RuntimeError::Missing(error.to_string()))?;
+    let torch = TorchCuda::load().map_err(|error| RuntimeError::missing(error.to_string()))?;
     let device = TrainDevice::Cuda(cuda.ordinal);
     let Some(slots) = receiver.device_slots() else {
         // Only to report an unusable GPU now, under its own name.
@@ -45,7 +45,7 @@ pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<ModelDevice, Runti
         return no_slots(device);
     };
     let stream = torch.current_stream(slots.context());
-    let stream = stream.map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    let stream = stream.map_err(|error| RuntimeError::failed(error.to_string()))?;
     on_stream(slots, stream, device, &cuda)
 }
 

@@ -326,7 +326,7 @@ impl<'a> Session<'a> {
                 Err(TrainError::Unconfirmed(reason)) => {
                     let receipts = self.pending.iter().filter_map(|batch| batch.receipt.as_ref());
                     let told = receipts.into_iter().find_map(|receipt| receipt.confirm().err());
-                    return Err(told.unwrap_or(RuntimeError::Failed(reason)));
+                    return Err(told.unwrap_or(RuntimeError::failed(reason)));
                 }
                 Err(error) => return Err(train_error(error)),
             }
@@ -500,7 +500,7 @@ fn sums_of(evaluation: &Evaluation) -> PassSums {
 /// A batch that was not whole says so itself, with what the run is to end of.
 pub(crate) fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
     match error {
-        TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::Failed(reason)),
+        TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::failed(reason)),
         error if !batch.is_on_device() => train_error(error.of_seeds(batch.seeds())),
         error => train_error(error),
     }
@@ -508,8 +508,8 @@ pub(crate) fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeE
 
 pub(crate) fn train_error(error: TrainError) -> RuntimeError {
     if error.is_usage() {
-        RuntimeError::Input(error.to_string())
+        RuntimeError::input(error.to_string())
     } else {
-        RuntimeError::Failed(error.to_string())
+        RuntimeError::failed(error.to_string())
     }
 }

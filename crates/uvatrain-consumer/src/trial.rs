@@ -21,9 +21,7 @@ pub(crate) fn run(
         session.train_batch(&batch, true, &mut NullObserver)?;
     }
     let slots = receiver.device_slots().ok_or_else(|| {
-        RuntimeError::Usage(
-            "this run has no feature slots on a GPU, so that no trial shows what it leaves".into(),
-        )
+        RuntimeError::usage("this run has no feature slots on a GPU, so that no trial shows what it leaves")
     })?;
     let (free, total) = slots.context().memory()?;
     receiver.end_training();

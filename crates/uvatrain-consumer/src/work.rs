@@ -20,7 +20,7 @@ pub fn consume(
     observer: &mut dyn Observer,
 ) -> Result<Value, RuntimeError> {
     let job: Job = serde_json::from_value(job)
-        .map_err(|error| RuntimeError::Failed(format!("the training options cannot be read: {error}")))?;
+        .map_err(|error| RuntimeError::failed(format!("the training options cannot be read: {error}")))?;
     match job {
         Job::Train(options) => to_value(&session::train(receiver, dataset, &options, observer)?),
         Job::Trial(options) => to_value(&trial::run(receiver, dataset, &options)?),

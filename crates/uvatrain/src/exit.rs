@@ -196,8 +196,7 @@ fn spelled(error: &(dyn std::error::Error + 'static)) -> String {
     let spelling = Spelling::CommandLine;
     match error.downcast_ref::<RuntimeError>() {
         Some(run) => run.spelled(spelling),
-        None if error.is::<SampleError>() => spelling.sentence(&error.to_string()),
-        None => error.to_string(),
+        None => spelling.sentence(&error.to_string()),
     }
 }
 

@@ -262,7 +262,7 @@ fn metrics_that_cannot_be_written_any_more_end_the_run_by_name() {
             lines > 10
         });
         drop(reader);
-        run.wait().refuses(1, &[&format!("metrics file {name}"), "Broken pipe"]);
+        run.wait().refuses(1, &[&format!("{name}: the metrics cannot be written"), "Broken pipe"]);
         nothing_is_left(temp.path(), &processes, &before);
     }
 }

@@ -500,7 +500,7 @@ fn a_trace_has_a_track_for_each_process_and_an_arrow_for_each_batch() {
     refused.refuses(2, &["--trace nowhere/trace.json"]);
     train(temp.path(), "run.jsonl", "--epochs 1 --trace /dev/full")
         .run()
-        .refuses(1, &["trace file /dev/full", "No space"]);
+        .refuses(1, &["/dev/full: the trace cannot be written", "No space"]);
 }
 
 /// What a client gets from this port: the head and the body.

@@ -79,10 +79,10 @@ impl Bench {
             stream: CudaStream::new(context)?,
             hold: Hold::new(context)?,
             most_bytes,
-            out: DeviceBuffer::new(context, most_bytes, "the rows of a measured gather (--sample-bytes)")?,
-            back: PinnedBuffer::new(context, most_bytes, "the rows of a measured gather (--sample-bytes)")?,
+            out: DeviceBuffer::new(context, most_bytes, "the rows of a measured gather (`sample_bytes`)")?,
+            back: PinnedBuffer::new(context, most_bytes, "the rows of a measured gather (`sample_bytes`)")?,
             samples,
-            ids: DeviceBuffer::new(context, ids, "the ids of measured gathers (--sample-bytes, --samples)")?,
+            ids: DeviceBuffer::new(context, ids, "the ids of measured gathers (`sample_bytes`, `samples`)")?,
             reports: DeviceBuffer::new(context, reports, "the reports of measured gathers")?,
             reports_back: PinnedBuffer::new(context, reports, "the reports of measured gathers")?,
         })

@@ -128,7 +128,7 @@ fn skip(report: &mut PcieReport, cells: &[Cell], why: &str) {
     report.skipped.extend(cells.iter().map(|cell| SkippedCell { cell: cell.clone(), why: why.to_owned() }));
 }
 
-const OVER: &str = "left out: the time that --seconds allows was over";
+const OVER: &str = "left out: the allowed time was over";
 
 fn facts(context: &Context) -> Result<DeviceFacts, CudaError> {
     let device = context.device();

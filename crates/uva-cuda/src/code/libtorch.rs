@@ -67,7 +67,7 @@ pub enum AskPython {
 pub fn find(option: Option<&Path>, python: AskPython) -> Result<Libtorch, NoLibtorch> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let named =
-        option.map(|path| (path.to_owned(), "--libtorch")).or_else(|| Some((variable(VARIABLE)?, VARIABLE)));
+        option.map(|path| (path.to_owned(), "`libtorch`")).or_else(|| Some((variable(VARIABLE)?, VARIABLE)));
     if let Some((path, by)) = named {
         return look(&path, by).map_err(|reason| NoLibtorch { tried: vec![reason] });
     }
@@ -219,7 +219,7 @@ mod tests {
         for named in [torch.clone(), torch.join("lib"), temp.path().to_owned()] {
             let found = find(Some(&named), AskPython::No).unwrap();
             assert_eq!((found.root(), found.version.as_deref()), (&*torch, Some("2.11.0+cpu")), "{named:?}");
-            assert_eq!(found.found_by, "--libtorch");
+            assert_eq!(found.found_by, "`libtorch`");
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let said = || find(Some(temp.path()), AskPython::No).unwrap_err().to_string();
         assert!(
-            said().contains("--libtorch") && said().contains(temp.path().to_str().unwrap()),
+            said().contains("`libtorch`") && said().contains(temp.path().to_str().unwrap()),
             "{}",
             said()
         );

@@ -19,7 +19,7 @@ const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 const WITHIN: [&str; 5] = [".", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
 /// How to get it, for messages.
 const ADVICE: &str = "install it by `python3 -m pip install nvidia-cuda-nvrtc==13.0.88`, and name its folder by \
-                      --nvrtc or UVATRAIN_NVRTC if it is in none of these places";
+                      `nvrtc` or UVATRAIN_NVRTC if it is in none of these places";
 
 type Program = *mut c_void;
 
@@ -88,7 +88,7 @@ impl Nvrtc {
     /// # Errors
     /// [`CudaError::NoNvrtc`], with every place that was searched.
     pub fn find(option: Option<&Path>) -> Result<Self, CudaError> {
-        let named = option.map(|path| (path.to_owned(), "the option --nvrtc")).or_else(|| {
+        let named = option.map(|path| (path.to_owned(), "the option `nvrtc`")).or_else(|| {
             let path = std::env::var_os("UVATRAIN_NVRTC").filter(|path| !path.is_empty())?;
             Some((PathBuf::from(path), "UVATRAIN_NVRTC"))
         });
@@ -445,7 +445,7 @@ mod tests {
         assert!(matches!(error, CudaError::NoNvrtc { .. }));
         let text = error.to_string();
         assert!(text.contains(&folder.path().display().to_string()), "{text}");
-        assert!(text.contains("--nvrtc"), "{text}");
+        assert!(text.contains("`nvrtc`"), "{text}");
     }
 
     #[test]

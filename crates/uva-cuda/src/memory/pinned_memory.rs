@@ -34,7 +34,7 @@ impl PinnedBuffer {
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
         let mut buffer = Self::unwritten(context, bytes, what).map_err(|error| match error {
             CudaError::System(lack) => {
-                CudaError::System(format!("{lack}, or take fewer --slots or a smaller --batch-size"))
+                CudaError::System(format!("{lack}, or take fewer `slots` or a smaller `batch_size`"))
             }
             error => error,
         })?;
@@ -120,7 +120,7 @@ fn host_lack(what: &str, bytes: usize, error: CudaError) -> CudaError {
     }
     CudaError::System(format!(
         "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): this machine has no {} of memory to page-lock for {what}: \
-         free memory, or take fewer --slots or a smaller --batch-size",
+         free memory, or take fewer `slots` or a smaller `batch_size`",
         ByteCount(bytes as u64)
     ))
 }

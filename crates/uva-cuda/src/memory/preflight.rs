@@ -83,7 +83,7 @@ impl fmt::Display for PreflightError {
             f,
             "{what} {fit} fit into the memory that can be pinned: {how} needs {}, and {limit} {leaves} {}; \
              halve the table with `uvatrain import --feat-dtype f16`, keep the rows that are read most on the GPU with \
-             `--gpu-cache`, gather on the CPU with `--gather cpu`, or free memory or raise that limit",
+             `gpu_cache`, gather on the CPU with `gather=cpu`, or free memory or raise that limit",
             ByteCount(*need),
             ByteCount(*available)
         )
@@ -110,8 +110,8 @@ pub fn preflight(
             return Err(error);
         }
         Some(error) if policy == PreflightPolicy::Warn => Some(format!(
-            "{error}. It is tried all the same, and the system may end processes for want of memory; `--preflight refuse` \
-             makes this an error, `--preflight off` is silent"
+            "{error}. It is tried all the same, and the system may end processes for want of memory; `preflight=refuse` \
+             makes this an error, `preflight=off` is silent"
         )),
         _ => None,
     };
@@ -119,7 +119,7 @@ pub fn preflight(
     if let Some(limit) = memory.lock_limit.filter(|&limit| limit < bytes && !memory.may_lock_any) {
         doubts.push(format!(
             "RLIMIT_MEMLOCK is {}, less than the {} to pin, and some systems count pinned memory against it: raise it \
-             with `ulimit -l unlimited` (in a container: --ulimit memlock=-1)",
+             with `ulimit -l unlimited` (in a container: `docker run --ulimit memlock=-1`)",
             ByteCount(limit),
             ByteCount(bytes)
         ));
@@ -188,7 +188,7 @@ mod tests {
     fn a_table_too_large_for_free_memory_is_warned_of_or_refused_by_option() {
         let asked = |policy| preflight("t", 16 * GIB, PinWay::InPlace, &machine(GIB), policy);
         let warning = asked(PreflightPolicy::Warn).unwrap().warning.unwrap();
-        for part in ["may not fit", "16.5 GiB", "leaves 1.00 GiB", "--preflight refuse", "--preflight off"] {
+        for part in ["may not fit", "16.5 GiB", "leaves 1.00 GiB", "`preflight=refuse`", "`preflight=off`"] {
             assert!(warning.contains(part), "`{part}` is missing in: {warning}");
         }
         assert!(asked(PreflightPolicy::Refuse).is_err());
@@ -224,7 +224,7 @@ mod tests {
             "30.0 GiB",
             "64.0 GiB",
             "--feat-dtype f16",
-            "--gpu-cache",
+            "`gpu_cache`",
         ] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }

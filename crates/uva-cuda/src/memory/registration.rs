@@ -121,7 +121,7 @@ impl RegisteredPages {
         }
         Err(CudaError::Unsupported(format!(
             "device {} ({}) sees the {} parts in which {what} was pinned at addresses that don't join; hide other devices \
-             with CUDA_VISIBLE_DEVICES, or gather on the CPU with --gather cpu",
+             with CUDA_VISIBLE_DEVICES, or gather on the CPU with `gather=cpu`",
             device.ordinal(),
             device.name(),
             self.chunks.len()

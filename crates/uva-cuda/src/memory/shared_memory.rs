@@ -163,7 +163,7 @@ impl SharedBuffer {
         let can = kind != IpcKind::Legacy && device.supports(Feature::SharedByFd)?;
         match kind {
             IpcKind::Vmm if !can => Err(CudaError::Unsupported(format!(
-                "device {} ({}) cannot share memory by file descriptor; --ipc legacy shares it by handle",
+                "device {} ({}) cannot share memory by file descriptor; `ipc=legacy` shares it by handle",
                 device.ordinal(),
                 device.name()
             ))),

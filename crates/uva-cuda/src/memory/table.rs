@@ -175,7 +175,7 @@ impl PinnedTable {
         let device = context.device();
         if !device.supports(Feature::HostRegister)? {
             return Err(CudaError::Unsupported(format!(
-                "device {} ({}) cannot read host memory in place, so {} cannot be pinned for it; --gather cpu gathers on \
+                "device {} ({}) cannot read host memory in place, so {} cannot be pinned for it; `gather=cpu` gathers on \
                  the CPU",
                 device.ordinal(),
                 device.name(),

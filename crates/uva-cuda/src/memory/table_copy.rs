@@ -117,8 +117,8 @@ fn allocate(
     match pages {
         PinPages::InPlace => Err(CudaError::Refused(format!("{what}: in place there is no copy"))),
         PinPages::Thp if named && !transparent_huge_pages() => Err(CudaError::Unsupported(format!(
-            "--table-pages thp: transparent huge pages are off on this system; `echo madvise | sudo tee {THP_SWITCH}` \
-             switches them on, --table-pages in-place does without"
+            "`table_pages=thp`: transparent huge pages are off on this system; `echo madvise | sudo tee {THP_SWITCH}` \
+             switches them on, `table_pages=in-place` does without"
         ))),
         PinPages::Thp => {
             let mut memory = ZeroedPages::new(bytes).map_err(|error| system(&error))?;
@@ -144,8 +144,8 @@ fn no_hugetlb(bytes: usize, what: &str) -> CudaError {
     let free = HostMemory::read().map_or(0, |memory| memory.huge_pages as usize / HUGE_PAGE);
     let needed = bytes.div_ceil(HUGE_PAGE);
     CudaError::Unsupported(format!(
-        "--table-pages hugetlb: {what} needs {needed} reserved pages of 2 MiB, and {free} are free; `echo {needed} | sudo \
-         tee /proc/sys/vm/nr_hugepages` reserves them, --table-pages in-place does without"
+        "`table_pages=hugetlb`: {what} needs {needed} reserved pages of 2 MiB, and {free} are free; `echo {needed} | sudo \
+         tee /proc/sys/vm/nr_hugepages` reserves them, `table_pages=in-place` does without"
     ))
 }
 

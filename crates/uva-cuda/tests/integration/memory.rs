@@ -219,7 +219,7 @@ fn without_descriptors_auto_takes_handles_and_vmm_is_refused() {
     let context = Context::primary(0).unwrap();
     let error = SharedBuffer::create(&context, 1, IpcKind::Vmm, "the slots").unwrap_err();
     assert!(matches!(error, CudaError::Unsupported(_)), "{error:?}");
-    assert!(error.to_string().contains("--ipc legacy"), "{error}");
+    assert!(error.to_string().contains("`ipc=legacy`"), "{error}");
 }
 
 #[test]
@@ -251,9 +251,9 @@ fn a_buffer_that_does_not_fit_is_refused_with_what_is_free() {
             "2 feature slots of 30 MiB",
             "60 MiB",
             "48 MiB of the device's 64 MiB",
-            "--batch-size",
-            "--fanouts",
-            "--slots",
+            "`batch_size`",
+            "`fanouts`",
+            "`slots`",
         ] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
@@ -409,7 +409,7 @@ fn a_table_without_bytes_needs_no_pages() {
     // One with bytes isn't to be had on such a device, and is refused before it's copied for nothing.
     let error = PinnedTable::new(&context, Arc::new(vec![1]), &chunks_of(1)).unwrap_err();
     assert!(matches!(error, CudaError::Unsupported(_)), "{error:?}");
-    assert!(error.to_string().contains("--gather cpu") && error.to_string().contains("feat.npy"), "{error}");
+    assert!(error.to_string().contains("`gather=cpu`") && error.to_string().contains("feat.npy"), "{error}");
 }
 
 /// Pins its bytes once more when it's let go: in place that only works if nobody has them pinned any more.
@@ -500,7 +500,7 @@ fn a_table_is_copied_to_the_requested_kind_of_pages() {
             Err(error) if pages == PinPages::Thp => {
                 let text = error.to_string();
                 assert!(
-                    text.contains("--table-pages thp") && text.contains("transparent_hugepage"),
+                    text.contains("`table_pages=thp`") && text.contains("transparent_hugepage"),
                     "{text}"
                 );
                 continue;
@@ -533,7 +533,7 @@ fn huge_pages_that_were_not_reserved_are_refused_by_name_or_replaced() {
     assert_eq!(error.kind(), uva_cuda::ErrorKind::Missing, "{error:?}");
     let text = error.to_string();
     for part in
-        ["--table-pages hugetlb", "feat.npy", "reserved pages", "nr_hugepages", "--table-pages in-place"]
+        ["`table_pages=hugetlb`", "feat.npy", "reserved pages", "nr_hugepages", "`table_pages=in-place`"]
     {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
@@ -659,7 +659,7 @@ fn a_table_larger_than_memory_is_refused_before_anything_is_pinned() {
     let error = PinnedTable::new(&Context::primary(0).unwrap(), owner, &chunks_of(1)).unwrap_err();
     assert!(matches!(error, CudaError::Preflight(_)), "{error:?}");
     let text = error.to_string();
-    for part in ["feat.npy", "this machine's memory", "--feat-dtype f16", "--gpu-cache"] {
+    for part in ["feat.npy", "this machine's memory", "--feat-dtype f16", "`gpu_cache`"] {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
 }
@@ -680,7 +680,7 @@ fn a_table_that_seems_too_large_is_pinned_with_a_warning_or_refused() {
     let pin = |preflight| {
         let owner = Arc::new(FileTable { file: MappedFile::open(file.path()).unwrap(), lead: 0 });
         let warn = |text: &str| {
-            assert!(text.contains("may not fit") && text.contains("--preflight"), "{text}");
+            assert!(text.contains("may not fit") && text.contains("`preflight="), "{text}");
             WARNED.fetch_add(1, Ordering::Relaxed);
         };
         let options = PinOptions { what: "feat.npy".to_owned(), preflight, warn, ..PinOptions::default() };

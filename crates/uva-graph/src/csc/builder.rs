@@ -106,7 +106,7 @@ impl CscBuilder {
     ) -> Result<CscBuilder, GraphError> {
         if memory < LEAST_MEMORY {
             let message = format!("{memory} bytes is too little: at least {} MiB", LEAST_MEMORY >> 20);
-            return Err(GraphError::usage("--memory", message));
+            return Err(GraphError::usage("memory", message));
         }
         debug_assert!(!weighted || changes.is_none());
         let last = nodes.saturating_sub(1);
@@ -253,7 +253,7 @@ impl CscBuilder {
                     degrees[start],
                     degrees[start] * bytes,
                 );
-                return Err(GraphError::usage("--memory", message));
+                return Err(GraphError::usage("memory", message));
             }
             self.write_run(bucket, start..end, &degrees[start..end], lists)?;
             start = end;

@@ -41,11 +41,11 @@ impl<'a> PartOptions<'a> {
             return refuse("DATA", format!("{path} is a part itself: cut the dataset that it comes from"));
         }
         if !(1..=MOST_HOPS).contains(&self.hops) {
-            return refuse("--hops", format!("{} hops: give 1 to {MOST_HOPS}", self.hops));
+            return refuse("hops", format!("{} hops: give 1 to {MOST_HOPS}", self.hops));
         }
         let (given, nodes) = (self.map.of.len(), dataset.nodes());
         if given != nodes {
-            return refuse("--map", format!("it has {given} entries, but {path} has {nodes} nodes"));
+            return refuse("map", format!("it has {given} entries, but {path} has {nodes} nodes"));
         }
         let owners = self.map.by_node(dataset)?;
         let mut train = vec![0; self.map.parts as usize];
@@ -59,7 +59,7 @@ impl<'a> PartOptions<'a> {
         if let Some(part) = train.iter().position(|&count| count == 0) {
             let parts = train.len();
             return refuse(
-                "--map",
+                "map",
                 format!(
                     "part {part} of {parts} has none of the {all} training nodes, so a rank with it would have nothing to \
                      train on: make fewer parts, or a map that balances training nodes"

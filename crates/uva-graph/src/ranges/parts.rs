@@ -19,7 +19,7 @@ use uva_files::quote;
 #[derive(Debug, thiserror::Error)]
 enum RangesProblem {
     #[error(
-        "its layout is {found}, and this is for partitions in {RANGES} (uvatrain partition --layout {RANGES})"
+        "its layout is {found}, and this is for partitions in {RANGES} (`uvatrain partition --layout {RANGES}`)"
     )]
     Layout { found: String },
     #[error("\"boundaries\" {0}")]

@@ -99,7 +99,7 @@ fn check(dataset: &Dataset, map: &PartitionMap) -> Result<(), GraphError> {
     }
     let (given, nodes) = (map.of.len(), dataset.nodes());
     if given != nodes {
-        return refuse("--map", format!("it has {given} entries, but {path} has {nodes} nodes"));
+        return refuse("map", format!("it has {given} entries, but {path} has {nodes} nodes"));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{GraphError, node_file};
 
 fn read(path: &Path) -> Result<Vec<i64>, GraphError> {
-    node_file::read(path, 5, "--nodes")
+    node_file::read(path, 5, "nodes")
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn ids_a_mask_and_text_are_read_in_their_order() {
     write_array(&file("mask.npy"), NpyType::Bool, &[], &[1_u8, 0, 0, 1, 1]).unwrap();
     assert_eq!(read(&file("mask.npy")).unwrap(), [0, 3, 4]);
     // Where the nodes are not known, any number names one.
-    let unbounded = |name: &str| node_file::read_unbounded(&file(name), "--nodes").unwrap();
+    let unbounded = |name: &str| node_file::read_unbounded(&file(name), "nodes").unwrap();
     assert_eq!((unbounded("ids.txt"), unbounded("mask.npy")), (vec![4, 0, 4], vec![0, 3, 4]));
     fs::write(file("large.txt"), "99999999999").unwrap();
     assert_eq!(unbounded("large.txt"), [99_999_999_999]);
@@ -37,7 +37,7 @@ fn an_invalid_node_is_refused_with_file_place_and_number_of_nodes() {
     let refused = |name: &str, problem: &str| {
         let path = temp.path().join(name);
         let error = read(&path).unwrap_err();
-        assert_eq!(error.to_string(), format!("--nodes: {}: {problem}", path.display()));
+        assert_eq!(error.to_string(), format!("`nodes`: {}: {problem}", path.display()));
         assert_eq!((error.field().as_deref(), error.is_bad_input()), (Some("nodes"), true));
         fs::remove_file(path).unwrap();
     };

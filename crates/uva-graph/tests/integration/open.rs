@@ -36,20 +36,20 @@ fn a_dataset_is_lent_as_it_lies_in_its_files() {
 fn other_nodes_stand_in_for_a_split_in_this_process_alone() {
     let small = small();
     let fingerprint = small.open().fingerprint();
-    let dataset = small.open().with_nodes(Split::Test, vec![3, 0, 1], "--nodes").unwrap();
+    let dataset = small.open().with_nodes(Split::Test, vec![3, 0, 1], "nodes").unwrap();
     assert_eq!((dataset.split(Split::Test), dataset.split(Split::Train)), (&[3, 0, 1][..], &[3, 0][..]));
     assert_eq!(dataset.fingerprint(), fingerprint);
     assert_eq!((dataset.repeats(), small.open().repeats()), (Repeats::default(), Repeats::default()));
     assert_eq!(small.open().split(Split::Test), [2]);
-    let again = small.open().with_nodes(Split::Test, vec![3, 0, 3, 3], "--nodes").unwrap();
+    let again = small.open().with_nodes(Split::Test, vec![3, 0, 3, 3], "nodes").unwrap();
     let degree = again.csc().degree(3);
     assert_eq!(again.split(Split::Test), [3, 0, 3, 3]);
     assert_eq!(again.repeats(), Repeats { rows: 2, edges: 2 * degree });
     for (ids, problem) in [
-        (vec![0, 4], "--nodes: entry 1 is 4, outside the ids 0 to 3 of the dataset's 4 nodes"),
-        (vec![-1], "--nodes: entry 0 is -1, outside the ids 0 to 3 of the dataset's 4 nodes"),
+        (vec![0, 4], "`nodes`: entry 1 is 4, outside the ids 0 to 3 of the dataset's 4 nodes"),
+        (vec![-1], "`nodes`: entry 0 is -1, outside the ids 0 to 3 of the dataset's 4 nodes"),
     ] {
-        let error = small.open().with_nodes(Split::Test, ids, "--nodes").unwrap_err();
+        let error = small.open().with_nodes(Split::Test, ids, "nodes").unwrap_err();
         assert!(error.is_bad_input() && error.to_string() == problem, "{error}");
     }
 }

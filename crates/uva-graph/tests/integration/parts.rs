@@ -403,12 +403,12 @@ fn what_cannot_be_cut_is_refused_before_anything_is_written() {
         assert!(error.is_bad_input() && !out.exists(), "{error}");
         error.to_string()
     };
-    assert_eq!(refusal(&whole, &halves, 0), "--hops: 0 hops: give 1 to 32");
-    assert_eq!(refusal(&whole, &halves, 33), "--hops: 33 hops: give 1 to 32");
+    assert_eq!(refusal(&whole, &halves, 0), "`hops`: 0 hops: give 1 to 32");
+    assert_eq!(refusal(&whole, &halves, 33), "`hops`: 33 hops: give 1 to 32");
     let short = PartitionMap { of: halves.of[1..].to_vec(), ..halves.clone() };
-    assert!(refusal(&whole, &short, 2).starts_with("--map: it has 39 entries, but "));
+    assert!(refusal(&whole, &short, 2).starts_with("`map`: it has 39 entries, but "));
     let message = refusal(&whole, &PartitionMap { parts: 3, ..halves.clone() }, 2);
-    assert!(message.starts_with("--map: part 2 of 3 has none of the 13 training nodes"), "{message}");
+    assert!(message.starts_with("`map`: part 2 of 3 has none of the 13 training nodes"), "{message}");
     small.write::<i64>("train_idx", NpyType::I64, &[], &[]);
     assert!(refusal(&small.open(), &halves, 2).contains("has no training nodes to divide"));
 

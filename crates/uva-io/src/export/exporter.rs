@@ -40,7 +40,7 @@ impl Exporter {
     ) -> Result<Vec<&'static str>, GraphError> {
         if options.gzip && !self.has_lines {
             let message = format!("{} has no lines of text to compress", self.name);
-            return Err(GraphError::usage("--gzip", message));
+            return Err(GraphError::usage("gzip", message));
         }
         let staged = StagedDirectory::new(out, &DATASET)?;
         dataset.check_edges()?;

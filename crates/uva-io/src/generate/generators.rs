@@ -48,7 +48,7 @@ pub fn shape(recipe: &mut dyn Recipe, options: &ShapeOptions) -> Result<(), Grap
             Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
             _ => kinds.concat(),
         };
-        return Err(GraphError::usage(option, format!("only --kind {kinds} takes it")));
+        return Err(GraphError::usage(option, format!("only `kind={kinds}` takes it")));
     }
     recipe.shape(options);
     Ok(())
@@ -93,7 +93,7 @@ mod tests {
             }
             for generator in refuses {
                 let refused = shape(&mut *(generator.defaults)(), &options).unwrap_err().to_string();
-                assert!(refused.starts_with(name), "{refused}");
+                assert!(refused.starts_with(&format!("`{name}`")), "{refused}");
                 assert!(takes.iter().all(|takes| refused.contains(takes.name)), "{refused}");
             }
         }

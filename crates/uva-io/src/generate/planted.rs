@@ -89,7 +89,7 @@ pub(super) fn write(
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| GraphError::Lacking {
             path: out.to_owned(),
             message: format!(
-                "cannot start {threads} threads ({error}): ask for fewer by --threads, or raise the limit on \
+                "cannot start {threads} threads ({error}): ask for fewer by `threads`, or raise the limit on \
                  processes and threads (ulimit -u, or a container's pids limit)"
             ),
         })

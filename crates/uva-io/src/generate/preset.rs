@@ -194,7 +194,7 @@ impl Preset {
         let nodes = (self.nodes as f64 * scale).round();
         if !(scale > 0.0 && (2.0..=(1_u64 << 40) as f64).contains(&nodes)) {
             return Err(GraphError::usage(
-                "--scale",
+                "scale",
                 format!("{scale} of {}'s {} nodes is outside 2..=2^40", self.name, self.nodes),
             ));
         }

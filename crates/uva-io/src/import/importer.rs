@@ -64,7 +64,7 @@ impl Importer {
             return Ok(());
         };
         let refuse = |found: &str| {
-            let message = format!("{} {found}; --from {} reads {reads}", source.display(), self.name);
+            let message = format!("{} {found}; `from={}` reads {reads}", source.display(), self.name);
             Err(GraphError::usage("SRC", message))
         };
         match (fs::metadata(source), self.source) {

@@ -100,7 +100,7 @@ pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Res
         "{weights} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
          are, or take that away"
     );
-    Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message))
+    Err(GraphError::usage("`symmetrise`, `dedup` or `self_loops`", message))
 }
 
 /// An option, or a group of options, specific to some importers.
@@ -117,14 +117,14 @@ pub enum Extra {
 }
 
 impl Extra {
-    /// The options' names on the command line.
+    /// The options' names.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Extra::Variant => "--variant",
-            Extra::Tables => "--node-id or --label",
-            Extra::Regression => "--regression",
+            Extra::Variant => "variant",
+            Extra::Tables => "`node_id` or `label`",
+            Extra::Regression => "regression",
             Extra::Lines => {
-                "--ids, --nodes, --skip-lines, --separator, --quotes, --comments, --third-column or --arrays"
+                "`ids`, `nodes`, `skip_lines`, `separator`, `quotes`, `comments`, `third_column` or `arrays`"
             }
         }
     }

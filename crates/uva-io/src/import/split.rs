@@ -113,7 +113,7 @@ impl SplitRule {
         match (self, labels) {
             (SplitRule::PerClass { .. }, None) => {
                 let message = "per-class requires one class a node: use random";
-                return Err(GraphError::usage("--split", message));
+                return Err(GraphError::usage("split", message));
             }
             (SplitRule::PerClass { train, valid }, Some(labels)) => {
                 let mut taken = std::collections::HashMap::new();
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!([of(&train, 0), of(&valid, 0), of(&test, 0)], [20, 30, 50]);
         assert_eq!([of(&train, 1), of(&valid, 1), of(&test, 1)], [20, 5, 0]);
         let error = SplitRule::PER_CLASS.divide(10, None, 0).unwrap_err();
-        assert!(error.to_string().contains("--split: per-class requires one class a node"), "{error}");
+        assert!(error.to_string().contains("`split`: per-class requires one class a node"), "{error}");
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn what_does_not_fit_is_refused_with_file_line_and_column() {
     place.write("graph/nodes.csv", nodes);
     let message = place.refusal("csv", "graph", &labelled("field"));
     assert!(
-        message.contains("--label: ") && message.contains("no column field: it has id, x, label"),
+        message.contains("`label`: ") && message.contains("no column field: it has id, x, label"),
         "{message}"
     );
     let regression = ImportOptions { regression: true, ..labelled("id") };

@@ -103,7 +103,7 @@ fn weights_are_read_where_requested_and_follow_their_edges() {
     assert!(place.import("edgelist", "graph.txt", &ignored).unwrap().weights().is_none());
     let symmetric = ImportOptions { symmetrise: Some(true), ..options };
     let message = place.refusal("edgelist", "graph.txt", &symmetric);
-    assert!(message.contains("--third-column weight: weights cannot follow"), "{message}");
+    assert!(message.contains("`third_column=weight`: weights cannot follow"), "{message}");
 }
 
 /// Arrays for three nodes.
@@ -166,17 +166,17 @@ fn a_wrong_line_is_reported_with_file_number_and_text() {
     refused(
         b"0 1\n1 x\n",
         &plain,
-        "graph.txt: line 2 is '1 x': 'x' is no integer of 64 bits: say --ids name",
+        "graph.txt: line 2 is '1 x': 'x' is no integer of 64 bits: say `ids=name`",
     );
     refused(b"0 1\n\n# c\n99999999999999999999 2", &plain, "line 4 is '99999999999999999999 2'");
     refused(b"0 1 2\n", &plain, "line 1 is '0 1 2': it has more than two columns");
     refused(b"0 1\n7\n", &plain, "line 2 is '7': it has one column");
     let two = with(EdgeList { nodes: Some(2), ..Default::default() });
-    refused(b"0 1\n1 2\n", &two, "line 2 is '1 2': its destination is 2, outside the ids 0 to 1 (--nodes 2)");
+    refused(b"0 1\n1 2\n", &two, "line 2 is '1 2': its destination is 2, outside the ids 0 to 1 (`nodes=2`)");
     refused(b"0 1\n-1 1\n", &two, "its source is -1, outside the ids 0 to 1");
     refused("0 1\n\u{1}\u{7} 2".repeat(40).as_bytes(), &plain, "line 2 is '\\x01\\x07 20 1'");
     let named = with(EdgeList { ids: Ids::Name, nodes: Some(3), ..Default::default() });
-    refused(b"a b\n", &named, "--nodes: not supported with names");
+    refused(b"a b\n", &named, "`nodes`: not supported with names");
 
     let whole = gz(&"0 1\n1 0\n".repeat(50_000));
     place.write("graph.gz", &whole[..whole.len() - 9]);
@@ -200,7 +200,7 @@ fn a_wrong_line_is_reported_with_file_number_and_text() {
     assert!(
         place
             .refusal("edgelist", "nothing.txt", &plain)
-            .contains("nothing.txt does not exist; --from edgelist reads a file with a line an edge")
+            .contains("nothing.txt does not exist; `from=edgelist` reads a file with a line an edge")
     );
     fs::create_dir(place.path("empty")).unwrap();
     assert!(place.refusal("edgelist", "empty", &plain).contains("has no edges.tsv"));
@@ -245,7 +245,7 @@ fn the_whole_file_says_what_separates_its_columns() {
     assert_eq!(edges, ["New York→Bonn", "Paris→Bonn"]);
     for text in ["Washington, DC\tBoston\nParis, TX\tBoston\n", "New York,Bonn\nSan Jose,Bonn\n"] {
         let message = edges_by_name(&place, text, named()).unwrap_err();
-        assert!(message.contains("--separator") && message.contains("both divide every line"), "{message}");
+        assert!(message.contains("`separator`") && message.contains("both divide every line"), "{message}");
     }
     let tie = "Washington, DC\tBoston\nParis, TX\tBoston\n";
     let tab = EdgeList { separator: Some(Separator::Byte(b'\t')), ..named() };
@@ -281,7 +281,7 @@ fn quoted_columns_are_read_and_quotes_can_be_taken_as_they_are() {
     assert_eq!(place.import("edgelist", "numbers.csv", &ImportOptions::default()).unwrap().edges(), 1);
     let inches = "\"Weird\" Al\tb\n5\" disk\tb\n";
     let message = edges_by_name(&place, inches, named()).unwrap_err();
-    assert!(message.contains("closing quote") && message.contains("--quotes=false"), "{message}");
+    assert!(message.contains("closing quote") && message.contains("`quotes`=false"), "{message}");
     let plain = EdgeList { quotes: false, ..named() };
     assert_eq!(edges_by_name(&place, inches, plain).unwrap(), ["\"Weird\" Al→b", "5\" disk→b"]);
 }
@@ -347,7 +347,7 @@ fn comments_among_edges_are_counted_and_can_be_read_as_edges() {
     assert!(
         notes.iter().any(|note| note.contains("2 lines among the edges begin with # or %")
             && note.contains("line 2 first")
-            && note.contains("--comments=false")),
+            && note.contains("`comments`=false")),
         "{notes:?}"
     );
     let all = EdgeList { comments: false, ..named() };
@@ -380,7 +380,7 @@ fn a_matrix_market_file_is_known_with_its_sizes() {
     let dataset = place.import("edgelist", "graph.mtx", &weights).unwrap();
     assert_eq!(lists(&dataset), [vec![0, 1], vec![0, 2], vec![1]]);
     assert_eq!(dataset.weights().unwrap(), [0.5, 1.5, 1.5, 2.0, 2.0]);
-    assert!(place.refusal("edgelist", "graph.mtx", &plain).contains("--third-column weight"));
+    assert!(place.refusal("edgelist", "graph.mtx", &plain).contains("`third_column=weight`"));
     for (banner, rest, part) in [
         ("pattern general", "3 4 1\n1 2\n", "the matrix is not square"),
         ("pattern general", "3 3 2\n1 2\n", "has 1 entries, its line of sizes says 2"),
@@ -501,5 +501,5 @@ fn the_memory_given_changes_nothing() {
     assert_eq!(files(1 << 30), files(64 << 20));
     let message =
         place.refusal("edgelist", "graph.txt", &ImportOptions { memory: 1 << 20, ..Default::default() });
-    assert!(message.contains("--memory") && message.contains("at least 64 MiB"), "{message}");
+    assert!(message.contains("`memory`") && message.contains("at least 64 MiB"), "{message}");
 }

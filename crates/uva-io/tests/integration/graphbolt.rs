@@ -216,7 +216,7 @@ fn what_is_not_read_is_said_a_line_each() {
         assert!(note.ends_with(part), "{notes:?}");
     }
     write(&place, &METADATA.replace("name: node_classification", "name: node_regression"));
-    assert!(place.notes("graphbolt", "graph").iter().any(|note| note.contains("--regression reads targets")));
+    assert!(place.notes("graphbolt", "graph").iter().any(|note| note.contains("`regression` reads targets")));
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn features_become_float8_where_requested_and_few_saturate() {
     fs::remove_file(small.path.join("meta.json")).unwrap();
     small.write("feat", NpyType::F32, &[1], &[1_f32, 449.0, -1e9, 448.0]);
     let message = import(&small, &float8(false)).unwrap_err().to_string();
-    for part in ["feat.npy", "2 of 4 features are beyond ±448", "--saturate"] {
+    for part in ["feat.npy", "2 of 4 features are beyond ±448", "`saturate`"] {
         assert!(message.contains(part), "{message}");
     }
     assert_eq!(import(&small, &float8(true)).unwrap().features().bytes, [0x38, 0x7e, 0xfe, 0x7e]);

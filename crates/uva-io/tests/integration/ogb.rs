@@ -67,7 +67,7 @@ fn text_files_become_a_dataset_with_the_directions_that_ogb_gives() {
 
     text_layout(&place, "mine", "random");
     let message = place.refusal("ogb", "mine", &plain);
-    assert!(message.contains("say with --symmetrise=true or --symmetrise=false"), "{message}");
+    assert!(message.contains("say with `symmetrise`=true or `symmetrise`=false"), "{message}");
     let both_ways = ImportOptions { symmetrise: Some(true), ..plain };
     check(&place.import("ogb", "mine", &both_ways).unwrap(), &both);
 }
@@ -143,7 +143,7 @@ fn one_of_several_splits_has_to_be_named() {
         place.write(&format!("ogbn_arxiv/split/random/{name}.csv.gz"), gz(""));
     }
     let message = place.refusal("ogb", "ogbn_arxiv", &ImportOptions::default());
-    assert!(message.contains("--variant") && message.contains("random, time"), "{message}");
+    assert!(message.contains("`variant`") && message.contains("random, time"), "{message}");
     let random = ImportOptions { variant: Some("random".into()), ..Default::default() };
     assert!(place.import("ogb", "ogbn_arxiv", &random).unwrap().split(Split::Train).is_empty());
 }

@@ -63,7 +63,7 @@ fn sources_need_no_files_of_splits_where_a_rule_makes_them() {
     let dataset = place.import("npy", "graph", &by("random:0.4,0.3,0.3")).unwrap();
     assert_eq!(splits(&dataset).concat().len(), 3);
     let message = place.refusal("npy", "graph", &by("per-class:1,1"));
-    assert!(message.contains("--split: per-class requires one class a node: use random"), "{message}");
+    assert!(message.contains("`split`: per-class requires one class a node: use random"), "{message}");
 }
 
 proptest! {

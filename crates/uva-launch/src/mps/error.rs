@@ -61,7 +61,7 @@ pub enum MpsError {
         limit: usize,
     },
     /// A share that leaves nothing to one of the two.
-    #[error("--mps-percentage {0}: the producer's share is 1 to 99 per cent; the consumer gets the rest")]
+    #[error("`mps_percentage={0}`: the producer's share is 1 to 99 per cent; the consumer gets the rest")]
     Percentage(u32),
     /// The running daemon does not serve the device.
     #[error(
@@ -151,12 +151,12 @@ impl From<MpsError> for RuntimeError {
             | MpsError::NotRunning(_)
             | MpsError::Silent { .. }
             | MpsError::Refused { .. }
-            | MpsError::DidNotStart(_) => Self::Missing(said),
+            | MpsError::DidNotStart(_) => Self::missing(said),
             MpsError::NotOurs { .. } | MpsError::PathTooLong { .. } | MpsError::DeviceNotServed { .. } => {
-                Self::Usage(said)
+                Self::usage(said)
             }
-            MpsError::Percentage(_) => Self::Usage(error.to_string()),
-            MpsError::System { .. } => Self::Failed(said),
+            MpsError::Percentage(_) => Self::usage(error.to_string()),
+            MpsError::System { .. } => Self::failed(said),
         }
     }
 }

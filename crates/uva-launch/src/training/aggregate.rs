@@ -106,7 +106,7 @@ impl AggregateVerdict {
             let reason = "a batch might fit into a slot as rows and not as sums";
             loader
                 .slot_bytes
-                .map(|bytes| format!("with --slot-bytes {}, {reason}", ByteSize::from_bytes(bytes).value()))
+                .map(|bytes| format!("with `slot_bytes={}`, {reason}", ByteSize::from_bytes(bytes).value()))
         };
         let sums = sums_of(options);
         match (asked, obstacle) {
@@ -165,7 +165,7 @@ impl AggregateVerdict {
 fn not_tried(plan: &RunPlan) -> Option<String> {
     if let Some(bytes) = plan.options.slot_bytes {
         return Some(format!(
-            "with --slot-bytes {}, a batch might fit into a slot as rows and not as sums",
+            "with `slot_bytes={}`, a batch might fit into a slot as rows and not as sums",
             ByteSize::from_bytes(bytes).value()
         ));
     }
@@ -209,7 +209,7 @@ fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> 
         }),
         (Aggregate::Auto, Some(_)) => Some(Obstacle {
             option: option(),
-            why: "feature slots are on a GPU, where no rates of summing have been measured; --aggregate device tries it"
+            why: "feature slots are on a GPU, where no rates of summing have been measured; `aggregate=device` tries it"
                 .to_owned(),
             remedy: "`aggregate=device`",
         }),

@@ -35,7 +35,7 @@ impl ChosenCores {
         let alone = self.lines.map(|line| line.at(1));
         let options = |threads: OfStages<usize>| {
             let OfStages { sampling, gathering, training } = threads;
-            format!("--samplers {sampling} --gather-threads {gathering} --train-threads {training}")
+            format!("`samplers={sampling}` `gather_threads={gathering}` `train_threads={training}`")
         };
         let chosen = match threads == usual {
             true => "the usual ones, since no others are predicted to save enough".to_owned(),
@@ -44,7 +44,7 @@ impl ChosenCores {
         let how = if shared { "share" } else { "divide" };
         let kept_on = self.kept_on.clone().map(|sets| format!(", on cores {}", Cores::Divided(sets)));
         format!(
-            "--cores auto: on one core, a batch takes {:.2} ms to sample, {:.2} to gather, {:.2} to train. The stages {how} \
+            "`cores=auto`: on one core, a batch takes {:.2} ms to sample, {:.2} to gather, {:.2} to train. The stages {how} \
              {} cores as {}{}: {batch_ms:.2} ms a batch predicted ({chosen})",
             alone.sampling,
             alone.gathering,

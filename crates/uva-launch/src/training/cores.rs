@@ -65,7 +65,7 @@ impl TrainingRun {
         let mut launcher = Launcher::begin(self.draft.dataset.path(), None)?.with_libtorch(libtorch);
         let outcome = launcher.run_once(launch, &mut NotesOnly(observer))?;
         let timed: OfStages<Vec<TimedThreads>> = serde_json::from_value(outcome.done)
-            .map_err(|error| RuntimeError::Failed(format!("the trial's result cannot be read: {error}")))?;
+            .map_err(|error| RuntimeError::failed(format!("the trial's result cannot be read: {error}")))?;
         let lines = OfStages {
             sampling: StageFit::fit(&timed.sampling),
             gathering: StageFit::fit(&timed.gathering),

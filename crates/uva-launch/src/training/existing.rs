@@ -14,12 +14,13 @@ use uva_runtime::RuntimeError;
 /// [`RuntimeError::Usage`].
 pub(super) fn refuse(directory: &Path) -> Result<(), RuntimeError> {
     let Some(found) = checkpoint::look(directory) else { return Ok(()) };
-    Err(RuntimeError::Usage(format!(
-        "--checkpoint {}: it holds {}. --resume goes on from it, --overwrite-checkpoint replaces it; or name \
-         another directory",
-        directory.display(),
+    let problem = format!(
+        "it holds {}. `resume` goes on from it, `overwrite_checkpoint` replaces it",
         described(&found, SystemTime::now())
-    )))
+    );
+    Err(RuntimeError::usage(problem)
+        .with_path_option("checkpoint", directory)
+        .with_remedy("or name another directory"))
 }
 
 fn described(found: &CheckpointFacts, now: SystemTime) -> String {

@@ -105,7 +105,7 @@ impl TrainedModel {
         asked: &InferenceOverrides,
     ) -> Result<Self, RuntimeError> {
         let shown = directory.display();
-        let refuse = |problem: String| RuntimeError::Input(format!("--checkpoint {shown}: {problem}"));
+        let refuse = |problem: String| RuntimeError::input(problem).with_path_option("checkpoint", directory);
         let checkpoint = checkpoint::read(directory).map_err(checkpoint_error)?.ok_or_else(|| {
             refuse(
                 "there is no checkpoint in it (no checkpoint.json); `uvatrain train DATA --checkpoint` writes one"
@@ -117,10 +117,10 @@ impl TrainedModel {
         let here = dataset.fingerprint();
         let stored = checkpoint.model().map_err(checkpoint_error)?;
         if stored.options.first_layer_given && asked.by == EvaluateBy::Sampled {
-            return Err(RuntimeError::Usage(format!(
-                "--eval sampled: the model of {shown} was trained with --first-layer, whose sums are of whole lists: use --eval \
-                 full"
-            )));
+            return Err(RuntimeError::usage(format!(
+                "the model of {shown} was trained with `first_layer`, whose sums are of whole lists: use `eval=full`"
+            ))
+            .with_option("eval", "sampled"));
         }
         let blocks = stored.options.blocks();
         let stored = stored.over_neighbours();
@@ -136,10 +136,11 @@ impl TrainedModel {
             )));
         }
         if of_hops && asked.by == EvaluateBy::Sampled {
-            return Err(RuntimeError::Usage(format!(
-                "--eval sampled: {} is a hop set, whose rows hold whole neighbourhoods: leave the option out",
+            return Err(RuntimeError::usage(format!(
+                "{} is a hop set, whose rows hold whole neighbourhoods: leave the option out",
                 dataset.path().display()
-            )));
+            ))
+            .with_option("eval", "sampled"));
         }
         // Nothing is trained on a dataset without labels: a model for it is of another one.
         let labelled = dataset.labels().are_there();
@@ -149,7 +150,7 @@ impl TrainedModel {
             format!("trained on another dataset, of fingerprint {of}, and that of {data} is {here}");
         if is_other && !asked.other_dataset {
             return Err(refuse(format!(
-                "its model was {differs}; name the dataset that it was trained on, or give --allow-other-dataset for one \
+                "its model was {differs}; name the dataset that it was trained on, or give `allow_other_dataset` for one \
                  with the same columns"
             )));
         }
@@ -171,11 +172,12 @@ impl TrainedModel {
         check_sampling(&loader, (!of_hops).then_some(blocks))
             .map_err(|problem| refuse(format!("checkpoint.json: fingerprint: {problem}")))?;
         if asked.by == EvaluateBy::Full && !loader.sampler_kind.picks_in_lists() {
-            return Err(RuntimeError::Usage(format!(
-                "--eval full: it goes over all neighbours, and the model of {shown} was trained with `sampler_kind={}`, where \
-                 a node's neighbours are the nodes found around it: use --eval sampled",
+            return Err(RuntimeError::usage(format!(
+                "it goes over all neighbours, and the model of {shown} was trained with `sampler_kind={}`, where a node's \
+                 neighbours are the nodes found around it: use `eval=sampled`",
                 loader.sampler_kind
-            )));
+            ))
+            .with_option("eval", "full"));
         }
         let backend = match asked.by {
             EvaluateBy::Full => {

@@ -492,7 +492,7 @@ pub struct TrialOutcome {
 /// # Errors
 /// [`RuntimeError::Failed`] where it cannot be written as JSON.
 pub fn to_value(value: &impl Serialize) -> Result<Value, RuntimeError> {
-    serde_json::to_value(value).map_err(|error| RuntimeError::Failed(error.to_string()))
+    serde_json::to_value(value).map_err(|error| RuntimeError::failed(error.to_string()))
 }
 
 #[cfg(test)]

@@ -28,17 +28,17 @@ pub(super) fn check(
     let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
     let count = |number: u64| grouped(&number.to_string());
     let evaluated = match shapes.nodes_evaluated {
-        Some(nodes) => format!("; --eval full keeps rows of all {} nodes", count(nodes as u64)),
+        Some(nodes) => format!("; `eval=full` keeps rows of all {} nodes", count(nodes as u64)),
         None => String::new(),
     };
     let rows_between = match footprint.activation_bytes {
         0 => String::new(),
         bytes => format!(", whose rows between the layers take {}", gib(bytes)),
     };
-    Err(RuntimeError::Missing(format!(
-        "training takes at least {} of memory, and {} leaves {}: the model has {} parameters (--hidden {}, {} feature \
+    Err(RuntimeError::missing(format!(
+        "training takes at least {} of memory, and {} leaves {}: the model has {} parameters (`hidden={}`, {} feature \
          columns, {} classes by {}), each with a gradient and two moments of Adam, and a logit for each class of {} \
-         seeds{rows_between}{evaluated}; {}lower --hidden or --batch-size, correct the number of classes, or free memory",
+         seeds{rows_between}{evaluated}; {}lower `hidden` or `batch_size`, correct the number of classes, or free memory",
         gib(need),
         limit.name,
         gib(limit.bytes),
@@ -62,9 +62,9 @@ pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> 
     let shapes = Shapes { input_dim, classes, seeds: 0, nodes_evaluated: Some(nodes) };
     let need = Footprint::new(options, &shapes).beside_a_gpu();
     let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
-    Err(RuntimeError::Missing(format!(
-        "--eval full takes at least {} of memory, and {} leaves {}: it keeps rows of all {} nodes, {} columns wide; {}use \
-         --eval sampled, or free memory",
+    Err(RuntimeError::missing(format!(
+        "`eval=full` takes at least {} of memory, and {} leaves {}: it keeps rows of all {} nodes, {} columns wide; {}use \
+         `eval=sampled`, or free memory",
         gib(need),
         limit.name,
         gib(limit.bytes),

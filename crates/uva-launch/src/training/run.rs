@@ -446,7 +446,7 @@ impl TrainingSetup {
 /// Parses the consumer's result.
 fn outcome_of(done: Value) -> Result<TrainingOutcome, RuntimeError> {
     serde_json::from_value(done)
-        .map_err(|error| RuntimeError::Failed(format!("the consumer's result cannot be read: {error}")))
+        .map_err(|error| RuntimeError::failed(format!("the consumer's result cannot be read: {error}")))
 }
 
 /// An error of a consumer in this process, with where it failed, as the launcher adds it for a process.
@@ -493,11 +493,11 @@ fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Optio
     options.threads = asked.or(before).or(Some(usual));
     match (asked, before) {
         (Some(asked), Some(before)) if asked != before => Some(format!(
-            "--train-threads {asked}, {before} before the resume: losses may differ in their last bits from those of a run \
+            "`train_threads={asked}`, {before} before the resume: losses may differ in their last bits from those of a run \
              that never stopped"
         )),
         (None, Some(before)) if usual != before => {
-            Some(format!("--train-threads {before}, as before the resume: equal losses need equal numbers"))
+            Some(format!("`train_threads={before}`, as before the resume: equal losses need equal numbers"))
         }
         _ => None,
     }
@@ -525,7 +525,7 @@ struct SignalThread {
 impl SignalThread {
     fn start(control: Arc<Control>) -> Result<Self, RuntimeError> {
         let failed = |error: std::io::Error| {
-            RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
+            RuntimeError::failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
         };
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
         let handle = signals.handle();

@@ -214,8 +214,8 @@ fn require(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Result
 /// A checkpoint's error as the run's.
 pub fn checkpoint_error(error: CheckpointError) -> RuntimeError {
     if error.is_usage() {
-        RuntimeError::Input(error.to_string())
+        RuntimeError::input(error.to_string())
     } else {
-        RuntimeError::Failed(error.to_string())
+        RuntimeError::failed(error.to_string())
     }
 }

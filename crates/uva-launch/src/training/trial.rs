@@ -60,10 +60,10 @@ pub(super) fn bytes_left(
     };
     let outcome = launcher.run_once(launch, &mut NotesOnly(observer))?;
     let TrialOutcome { free, total } = serde_json::from_value(outcome.done)
-        .map_err(|error| RuntimeError::Failed(format!("the trial's result cannot be read: {error}")))?;
+        .map_err(|error| RuntimeError::failed(format!("the trial's result cannot be read: {error}")))?;
     let (option, use_of_it) = match dataset.graph() {
-        Some(_) => ("--gpu-cache auto", "may be cached"),
-        None => ("--place auto", "are for training rows"),
+        Some(_) => ("`gpu_cache=auto`", "may be cached"),
+        None => ("`place=auto`", "are for training rows"),
     };
     let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
     // With a cache of rows, the GPU also holds what the CPU begins of its sums, or brings beside it.

@@ -47,7 +47,7 @@ pub enum PageKind {
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
     /// The system refused a call.
-    #[error("shared region `{name}` of {bytes} bytes: {doing} failed: {source}")]
+    #[error("shared region {name} of {bytes} bytes: {doing} failed: {source}")]
     System {
         /// The region's name.
         name: String,
@@ -59,7 +59,7 @@ pub enum RegionError {
         source: io::Error,
     },
     /// A descriptor that was handed over is not the region it should be.
-    #[error("shared region `{name}`: {what}")]
+    #[error("shared region {name}: {what}")]
     Mismatch {
         /// The region's name.
         name: String,
@@ -276,8 +276,8 @@ impl SharedRegion {
     /// process may access these bytes in any other way.
     pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
         let end = offset.checked_add(size_of::<T>());
-        assert!(end.is_some_and(|end| end <= self.bytes), "a view outside region `{}`", self.name);
-        assert_eq!(offset % align_of::<T>(), 0, "a misaligned view into region `{}`", self.name);
+        assert!(end.is_some_and(|end| end <= self.bytes), "a view outside region {}", self.name);
+        assert_eq!(offset % align_of::<T>(), 0, "a misaligned view into region {}", self.name);
         // SAFETY: in bounds and aligned (just checked; the base is page-aligned), and mapped as long as `self` lives.
         // By the caller's promise it consists of atomics, so other processes' writes are not data races.
         unsafe { &*self.base.add(offset).cast::<T>() }

@@ -6,7 +6,7 @@ use crate::memory::region::RegionError;
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// Waiting was pointless: the reason is [`Liveness`](super::Liveness)'s.
-    #[error("ring `{ring}`: waiting for slot {slot} (sequence {sequence}) ended: {reason}")]
+    #[error("ring {ring}: waiting for slot {slot} (sequence {sequence}) ended: {reason}")]
     PeerDied {
         /// The ring's name.
         ring: String,
@@ -18,7 +18,7 @@ pub enum RingError {
         reason: String,
     },
     /// The reader asks for a slot that it holds itself, for an earlier batch.
-    #[error("ring `{ring}`: slot {slot} is still held for sequence {sequence}, and no writer can fill it")]
+    #[error("ring {ring}: slot {slot} is still held for sequence {sequence}, and no writer can fill it")]
     StillHeld {
         /// The ring's name.
         ring: String,
@@ -28,7 +28,7 @@ pub enum RingError {
         sequence: u64,
     },
     /// The protocol does not allow a slot's content. The ring cannot be trusted any more.
-    #[error("ring `{ring}` is corrupt at slot {slot}, sequence {sequence}: {what}")]
+    #[error("ring {ring} is corrupt at slot {slot}, sequence {sequence}: {what}")]
     Corrupt {
         /// The ring's name.
         ring: String,
@@ -40,7 +40,7 @@ pub enum RingError {
         what: String,
     },
     /// A batch does not fit its slot.
-    #[error("ring `{ring}`: a batch of {length} bytes does not fit a slot of {capacity} bytes")]
+    #[error("ring {ring}: a batch of {length} bytes does not fit a slot of {capacity} bytes")]
     TooLong {
         /// The ring's name.
         ring: String,
@@ -50,7 +50,7 @@ pub enum RingError {
         capacity: u64,
     },
     /// No ring can have this shape.
-    #[error("ring `{ring}`: {slots} slots of {payload_bytes} bytes are not a ring that memory can hold")]
+    #[error("ring {ring}: {slots} slots of {payload_bytes} bytes are not a ring that memory can hold")]
     Shape {
         /// The ring's name.
         ring: String,
@@ -60,7 +60,7 @@ pub enum RingError {
         payload_bytes: usize,
     },
     /// A region that was handed over is not a ring of the shape agreed.
-    #[error("ring `{ring}`: the region that was handed over is not the one agreed: {what}")]
+    #[error("ring {ring}: the region that was handed over is not the one agreed: {what}")]
     Mismatch {
         /// The ring's name.
         ring: String,
@@ -68,7 +68,7 @@ pub enum RingError {
         what: String,
     },
     /// The shared memory could not be had.
-    #[error("ring `{ring}`: no shared memory: {source}")]
+    #[error("ring {ring}: no shared memory: {source}")]
     Region {
         /// The ring's name.
         ring: String,

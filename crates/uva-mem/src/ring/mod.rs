@@ -299,7 +299,7 @@ impl Ring {
 
 impl Inner {
     fn header(&self, slot: u32) -> &SlotHeader<SharedWord> {
-        assert!(slot < self.shape.slots, "slot {slot} of ring `{}` with {}", self.name, self.shape.slots);
+        assert!(slot < self.shape.slots, "slot {slot} of ring {} with {}", self.name, self.shape.slots);
         // SAFETY: `SlotHeader<SharedWord>` is `repr(C)` and consists of atomics. Headers are 128 bytes apart from byte
         // 128 of the ring on and end before the payloads. All access goes through this type.
         unsafe { self.region.at(self.start + header_offset(slot)) }
@@ -307,7 +307,7 @@ impl Inner {
 
     /// The first byte of a slot's payload, `payload_bytes` long.
     fn payload(&self, slot: u32) -> *mut u8 {
-        assert!(slot < self.shape.slots, "slot {slot} of ring `{}` with {}", self.name, self.shape.slots);
+        assert!(slot < self.shape.slots, "slot {slot} of ring {} with {}", self.name, self.shape.slots);
         // SAFETY: `payload_start + slots * payload_stride` is a ring's size (`RingShape::region_bytes`), and the region
         // has room for all its rings from their starts on (`Ring::bytes`). So the result is in bounds for every slot,
         // and `payload_bytes` from it are too, since `payload_bytes <= payload_stride`.

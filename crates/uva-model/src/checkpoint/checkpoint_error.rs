@@ -32,7 +32,7 @@ pub enum CheckpointError {
     /// The checkpoint is of another model, other options or another dataset. Nothing has been changed.
     #[error(
         "checkpoint {} is of another run: {differences} (give the options it was made with, or another \
-         --checkpoint folder)",
+         `checkpoint` folder)",
         path.display()
     )]
     Mismatch {

@@ -52,15 +52,15 @@ impl Checkpoint {
 /// The fewest bytes of a parameter.
 const PARAMETER_BYTES: u64 = 4;
 
-/// The field of `trainer.model` that holds an option of the command line.
+/// The field of `trainer.model` that holds an option.
 fn field_of(option: &str) -> String {
     match option {
-        "--fanouts" => "layers".to_owned(),
-        "--use-hops" => "hops".to_owned(),
-        "--lr" => "learning_rate".to_owned(),
-        "--train-threads" => "threads".to_owned(),
-        "--first-layer" => "first_layer_given".to_owned(),
-        option => option.trim_start_matches('-').replace('-', "_"),
+        "fanouts" => "layers".to_owned(),
+        "use_hops" => "hops".to_owned(),
+        "lr" => "learning_rate".to_owned(),
+        "train_threads" => "threads".to_owned(),
+        "first_layer" => "first_layer_given".to_owned(),
+        option => option.to_owned(),
     }
 }
 

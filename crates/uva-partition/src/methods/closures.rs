@@ -64,10 +64,10 @@ fn check_visits(visits: u64, done: usize, train: usize) -> Result<(), GraphError
     }
     let message = format!(
         "the closures of all training nodes have about {all} nodes, {} each, and pagraph goes over {MOST_VISITS} at most: \
-         take fewer --hops, or bgl",
+         take fewer `hops`, or bgl",
         visits / done as u64
     );
-    Err(GraphError::usage("--method", message))
+    Err(GraphError::usage("method", message))
 }
 
 /// Nodes within some in-hops of one.

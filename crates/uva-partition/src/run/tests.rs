@@ -167,16 +167,16 @@ fn what_cannot_be_divided_is_refused_with_what_would_do() {
         assert!(error.is_bad_input(), "{error}");
         error.to_string()
     };
-    assert_eq!(refused(&|o| o.parts = 0), "--parts: 0 is not from 1 to 65535");
+    assert_eq!(refused(&|o| o.parts = 0), "`parts`: 0 is not from 1 to 65535");
     assert_eq!(
         refused(&|o| o.parts = 11),
-        "--parts: 11 is more than the 10 training nodes: a part could not train"
+        "`parts`: 11 is more than the 10 training nodes: a part could not train"
     );
-    assert_eq!(refused(&|o| o.hops = 33), "--hops: 33 is not from 1 to 32");
-    assert_eq!(refused(&|o| o.sources = 0), "--sources: 0 is not 1 or more");
-    assert_eq!(refused(&|o| o.block_nodes = Some(0)), "--block-nodes: 0 is not 1 or more");
+    assert_eq!(refused(&|o| o.hops = 33), "`hops`: 33 is not from 1 to 32");
+    assert_eq!(refused(&|o| o.sources = 0), "`sources`: 0 is not 1 or more");
+    assert_eq!(refused(&|o| o.block_nodes = Some(0)), "`block_nodes`: 0 is not 1 or more");
     let message = refused(&|o| (o.method, o.refine) = (Method::Pagraph, Some(1)));
-    assert!(message.starts_with("--refine: pagraph gives each part as many training nodes"), "{message}");
+    assert!(message.starts_with("`refine`: pagraph gives each part as many training nodes"), "{message}");
 
     let none = Lists { train: Vec::new(), ..lists.clone() }.dataset(&temp.path().join("none"));
     let error = partition(&none, &PartitionOptions::of_parts(2), &unwatched).unwrap_err();

@@ -87,16 +87,16 @@ fn a_plan_for_other_options_is_warned_of_and_for_another_seed_is_not() {
     assert_eq!(check(|_| {}, 200), [""; 0]);
     assert_eq!(check(|options| options.seed = 5, 200), [""; 0]);
     let warnings = check(|options| options.fanouts = [-1, 3].into(), 200);
-    assert!(warnings[0].contains("--fanouts 5,3, this run has -1,3"), "{warnings:?}");
+    assert!(warnings[0].contains("`fanouts=5,3`, this run has -1,3"), "{warnings:?}");
     let warnings = check(|options| (options.replace, options.batch_dependency) = (true, 4), 100);
     assert_eq!(warnings.len(), 3);
     for (warning, says) in
-        warnings.iter().zip(["--batch-size 200, this run has 100", "--replace false", "--batch-dependency 1"])
+        warnings.iter().zip(["`batch_size=200`, this run has 100", "`replace=false`", "`batch_dependency=1`"])
     {
         assert!(warning.contains(says), "{warning}");
     }
     let warnings = check(|options| options.kind = uva_sample::SamplerKind::LABOR, 200);
-    assert!(warnings[0].contains("--sampler-kind neighbor, this run has labor"), "{warnings:?}");
+    assert!(warnings[0].contains("`sampler_kind=neighbor`, this run has labor"), "{warnings:?}");
     let mut without_kind = serde_json::to_value(&written.plan).unwrap();
     without_kind["options"].as_object_mut().unwrap().remove("sampler_kind").unwrap();
     let refused = serde_json::from_value::<CachePlan>(without_kind).unwrap_err().to_string();

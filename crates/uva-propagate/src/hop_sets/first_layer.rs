@@ -11,7 +11,7 @@ use crate::operator::Operator;
 use crate::options::{Layout, RowOrder};
 
 /// The option that names such a hop set.
-const OPTION: &str = "--first-layer";
+const OPTION: &str = "first_layer";
 
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
@@ -24,30 +24,26 @@ enum Unfit {
         "it was made of a dataset of fingerprint {found} ({name}), and this one has {wanted}: make it of this dataset"
     )]
     OtherDataset { found: String, name: String, wanted: String },
-    #[error(
-        "it has {0} hops of one or several operators, and a first layer takes one hop of one: `--hops 1`"
-    )]
+    #[error("it has {0} hops of one or several operators, and a first layer takes one hop of one: `hops=1`")]
     Hops(usize),
     #[error("its operator is {0}, and a first layer takes row (sage) or sym (gcn)")]
     OtherOperator(String),
     #[error(
-        "its operator is row, so that a first layer needs a node's own row beside its mean: make it with `--layout rows`"
+        "its operator is row, so that a first layer needs a node's own row beside its mean: make it with `layout=rows`"
     )]
     RowsApart,
     #[error(
-        "its operator is sym, whose sum is all that a first layer needs: make it with `--layout hops`, so that a row is the \
+        "its operator is sym, whose sum is all that a first layer needs: make it with `layout=hops`, so that a row is the \
          sum alone"
     )]
     RowsTogether,
     #[error("this dataset is a part of another, where lists at the border are missing: use the whole one")]
     OfPart,
     #[error(
-        "its sums count by weight.npy, and a layer over sampled neighbours does not: make it without `--weighted`"
+        "its sums count by weight.npy, and a layer over sampled neighbours does not: make it without `weighted`"
     )]
     Weighted,
-    #[error(
-        "its features were normalised, and those of the dataset are not: make it without `--feature-norm`"
-    )]
+    #[error("its features were normalised, and those of the dataset are not: make it without `feature_norm`")]
     Normalised,
 }
 

@@ -148,7 +148,7 @@ fn left_over(folder: &Path) -> GraphError {
     GraphError::usage(
         "OUT",
         format!(
-            "an earlier run has left {}: go on with it by --resume, or remove it (rm -r) and begin anew",
+            "an earlier run has left {}: go on with it by `resume`, or remove it (rm -r) and begin anew",
             folder.display()
         ),
     )

@@ -184,7 +184,7 @@ fn too_large(element: HopType, value: f32, (hop, row, node, column): (u32, usize
         HopType::Bf16 | HopType::F32 => (bf16::MAX.to_f32(), "f32"),
     };
     GraphError::usage(
-        "--type",
+        "type",
         format!(
             "hop {hop} of row {row} (node {node}) has {value} in column {column}, and {element} holds {most} at most: \
              take {wider}"

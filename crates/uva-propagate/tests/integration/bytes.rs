@@ -359,7 +359,7 @@ fn work_begun_with_other_options_is_not_continued_and_the_option_named() {
     ));
     let error = propagate(&dataset, &out, &begun, false, &mut Counted::default()).unwrap_err();
     let message = error.to_string();
-    assert!(error.is_bad_input() && message.contains("--resume") && message.contains("rm -r"), "{message}");
+    assert!(error.is_bad_input() && message.contains("`resume`") && message.contains("rm -r"), "{message}");
     let check = |option: &str, dataset: &Dataset, other: PropagateOptions, place: &str| {
         let error = propagate(dataset, &out, &other, true, &mut Counted::default()).unwrap_err();
         let message = error.to_string();
@@ -369,25 +369,25 @@ fn work_begun_with_other_options_is_not_continued_and_the_option_named() {
     let mut place = "set.propagating";
     for _ in 0..2 {
         check(
-            "--operator",
+            "`operator`",
             &dataset,
             PropagateOptions { operators: options("sym", 1).operators, ..begun.clone() },
             place,
         );
-        check("--hops", &dataset, PropagateOptions { hops: 3, ..begun.clone() }, place);
-        check("--nodes", &dataset, PropagateOptions { nodes: KeptNodes::All, ..begun.clone() }, place);
-        check("--type", &dataset, PropagateOptions { element: HopType::Bf16, ..begun.clone() }, place);
-        check("--layout", &dataset, PropagateOptions { layout: Layout::Rows, ..begun.clone() }, place);
+        check("`hops`", &dataset, PropagateOptions { hops: 3, ..begun.clone() }, place);
+        check("`nodes`", &dataset, PropagateOptions { nodes: KeptNodes::All, ..begun.clone() }, place);
+        check("`type`", &dataset, PropagateOptions { element: HopType::Bf16, ..begun.clone() }, place);
+        check("`layout`", &dataset, PropagateOptions { layout: Layout::Rows, ..begun.clone() }, place);
         check(
-            "--row-order",
+            "`row_order`",
             &dataset,
             PropagateOptions { row_order: RowOrder::File, ..begun.clone() },
             place,
         );
-        check("--seed", &dataset, PropagateOptions { seed: 1, ..begun.clone() }, place);
-        check("--weighted", &dataset, PropagateOptions { weighted: false, ..begun.clone() }, place);
+        check("`seed`", &dataset, PropagateOptions { seed: 1, ..begun.clone() }, place);
+        check("`weighted`", &dataset, PropagateOptions { weighted: false, ..begun.clone() }, place);
         let norm = uva_model::FeatureNorm::Row;
-        check("--feature-norm", &dataset, PropagateOptions { feature_norm: norm, ..begun.clone() }, place);
+        check("`feature_norm`", &dataset, PropagateOptions { feature_norm: norm, ..begun.clone() }, place);
         let other = tempfile::tempdir().unwrap();
         let other = Dataset::open(&graph(other.path(), NpyType::F16)).unwrap();
         check("DATA", &other, begun.clone(), place);

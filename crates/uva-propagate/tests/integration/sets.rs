@@ -71,7 +71,7 @@ fn rows_in_node_order_are_those_of_all_nodes_by_id_and_of_no_split() {
         PropagateOptions { row_order: RowOrder::Nodes, nodes: KeptNodes::Splits, ..options("row", 1) };
     let dataset = Dataset::open(&path).unwrap();
     let refused = propagate(&dataset, &temp.path().join("few"), &options, false, &mut Counted::default());
-    assert!(refused.unwrap_err().to_string().contains("--nodes all"));
+    assert!(refused.unwrap_err().to_string().contains("`nodes=all`"));
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_value_that_a_narrow_type_cannot_hold_is_named_with_a_wider_type() {
         let asked = PropagateOptions { element, nodes: KeptNodes::Splits, ..options("row", 1) };
         let error = propagate(&dataset, &out, &asked, false, &mut Counted::default()).unwrap_err();
         let message = error.to_string();
-        assert!(error.is_bad_input() && message.starts_with("--type: hop 0 of row "), "{message}");
+        assert!(error.is_bad_input() && message.starts_with("`type`: hop 0 of row "), "{message}");
         assert!(message.contains(says) && message.ends_with("f32"), "{message}");
         assert!(!out.exists());
     }
@@ -352,25 +352,25 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
         error
     };
     for hops in [0, 65] {
-        assert!(refused(&dataset, &options("sym", hops), &["--hops", "from 1 to 64"]).is_bad_input());
+        assert!(refused(&dataset, &options("sym", hops), &["`hops`", "from 1 to 64"]).is_bad_input());
     }
     let tight = PropagateOptions { memory: 1 << 20, ..options("sym", 1) };
-    let error = refused(&dataset, &tight, &["--memory 1.0 MiB", "16 columns of 500 nodes", "at least"]);
+    let error = refused(&dataset, &tight, &["`memory=1.0 MiB`", "16 columns of 500 nodes", "at least"]);
     assert!(matches!(error, GraphError::Lacking { .. }));
     let weighted = PropagateOptions { weighted: true, ..options("sym", 1) };
     let mut weights = floats(&path.join("weight.npy"));
     fs::remove_file(path.join("weight.npy")).unwrap();
     let bare = Dataset::open(&path).unwrap();
-    assert!(refused(&bare, &weighted, &["--weighted", "weight.npy: there is none"]).is_bad_input());
+    assert!(refused(&bare, &weighted, &["`weighted`", "weight.npy: there is none"]).is_bad_input());
     weights[5] = -1.0;
     write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
     let negative = Dataset::open(&path).unwrap();
-    assert!(refused(&negative, &weighted, &["--weighted", "edge 5 is -1"]).is_bad_input());
+    assert!(refused(&negative, &weighted, &["`weighted`", "edge 5 is -1"]).is_bad_input());
     fs::remove_file(path.join("train_idx.npy")).unwrap();
     write_array::<i64>(&path.join("train_idx.npy"), NpyType::I64, &[], &[]).unwrap();
     let empty = Dataset::open(&path).unwrap();
     let splits = PropagateOptions { nodes: KeptNodes::Splits, ..options("sym", 1) };
-    assert!(refused(&empty, &splits, &["train_idx.npy", "is empty", "--nodes all"]).is_bad_input());
+    assert!(refused(&empty, &splits, &["train_idx.npy", "is empty", "`nodes=all`"]).is_bad_input());
     make(&path, &out, &options("sym", 1));
     let error = propagate(&empty, &out, &options("sym", 1), false, &mut Counted::default()).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");

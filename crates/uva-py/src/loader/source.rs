@@ -17,7 +17,7 @@ use uva_runtime::feed::ranks::RankExchanges;
 use uva_runtime::options::schedule::Schedule;
 use uva_runtime::options::seed_order::{AskedOrder, MadeOrder};
 use uva_runtime::pipeline::consumer::{BatchStream, PassCursor, StreamCache, StreamSetup};
-use uva_runtime::spec::{OptionPurpose, OptionValue, Options};
+use uva_runtime::spec::{OptionPurpose, OptionValue, Options, Spelling};
 use uva_runtime::{Aggregation, LoaderOptions, RuntimeError};
 
 use crate::data::dataset::PyDataset;
@@ -297,7 +297,8 @@ impl Source {
                 Ok(Some(PyBatch::new(&held, &self.options)))
             }
             Err(RuntimeError::SlotHeld(_)) => {
-                let option = if self.own.is_some() { "slots" } else { "--slots" };
+                let spelling = if self.own.is_some() { Spelling::Keyword } else { Spelling::CommandLine };
+                let option = spelling.option("slots", None);
                 Err(open.in_use(place, format!("{option} ({} now)", self.options.feature_slots)))
             }
             Err(RuntimeError::Interrupted(_)) => Err(PyKeyboardInterrupt::new_err(())),

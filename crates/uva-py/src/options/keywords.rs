@@ -122,7 +122,7 @@ pub fn fanouts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Fanouts> {
         of_runtime(error.into())
     };
     let read = Field::fanouts(MAX_LAYERS, MAX_FANOUT).read(&text).map_err(refused)?;
-    Fanouts::of_text(&read).ok_or_else(|| of_runtime(RuntimeError::Usage(read)))
+    Fanouts::of_text(&read).ok_or_else(|| of_runtime(RuntimeError::usage(read)))
 }
 
 /// A Python integer as text. It may have more bits than any type of ours.
@@ -149,7 +149,7 @@ pub fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
     let field = Field::at_least("", 0);
     let read =
         field.read(&text).map_err(|reason| of_runtime(OptionError::new(name, &text, reason).into()))?;
-    read.parse().map_err(|_| of_runtime(RuntimeError::Usage(text)))
+    read.parse().map_err(|_| of_runtime(RuntimeError::usage(text)))
 }
 
 /// Bytes that are no option of the loader's: a number, or a size such as `1GiB`.

@@ -29,7 +29,7 @@ use crate::arrays::elements::of_features;
 use crate::arrays::input::Input;
 use crate::arrays::values::{exported, zeros};
 use crate::data::dataset::PyDataset;
-use crate::errors::{OrRaise, UvatrainError, in_python, of_runtime, with};
+use crate::errors::{OrRaise, UvatrainError, of_runtime, with};
 use crate::options::keywords::{options_given, split_named};
 use crate::process::fork::{self, OwnProcess};
 
@@ -244,7 +244,7 @@ fn start(
         Some(path) => {
             let (plan, warnings) = read_plan(path, &graph, &options).or_raise()?;
             check_plan_fits(&plan, &graph, &backend, GPU_CACHE).or_raise()?;
-            let in_keywords = |warning: &String| in_python(&Spelling::Keyword.sentence(warning));
+            let in_keywords = |warning: &String| Spelling::Keyword.sentence(warning);
             (CacheContents::of_plan(&graph, &plan).or_raise()?, warnings.iter().map(in_keywords).collect())
         }
         None => (CacheContents::default(), Vec::new()),

@@ -19,7 +19,7 @@ use crate::arrays::dlpack::DlpackType;
 use crate::arrays::input::Input;
 use crate::arrays::values::{exported, zeros};
 use crate::data::dataset::PyDataset;
-use crate::errors::{UvatrainError, in_python};
+use crate::errors::UvatrainError;
 use crate::options::keywords::{fanouts, kind_named, kinds_named};
 use crate::sampling::cached::check_whole;
 
@@ -116,7 +116,7 @@ fn grow<T: Copy + Default>(values: &mut Vec<T>, length: usize) -> PyResult<()> {
 }
 
 fn raised(error: SampleError) -> PyErr {
-    let message = in_python(&Spelling::Keyword.sentence(&error.to_string()));
+    let message = Spelling::Keyword.sentence(&error.to_string());
     match error {
         SampleError::SeedOutOfRange { .. } => PyIndexError::new_err(message),
         SampleError::InvalidOption(_) => PyValueError::new_err(message.replace("fanouts", "num_neighbors")),

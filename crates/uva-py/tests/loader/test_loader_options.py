@@ -172,7 +172,7 @@ def test_a_file_with_wrong_content_is_a_value_error_that_names_it(tmp_path):
 def test_a_gpu_that_there_is_not_is_unavailable(graph):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(uvatrain.Unavailable, match="device cuda:7.*device cpu"):
+    with pytest.raises(uvatrain.Unavailable, match="device=cuda:7.*device=cpu"):
         uvatrain.Loader(graph, device="cuda:7")
 
 

@@ -112,9 +112,9 @@ pub fn decide(
     let device = match usable(&probed, ordinal) {
         Ok(device) => device,
         Err(reason) if named => {
-            return Err(RuntimeError::Missing(format!(
-                "--device cuda:{ordinal}: {reason}; --device cpu trains without"
-            )));
+            return Err(RuntimeError::missing(reason)
+                .with_option("device", format_args!("cuda:{ordinal}"))
+                .with_remedy("`device=cpu` trains without"));
         }
         // A machine without a GPU needs no note; a GPU that stays idle does.
         Err(reason) => {
@@ -194,10 +194,9 @@ fn divided(
     };
     let fallback = match (options.partition, why_not_green) {
         (PartitionChoice::Green, Some(why)) => {
-            return Err(RuntimeError::Missing(format!(
-                "--partition green: {} {why}; --partition grid does without",
-                device.name
-            )));
+            return Err(RuntimeError::missing(format!("{} {why}", device.name))
+                .with_option("partition", "green")
+                .with_remedy("`partition=grid` does without"));
         }
         (PartitionChoice::Grid, _) | (_, Some(_)) => grid,
         _ => green,

@@ -99,7 +99,7 @@ impl Probe {
     ) -> Result<Self, RuntimeError> {
         let arguments: Vec<OsString> = driver_only.then(|| "--driver-only".into()).into_iter().collect();
         answer_of(program, &arguments, environment)
-            .map_err(|what| RuntimeError::Failed(format!("looking for a GPU: {what}")))
+            .map_err(|what| RuntimeError::failed(format!("looking for a GPU: {what}")))
     }
 }
 

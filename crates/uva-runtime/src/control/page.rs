@@ -143,7 +143,7 @@ impl Control {
     }
 
     fn over(page: Result<ControlPage, RegionError>, options: &LoaderOptions) -> Result<Self, RuntimeError> {
-        let page = page.map_err(|error| RuntimeError::Failed(format!("control page: {error}")))?;
+        let page = page.map_err(|error| RuntimeError::failed(format!("control page: {error}")))?;
         let producers = usize::from(options.prepare == Prepare::Roles);
         Ok(Self { page, samplers: options.samplers, producers })
     }

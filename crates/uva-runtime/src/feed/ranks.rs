@@ -49,9 +49,9 @@ impl RankExchange {
     /// # Errors
     /// [`RuntimeError::Failed`] for a second one: roles that start anew cannot join the group again.
     pub fn take(&self) -> Result<Box<dyn Exchange>, RuntimeError> {
-        lock(&self.exchange).take().ok_or_else(|| {
-            RuntimeError::Failed("the exchange with other ranks is taken: make a new loader".to_owned())
-        })
+        lock(&self.exchange)
+            .take()
+            .ok_or_else(|| RuntimeError::failed("the exchange with other ranks is taken: make a new loader"))
     }
 
     /// Gives it back, for the next taker.
@@ -164,10 +164,10 @@ impl RankExchanges {
         dataset: &Dataset,
         exchange: Box<dyn Exchange + 'e>,
     ) -> Result<Divided<'e>, RuntimeError> {
-        let own = dataset.own_rows().ok_or_else(|| {
-            RuntimeError::Failed("the dataset has all rows: there is no exchange".to_owned())
-        })?;
-        let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+        let own = dataset
+            .own_rows()
+            .ok_or_else(|| RuntimeError::failed("the dataset has all rows: there is no exchange"))?;
+        let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::failed(error.to_string()))?;
         Ok(Divided::new(book, exchange)?)
     }
 
@@ -245,10 +245,9 @@ pub(crate) fn check_divided(
         .into())
     };
     let Some(ranks) = ranks else {
-        return Err(RuntimeError::Usage(
+        return Err(RuntimeError::usage(
             "the feature table is divided among ranks: uvatrain.Loader(path, part=\"rank\") reads it, in a process for each \
-             part (docs/guide/scaling.md)"
-                .to_owned(),
+             part (docs/guide/scaling.md)",
         ));
     };
     if options.part.of as usize != own.parts() || options.part.index as usize != own.part() {

@@ -27,10 +27,9 @@ pub fn check_proc() -> Result<(), RuntimeError> {
     if has_proc() {
         return Ok(());
     }
-    Err(RuntimeError::Missing(
+    Err(RuntimeError::missing(
         "/proc is not mounted, and processes are found there: mount -t proc proc /proc, or start the container or \
-         sandbox with it"
-            .into(),
+         sandbox with it",
     ))
 }
 
@@ -120,7 +119,7 @@ pub fn core_set(cores: &[usize]) -> CpuSet {
 pub fn start_threads() -> Result<(), RuntimeError> {
     match POOL.get_or_init(start_pool) {
         Ok(_) => Ok(()),
-        Err(reason) => Err(RuntimeError::Missing(reason.clone())),
+        Err(reason) => Err(RuntimeError::missing(reason.clone())),
     }
 }
 
@@ -174,8 +173,8 @@ fn no_thread(what: &str, error: &io::Error) -> String {
 pub fn not_started(what: &str, error: &io::Error) -> RuntimeError {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
-            RuntimeError::Missing(no_thread(what, error))
+            RuntimeError::missing(no_thread(what, error))
         }
-        _ => RuntimeError::Failed(format!("cannot start {what}: {error}")),
+        _ => RuntimeError::failed(format!("cannot start {what}: {error}")),
     }
 }

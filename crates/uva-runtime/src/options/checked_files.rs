@@ -28,7 +28,7 @@ impl CheckedFiles {
         for (checked, (path, opened)) in self.0.iter().zip(dataset.row_files()) {
             if let Some(what) = checked.change(&opened) {
                 let changed = DiskError::Changed { file: path.to_owned(), what };
-                return Err(RuntimeError::Failed(changed.to_string()));
+                return Err(RuntimeError::failed(changed.to_string()));
             }
         }
         Ok(())

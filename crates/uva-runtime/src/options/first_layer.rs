@@ -43,10 +43,9 @@ impl FirstLayer {
         if set.fingerprint() == self.content {
             return Ok(set.first_layer_of(&self.path, dataset, true)?);
         }
-        Err(RuntimeError::Input(format!(
-            "{}: it is another hop set now than when the run began: leave it as it is until the run ends",
-            self.path.display()
-        )))
+        let problem =
+            "it is another hop set now than when the run began: leave it as it is until the run ends";
+        Err(RuntimeError::input(problem).in_file(&self.path))
     }
 }
 

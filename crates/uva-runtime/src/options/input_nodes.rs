@@ -116,12 +116,11 @@ impl NodesFile {
         if found.nodes == self.nodes {
             return Ok(dataset);
         }
-        Err(RuntimeError::Input(format!(
-            "{}: it has {} now, and had {} when the run began: leave it as it is until the run ends",
-            self.path.display(),
-            found.nodes,
-            self.nodes
-        )))
+        let (now, before) = (&found.nodes, &self.nodes);
+        let problem = format!(
+            "it has {now} now, and had {before} when the run began: leave it as it is until the run ends"
+        );
+        Err(RuntimeError::input(problem).in_file(&self.path))
     }
 }
 

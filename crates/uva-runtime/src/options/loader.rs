@@ -405,7 +405,7 @@ impl LoaderOptions {
         if kind.needs_weights()
             && let Err(error) = dataset.weights_to_pick_by()
         {
-            return Err(RuntimeError::Input(format!("`sampler_kind={kind}`: {error}")));
+            return Err(RuntimeError::input(format!("`sampler_kind={kind}`: {error}")));
         }
         check_sums(self.aggregation, obstacle_in_table(dataset.table().element))
     }

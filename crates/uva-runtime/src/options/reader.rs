@@ -53,9 +53,8 @@ impl DiskReader {
 /// [`RuntimeError::Missing`] for a reader that the system refuses; [`RuntimeError::Failed`] for a file that is no longer
 /// what the dataset was opened with; [`RuntimeError::Input`] for one that cannot be read.
 pub(crate) fn row_file(dataset: &Dataset, reader: DiskReader) -> Result<RowFile, RuntimeError> {
-    let (path, offset, state) = dataset
-        .features_file()
-        .ok_or_else(|| RuntimeError::Failed("a hop set has no feature table".to_owned()))?;
+    let (path, offset, state) =
+        dataset.features_file().ok_or_else(|| RuntimeError::failed("a hop set has no feature table"))?;
     let shape = TableShape { offset, rows: dataset.nodes(), row_bytes: dataset.table().row_bytes() };
     let opened = RowFile::open(path, shape, reader.kind()).and_then(|file| file.since(state));
     opened.map_err(|error| disk_error(error, reader))
@@ -65,13 +64,13 @@ pub(crate) fn row_file(dataset: &Dataset, reader: DiskReader) -> Result<RowFile,
 pub(crate) fn disk_error(error: DiskError, reader: DiskReader) -> RuntimeError {
     match error {
         DiskError::Refused { .. } if reader == DiskReader::Auto => {
-            RuntimeError::Missing(format!("{error}. --features memory reads the mapped file"))
+            RuntimeError::missing(error.to_string()).with_remedy("`features=memory` reads the mapped file")
         }
-        DiskError::Refused { .. } => RuntimeError::Missing(format!(
-            "--reader {reader}: {error}. --reader auto takes what works here, and --features memory reads the mapped file"
-        )),
-        DiskError::Changed { .. } => RuntimeError::Failed(error.to_string()),
-        _ => RuntimeError::Input(error.to_string()),
+        DiskError::Refused { .. } => RuntimeError::missing(error.to_string())
+            .with_option("reader", reader)
+            .with_remedy("`reader=auto` takes what works here, and `features=memory` reads the mapped file"),
+        DiskError::Changed { .. } => RuntimeError::failed(error.to_string()),
+        _ => RuntimeError::input(error.to_string()),
     }
 }
 

@@ -125,7 +125,7 @@ pub fn decide_here(
     let decision = backend::decide(options, true, || Ok(Probe::of_driver()))?;
     let mut measure = |backend: &Backend| match backend.device_slots() {
         Some(cuda) => measurement::measure(dataset, gather_threads, cuda),
-        None => Err(RuntimeError::Failed("there is nothing to measure".to_owned())),
+        None => Err(RuntimeError::failed("there is nothing to measure")),
     };
     let wanted = TargetRun::of(dataset, gather_threads, cached);
     measurement::settle(decision, &wanted, Some(&mut measure), &mut |line| tracing::info!("{line}"))

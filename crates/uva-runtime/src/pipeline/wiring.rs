@@ -128,7 +128,7 @@ impl Connections {
 
 /// The error for a resource that a stage needs and this process was not handed.
 pub fn missing(what: Resource) -> RuntimeError {
-    RuntimeError::Failed(format!("the launcher handed over no {what}"))
+    RuntimeError::failed(format!("the launcher handed over no {what}"))
 }
 
 /// Checks that a process that samples has the sequences of the seeds' order, if there are any.
@@ -333,7 +333,7 @@ fn on_gpu(
     }
     let context = open_device(cuda, process)?;
     let mut lanes = lanes(&context, cuda, &wanted, process.name(), note)?.into_iter();
-    let lane = lanes.next().ok_or_else(|| RuntimeError::Failed("a producer without a lane".to_owned()))?;
+    let lane = lanes.next().ok_or_else(|| RuntimeError::failed("a producer without a lane"))?;
     let sampler = lanes.next();
     let in_force = lane
         .in_place_of(cuda.partition)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use uva_cuda::memory::HostMemory;
 use uva_graph::Dataset;
 use uva_mem::files;
-use uva_options::OptionError;
+use uva_options::{OptionError, Spelling};
 use uva_rows::cuda::DirectRuns;
 
 use crate::RuntimeError;
@@ -110,7 +110,8 @@ impl FeatureChoice {
     /// As the metrics' first line has it.
     #[must_use]
     pub fn in_force(&self) -> Value {
-        let mut said = json!({ "from": self.features.name(), "reason": self.reason });
+        let reason = Spelling::CommandLine.sentence(&self.reason);
+        let mut said = json!({ "from": self.features.name(), "reason": reason });
         if let Some(DiskChoice { reader, how, passed_over }) = &self.disk {
             said["reader"] = (*reader).into();
             said["how"] = how.as_str().into();
@@ -186,12 +187,12 @@ impl FeatureChoice {
         };
         let remedy = match (self.chunk, self.reason.as_str()) {
             (Some(1), _) => {
-                ". A full shuffle reads every row by itself, with the blocks around it: --shuffle chunks reads runs of rows"
+                ". A full shuffle reads every row by itself, with the blocks around it: `shuffle=chunks` reads runs of rows"
             }
             (Some(_), _) | (None, ASKED_FOR) => "",
             (None, _) => {
-                ". Rows that several batches need are read for each: --host-cache auto keeps the most-read ones in memory, \
-                 and --features memory maps the table"
+                ". Rows that several batches need are read for each: `host_cache=auto` keeps the most-read ones in memory, \
+                 and `features=memory` maps the table"
             }
         };
         let others = self.chunk.map_or("feature rows", |_| others);
@@ -240,7 +241,7 @@ fn check_cufile(read: &Read<'_>, gather: Option<&str>) -> Result<(), RuntimeErro
     if stored_side_by_side(run.hops, &run.batches.tables) {
         return refused(
             "it copies runs of rows as they lie in the file, and with `propagate --layout rows` the rows of several hops lie \
-             side by side: leave it out, or propagate with `--layout hops`",
+             side by side: leave it out, or propagate with `layout=hops`",
         );
     }
     match gather {
@@ -248,11 +249,11 @@ fn check_cufile(read: &Read<'_>, gather: Option<&str>) -> Result<(), RuntimeErro
             "with `place=gpu` the training rows lie in the GPU's memory: leave it out, or give `place=disk`",
         ),
         Some(_) => Ok(()),
-        None => Err(RuntimeError::Missing(
-            "--reader cufile: it brings rows into the memory of the GPU that trains, and this run trains on the CPU: leave it \
-             out, or give --device cuda:0"
-                .to_owned(),
-        )),
+        None => Err(RuntimeError::missing(
+            "it brings rows into the memory of the GPU that trains, and this run trains on the CPU: leave it out, or give \
+             `device=cuda:0`",
+        )
+        .with_option("reader", DiskReader::Cufile)),
     }
 }
 

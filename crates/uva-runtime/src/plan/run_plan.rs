@@ -111,10 +111,8 @@ impl RunPlan {
         let options = &LoaderOptions { batch_size, gather_threads, ..options.clone() };
         if passes.epochs > 0 && dataset.split(Split::Train).is_empty() {
             let KindWords { dataset: kind, node, .. } = dataset.words();
-            return Err(RuntimeError::Input(format!(
-                "{}: the {kind} has no training {node}s: there is nothing to train on",
-                dataset.path().display()
-            )));
+            let problem = format!("the {kind} has no training {node}s: there is nothing to train on");
+            return Err(RuntimeError::input(problem).in_file(dataset.path()));
         }
         options.check_dataset(dataset)?;
         let options = match passes.epochs > 0 || passes.steered {
@@ -307,7 +305,7 @@ impl RunPlan {
                 "mean and five standard deviations of {SAMPLES} sampled batches; a larger one goes through host memory"
             ),
             (None, Some(bytes), _) => {
-                format!("no batch is larger, with --slot-bytes {}", ByteSize::from_bytes(bytes).value())
+                format!("no batch is larger, with `slot_bytes={}`", ByteSize::from_bytes(bytes).value())
             }
             (None, None, _) if self.layout.has_one_size() => "batches of a hop set have one size".to_owned(),
             (None, None, GpuSlots::Largest) => "asked for".to_owned(),
@@ -379,9 +377,11 @@ impl RunPlan {
                 self.features.map(|choice| choice.with_cufile(found.compatibility.as_deref()))
             }
             Some(why) if is_asked => {
-                return Err(RuntimeError::Missing(format!(
-                    "--reader cufile: {why}. --reader auto takes what works here, and --place host reads the mapped files"
-                )));
+                return Err(RuntimeError::missing(why)
+                    .with_option("reader", DiskReader::Cufile)
+                    .with_remedy(
+                        "`reader=auto` takes what works here, and `place=host` reads the mapped files",
+                    ));
             }
             Some(why) => self.features.map(|choice| choice.without_cufile(&why)),
         };

@@ -100,16 +100,17 @@ pub(crate) fn lanes(
     match green(context, &wanted) {
         Ok(partitions) => Ok(partitions.into_iter().map(|partition| lane(Share::Green(partition))).collect()),
         Err(error) if required => {
-            let message = format!("--partition green: {error}; --partition grid does without");
-            Err(match error.kind() {
-                ErrorKind::Failed => RuntimeError::Failed(message),
-                ErrorKind::Missing | ErrorKind::Usage => RuntimeError::Missing(message),
-            })
+            let problem = error.to_string();
+            let refused = match error.kind() {
+                ErrorKind::Failed => RuntimeError::failed(problem),
+                ErrorKind::Missing | ErrorKind::Usage => RuntimeError::missing(problem),
+            };
+            Err(refused.with_option("partition", "green").with_remedy("`partition=grid` does without"))
         }
         Err(error) => {
             note(&format!(
-                "the {who} cannot use green contexts: {error}; --partition grid is used instead, which bounds the grids \
-                 of {wanted:?} multiprocessors. A newer driver may have them; --partition grid avoids the attempt"
+                "the {who} cannot use green contexts: {error}; `partition=grid` is used instead, which bounds the grids \
+                 of {wanted:?} multiprocessors. A newer driver may have them; `partition=grid` avoids the attempt"
             ));
             Ok(wanted.into_iter().map(|wanted| lane(Share::Grid(wanted))).collect())
         }
@@ -127,7 +128,7 @@ pub(crate) fn sampler_lane(
 ) -> Result<Lane, RuntimeError> {
     let wanted = [cuda.partition.sampler_multiprocessors()];
     let mut lanes = lanes(context, cuda, &wanted, who, &|line| tracing::warn!("{line}"))?;
-    lanes.pop().ok_or_else(|| RuntimeError::Failed("a sampler without a lane".to_owned()))
+    lanes.pop().ok_or_else(|| RuntimeError::failed("a sampler without a lane"))
 }
 
 /// Partitions that were seen to work.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use uva_batch::{Aggregation, BatchLayout};
 use uva_graph::Split;
 use uva_mem::files::{ExistingContent, open_output, open_regular};
+use uva_options::Spelling;
 use uva_sample::BatchKey;
 
 use crate::RuntimeError;
@@ -82,7 +83,7 @@ impl InForce {
             "way": way,
             "share": share.value(),
             "sums": sums.name(),
-            "reason": reason,
+            "reason": Spelling::CommandLine.sentence(reason),
             "measured_batches": batches,
         });
         for (share, speed) in batches_per_second.iter().flatten() {
@@ -425,8 +426,8 @@ impl MetricsFile {
             file.set_len(length)?;
             Ok((file, Some(length)))
         };
-        let (file, length) =
-            open().map_err(|error| RuntimeError::Input(format!("--metrics {}: {error}", path.display())))?;
+        let (file, length) = open()
+            .map_err(|error| RuntimeError::input(error.to_string()).with_path_option("metrics", path))?;
         Ok(Self { path: path.to_owned(), file, length })
     }
 
@@ -437,7 +438,7 @@ impl MetricsFile {
     /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
     pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
         let failed = |error: std::io::Error| {
-            RuntimeError::Failed(format!("metrics file {}: {error}", self.path.display()))
+            RuntimeError::failed(format!("the metrics cannot be written: {error}")).in_file(&self.path)
         };
         let mut line = serde_json::to_vec(event).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
@@ -522,13 +523,16 @@ mod tests {
     fn a_full_device_is_reported_with_the_files_name() {
         let mut file = MetricsFile::open(Path::new("/dev/full"), false).unwrap();
         let error = file.write(&epoch(0)).unwrap_err();
-        assert!(matches!(&error, RuntimeError::Failed(message) if message.contains("/dev/full")), "{error}");
+        assert!(
+            matches!(&error, RuntimeError::Failed(failed) if failed.path.as_deref() == Some("/dev/full")),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_folder_that_is_not_there_is_bad_input() {
         let error = MetricsFile::open(Path::new("/nowhere/run.jsonl"), false).unwrap_err();
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("--metrics /nowhere/run.jsonl"), "{error}");
+        assert!(error.to_string().contains("metrics=/nowhere/run.jsonl"), "{error}");
     }
 }

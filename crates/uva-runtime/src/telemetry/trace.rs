@@ -43,7 +43,7 @@ impl TraceFile {
     /// [`RuntimeError::Input`] naming the file.
     pub fn create(path: &Path) -> Result<Self, RuntimeError> {
         let file = open_output(path, 0o600, ExistingContent::Truncated)
-            .map_err(|error| RuntimeError::Input(format!("--trace {}: {error}", path.display())))?;
+            .map_err(|error| RuntimeError::input(error.to_string()).with_path_option("trace", path))?;
         let mut trace = Self {
             path: path.to_owned(),
             file: BufWriter::new(file),
@@ -155,7 +155,7 @@ impl TraceFile {
     }
 
     fn failed(&self, error: &std::io::Error) -> RuntimeError {
-        RuntimeError::Failed(format!("trace file {}: {error}", self.path.display()))
+        RuntimeError::failed(format!("the trace cannot be written: {error}")).in_file(&self.path)
     }
 }
 

@@ -122,7 +122,7 @@ impl Windows {
         (batches < enough).then(|| {
             format!(
                 "the run has {batches} training batches, and from {enough} on it pays to try whether the producer should \
-                 sum; --aggregate host lets it"
+                 sum; `aggregate=host` lets it"
             )
         })
     }

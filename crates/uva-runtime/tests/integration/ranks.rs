@@ -283,6 +283,7 @@ fn rank_1_leaves(by: &(dyn Fn(u32) -> BackendOptions + Sync)) {
         assert!(*taken >= 2, "{taken} batches, lists {lists:?}");
         match ended {
             Some(Err(RuntimeError::PeerGone(said))) => {
+                let said = said.to_string();
                 assert!(said.contains("rank 1 has left") && said.contains("train batch"), "{said}");
             }
             other => panic!("{other:?}, lists {lists:?}"),

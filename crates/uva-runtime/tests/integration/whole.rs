@@ -195,7 +195,7 @@ fn workers_keep_to_the_given_cores_and_go_on_where_the_system_refuses() {
         assert_eq!(batches, expected);
         let told = told.lock().unwrap();
         assert_eq!(told.len(), notes, "{pin}: {told:?}");
-        assert!(told.iter().all(|line| line.contains("--pin-cores")), "{told:?}");
+        assert!(told.iter().all(|line| line.contains("pin_cores")), "{told:?}");
     }
 }
 

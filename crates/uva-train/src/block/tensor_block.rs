@@ -156,7 +156,7 @@ impl TensorBlock {
 pub(crate) fn refuse_weights(model: ModelKind, weighed: bool) -> Result<(), TrainError> {
     if weighed {
         return Err(TrainError::Input(format!(
-            "a batch with weights of its edges for --model {}, which takes none",
+            "a batch with weights of its edges for `model={}`, which takes none",
             model.name()
         )));
     }

@@ -513,7 +513,7 @@ fn batches_and_graphs_without_required_edge_features_are_refused() {
     }
     let none = TrainerOptions { edge_dim: 0, ..options(ModelKind::Gine, 8, 2) };
     let refused = Trainer::new(&none, 4, 3, TrainDevice::Cpu).unwrap_err().to_string();
-    assert!(refused.contains("--model gine"), "{refused}");
+    assert!(refused.contains("`model=gine`"), "{refused}");
     let ignored = TrainerOptions { edge_dim: 3, ..options(ModelKind::Sage, 8, 2) };
     assert!(Trainer::new(&ignored, 4, 3, TrainDevice::Cpu).is_err());
 }

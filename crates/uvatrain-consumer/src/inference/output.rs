@@ -238,11 +238,11 @@ impl Shaped<'_> {
                 FoundRows::Held => return Err(held(&part)),
                 FoundRows::Other(file) => file.remove().map_err(GraphError::io(&part, "remove"))?,
                 FoundRows::Foreign(why) => {
-                    return Err(RuntimeError::Usage(format!(
-                        "{}: this is the temporary name of an unfinished array, and {why}: move it out of the way, or \
-                         name another output",
-                        part.display()
-                    )));
+                    let problem = format!(
+                        "this is the temporary name of an unfinished array, and {why}: move it out of the way, or name \
+                         another output"
+                    );
+                    return Err(RuntimeError::usage(problem).in_file(&part));
                 }
                 FoundRows::Missing => {
                     if let Some(rows) = NpyRows::create(&part, self.kind, &self.shape, self.job)? {
@@ -265,18 +265,15 @@ fn least(known: Option<Done>, other: Done) -> Done {
 }
 
 fn held(path: &Path) -> RuntimeError {
-    RuntimeError::Usage(format!(
-        "{}: another process is writing it: wait for its end, or name another output",
-        path.display()
-    ))
+    RuntimeError::usage("another process is writing it: wait for its end, or name another output")
+        .in_file(path)
 }
 
 /// Refuses to replace a file, unless that was requested; a directory in any case.
 fn refuse_existing(file: &PredictionFile, overwrite: bool) -> Result<(), RuntimeError> {
-    let shown = file.path.display();
     match fs::symlink_metadata(&file.path) {
         Ok(found) if found.is_dir() => {
-            Err(RuntimeError::Usage(format!("{shown}: it is a directory: name a file")))
+            Err(RuntimeError::usage("it is a directory: name a file").in_file(&file.path))
         }
         Ok(_) if !overwrite => Err(taken(&file.path)),
         _ => Ok(()),
@@ -284,8 +281,7 @@ fn refuse_existing(file: &PredictionFile, overwrite: bool) -> Result<(), Runtime
 }
 
 fn taken(path: &Path) -> RuntimeError {
-    RuntimeError::Usage(format!(
-        "{}: it is there already: name another file, or replace it with --overwrite",
-        path.display()
-    ))
+    RuntimeError::usage("it is there already")
+        .in_file(path)
+        .with_remedy("name another file, or replace it with `overwrite`")
 }

@@ -38,7 +38,7 @@ pub fn predict(
         InferenceNodes::These(ids) => Wanted::new(ids, dataset.nodes()).map_err(train_error)?,
     };
     if wanted.is_empty() {
-        return Err(RuntimeError::Usage("--nodes: there is no node to predict for".to_owned()));
+        return Err(RuntimeError::usage("there is no node to predict for").with_option_of("nodes"));
     }
     check_part(&dataset, model, job)?;
     match (dataset.hops(), model.by) {
@@ -61,7 +61,7 @@ fn check_part(dataset: &Dataset, model: &TrainedModel, job: &PredictionJob) -> R
     let hops = model.loader.fanouts.hops();
     match first_cut(dataset, ids, hops) {
         None => Ok(()),
-        Some(place) => Err(RuntimeError::Usage(format!("--nodes: {}", cut_around(ids[place], hops)))),
+        Some(place) => Err(RuntimeError::usage(cut_around(ids[place], hops)).with_option_of("nodes")),
     }
 }
 
@@ -71,7 +71,9 @@ fn questions(job: &PredictionJob, trainer: &Trainer) -> Result<(Questions, usize
     let layer = job.layer.unwrap_or_else(|| trainer.last_hidden_layer());
     let layers = trainer.options().layers;
     if layer == 0 || layer > layers {
-        return Err(RuntimeError::Usage(format!("--layer {layer}: the model has layers 1 to {layers}")));
+        return Err(
+            RuntimeError::usage(format!("the model has layers 1 to {layers}")).with_option("layer", layer)
+        );
     }
     let questions = Questions {
         classes: has(Answer::Classes),
@@ -206,7 +208,7 @@ fn sampled(
 ) -> Result<Predicted, RuntimeError> {
     let dataset = {
         let seeds = seeds(&dataset, job);
-        dataset.with_nodes(Split::Test, seeds, "--nodes")?
+        dataset.with_nodes(Split::Test, seeds, "nodes")?
     };
     let mut sampled = SampledInference::start(dataset, model, Split::Test)?;
     let (questions, layer) = questions(job, &sampled.trainer)?;
@@ -267,9 +269,8 @@ fn of_rows(
     watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
     if job.files.iter().any(|file| file.answer == Answer::Hidden) {
-        return Err(RuntimeError::Usage(
-            "--embeddings: models of hop sets have no rows behind a layer: leave the option out".to_owned(),
-        ));
+        let problem = "models of hop sets have no rows behind a layer: leave the option out";
+        return Err(RuntimeError::usage(problem).with_option_of("embeddings"));
     }
     let trainer = on_cpu(model)?;
     let (questions, layer) = questions(job, &trainer)?;

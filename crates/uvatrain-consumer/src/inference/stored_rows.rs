@@ -35,7 +35,7 @@ impl<'d> StoredRows<'d> {
         let bytes = batch_size.min(dataset.nodes()).saturating_mul(dataset.table().row_bytes());
         let buffer = || {
             ZeroedPages::new(bytes).map_err(|error| {
-                RuntimeError::Failed(format!(
+                RuntimeError::failed(format!(
                     "no memory for {} of rows: {error}",
                     ByteSize::from_bytes(bytes as u64)
                 ))

@@ -211,8 +211,14 @@ fn an_incomplete_batch_ends_the_run_by_name_and_no_checkpoint_holds_it() {
             let options = TrainingOptions { checkpoint_every, ..options(Some(kept)) };
             let Run { outcome, told } = run(&graph, 2, &options, usize::MAX, on_gpu(), Some(steps));
             match outcome {
-                Err(RuntimeError::PeerGone(reason)) if reason.contains(&part) => Some((options, told)),
-                Err(RuntimeError::PeerGone(reason)) if reason.contains("the producer has ended") => None,
+                Err(RuntimeError::PeerGone(reason)) if reason.to_string().contains(&part) => {
+                    Some((options, told))
+                }
+                Err(RuntimeError::PeerGone(reason))
+                    if reason.to_string().contains("the producer has ended") =>
+                {
+                    None
+                }
                 other => panic!("{other:?}"),
             }
         });

@@ -9,7 +9,11 @@ use crate::ui::table::TextTable;
 
 /// Prints it, as text or as one JSON object.
 pub fn show(dry: &DryRun, json: bool) -> anyhow::Result<()> {
-    if json { out::json(dry) } else { out::text(&text(dry)) }
+    let mut dry = dry.clone();
+    if let Some(slots) = &mut dry.gpu_slots {
+        slots.reason = out::spelled(&slots.reason);
+    }
+    if json { out::json(&dry) } else { out::text(&text(&dry)) }
 }
 
 fn text(dry: &DryRun) -> String {

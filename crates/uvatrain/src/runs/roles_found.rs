@@ -89,7 +89,7 @@ pub fn with_roles_found(
 fn gpus_to_divide() -> anyhow::Result<usize> {
     let gpus = ranks::gpus_here()?.min(2 * MAX_RANKS as usize);
     if gpus < 2 {
-        return Err(RuntimeError::Missing(format!(
+        return Err(RuntimeError::missing(format!(
             "--roles auto divides the GPUs of this machine, and the driver sees {gpus}; --roles 1:2 without a GPU gives the \
              sampler and the ranks processes on the CPU"
         ))

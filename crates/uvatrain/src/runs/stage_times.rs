@@ -45,7 +45,8 @@ pub fn timed_stages(option: &str, path: &Path) -> Result<TimedStages, CommandErr
     }
     if in_epoch == 0 {
         return Err(fault(
-            "it has no batches: give a file that `train` or `run` wrote by --metrics FILE".to_owned(),
+            "it has no batches: give a file that `uvatrain train` or `uvatrain run` wrote by --metrics FILE"
+                .to_owned(),
         ));
     }
     let median = |mut of: Vec<u64>| {

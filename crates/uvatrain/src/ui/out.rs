@@ -1,17 +1,19 @@
 //! Results go to stdout, and nothing else does; lines for people go to stderr. Names and messages from outside are made
-//! safe for a terminal here ([`uva_files::escape`]).
+//! safe for a terminal here ([`uva_files::escape`]), and the options that libraries name between backticks are written as
+//! the command line has them.
 
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 use uva_files::escape;
+use uva_runtime::spec::Spelling;
 
 /// Prints text for people.
 ///
 /// # Errors
 /// The write's error; a broken pipe among them is a quiet end (see `exit::conclude`).
 pub fn text(text: &str) -> anyhow::Result<()> {
-    write(&escape::lines(text))
+    write(&escape::lines(&spelled(text)))
 }
 
 /// Prints text that a program is to read, a shell or this one: as it stands, but not to a terminal.
@@ -31,6 +33,11 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     write(&(escape::json(&line).into_owned() + "\n"))
 }
 
+/// The text of a library with its options as flags.
+pub fn spelled(text: &str) -> String {
+    Spelling::CommandLine.sentence(text)
+}
+
 fn write(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into)
@@ -42,10 +49,10 @@ fn write(text: &str) -> anyhow::Result<()> {
 /// It is one write: a run's processes share stderr, which keeps nothing back, and no line of another's gets between a
 /// line and its end.
 pub fn say(line: &str) {
-    let _ = io::stderr().lock().write_all(format!("{}\n", escape::word(line)).as_bytes());
+    let _ = io::stderr().lock().write_all(format!("{}\n", escape::word(&spelled(line))).as_bytes());
 }
 
 /// Says text of several lines, likewise.
 pub fn say_lines(text: &str) {
-    let _ = io::stderr().lock().write_all(format!("{}\n", escape::lines(text)).as_bytes());
+    let _ = io::stderr().lock().write_all(format!("{}\n", escape::lines(&spelled(text))).as_bytes());
 }

@@ -68,7 +68,7 @@ impl TrainingBar {
         if self.bar.is_hidden() {
             out::say(line);
         } else {
-            self.bar.println(escape::word(line));
+            self.bar.println(escape::word(&out::spelled(line)));
         }
     }
 

@@ -67,21 +67,21 @@ impl Common {
         let &Common { nodes, average_degree, feature_dim, classes, .. } = self;
         let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
         if !(2..=1 << 40).contains(&nodes) {
-            return refuse("--nodes", format!("{nodes} is outside 2..=2^40"));
+            return refuse("nodes", format!("{nodes} is outside 2..=2^40"));
         }
         if !(average_degree > 0.0 && average_degree <= (nodes - 1) as f64 / 2.0) {
             let most = (nodes - 1) as f64 / 2.0;
             return refuse(
-                "--avg-degree",
+                "avg_degree",
                 format!("{average_degree} is outside 0..={most}, half the other nodes"),
             );
         }
         if average_degree * nodes as f64 >= (1_u64 << 53) as f64 {
-            return refuse("--avg-degree", format!("{average_degree} · {nodes} nodes are too many edges"));
+            return refuse("avg_degree", format!("{average_degree} · {nodes} nodes are too many edges"));
         }
         if feature_dim == 0 {
             return refuse(
-                "--feat-dim",
+                "feat_dim",
                 "0 features a node leave nothing to aggregate: give at least 1".to_owned(),
             );
         }
@@ -89,35 +89,35 @@ impl Common {
         let table = row_bytes.and_then(|row| usize::try_from(nodes).ok()?.checked_mul(row));
         if table.is_none_or(|bytes| bytes > isize::MAX as usize) {
             return refuse(
-                "--feat-dim",
+                "feat_dim",
                 format!("{nodes} nodes × {feature_dim} features overflow the address space"),
             );
         }
         if !(1..=nodes.min(1 << 31)).contains(&classes) {
-            return refuse("--classes", format!("{classes} is outside 1..={}", nodes.min(1 << 31)));
+            return refuse("classes", format!("{classes} is outside 1..={}", nodes.min(1 << 31)));
         }
         if matches!(self.feature_element, ElementType::U8 | ElementType::I8) {
             let element = self.feature_element;
             return refuse(
-                "--feat-dtype",
+                "feat_dtype",
                 format!("{element} cannot hold these features: use f32, f16, bf16 or e4m3"),
             );
         }
-        check_share("--label-noise", self.label_noise)?;
-        check_share("--train-share", self.train_share)?;
-        check_share("--valid-share", self.valid_share)?;
-        check_share("--test-share", self.test_share)?;
+        check_share("label_noise", self.label_noise)?;
+        check_share("train_share", self.train_share)?;
+        check_share("valid_share", self.valid_share)?;
+        check_share("test_share", self.test_share)?;
         let all = self.split_shares();
         if all > 1.0 + 1e-9 {
-            return refuse("--train-share", format!("the three splits' shares add up to {all}, more than 1"));
+            return refuse("train_share", format!("the three splits' shares add up to {all}, more than 1"));
         }
         if let Some(signal) = self.feature_signal
             && !(0.0..=1000.0).contains(&signal)
         {
-            return refuse("--feature-signal", format!("{signal} is outside 0..=1000"));
+            return refuse("feature_signal", format!("{signal} is outside 0..=1000"));
         }
         if self.threads == Some(0) {
-            return refuse("--threads", "0 threads do no work: give at least 1".to_owned());
+            return refuse("threads", "0 threads do no work: give at least 1".to_owned());
         }
         Ok(())
     }

@@ -17,10 +17,10 @@ impl ShapeOptions {
     /// The names of the given options.
     pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
         let all = [
-            ("--homophily", self.homophily.is_some()),
-            ("--p-in", self.probabilities.is_some()),
-            ("--quadrants", self.quadrants.is_some()),
-            ("--noise", self.noise.is_some()),
+            ("homophily", self.homophily.is_some()),
+            ("p_in", self.probabilities.is_some()),
+            ("quadrants", self.quadrants.is_some()),
+            ("noise", self.noise.is_some()),
         ];
         all.into_iter().filter_map(|(name, given)| given.then_some(name))
     }

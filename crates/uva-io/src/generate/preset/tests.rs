@@ -53,7 +53,7 @@ fn scale_one_is_the_published_size_and_a_scale_of_nothing_is_refused() {
     assert!((65_100_000_000..65_200_000_000).contains(&estimate.disk_bytes), "{estimate:?}");
     for scale in [0.0, -1.0, 1e-9, f64::NAN, f64::INFINITY] {
         let error = papers.recipe(scale).unwrap_err();
-        assert!(error.is_bad_input() && error.to_string().starts_with("--scale"), "{error}");
+        assert!(error.is_bad_input() && error.to_string().starts_with("`scale`"), "{error}");
     }
 }
 

@@ -126,27 +126,27 @@ impl<'o> Plan<'o> {
     fn new(options: &'o Citation) -> Result<Plan<'o>, GraphError> {
         let common = &options.common;
         common.check()?;
-        check_share("--within-field", options.within_field)?;
-        check_share("--recent", options.recent)?;
-        check_share("--fame", options.fame)?;
-        check_share("--window", options.window)?;
+        check_share("within_field", options.within_field)?;
+        check_share("recent", options.recent)?;
+        check_share("fame", options.fame)?;
+        check_share("window", options.window)?;
         let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
         let per_class = options.fields_per_class;
         if !(1..=1 << 20).contains(&per_class) {
-            return refuse("--fields-per-class", format!("{per_class} is outside 1..=2^20"));
+            return refuse("fields_per_class", format!("{per_class} is outside 1..=2^20"));
         }
         if options.fame >= 1.0 {
-            return refuse("--fame", format!("{} is not below 1", options.fame));
+            return refuse("fame", format!("{} is not below 1", options.fame));
         }
         let labelled = 1.0 / per_class as f64;
         let most = per_class as f64;
         if !(0.0..=most).contains(&options.coverage) {
-            return refuse("--coverage", format!("{} is outside 0..={most}", options.coverage));
+            return refuse("coverage", format!("{} is outside 0..={most}", options.coverage));
         }
         let all = common.split_shares();
         if all > labelled {
             return refuse(
-                "--train-share",
+                "train_share",
                 format!(
                     "the splits take {all} of the nodes, but only {labelled} of them (one in {per_class}) are in fields with \
                      labels"

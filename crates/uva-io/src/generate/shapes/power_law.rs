@@ -56,7 +56,7 @@ pub(crate) static GENERATOR: Generator = Generator {
     name: "powerlaw",
     help: "Few nodes with very many neighbours, many with few, as in social and citation graphs",
     why_fewer_edges: "a neighbour that repeats is drawn anew three times and then left out",
-    takes: &["--homophily"],
+    takes: &["homophily"],
     defaults: || Box::new(PowerLaw::default()),
 };
 
@@ -93,7 +93,7 @@ impl<'o> Plan<'o> {
     fn new(options: &'o PowerLaw) -> Result<Plan<'o>, GraphError> {
         let common = &options.common;
         common.check()?;
-        check_share("--homophily", options.homophily)?;
+        check_share("homophily", options.homophily)?;
         Ok(Plan {
             options,
             permutation: Permutation::new(common.nodes, common.seed),

@@ -64,7 +64,7 @@ pub(crate) static GENERATOR: Generator = Generator {
     help: "Graph500's: a matrix cut in four again and again, the quadrants with different probabilities",
     why_fewer_edges: "most edges are drawn among few nodes, and one that repeats, or leads from a node to itself, is drawn anew three times \
          and then left out",
-    takes: &["--homophily", "--quadrants", "--noise"],
+    takes: &["homophily", "quadrants", "noise"],
     defaults: || Box::new(Rmat::default()),
 };
 
@@ -126,18 +126,18 @@ impl<'o> Plan<'o> {
     fn new(options: &'o Rmat) -> Result<Plan<'o>, GraphError> {
         let Rmat { common, quadrants, noise, homophily } = options;
         common.check()?;
-        check_share("--homophily", *homophily)?;
+        check_share("homophily", *homophily)?;
         let [a, b, c, d] = *quadrants;
         let sum = a + b + c + d;
         if quadrants.iter().any(|p| !(0.0..=1.0).contains(p)) || (sum - 1.0).abs() > 1e-6 {
             let message =
                 format!("{a},{b},{c},{d} are not four probabilities that add up to 1, but to {sum}");
-            return Err(GraphError::usage("--quadrants", message));
+            return Err(GraphError::usage("quadrants", message));
         }
         let most = b.min(c).min((a + d) / 2.0);
         if !(0.0..=most).contains(noise) {
             return Err(GraphError::usage(
-                "--noise",
+                "noise",
                 format!(
                     "{noise} is outside 0..={most}, the smallest of b, c and (a + d)/2 of the quadrants {a},{b},{c},{d}"
                 ),

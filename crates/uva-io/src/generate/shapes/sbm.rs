@@ -55,7 +55,7 @@ pub(crate) static GENERATOR: Generator = Generator {
     name: "sbm",
     help: "The stochastic block model: classes are communities, and degrees are all alike",
     why_fewer_edges: "a neighbour that repeats is drawn anew three times and then left out",
-    takes: &["--homophily", "--p-in"],
+    takes: &["homophily", "p_in"],
     defaults: || Box::new(Sbm::default()),
 };
 
@@ -108,7 +108,7 @@ impl Plan {
         let (within, between) = match options.mixing {
             Mixing::Homophily(share) => {
                 common.check()?;
-                check_share("--homophily", share)?;
+                check_share("homophily", share)?;
                 let degree = common.average_degree;
                 let others = mean_members(&common) - 1.0;
                 let strangers = common.nodes as f64 - mean_members(&common);
@@ -118,15 +118,15 @@ impl Plan {
                 )
             }
             Mixing::Probabilities { within, between } => {
-                check_share("--p-in", within)?;
-                check_share("--p-out", between)?;
+                check_share("p_in", within)?;
+                check_share("p_out", between)?;
                 // An error about the mean degree is then about them.
                 let most = (common.nodes.saturating_sub(1)) as f64 / 2.0;
                 if !(common.average_degree > 0.0 && common.average_degree <= most) {
                     return Err(GraphError::usage(
-                        "--p-in",
+                        "p_in",
                         format!(
-                            "{within} and --p-out {between} make {} neighbours a node, which is outside 0..={most}, half \
+                            "{within} and `p_out={between}` make {} neighbours a node, which is outside 0..={most}, half \
                              the other nodes",
                             common.average_degree
                         ),
@@ -151,7 +151,7 @@ fn probability(wanted: f64, candidates: f64, which: &str, share: f64) -> Result<
     }
     if wanted > candidates {
         return Err(GraphError::usage(
-            "--homophily",
+            "homophily",
             format!(
                 "{share} makes {wanted} neighbours {which} a node, and there are only {candidates:.1} such nodes"
             ),

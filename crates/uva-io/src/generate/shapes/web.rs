@@ -122,12 +122,12 @@ impl<'o> Plan<'o> {
     fn new(options: &'o Web) -> Result<Plan<'o>, GraphError> {
         let common = &options.common;
         common.check()?;
-        check_share("--within-host", options.within_host)?;
-        check_share("--copied", options.copied)?;
-        check_share("--near", options.near)?;
+        check_share("within_host", options.within_host)?;
+        check_share("copied", options.copied)?;
+        check_share("near", options.near)?;
         let both = options.copied + options.near;
         if both > 1.0 + 1e-9 {
-            return Err(GraphError::usage("--copied", format!("with --near it is {both}, more than 1")));
+            return Err(GraphError::usage("copied", format!("with `near` it is {both}, more than 1")));
         }
         Ok(Plan {
             options,

@@ -45,7 +45,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
         Some("2K" | "2k" | "2983") => (1, 2983),
         Some(other) => {
             let message = format!("{other} is no set of IGB's labels: 19 or 2K");
-            return Err(GraphError::usage("--variant", message));
+            return Err(GraphError::usage("variant", message));
         }
     };
     let changes = request.options.changes(Changes { self_loops: SelfLoops::Add, ..Changes::NONE });

@@ -197,7 +197,7 @@ impl NpyArrays {
             // Numbers are no classes.
             if meta.classes.take().is_some() | meta.class_names.take().is_some() {
                 output.note(
-                    "`classes` and `class_names` of meta.json are dropped: targets of regression have none",
+                    "'classes' and 'class_names' of meta.json are dropped: targets of regression have none",
                 );
             }
         }

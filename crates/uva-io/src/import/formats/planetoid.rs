@@ -33,7 +33,7 @@ const VALID_NODES: usize = 500;
 const NODES_PER_DESCRIBED: usize = 2;
 
 /// The kind of source.
-const READS: &str = "--from planetoid reads a directory with ind.NAME.x, .y, .tx, .ty, .allx, .ally, .graph and \
+const READS: &str = "`from=planetoid` reads a directory with ind.NAME.x, .y, .tx, .ty, .allx, .ally, .graph and \
                      .test.index, or the DIRECTORY/ind.NAME of one graph";
 
 /// More features and classes than the largest file could describe.

@@ -19,7 +19,7 @@ enum FeatureProblem {
     TooLarge { row: u64, column: u64, at: String, value: f64 },
     #[error(
         "{count} of {of} features are beyond ±448, float8's largest, more than one in a thousand: scale the features \
-         before, leave --feat-dtype out, or give --saturate to have them be ±448"
+         before, leave `feat_dtype` out, or give `saturate` to have them be ±448"
     )]
     Saturated { count: u64, of: u64 },
 }

@@ -52,7 +52,7 @@ mod tests {
         let nodes = NodeRange::new(6, "feat.npy has 6 rows");
         assert_eq!(nodes.to_string(), "outside the ids 0 to 5 (feat.npy has 6 rows)");
         assert_eq!([-1, 0, 5, 6].map(|id| nodes.has(id)), [false, true, true, false]);
-        assert_eq!(NodeRange::new(0, "--nodes 0").to_string(), "and there are no nodes (--nodes 0)");
+        assert_eq!(NodeRange::new(0, "`nodes=0`").to_string(), "and there are no nodes (`nodes=0`)");
         assert_eq!(end_in_rows(3, 4), "the source of edge 3");
         assert_eq!(end_in_rows(4, 4), "the destination of edge 0");
         assert_eq!([4, 5].map(end_in_pairs), ["the source of edge 2", "the destination of edge 2"]);

@@ -227,7 +227,7 @@ fn number(id: &[u8]) -> Result<i64, LineError> {
     integer(id).ok_or_else(|| {
         let id = shown(id);
         LineError::Line(format!(
-            "'{id}' is no integer of 64 bits: say --ids name where ids are text, --skip-lines 1 where this is a header"
+            "'{id}' is no integer of 64 bits: say `ids=name` where ids are text, `skip_lines=1` where this is a header"
         ))
     })
 }

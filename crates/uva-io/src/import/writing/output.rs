@@ -123,7 +123,7 @@ impl<'r> DatasetOutput<'r> {
         (request.watch.estimate)(&estimate);
         let what = format!(
             "the dataset takes {} and its making {} more for a while: make room, name an OUT on another disk, or give more \
-             --memory, so that less goes through the temporary file",
+             `memory`, so that less goes through the temporary file",
             BytesOnDisk(estimate.disk),
             BytesOnDisk(estimate.temporary),
         );
@@ -372,7 +372,7 @@ impl<'r> DatasetOutput<'r> {
             if train + valid + test > 0 {
                 let rule = rule.describe(self.request.options.seed);
                 self.note(&format!(
-                    "--split: the source's splits ({train}, {valid} and {test} nodes) are replaced by {rule}"
+                    "`split`: the source's splits ({train}, {valid} and {test} nodes) are replaced by {rule}"
                 ));
             }
             return Ok(());
@@ -528,7 +528,7 @@ pub(crate) fn next_classes(labels: &mut ArrayStream, classes: Option<u64>) -> Re
                 Some(classes) => classes,
                 None => {
                     let at = chunk.iter().position(|&value| values::class(value).is_none()).unwrap_or(0);
-                    let what = "neither a class nor NaN (npy, edgelist, graphbolt, csv and parquet take targets of regression, by --regression)";
+                    let what = "neither a class nor NaN (npy, edgelist, graphbolt, csv and parquet take targets of regression, by `regression`)";
                     return Err(labels.wrong_entry(chunk.len() - at, chunk[at], what));
                 }
             }

@@ -74,7 +74,7 @@ pub fn attach() -> Result<Attached, RuntimeError> {
 pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached, RuntimeError> {
     let mut taken = TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = *taken {
-        return Err(RuntimeError::Unattached(if pid == std::process::id() {
+        return Err(RuntimeError::unattached(if pid == std::process::id() {
             format!(
                 "this process ({pid}) is attached already: all splits and epochs come over the one attachment"
             )
@@ -90,7 +90,7 @@ pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached,
     *taken = Some(std::process::id());
     let ReceivedMessage { payload, fds, .. } = received;
     let answer = serde_json::from_slice(&payload)
-        .map_err(|error| RuntimeError::Failed(format!("the launcher's answer: {error}")))?;
+        .map_err(|error| RuntimeError::failed(format!("the launcher's answer: {error}")))?;
     let setup = match answer {
         AttachReply::Welcome { setup, secret }
             if secret == address.socket.secrets().map(|known| known.answer) =>
@@ -99,18 +99,16 @@ pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached,
         }
         AttachReply::Welcome { .. } => {
             *taken = None;
-            return Err(RuntimeError::Unattached(
-                "another process answers in the launcher's place".to_owned(),
-            ));
+            return Err(RuntimeError::unattached("another process answers in the launcher's place"));
         }
         AttachReply::Refused(reason) => {
             *taken = None;
-            return Err(RuntimeError::Unattached(format!("the launcher refused it: {reason}")));
+            return Err(RuntimeError::unattached(format!("the launcher refused it: {reason}")));
         }
     };
     let channel = Arc::new(channel);
     let job: AttachedJob = serde_json::from_value(setup.job.clone())
-        .map_err(|error| RuntimeError::Failed(format!("the launcher's set-up: {error}")))?;
+        .map_err(|error| RuntimeError::failed(format!("the launcher's set-up: {error}")))?;
     let begun = Attached::of_setup(&setup, fds, &channel, job);
     if let Err(error) = &begun {
         // The launcher cannot see this failure, and the user's program may continue without it.
@@ -125,7 +123,7 @@ fn rank_of_environment() -> Result<Part, RuntimeError> {
     let number = |(name, text): &(&str, Option<String>)| {
         let text = text.as_deref()?;
         let refused = format!("{name}={text} in the environment is no number");
-        Some(text.parse::<u32>().map_err(|_| RuntimeError::Unattached(refused)))
+        Some(text.parse::<u32>().map_err(|_| RuntimeError::unattached(refused)))
     };
     match (number(&told[0]), number(&told[1])) {
         (Some(index), Some(of)) => Ok(Part { index: index?, of: of? }),
@@ -136,13 +134,13 @@ fn rank_of_environment() -> Result<Part, RuntimeError> {
 /// Where to knock, from the environment.
 fn address() -> Result<Address, RuntimeError> {
     let variable = std::env::var(VARIABLE).map_err(|_| {
-        RuntimeError::Unattached(
+        RuntimeError::unattached(
             "this process was not started by a launcher: start it as `uvatrain run DATA --fanouts 15,10,5 -- python \
              train.py`, or load in this process with uvatrain.Loader"
-                .into(),
+                ,
         )
     })?;
-    variable.parse().map_err(RuntimeError::Unattached)
+    variable.parse().map_err(RuntimeError::unattached)
 }
 
 /// Knocks, and waits for the answer. Also returns the channel to the launcher.
@@ -152,12 +150,12 @@ fn knock(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<(Channel, ReceivedMessage), RuntimeError> {
     let gone = || {
-        RuntimeError::Unattached(format!(
+        RuntimeError::unattached(format!(
             "the launcher (process {}) that this process was started by has ended, or takes nobody any more",
             address.launcher
         ))
     };
-    let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("attaching: {error}"));
+    let failed = |error: &dyn std::fmt::Display| RuntimeError::failed(format!("attaching: {error}"));
     let door = match &address.socket {
         Socket::Inherited { number, identity } => Channel::from_inherited_as(*number, *identity),
         Socket::Named { name, .. } => Channel::to_named(name),
@@ -165,14 +163,14 @@ fn knock(
     let door = match door {
         Ok(door) => door,
         Err(HandoverError::Refused(what)) => {
-            return Err(RuntimeError::Unattached(format!(
+            return Err(RuntimeError::unattached(format!(
                 "the launcher's socket did not reach this process ({what}): a program between the two closed it, as \
                  Python's subprocess does without close_fds=False, or another process of this run attached before. For \
                  the ranks of torchrun start the run with `--ranks N`"
             )));
         }
         Err(HandoverError::Closed) => {
-            return Err(RuntimeError::Unattached(format!(
+            return Err(RuntimeError::unattached(format!(
                 "the launcher (process {}) has ended, or this process is in another network namespace than it",
                 address.launcher
             )));
@@ -316,8 +314,8 @@ impl LauncherLink {
 }
 
 fn ended() -> RuntimeError {
-    RuntimeError::PeerGone(
-        "the run has ended: another role failed, or the launcher is gone; the launcher says which".into(),
+    RuntimeError::peer_gone(
+        "the run has ended: another role failed, or the launcher is gone; the launcher says which",
     )
 }
 
@@ -332,7 +330,7 @@ struct LauncherWatch {
 
 impl LauncherWatch {
     fn start(channel: Arc<Channel>, control: Arc<Control>) -> Result<Self, RuntimeError> {
-        let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("attaching: {error}"));
+        let failed = |error: &dyn std::fmt::Display| RuntimeError::failed(format!("attaching: {error}"));
         let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
         let watch = move || {
             if !launcher_ends(&channel, &theirs) {

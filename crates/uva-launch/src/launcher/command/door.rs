@@ -178,7 +178,7 @@ impl Door {
                 return Ok(());
             }
             Err(error) => {
-                return Err(RuntimeError::Failed(format!("process {pid} cannot attach: {error}")));
+                return Err(RuntimeError::failed(format!("process {pid} cannot attach: {error}")));
             }
         }
         // Each descriptor leaves this process here. Only then does the attached process's death close what it shares

@@ -37,9 +37,8 @@ impl UserCommand {
     /// [`RuntimeError::Usage`] when there is no such program, or it may not be executed.
     pub fn new(words: Vec<OsString>) -> Result<Self, RuntimeError> {
         let Some(program) = words.first() else {
-            return Err(RuntimeError::Usage(
-                "there is no command: give one behind --, as in `uvatrain run DATA -- python train.py`"
-                    .into(),
+            return Err(RuntimeError::usage(
+                "there is no command: give one behind --, as in `uvatrain run DATA -- python train.py`",
             ));
         };
         check_startable(program)?;
@@ -76,7 +75,7 @@ impl UserCommand {
         ranks: Option<usize>,
     ) -> Result<(Member, Channel, Option<Secrets>), RuntimeError> {
         let failed = |what: &dyn std::fmt::Display| {
-            RuntimeError::Failed(format!("cannot start the {}: {what}", self.title()))
+            RuntimeError::failed(format!("cannot start the {}: {what}", self.title()))
         };
         let program = self.words.first().ok_or_else(|| failed(&"it has no words"))?;
         let mut command = Command::new(program);
@@ -136,14 +135,14 @@ impl UserCommand {
             }
             _ => "",
         };
-        RuntimeError::Usage(format!("cannot start the command {program}: {error}{advice}"))
+        RuntimeError::usage(format!("cannot start the command {program}: {error}{advice}"))
     }
 }
 
 /// Checked before the preparation, which may take minutes. The result is not kept: the system looks again.
 fn check_startable(program: &OsStr) -> Result<(), RuntimeError> {
     let name = program.to_string_lossy();
-    let refused = |what: String| Err(RuntimeError::Usage(format!("cannot start the command {name}: {what}")));
+    let refused = |what: String| Err(RuntimeError::usage(format!("cannot start the command {name}: {what}")));
     let candidates: Vec<PathBuf> = if Path::new(program).components().count() > 1 || name.contains('/') {
         vec![PathBuf::from(program)]
     } else {

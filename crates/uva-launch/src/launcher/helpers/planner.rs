@@ -74,7 +74,7 @@ impl Launcher {
                     }
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(RuntimeError::Failed("filling the caches panicked".into()));
+                    return Err(RuntimeError::failed("filling the caches panicked"));
                 }
             }
         }
@@ -123,7 +123,7 @@ impl Launcher {
             match hand_over(channel, &task, &sequences) {
                 // The cause is found below.
                 Ok(()) | Err(HandoverError::Closed) => {}
-                Err(error) => return Err(RuntimeError::Failed(format!("cannot tell the planner: {error}"))),
+                Err(error) => return Err(RuntimeError::failed(format!("cannot tell the planner: {error}"))),
             }
         }
         let found = self.hear_planner(&mut planner, observer);
@@ -157,15 +157,15 @@ impl Launcher {
                     continue;
                 }
                 Err(HandoverError::Closed) => return Err(ended_how(planner)),
-                other => other.map_err(|error| RuntimeError::Failed(format!("the planner: {error}")))?,
+                other => other.map_err(|error| RuntimeError::failed(format!("the planner: {error}")))?,
             };
             let report = serde_json::from_slice(&received.payload)
-                .map_err(|error| RuntimeError::Failed(format!("a report of the planner: {error}")))?;
+                .map_err(|error| RuntimeError::failed(format!("a report of the planner: {error}")))?;
             match report {
                 Report::Note(line) => observer.note(&line),
                 Report::Done(value) => {
                     let parts: FoundParts = serde_json::from_value(value)
-                        .map_err(|error| RuntimeError::Failed(format!("the planner's result: {error}")))?;
+                        .map_err(|error| RuntimeError::failed(format!("the planner's result: {error}")))?;
                     return parts.joined(received.fds);
                 }
                 Report::Failed { error, .. } => return Err(error.of_role("the planner failed")),
@@ -184,17 +184,17 @@ fn ended_how(planner: &mut ChildProcess) -> RuntimeError {
         Some((None, Some(code))) => format!("ended with exit code {code}"),
         _ => "ended".to_owned(),
     };
-    RuntimeError::Failed(format!("the planner {how} before it had found out what it was asked"))
+    RuntimeError::failed(format!("the planner {how} before it had found out what it was asked"))
 }
 
 /// The planner's own life: receives its task, and returns the result, with its descriptors.
 pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<OwnedFd>), RuntimeError> {
-    let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(error.to_string());
+    let failed = |error: &dyn std::fmt::Display| RuntimeError::failed(error.to_string());
     let launcher = rustix::process::getppid();
     signals::leave_to_launcher().map_err(|error| failed(&error))?;
     let first = channel
         .recv()
-        .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
+        .map_err(|error| RuntimeError::peer_gone(format!("no word from the launcher: {error}")))?;
     let mut task: Task = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
     if let (Some(made), Some(fd)) = (&mut task.loader.made_order, first.fds.into_iter().next()) {
         made.take(fd)?;

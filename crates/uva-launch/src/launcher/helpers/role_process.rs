@@ -84,13 +84,13 @@ impl From<RuntimeError> for Ended {
 }
 
 fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
-    let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(error.to_string());
+    let failed = |error: &dyn std::fmt::Display| RuntimeError::failed(error.to_string());
     let launcher = rustix::process::getppid();
     signals::leave_to_launcher().map_err(|error| failed(&error))?;
     let handed_over = || {
         let received = channel.recv();
         let ReceivedMessage { payload, fds, .. } = received
-            .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
+            .map_err(|error| RuntimeError::peer_gone(format!("no word from the launcher: {error}")))?;
         let setup: Setup = serde_json::from_slice(&payload).map_err(|error| failed(&error))?;
         Ok::<_, RuntimeError>((setup, fds))
     };

@@ -146,5 +146,5 @@ pub(crate) fn hand_over(
 }
 
 pub(crate) fn cannot_start(what: &str, error: impl std::fmt::Display) -> RuntimeError {
-    RuntimeError::Failed(format!("cannot start the {what}: {error}"))
+    RuntimeError::failed(format!("cannot start the {what}: {error}"))
 }

@@ -31,7 +31,7 @@ impl Janitor {
     /// Starts it, and identifies this process to it.
     pub fn start(dataset: &Path, checkpoint: Option<&CheckpointDirectory>) -> Result<Self, RuntimeError> {
         let own = PidFd::open(std::process::id())
-            .map_err(|error| RuntimeError::Failed(format!("cannot start the janitor: {error}")))?;
+            .map_err(|error| RuntimeError::failed(format!("cannot start the janitor: {error}")))?;
         let janitor = Self {
             process: Spawn {
                 program: &own_program(),
@@ -64,7 +64,7 @@ impl Janitor {
         let Some(channel) = &self.process.channel else { return Ok(()) };
         match hand_over(channel, word, fds) {
             Ok(()) | Err(HandoverError::Closed) => Ok(()),
-            Err(error) => Err(RuntimeError::Failed(format!("cannot tell the janitor: {error}"))),
+            Err(error) => Err(RuntimeError::failed(format!("cannot tell the janitor: {error}"))),
         }
     }
 }
@@ -192,5 +192,5 @@ impl Known {
 }
 
 fn failed(error: &dyn std::fmt::Display) -> RuntimeError {
-    RuntimeError::Failed(format!("janitor: {error}"))
+    RuntimeError::failed(format!("janitor: {error}"))
 }

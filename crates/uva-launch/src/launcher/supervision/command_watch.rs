@@ -154,7 +154,7 @@ impl RunWatch<'_> {
                 "{described} ended without a word, as a process that is killed does; the other ranks and the roles were \
                  ended"
             );
-            self.blame(Nearness::Died, since_boot(), RuntimeError::Failed(error));
+            self.blame(Nearness::Died, since_boot(), RuntimeError::failed(error));
         }
     }
 
@@ -200,7 +200,7 @@ impl RunWatch<'_> {
                 self.blame(
                     Nearness::Failed,
                     since_boot(),
-                    RuntimeError::Failed(format!(
+                    RuntimeError::failed(format!(
                         "the {name} ended without having attached{of_rank}{refused}: nobody used the run's batches; a \
                          script takes them by `for batch in uvatrain.attach():`"
                     )),
@@ -229,7 +229,7 @@ impl RunWatch<'_> {
         self.blame(
             nearness,
             since_boot(),
-            RuntimeError::Failed(format!("the {name} {how}{place}; the roles were ended")),
+            RuntimeError::failed(format!("the {name} {how}{place}; the roles were ended")),
         );
     }
 

@@ -73,7 +73,7 @@ impl Consumer {
         match self {
             Self::Program { job, .. } => Ok(job.clone()),
             Self::Command { events, .. } => serde_json::to_value(AttachedJob { events: *events })
-                .map_err(|error| RuntimeError::Failed(error.to_string())),
+                .map_err(|error| RuntimeError::failed(error.to_string())),
         }
     }
 }

@@ -70,7 +70,7 @@ impl Launcher {
     pub fn begin(dataset: &Path, checkpoint: Option<CheckpointDirectory>) -> Result<Self, RuntimeError> {
         // Before the first child, so that no signal can end the launcher without its knowledge.
         let signals = EndSignals::listen().map_err(|error| {
-            RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
+            RuntimeError::failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
         })?;
         let janitor = Janitor::start(dataset, checkpoint.as_ref())?;
         Ok(Self { mps: None, janitor, signals, checkpoint, wish: None, libtorch: Vec::new() })
@@ -105,8 +105,8 @@ impl Launcher {
                 self.wish = Some(wish.clone());
                 Ok(Backend::Cuda(divided))
             }
-            Err(reason) if wish.required => Err(RuntimeError::Missing(format!(
-                "MPS cannot divide the GPU: {reason}; --mps auto goes on without"
+            Err(reason) if wish.required => Err(RuntimeError::missing(format!(
+                "MPS cannot divide the GPU: {reason}; `mps=auto` goes on without"
             ))),
             Err(reason) => {
                 self.mps = None;
@@ -129,7 +129,7 @@ impl Launcher {
         self.wish = Some(wish);
         divided
             .map(Backend::Cuda)
-            .map_err(|reason| RuntimeError::Failed(format!("dividing by MPS: {reason}")))
+            .map_err(|reason| RuntimeError::failed(format!("dividing by MPS: {reason}")))
     }
 
     fn divide_by_mps(&mut self, wish: &MpsRequest, cuda: &CudaBackend) -> Result<CudaBackend, String> {
@@ -212,7 +212,7 @@ impl Launcher {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, RuntimeError> {
         let outcome = self.run_ranks(launch, observer)?.pop();
-        outcome.ok_or_else(|| RuntimeError::Failed("the run has no plan".to_owned()))
+        outcome.ok_or_else(|| RuntimeError::failed("the run has no plan"))
     }
 
     /// The same with a plan for each rank. Returns the outcome of each.

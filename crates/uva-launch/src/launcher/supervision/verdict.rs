@@ -105,7 +105,7 @@ impl RunWatch<'_> {
                 Ok(())
             }
             Err(error) => {
-                Err(RuntimeError::Failed(format!("a report of the {name} cannot be read: {error}")))
+                Err(RuntimeError::failed(format!("a report of the {name} cannot be read: {error}")))
             }
         };
         if let Err(error) = outcome {
@@ -162,7 +162,7 @@ impl RunWatch<'_> {
     }
 
     pub fn advice(&self) -> &'static str {
-        if self.ranks[0].plan.checkpointed { "; --resume continues from the last checkpoint" } else { "" }
+        if self.ranks[0].plan.checkpointed { "; `resume` continues from the last checkpoint" } else { "" }
     }
 
     pub fn verdict(self) -> Result<Value, RuntimeError> {
@@ -176,7 +176,7 @@ impl RunWatch<'_> {
             (_, Some(cause), _) => Err(cause.error),
             (None, None, Some(done)) => Ok(done),
             (None, None, None) => {
-                Err(RuntimeError::Failed("the consumer ended without saying what came of the run".into()))
+                Err(RuntimeError::failed("the consumer ended without saying what came of the run"))
             }
         }
     }

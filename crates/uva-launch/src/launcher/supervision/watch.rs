@@ -34,7 +34,7 @@ pub(super) fn watch(
     let mut watch = RunWatch { ranks, cause: None, done: None, interrupted: None, command };
     while !fleet.all_ended() {
         wait(&fleet, signals, watch.next_deadline(&fleet)).map_err(|error| {
-            RuntimeError::Failed(format!("the launcher cannot wait for its roles: {error}"))
+            RuntimeError::failed(format!("the launcher cannot wait for its roles: {error}"))
         })?;
         for signal in signals.take() {
             if watch.signal(signal, &fleet, observer) {
@@ -115,7 +115,7 @@ impl RunWatch<'_> {
             (None, Some(code)) => format!("ended with exit code {code}"),
             (None, None) => "ended".to_owned(),
         };
-        let error = RuntimeError::Failed(format!(
+        let error = RuntimeError::failed(format!(
             "the {name} {how} {place}; the other roles were ended{}{}",
             status.signal().map_or("", what_sends),
             self.advice()

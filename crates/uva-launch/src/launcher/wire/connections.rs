@@ -36,7 +36,7 @@ pub(crate) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Conne
     for (handed, fd) in setup.handed.iter().zip(fds) {
         let Some(fd) = fd else { continue };
         let what = handed.what;
-        let cannot = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("{what}: {error}"));
+        let cannot = |error: &dyn std::fmt::Display| RuntimeError::failed(format!("{what}: {error}"));
         match what {
             Resource::ControlPage => control = Some(Control::open(fd, &plan.options)?),
             Resource::Ring(name @ RingName::Batch) => batches = Some(plan.open_ring(name, fd)?),

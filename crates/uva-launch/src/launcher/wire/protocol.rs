@@ -13,7 +13,7 @@ use uva_batch::{BatchHeader, COLUMNS};
 use uva_runtime::backend::Backend;
 use uva_runtime::options::part::Part;
 use uva_runtime::sampler::cache::Caches;
-use uva_runtime::{LoaderOptions, Passes, control};
+use uva_runtime::{LoaderOptions, Passes, RuntimeError, control};
 
 use super::messages::{AttachReply, AttachedJob, Knock, Setup};
 
@@ -62,6 +62,7 @@ fn messages() -> String {
     let mut found = BTreeSet::new();
     fields(&json(&AttachReply::Welcome { setup: Box::new(setup), secret: None }), "answer", &mut found);
     fields(&json(&knock), "knock", &mut found);
+    fields(&json(&RuntimeError::failed("")), "error", &mut found);
     found.into_iter().collect::<Vec<_>>().join(" ")
 }
 
@@ -94,8 +95,8 @@ pub(crate) fn check(version: &str, number: u32) -> Result<(), String> {
         let own = protocol();
         return Err(format!(
             "both sides are uvatrain {VERSION}, but of different builds: one has protocol {number}, the other protocol {own}; \
-             reinstall the module from the checkout that the launcher was built from (pip install --force-reinstall \
-             ./crates/uva-py), or build the launcher anew"
+             reinstall the module from the checkout that the launcher was built from (`pip install --force-reinstall \
+             ./crates/uva-py`), or build the launcher anew"
         ));
     }
     Ok(())
@@ -128,6 +129,7 @@ mod tests {
             "answer.Welcome.setup.loader.fanouts",
             "answer.Welcome.setup.caches.rows",
             "knock.secret",
+            "error.Failed.remedy",
         ] {
             assert!(description.contains(part), "{part} in {description}");
             let changed = description.replacen(part, "other", 1);

@@ -15,13 +15,13 @@ pub(crate) fn check_training(dataset: &Dataset) -> Result<(), RuntimeError> {
     }
     let name = dataset.path().display();
     let (what, remedy) = match dataset.chosen() {
-        Some((Split::Train, _)) => ("nodes of --input-nodes", "name nodes that have one"),
+        Some((Split::Train, _)) => ("nodes of `input_nodes`", "name nodes that have one"),
         _ => (
             "training nodes",
             "put nodes with labels into train_idx.npy, or correct label.npy (-1: unlabelled)",
         ),
     };
-    Err(RuntimeError::Input(format!("{name}: not one of the {nodes} {what} has a label: {remedy}")))
+    Err(RuntimeError::input(format!("{name}: not one of the {nodes} {what} has a label: {remedy}")))
 }
 
 /// Refuses early stopping without a validation that could stop it. Returns a note where the metric that was given for the
@@ -45,13 +45,13 @@ pub(crate) fn check_validation(
         return Ok(None);
     };
     if let Some(patience) = patience {
-        return Err(RuntimeError::Usage(format!(
-            "--patience {patience}: early stopping requires a validation, and {lacks}: train without --patience, or add \
-             nodes to valid_idx.npy"
-        )));
+        let problem = format!(
+            "early stopping requires a validation, and {lacks}: train without `patience`, or add nodes to valid_idx.npy"
+        );
+        return Err(RuntimeError::usage(problem).with_option("patience", patience));
     }
     let note = || {
-        format!("--metric {}: {lacks}, so no epoch is the best one and the last model is kept", metric.name())
+        format!("`metric={}`: {lacks}, so no epoch is the best one and the last model is kept", metric.name())
     };
     Ok(metric_is_given.then(note))
 }

@@ -19,19 +19,19 @@ pub fn task(
 ) -> Result<Task, RuntimeError> {
     let (name, classes) = (dataset.path().display(), dataset.classes());
     let too_few = |needed| {
-        RuntimeError::Input(format!(
+        RuntimeError::input(format!(
             "{name}: label.npy names {classes} class; to train it takes at least {needed}"
         ))
     };
     let KindWords { dataset: kind, node, labels: remedy } = dataset.words();
     let kind = match dataset.labels() {
         Labels::Absent => {
-            return Err(RuntimeError::Input(format!(
+            return Err(RuntimeError::input(format!(
                 "{name}: the {kind} has no labels, so there is nothing to train on or to evaluate: {remedy}"
             )));
         }
         Labels::Single(labels) if labels.iter().all(|&label| label < 0) => {
-            return Err(RuntimeError::Input(format!(
+            return Err(RuntimeError::input(format!(
                 "{name}: no {node} has a label, so there is nothing to train on: {remedy}"
             )));
         }
@@ -42,13 +42,13 @@ pub fn task(
         Labels::Regression { .. } => TaskKind::Regression(loss.unwrap_or_default()),
     };
     if let Some(loss) = loss.filter(|_| kind.regression().is_none()) {
-        return Err(RuntimeError::Usage(format!(
-            "--loss {loss}: it is for float32 targets, and {name} has classes, whose loss is cross-entropy: leave the \
-             option out"
-        )));
+        let problem = format!(
+            "it is for float32 targets, and {name} has classes, whose loss is cross-entropy: leave the option out"
+        );
+        return Err(RuntimeError::usage(problem).with_option("loss", loss));
     }
     let task = Task { outputs: outputs(dataset), kind, metric: metric.unwrap_or(kind.usual_metric()) };
-    task.check().map_err(|error| RuntimeError::Usage(error.to_string()))?;
+    task.check().map_err(|error| RuntimeError::usage(error.to_string()))?;
     Ok(task)
 }
 
@@ -62,7 +62,7 @@ pub fn class_weights(
 ) -> Result<Option<Vec<f64>>, RuntimeError> {
     let Some(weights) = weights else { return Ok(None) };
     let name = dataset.path().display();
-    let refuse = |problem: String| Err(RuntimeError::Usage(format!("--class-weights {weights}: {problem}")));
+    let refuse = |problem: String| Err(RuntimeError::usage(problem).with_option("class_weights", weights));
     let labels = match dataset.labels() {
         Labels::Single(labels) => labels,
         Labels::Regression { .. } => {

@@ -164,9 +164,9 @@ fn check_steps(blocks: &Blocks, graph: &BlockGraph) -> Result<(), GraphError> {
         return Ok(());
     }
     let message = format!(
-        "{} blocks have {steps} pairs of neighbours to go over, and {MOST_STEPS} are the most: take --count edges, or \
-         larger blocks (--block-nodes)",
+        "{} blocks have {steps} pairs of neighbours to go over, and {MOST_STEPS} are the most: take `count=edges`, or \
+         larger blocks (`block_nodes`)",
         blocks.count()
     );
-    Err(GraphError::usage("--count blocks", message))
+    Err(GraphError::usage("count=blocks", message))
 }

@@ -62,8 +62,8 @@ impl Continued {
             FillError::Layout(format!("{slots} times {room} bytes are more than 64 bits can count"))
         })?;
         let what = format!(
-            "sums that the CPU begins, for {slots} feature slots (--slots, --batch-size and --fanouts decide how many; \
-             --aggregate off needs none)"
+            "sums that the CPU begins, for {slots} feature slots (`slots`, `batch_size` and `fanouts` decide how many; \
+             `aggregate=off` needs none)"
         );
         let begun = DeviceBuffer::new(context, bytes, &what)?;
         Ok(Self { cache, begun, room, row_bytes, values, bound })

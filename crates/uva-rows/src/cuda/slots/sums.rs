@@ -108,8 +108,8 @@ impl Scratch {
             FillError::Layout(format!("{rows} rows of {row_bytes} bytes are more than 64 bits can count"))
         })?;
         let what = format!(
-            "{rows} rows that are summed on the GPU (--batch-size, --fanouts and --slot-bytes decide how many; \
-             --aggregate off needs none)"
+            "{rows} rows that are summed on the GPU (`batch_size`, `fanouts` and `slot_bytes` decide how many; \
+             `aggregate=off` needs none)"
         );
         Ok(Self { rows: DeviceBuffer::new(context, bytes, &what)?, row_bytes, values, bound })
     }

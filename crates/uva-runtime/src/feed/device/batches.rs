@@ -66,7 +66,7 @@ impl DeviceBatches {
     pub fn new(context: &Arc<Context>, cuda: &CudaBackend, plan: &RunPlan) -> Result<Self, RuntimeError> {
         let slots = plan.batch_slots();
         let what =
-            format!("{slots} batches of a sampler on the GPU (--batch-slots, --batch-size, --fanouts)");
+            format!("{slots} batches of a sampler on the GPU (`batch_slots`, `batch_size`, `fanouts`)");
         let memory = SharedBuffer::create(context, bytes_on_gpu(plan), cuda.ipc, &what)?;
         let taken = (0..slots).map(|_| CudaEvent::local(context)).collect::<Result<_, _>>()?;
         let layout = Arc::clone(&plan.layout);
@@ -105,7 +105,7 @@ impl DeviceBatches {
         stream: &CudaStream,
     ) -> Result<ZeroedPages, RuntimeError> {
         let no_memory =
-            |error| RuntimeError::Failed(format!("a batch of the GPU's sampler in host memory: {error}"));
+            |error| RuntimeError::failed(format!("a batch of the GPU's sampler in host memory: {error}"));
         let mut pages = ZeroedPages::new(self.layout.batch_bytes()).map_err(no_memory)?;
         // Those on the device are nothing yet.
         for range in self.layout.copied(header) {

@@ -154,11 +154,12 @@ impl Receipt {
         let Some(taking) = &self.taking else { unreachable!("present until it is dropped") };
         let (report, expected) = (self.slots.reader.report(taking), stamp(self.sequence));
         if report.stamp != expected {
-            return Err(RuntimeError::PeerGone(format!(
+            return Err(RuntimeError::peer_gone(format!(
                 "feature slot {}: its producer had not finished it (stamp {}, not {expected}); what was computed from \
                  it is not used",
                 self.slot, report.stamp
-            )));
+            ))
+            .in_slot(self.slot as u32, Some(self.sequence)));
         }
         match report.bad() {
             Some((position, id)) => Err(out_of_range(position, id, self.slots.rows)),

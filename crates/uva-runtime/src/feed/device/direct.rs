@@ -38,8 +38,9 @@ impl<'d> DirectHops<'d> {
             .and_then(|files| files.since(&states))
             .map_err(|error| disk_error(error, DiskReader::Cufile))?;
         let shapes = files.into_iter().map(|(_, shape)| shape).collect();
-        let runs = DirectRuns::new(context, watched, shapes, Arc::clone(slots))
-            .map_err(|why| RuntimeError::Missing(format!("--reader cufile: {why}")))?;
+        let runs = DirectRuns::new(context, watched, shapes, Arc::clone(slots)).map_err(|why| {
+            RuntimeError::missing(why.to_string()).with_option("reader", DiskReader::Cufile)
+        })?;
         Ok(Self { hops, runs: RefCell::new(runs) })
     }
 

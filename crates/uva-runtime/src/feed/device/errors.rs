@@ -32,8 +32,8 @@ impl From<FillError> for RuntimeError {
 
 pub(super) fn of_kind(kind: ErrorKind, message: String) -> RuntimeError {
     match kind {
-        ErrorKind::Missing => RuntimeError::Missing(message),
-        ErrorKind::Usage => RuntimeError::Usage(message),
-        ErrorKind::Failed => RuntimeError::Failed(message),
+        ErrorKind::Missing => RuntimeError::missing(message),
+        ErrorKind::Usage => RuntimeError::usage(message),
+        ErrorKind::Failed => RuntimeError::failed(message),
     }
 }

@@ -142,7 +142,7 @@ fn buffer_bytes(plan: &RunPlan) -> usize {
 
 fn what(plan: &RunPlan) -> String {
     format!(
-        "{} feature slots of {} (--slots, --batch-size, --fanouts, --gpu-slots and --slot-bytes decide their size)",
+        "{} feature slots of {} (`slots`, `batch_size`, `fanouts`, `gpu_slots` and `slot_bytes` decide their size)",
         plan.options.feature_slots,
         ByteSize::from_bytes(plan.slot_room().bytes as u64)
     )
@@ -207,7 +207,7 @@ fn open_memory(
         let Message::Memory(metadata) = message else { return Err(unexpected(&message)) };
         let needed = buffer_bytes(plan) as u64;
         if metadata.bytes < needed {
-            return Err(RuntimeError::Failed(format!(
+            return Err(RuntimeError::failed(format!(
                 "the producer shares {} bytes of feature slots where {needed} are needed",
                 metadata.bytes
             )));
@@ -337,7 +337,7 @@ fn outlives_the_peer<T>(shared: T) -> Arc<T> {
 
 fn handles_of(plan: &RunPlan, handles: Vec<Handle>) -> Result<Vec<[u8; 64]>, RuntimeError> {
     if handles.len() != plan.options.feature_slots {
-        return Err(RuntimeError::Failed(format!(
+        return Err(RuntimeError::failed(format!(
             "the other side shares the events of {} slots where {} are needed",
             handles.len(),
             plan.options.feature_slots
@@ -345,7 +345,7 @@ fn handles_of(plan: &RunPlan, handles: Vec<Handle>) -> Result<Vec<[u8; 64]>, Run
     }
     let whole = |handle: Handle| {
         handle.try_into().map_err(|handle: Handle| {
-            RuntimeError::Failed(format!("an event's handle has {} bytes instead of 64", handle.len()))
+            RuntimeError::failed(format!("an event's handle has {} bytes instead of 64", handle.len()))
         })
     };
     handles.into_iter().map(whole).collect()
@@ -366,14 +366,14 @@ fn forced(option: &str, value: &str, by_name: bool, error: CudaError) -> Runtime
 }
 
 fn unexpected(message: &Message) -> RuntimeError {
-    RuntimeError::Failed(format!("the other side of the feature slots is out of step: {message:?}"))
+    RuntimeError::failed(format!("the other side of the feature slots is out of step: {message:?}"))
 }
 
 impl SlotLink<'_> {
     fn note_legacy(&self, what: &str, error: &CudaError) {
         (self.note)(&format!(
             "the {} cannot {what} GPU memory by file descriptor: {error}; legacy handles are used instead. A newer driver \
-             may mend it; --ipc legacy avoids the attempt",
+             may mend it; `ipc=legacy` avoids the attempt",
             self.role.name()
         ));
     }
@@ -393,14 +393,14 @@ impl SlotLink<'_> {
         }
         (self.note)(&format!(
             "the {} cannot {what} events between processes: {error}; stamps in the shared memory are used instead. In a \
-             container --ipc=host may mend it; --ipc-signals stamps avoids the attempt",
+             container `docker run --ipc=host` may mend it; `ipc_signals=stamps` avoids the attempt",
             self.role.name()
         ));
         Ok(())
     }
 
     fn tell(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), RuntimeError> {
-        let payload = serde_json::to_vec(message).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+        let payload = serde_json::to_vec(message).map_err(|error| RuntimeError::failed(error.to_string()))?;
         self.channel.send(&payload, fds).map_err(of_the_link)
     }
 
@@ -410,7 +410,7 @@ impl SlotLink<'_> {
         loop {
             match self.channel.recv_within(ASK) {
                 Err(HandoverError::TimedOut(_)) => {
-                    watched.check().map_err(|gone| RuntimeError::PeerGone(gone.reason))?;
+                    watched.check().map_err(|gone| RuntimeError::peer_gone(gone.reason))?;
                     tracing::debug!(
                         "no word from the other side of the feature slots for {:?}",
                         began.elapsed()
@@ -419,7 +419,7 @@ impl SlotLink<'_> {
                 Err(error) => return Err(of_the_link(error)),
                 Ok(received) => {
                     let message = serde_json::from_slice(&received.payload).map_err(|error| {
-                        RuntimeError::Failed(format!("the other side's feature slots: {error}"))
+                        RuntimeError::failed(format!("the other side's feature slots: {error}"))
                     })?;
                     return Ok((message, received));
                 }
@@ -431,7 +431,7 @@ impl SlotLink<'_> {
 fn of_the_link(error: HandoverError) -> RuntimeError {
     let message = format!("sharing the feature slots: {error}");
     match error {
-        HandoverError::Closed => RuntimeError::PeerGone(message),
-        _ => RuntimeError::Failed(message),
+        HandoverError::Closed => RuntimeError::peer_gone(message),
+        _ => RuntimeError::failed(message),
     }
 }

@@ -25,14 +25,13 @@ pub(crate) fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>
     let device = context.device();
     // When CUDA cannot reach the daemon, it silently runs without MPS.
     if !device.mps_enabled() {
-        return Err(RuntimeError::Missing(
+        return Err(RuntimeError::missing(
             "MPS was to divide the GPU, but the driver did not connect to its daemon; `uvatrain mps status` tells \
-             more, and --partition green or grid does without"
-                .into(),
+             more, and `partition=green` or grid does without",
         ));
     }
     if device.multiprocessors() != expected {
-        return Err(RuntimeError::Failed(format!(
+        return Err(RuntimeError::failed(format!(
             "MPS gave this process {} multiprocessors instead of {expected}",
             device.multiprocessors()
         )));

@@ -306,7 +306,7 @@ impl<'d> DeviceGather<'d> {
     ) -> Result<usize, RuntimeError> {
         let header = &*noted;
         if matches!(self.work, HostWork::Direct(_)) {
-            return Err(RuntimeError::Failed(format!(
+            return Err(RuntimeError::failed(format!(
                 "a batch of {} rows has no room in a slot for which cuFile reads",
                 header.nodes()
             )));

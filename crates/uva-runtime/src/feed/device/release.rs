@@ -53,7 +53,7 @@ pub(super) fn end_waits_for(
         .name("stamps".to_owned())
         .spawn(move || watch.run())
         .map(drop)
-        .map_err(|error| RuntimeError::Failed(format!("the watch over the slots' stamps: {error}")))
+        .map_err(|error| RuntimeError::failed(format!("the watch over the slots' stamps: {error}")))
 }
 
 struct Watch {

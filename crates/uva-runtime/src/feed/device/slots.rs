@@ -113,7 +113,7 @@ pub(super) fn slot_shape(plan: &RunPlan) -> SlotShape {
 }
 
 pub(super) fn out_of_range(position: u64, id: i64, rows: usize) -> RuntimeError {
-    RuntimeError::Failed(format!(
+    RuntimeError::failed(format!(
         "feat.npy: id {id} at position {position} is outside the table of {rows} rows"
     ))
 }

@@ -227,7 +227,7 @@ fn training_rows(
         let rows = train.start + rows.start..train.start + rows.end;
         source.gather(&[rows], parts).map(drop)
     };
-    let what = "the training rows of the hop set (--place host reads them from host memory)";
+    let what = "the training rows of the hop set (`place=host` reads them from host memory)";
     Ok(DeviceTables::new(context, (tables, train.len(), hops.row_bytes()), by, what, &mut read)?)
 }
 

@@ -57,5 +57,5 @@ impl EdgeRowSource {
 }
 
 fn failed(error: GatherError) -> RuntimeError {
-    RuntimeError::Failed(format!("edge_feat.npy: {error}"))
+    RuntimeError::failed(format!("edge_feat.npy: {error}"))
 }

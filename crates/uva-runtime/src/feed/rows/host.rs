@@ -197,11 +197,13 @@ impl TableBytes for FeatureBytes {
 /// An error of rows or sums as one of the run.
 pub(crate) fn failed(error: GatherError) -> RuntimeError {
     match error {
-        GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
+        GatherError::Threads { .. } => {
+            RuntimeError::missing(error.to_string()).with_option_of("gather_threads")
+        }
         // It names the file.
-        GatherError::Disk(error) => RuntimeError::Failed(error.to_string()),
+        GatherError::Disk(error) => RuntimeError::failed(error.to_string()),
         GatherError::Exchange(error) => error.into(),
-        GatherError::Lists(error) => RuntimeError::Failed(format!("the outermost block of a batch: {error}")),
-        _ => RuntimeError::Failed(format!("feat.npy: {error}")),
+        GatherError::Lists(error) => RuntimeError::failed(format!("the outermost block of a batch: {error}")),
+        _ => RuntimeError::failed(format!("feat.npy: {error}")),
     }
 }

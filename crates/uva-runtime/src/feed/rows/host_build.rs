@@ -67,7 +67,7 @@ impl<'d, 's> HostParts<'d, 's> {
 impl RowTree {
     /// The error of a tree that is built where it has no meaning: a fault of the program.
     pub(crate) fn is_not(&self, what: &str) -> RuntimeError {
-        RuntimeError::Failed(format!("rows ({self}) are not {what}: this is a bug, please report it"))
+        RuntimeError::failed(format!("rows ({self}) are not {what}: this is a bug, please report it"))
     }
 
     /// The source of this tree's rows, in the form of a slot of this layout.
@@ -212,7 +212,7 @@ fn remote<'d>(parts: &HostParts<'d, '_>) -> Result<Remote<'d>, RuntimeError> {
         return Err(RowTree::Remote.is_not("divided among ranks here"));
     };
     let table = own.table();
-    let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    let book = Book::new(own.boundaries()).map_err(|error| RuntimeError::failed(error.to_string()))?;
     let rows = MappedTable::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)?;
     let mut rows = Remote::new(rows, book, ranks.rows().take()?).map_err(failed)?;
     if let Some(ids) = ranks.kept() {

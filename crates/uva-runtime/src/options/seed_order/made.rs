@@ -15,7 +15,7 @@ use crate::RuntimeError;
 const SEQUENCES: &str = "uvatrain-seed-sequences";
 
 fn no_memory(error: RegionError) -> RuntimeError {
-    RuntimeError::Failed(error.to_string())
+    RuntimeError::failed(error.to_string())
 }
 
 /// How far the labels of batches are from those of all seeds: means over the batches of eight epochs.
@@ -114,7 +114,7 @@ impl MadeOrder {
             SequenceRule::Segments(length) => Follow::Segments(length),
         };
         let sequences = self.sequences.clone().ok_or_else(|| {
-            RuntimeError::Failed("the sequences of the seed order were not handed to this process".to_owned())
+            RuntimeError::failed("the sequences of the seed order were not handed to this process")
         })?;
         Ok(Some(Sequenced { sequences, follow }))
     }

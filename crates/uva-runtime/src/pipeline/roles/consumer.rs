@@ -277,7 +277,9 @@ impl BatchReceiver {
             self.clock.really(Activity::WaitingInput, device.waited());
         }
         let Some(slot) = self.acquire(interrupted)? else { return Ok(None) };
-        let wrong = |what: String| RuntimeError::Failed(format!("feature slot {}: {what}", slot.slot()));
+        let wrong = |what: String| {
+            RuntimeError::failed(format!("feature slot {}: {what}", slot.slot())).in_slot(slot.slot(), None)
+        };
         let header = match self.device {
             None => self.plan.layout.read_header(slot.payload()),
             Some(_) => BatchHeader::read(slot.payload(), self.plan.layout.bounds()),
@@ -286,7 +288,7 @@ impl BatchReceiver {
         if header.kind() != HandOver::Batch {
             if let Some(left) = self.ranks.as_ref().and_then(|ranks| ranks.left()) {
                 let message = format!("{expected} needs {left}");
-                return Err(RuntimeError::PeerGone(message));
+                return Err(RuntimeError::peer_gone(message));
             }
             return Err(wrong(format!("it holds no batch ({:?}) where {expected} was due", header.kind())));
         }
@@ -308,7 +310,7 @@ impl BatchReceiver {
                 if let Err(gone) = checked {
                     self.clock.now(Activity::Working);
                     let stopping = self.control.stop() >= Stop::Soon;
-                    return if stopping { Ok(None) } else { Err(RuntimeError::PeerGone(gone.reason)) };
+                    return if stopping { Ok(None) } else { Err(RuntimeError::peer_gone(gone.reason)) };
                 }
                 let (number, sequence) = (slot.slot() as usize, self.position);
                 Some(if self.plan.fits_slot(&header) {

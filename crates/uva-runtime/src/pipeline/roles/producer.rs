@@ -164,7 +164,7 @@ impl ProducerRole<'_> {
             let mut header = plan
                 .layout
                 .read_header(from)
-                .map_err(|what| RuntimeError::Failed(format!("batch slot {}: {what}", batch.slot())))?;
+                .map_err(|what| RuntimeError::failed(format!("batch slot {}: {what}", batch.slot())))?;
             header.set_gather_began(since_boot());
             let is_void = self.ranks.is_some_and(|ranks| ranks.rows().left().is_some());
             if is_void && header.kind() == HandOver::Batch {
@@ -260,7 +260,7 @@ fn or_left<T>(
 ) -> Result<Option<T>, RuntimeError> {
     match (came, ranks) {
         (Err(RuntimeError::PeerGone(said)), Some(ranks)) => {
-            ranks.rows().note_left(said);
+            ranks.rows().note_left(said.to_string());
             Ok(None)
         }
         (came, _) => came.map(Some),

@@ -98,7 +98,7 @@ impl SamplerRole<'_> {
             Some((_, link)) if link.left().is_some() => Ok(skipped()),
             Some((_, link)) => match sampling.sample_or_serve(key, slot, payload) {
                 Err(RuntimeError::PeerGone(said)) => {
-                    link.note_left(said);
+                    link.note_left(said.to_string());
                     Ok(skipped())
                 }
                 sampled => sampled,

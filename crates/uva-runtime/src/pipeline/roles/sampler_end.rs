@@ -76,7 +76,7 @@ pub(super) fn hand_over_all(
                 }
             }
         }
-        let panicked = |_| Err(RuntimeError::Failed("a sampler's thread for a rank panicked".to_owned()));
+        let panicked = |_| Err(RuntimeError::failed("a sampler's thread for a rank panicked"));
         let ended = threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked));
         let errors: Vec<RuntimeError> = ended.filter_map(Result::err).collect();
         let (followed, caused): (Vec<_>, Vec<_>) =
@@ -134,7 +134,7 @@ impl SamplerEnd {
                     let began = since_boot();
                     sample(key, number, payload).map(|header| (header, began, since_boot()))
                 }
-                Err(_) => Err(RuntimeError::PeerGone(engine_failed().reason)),
+                Err(_) => Err(RuntimeError::peer_gone(engine_failed().reason)),
             };
             let (header, length) = match plan.schedule.item(sequence, turn) {
                 ScheduleItem::Batch(key) => {

@@ -70,7 +70,7 @@ fn first_error(threads: Vec<RoleThread>) -> Option<(Instant, RuntimeError)> {
     for RoleThread { name, handle } in threads {
         let (at, ended) = handle
             .join()
-            .unwrap_or_else(|_| (Instant::now(), Err(RuntimeError::Failed(format!("the {name} panicked")))));
+            .unwrap_or_else(|_| (Instant::now(), Err(RuntimeError::failed(format!("the {name} panicked")))));
         match ended {
             Ok(()) | Err(RuntimeError::PeerGone(_)) => {}
             Err(error) if first.as_ref().is_none_or(|(known, _)| at < *known) => first = Some((at, error)),

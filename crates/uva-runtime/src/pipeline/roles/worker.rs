@@ -272,7 +272,7 @@ impl WorkerRole<'_> {
             .and_then(|allowed| pin.core(number, &allowed).map_or(Ok(()), machine::keep_on_core));
         if let Err(error) = kept {
             (self.note)(&format!(
-                "worker {} is kept on no CPU core, and works where the system puts it: --pin-cores {pin}: {error}",
+                "worker {} is kept on no CPU core, and works where the system puts it: `pin_cores={pin}`: {error}",
                 self.index
             ));
         }

@@ -130,7 +130,7 @@ fn graph_of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Option<Arc<Froze
         return Ok(None);
     }
     let order = NodeOrder::from_first(dataset.nodes(), &plan.list_ids)
-        .map_err(|error| RuntimeError::Input(format!("the cache plan's lists: {error}")))?;
+        .map_err(|error| RuntimeError::input(format!("the cache plan's lists: {error}")))?;
     // A plan made for narrower ids than the file's relies on the copy that has them.
     let same_ids = plan.dataset.index_bytes == dataset.csc().indices.id_bytes() as u64;
     if order.is_identity() && same_ids {
@@ -172,5 +172,5 @@ pub fn open_rows(fd: OwnedFd, caches: &Caches) -> Result<FrozenBytes, RuntimeErr
 }
 
 pub(crate) fn no_memory(error: RegionError) -> RuntimeError {
-    RuntimeError::Failed(error.to_string())
+    RuntimeError::failed(error.to_string())
 }

@@ -124,9 +124,7 @@ impl<'a> Engine<'a> {
     /// [`RuntimeError::Failed`] where it is one on the CPU.
     fn on_device(&mut self) -> Result<&mut CudaSampler, RuntimeError> {
         match self {
-            Self::Host { .. } => {
-                Err(RuntimeError::Failed("a sampler on the CPU has no memory on the GPU".to_owned()))
-            }
+            Self::Host { .. } => Err(RuntimeError::failed("a sampler on the CPU has no memory on the GPU")),
             Self::Device(sampler) => Ok(sampler),
         }
     }

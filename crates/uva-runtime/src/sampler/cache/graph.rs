@@ -23,7 +23,7 @@ impl<'a> SampledGraph<'a> {
         let Some(bytes) = reordered else { return Ok(Self { dataset, reordered: None }) };
         let layout = ReorderedLayout::new(dataset);
         if bytes.len() != layout.bytes() {
-            return Err(RuntimeError::Failed(format!(
+            return Err(RuntimeError::failed(format!(
                 "the reordered graph has {} bytes where {} are needed: the dataset has changed under the run",
                 bytes.len(),
                 layout.bytes()

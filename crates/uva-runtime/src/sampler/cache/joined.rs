@@ -131,9 +131,7 @@ impl CacheRanks {
 }
 
 fn taken_before() -> RuntimeError {
-    RuntimeError::Failed(
-        "the ranks that share a cache meet once: make a new loader, on all of them".to_owned(),
-    )
+    RuntimeError::failed("the ranks that share a cache meet once: make a new loader, on all of them")
 }
 
 impl CacheRanks {
@@ -202,7 +200,7 @@ fn meet(
 
 /// Ranks with the same can send each other descriptors: the same start of the same kernel, and one namespace of sockets.
 fn machine() -> Result<String, RuntimeError> {
-    let failed = |error| RuntimeError::Failed(format!("which machine this is: {error}"));
+    let failed = |error| RuntimeError::failed(format!("which machine this is: {error}"));
     let boot = read_kernel_text("/proc/sys/kernel/random/boot_id").map_err(failed)?;
     let sockets = std::fs::read_link("/proc/self/ns/net").map_err(failed)?;
     Ok(format!("{} {}", boot.trim(), sockets.display()))
@@ -219,11 +217,16 @@ fn check_room(asked: &JoinRequest<'_>, rows: u64, nodes: usize) -> Result<(), Ru
     Err(OptionError::new("gpu_cache", asked.bytes, reason).into())
 }
 
+/// The error with the option that it is about.
+fn of_share(error: RuntimeError) -> RuntimeError {
+    error.with_option_of("gpu_cache_share")
+}
+
 fn check_terms(rank: usize, own: &Terms, other: usize, theirs: &Terms) -> Result<(), RuntimeError> {
     let differs = |what: &str, own: &dyn fmt::Display, theirs: &dyn fmt::Display| {
-        Err(RuntimeError::Usage(format!(
-            "`gpu_cache_share`: rank {other} has {what} {theirs}, and rank {rank} has {own}: give all ranks the same"
-        )))
+        Err(of_share(RuntimeError::usage(format!(
+            "rank {other} has {what} {theirs}, and rank {rank} has {own}: give all ranks the same"
+        ))))
     };
     if own.dataset != theirs.dataset {
         return differs("the dataset", &own.dataset, &theirs.dataset);
@@ -239,17 +242,15 @@ fn check_terms(rank: usize, own: &Terms, other: usize, theirs: &Terms) -> Result
 
 fn check_offer(rank: usize, own: &Offer, other: usize, theirs: &Offer) -> Result<(), RuntimeError> {
     if own.share_bytes != theirs.share_bytes {
-        return Err(RuntimeError::Missing(format!(
-            "`gpu_cache_share`: rank {other}'s GPU gives memory in other steps ({} bytes for a share) than rank {rank}'s ({}): \
-             leave it out",
+        return Err(of_share(RuntimeError::missing(format!(
+            "rank {other}'s GPU gives memory in other steps ({} bytes for a share) than rank {rank}'s ({}): leave it out",
             theirs.share_bytes, own.share_bytes
-        )));
+        ))));
     }
     if own.hash != theirs.hash {
-        return Err(RuntimeError::Usage(format!(
-            "`gpu_cache_share`: rank {other} chose other rows to cache than rank {rank}: give all ranks the same seed and options \
-             of sampling"
-        )));
+        return Err(of_share(RuntimeError::usage(format!(
+            "rank {other} chose other rows to cache than rank {rank}: give all ranks the same seed and options of sampling"
+        ))));
     }
     Ok(())
 }
@@ -259,14 +260,14 @@ fn check_reach(context: &Context, other: usize, uuid: &str) -> Result<(), Runtim
     let here = context.device();
     match here.can_read_memory_of(uuid)? {
         Some(true) => Ok(()),
-        Some(false) => Err(RuntimeError::Missing(format!(
-            "`gpu_cache_share`: cuda:{} cannot read the memory of rank {other}'s GPU ({uuid}), by NVLink or PCIe: leave it out",
+        Some(false) => Err(of_share(RuntimeError::missing(format!(
+            "cuda:{} cannot read the memory of rank {other}'s GPU ({uuid}), by NVLink or PCIe: leave it out",
             here.ordinal()
-        ))),
-        None => Err(RuntimeError::Missing(format!(
-            "`gpu_cache_share`: rank {other} on this machine has GPU {uuid}, which this process does not see: let each rank see \
-             all GPUs (CUDA_VISIBLE_DEVICES) and choose by `device`"
-        ))),
+        )))),
+        None => Err(of_share(RuntimeError::missing(format!(
+            "rank {other} on this machine has GPU {uuid}, which this process does not see: let each rank see all GPUs \
+             (CUDA_VISIBLE_DEVICES) and choose by `device`"
+        )))),
     }
 }
 
@@ -278,8 +279,7 @@ fn dealt(nodes: &[i64], shares: usize) -> Vec<i64> {
 
 /// A socket of this process's user for descriptors, and its name.
 fn own_socket() -> Result<(String, Channel), RuntimeError> {
-    let failed =
-        |error: &dyn fmt::Display| RuntimeError::Failed(format!("a socket for `gpu_cache_share`: {error}"));
+    let failed = |error: &dyn fmt::Display| of_share(RuntimeError::failed(format!("a socket: {error}")));
     let word = random_word().map_err(|error| failed(&error))?;
     let name = format!("uvatrain-cache-share-{word:016x}");
     let channel = Channel::named(&name).map_err(|error| failed(&error))?;
@@ -297,7 +297,7 @@ fn hand_over(
     most: usize,
 ) -> Result<Vec<OwnedFd>, RuntimeError> {
     let of = |other: usize, error: &dyn fmt::Display| {
-        RuntimeError::Failed(format!("`gpu_cache_share`, with rank {other} of this machine: {error}"))
+        of_share(RuntimeError::failed(format!("with rank {other} of this machine: {error}")))
     };
     let shares = sockets.len();
     let mut got: Vec<Option<OwnedFd>> = sockets.iter().map(|_| None).collect();
@@ -344,7 +344,7 @@ fn all_tell<T: Serialize + DeserializeOwned>(
     exchange: &mut dyn Exchange,
     said: &T,
 ) -> Result<Vec<T>, RuntimeError> {
-    let text = serde_json::to_vec(said).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    let text = serde_json::to_vec(said).map_err(|error| RuntimeError::failed(error.to_string()))?;
     let ranks = exchange.ranks();
     let lengths = exchange.counts(&vec![text.len() as u64; ranks])?;
     let lengths: Vec<usize> = lengths.into_iter().map(|length| length as usize).collect();
@@ -357,9 +357,7 @@ fn all_tell<T: Serialize + DeserializeOwned>(
         let (text, rest) = left.split_at(length);
         left = rest;
         told.push(serde_json::from_slice(text).map_err(|error| {
-            RuntimeError::Usage(format!(
-                "`gpu_cache_share`: rank {rank} is another version of uvatrain: {error}"
-            ))
+            of_share(RuntimeError::usage(format!("rank {rank} is another version of uvatrain: {error}")))
         })?);
     }
     Ok(told)

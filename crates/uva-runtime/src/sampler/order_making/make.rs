@@ -76,7 +76,7 @@ pub fn sequences(
     count: u32,
 ) -> Result<SeedSequences, RuntimeError> {
     let train = training(dataset)?;
-    check_memory(dataset, SequencesFrom::Graph(edges), count).map_err(RuntimeError::Usage)?;
+    check_memory(dataset, SequencesFrom::Graph(edges), count).map_err(RuntimeError::usage)?;
     machine::start_threads()?;
     let made = Proximity::new(dataset.csc(), train, edges, seed)?.sequences(0..count);
     Ok(SeedSequences::new(made, count as usize, train.len()))
@@ -84,10 +84,10 @@ pub fn sequences(
 
 fn training(dataset: &Dataset) -> Result<&[i64], RuntimeError> {
     match dataset.split(Split::Train) {
-        [] => Err(RuntimeError::Input(format!(
-            "{}: train_idx.npy is empty: there are no training nodes to order",
-            dataset.path().display()
-        ))),
+        [] => {
+            let problem = "train_idx.npy is empty: there are no training nodes to order";
+            Err(RuntimeError::input(problem).in_file(dataset.path()))
+        }
         train => Ok(train),
     }
 }

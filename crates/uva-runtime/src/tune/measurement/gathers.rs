@@ -52,7 +52,7 @@ pub fn measure(
     let mut on_gpu = OnGpu::new(context, kernels, dataset, shape, cuda.preflight)?;
     let cases = timetable::cases(multiprocessors);
     let cases = timetable::run(&cases, &mut on_gpu, &mut || began.elapsed())
-        .map_err(|error| RuntimeError::Failed(format!("measuring gathers: {error}")))?;
+        .map_err(|error| RuntimeError::failed(format!("measuring gathers: {error}")))?;
     let sample_bytes = on_gpu.sample.length as u64;
     let seconds = began.elapsed().as_secs_f64();
     Ok(Figures { shape, multiprocessors, sample_bytes, seconds, cases })
@@ -101,7 +101,7 @@ impl OnGpu {
         let table = dataset.feature_rows().map_or(0, |table| table.bytes.len());
         let length = MeasurementShape::sample(table, row_bytes);
         if length == 0 {
-            return Err(RuntimeError::Input("the feature table has no rows to measure with".to_owned()));
+            return Err(RuntimeError::input("the feature table has no rows to measure with"));
         }
         let sample = Sample { dataset: Arc::clone(dataset), length };
         // No more rows than the table has: the slots of a small one stay small.
@@ -138,7 +138,7 @@ impl OnGpu {
         if pages != PinPages::InPlace && self.sample.length > MOST_COPIED {
             let wanted =
                 format!("a copy of {} MiB takes longer than measuring may", self.sample.length >> 20);
-            return Err(format!("{wanted}; --table-pages {pages} reads one").into());
+            return Err(format!("{wanted}; `table_pages={pages}` reads one").into());
         }
         let options = PinOptions {
             what: "a sample of the feature table".to_owned(),

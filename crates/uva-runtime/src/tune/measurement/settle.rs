@@ -80,7 +80,7 @@ fn stored(
     let file = file?;
     match file.figures(shape) {
         Ok(figures) => {
-            Some((figures?, format!("stored in {}; --remeasure measures anew", file.path().display())))
+            Some((figures?, format!("stored in {}; `remeasure` measures anew", file.path().display())))
         }
         Err(why) => {
             note(&format!("the measurement in {} is ignored: {why}", file.path().display()));

@@ -158,7 +158,7 @@ impl<'d> CachedDataset<'d> {
     /// # Errors
     /// A node out of range; `rows` of another length; errors of the GPU.
     pub fn load(&mut self, nodes: &[i64], rows: &mut [u8]) -> Result<Hits, RuntimeError> {
-        let failed = |error: GatherError| RuntimeError::Failed(format!("feat.npy: {error}"));
+        let failed = |error: GatherError| RuntimeError::failed(format!("feat.npy: {error}"));
         let read = self.rows.fill(nodes, HostPlace::new(rows)).map_err(failed)?;
         self.hits.count(&read);
         Ok(self.hits)

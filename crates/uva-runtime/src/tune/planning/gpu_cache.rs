@@ -55,7 +55,7 @@ pub(crate) fn gpu_cache_contents(
     note: &dyn Fn(&str),
 ) -> Result<CacheContents, RuntimeError> {
     let Some(cuda) = plan.backend.device_slots() else {
-        note(&format!("{GPU_CACHE} is not used: batches are in host memory"));
+        note(&format!("`{GPU_CACHE}` is not used: batches are in host memory"));
         if let Some(ranks) = &asked.ranks {
             ranks.leave();
         }
@@ -76,7 +76,7 @@ pub(crate) fn gpu_cache_contents(
     let search = Search { caches: Some((bytes, asked.policy)), ..Search::default() };
     let found = search.run(dataset, &plan.options, &plan.backend, note)?;
     let Some(cached) = found.plan else {
-        return Err(RuntimeError::Failed("nothing was planned for the cache on the GPU".to_owned()));
+        return Err(RuntimeError::failed("nothing was planned for the cache on the GPU"));
     };
     note(&format!("caches: {}", summary(&cached)));
     let counted = cached.counted_epochs(&workload(dataset, &plan.options)?);

@@ -40,14 +40,14 @@ impl HostCacheParts {
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<Self>, RuntimeError> {
         if plan.options.features != Features::Disk {
-            note(&format!("{HOST_CACHE} is not used: no feature rows are read from disk by the producer"));
+            note(&format!("`{HOST_CACHE}` is not used: no feature rows are read from disk by the producer"));
             return Ok(None);
         }
         let bytes = match budget {
             Budget::Bytes(bytes) => bytes,
             Budget::Auto => {
                 let (bytes, reason) = budget_of_rows()?;
-                note(&format!("{HOST_CACHE} auto: {reason}"));
+                note(&format!("`{HOST_CACHE}=auto`: {reason}"));
                 bytes
             }
         };
@@ -86,7 +86,7 @@ pub(crate) fn host_cache_contents(
     };
     let found = parts.search().run(dataset, &plan.options, &plan.backend, note)?;
     let Some(cached) = found.plan else {
-        return Err(RuntimeError::Failed("no rows were planned for the host cache".to_owned()));
+        return Err(RuntimeError::failed("no rows were planned for the host cache"));
     };
     check_plan_fits(&cached, dataset, &Backend::Cpu, HOST_CACHE)?;
     note(&format!("caches: {}", summary(&cached)));

@@ -27,10 +27,10 @@ use crate::{LoaderOptions, RuntimeError};
 use uva_options::ByteSize;
 
 /// The option that gives bytes for caches, wherever they are.
-pub const GPU_CACHE: &str = "--gpu-cache";
+pub const GPU_CACHE: &str = "gpu_cache";
 
 /// The option that gives bytes for rows in front of the disk.
-pub const HOST_CACHE: &str = "--host-cache";
+pub const HOST_CACHE: &str = "host_cache";
 
 /// Of the available memory, `--gpu-cache auto` takes one part in this many where nothing trains on a GPU.
 const SHARE_OF_HOST_MEMORY: u64 = 4;
@@ -68,13 +68,13 @@ fn where_to_sample(
         Ok(milliseconds) => milliseconds,
         // The run goes on without it: nobody required it.
         Err(error) => {
-            let reason = format!("--sampler auto: the CPU samples: the GPU cannot ({error})");
+            let reason = format!("`sampler=auto`: the CPU samples: the GPU cannot ({error})");
             return Ok(SamplerVerdict { on_gpu: false, reason });
         }
     };
     let faster = if on_gpu < on_cpu { "the GPU samples" } else { "the CPU samples" };
     let reason = format!(
-        "--sampler auto: {faster}: {on_gpu:.3} ms a batch on the GPU without a cache, {on_cpu:.3} ms with {} on the CPU \
+        "`sampler=auto`: {faster}: {on_gpu:.3} ms a batch on the GPU without a cache, {on_cpu:.3} ms with {} on the CPU \
          ({one_on_cpu:.3} ms each)",
         if loader.samplers == 1 { "1 sampler".to_owned() } else { format!("{} samplers", loader.samplers) }
     );
@@ -243,7 +243,7 @@ pub fn read_plan(
 ) -> Result<(CachePlan, Vec<String>), RuntimeError> {
     let plan = CachePlan::read(path)?;
     let warnings = plan.check(dataset, &loader.sampling(), loader.batch_size, sequenced(loader)?.as_ref())?;
-    let warn = |warning| format!("--plan {}: {warning}", path.display());
+    let warn = |warning| format!("`plan={}`: {warning}", path.display());
     Ok((plan, warnings.iter().map(warn).collect()))
 }
 
@@ -333,24 +333,24 @@ pub(super) fn check_host_budget(option: &str, bytes: u64, graph: u64) -> Result<
         0 => String::new(),
         graph => format!(", and the reordered graph beside them takes {}", ByteSize::from_bytes(graph)),
     };
-    Err(RuntimeError::Missing(format!(
-        "{option} {}: these caches are in host memory, of which only {} can be had{beside}; give less, or auto",
-        ByteSize::from_bytes(bytes).value(),
+    let problem = format!(
+        "these caches are in host memory, of which only {} can be had{beside}",
         ByteSize::from_bytes(available)
-    )))
+    );
+    Err(RuntimeError::missing(problem)
+        .with_option(option, ByteSize::from_bytes(bytes).value())
+        .with_remedy("give less, or auto"))
 }
 
 /// Refuses more than the GPU has free before a run: no run could cache it.
 fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Result<(), RuntimeError> {
     let (free, total) = context.memory()?;
     if bytes > free {
-        return Err(RuntimeError::Missing(format!(
-            "--gpu-cache {}: only {} of the {} of cuda:{} are free; give less, or auto",
-            ByteSize::from_bytes(bytes).value(),
-            ByteSize::from_bytes(free),
-            ByteSize::from_bytes(total),
-            cuda.ordinal
-        )));
+        let [free, total] = [free, total].map(ByteSize::from_bytes);
+        let problem = format!("only {free} of the {total} of cuda:{} are free", cuda.ordinal);
+        return Err(RuntimeError::missing(problem)
+            .with_option(GPU_CACHE, ByteSize::from_bytes(bytes).value())
+            .with_remedy("give less, or auto"));
     }
     Ok(())
 }
@@ -365,7 +365,7 @@ pub(super) fn rows_kept_in(bytes: u64, dataset: &Dataset) -> usize {
 
 fn host_memory() -> Result<u64, RuntimeError> {
     let memory = HostMemory::read()
-        .map_err(|error| RuntimeError::Failed(format!("how much memory can be had: {error}")))?;
+        .map_err(|error| RuntimeError::failed(format!("how much memory can be had: {error}")))?;
     Ok(memory.to_be_had())
 }
 
@@ -374,12 +374,12 @@ impl From<CacheError> for RuntimeError {
         let message = error.to_string();
         if let CacheError::Timing { source, .. } = &error {
             return match exit_code_of(source.as_ref()) {
-                2 => Self::Input(message),
-                3 => Self::Missing(message),
-                _ => Self::Failed(message),
+                2 => Self::input(message),
+                3 => Self::missing(message),
+                _ => Self::failed(message),
             };
         }
-        if error.is_bad_input() { Self::Input(message) } else { Self::Failed(message) }
+        if error.is_bad_input() { Self::input(message) } else { Self::failed(message) }
     }
 }
 

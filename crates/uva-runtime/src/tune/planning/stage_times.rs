@@ -61,5 +61,5 @@ fn time_samplers(dataset: &Dataset, times: &HostTimes<'_>, samplers: usize) -> R
 }
 
 fn failed(error: TimingFailure) -> RuntimeError {
-    RuntimeError::Failed(format!("timing the first batches: {error}"))
+    RuntimeError::failed(format!("timing the first batches: {error}"))
 }

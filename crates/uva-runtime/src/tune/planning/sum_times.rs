@@ -99,7 +99,7 @@ pub fn time_sums(
         for (sequence, slots) in (first..).zip(pair) {
             let ScheduleItem::Batch(key) = off.schedule.item(sequence, None) else {
                 let reason = "there is no training batch whose sums could be timed";
-                return Err(RuntimeError::Input(reason.to_owned()));
+                return Err(RuntimeError::input(reason.to_owned()));
             };
             slots.header = sampling.sample(key, 0, slots.batch.bytes_mut())?;
         }
@@ -147,7 +147,7 @@ impl Slots {
     fn new(off: &BatchLayout, host: &BatchLayout) -> Result<Self, RuntimeError> {
         let pages = |bytes| {
             ZeroedPages::new(bytes).map_err(|error| {
-                RuntimeError::Failed(format!("no memory for the batches whose sums are timed: {error}"))
+                RuntimeError::failed(format!("no memory for the batches whose sums are timed: {error}"))
             })
         };
         Ok(Self {
@@ -172,7 +172,7 @@ impl Slots {
             return Ok(());
         }
         let key = self.header.key();
-        Err(RuntimeError::Failed(format!(
+        Err(RuntimeError::failed(format!(
             "the sums made while reading differ from those of gathered rows, in training batch {} of epoch {}: this is a \
              bug, please report it; `aggregate=off` does without them",
             key.batch, key.epoch
@@ -222,7 +222,10 @@ impl<'d> Ways<'d> {
         };
         let pool = if threads > 1 {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            Some(pool.map_err(|error| RuntimeError::Missing(format!("--gather-threads: {error}")))?)
+            let refused = |error: rayon::ThreadPoolBuildError| {
+                RuntimeError::missing(error.to_string()).with_option_of("gather_threads")
+            };
+            Some(pool.map_err(refused)?)
         } else {
             None
         };
@@ -242,7 +245,7 @@ impl<'d> Ways<'d> {
         let began = Instant::now();
         let rows = bytemuck::cast_slice(&gathered.bytes()[layout.range(header, Column::X)]);
         self.sum(header, batch.bytes(), rows, sums)
-            .map_err(|error| RuntimeError::Failed(format!("the outermost block of a batch: {error}")))?;
+            .map_err(|error| RuntimeError::failed(format!("the outermost block of a batch: {error}")))?;
         Ok([gather, began.elapsed()])
     }
 

@@ -83,7 +83,7 @@ fn only_models_that_use_edge_weights_train_with_as_many_as_edges() {
         match (model.row().takes_edge_weights(), loss(&weighed)) {
             (false, refused) => {
                 let refused = refused.unwrap_err().to_string();
-                assert!(refused.contains(&format!("--model {}", model.name())), "{refused}");
+                assert!(refused.contains(&format!("`model={}`", model.name())), "{refused}");
             }
             (true, loss_of) => assert_ne!(loss_of.unwrap(), loss(&plain).unwrap(), "{model:?}"),
         }

@@ -183,7 +183,7 @@ fn targets_that_do_not_fit_the_model_are_refused() {
         Task { metric: Metric::Mae, ..Task::from(3) },
     ] {
         let error = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, task, TrainDevice::Cpu).unwrap_err();
-        let named = matches!(&error, TrainError::Options(OptionsError::Option { option: "--metric", .. }));
+        let named = matches!(&error, TrainError::Options(OptionsError::Option { option: "metric", .. }));
         assert!(named, "{error}");
     }
 }

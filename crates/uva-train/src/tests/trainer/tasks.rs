@@ -194,7 +194,7 @@ fn labels_that_do_not_fit_the_task_are_refused() {
         let task = Task { outputs: classes, ..TWO };
         let error = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, task, TrainDevice::Cpu).unwrap_err();
         assert!(
-            matches!(&error, TrainError::Options(OptionsError::Option { option: "--metric", .. })),
+            matches!(&error, TrainError::Options(OptionsError::Option { option: "metric", .. })),
             "{error}"
         );
     }

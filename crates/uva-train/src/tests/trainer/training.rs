@@ -256,24 +256,24 @@ fn options_that_cannot_work_are_refused_by_name() {
     let good = options(ModelKind::Sage, 4, 2);
     type Change = fn(&mut TrainerOptions);
     let changes: [(&str, Change); 12] = [
-        ("--hidden", |o| o.hidden = 0),
-        ("--fanouts", |o| o.layers = 0),
-        ("--dropout", |o| o.dropout = 1.0),
-        ("--dropout", |o| o.dropout = f64::NAN),
-        ("--input-dropout", |o| o.input_dropout = -0.1),
-        ("--lr", |o| o.learning_rate = f64::INFINITY),
-        ("--heads", |o| (o.model, o.heads) = (ModelKind::Gat, 3)),
-        ("--heads", |o| (o.model, o.heads) = (ModelKind::Gat, 0)),
-        ("--output-heads", |o| o.output_heads = Some(0)),
-        ("--attention-dropout", |o| o.attention_dropout = 1.0),
-        ("--weight-decay", |o| o.weight_decay = -1.0),
-        ("--train-threads", |o| o.threads = Some(0)),
+        ("hidden", |o| o.hidden = 0),
+        ("fanouts", |o| o.layers = 0),
+        ("dropout", |o| o.dropout = 1.0),
+        ("dropout", |o| o.dropout = f64::NAN),
+        ("input_dropout", |o| o.input_dropout = -0.1),
+        ("lr", |o| o.learning_rate = f64::INFINITY),
+        ("heads", |o| (o.model, o.heads) = (ModelKind::Gat, 3)),
+        ("heads", |o| (o.model, o.heads) = (ModelKind::Gat, 0)),
+        ("output_heads", |o| o.output_heads = Some(0)),
+        ("attention_dropout", |o| o.attention_dropout = 1.0),
+        ("weight_decay", |o| o.weight_decay = -1.0),
+        ("train_threads", |o| o.threads = Some(0)),
     ];
     for (option, change) in changes {
         let mut options = good.clone();
         change(&mut options);
         let error = Trainer::new(&options, 4, 3, TrainDevice::Cpu).unwrap_err();
-        assert!(error.is_usage() && error.to_string().starts_with(option), "{error}");
+        assert!(error.is_usage() && error.to_string().starts_with(&format!("`{option}`")), "{error}");
     }
     assert!(matches!(
         Trainer::new(&good, 0, 3, TrainDevice::Cpu),

@@ -26,7 +26,8 @@ const SIMULATED_SAMPLE_BYTES: u64 = 64 << 10;
 /// Measures and prints.
 pub fn run(flags: &PcieBenchFlags) -> anyhow::Result<()> {
     check_outputs(&[("--svg", flags.svg.as_deref())], &[])?;
-    let report = measure(flags)?;
+    let mut report = measure(flags)?;
+    report.skipped.iter_mut().for_each(|skipped| skipped.why = out::spelled(&skipped.why));
     if let Some(path) = &flags.svg {
         let svg = plot::svg(&report)?;
         uva_mem::files::write_output(path, svg.as_bytes())

@@ -24,4 +24,4 @@ pub fn help(helper: Helper, args: &RoleArgs) -> ! {
 
 /// A launcher starts the consumer from the program that has the models.
 const NO_MODELS: Consume =
-    |_, _, _, _| Err(RuntimeError::Missing("this program has no models: uvatrain-consumer has".to_owned()));
+    |_, _, _, _| Err(RuntimeError::missing("this program has no models: uvatrain-consumer has"));

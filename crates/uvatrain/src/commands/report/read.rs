@@ -79,7 +79,7 @@ fn of(mut reader: impl BufRead, path: &Path) -> anyhow::Result<Run> {
             (None, Event::Start(start)) => run = Some(Run::new(path, start).map_err(|what| fault(&what))?),
             (None, _) => {
                 return Err(fault(
-                    "metrics begin with a `start` event, and the first line is another: the \
+                    "metrics begin with an event 'start', and the first line is another: the \
                                   beginning of the file is missing",
                 )
                 .into());
@@ -134,7 +134,7 @@ mod tests {
             ("\n", "f:1: this is no line of metrics"),
             ("{\"event\":\"start\"}\n", "f:1: this is no line of metrics (missing field"),
             ("{\"event\":\"click\",\"at\":1}\n", "f:1: this is no line of metrics (unknown variant"),
-            (EPOCH, "f:1: metrics begin with a `start` event"),
+            (EPOCH, "f:1: metrics begin with an event 'start'"),
         ] {
             let error = told(text).unwrap_err();
             assert!(error.starts_with(part), "{text:?}: {error}");

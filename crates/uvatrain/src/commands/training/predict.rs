@@ -161,9 +161,9 @@ fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<InferenceNodes> {
     };
     let ids = match (split, dataset.hops()) {
         (Some(split), _) => dataset.label_rows(split).map(|row| row as i64).collect(),
-        (None, None) => node_file::read(asked, dataset.nodes(), "--nodes").map_err(explained)?,
+        (None, None) => node_file::read(asked, dataset.nodes(), "nodes").map_err(explained)?,
         (None, Some(hops)) => {
-            let ids = node_file::read_unbounded(asked, "--nodes").map_err(explained)?;
+            let ids = node_file::read_unbounded(asked, "nodes").map_err(explained)?;
             rows_of(hops, &ids).map_err(|id| {
                 let remedy = "`uvatrain propagate --nodes all` makes one that has a row for each node";
                 exit::usage(format!(
@@ -237,7 +237,7 @@ impl PredictionWatch for Watch {
 /// An error of this command's, from within the library that called it.
 fn of_call(error: anyhow::Error) -> RuntimeError {
     match error.downcast_ref::<exit::CommandError>() {
-        Some(problem) => RuntimeError::Usage(problem.to_string()),
-        None => RuntimeError::Failed(error.to_string()),
+        Some(problem) => RuntimeError::usage(problem.to_string()),
+        None => RuntimeError::failed(error.to_string()),
     }
 }

@@ -231,28 +231,28 @@ impl GenerateFlags {
     pub fn explained(&self, error: GraphError) -> GraphError {
         let GraphError::Usage { option, message } = &error else { return error };
         let texts = [
-            ("--preset", self.preset.clone()),
-            ("--scale", self.scale.map(|scale| scale.to_string())),
-            ("--nodes", self.nodes.map(|nodes| nodes.to_string())),
-            ("--kind", self.kind.map(|kind| kind.0.name.to_owned())),
-            ("--avg-degree", self.avg_degree.map(|degree| degree.to_string())),
-            ("--homophily", self.homophily.map(|share| share.to_string())),
-            ("--p-in", self.p_in.map(|share| share.to_string())),
-            ("--p-out", self.p_out.map(|share| share.to_string())),
-            ("--feat-dim", self.feat_dim.map(|values| values.to_string())),
-            ("--classes", self.classes.map(|classes| classes.to_string())),
-            ("--train-share", self.train_share.map(|share| share.to_string())),
+            ("preset", self.preset.clone()),
+            ("scale", self.scale.map(|scale| scale.to_string())),
+            ("nodes", self.nodes.map(|nodes| nodes.to_string())),
+            ("kind", self.kind.map(|kind| kind.0.name.to_owned())),
+            ("avg_degree", self.avg_degree.map(|degree| degree.to_string())),
+            ("homophily", self.homophily.map(|share| share.to_string())),
+            ("p_in", self.p_in.map(|share| share.to_string())),
+            ("p_out", self.p_out.map(|share| share.to_string())),
+            ("feat_dim", self.feat_dim.map(|values| values.to_string())),
+            ("classes", self.classes.map(|classes| classes.to_string())),
+            ("train_share", self.train_share.map(|share| share.to_string())),
         ];
         let is_given = |name: &str| texts.iter().any(|(known, text)| *known == name && text.is_some());
         if is_given(option) || texts.iter().all(|(known, _)| known != option) {
             return error;
         }
         let given: Vec<_> =
-            texts.iter().filter_map(|(name, text)| Some(format!("{name} {}", text.as_ref()?))).collect();
+            texts.iter().filter_map(|(name, text)| Some(format!("`{name}={}`", text.as_ref()?))).collect();
         let whose = if self.preset.is_some() { "preset's" } else { "default" };
         let message = match option.as_str() {
-            "--avg-degree" if self.p_in.is_some() => format!("in-neighbours of a node: {message}"),
-            _ => format!("the {whose} {option} does not fit: {message}; give {option} too"),
+            "avg_degree" if self.p_in.is_some() => format!("in-neighbours of a node: {message}"),
+            _ => format!("the {whose} `{option}` does not fit: {message}; give `{option}` too"),
         };
         GraphError::usage(given.join(" "), message)
     }
@@ -345,6 +345,7 @@ fn above_zero(text: &str) -> Result<f64, String> {
 mod tests {
     use clap::Parser;
     use uva_io::generate::{Citation, Mixing, Rmat, Sbm};
+    use uva_runtime::spec::Spelling;
 
     use super::*;
     use crate::exit::{Code, code_of};
@@ -435,7 +436,8 @@ mod tests {
         ] {
             let problem = parsed(args).unwrap().recipe().unwrap_err();
             assert_eq!(code_of(&problem), Code::BadInput, "{args}");
-            assert!(problem.to_string().starts_with(option), "{args}: {problem}");
+            let spelled = Spelling::CommandLine.sentence(&problem.to_string());
+            assert!(spelled.starts_with(option), "{args}: {problem}");
         }
         for args in [
             "",

@@ -40,7 +40,7 @@ impl Listener {
     /// [`RuntimeError::Input`] naming the address, if it is unavailable.
     pub fn start(address: SocketAddr) -> Result<Self, RuntimeError> {
         let failed =
-            |error: std::io::Error| RuntimeError::Input(format!("--metrics-listen {address}: {error}"));
+            |error: std::io::Error| RuntimeError::input(format!("--metrics-listen {address}: {error}"));
         let socket = TcpListener::bind(address).map_err(failed)?;
         let bound = socket.local_addr().map_err(failed)?;
         let figures = Arc::new(Mutex::new(ServedFigures::default()));

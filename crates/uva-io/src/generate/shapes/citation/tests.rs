@@ -91,14 +91,14 @@ fn tiny_graphs_and_few_fields_do_what_they_can() {
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
     let cases = [
-        ("--nodes", with(small(), |options| options.common.nodes = 1)),
-        ("--within-field", with(small(), |options| options.within_field = 1.5)),
-        ("--recent", with(small(), |options| options.recent = -0.1)),
-        ("--fame", with(small(), |options| options.fame = 1.0)),
-        ("--coverage", with(small(), |options| options.coverage = 17.0)),
-        ("--window", with(small(), |options| options.window = f64::NAN)),
-        ("--fields-per-class", with(small(), |options| options.fields_per_class = 0)),
-        ("--train-share", with(small(), |options| options.common.train_share = 0.07)),
+        ("`nodes`", with(small(), |options| options.common.nodes = 1)),
+        ("`within_field`", with(small(), |options| options.within_field = 1.5)),
+        ("`recent`", with(small(), |options| options.recent = -0.1)),
+        ("`fame`", with(small(), |options| options.fame = 1.0)),
+        ("`coverage`", with(small(), |options| options.coverage = 17.0)),
+        ("`window`", with(small(), |options| options.window = f64::NAN)),
+        ("`fields_per_class`", with(small(), |options| options.fields_per_class = 0)),
+        ("`train_share`", with(small(), |options| options.common.train_share = 0.07)),
     ];
     assert_refused(cases);
 }

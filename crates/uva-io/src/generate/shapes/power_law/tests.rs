@@ -135,16 +135,16 @@ fn features_alone_predict_ten_points_worse_than_with_neighbours() {
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
     let cases: [(&str, PowerLaw); 10] = [
-        ("--nodes", PowerLaw::of(Common { nodes: 1, ..small().common })),
-        ("--avg-degree", PowerLaw::of(Common { average_degree: f64::NAN, ..small().common })),
-        ("--avg-degree", PowerLaw::of(Common { average_degree: 10_000.0, ..small().common })),
-        ("--feat-dim", PowerLaw::of(Common { feature_dim: 0, ..small().common })),
-        ("--feat-dim", PowerLaw::of(Common { feature_dim: usize::MAX / 8, ..small().common })),
-        ("--classes", PowerLaw::of(Common { classes: 0, ..small().common })),
-        ("--classes", PowerLaw::of(Common { classes: 20_001, ..small().common })),
-        ("--feat-dtype", PowerLaw::of(Common { feature_element: ElementType::U8, ..small().common })),
-        ("--train-share", PowerLaw::of(Common { train_share: 0.9, ..small().common })),
-        ("--threads", PowerLaw::of(Common { threads: Some(0), ..small().common })),
+        ("`nodes`", PowerLaw::of(Common { nodes: 1, ..small().common })),
+        ("`avg_degree`", PowerLaw::of(Common { average_degree: f64::NAN, ..small().common })),
+        ("`avg_degree`", PowerLaw::of(Common { average_degree: 10_000.0, ..small().common })),
+        ("`feat_dim`", PowerLaw::of(Common { feature_dim: 0, ..small().common })),
+        ("`feat_dim`", PowerLaw::of(Common { feature_dim: usize::MAX / 8, ..small().common })),
+        ("`classes`", PowerLaw::of(Common { classes: 0, ..small().common })),
+        ("`classes`", PowerLaw::of(Common { classes: 20_001, ..small().common })),
+        ("`feat_dtype`", PowerLaw::of(Common { feature_element: ElementType::U8, ..small().common })),
+        ("`train_share`", PowerLaw::of(Common { train_share: 0.9, ..small().common })),
+        ("`threads`", PowerLaw::of(Common { threads: Some(0), ..small().common })),
     ];
     assert_refused(cases);
 }

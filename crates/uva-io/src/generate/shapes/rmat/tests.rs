@@ -162,15 +162,15 @@ fn tiny_graphs_and_any_number_of_nodes_do() {
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
     let cases = [
-        ("--nodes", with(small(), |options| options.common.nodes = 1)),
-        ("--homophily", with(small(), |options| options.homophily = 1.5)),
-        ("--quadrants", with(small(), |options| options.quadrants = [0.5, 0.5, 0.5, 0.5])),
-        ("--quadrants", with(small(), |options| options.quadrants = [1.2, -0.2, 0.0, 0.0])),
-        ("--quadrants", with(small(), |options| options.quadrants = [f64::NAN, 0.4, 0.3, 0.3])),
-        ("--noise", with(small(), |options| options.noise = 0.2)),
-        ("--noise", with(small(), |options| options.noise = -0.1)),
-        ("--noise", with(small(), |options| options.noise = f64::NAN)),
-        ("--train-share", with(small(), |options| options.common.train_share = 1.0)),
+        ("`nodes`", with(small(), |options| options.common.nodes = 1)),
+        ("`homophily`", with(small(), |options| options.homophily = 1.5)),
+        ("`quadrants`", with(small(), |options| options.quadrants = [0.5, 0.5, 0.5, 0.5])),
+        ("`quadrants`", with(small(), |options| options.quadrants = [1.2, -0.2, 0.0, 0.0])),
+        ("`quadrants`", with(small(), |options| options.quadrants = [f64::NAN, 0.4, 0.3, 0.3])),
+        ("`noise`", with(small(), |options| options.noise = 0.2)),
+        ("`noise`", with(small(), |options| options.noise = -0.1)),
+        ("`noise`", with(small(), |options| options.noise = f64::NAN)),
+        ("`train_share`", with(small(), |options| options.common.train_share = 1.0)),
     ];
     assert_refused(cases);
 }

@@ -116,17 +116,17 @@ fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
     let pairs =
         |within, between| with(small(), |options| options.mixing = Mixing::Probabilities { within, between });
     let cases = [
-        ("--nodes", with(small(), |options| options.common.nodes = 1)),
-        ("--homophily", with(small(), |options| options.mixing = Mixing::Homophily(1.5))),
-        ("--homophily", with(small(), |options| options.mixing = Mixing::Homophily(f64::NAN))),
+        ("`nodes`", with(small(), |options| options.common.nodes = 1)),
+        ("`homophily`", with(small(), |options| options.mixing = Mixing::Homophily(1.5))),
+        ("`homophily`", with(small(), |options| options.mixing = Mixing::Homophily(f64::NAN))),
         // One class leaves no other for half of the edges; a class for each node none for any.
-        ("--homophily", with(small(), |options| options.common.classes = 1)),
-        ("--homophily", with(small(), |options| options.common.classes = 60_000)),
-        ("--p-in", pairs(1.1, 0.1)),
-        ("--p-out", pairs(0.1, -0.1)),
-        ("--p-in", pairs(0.0, 0.0)),
-        ("--p-in", pairs(0.9, 0.9)),
-        ("--train-share", with(small(), |options| options.common.train_share = 1.0)),
+        ("`homophily`", with(small(), |options| options.common.classes = 1)),
+        ("`homophily`", with(small(), |options| options.common.classes = 60_000)),
+        ("`p_in`", pairs(1.1, 0.1)),
+        ("`p_out`", pairs(0.1, -0.1)),
+        ("`p_in`", pairs(0.0, 0.0)),
+        ("`p_in`", pairs(0.9, 0.9)),
+        ("`train_share`", with(small(), |options| options.common.train_share = 1.0)),
     ];
     assert_refused(cases);
 }

@@ -126,11 +126,11 @@ fn pages_of_a_directory_share_links() {
 #[test]
 fn options_out_of_range_are_refused_by_name_and_tiny_graphs_are_fine() {
     let cases = [
-        ("--nodes", with(small(), |options| options.common.nodes = 1)),
-        ("--within-host", with(small(), |options| options.within_host = 1.5)),
-        ("--copied", with(small(), |options| options.copied = 0.7)),
-        ("--near", with(small(), |options| options.near = f64::NAN)),
-        ("--train-share", with(small(), |options| options.common.train_share = 1.0)),
+        ("`nodes`", with(small(), |options| options.common.nodes = 1)),
+        ("`within_host`", with(small(), |options| options.within_host = 1.5)),
+        ("`copied`", with(small(), |options| options.copied = 0.7)),
+        ("`near`", with(small(), |options| options.near = f64::NAN)),
+        ("`train_share`", with(small(), |options| options.common.train_share = 1.0)),
     ];
     assert_refused(cases);
     for nodes in [2, 3, 70, 5000] {

@@ -19,11 +19,11 @@ pub(super) fn known(
     if let (Some(rows), Some(nodes)) = (rows, options.nodes)
         && rows != nodes
     {
-        return Err(GraphError::usage("--nodes", format!("{nodes}, but the features have {rows} rows")));
+        return Err(GraphError::usage("nodes", format!("{nodes}, but the features have {rows} rows")));
     }
     match (options.ids, arrays, directory) {
         (Ids::Name, _, _) if options.nodes.is_some() => {
-            Err(GraphError::usage("--nodes", "not supported with names"))
+            Err(GraphError::usage("nodes", "not supported with names"))
         }
         (Ids::Name, Some(_), Some(directory)) => {
             let path = directory.join(names::NODE_NAMES);
@@ -38,7 +38,7 @@ pub(super) fn known(
                     Numbering::of_numbers(ids.to_vec()).map_err(|DuplicateId { first, second, id }| {
                         let message =
                             format!("{}: entries {first} and {second} are both {id}", path.display());
-                        GraphError::usage("--arrays", message)
+                        GraphError::usage("arrays", message)
                     })?;
                 Ok(Some(numbering))
             }
@@ -48,7 +48,7 @@ pub(super) fn known(
             }
         },
         (Ids::Number, None, _) => {
-            Ok(options.nodes.map(|nodes| Numbering::Dense(NodeRange::new(nodes, format!("--nodes {nodes}")))))
+            Ok(options.nodes.map(|nodes| Numbering::Dense(NodeRange::new(nodes, format!("`nodes={nodes}`")))))
         }
     }
 }

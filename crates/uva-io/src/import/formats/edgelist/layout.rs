@@ -193,7 +193,7 @@ impl Candidate {
             None => format!("{name}: {} on every line", columns(self.columns)),
             Some((line, Break::Columns(count))) => format!("{name}: {} on line {line}", columns(*count)),
             Some((line, Break::Quotes(problem))) => {
-                format!("{name}: {} on line {line}, unless --quotes=false", problem.text())
+                format!("{name}: {} on line {line}, unless `quotes`=false", problem.text())
             }
         }
     }
@@ -243,15 +243,14 @@ fn of_names(
         (true, true) => {
             layout.skip_lines = first_line;
             layout.notes.push(format!(
-                "{file_and_line} ({shown_pair}) is skipped as a header; --skip-lines 0 reads it as an edge"
+                "{file_and_line} ({shown_pair}) is skipped as a header; `skip_lines=0` reads it as an edge"
             ));
         }
         (true, false) => layout.notes.push(format!(
-            "{file_and_line} ({shown_pair}) is an edge, since these are names of nodes elsewhere; --skip-lines 1 skips it"
+            "{file_and_line} ({shown_pair}) is an edge, since these are names of nodes elsewhere; `skip_lines=1` skips it"
         )),
         (false, true) if chosen.lines > 2 && known.is_none() => layout.notes.push(format!(
-            "{file_and_line} is an edge of {shown_pair}, which no other line names; if it is a header, give --skip-lines \
-             {first_line}"
+            "{file_and_line} is an edge of {shown_pair}, which no other line names; if it is a header, give `skip_lines={first_line}`"
         )),
         (false, _) => {}
     }
@@ -281,7 +280,7 @@ fn chosen<'c>(
                     "{}: {one} and {two} both divide every line, into different ids: name one of them",
                     file.display()
                 );
-                Err(GraphError::usage("--separator", message))
+                Err(GraphError::usage("separator", message))
             }
         };
     }
@@ -310,7 +309,7 @@ fn chosen<'c>(
         file.display(),
         divides.join("; ")
     );
-    Err(GraphError::usage("--separator", message))
+    Err(GraphError::usage("separator", message))
 }
 
 fn skipped(file: &Path, line: u64, text: &[u8]) -> String {

@@ -83,7 +83,7 @@ impl LineReader {
             }
             (false, None) => {
                 return Err(refused(
-                    "it has more than two columns: say --third-column weight or --third-column ignore",
+                    "it has more than two columns: say `third_column=weight` or `third_column=ignore`",
                 ));
             }
             (false, Some(ThirdColumn::Weight)) => {
@@ -140,7 +140,7 @@ impl LineReader {
                 "{count} lines among the edges begin with # or % and are comments, line {first} first"
             ),
         };
-        Some(format!("{lines}: --comments=false reads such lines as edges"))
+        Some(format!("{lines}: `comments`=false reads such lines as edges"))
     }
 }
 
@@ -150,7 +150,7 @@ fn refused(problem: &str) -> LineError {
 
 fn of_quotes(problem: ColumnProblem) -> LineError {
     let problem = problem.text();
-    LineError::Line(format!("it has {problem}: --quotes=false takes quotes for characters of ids"))
+    LineError::Line(format!("it has {problem}: `quotes`=false takes quotes for characters of ids"))
 }
 
 #[cfg(test)]
@@ -192,10 +192,10 @@ mod tests {
         assert_eq!(read(Some(Weight), blanks, &["1 2 0.5", "1 2 -1e-3"]), ["1>2 0.5", "1>2 -0.001"]);
         assert_eq!(read(Some(Ignore), blanks, &["1 2 x y", "1 2"]), ["1>2 0", "1>2 0"]);
         for (third, line, problem) in [
-            (None, "1 2 3", "--third-column weight"),
+            (None, "1 2 3", "`third_column=weight`"),
             (None, "1", "one column"),
             (None, "\"\" 2", "an id is missing"),
-            (None, "\"1 2", "no closing one: --quotes=false"),
+            (None, "\"1 2", "no closing one: `quotes`=false"),
             (Some(Weight), "1 2", "the weight is missing"),
             (Some(Weight), "1 2 nan", "no finite number"),
             (Some(Weight), "1 2 3 4", "more than three"),

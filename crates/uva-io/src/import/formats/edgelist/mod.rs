@@ -56,7 +56,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
              label.npy to train",
             arrays.display()
         );
-        return Err(GraphError::usage("--arrays", message));
+        return Err(GraphError::usage("arrays", message));
     }
     if let Some(beside) = beside {
         say_other_texts(beside, &file, request)?;
@@ -71,8 +71,8 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let weighted = options.third_column == Some(ThirdColumn::Weight);
     if weighted && !changes.is_none() {
         let message = "weights cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the \
-                       edges as they are, or say --third-column ignore";
-        return Err(GraphError::usage("--third-column weight", message));
+                       edges as they are, or say `third_column=ignore`";
+        return Err(GraphError::usage("third_column=weight", message));
     }
     // Rows of features belong to the lines beside them, in their order.
     let edge_rows = beside.map(|beside| NpyEdgeRows::open(beside, changes)).transpose()?.flatten();
@@ -181,7 +181,7 @@ fn of_matrix(
     let options = &request.options.edge_list;
     if options.ids == Ids::Name {
         let message = format!("{} is a MatrixMarket file, and its ids are numbers", file.display());
-        return Err(GraphError::usage("--ids name", message));
+        return Err(GraphError::usage("ids=name", message));
     }
     let rows = matrix.nodes;
     if let Some(known) = &known
@@ -206,9 +206,9 @@ fn of_matrix(
 /// The error about a list without edges, of which nothing else says how many nodes there are.
 fn no_edge(file: &Path, options: &EdgeList) -> GraphError {
     let comments =
-        if options.comments { "; lines that begin with # or % are comments (--comments=false)" } else { "" };
+        if options.comments { "; lines that begin with # or % are comments (`comments`=false)" } else { "" };
     let message = format!(
-        "{} has no edge, and a dataset needs a node: give --nodes for nodes without edges{comments}",
+        "{} has no edge, and a dataset needs a node: give `nodes` for nodes without edges{comments}",
         file.display()
     );
     GraphError::usage("SRC", message)

@@ -226,13 +226,13 @@ impl Described {
             (None, [task]) => Ok(task),
             (None, _) => {
                 let message = format!("{} has the tasks {}: name one of them", self.file.display(), names());
-                Err(GraphError::usage("--variant", message))
+                Err(GraphError::usage("variant", message))
             }
             (Some(name), _) => {
                 let found = tasks.iter().find(|task| task.name.as_deref() == Some(name)).copied();
                 found.ok_or_else(|| {
                     let message = format!("{} has the tasks {}, and no {name}", self.file.display(), names());
-                    GraphError::usage("--variant", message)
+                    GraphError::usage("variant", message)
                 })
             }
         }

@@ -80,10 +80,10 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let labels = match (described.feature("node", &LABELS)?, of_sets) {
         (None, _) if regression => {
             let message = format!(
-                "{} has no `label` of all nodes in its feature_data, and targets of regression are read from there",
+                "{} has no 'label' of all nodes in its feature_data, and targets of regression are read from there",
                 request.source.display()
             );
-            return Err(GraphError::usage("--regression", message));
+            return Err(GraphError::usage("regression", message));
         }
         (Some(of_all), Some(mut labels)) => {
             labels.add(of_all, None, classes)?;
@@ -97,7 +97,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let named_regression = task.name.as_deref().is_some_and(|name| name.contains("regression"));
     if named_regression && !regression && !matches!(labels, GraphboltLabels::Absent) {
         (request.watch.note)(
-            "the task is one of regression, and labels are read as classes: --regression reads targets",
+            "the task is one of regression, and labels are read as classes: `regression` reads targets",
         );
     }
 

@@ -51,11 +51,11 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
         (None, None) => {
             let names = ADDS_INVERSE.map(|(name, _)| name.replace('-', "_")).join(", ");
             let message = format!(
-                "{} is called like none of {names}: say with --symmetrise=true or --symmetrise=false whether each edge's \
+                "{} is called like none of {names}: say with `symmetrise`=true or `symmetrise`=false whether each edge's \
                  other direction is to be added",
                 request.source.display()
             );
-            return Err(GraphError::usage("--symmetrise", message));
+            return Err(GraphError::usage("symmetrise", message));
         }
     };
     if request.file("raw/triplet-type-list.csv.gz").exists() {
@@ -107,7 +107,7 @@ fn splits(request: &ImportRequest<'_>, nodes: u64) -> Result<(String, [Vec<i64>;
     };
     let Some(scheme) = chosen else {
         let message = format!("{} has {}: name one of them", directory.display(), listed(&schemes));
-        return Err(GraphError::usage("--variant", message));
+        return Err(GraphError::usage("variant", message));
     };
     let read = |split: Split| {
         let path = directory.join(scheme).join(format!("{}.csv.gz", split.name()));

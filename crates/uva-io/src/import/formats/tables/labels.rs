@@ -33,7 +33,7 @@ pub(super) fn write_classes(
         let fits =
             |label: &Option<i64>| label.is_some_and(|label| (-1..i64::from(u32::MAX)).contains(&label));
         if let Some(at) = labels.iter().position(|label| !fits(label)) {
-            let problem = "the label is no class: 0 and up, or −1, NaN or null for none (--regression takes it as a \
+            let problem = "the label is no class: 0 and up, or −1, NaN or null for none (`regression` takes it as a \
                            target of regression)";
             return Err(table.wrong_cell(column, first + at as u64, problem.to_owned()));
         }
@@ -62,7 +62,7 @@ pub(super) fn write_names(
             }
             if found.len() > MOST_NAMES {
                 let problem =
-                    format!("there are more than {MOST_NAMES} labels by name: --label names the column");
+                    format!("there are more than {MOST_NAMES} labels by name: `label` names the column");
                 return Err(table.wrong_cell(column, row, problem));
             }
         }

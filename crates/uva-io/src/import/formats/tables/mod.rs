@@ -33,7 +33,7 @@ pub(super) fn import(
     let named = &request.options.tables;
     if nodes.is_none() && (named.node_id.is_some() || named.label.is_some()) {
         let message = format!("there is no table of nodes beside {}", edges.table.path().display());
-        return Err(GraphError::usage("--node-id or --label", message));
+        return Err(GraphError::usage("`node_id` or `label`", message));
     }
     let mut nodes = nodes.map(|table| NodeTable::new(table, request)).transpose()?;
     let ids = edges.agree_on_ids(nodes.as_ref().map(NodeTable::ids))?;

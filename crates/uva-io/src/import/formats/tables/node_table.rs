@@ -42,11 +42,11 @@ impl NodeTable {
             })
         };
         let label = match &named.label {
-            Some(name) => Some(given(name, "--label")?),
+            Some(name) => Some(given(name, "label")?),
             None => table.find(&LABELS),
         };
         let by_name = match &named.node_id {
-            Some(name) => Some(given(name, "--node-id")?),
+            Some(name) => Some(given(name, "node_id")?),
             None => table.find(&IDS),
         };
         let by_place = table.is_text() && by_name.is_none();

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::ui::out;
+
 /// One thing looked at.
 #[derive(Debug, Serialize)]
 pub struct Check {
@@ -30,15 +32,25 @@ pub enum CheckStatus {
 
 impl Check {
     pub fn ok(name: &'static str, finding: impl Into<String>) -> Check {
-        Check { name, status: CheckStatus::Ok, finding: finding.into(), remedy: None }
+        Check { name, status: CheckStatus::Ok, finding: out::spelled(&finding.into()), remedy: None }
     }
 
     pub fn note(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
-        Check { name, status: CheckStatus::Note, finding: finding.into(), remedy: Some(remedy.into()) }
+        Check {
+            name,
+            status: CheckStatus::Note,
+            finding: out::spelled(&finding.into()),
+            remedy: Some(out::spelled(&remedy.into())),
+        }
     }
 
     pub fn missing(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
-        Check { name, status: CheckStatus::Missing, finding: finding.into(), remedy: Some(remedy.into()) }
+        Check {
+            name,
+            status: CheckStatus::Missing,
+            finding: out::spelled(&finding.into()),
+            remedy: Some(out::spelled(&remedy.into())),
+        }
     }
 }
 

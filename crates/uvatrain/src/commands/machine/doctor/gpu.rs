@@ -184,7 +184,7 @@ fn mps_program() -> Check {
 fn mps_daemon() -> Check {
     const NAME: &str = "MPS daemon";
     const NOTHING: &str =
-        "nothing to do: `train` starts one for itself; `uvatrain mps start` starts one that stays";
+        "nothing to do: `uvatrain train` starts one for itself; `uvatrain mps start` starts one that stays";
     let found = Running::find(&Environment::of_process());
     match found.and_then(|running| running.status()) {
         Ok(status) => {

@@ -22,9 +22,10 @@ pub fn checks(option: Option<&Path>) -> (Vec<Check>, Option<TrainerProgram>) {
     let lacks = |finding: String| Check::missing(trainer::PROGRAM, finding, trainer::how_to_install());
     let (program, usable) = match trainer::path() {
         Err(error) => (lacks(error.to_string()), None),
-        Ok(path) if !path.is_file() => {
-            (lacks(format!("{} is not there: `train` cannot run, all else can", path.display())), None)
-        }
+        Ok(path) if !path.is_file() => (
+            lacks(format!("{} is not there: `uvatrain train` cannot run, all else can", path.display())),
+            None,
+        ),
         Ok(path) => {
             let shown = path.display().to_string();
             match libtorch.ok().map(|libtorch| trainer::with_libtorch(path, &libtorch)) {
