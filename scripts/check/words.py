@@ -34,7 +34,7 @@ from house import PYTHON_TEST, RUST_TEST  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 AREAS = ["rust", "docs", "python", "scripts", "tests"]
 
-LIMITS = {"rust": 2372, "docs": 132, "python": 0, "scripts": 0, "tests": 964}
+LIMITS = {"rust": 2300, "docs": 112, "python": 0, "scripts": 0, "tests": 964}
 
 END = r"(?= ?[.,;:)!?|]|$)"
 #: Banned phrase → plain phrase. A space of a pattern stands for any white space, with a comment's marker in it or not.
