@@ -40,7 +40,7 @@ __device__ __forceinline__ void copy_all(const CopyArguments& arguments) {
       copy_within<16>(copy.from + at, copy.to + at, by_16);
       copy_within<1>(copy.from + at + by_16, copy.to + at + by_16, bytes - by_16);
     }
-    // The next copy's pieces go to the warps behind.
+    // The next copy's pieces go to the following warps.
     piece -= pieces;
   }
 }

@@ -11,8 +11,8 @@
 //   gather_finish_{i32,i64}                    one thread; completes the report
 //   spin_until                                 one thread; holds the stream until the host lets go
 //
-// In one stream, in this order. An id that is no row of the table is never read; its output row stays as it was, and
-// the report names the first of them. docs/internals/kernels.md tells how the
+// In one stream, in this order. An id that is not a row of the table is never read; its output row is not changed, and
+// the report names the first of them. docs/internals/kernels.md describes how the
 // kernels differ: naive, shift, wide, wide_plain, wide_evict_first.
 #include "cache.cuh"
 #include "copies.cuh"

@@ -9,7 +9,7 @@ struct GatherReport {
   unsigned long long stamp;         // written last, by gather_finish: everything before is complete
   unsigned long long began_ns;      // device clock at gather_begin, or when the first rows were handed out
   unsigned long long ended_ns;      // device clock at gather_finish
-  unsigned long long bad_position;  // first position whose id is no row; all ones when there is none
+  unsigned long long bad_position;  // first position whose id is not a row; all ones when there is none
   long long bad_id;                 // that id
   unsigned long long next;          // turns handed out so far (of misses, in the cached form of `wide`)
   unsigned long long hits;          // rows read from the cache
@@ -74,11 +74,11 @@ __device__ __forceinline__ u64 visited(const GatherArguments& arguments, u64 tur
 
 // Where a row is read.
 struct Source {
-  const u8* row;  // null: the id is no row
+  const u8* row;  // null: the id is not a row
   bool hit;       // in the cache
 };
 
-// Looks an id up. An id that is no row is noted in the report, and neither the slot map nor the table is touched.
+// Looks an id up. An id that is not a row is noted in the report, and neither the slot map nor the table is touched.
 template <class Id, bool CACHED>
 __device__ __forceinline__ Source source_of(const GatherArguments& arguments, u64 position) {
   const i64 id = reinterpret_cast<const Id*>(arguments.ids)[position];
@@ -101,7 +101,7 @@ __device__ __forceinline__ Source source_of(const GatherArguments& arguments, u6
 }
 
 // Completes the report. The gather before it in the stream is complete, but a reader in another process trusts the
-// stamp alone: the fence keeps it behind all the rest.
+// stamp alone: the fence orders it after all other writes.
 template <class Id>
 __device__ __forceinline__ void finish(GatherReport* report, const void* ids, u64 stamp) {
   if (report->bad_position != NO_POSITION) report->bad_id = reinterpret_cast<const Id*>(ids)[report->bad_position];

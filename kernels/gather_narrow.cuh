@@ -1,4 +1,4 @@
-// `naive` and `shift`: lanes as narrow as the alignment asks for, one warp a row. They are here to be compared with.
+// `naive` and `shift`: lanes as narrow as the alignment requires, one warp a row. They serve for comparison.
 #pragma once
 
 #include "gather.cuh"
@@ -30,7 +30,7 @@ template <int WIDTH, bool SHIFT>
 __device__ __forceinline__ void copy_row_narrow(const u8* from, u8* to, u64 row_bytes, u32 unit) {
   const u64 elements = row_bytes / WIDTH;
   u64 rotation = 0;
-  // A row of one line at most gains nothing; rows of whole lines all begin alike, on lines if the table does.
+  // A row of one line at most gains nothing; rows of whole lines have the same alignment as the table.
   if (SHIFT && row_bytes > LINE_BYTES && row_bytes % LINE_BYTES != 0) {
     rotation = (LINE_BYTES - reinterpret_cast<u64>(from) % LINE_BYTES) % LINE_BYTES / WIDTH;
   }

@@ -2,13 +2,13 @@
 //
 // Eight lanes read one line of 128 bytes, so a warp instruction covers four lines, of one row or of several: short rows
 // share it. Of a line's eight pieces only those are read that hold a byte of the row. So a row costs as many reads as
-// it touches lines, and as many bytes as it touches 32-byte sectors. A thread has UVA_GATHER_WIDE_DEPTH loads on their
-// way before it uses the first.
+// it touches lines, and as many bytes as it touches 32-byte sectors. A thread has UVA_GATHER_WIDE_DEPTH loads in
+// flight before it uses the first.
 //
-// A piece may hold bytes before the row's first or behind its last. They are the neighbouring rows'; at the ends of the
-// table they are whatever lies in the same aligned 16 bytes. Reading them is safe, because memory is mapped and pinned
-// in whole pages (device memory in larger units still), and no page border lies inside an aligned piece. They reach
-// nobody: only the row's own bytes are stored.
+// A piece may hold bytes before the row's first or after its last. They belong to the neighbouring rows, or at the ends of the
+// table to other data in the same aligned 16 bytes. Reading them is safe, because memory is mapped and pinned
+// in whole pages (device memory in larger units still), and no page border lies inside an aligned piece. They are
+// discarded: only the row's own bytes are stored.
 //
 // The output row begins somewhere else in its own 16 bytes than the row does. Lanes hold consecutive pieces, so what a
 // destination piece needs lies in a lane and the one before it: one shuffle, one shift over both, and a 16-byte store.
@@ -61,7 +61,7 @@ __device__ __forceinline__ Unit next_unit(const Layout& layout, Unit unit) {
   return unit;
 }
 
-// The 16 bytes that begin `back` bytes (0…15) before the end of `before` and go on in `piece`.
+// The 16 bytes that begin `back` bytes (0…15) before the end of `before` and continue in `piece`.
 __device__ __forceinline__ Piece<16> join(const Piece<16>& before, const Piece<16>& piece, u32 back) {
   const u32 words = (PIECE_BYTES - back) / 4;
   const u32 bits = (PIECE_BYTES - back) % 4 * 8;
@@ -152,14 +152,14 @@ __device__ __forceinline__ void copy_rows(const Layout& layout, u32 count, Rows<
       const i64 offset = (i64)(at - row);
       const i64 left = (i64)layout.row_bytes - offset;
       if (row != 0 && offset > -(i64)PIECE_BYTES && left > 0) {
-        // It goes `back` bytes behind the start of an aligned destination piece, which its first bytes complete; the
+        // It goes `back` bytes after the start of an aligned destination piece, which its first bytes complete; the
         // output row has that piece's bytes from `first` to `behind`.
         u8* const destination = rows.output[unit.row] + offset;
         const int back = (int)(reinterpret_cast<u64>(destination) % PIECE_BYTES);
         const int first = offset < (i64)PIECE_BYTES ? back - (int)offset : 0;
         const int behind = back + (left < 2 * PIECE_BYTES ? (int)left : 2 * PIECE_BYTES);
         store_between(destination - back, join(before, pieces[ahead], back), first, behind);
-        // Behind the row's last piece there is no lane that would store what is left of it.
+        // No lane after the row's last piece stores the rest of it.
         if (left <= PIECE_BYTES && behind > (int)PIECE_BYTES) {
           const Piece<16> nothing = {{0, 0, 0, 0}};
           store_between(destination - back + PIECE_BYTES, join(pieces[ahead], nothing, back), first - (int)PIECE_BYTES,
@@ -237,7 +237,7 @@ __device__ __forceinline__ void gather_wide_cached(const GatherArguments& argume
         const u32 now = found < LANES ? found : LANES;
         copy_rows<HINT>(layout, now, rows);
         found -= now;
-        // What did not fit moves to the front, once all lanes are done with what is there.
+        // What did not fit moves to the front, once all lanes are done with the entries there.
         __syncwarp();
         if (lane < found) {
           rows.row[lane] = rows.row[LANES + lane];

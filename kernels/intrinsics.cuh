@@ -31,8 +31,8 @@ struct Piece {
 
 // A load of table memory: WIDTH bytes at `address`, zeros where `wanted` is false (`address` is then not looked at).
 //
-// Every lane of the warp reaches every load together. What a lane must not read it does not want; it never branches
-// around the load. So one load is one warp instruction, and the shim can tell exactly which lanes shared it.
+// Every lane of the warp reaches every load together. A lane that must not read sets a predicate; it never branches
+// around the load. So one load is one warp instruction, and the shim knows exactly which lanes shared it.
 //
 // What is read is not kept in L1, since a row is read once. It is a plain load, not one by the read-only path: ptxas
 // moves those over anything, and so put the first load's use before the last load; plain ones stay on their side of a

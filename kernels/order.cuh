@@ -5,7 +5,7 @@
 // table of 8 GiB, come at 16 GB/s over a link of 51. Rows of one region that are read together share their
 // translations. docs/internals/kernels.md has the figures.
 //
-// This is a counting sort by region. Three launches in one stream, each with any grid, behind zeroes in `places`:
+// This is a counting sort by region. Three launches in one stream, each with any grid, after `places` is zeroed:
 //
 //   order_count   counts the rows of each region; the gather begins with it
 //   order_place   gives each region that has rows a range of `order`
@@ -21,7 +21,7 @@
 struct OrderArguments {
   const long long* ids;         // `count` of them
   unsigned long long count;     // less than 2^32
-  unsigned long long regions;   // a region is 2^row_bits rows; rows behind the last count as the last's
+  unsigned long long regions;   // a region is 2^row_bits rows; rows after the last region count as the last region's
   unsigned long long row_bits;
   unsigned* places;             // of each region, and one more: zeroes before order_count
   unsigned* order;              // `count` positions, each once
@@ -30,7 +30,7 @@ struct OrderArguments {
 
 namespace uva {
 
-// Also of an id that is no row: the gather reports it.
+// Also for an id that is not a row: the gather reports it.
 __device__ __forceinline__ u64 region_of(const OrderArguments& arguments, u64 position) {
   const u64 region = (u64)arguments.ids[position] >> arguments.row_bits;
   return region < arguments.regions ? region : arguments.regions - 1;

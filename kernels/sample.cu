@@ -7,7 +7,7 @@
 //     sample_weigh, sample_totals      which of their entries exist; only where these are picked by weight
 //     sample_offsets                   the block's indptr
 //     sample_picks, or sample_labor_{i32,i64} or sample_weighted    which positions are picked
-//     sample_edge_ids                  where that is in the dataset; only where somebody asks
+//     sample_edge_ids                  where that is in the dataset; only if requested
 //     sample_ids_{i32,i64}             the ids at these positions
 //     sample_fresh, sample_assign      which of them are new nodes; their local ids
 //     sample_relabel                   the block's indices
@@ -15,8 +15,8 @@
 //
 // In one stream, in this order, each with any grid of whole warps; sample_lists, sample_totals and sample_offsets have
 // the same grid, so have sample_fresh and sample_assign. The picks are those of docs/spec/reproducible-batches.md, and
-// docs/internals/kernels.md tells how they are found. What is no node is never looked up, what has no room is never written; the
-// report names the first.
+// docs/internals/kernels.md describes how they are found. An id that is not a node is never looked up, and an entry without room is
+// never written; the report names the first.
 #include "sample_labor.cuh"
 #include "sample_weighted.cuh"
 
@@ -177,8 +177,8 @@ UVA_SAMPLE sample_totals(SampleArguments arguments) {
   if (threadIdx.x == 0) report->known = destinations;
 }
 
-// The block's indptr. Where a list is none, or picks have no room, the layer goes on as far as it would if destinations
-// were taken in groups, so that of several errors the same one is told whoever samples.
+// The block's indptr. If a list is invalid, or picks have no room, the layer continues as far as it would if destinations
+// were taken in groups, so that of several errors CPU and GPU report the same one.
 UVA_SAMPLE sample_offsets(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   const uva::u64 tag = uva::TAG_BLOCKS + 2 * arguments.layer;
@@ -307,7 +307,7 @@ UVA_SAMPLE sample_assign(SampleArguments arguments) {
   uva::u64 before = base + arguments.totals[blockIdx.x];
   for (uva::u64 first = part.begin; first < part.end; first += blockDim.x) {
     const uva::u64 edge = first + threadIdx.x;
-    // Nobody else changes the entry of this pick's node if the pick is the first; otherwise whatever is there differs.
+    // If the pick is the first of its node, no other thread changes the node's entry; otherwise the entry differs.
     const bool fresh = edge < part.end && uva::is_fresh(arguments, edge);
     const uva::Scanned scanned = uva::block_scan(fresh);
     const uva::u64 local = before + scanned.before;
@@ -338,7 +338,7 @@ UVA_SAMPLE sample_relabel(SampleArguments arguments) {
   uva::add_to(&report->hash, hash);
 }
 
-// The stamp is the batch's own, which a reader can trust alone: the fence keeps it behind all the rest.
+// The stamp is the batch's own, which a reader can trust alone: the fence orders it after all other writes.
 UVA_SAMPLE sample_nodes(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   const uva::u64 nodes = report->destinations, known = report->known;

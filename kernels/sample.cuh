@@ -34,18 +34,18 @@ struct SampleReport {
   unsigned long long failure;       // one of the numbers below, 0: none
   unsigned long long failed_layer;
   unsigned long long failed_first;  // the first destination there whose picks are not kept
-  unsigned long long bad_seed;      // the position of the first seed that is no node
+  unsigned long long bad_seed;      // the position of the first seed that is not a node
   unsigned long long bad_list;      // first destination whose list is none
   unsigned long long bad_node;      // that node
   unsigned long long bad_home;      // first destination that the dataset has no weights for
   unsigned long long bad_home_node;   // that node
   unsigned long long bad_home_begin;  // where its list should begin in the dataset
   unsigned long long overflow;      // first destination whose picks have no room
-  unsigned long long bad_edge;      // first pick whose id is no node
+  unsigned long long bad_edge;      // first pick whose id is not a node
   unsigned long long bad_position;  // its position in the graph's indices
   unsigned long long no_room;       // first pick whose node is new and has no room
   unsigned long long bad_entry;     // first entry without a name, being no node: destination << 32 | place in list
-  unsigned long long bad_entry_edge;      // the first pick of the destinations that are looked at together with it
+  unsigned long long bad_entry_edge;      // the first pick of the destinations that are processed together with it
   unsigned long long bad_entry_position;  // its position in the graph's indices
   unsigned long long destinations;  // nodes so far: the kernels' own, as what follows
   unsigned long long known;         // nodes whose lists have been found
@@ -63,7 +63,7 @@ struct SampleArguments {
   const void* indices;                  // int32 or int64 by the kernel's name
   unsigned long long nodes;
   unsigned long long edges;
-  // The lists of nodes 0…cached_lists-1 once more, in device memory.
+  // A copy of the lists of nodes 0…cached_lists-1, in device memory.
   const long long* cached_indptr;       // cached_lists entries; null where no list is cached
   const void* cached_indices;
   unsigned long long cached_lists;
@@ -86,27 +86,27 @@ struct SampleArguments {
   unsigned long long seed;
   unsigned int batch;
   unsigned int epoch_and_split;         // the counter's last word
-  unsigned int batch_dependency;        // picks stay for so many batches; 1 at least
+  unsigned int batch_dependency;        // number of batches for which picks stay; 1 at least
   unsigned int stamp;                   // differs from that of each batch before, since local_ids were all ones
   unsigned int layer;
   unsigned int fanout;                  // all ones: every list is taken as it stands
   unsigned int replace;                 // whether a neighbour may be picked more than once
-  unsigned int group;                   // destinations that are looked at before any of them is picked for
+  unsigned int group;                   // destinations that are checked before any of them is picked for
   unsigned long long reads_whole_lists; // whether a list is read whole whatever is picked
   unsigned long long seeds;             // in batch_nodes already
   // The block of the layer before, where its picks are kept; null where every destination gets picks of its own.
   const int* kept_indptr;
   const int* kept_indices;
-  const long long* kept_edge_ids;       // null where nobody asks
+  const long long* kept_edge_ids;       // null if not requested
   // What a batch is written to.
   long long* batch_nodes;
   unsigned long long nodes_room;
-  int* node_degrees;                    // in-degree in the graph of each of batch_nodes; null where nobody asks
+  int* node_degrees;                    // in-degree in the graph of each of batch_nodes; null if not requested
   int* block_indptr;                    // destinations_room + 1 entries
   unsigned long long destinations_room;
   int* block_indices;
   unsigned long long edges_room;        // below 2^31
-  long long* edge_ids;                  // one a pick: its position in the dataset's indices; null where nobody asks
+  long long* edge_ids;                  // one a pick: its position in the dataset's indices; null if not requested
   // Scratch.
   unsigned long long* local_ids;        // one a node: see local_id_base
   long long* slots;                     // one a pick: its position in indices, then the id found there
@@ -121,7 +121,7 @@ struct SampleArguments {
 
 namespace uva {
 
-// What `failure` tells; in which layer `failed_layer` tells, and where in it the first ones.
+// Values of `failure`, each with the field that has the first position; `failed_layer` has the layer.
 constexpr u64 FAILED_SEEDS = 1;         // bad_seed
 constexpr u64 FAILED_DESTINATIONS = 2;  // more destinations than there is room for
 constexpr u64 FAILED_KEPT = 4;          // more picks are kept than there is room for
@@ -223,7 +223,7 @@ __device__ __forceinline__ Kept kept_of(const SampleArguments& arguments) {
   return {report->layers[arguments.layer - 1].destinations, report->layers[arguments.layer - 1].edges};
 }
 
-// The first of the destinations that are looked at together with this one.
+// The first of the destinations that are processed together with this one.
 __device__ __forceinline__ u64 group_begin(const SampleArguments& arguments, const Kept& kept, u64 destination) {
   return kept.destinations + (destination - kept.destinations) / arguments.group * arguments.group;
 }
@@ -249,7 +249,7 @@ __device__ __forceinline__ void add_to(u64* sum, u64 value) {
   if (threadIdx.x == 0 && value != 0) atomicAdd(sum, value);
 }
 
-// Whether picks are drawn out of a list of so many entries, which is otherwise taken as it stands.
+// Whether picks are drawn from a list of `entries` entries, which is otherwise taken whole.
 __device__ __forceinline__ bool draws(const SampleArguments& arguments, u32 entries) {
   if (arguments.replace) return entries != 0 && arguments.fanout != WHOLE_LISTS;
   return entries > arguments.fanout;

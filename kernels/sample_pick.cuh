@@ -1,4 +1,4 @@
-// Random words and picks: docs/spec/reproducible-batches.md to the letter.
+// Random words and picks: docs/spec/reproducible-batches.md, exactly.
 #pragma once
 
 #include "sample.cuh"
@@ -41,7 +41,7 @@ __device__ __forceinline__ u32 word_of(const Stream& stream, u32 index) {
   return index & 2 ? high : low;
 }
 
-// What words are for, where it stands in the counter.
+// The purpose of words, as a part of the counter.
 constexpr u32 PURPOSE_NEIGHBORS = 0, PURPOSE_WEIGHTS = 5 << 21;
 
 // The stream of the node with this original id.
@@ -99,7 +99,7 @@ __device__ __forceinline__ u32 draw(const SampleArguments& arguments, const Stre
 // Floyd's method (Bentley and Floyd, "A sample of brilliance", 1987) takes draw i, t, or j = first + i where t has been
 // taken already. What is taken before draw i is, for each earlier draw k, its t in any case, and its j too if its t had
 // been taken. So t is taken exactly if an earlier draw gave the same t, or t is the j of an earlier draw that took it.
-// Both are told here without an order among draws; only the second leads from one draw to another, and always back.
+// Both are determined here without an order among draws; only the second leads from one draw to another, and always back.
 
 // For a fanout of 32 at most: draw i in lane i. Whether the lane's draw is taken already.
 __device__ __forceinline__ bool taken_in_warp(u32 drawn, u32 first, u32 fanout) {

@@ -1,7 +1,7 @@
 // The smallest of many keys, and who works on which list: what the kinds of sampler share that read lists whole.
 //
-// A short list is worked off by a warp, a long one by a block. Neither keeps a list's keys: they are computed from what
-// is read of the graph as often as they are looked at.
+// A short list is worked off by a warp, a long one by a block. Neither keeps a list's keys: they are computed from the
+// graph's entries each time they are compared.
 #pragma once
 
 #include "sample_pick.cuh"
@@ -46,7 +46,7 @@ __device__ __forceinline__ void for_each_list(u64 begin, u64 end, const Work& wo
     if (!work.is_long(at)) work.by_warp(at);
 }
 
-// A list as it stands, by so many threads.
+// A whole list, by `threads` threads.
 __device__ __forceinline__ void take_whole(const PickedList& list, u32 thread, u32 threads) {
   for (u64 place = thread; place < list.degree; place += threads) list.picks[place] = list.begin + (i64)place;
 }
@@ -88,7 +88,7 @@ __device__ __forceinline__ void select_by_warp(const PickedList& list, u32 want,
 
 // The same by a block, for any `want`. A radix select: each pass counts the keys that agree with the sought one as far
 // as it is known by their next eight bits, until no more agree than are wanted; one pass more takes what is below it.
-// Even keys are told apart by about log(degree) / log(256) + 1 passes, and none needs more than eight. Each reads the
+// Even keys are distinguished by about log(degree) / log(256) + 1 passes, and none needs more than eight. Each reads the
 // list again.
 template <class Keys>
 __device__ __forceinline__ void select_by_block(const PickedList& list, u32 want, const Keys& keys) {

@@ -1,4 +1,4 @@
-// Picks in proportion to the weights of edges: docs/spec/reproducible-batches.md to the letter.
+// Picks in proportion to the weights of edges: docs/spec/reproducible-batches.md, exactly.
 //
 // Weights of cached lists lie in device memory, others where the dataset has them, in host memory. They are read in a
 // warp's or a block's coalesced reads: once to count the entries that exist, and again where there are more than are

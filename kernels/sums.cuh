@@ -79,11 +79,11 @@ struct Float8E4m3 {
   }
 };
 
-// Loads of a lane that are on their way before the first is used, of one edge each, at most. A group has as many lanes at
+// The most loads of a lane in flight before the first is used, one for each edge. A group has as many lanes at
 // least, so that it looks up as many edges at once.
 constexpr u32 SUMS_DEPTH = 4;
 
-// The weight of an edge of `destination`, whose list has so many. The order of operations is that of
+// The weight of an edge of `destination`, by the length of its list. The order of operations is that of
 // crates/uva-ops/src/lists/degree_weights.rs, so that the bits are the same.
 __device__ __forceinline__ float weight_in_sum(const SumArguments& arguments, u64 edge, u64 destination, int source,
                                                u32 picks) {

@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_weight(void* weights, u64 at, double weigh
   }
 }
 
-// The weight of an edge from `source` to `destination`, whose list has so many edges. The order of operations is that of
+// The weight of an edge from `source` to `destination`, by the length of its list. The order of operations is that of
 // crates/uva-train/src/tensor_block.rs, so that the bits are the same.
 __device__ __forceinline__ double weight_of(const BlockArguments& arguments, u64 edge, u64 destination, int source,
                                             int picks) {
@@ -129,7 +129,7 @@ UVA_BLOCK block_prepare(const __grid_constant__ BatchBlocks batch) {
   }
 }
 
-// One thread, behind the loss.
+// One thread, after the loss.
 __global__ void batch_verdict(VerdictArguments arguments) { uva::judge(arguments); }
 
 }  // extern "C"

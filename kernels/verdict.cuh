@@ -1,5 +1,5 @@
 // Whether a training batch counts, decided on the device: its memory was whole and its loss is finite. The first batch
-// that does not stops every later step, since the host learns of it later.
+// that does not stops every later step, since the host reads the verdict later.
 #pragma once
 
 #include "intrinsics.cuh"
@@ -48,7 +48,7 @@ __device__ __forceinline__ void judge(const VerdictArguments& arguments) {
   if (labelled > 0.0)
     loss = arguments.wide ? *static_cast<const double*>(arguments.loss) : (double)*static_cast<const float*>(arguments.loss);
   u32 state = loss - loss == 0.0 ? UVA_VERDICT_GOOD : UVA_VERDICT_DIVERGED;
-  // Garbage that nobody finished is first of all unfinished.
+  // Unfinished data is reported as unfinished, whatever it contains.
   if (arguments.words != nullptr)
     for (u32 which = 0; which < 2; ++which)
       if (arguments.words[arguments.places[which]] != arguments.expected[which]) state = UVA_VERDICT_NOT_WHOLE;

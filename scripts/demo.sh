@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The whole way on one machine: gets libtorch, builds, generates a graph of 200,000 nodes and about 4 million edges,
-# trains GraphSAGE on it with a sampler, a producer and a consumer process, and makes a page of what that was like.
-# A second run downloads and builds nothing. Options given here go to `uvatrain train`:
+# A complete run on one machine: installs libtorch, builds, generates a graph of 200,000 nodes and about 4 million edges,
+# trains GraphSAGE on it with a sampler, a producer and a consumer process, and writes a report page.
+# A second run downloads and builds nothing. Options are passed to `uvatrain train`:
 #
 #   ./scripts/demo.sh --epochs 10
 set -euo pipefail
@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly DATA=data/demo METRICS=data/demo.jsonl
 
 say() { printf '\n== %s\n' "$*"; }
-# Shows a command as one would type it, then runs it.
+# Prints a command and runs it.
 run() {
   printf '$ %s\n' "$*"
   "$@"
@@ -27,7 +27,7 @@ uvatrain=${CARGO_TARGET_DIR:-target}/release/uvatrain
 
 say "a graph"
 if [[ -d $DATA ]]; then
-  echo "$DATA is there already"
+  echo "$DATA exists already"
 else
   mkdir -p "$(dirname "$DATA")"
   run "$uvatrain" generate "$DATA" --nodes 200000 --avg-degree 20 --feat-dim 100 --classes 12
@@ -35,7 +35,7 @@ fi
 run "$uvatrain" info "$DATA"
 
 say "GraphSAGE, three processes"
-# What is given here wins over what the demo would say, since an option is given once.
+# Given options replace the demo's, since an option may be given only once.
 asked=" $* "
 defaults=()
 unless_asked() {
@@ -49,9 +49,9 @@ unless_asked --metrics "$METRICS"
 run "$uvatrain" train "$DATA" "${defaults[@]}" "$@"
 
 if [[ " ${defaults[*]-} " == *" $METRICS "* ]]; then
-  say "where its time went, as a page"
+  say "report: where the time went"
   run "$uvatrain" report "$METRICS" --out data/demo.html
 fi
 
-say "to call it by its name in this shell"
+say "to put the program into the PATH of this shell"
 printf 'export PATH="%s:$PATH"\n' "$(cd "$(dirname "$uvatrain")" && pwd)"

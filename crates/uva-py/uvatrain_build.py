@@ -1,4 +1,4 @@
-"""Builds the Python package for pip (PEP 517): the module by maturin, and the program `uvatrain` beside it.
+"""Builds the Python package for pip (PEP 517): the module with maturin, and the program `uvatrain`.
 
 The program becomes a script of the wheel, so that an environment has it in its `bin`. It is built without libtorch:
 what trains the built-in models is the package uvatrain-consumer, which scripts/release/wheels.py makes.
@@ -64,7 +64,7 @@ def recorded(path: str, data: bytes) -> str:
 
 
 def add_script(wheel: Path, script: Path) -> None:
-    """Writes the wheel anew with a script of this name, which pip puts into the environment's `bin`."""
+    """Rewrites the wheel with a script of this name, which pip puts into the environment's `bin`."""
     distribution = "-".join(wheel.name.split("-")[:2])
     record, path = f"{distribution}.dist-info/RECORD", f"{distribution}.data/scripts/{script.name}"
     data = script.read_bytes()

@@ -1,4 +1,4 @@
-"""dgl_theirs.py with uvatrain's loader. Model and loops are DGL's, as they were.
+"""dgl_theirs.py with uvatrain's loader. Model and loops are DGL's, unchanged.
 
     python dgl_ours.py DATA [--epochs 10] [--seed 0]
 

@@ -1,4 +1,4 @@
-"""pyg_theirs.py with uvatrain's NeighborLoader and layers: other imports, and a dataset in the place of the Data.
+"""pyg_theirs.py with uvatrain's NeighborLoader and layers: other imports, and a dataset instead of the Data.
 
     python pyg_ours.py DATA [--epochs 10] [--seed 0]
 

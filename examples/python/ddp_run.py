@@ -2,7 +2,7 @@
 
     uvatrain run DATA --fanouts 10,5 --batch-size 256 --ranks 2 -- torchrun --standalone --nproc-per-node 2 ddp_run.py
 
-Samplers and producers of each rank are processes of their own. Nothing but the loaders is another. With
+Samplers and producers of each rank are processes of their own. Only the loaders differ. With
 `--devices cuda:0-1` the launcher gives each rank a GPU: then the model has to be on `batch.x.device`, too.
 """
 

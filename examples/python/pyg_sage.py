@@ -1,4 +1,4 @@
-"""PyG's GraphSAGE, with uvatrain in the place of NeighborLoader.
+"""PyG's GraphSAGE, with uvatrain instead of NeighborLoader.
 
     python pyg_sage.py DATA [--epochs 5]
 """

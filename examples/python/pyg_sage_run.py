@@ -2,7 +2,7 @@
 
     uvatrain run DATA --fanouts 10,5 --batch-size 512 --expand new -- python pyg_sage_run.py [--epochs 5]
 
-How batches are made is the launcher's; which pass comes next is the script's. Nothing but the loaders is another.
+The launcher determines how batches are made, the script which pass comes next. Only the loaders differ.
 """
 
 import argparse

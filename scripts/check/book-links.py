@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Looks where every link of a book leads: book-links.py BOOK DOCS. Files of the checkout that pages link to, such as examples, are
-copied into the book. Ends with 1, naming page and link, where one leads nowhere."""
+"""Checks every link of a book: book-links.py BOOK DOCS. Files of the checkout that pages link to, such as examples, are copied
+into the book. Prints page and target of each broken link, and exits with 1 if there is one."""
 
 import html.parser
 import os

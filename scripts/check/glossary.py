@@ -3,7 +3,7 @@
 
 Rows of the table in reference/glossary.md are sorted, have a term and a meaning, and name a term once. Every term is used on
 another page, and no other page defines it. A definition is a sentence that begins with the term in bold or italics, followed
-by ":", "means", or "is"/"are" with an article. Exits with 1 and names page and line of each fault."""
+by ":", "means", or "is"/"are" with an article. Prints page and line of each error, and exits with 1 if there is one."""
 
 import pathlib
 import re

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Records what a build of uvatrain does, to be compared with another build: batch hashes, losses to the last digit, the
+"""Records the behaviour of a build of uvatrain for comparison with another build: batch hashes, losses to the last digit, the
 fields of --json output and of metrics, option names, defaults and values, exit codes and the options that errors name.
 Prose is not recorded, and neither are times.
 
     scripts/check/goldens.py record PROGRAM FILE      run PROGRAM over small graphs, and write what it did
-    scripts/check/goldens.py compare BEFORE AFTER     print every difference; exit code 1 where there is one
+    scripts/check/goldens.py compare BEFORE AFTER     print every difference; exit code 1 if there is one
 
 Both recordings have to come from one machine: losses differ in their last digits between kinds of processor.
 """

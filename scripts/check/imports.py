@@ -7,7 +7,7 @@ A path (`use` or in an expression) is followed through re-exports to the file th
 1. Down: a module takes nothing that the file of a module around it defines. Parents import children, not the reverse.
 2. No circles: the modules of one folder, each with everything below it, form a graph without circles.
 
-Test modules (`#[cfg(test)]`) are left out. Prints the number of arrows of each crate, and every one that breaks a rule.
+Test modules (`#[cfg(test)]`) are not checked. Prints the number of arrows of each crate, and every one that breaks a rule.
 """
 
 import argparse

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Compiles kernels/ by the real NVRTC for every architecture we name, and reads the machine code that comes out.
+"""Compiles kernels/ with NVRTC for every supported architecture, and checks the machine code.
 
-What has to hold, for each kernel and architecture:
-  - it compiles, with all warnings counted as errors;
+For each kernel and architecture:
+  - it compiles, with warnings as errors;
   - no thread uses local memory: no stack, no spills, no LDL or STL in the machine code;
   - two blocks of 512 threads fit on a multiprocessor: 64 registers at most;
   - the table loads of `wide` are of 16 bytes, and it has no narrower ones;
-  - its twins differ by their hints alone: `wide_plain` has none, `wide_evict_first` has L2's from sm_80 on;
+  - its twins differ only in their hints: `wide_plain` has none, `wide_evict_first` has L2's from sm_80 on;
   - a thread sends as many table loads as the kernel's depth says before it uses the first.
 
-NVRTC, nvdisasm and cuobjdump come from scripts/setup/nvrtc.sh. Where they are not there, this says so and exits with 0, or with 3
+NVRTC, nvdisasm and cuobjdump come from scripts/setup/nvrtc.sh. If they are missing, the script says so and exits with 0, or with 3
 if --require is given. Prints a table of registers; --json prints it as JSON.
 """
 

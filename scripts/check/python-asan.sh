@@ -10,7 +10,7 @@
 # rustup's compiler, whose standard library has the sanitizer's runtime, or gcc's libasan. RUSTC_BOOTSTRAP permits the
 # compiler option.
 #
-# Does not search for leaks, since Python and torch keep much memory until they exit. tests/process/faults.py and the tests
+# Does not search for leaks, since Python and torch keep much memory until they exit. crates/uva-py/tests/process/faults.py and the tests
 # of slots count leaks.
 set -euo pipefail
 

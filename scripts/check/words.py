@@ -34,7 +34,7 @@ from house import PYTHON_TEST, RUST_TEST  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 AREAS = ["rust", "docs", "python", "scripts", "tests"]
 
-LIMITS = {"rust": 2372, "docs": 117, "python": 213, "scripts": 0, "tests": 982}
+LIMITS = {"rust": 2271, "docs": 112, "python": 0, "scripts": 0, "tests": 936}
 
 END = r"(?= ?[.,;:)!?|]|$)"
 #: Banned phrase → plain phrase. A space of a pattern stands for any white space, with a comment's marker in it or not.
@@ -62,7 +62,7 @@ PHRASES = {
     r"so many(?! \w+ that\b)": "this many, n",
     r"by (?:itself|themselves)": "alone, automatically, without …",
     r"(?<![-\w])besides?": "next to, with, together with, in addition to",
-    r"(?<!fall )(?<!falls )(?<!lag )(?<!lags )(?<!far )behind(?! (?:(?:an?|the|its|one) )?(?:[\w-]+ )?(?:trait|interface|link|symlink|feature|lock|mutex|flag|pointer|cfg|attribute|proxy|firewall)\b)": "after, following",
+    r"(?<!fall )(?<!falls )(?<!lag )(?<!lags )(?<!far )(?<!left )(?<!leave )(?<!leaves )behind(?! (?:(?:an?|the|its|one) )?(?:[\w-]+ )?(?:trait|interface|link|symlink|feature|lock|mutex|flag|pointer|cfg|attribute|proxy|firewall)\b)": "after, following",
     r"(?<!cache )(?<!caches )in front of": "before",
     r"comes? to(?= (?:\d|about|more|less|nothing|the same|_))": "is, amounts to",
     r"what (?:it|they|that) takes?": "what it requires",
@@ -80,7 +80,7 @@ PHRASES = {
     r"at hand": "available",
     r"whose (?:it is|they are)": "that owns it",
     r"(?:is|are) for what": "what it is for",
-    r"stands? (?:in|at|on|there|before|after)": "is in, is at",
+    r"stands? (?:in(?! for)|at|on|there|before|after)": "is in, is at",
     r"nowhere in particular": "arbitrary",
     r"trouble[sd]?": "error, failure, problem",
     r"(?:in|by) turns": "alternately, interleaved",
@@ -109,8 +109,8 @@ PHRASES = {
     r"out of hand|out of the way of|in the way of": "immediately; without blocking",
 }  # fmt: skip
 # Hyphens join words: an option '--beside' is not the word.
-ANY = re.compile(r"(?<![\w-])(?:" + "|".join(f"(?:{phrase})(?!\\w)" for phrase in PHRASES) + ")", re.IGNORECASE)
-EACH = [(re.compile(rf"(?:{phrase})(?!\w)", re.IGNORECASE), plain) for phrase, plain in PHRASES.items()]
+ANY = re.compile(r"(?<![\w-])(?:" + "|".join(f"(?:{phrase})(?!-?\\w)" for phrase in PHRASES) + ")", re.IGNORECASE)
+EACH = [(re.compile(rf"(?:{phrase})(?!-?\w)", re.IGNORECASE), plain) for phrase, plain in PHRASES.items()]
 
 #: A string or comment of Rust or C++; lifetimes and characters are passed over.
 RUST_PROSE = re.compile(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same PyG model trained on a GPU, its batches by PyG's NeighborLoader and by uvatrain's loader.
+"""Trains one PyG model on a GPU with the batches of PyG's NeighborLoader and of uvatrain's loader.
 
     scripts/gpu/loaders.py DATA [--fanouts 10,5] [--batch-size 1024] [--hidden 64] [--workers N] [--rounds 2] [--seconds 8]
                            [--gather zero-copy,…] [--pyg FOLDER] [--out FILE]
@@ -12,9 +12,9 @@ DATA is a dataset that does not have to fit into the GPU's memory. Loaders:
 - uvatrain: `uvatrain.Loader(device="cuda:0")`, which samples on the CPU and gathers by zero-copy, and `batch.to_pyg()`;
 - uvatrain-blocks: the same batches, each layer over its own block, as the built-in models have it.
 
-Each runs in a new process in each round, interleaved with the others. A batch's time is that from the one before it, training step
+Each runs in a new process in each round, interleaved with the others. A batch's time is measured from the one before it, training step
 included; a synchronisation ends the measurement. The first batches do not count. Rows of the first batch are compared
-with the table. Prints a table, and JSON to --out. Exit codes: 0 done, 1 something was wrong, 3 no GPU or no PyG.
+with the table. Prints a table, and JSON to --out. Exit codes: 0 done, 1 failure, 3 no GPU or no PyG.
 """
 import argparse
 import json

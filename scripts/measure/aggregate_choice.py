@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Shows what `train --aggregate auto` costs against the best way, on four graphs.
+"""Compares the speed of `train --aggregate auto` with that of the best way, on four graphs.
 
     scripts/measure/aggregate_choice.py [--binary target/release/uvatrain] [--rounds 5] [--device cuda:0] [--out choice.json]
 
-Each graph is trained with the consumer's sums (`off`), the producer's (`host`, on a GPU also `device`) and `auto`, in
-turn, as often as there are rounds; each round begins with another way. It prints the medians of training batches a
+Each graph is trained with the consumer's sums (`off`), the producer's (`host`, on a GPU also `device`) and `auto`, one
+after another, once a round; each round begins with another way. It prints the medians of training batches a
 second, the trial and the search of `auto` included, how many times the speed of the best way `auto` has, and the shares
 of the batches that it let the producer sum, one after another. All runs must have the same batches, and on the CPU the
 same losses. The graphs are generated into a temporary folder, or once into `--data`. Needs only Python.

@@ -9,7 +9,7 @@
 - the cost of planning a graph of 100 million edges: seconds and an epoch's, memory and the adjacency's
 - picks that stay for several batches: hit rates and accuracy
 
-Graphs are generated into DIR (about 8 GB; kept, so that a second run needs not make them again). Hit rates are counted,
+Graphs are generated into DIR (about 8 GB; kept, so that a second run does not generate them again). Hit rates are counted,
 not timed: they are the same on every machine. `--quick` makes everything a hundredth of the size, to try the script.
 Needs only Python and a release build. About half an hour on two cores.
 """

@@ -5,13 +5,13 @@
 
 Every rank has one core to itself, loader and training together: one rank on one core, then two on two, and so on. Each
 step trains one batch a rank, so that N ranks need an N-th of the steps for the same batches. `plain` trains on batches
-that lie in memory before the clock starts: what PyTorch's own engine costs, and the scaling that no loader can beat.
-Rounds are interleaved; each figure is the median over them. The losses of the first steps say that both train on the
+that are in memory before the clock starts: the cost of PyTorch's own engine, and the best possible scaling.
+Rounds are interleaved; each figure is the median over them. The losses of the first steps show that both train on the
 same batches. `--parts` and `--ranges` are folders that `uvatrain partition DATA FOLDER --parts N` wrote, the second with `--layout
 ranges`, with a part for each of N cores. Then N ranks also train on a part each, and on ranges of rows which they exchange. Their
 speed is compared with that of one rank on the whole dataset, and the time of exchange calls with that of the steps.
 
-Needs a Python with torch and the module uvatrain (scripts/check/python.sh says how), and a machine with nothing else to do.
+Needs a Python with torch and the module uvatrain (scripts/check/python.sh says how), and an idle machine.
 """
 
 import argparse

@@ -4,7 +4,7 @@
     scripts/measure/host.py [--data data/demo] [--out docs/results/host.json] [--rounds 3]
 
 Runs the program's own benches and a training run of the demo graph, several rounds of each, and keeps every round.
-Nothing else should be running: how busy the machine was with other work is measured and written down too.
+Nothing else should be running; the load of other processes is measured and recorded, too.
 Needs only Python, a release build and the demo's graph (scripts/demo.sh makes both).
 """
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures an ordinary PyG script as it stands, with our loader, and with our loader and layers.
+"""Measures an ordinary PyG script unchanged, with our loader, and with our loader and layers.
 
     PYTHON scripts/measure/layers.py [--layer SAGEConv] [--rounds 5] [--out layers.json] [--quick]
 
@@ -10,10 +10,10 @@ features. The three scripts differ in at most two lines, their imports:
 - uvatrain.pyg.NeighborLoader and torch_geometric.nn
 - uvatrain.pyg.NeighborLoader and uvatrain.nn
 
-They see the same seeds in the same order, and each loader draws neighbours of its own; nodes and edges of an epoch are
-printed. Epochs of the three take turns in one process, forwards and backwards, after one that does not count. The share
-of the loader is what the first script's loop waits for it. The bound is what its epoch would gain from a loader that
-takes no time. Busy machines are noisy: compare the least with the median.
+They see the same seeds in the same order, and each loader draws its own neighbours; nodes and edges of an epoch are
+printed. Epochs of the three alternate in one process, forwards and backwards, after one that does not count. The share of
+the loader is the time for which the first script's loop waits for it. The bound is the gain of its epoch from a loader
+that takes no time. Busy machines are noisy: compare the least with the median.
 
 PYTHON has torch, torch-geometric, this checkout's module, and torch-sparse or pyg-lib for PyG's NeighborLoader
 (scripts/peers/environment.sh pyg). Without a sampler for PyG's loader, `--peer stores` takes uvatrain.pyg's for it.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains for an hour and watches what every process of the run holds: memory, descriptors, threads.
+"""Trains for an hour and watches the memory, descriptors and threads of every process of the run.
 
     scripts/measure/soak.py [--binary target/release/uvatrain] [--seconds 3600] [--every 5] [--out docs/results/soak.json]
 
 The run has two samplers, validates and writes a checkpoint after every epoch, writes metrics, and answers a scrape of
-them with every look. The first tenth of the time is for warming up; what is left is cut in two halves, and is flat if
+them with every sample. The first tenth of the time is the warm-up; the rest is divided into two halves. Usage is flat if
 in every process
 
 - the most descriptors and the most threads of the second half are no more than those of the first, and

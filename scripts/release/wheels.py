@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Builds what PyPI gets, for this kind of processor, and looks at all of it:
+"""Builds the wheels and the source for PyPI, for this kind of processor, and checks them:
 
     scripts/release/wheels.py [--out DIR] [--glibc 2.28] [--no-consumer] [--no-source] [--try]
 
-- uvatrain-VERSION-cp310-abi3-manylinux_…: the module and the program `uvatrain`, for every CPython from 3.10 on. Both are
-  linked by zig against the C library of --glibc, whichever this machine has.
+- uvatrain-VERSION-cp310-abi3-manylinux_…: the module and the program `uvatrain`, for every CPython from 3.10 on. zig
+  links both against the C library of --glibc, independent of this machine's.
 - uvatrain_consumer-VERSION-py3-none-manylinux_…: the program with the built-in models, which `uvatrain[train]` requires. It
   loads the environment's PyTorch. That is C++, so this machine's compiler decides the oldest C library that it runs with.
 - uvatrain-VERSION.tar.gz: the source of both programs and of the module.
@@ -12,7 +12,7 @@
 --try installs the wheels into a fresh environment without anything else, and runs the program of each (the consumer's with
 the PyTorch of scripts/setup/libtorch.sh), then a loop over batches with numpy.
 
-It needs Rust, a C++ compiler, readelf (binutils), Python 3.11 or later with venv, and a network: maturin, zig, cargo-zigbuild and
+Requires Rust, a C++ compiler, readelf (binutils), Python 3.11 or later with venv, and a network: maturin, zig, cargo-zigbuild and
 abi3info come from PyPI, into an environment that is made once (${UVATRAIN_CACHE:-~/.cache/uvatrain}/wheel-tools).
 """
 import argparse

@@ -2,7 +2,7 @@
 
     python crates/uva-py/benches/step_cost.py [DATASET] [--fanouts 3,3,3] [--batch-size 16] [--rounds 9]
 
-Both loops ask for the same epochs of one loader. The one in Python touches x, y, seeds, input_nodes and every
+Both loops run the same epochs of one loader. The one in Python touches x, y, seeds, input_nodes and every
 block's indptr and indices, so that all tensors are made; the one in Rust makes no object at all.
 
 Batches are small, so that what is counted is not their preparation; what Python costs does not depend on
@@ -10,7 +10,7 @@ their size.
 
 "ready" is a step whose batch has been prepared already: before each, torch trains a small model for a while,
 so that the threads are ahead. Medians over the steps. Its difference is Python's own cost. "loop" is the same
-without training, medians over the epochs: what is left of that cost where batches are prepared beside it.
+without training, medians over the epochs: the part of that cost that remains when batches are prepared in parallel.
 """
 
 import argparse

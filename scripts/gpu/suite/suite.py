@@ -1,4 +1,4 @@
-"""What the steps of suite.sh run with: the environment, processes under a limit, graphs."""
+"""The tools of the steps of suite.sh: the environment, processes under a limit, graphs."""
 import glob
 import json
 import os

@@ -1,4 +1,4 @@
-"""Mini-batches of graphs larger than GPU memory, sampled and gathered beside the training."""
+"""Mini-batches of graphs larger than GPU memory, sampled and gathered in parallel with training."""
 
 from typing import TYPE_CHECKING
 

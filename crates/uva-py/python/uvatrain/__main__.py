@@ -9,7 +9,7 @@ from . import __version__
 from .doctor import PARTS, run
 
 ABOUT = """\
-uvatrain hands out mini-batches of graphs larger than GPU memory, sampled and gathered beside the training.
+uvatrain hands out mini-batches of graphs larger than GPU memory, sampled and gathered in parallel with training.
 
   In one process:
       for batch in uvatrain.Loader("data/mine", fanouts=(15, 10, 5), batch_size=1024): ...
@@ -25,10 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a command of the module.
 
     Args:
-        arguments: what stands behind `python -m uvatrain`; that of this process where None.
+        arguments: the arguments of `python -m uvatrain`; None: those of this process.
 
     Returns:
-        The exit code: 0, or 3 where something that was asked for is missing.
+        The exit code: 0, or 3 if a required part is missing.
     """
     parser = argparse.ArgumentParser(
         prog="python -m uvatrain", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -26,7 +26,7 @@ _MARKS = {OK: "✓", NOTE: "·", MISSING: "✗"}
 # Seconds for another program to answer in. A driver that takes longer does not work.
 _PATIENCE = 60
 
-# What `--need` takes, and the check that tells.
+# The values of `--need`, and the check of each.
 PARTS = {
     "torch": "PyTorch",
     "numpy": "numpy",
@@ -66,39 +66,39 @@ os.environ.setdefault("DGLBACKEND", "pytorch")
 for name in sys.argv[3:]:
     try:
         found = importlib.import_module(name)
-        told = {
+        reported = {
             "version": str(getattr(found, "__version__", "of unknown version")),
             "folder": os.path.dirname(getattr(found, "__file__", None) or ""),
             "cuda": getattr(getattr(found, "version", None), "cuda", None),
         }
     except BaseException as error:
-        told = {
+        reported = {
             "error": (str(error).strip().splitlines() or [type(error).__name__])[0],
             "lacks": error.name if isinstance(error, ModuleNotFoundError) else None,
         }
-    print("\\n" + sys.argv[2] + json.dumps([name, told]), flush=True)
+    print("\\n" + sys.argv[2] + json.dumps([name, reported]), flush=True)
 """
 
 
 def _imports(modules: list[str]) -> dict[str, dict[str, Any]]:
-    """Imports packages in a process of their own, and tells of each its version or why it cannot be imported."""
-    told: dict[str, dict[str, Any]] = {}
-    while left := [name for name in modules if name not in told]:
+    """Imports packages in a separate process, and returns the version of each or why it cannot be imported."""
+    reported: dict[str, dict[str, Any]] = {}
+    while left := [name for name in modules if name not in reported]:
         output, reason = _run(_IMPORT, _SAID, *left)
         for line in output.splitlines():
             if line.startswith(_SAID):
                 name, about = json.loads(line[len(_SAID):])
-                told[name] = about
-        # The process ended at the first that is not told: that one's import is to blame.
+                reported[name] = about
+        # The process ended at the first package that is not reported, so its import failed.
         for name in left:
-            if name not in told:
-                told[name] = {"error": reason or "its import ended the process", "lacks": None}
+            if name not in reported:
+                reported[name] = {"error": reason or "its import ended the process", "lacks": None}
                 break
-    return told
+    return reported
 
 
-def _package(name: str, module: str, without: str, requirement: str, told: dict[str, dict[str, Any]]) -> Check:
-    about = told[module]
+def _package(name: str, module: str, without: str, requirement: str, reported: dict[str, dict[str, Any]]) -> Check:
+    about = reported[module]
     if "version" in about:
         return Check(name, OK, f"{about['version']} in {about['folder']}")
     if about["lacks"] == module:
@@ -113,7 +113,7 @@ def _older(version: str, least: tuple[int, int]) -> bool:
 
 
 def module() -> Check:
-    """The module itself, which is here: otherwise nobody would ask."""
+    """The module itself, which is installed, since it runs this check."""
     return Check("module", OK, f"{__version__} in {os.path.dirname(os.path.abspath(__file__))}")
 
 
@@ -122,30 +122,30 @@ def python() -> Check:
     return Check("Python", OK, f"{platform.python_version()}, {sys.executable}")
 
 
-def torch(told: dict[str, dict[str, Any]]) -> Check:
+def torch(reported: dict[str, dict[str, Any]]) -> Check:
     """PyTorch: without it batches are numpy arrays."""
-    check = _package("PyTorch", "torch", "batches are numpy arrays", "torch", told)
+    check = _package("PyTorch", "torch", "batches are numpy arrays", "torch", reported)
     if check.status == OK:
-        about = told["torch"]
+        about = reported["torch"]
         built = f"for CUDA {about['cuda']}" if about["cuda"] else "without CUDA"
         check.finding = f"{about['version']}, {built}, in {about['folder']}"
         if _older(about["version"], (2, 4)):
             check.status, check.remedy = NOTE, _pip("--upgrade", "torch>=2.4")
             check.finding += "; made for 2.4 and later"
-    elif "version" not in told["numpy"]:
+    elif "version" not in reported["numpy"]:
         # Either will do; PyTorch is what most people want.
         check.status = MISSING
     return check
 
 
-def torch_gpu(told: dict[str, dict[str, Any]], probed: dict[str, Any], unknown: str | None) -> Check:
+def torch_gpu(reported: dict[str, dict[str, Any]], probed: dict[str, Any], unknown: str | None) -> Check:
     """Whether PyTorch can use a GPU, or why not. It is asked only where there is one."""
     name = PARTS["gpu"]
-    if "version" not in told["torch"]:
+    if "version" not in reported["torch"]:
         return Check(name, NOTE, "no: PyTorch is not there", _pip("torch"))
     if not probed.get("devices"):
         return Check(name, NOTE, f"no: {'what CUDA says is not known' if unknown else 'no GPU is seen'}", _NO_GPU)
-    if told["torch"]["cuda"] is None:
+    if reported["torch"]["cuda"] is None:
         return Check(name, NOTE, "no: this PyTorch is built without CUDA", _pip("--force-reinstall", "torch"))
     names, reason = _ask(_TORCH_PROBE)
     reason = reason or names.get("error")
@@ -154,25 +154,25 @@ def torch_gpu(told: dict[str, dict[str, Any]], probed: dict[str, Any], unknown: 
     return Check(name, OK, f"yes: {'; '.join(names['devices'])}")
 
 
-def numpy(told: dict[str, dict[str, Any]]) -> Check:
+def numpy(reported: dict[str, dict[str, Any]]) -> Check:
     """numpy: what batches are made of without PyTorch, and what datasets are written from."""
     without = "batches need it where PyTorch is not there, and write_dataset takes its arrays"
-    return _package("numpy", "numpy", without, "numpy", told)
+    return _package("numpy", "numpy", without, "numpy", reported)
 
 
-def pyg(told: dict[str, dict[str, Any]]) -> Check:
+def pyg(reported: dict[str, dict[str, Any]]) -> Check:
     """PyG, for `to_pyg()` and the stores."""
     without = "batch.to_pyg(), from_pyg() and uvatrain.pyg need it"
-    check = _package("PyG", "torch_geometric", without, "torch-geometric", told)
-    if check.status == OK and _older(told["torch_geometric"]["version"], (2, 5)):
+    check = _package("PyG", "torch_geometric", without, "torch-geometric", reported)
+    if check.status == OK and _older(reported["torch_geometric"]["version"], (2, 5)):
         check.status, check.remedy = NOTE, _pip("--upgrade", "torch-geometric>=2.5")
         check.finding += "; made for 2.5 and later"
     return check
 
 
-def dgl(told: dict[str, dict[str, Any]]) -> Check:
+def dgl(reported: dict[str, dict[str, Any]]) -> Check:
     """DGL, for `to_dgl()`."""
-    check = _package("DGL", "dgl", "batch.to_dgl() needs it", "dgl", told)
+    check = _package("DGL", "dgl", "batch.to_dgl() needs it", "dgl", reported)
     if check.status != OK:
         check.remedy = _pip("torch==2.2.1", "dgl==2.1.0") + " (PyPI's newest DGL works with PyTorch 2.0 to 2.2 only)"
     return check
@@ -190,19 +190,19 @@ def program() -> Check:
         path = beside
     if path is None:
         if named:
-            return Check(name, MISSING, f"UVATRAIN_PROGRAM is {named}, which is no program", build)
+            return Check(name, MISSING, f"UVATRAIN_PROGRAM is {named}, which is not a program", build)
         return Check(name, NOTE, "not in PATH: uvatrain.attach() needs it, Loader does not", build)
     try:
-        told = subprocess.run(
+        reported = subprocess.run(
             [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check(name, MISSING, f"{path} cannot be run: {_reason(error)}", build)
-    version = re.fullmatch(r"uvatrain (\S+)", told.stdout.strip())
-    if told.returncode != 0 or version is None:
-        said = (told.stderr or told.stdout).strip().splitlines()
-        reason = said[0] if said else f"exit code {told.returncode}"
-        return Check(name, MISSING, f"{path} does not tell its version: {reason}", build)
+    version = re.fullmatch(r"uvatrain (\S+)", reported.stdout.strip())
+    if reported.returncode != 0 or version is None:
+        said = (reported.stderr or reported.stdout).strip().splitlines()
+        reason = said[0] if said else f"exit code {reported.returncode}"
+        return Check(name, MISSING, f"{path} does not print its version: {reason}", build)
     if version[1] != __version__:
         finding = f"{path} is {version[1]}, and this module {__version__}: they do not work together"
         return Check(name, MISSING, finding, "take both from one wheel, or from one checkout: " + _pip("./crates/uva-py"))
@@ -217,7 +217,7 @@ from uvatrain import _core
 probed = json.loads(_core.probe())
 if probed.get("devices") and not (probed.get("nvrtc") or {}).get("found"):
     try:
-        # The one that PyTorch brings is found beside it, once it is loaded.
+        # PyTorch's own library is found next to it, once PyTorch is loaded.
         import torch
         probed = json.loads(_core.probe())
     except Exception:
@@ -233,10 +233,10 @@ import torch
 try:
     # Where it fails, it says why; is_available() only says no.
     torch.cuda.init()
-    told = {"devices": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]}
+    reported = {"devices": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]}
 except Exception as error:
-    told = {"error": (str(error).strip().splitlines() or [type(error).__name__])[0]}
-print(json.dumps(told))
+    reported = {"error": (str(error).strip().splitlines() or [type(error).__name__])[0]}
+print(json.dumps(reported))
 """
 
 
@@ -246,7 +246,7 @@ def _run(code: str, *arguments: str) -> tuple[str, str | None]:
     try:
         # A Python without site packages stays one without.
         command[1:1] = ["-S"] if sys.flags.no_site else []
-        told = subprocess.run(
+        reported = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE
         )
     except subprocess.TimeoutExpired as error:
@@ -254,12 +254,12 @@ def _run(code: str, *arguments: str) -> tuple[str, str | None]:
         return output.decode(errors="replace") if isinstance(output, bytes) else output, f"no end in {_PATIENCE} s"
     except OSError as error:
         return "", _reason(error)
-    if told.returncode < 0:
-        return told.stdout, f"the process that looked was ended by {signal.Signals(-told.returncode).name}"
-    if told.returncode != 0:
-        lines = told.stderr.strip().splitlines()
-        return told.stdout, lines[-1] if lines else f"the process that looked ended with {told.returncode}"
-    return told.stdout, None
+    if reported.returncode < 0:
+        return reported.stdout, f"the process that looked was ended by {signal.Signals(-reported.returncode).name}"
+    if reported.returncode != 0:
+        lines = reported.stderr.strip().splitlines()
+        return reported.stdout, lines[-1] if lines else f"the process that looked ended with {reported.returncode}"
+    return reported.stdout, None
 
 
 def _ask(code: str) -> tuple[dict[str, Any], str | None]:
@@ -299,13 +299,13 @@ def gpu(probed: dict[str, Any], unknown: str | None) -> list[Check]:
 def look() -> dict[str, Any]:
     """Looks at everything. The shape of the JSON: `tensors` is what batches are made of, "torch", "numpy" or None."""
     probed, unknown = _ask(_PROBE)
-    told = _imports(["torch", "numpy", "torch_geometric", "dgl"])
-    torch_on_gpu = torch_gpu(told, probed, unknown)
-    checks = [module(), python(), torch(told), torch_on_gpu, numpy(told), pyg(told), dgl(told), program()]
+    reported = _imports(["torch", "numpy", "torch_geometric", "dgl"])
+    torch_on_gpu = torch_gpu(reported, probed, unknown)
+    checks = [module(), python(), torch(reported), torch_on_gpu, numpy(reported), pyg(reported), dgl(reported), program()]
     checks += gpu(probed, unknown)
     return {
         "version": __version__,
-        "tensors": next((name for name in ("torch", "numpy") if "version" in told[name]), None),
+        "tensors": next((name for name in ("torch", "numpy") if "version" in reported[name]), None),
         "gpu": torch_on_gpu.status == OK,
         "checks": [{key: value for key, value in asdict(one).items() if value is not None} for one in checks],
     }
@@ -345,6 +345,6 @@ def run(as_json: bool = False, need: list[str] | None = None) -> int:
     states = {check["name"]: check["status"] for check in found["checks"]}
     lacking = [name for name in need or [] if states[PARTS[name]] != OK]
     if lacking:
-        print(f"uvatrain: missing here, and asked for: {', '.join(lacking)}", file=sys.stderr)
+        print(f"uvatrain: required but missing: {', '.join(lacking)}", file=sys.stderr)
         return 3
     return 0

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions that tell what to do about it.
+"""Exceptions, whose messages say what to do.
 
 Wrong options are ValueError, and what the system refuses of a file is OSError (FileNotFoundError where it is
 missing). The rest is here, and the warnings.
@@ -16,7 +16,7 @@ class UvatrainError(RuntimeError):
 
 
 class Unavailable(UvatrainError):
-    """This machine lacks what was asked for: a GPU, a driver, a library. The message names what mends it."""
+    """This machine lacks a requested GPU, driver or library. The message names the remedy."""
 
 
 class PeerDied(UvatrainError):
@@ -31,11 +31,11 @@ class SlotInUse(UvatrainError):
 
 
 class BatchGone(UvatrainError):
-    """A batch was used after the next one was asked for. Clone what is needed longer than a step."""
+    """A batch was used after the next one was requested. Clone what is needed longer than a step."""
 
 
 class UvatrainWarning(UserWarning):
-    """A call does what it was asked for, but something of it is easily overlooked."""
+    """A call succeeded, but with an effect that is easily overlooked."""
 
 
 def warn(message: str) -> None:

@@ -59,8 +59,8 @@ class MiniBatch:
     labels: torch.Tensor | None
     #: int64 [nodes]: the rows of the outermost hop, which are all nodes.
     input_nodes: torch.Tensor
-    #: "feat" is [nodes, features]. With `Loader(..., aggregate=...)`, "aggregated" stands beside it, and the outermost
-    #: hop is left out.
+    #: "feat" is [nodes, features]. With `Loader(..., aggregate=...)`, "aggregated" is there too, and the outermost
+    #: hop is omitted.
     node_features: dict[str, torch.Tensor]
     #: For each hop, "weight" is float32 [edges] where the kind of sampler weighs edges, and "feat" [edges, features]
     #: with `Loader(..., edge_attr=True)`. None where there is neither.

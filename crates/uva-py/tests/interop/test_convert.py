@@ -154,8 +154,8 @@ for _ in range(2):
 """
     (told,) = warnings_of(script, graph)
     # It points at the line that called, and names the way out.
-    assert told.startswith("UvatrainWarning|<string>|to_pyg() leaves out")
-    assert f"leaves out {share:.1f} % of this batch's {sampled} sampled edges" in told
+    assert told.startswith("UvatrainWarning|<string>|to_pyg() omits")
+    assert f"omits {share:.1f} % of this batch's {sampled} sampled edges" in told
     assert 'expand="new"' in told
 
 

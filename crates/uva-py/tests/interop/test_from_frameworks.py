@@ -204,7 +204,7 @@ def test_features_of_64_bits_are_narrowed_with_a_warning(tmp_path):
         dataset = uvatrain.from_pyg(pyg_data(x=x), tmp_path / "graph")
     assert dataset.feature_dtype == "float32" and torch.equal(dataset.features, x.float())
     assert [warning.filename for warning in told] == [__file__]
-    # numpy makes them of Python's numbers, which nobody has asked for.
+    # numpy makes float64 of Python's numbers by default.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows = {0: [1.5], 1: [2.0], 2: [0.25]}
@@ -304,8 +304,8 @@ def test_an_invalid_networkx_graph_is_refused_by_name(tmp_path):
         (dict(train=None), "give either split="),
         (dict(split="split"), "give either split="),
         (dict(train=None, split="split"), "no node says"),
-        (dict(train=[0, "x"]), "train: 'x' is no node of the graph"),
-        (dict(test=[9]), "test: 9 is no node of the graph"),
+        (dict(train=[0, "x"]), "train: 'x' is not a node of the graph"),
+        (dict(test=[9]), "test: 9 is not a node of the graph"),
         (dict(train=[0, 0]), "train_idx.npy: entry 1"),
         (dict(weight="weight"), "weight='weight': the edge from 0 to 1 has no such attribute"),
     ]:
@@ -430,7 +430,7 @@ def test_ogbs_files_that_are_broken_or_of_another_sort_are_refused(tmp_path):
     broken(
         "raw/edge.csv.gz", gzip.compress(b"0,1\n" * 1000)[:-12], message="edge.csv.gz: not a whole gzip file"
     )
-    broken("raw/edge.csv.gz", "0,1\n1,x\n", message="edge.csv.gz: a value is no number")
+    broken("raw/edge.csv.gz", "0,1\n1,x\n", message="edge.csv.gz: a value is missing or not a number")
     broken("raw/edge.csv.gz", "0,1\n1\n", message="edge.csv.gz: its lines are not all of 2 values")
     broken("raw/edge.csv.gz", "0,9\n", message="outside the ids 0 to 3")
     broken("raw/num-node-list.csv.gz", "2\n2\n", message="it counts 2 graphs")

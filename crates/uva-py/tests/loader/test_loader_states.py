@@ -206,7 +206,7 @@ def test_an_order_that_depends_on_the_number_of_ranks_is_not_resumed(graph):
         state = loader.state_dict()
         loader.load_state_dict(state)
     with uvatrain.Loader(graph, **options, rank=0, world_size=2) as loader:
-        with pytest.raises(ValueError, match="it is of 1 ranks and there are 2.*proximity:3"):
+        with pytest.raises(ValueError, match="made by 1 ranks, but there are 2.*proximity:3"):
             loader.load_state_dict(state)
 
 

@@ -52,7 +52,7 @@ def of_loader():
 def of_trainer():
     """The trainer's options as they are read."""
     text = HEAD % "trainer" + "from dataclasses import dataclass\n\n\n@dataclass(frozen=True, kw_only=True)\nclass TrainerOptions:\n"
-    text += '    """Options of `python -m uvatrain.train`, whose `--help` says what they do. None: the default is no constant."""\n\n'
+    text += '    """Options of `python -m uvatrain.train`, whose `--help` describes them. None: the default is not a constant."""\n\n'
     for option in _core._trainer_options():
         kind = {"int | str": "int" if option["value"] == "SIZE" else "str", "Sequence[int]": "tuple[int, ...]"}
         more = " | None" if option["default"] is None else ""
@@ -65,7 +65,7 @@ def test_type_checkers_know_the_options_that_the_core_has(file, declared):
     wanted, path = declared(), PACKAGE / file
     if os.environ.get("UVATRAIN_WRITE_OPTIONS"):
         path.write_text(wanted)
-    assert path.read_text() == wanted, "UVATRAIN_WRITE_OPTIONS=1 writes it anew"
+    assert path.read_text() == wanted, "UVATRAIN_WRITE_OPTIONS=1 writes it again"
 
 
 def test_the_signature_and_the_documentation_have_every_option():

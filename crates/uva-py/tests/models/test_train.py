@@ -144,7 +144,7 @@ def test_ranks_with_parts_of_table_and_graph_have_the_losses_of_the_whole(
     Ranks(3, tmp_path, tmp_path / "three", "--epochs 3 --resume --checkpoint kept --metrics third").end_well()
     third = batches(tmp_path, "third", "third.1", "third.2")
     assert sorted(third) == [(2, batch) for batch in range(18)]
-    assert "goes on at epoch 4" in alone_well(tmp_path, data, "--epochs 4 --resume --checkpoint kept")
+    assert "resumes at epoch 4" in alone_well(tmp_path, data, "--epochs 4 --resume --checkpoint kept")
 
 
 @pytest.mark.parametrize("graph", [pytest.param("copied", marks=pytest.mark.long), "divided"])
@@ -240,7 +240,7 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(data: Pa
     options = f"--epochs {epoch + 1} --checkpoint kept --resume --keep last --metrics then"
     # What the ranks must agree on but need not be as before.
     printed = Ranks(3, tmp_path, data, f"{options} --checkpoint-every 3").end_well()
-    assert f"goes on at epoch {epoch + 1}, batch {done}" in printed and "over 3 ranks" in printed
+    assert f"resumes at epoch {epoch + 1}, batch {done}" in printed and "over 3 ranks" in printed
     before = {place: seen for place, seen in batches(tmp_path, "first", "first.1").items() if place < (epoch, done)}
     after = batches(tmp_path, "then", "then.1", "then.2")
     assert sorted(after) == [(epoch, batch) for batch in range(done, done + (19 - done) // 3 * 3)]
@@ -363,9 +363,9 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
         (1, data, "--timeout nan", ["--timeout"]),
         *([] if torch.cuda.is_available() else [(1, data, "--device cuda", ["--device cuda", "0 GPUs"])]),
         (1, data, "--fanouts 4,x", ["--fanouts"]),
-        (1, data, "--remote-cache 1MiB", ["--remote-cache", "leave it out"]),
+        (1, data, "--remote-cache 1MiB", ["--remote-cache", "only supported for parts in ranges"]),
         (1, data, "--edge-attr", ["--edge-attr", "--model sage", "--model gat or gine"]),
-        (1, of_tasks["two"], "--model gat --edge-attr", ["--edge-attr", "edge_feat.npy", "leave it out"]),
+        (1, of_tasks["two"], "--model gat --edge-attr", ["--edge-attr", "edge_feat.npy", "omit it"]),
         (2, tmp_path / "ranges", "--model gat --edge-attr", ["--edge-attr", "parts in ranges", "whole dataset"]),
         (1, of_tasks["two"], "--model gine", ["--model gine", "edge_feat.npy", "another model"]),
         (2, tmp_path / "ranges", "--model gine", ["--model gine", "parts in ranges", "whole dataset"]),

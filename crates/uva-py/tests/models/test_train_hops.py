@@ -118,7 +118,7 @@ def test_another_number_of_ranks_resumes_with_the_rows_left_of_a_hop_set(
     file.write_text(json.dumps(contents))
     printed = Ranks(3, tmp_path, hop_sets["one"], f"{options} --epochs 2 --resume --metrics run").end_well()
     program(uvatrain_program, tmp_path, "report run run.1 run.2 --out report.html")
-    assert "goes on at epoch 2, batch 4" in printed and "over 3 ranks" in printed
+    assert "resumes at epoch 2, batch 4" in printed and "over 3 ranks" in printed
     found = {place: digest for place, (digest, _) in batches(tmp_path, "run", "run.1", "run.2").items()}
     shape = dict(batch_size=16, seed=3, shuffle="chunks", chunk=4)
     with uvatrain.HopLoader(hop_sets["one"], **shape, rank=0, world_size=1) as loader:

@@ -223,7 +223,7 @@ def go_on_with_each_other(uvatrain_program: Path, folder: Path, data: Path, mode
     by_program(uvatrain_program, folder, data, f"--model {model} --dropout 0 --epochs 3 --metrics whole.jsonl")
     by_program(uvatrain_program, folder, data, f"{options} 1.jsonl --epochs 1")
     printed = alone_well(folder, data, f"{options} 2.jsonl --epochs 2 --resume")
-    assert "goes on at epoch 2, batch 0" in printed
+    assert "resumes at epoch 2, batch 0" in printed
     by_program(uvatrain_program, folder, data, f"{options} 3.jsonl --epochs 3 --resume")
     close(batches(folder, "whole.jsonl"), batches(folder, "1.jsonl", "2.jsonl", "3.jsonl"))
     told = events(folder, "3.jsonl", "end")[0]["test_accuracy"]

@@ -174,4 +174,4 @@ def test_a_program_linked_to_libtorch_is_refused(wheel, tmp_path):
 
 def test_a_c_library_newer_than_the_tag_promises_is_refused(wheel, tmp_path):
     name = "-".join([*wheel.name.split("-")[:-1], f"manylinux_2_5_{platform.machine()}.whl"])
-    refuses(spoilt(wheel, tmp_path, name), "is asked for, and its tag promises 2.5")
+    refuses(spoilt(wheel, tmp_path, name), "is required, but its tag promises 2.5")

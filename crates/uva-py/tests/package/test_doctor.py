@@ -124,7 +124,7 @@ def test_a_version_that_is_too_old_is_noted(tmp_path):
         (f"echo uvatrain {uvatrain.__version__}", "ok", uvatrain.__version__),
         ("echo uvatrain 0.0.7", "missing", f"is 0.0.7, and this module {uvatrain.__version__}"),
         ("echo libtorch is gone >&2; exit 127", "missing", "libtorch is gone"),
-        ("echo something else", "missing", "does not tell its version: something else"),
+        ("echo something else", "missing", "does not print its version: something else"),
     ],
 )
 def test_the_program_has_to_be_of_the_modules_version(tmp_path, script, status, words):
@@ -156,7 +156,7 @@ def test_a_requested_but_missing_package_exits_with_3(tmp_path):
     assert run("doctor", "--need", "torch,numpy", "--need", "pyg").returncode == 0
     done = run("doctor", "--need", "torch,program", python=("-S",), UVATRAIN_PROGRAM=tmp_path / "nothing")
     assert done.returncode == 3
-    assert done.stderr == "uvatrain: missing here, and asked for: torch, program\n"
+    assert done.stderr == "uvatrain: required but missing: torch, program\n"
     done = run("doctor", "--need", "tensorflow")
     assert done.returncode == 2 and "tensorflow: not one of torch, numpy, pyg" in done.stderr
 

@@ -1,4 +1,4 @@
-"""Datasets: opened, and written from arrays. What comes from PyG, networkx and OGB is in the modules beside.
+"""Datasets: opened, and written from arrays. `uvatrain.interop` converts from PyG, networkx and OGB.
 
 The format is that of docs/reference/data-format.md: a directory of .npy files.
 """
@@ -20,8 +20,8 @@ class Dataset:
     """A dataset that is open, checked as the command line checks one. It can be read only.
 
     Its tables are tensors (numpy arrays where torch is not installed) that view the mapped files without a
-    copy. Nobody can keep torch from writing to them; what is written stays in this process and reaches
-    neither the file nor what samplers and loaders read.
+    copy. torch can write to them; such changes stay in this process, and reach
+    neither the file nor samplers and loaders.
 
     path: the directory.
     verify: "stamp" checks everything but feature values, and leaves the pass over the edges out where a stamp
@@ -168,7 +168,7 @@ class Dataset:
         return self._tables[name]
 
     def __reduce__(self) -> Any:
-        # A path, not gigabytes: whoever unpickles it maps the same files.
+        # A path, not gigabytes: the process that unpickles it maps the same files.
         return _reopen, (os.path.abspath(self.path), self.fingerprint)
 
     def __repr__(self) -> str:
@@ -230,10 +230,10 @@ def write_dataset(
     edge_attr: [edges, features], a row for each entry of `indices`; types as of features.
     orig_id: integers [nodes], unique, below 2**40.
     name, classes, and anything else by its keyword: what meta.json says. JSON values.
-    overwrite: replace a dataset at `path`, in one step. A directory that is no whole dataset, or has other files in it,
+    overwrite: replace a dataset at `path`, in one step. A directory that is not a whole dataset, or has other files in it,
         is never replaced.
 
-    Raises ValueError for arrays that are no dataset, FileExistsError, and OSError for what the system
+    Raises ValueError for arrays that do not form a dataset, FileExistsError, and OSError for what the system
     refuses.
     """
     arrays = {

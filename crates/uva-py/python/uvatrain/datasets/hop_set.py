@@ -149,7 +149,7 @@ def propagate(
     """Multiplies a dataset's features by graph operators, and stores the rows: `uvatrain propagate`.
 
     `out` appears when it is complete. If the work is interrupted, by Ctrl-C or by an exception of `progress`, what
-    is finished stays in OUT.propagating, and the same call with resume=True goes on. The bytes do not depend on
+    is finished stays in OUT.propagating, and the same call with resume=True continues. The bytes do not depend on
     memory, threads or interruptions.
 
     dataset: a path, or an open `uvatrain.Dataset`.
@@ -164,7 +164,7 @@ def propagate(
     weighted: let entries count by weight.npy instead of as 1 each.
     feature_norm: "row" first divides each row by the sum of its absolute values.
     memory: bytes, or a size such as "4GiB", for tables and buffers. What does not fit takes several passes over the
-        graph. None: half of what can be had.
+        graph. None: half of the available memory.
     threads: that sum. None: one for each core.
     progress: called with what is worked on ("features", "edges", or an operator's name), the rows that are done, and
         all rows of it.

@@ -30,7 +30,7 @@ def from_networkx(
     """Writes a networkx graph as a dataset. Gives it back opened, and the id that each node has in it.
 
     Nodes keep their order: the first of `graph.nodes` is node 0. An edge u -> v puts u into the list of v; an
-    undirected edge stands in both lists (a self-loop once). Parallel edges stay.
+    undirected edge is in both lists (a self-loop once). Parallel edges stay.
 
     features: the name of a node attribute, a mapping from nodes to rows, or an array [nodes, features] in
         their order.
@@ -50,7 +50,7 @@ def from_networkx(
     ids = {node: position for position, node in enumerate(nodes)}
     rows = _values(graph, "features", features, nodes)
     if rows.dtype == numpy.float64 and not hasattr(features, "dtype"):
-        # What numbers of Python's become in numpy: nobody has asked for it.
+        # numpy makes float64 of Python's numbers by default; nothing requires that precision.
         rows = rows.astype(numpy.float32)
     elif rows.dtype.kind in "iub" and rows.dtype.itemsize != 1:
         rows = rows.astype(numpy.float32)
@@ -125,6 +125,6 @@ def _splits(
         for argument, members in (("train_idx", train), ("valid_idx", valid), ("test_idx", test)):
             for node in members:
                 if node not in ids:
-                    raise ValueError(f"{argument.removesuffix('_idx')}: {node!r} is no node of the graph")
+                    raise ValueError(f"{argument.removesuffix('_idx')}: {node!r} is not a node of the graph")
                 chosen[argument].append(ids[node])
     return {argument: numpy.array(positions, numpy.int64) for argument, positions in chosen.items()}

@@ -34,7 +34,7 @@ def from_ogb(
     """Writes a node property prediction dataset of OGB (`ogbn-arxiv`, ...) as a dataset, and gives it back opened.
 
     Nothing is downloaded: `root` holds what the `ogb` package has downloaded and unpacked there. Its files are
-    read as they are, so the package is not needed for that. Edges keep their direction and order. A label that
+    read directly, so the package is not needed for that. Edges keep their direction and order. A label that
     is missing or NaN is -1.
 
     name: OGB's name.
@@ -163,13 +163,13 @@ def _numbers(file: Path, dtype: Any) -> Any:
             text = text.replace(b",,", b",nan,").replace(b"\n,", b"\nnan,").replace(b",\n", b",nan\n")
         flat = text.replace(b"\n", b",").decode("ascii", "replace").strip(",")
         with warnings.catch_warnings():
-            # What numpy says of text that is no number.
+            # numpy's warning about text that is not a number.
             warnings.simplefilter("error", DeprecationWarning)
             try:
                 values = numpy.fromstring(flat, dtype, sep=",")
             except (DeprecationWarning, ValueError) as error:
                 raise ValueError(
-                    f"{file}: a value is no number, or none is where one should be: {error}"
+                    f"{file}: a value is missing or not a number: {error}"
                 ) from None
         if values.size % columns:
             raise ValueError(

@@ -21,7 +21,7 @@ _SPLITS = {
 
 def is_pyg(value: Any) -> bool:
     """Whether it is a graph of torch_geometric's."""
-    # Who has one has imported it, and importing it here would cost seconds for nothing.
+    # A caller with such a graph has imported PyG; importing it here would cost seconds.
     module = sys.modules.get("torch_geometric.data")
     return module is not None and isinstance(value, module.Data | module.HeteroData)
 

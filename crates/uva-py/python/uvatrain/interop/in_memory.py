@@ -1,4 +1,4 @@
-"""Graphs in memory as datasets: written to a temporary directory, which goes when nobody has the dataset any more."""
+"""Graphs in memory as datasets: written to a temporary directory, which is removed when the dataset is no longer referenced."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from ..loader.batch import Batch, Block
 
 __all__ = ["to_pyg"]
 
-# Whether it has been told that edges are left out.
-_told = False
+# Whether the warning about omitted edges was given.
+_warned = False
 
 
 def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
@@ -74,7 +74,7 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
             pieces.append(block.edge_index[:, first:])
         edge_index = torch.cat(pieces, dim=1)
         num_edges = [piece.size(1) for piece in pieces]
-        _tell_what_is_left_out(batch, blocks, sum(num_edges))
+        _warn_of_omitted_edges(batch, blocks, sum(num_edges))
     if as_edge_index:
         edge_index = _sorted_by_target(edge_index, len(nodes))
     data = Data(**batch._rows, edge_index=edge_index)
@@ -109,20 +109,20 @@ def _sorted_by_target(edge_index: Any, nodes: int) -> Any:
     return EdgeIndex(edge_index, sparse_size=(nodes, nodes), sort_order="col")
 
 
-def _tell_what_is_left_out(batch: Batch, blocks: tuple[Block, ...], taken: int) -> None:
+def _warn_of_omitted_edges(batch: Batch, blocks: tuple[Block, ...], taken: int) -> None:
     """Warns, the first time, where a batch has edges that its `Data` has not."""
-    global _told
+    global _warned
     # Hops over one subgraph pick the same edges again.
-    if _told or batch._core.draws_one_subgraph:
+    if _warned or batch._core.draws_one_subgraph:
         return
     sampled = sum(block.num_edges for block in blocks)
     if taken == sampled:
         return
     instead = "Take batch.blocks one by one, or batch.to_dgl(), which have them"
     if batch._core.expands_new:
-        instead = 'Make the loader with expand="new" (uvatrain run --expand new), which leaves out none'
-    _told = True
+        instead = 'Make the loader with expand="new" (uvatrain run --expand new), which omits none'
+    _warned = True
     warn(
-        f"to_pyg() leaves out {100 * (1 - taken / sampled):.1f} % of this batch's {sampled} sampled edges: later hops "
-        f"drew anew for nodes that have neighbours already, and a Data has one set of neighbours a node. {instead}"
+        f"to_pyg() omits {100 * (1 - taken / sampled):.1f} % of this batch's {sampled} sampled edges: later hops "
+        f"drew again for nodes that have neighbours already, but a Data has one set of neighbours a node. {instead}"
     )

@@ -1,4 +1,4 @@
-"""Batches for a training loop: of a dataset, of a hop set, of a run, and behind caches."""
+"""Batches for a training loop: of a dataset, of a hop set, of a run, and through caches."""
 
 from ._options import BackendOptions, CacheOptions, RankOptions
 from .batches import Batches, StaticShapes

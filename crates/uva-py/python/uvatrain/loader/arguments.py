@@ -23,7 +23,7 @@ def nodes_given(nodes: Any) -> Any:
 
 
 def split_name(split: Any) -> Any:
-    """A split's own name: PyG's "val" is "valid". Names that are none are left for the core to refuse."""
+    """A split's own name: PyG's "val" is "valid". The core refuses unknown names."""
     if not isinstance(split, str):
         raise TypeError(
             f'split is a {type(split).__name__}: it is the name of a split, "train", "valid" or "test". Which nodes '
@@ -33,7 +33,7 @@ def split_name(split: Any) -> Any:
 
 
 def fanouts_given(name: str, fanouts: Any) -> list[Any]:
-    """The fanouts as a list. What its entries are the core looks at."""
+    """The fanouts as a list. The core checks the entries."""
     kind, found = type(fanouts), fanouts
     if hasattr(fanouts, "tolist"):
         # A tensor or an array: its numbers.
@@ -63,8 +63,8 @@ def exchange_of(option: Literal["part", "gpu_cache_share"], rank: int, world_siz
         raise about(
             "rank",
             ValueError(
-                f"rank {rank} of {world_size}: with {option} it works beside torch.distributed's rank {here[0]} of {here[1]}. "
-                "Leave rank and world_size out"
+                f"rank {rank} of {world_size}: with {option} it must be torch.distributed's rank {here[0]} of {here[1]}. "
+                "Omit rank and world_size"
             ),
         )
     return Exchange(timeout)
@@ -77,17 +77,17 @@ def ranks_of(rank: int | None, world_size: int | None) -> tuple[int, int]:
         raise ValueError(f"{given} without {missing}: give both, or neither")
     if rank is not None and world_size is not None:
         return rank, world_size
-    # Whoever uses it has imported it; importing torch here would cost seconds for nothing.
+    # A program that uses it has imported it; importing torch here would cost seconds.
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
-    told = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if None in told:
+    variables = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if None in variables:
         return 0, 1
     try:
-        return int(told[0] or ""), int(told[1] or "")
+        return int(variables[0] or ""), int(variables[1] or "")
     except ValueError:
         raise ValueError(
-            f"RANK={told[0]!r} and WORLD_SIZE={told[1]!r} in the environment are no numbers; give rank and "
+            f"RANK={variables[0]!r} and WORLD_SIZE={variables[1]!r} in the environment are not numbers; give rank and "
             "world_size"
         ) from None

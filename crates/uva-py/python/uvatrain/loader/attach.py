@@ -39,7 +39,7 @@ class Session(Batches[Batch]):
 
     def __iter__(self) -> Epoch[Batch]:
         iteration = super().__iter__()
-        # Whoever validates behind an epoch will do so behind the next: it can be prepared for already.
+        # A loop that validates after an epoch will do so after the next, so that pass can be prepared already.
         if self._run.ended is None:
             self._source.expect_validation("valid" in self._run.sessions)
         else:
@@ -57,7 +57,7 @@ class Session(Batches[Batch]):
 
     def _ended(self, epoch: int) -> None:
         self._run.ended = (self.split, epoch)
-        # Behind the last there is none; the launcher learns that the one before has been used.
+        # After the last batch there is none; this reports to the launcher that the last one has been used.
         self._source.next(self.split, epoch, 0, len(self))
 
     def _step(self, number: int) -> Batch:

@@ -94,9 +94,9 @@ class Block:
 
     @property
     def edge_ids(self) -> torch.Tensor:
-        """int64 [num_edges]: where each edge stands in the dataset's `indices`, for data of edges' own.
+        """int64 [num_edges]: the position of each edge in the dataset's `indices`, for data per edge.
 
-        Only where it was asked for: `Loader(..., edge_ids=True)`, `uvatrain run --edge-ids`.
+        Only if requested: `Loader(..., edge_ids=True)`, `uvatrain run --edge-ids`.
         """
         return self._tensor("edge_ids")
 
@@ -104,7 +104,7 @@ class Block:
     def edge_attr(self) -> torch.Tensor:
         """[num_edges, features]: the rows of `dataset.edge_attr` of the block's edges.
 
-        Only where it was asked for: `Loader(..., edge_attr=True)`, `uvatrain run --edge-attr`.
+        Only if requested: `Loader(..., edge_attr=True)`, `uvatrain run --edge-attr`.
         """
         return self._tensor("edge_attr")
 
@@ -115,7 +115,7 @@ class Block:
 
         Only where the kind of sampler weighs edges (`batch.weighs_edges`): "ladies", "fastgcn", "saint-node",
         "saint-edge" and "walk". With the others it is the mean over the picked ones that does. (With "walk" the sum
-        is over what was visited, each by its share of the visits, and stands for nothing else.)
+        is over the visited nodes, each weighted by its share of the visits.)
         """
         return self._tensor("weights")
 
@@ -140,7 +140,7 @@ class Block:
 
 
 class _EdgeIndices(Sequence[Any]):
-    """Each layer's edges, made when they are asked for."""
+    """Each layer's edges, made on access."""
 
     __slots__ = ("_blocks",)
 
@@ -208,7 +208,7 @@ class SlotBatch:
     def input_id(self) -> torch.Tensor:
         """int64 [num_seeds]: each seed's position in its split, as in PyG's loaders.
 
-        Only where it was asked for: `Loader(..., input_id=True)`, `HopLoader(..., input_id=True)`, `uvatrain run
+        Only if requested: `Loader(..., input_id=True)`, `HopLoader(..., input_id=True)`, `uvatrain run
         --input-id`.
         """
         return self._tensor("input_id")
@@ -217,9 +217,9 @@ class SlotBatch:
     def y(self) -> torch.Tensor | Any:
         """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label.
 
-        With padding, -1 for its seeds too, and zeros where labels are no classes: `seed_mask` tells them apart.
+        With padding, -1 for its seeds too, and zeros where labels are not classes: `seed_mask` distinguishes them.
         For regression float32 [num_seeds] or [num_seeds, targets], as `label.npy` has it. None in a dataset without
-        labels. Whoever trains has labels, so type checkers do not ask for a check of None.
+        labels. A loop that trains has labels, so type checkers do not require a check of None.
         """
         return self._tensor("y") if self._core.has_labels else None
 
@@ -233,8 +233,8 @@ class Batch(SlotBatch):
     """A mini-batch: seed nodes, the neighbourhood that was sampled for them, and its features.
 
     Tensors view the batch's slot: making them copies nothing, and they can be written to. The batch ends at
-    the next step of the loop. A tensor of it that is kept longer keeps the slot, so `.clone()` what a step is
-    to leave behind. What is computed from the tensors is not concerned.
+    the next step of the loop. A tensor of it that is kept longer keeps the slot, so `.clone()` what is needed
+    after the step. Results computed from the tensors are independent of the slot.
     """
 
     __slots__ = ("_blocks",)
@@ -281,7 +281,7 @@ class Batch(SlotBatch):
 
     @property
     def sampler_kind(self) -> str:
-        """Which kind of sampler made it, as the loader was asked for."""
+        """The kind of sampler that made it, as requested of the loader."""
         return self._core.sampler_kind
 
     @property
@@ -308,7 +308,7 @@ class Batch(SlotBatch):
         """float32 [blocks[-1].num_dst, features]: for each destination of the outermost block, its neighbours' rows as
         `aggregate` says.
 
-        Only where it was asked for: `Loader(..., aggregate="mean")`, `uvatrain run --aggregate mean`.
+        Only if requested: `Loader(..., aggregate="mean")`, `uvatrain run --aggregate mean`.
         """
         return self._tensor("aggregated")
 
@@ -316,25 +316,25 @@ class Batch(SlotBatch):
     def argmax(self) -> torch.Tensor:
         """int32, of the shape of `aggregated`: the position in `input_nodes` of the node whose row has each maximum.
 
-        Of equal values it is the first in the list's order, and the first NaN; -1 where the list is empty. Only where it
-        was asked for: `Loader(..., aggregate="max", aggregate_argmax=True)`, `uvatrain run --aggregate max
+        Of equal values it is the first in the list's order, and the first NaN; -1 where the list is empty. Only if
+        requested: `Loader(..., aggregate="max", aggregate_argmax=True)`, `uvatrain run --aggregate max
         --aggregate-argmax`.
         """
         return self._tensor("argmax")
 
     @property
     def has_input_id(self) -> bool:
-        """Whether the loader was asked for `input_id`."""
+        """Whether `input_id` was requested of the loader."""
         return self._core.has_input_id
 
     @property
     def has_edge_ids(self) -> bool:
-        """Whether the loader was asked for `edge_ids`."""
+        """Whether `edge_ids` was requested of the loader."""
         return self._core.has_edge_ids
 
     @property
     def has_edge_attr(self) -> bool:
-        """Whether the loader was asked for `edge_attr`."""
+        """Whether `edge_attr` was requested of the loader."""
         return self._core.has_edge_attr
 
     @property
@@ -365,7 +365,7 @@ class Batch(SlotBatch):
 
     @property
     def _rows(self) -> dict[str, torch.Tensor]:
-        """What there is of rows of these nodes, by name."""
+        """The arrays of these nodes' rows, by name."""
         names = {"x": self._core.has_x, "aggregated": self.aggregate is not None}
         return {name: getattr(self, name) for name, there in names.items() if there}
 
@@ -373,13 +373,13 @@ class Batch(SlotBatch):
     def edge_index(self) -> Sequence[torch.Tensor]:
         """int64 [2, edges] of each layer, the hop at the seeds first: row 0 each edge's source, row 1 its destination.
 
-        Both are positions in `input_nodes`, as PyG has them. Each is made when it is asked for: a copy, which outlives
+        Both are positions in `input_nodes`, as PyG has them. Each is made on access: a copy, which outlives
         the batch.
         """
         return _EdgeIndices(self.blocks)
 
     def array(self, name: str, layer: int | None = None) -> _core.Array:
-        """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.
+        """One of the arrays without conversion, for any library with DLPack, JAX or CuPy for example.
 
         name: "x", "aggregated", "argmax", "y", "seeds", "input_nodes", "degrees" (with `aggregate="gcn"`); or with a layer,
         "indptr", "indices", "edge_ids", "edge_attr" or "weights".
@@ -398,14 +398,14 @@ class Batch(SlotBatch):
         """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs.
 
         Make the loader with `expand="new"`: the `Data` is then exactly what the blocks compute. With "all", each node
-        keeps the neighbours that its first hop drew, and those that later hops drew anew are left out
-        (docs/guide/python.md). A `UvatrainWarning` says so once a process, with their share of that batch.
+        keeps the neighbours that its first hop drew, and those that later hops drew again are omitted
+        (docs/guide/python.md). A `UvatrainWarning` reports their share of a batch, once a process.
 
         `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only, and is left out in a dataset
         without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.
 
         With `Loader(..., aggregate=...)` it is what remains: the nodes, edges and hops without the outermost hop.
-        `aggregated` stands beside `x`.
+        The `Data` has `aggregated` next to `x`.
 
         as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex`, which knows that edges are sorted by target.
         """
@@ -422,7 +422,7 @@ class Batch(SlotBatch):
         `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y` if there are labels, and `dgl.NID`
         names the nodes of each. All of them view the slot. Unavailable where DGL is not installed.
 
-        With `Loader(..., aggregate=...)` the outermost hop is left out: `blocks[0].srcdata` has "aggregated" beside
+        With `Loader(..., aggregate=...)` the outermost hop is omitted: `blocks[0].srcdata` has "aggregated" and
         "feat". A single layer leaves no block (ValueError).
         """
         from ..interop.dgl import to_dgl

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     # What the loop gets; `Loader` alone, in an annotation, is `Loader[Batch]`. Before Python 3.13 only type checkers
-    # know of defaults.
+    # support defaults.
     Item = TypeVar("Item", default=Batch)
 else:
     from typing import TypeVar
@@ -31,12 +31,12 @@ __all__ = ["Batches", "StaticShapes"]
 
 _Self = TypeVar("_Self", bound="Batches[Any]")
 
-#: What is closed when the interpreter ends: before it does, threads must not work on what it takes down.
+#: Sources that are closed when the interpreter ends, since threads must not use objects that it destroys.
 _open: weakref.WeakKeyDictionary[object, _core.Source] = weakref.WeakKeyDictionary()
 
 
 def close_with(owner: object, source: _core.Source) -> None:
-    """Closes `source` when nobody has `owner` any more, or when the interpreter ends."""
+    """Closes `source` when `owner` is no longer referenced, or when the interpreter ends."""
     weakref.finalize(owner, source.close).atexit = False
     _open[owner] = source
 
@@ -97,7 +97,7 @@ class StaticShapes(NamedTuple):
 class Batches(Generic[Item]):
     """Batches of one split, epoch after epoch. What `Loader` and `attach()` have in common.
 
-    Each `iter()` is one epoch: without `set_epoch`, the one behind the last that was begun.
+    Each `iter()` is one epoch: without `set_epoch`, the one after the last that was begun.
     """
 
     #: The split: "train", "valid" or "test".
@@ -113,7 +113,7 @@ class Batches(Generic[Item]):
         self.split = split
         self.rank, self.world_size = source.part
         self._length: int = source.batches(split)
-        # Where the next iteration begins; None: at the beginning of the epoch behind the last one.
+        # Where the next iteration begins; None: at the beginning of the epoch after the last one.
         self._pending: Place | None = Place(0)
         # Where the iteration that was begun last stands.
         self._at = Place(0)
@@ -159,7 +159,7 @@ class Batches(Generic[Item]):
 
     @property
     def step_ranks(self) -> int:
-        """How many ranks have a batch in the step at hand: world_size, or `trainers` while the others stand by."""
+        """How many ranks have a batch in the current step: world_size, or `trainers` while the others stand by."""
         return self._source.ranks_in_step(self.split, self._at.first, max(self._at.batch - 1, 0))
 
     @property
@@ -193,8 +193,8 @@ class Batches(Generic[Item]):
     def _step(self, number: int) -> Item:
         if number != self._begun:
             raise UvatrainError(
-                "another iteration over this loader has begun since, or a state was loaded, and it is one pass "
-                "at a time: make a loader for each loop that runs beside another"
+                "another iteration over this loader has begun since, or a state was loaded; a loader makes one pass "
+                "at a time: make a loader for each concurrent loop"
             )
         self._let_go()
         place = self._at
@@ -221,10 +221,10 @@ class Batches(Generic[Item]):
         except SlotInUse:
             pass
         if received is None:
-            # A tensor in a reference cycle is nobody's, but still there.
+            # A tensor in a reference cycle is unreachable, but still exists.
             gc.collect()
             received = self._source.next(self.split, *place, stream, True)
-        # None comes behind the last only.
+        # None comes only after the last.
         assert received is not None
         return received
 
@@ -244,7 +244,7 @@ class Batches(Generic[Item]):
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch, from its beginning.
 
-        Where a state was loaded that stands within this very epoch, it goes on from there: so a loop that
+        If the loaded state is within this epoch, iteration continues from there, so a loop that
         sets the epoch every time resumes as well.
         """
         epoch = _checked("epoch", epoch)
@@ -254,13 +254,13 @@ class Batches(Generic[Item]):
     def state_dict(self) -> dict[str, Any]:
         """Where the loop stands, as plain numbers and strings: for a checkpoint.
 
-        Within the loop the batch at hand counts as done: another loader that loads the state goes on behind
+        Within the loop the current batch counts as done: another loader that loads the state continues after
         it. Ranks that take the same steps have equal states, so one of them is enough for all. Where ranks stand by, take the
         state of one that does not.
         """
         place = self._at if self._is_running() or self._pending is None else self._pending
         if self.trainers < self.world_size and self.split == "train" and place.batch:
-            # Ranks have had different numbers of batches: all go on at the next step.
+            # Ranks have had different numbers of batches: all continue at the next step.
             place = Place(place.epoch, self._source.position(self.split, *place[1:]))
         if self._identity is None:
             self._identity = self._source.identity(self.split)
@@ -273,14 +273,14 @@ class Batches(Generic[Item]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on where a state was taken, with the batches that would have followed.
+        """Let the next iteration continue where a state was taken, with the batches that would have followed.
 
         Another number of ranks may have taken it. These ones then divide what is left of the epoch.
 
         ValueError where this loader would make other batches: another dataset, seed, fanouts, and so on.
         """
         if not isinstance(state, Mapping) or "version" not in state:
-            raise ValueError("state: it is no state of a loader's, which state_dict() makes")
+            raise ValueError("state: it is not a loader's state, which state_dict() returns")
         if state["version"] != _VERSION:
             raise ValueError(f"state: version {state['version']!r} is not known here; version {_VERSION} is")
         for name, own in self.state_dict().items():
@@ -315,10 +315,10 @@ class Batches(Generic[Item]):
             return Place(epoch, first, min(batch, self._source.batches(self.split, first)))
         if ranks != self.world_size and state.get("seed_order") in ("proximity", "proximity:auto"):
             raise ValueError(
-                f"state: it is of {ranks} ranks and there are {self.world_size}, and seed_order={state['seed_order']!r} chooses "
+                f"state: made by {ranks} ranks, but there are {self.world_size}, and seed_order={state['seed_order']!r} chooses "
                 "other sequences for them: give the number of sequences, as in \"proximity:3\""
             )
-        # Behind their last batch the epoch is over: what did not fill a step of theirs is left out, as it would have been.
+        # After their last batch the epoch is over: the rest, which does not fill a step, is skipped, as in those ranks.
         over = self.split == "train" and batch == of_ranks
         return Place(epoch, all_batches if over else min(first + batch * trainers, all_batches))
 
@@ -336,7 +336,7 @@ class Batches(Generic[Item]):
 
         "exchange", with parts in ranges, has rows by where they came from ("own_rows", "cached_rows", "remote_rows"), rows given
         to other ranks, bytes sent and received, and the seconds in calls of the exchange ("waited_s"): those until all ranks had
-        come to the same batch ("met_s"), and those in which ids and rows were passed on.
+        reached the same batch ("met_s"), and those in which ids and rows were passed on.
 
         "lists", with `graph="divided"`, has the lists that the rank drew from for itself ("own_lists"), those that others drew
         from for it ("remote_lists") and it for others ("given_lists"), bytes sent and received, and seconds as above.
@@ -385,7 +385,7 @@ class Batches(Generic[Item]):
 
 
 def _current_stream(device: int | None) -> Any:
-    """What tells torch's current stream of a GPU; None where batches are in host memory."""
+    """A function that returns torch's current stream of a GPU; None if batches are in host memory."""
     if device is None:
         return None
     try:

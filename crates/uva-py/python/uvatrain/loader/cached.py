@@ -1,4 +1,4 @@
-"""A dataset behind the two caches of a plan: sampling and loading as calls."""
+"""A dataset with the two caches of a plan: sampling and loading as calls."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CachedDataset:
         batch = cached.sample(seeds, epoch=0, batch=0)
         rows = cached.load(batch.input_nodes)
 
-    For programs that make their batches themselves. `uvatrain.Loader` prepares batches beside the training, and this
+    For programs that make their batches themselves. `uvatrain.Loader` prepares batches in parallel with training; this class
     does not: a call returns when its work is done. Results are the same as without caches. A thread has the caches, and
     ends with the object.
 

@@ -1,4 +1,4 @@
-"""Bytes exchanged between the ranks of torch.distributed: what feature rows and picks of other ranks come by.
+"""Exchanges bytes between the ranks of torch.distributed: feature rows and picks of other ranks.
 
 The producer's thread makes the calls for rows and the sampler's those for picks, through the core. Each is an all-to-all of a
 process group of the exchange's own (gloo), so that it mixes with none of the training's.
@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 _Answer = TypeVar("_Answer")
 
-#: How long ranks whose call failed wait for each other to say so, in seconds: who does not is the cause.
+#: How long ranks whose call failed wait for each other's report, in seconds: a rank without one is the cause.
 _PATIENCE = 3.0
 #: How often a rank that waits looks whether one has left, in seconds.
 _LOOK = timedelta(milliseconds=100)
 
-#: Groups made in this process, one after another as on every other rank.
+#: Groups made in this process, in the same order as on every other rank.
 _made = 0
 
 
@@ -45,13 +45,13 @@ class PatientStore:
         threading.Thread(target=self._answer, daemon=True).start()
 
     def begin(self, question: Callable[[Any], _Answer]) -> Future[_Answer]:
-        """Asks, and waits for nothing. The answers come in the order of the questions."""
+        """Asks without waiting. The answers come in the order of the questions."""
         answer: Future[_Answer] = Future()
         self._questions.put((question, answer))
         return answer
 
     def ask(self, question: Callable[[Any], _Answer]) -> _Answer:
-        """Asks, and waits for the answer. RuntimeError where the store is gone, or has once said nothing for 3 s."""
+        """Asks, and waits for the answer. RuntimeError if the store is gone, or did not answer within 3 s once."""
         if self._is_silent:
             raise RuntimeError("the group's store does not answer")
         try:
@@ -61,7 +61,7 @@ class PatientStore:
             raise RuntimeError("the group's store does not answer") from None
 
     def end(self) -> None:
-        """Asks no more."""
+        """Ends the thread after the questions so far."""
         self._questions.put(None)
 
     def _answer(self) -> None:
@@ -74,10 +74,10 @@ class PatientStore:
 
 
 def silent_rank(store: PatientStore, rank: int, ranks: int, given_up: threading.Event) -> int:
-    """Whose fault it is that a call of all ranks failed: the rank's that does not say so too, since nobody waits any more.
-    `rank` itself, where all of them do. It takes 3 s at most, and as long again for a store that says nothing.
+    """The rank that caused a call of all ranks to fail: the one that does not report the failure itself. `rank` if all of
+    them report it. Takes 3 s at most, and 3 s more if the store does not answer.
 
-    store: for this question alone. RuntimeError where it is gone, or does not answer.
+    store: used for this question only. RuntimeError if it is gone, or does not answer.
     given_up: ends the wait.
     """
     store.ask(lambda store: store.set(f"failed/{rank}", "1"))
@@ -129,7 +129,7 @@ class Exchange:
         return received
 
     def lend(self, length: int) -> int:
-        """The address of memory for so many bytes to give in the next exchange."""
+        """The address of memory for `length` bytes to send in the next exchange."""
         if self._cancelled.is_set():
             raise ExchangeFailed(self.rank, "cancelled")
         self._send, self._lent = self._room(self._send, length), length
@@ -171,15 +171,15 @@ class Exchange:
         except RuntimeError:
             if not work.is_completed():
                 return False
-            # The wait may have been over just before the call was. Of a call that is done, this tells how it ended.
+            # The wait may have been over just before the call was. For a call that is done, this raises its error.
             work.wait()
         return True
 
     def _check(self) -> None:
-        """Raises where there is nobody to wait for any more."""
+        """Raises if no rank is left to wait for."""
         if self._cancelled.is_set():
             raise ExchangeFailed(self.rank, "cancelled")
-        # The store's holder may be stopped for a while, and that is no failure: the call itself has a timeout.
+        # The store's process may be stopped for a while, which is not a failure: the call itself has a timeout.
         if self._asked is None:
             self._asked = self._store.begin(self._ended)
         elif self._asked.done():
@@ -196,9 +196,9 @@ class Exchange:
         return found
 
     def _raise_for(self, ended: list[tuple[int, str, int]]) -> None:
-        """Raises where one of these does not take part in the call at hand, which may complete otherwise."""
+        """Raises if one of these does not take part in the current call, which may complete otherwise."""
         for rank, cause, calls in ended:
-            # What it gave to calls that are done on its side is on its way.
+            # What it sent to calls that are done on its side still arrives.
             if self._calls >= calls:
                 raise ExchangeFailed(rank, cause)
 
@@ -218,11 +218,11 @@ class Exchange:
         return ExchangeFailed(peer, cause, detail)
 
     def cancel(self) -> None:
-        """Ends the exchange on all ranks, since this one cannot go on."""
+        """Ends the exchange on all ranks, since this one cannot continue."""
         self._end("cancelled")
 
     def leave(self) -> None:
-        """Makes no more calls, and tells the others so. It waits for nobody: ranks may close their loaders in any order."""
+        """Ends this rank's calls and notifies the others. It does not wait: ranks may close their loaders in any order."""
         self._end("left")
 
     def _end(self, cause: str) -> None:

@@ -41,7 +41,7 @@ class HopBatch(SlotBatch):
 
 
 class HopLoader(Batches[HopBatch]):
-    """The batches of a hop set, copied by threads of this process while the training goes on.
+    """The batches of a hop set, copied by threads of this process in parallel with training.
 
         with uvatrain.HopLoader("data/mine-hops", batch_size=8000) as loader:
             for epoch in range(100):
@@ -54,11 +54,11 @@ class HopLoader(Batches[HopBatch]):
     batch_size: rows of a batch.
     split: "train", "valid" (or "val") or "test".
     hops: which hops batches have, as positions in `HopSet.hops`. None: all.
-    shuffle: what each epoch orders anew: "full", each training row, or "chunks", chunks of consecutive rows. Rows of
+    shuffle: what each epoch shuffles: "full", each training row, or "chunks", chunks of consecutive rows. Rows of
         validation and test keep their order.
     chunk: rows of a chunk, with shuffle="chunks". None: what makes reads of 1 MiB at least.
-    drop_last: leave out a last training batch that is smaller.
-    seed: of the order.
+    drop_last: drop a last training batch that is smaller.
+    seed: the seed of the order.
     slots: batches that are prepared or in use at a time.
     samplers: workers that copy rows, each a batch of its own.
     input_id: batches have `input_id`, each row's position in its split.

@@ -1,4 +1,4 @@
-"""Loader: the batches of a dataset, prepared by threads of this process beside the training."""
+"""Loader: the batches of a dataset, prepared by threads of this process in parallel with training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Loader"]
 
 
 class Loader(Batches[Item]):
-    """The batches of a dataset, sampled and gathered by threads of this process while the training goes on.
+    """The batches of a dataset, sampled and gathered by threads of this process in parallel with training.
 
         with uvatrain.Loader("data/graph", fanouts=(15, 10, 5), batch_size=1024) as loader:
             for epoch in range(10):
@@ -36,12 +36,12 @@ class Loader(Batches[Item]):
 
     path: the dataset's directory (docs/reference/data-format.md), or an open `uvatrain.Dataset`. Or what is in memory: a PyG
         `Data`, or a mapping with the keywords of `write_dataset`. It is written to a temporary dataset, as `from_pyg`
-        and `write_dataset` do it, which goes with the loader; a `UvatrainWarning` tells what that cost.
+        and `write_dataset` do, which is removed with the loader; a `UvatrainWarning` reports the cost.
     split: "train", "valid" (or "val") or "test".
     input_nodes: nodes to sample around, in place of the split's: ids (a tensor, an array, a list), a mask with a bool for
         each node, "all", or the path of a file: .npy, of ids or of a mask, or text with one id a line. None: the
         split's.
-    shuffle: order the seeds anew in each epoch. None: for the training split, but not for validation, test or
+    shuffle: shuffle the seeds in each epoch. None: for the training split, but not for validation, test or
         input_nodes, which keep their order.
     num_neighbors: another name of fanouts, as PyG has it.
     transform: called with each batch; the loop gets what it returns.
@@ -78,7 +78,7 @@ class Loader(Batches[Item]):
             chosen = part_of(path, own["part"], rank, world_size)
             path = chosen.path
             if chosen.is_range:
-                # Rows and picks are asked for by threads of their own, which do not wait for each other.
+                # Separate threads request rows and picks, and do not wait for each other.
                 for _ in range(1 if graph == "copied" else 2):
                     exchanges.append(exchange_of("part", rank, world_size, exchange_timeout))
             else:
@@ -86,7 +86,7 @@ class Loader(Batches[Item]):
                 rank, world_size = 0, 1
         if graph == "divided" and not exchanges:
             raise about(
-                "graph", ValueError('graph="divided": it is for parts in ranges with part="rank", and there are none: leave it out')
+                "graph", ValueError('graph="divided": only supported for parts in ranges with part="rank"')
             )
         if not isinstance(path, str | os.PathLike | Dataset):
             path = dataset_of("Loader", "path", path, with_splits=input_nodes is None)
@@ -107,7 +107,7 @@ class Loader(Batches[Item]):
             if own["gpu_cache"] is None:
                 raise about("gpu_cache_share", ValueError("gpu_cache_share: it shares what gpu_cache holds, which is not given"))
             if chosen is not None:
-                said = "gpu_cache_share: it is for ranks that read the rows of one dataset, and each has a part here: leave it out"
+                said = "gpu_cache_share: not supported with a part for each rank: the ranks must read the rows of one dataset"
                 raise about("gpu_cache_share", ValueError(said))
             shared = exchange_of("gpu_cache_share", rank, world_size, exchange_timeout)
         source = _core._open_loader(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .. import _core
 from ..errors import about
 
-#: What describes the parts, beside them.
+#: The description of the parts, in their folder.
 _DESCRIPTION = "partition.json"
 
 
@@ -27,7 +27,7 @@ class Part(NamedTuple):
     train: int
     #: The description that says so, as it was read: the part has to be one of this very partition.
     description: bytes
-    #: Whether it is a range of feature rows, beside the graph that all parts share: `path` is then the partition's.
+    #: Whether it is a range of feature rows of a graph that all parts share: `path` is then the partition's.
     is_range: bool
 
 

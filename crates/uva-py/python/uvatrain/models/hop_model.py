@@ -42,7 +42,7 @@ class HopModel(nn.Module):
 
     @classmethod
     def tables_of(cls, hops: int, operators: int, stored: int) -> list[int]:
-        """Those of a model that reads so many hops of each of so many operators."""
+        """The tables of a model that reads `hops` hops of each of `operators` operators."""
         of_each, rest = divmod(stored - 1, operators)
         if rest or of_each < hops:
             raise ValueError(f"{stored} tables: the model reads {hops} hops of {operators} operators, and the features")

@@ -66,11 +66,11 @@ def infer(
         logits = uvatrain.infer(model.convs, "data/graph", activation=torch.relu)
 
     Each layer goes over all nodes before the next one begins, so no node's row is computed twice. The rows between
-    two layers are a mapped file, never held as a whole in memory. At most two such tables exist at a time, beside
-    `output`, else in TMPDIR. They are removed at the end, errors and interrupts included; those of a killed process by the
+    two layers are a mapped file, never held as a whole in memory. At most two such tables exist at a time, in the folder
+    of `output`, else in TMPDIR. They are removed at the end, errors and interrupts included; those of a killed process by the
     next call.
 
-    The result is a tensor over a mapped file: that of `output`, or one that goes with the tensor. Writes to the tensor
+    The result is a tensor over a mapped file: that of `output`, or one that is removed with the tensor. Writes to the tensor
     do not reach the file. No gradients are computed.
 
     layers: callables, the one that reads the features first: `layer((x, x_dst), edge_index)`, as PyG's layers are
@@ -87,7 +87,7 @@ def infer(
     batch_size: most destinations of a batch. Nodes with many neighbours come in smaller batches.
     slot_bytes: most bytes of a batch's ids and edges, and again of its feature rows. A single node whose neighbourhood
         needs more gets it.
-    edge_ids: let `batch.blocks[0].edge_ids` tell each edge's position in the dataset, for data of edges' own.
+    edge_ids: give `batch.blocks[0].edge_ids`, each edge's position in the dataset, for data per edge.
     edge_attr: give each layer the features of its edges, [num_edges, features], from the dataset's edge_feat.npy.
     progress: called with the rows done and the rows of all layers, after each batch.
 
@@ -155,7 +155,7 @@ def _rename(path: str, output: str, overwrite: bool) -> None:
         os.replace(path, output)
         return
     try:
-        # The first name goes with its folder.
+        # The first name is removed with its folder.
         os.link(path, output)
     except FileExistsError:
         message = f"output: {output} was created meanwhile; overwrite=True replaces it"
@@ -286,7 +286,7 @@ def _bytes(dtype: torch.dtype) -> int:
 
 
 class _Table:
-    """A layer's rows in a `.npy` file, which is made when the first ones come and tell their width and type."""
+    """A layer's rows in a `.npy` file, which is made when the first ones arrive, since they have the width and type."""
 
     def __init__(self, layer: str, path: str, nodes: int, last: bool) -> None:
         self.layer, self.path, self._nodes, self._last = layer, path, nodes, last
@@ -356,7 +356,7 @@ class _Table:
         return Dataset(path)
 
     def finish(self) -> torch.Tensor:
-        """Brings the rows to the disk, and maps them anew for the caller, whose writes stay in this process."""
+        """Writes the rows to the disk, and maps them again for the caller, whose writes stay in this process."""
         assert self._rows is not None and self._mapped is not None
         self._mapped.flush()
         with open(self.path, "rb") as file:

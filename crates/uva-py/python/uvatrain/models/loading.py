@@ -25,7 +25,7 @@ def tensors_of(content: bytes, path: str | os.PathLike[str]) -> dict[str, torch.
     data = bytearray(content)
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
-        raise ValueError(f"{path}: it is no safetensors file")
+        raise ValueError(f"{path}: it is not a safetensors file")
     header = json.loads(bytes(data[8 : 8 + length]))
     types = {"F32": torch.float32, "F64": torch.float64}
     tensors = {}
@@ -53,7 +53,7 @@ def load_model(
 ) -> Model | HopModel:
     """The model of a checkpoint that `uvatrain train --checkpoint` wrote, ready to predict (in `eval()` mode).
 
-    A model of a hop set (`--model sign` and the like) is a `uvatrain.models.HopModel`, any other a `Model`.
+    A model of a hop set (`--model sign`, for example) is a `uvatrain.models.HopModel`, any other a `Model`.
 
     checkpoint: the directory. keep: "best" for the parameters of the best epoch by validation, "last" for those after
     the last batch; None for what `train --keep` said. `model.metadata` has `kept`, `epoch` (from 0) and

@@ -137,7 +137,7 @@ class _Gat(nn.Module):
         z = functional.linear(x, self.weight).view(-1, heads, width)
         of_source = (z * self.attention.source).sum(-1)
         of_destination = (z[: edges.destinations] * self.attention.destination).sum(-1)
-        # Each node is a neighbour of itself, once more where its list holds it.
+        # Each node is a neighbour of itself, in addition to a self-loop in its list.
         own = torch.arange(edges.destinations, device=x.device)
         source, target = torch.cat([edges.source, own]), torch.cat([edges.target, own])
         scores = of_source[source] + of_destination[target]
@@ -166,7 +166,7 @@ class _Gin(nn.Module):
 
     def forward(self, x: torch.Tensor, edges: _Edges, degrees: torch.Tensor | None) -> torch.Tensor:
         if edges.weights is not None:
-            raise ValueError("a GIN takes each neighbour as it is, and these blocks have weights")
+            raise ValueError("a GIN does not weigh neighbours, but these blocks have weights")
         rows: torch.Tensor = self.nn(edges.sums(x[edges.source]) + (1 + self.eps) * x[: edges.destinations])
         return rows
 
@@ -180,7 +180,7 @@ class _Gine(_Gin):
 
     def forward(self, x: torch.Tensor, edges: _Edges, degrees: torch.Tensor | None) -> torch.Tensor:
         if edges.weights is not None:
-            raise ValueError("a GINE takes each neighbour as it is, and these blocks have weights")
+            raise ValueError("a GINE does not weigh neighbours, but these blocks have weights")
         messages = functional.relu(x[edges.source] + self.lin(edges.attr(self.lin.in_features)))
         rows: torch.Tensor = self.nn(edges.sums(messages) + (1 + self.eps) * x[: edges.destinations])
         return rows
@@ -207,7 +207,7 @@ class Model(nn.Module):
         super().__init__()
         kind = options["model"]
         if options.get("first_layer_given"):
-            # Trained over rows with the first layer's sums, for sage behind the node's own. Here it sums, as the others do.
+            # Trained over rows with the first layer's sums, for sage after the node's own row. This module sums in the first layer, too.
             columns = options["input_dim"] // (2 if kind == "sage" else 1)
             options = {**options, "input_dim": columns, "first_layer_given": False}
         self.options = dict(options)
@@ -254,7 +254,7 @@ class Model(nn.Module):
         hidden: int | None = None,
         edge_attr: Any = None,
     ) -> torch.Tensor:
-        """The logits of nodes (of regression, what is predicted), or with `hidden=L` the rows behind layer L, counted from 1.
+        """The logits of nodes (of regression, what is predicted), or with `hidden=L` the rows after layer L, counted from 1.
 
         x: feature rows. edge_index: [2, edges] as PyG has it, for all layers (row 0 each edge's source, row 1 its
         target); or one for each layer, the hop at the seeds first, as `batch.edge_index`; or `batch.blocks`, whose

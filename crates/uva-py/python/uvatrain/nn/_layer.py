@@ -21,11 +21,11 @@ class Given(NamedTuple):
     x_src: Tensor
     #: Rows of destinations, the first of which are those of `lists`; None without.
     x_dst: Tensor | None
-    #: The lists of the first destinations. All behind them have no neighbour.
+    #: The lists of the first destinations. The others have no neighbours.
     lists: Lists
     #: How many destinations there are.
     num_dst: int
-    #: Where the edges that were given stand in the order of the lists; None: as they are.
+    #: The positions of the given edges in the order of the lists; None: the same order.
     order: Tensor | None
 
 
@@ -58,7 +58,7 @@ def given(x: Any, edges: Any, size: Any = None) -> Given:
         raise ValueError(f"size={tuple(size)}, but x has {num_src} rows of sources and {num_dst} of destinations")
     lists, order = lists_of(edges, num_src, num_dst)
     if x_dst is x_src and lists.indptr.device.type == "cpu":
-        # Behind the first list that ends with the last edge, all are empty.
+        # After the first list that ends with the last edge, all are empty.
         lists = lists.first(int(torch.searchsorted(lists.indptr, lists.num_edges)))
     return Given(x_src, x_dst, lists, num_dst, order)
 
@@ -98,7 +98,7 @@ def sums_first(lists: Lists, inputs: int, of_heads: tuple[int, int], input_gradi
     """Whether attention had better sum the rows of each head before it multiplies them. The result is the same."""
     heads, width = of_heads
     outputs = heads * width
-    # The rows are read for the sums and for the gradient of the weights; their own gradient reads as much once more.
+    # The rows are read for the sums and for the gradient of the weights; their own gradient reads as much again.
     reads = 3.0 if input_gradient else 2.0
     summed = lists.num_edges * inputs * heads * _GATHER_WEIGHTED * reads + lists.num_dst * inputs * outputs * 3.0
     linear = lists.num_edges * outputs * _GATHER_WEIGHTED * 3.0 + lists.num_src * inputs * outputs * reads

@@ -1,4 +1,4 @@
-"""A layer's result whose last rows, those of nodes without edges, are computed when somebody looks at them.
+"""A layer's result whose last rows, those of nodes without edges, are computed on access.
 
 PyG's layers give a row for every node of `x`, the outermost ones included, and `trim_to_layer` drops these rows before
 the next layer. They are most of the rows of a sampled batch. `Rows` stands for the whole result and holds the first
@@ -21,7 +21,7 @@ __all__ = ["Rows", "all_rows"]
 
 
 class Rows(Tensor):
-    """`count` rows: those of `head`, and behind them what `tail(stop)` gives, the rows from there to `stop`."""
+    """`count` rows: those of `head`, followed by what `tail(stop)` returns, the rows from there to `stop`."""
 
     _head: Tensor
     _tail: Callable[[int], Tensor]
@@ -30,7 +30,7 @@ class Rows(Tensor):
 
     @staticmethod
     def of(head: Tensor, tail: Callable[[int], Tensor], count: int) -> Tensor:
-        """head: [n, width], n at most `count`. `tail` and what it calls are not called for rows that nobody needs."""
+        """head: [n, width], n at most `count`. `tail` and what it calls are not called for rows that are not read."""
         if head.size(0) == count:
             return head
         made = head.as_subclass(Rows)
@@ -69,8 +69,8 @@ def later(
     def tail(stop: int) -> Tensor:
         if any(tensor._version != version for tensor, version in versions):
             raise UvatrainError(
-                "the rows of nodes without edges were asked for after an input or a parameter of their layer was "
-                "changed in place, by optimizer.step() for example: ask for them before (out = out + 0)"
+                "the rows of nodes without edges were read after an input or a parameter of their layer was "
+                "changed in place, by optimizer.step() for example: read them before (out = out + 0)"
             )
         with torch.set_grad_enabled(enabled):
             return compute(stop)

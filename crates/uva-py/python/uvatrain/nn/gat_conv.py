@@ -68,7 +68,7 @@ class GATConv(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
+        """Draws all parameters again."""
         for layer in (self.lin, self.lin_src, self.lin_dst, self.res):
             glorot(None if layer is None else layer.weight)
         glorot(self.att_src)

@@ -54,7 +54,7 @@ class GCNConv(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
+        """Draws all parameters again."""
         glorot(self.lin.weight)
         if self.bias is not None:
             torch.nn.init.zeros_(self.bias)
@@ -129,7 +129,7 @@ def _normalized(of: Given, edge_weight: Tensor | None, own: float) -> tuple[List
         totals = lists.counts().to(dtype)
     else:
         totals = weights.new_zeros(lists.num_dst).index_add(0, lists.destinations(), weights)
-    # Nodes behind the lists have at most their own edge.
+    # Nodes after the lists have at most their own edge.
     totals = torch.cat([totals, totals.new_full((of.x_src.size(0) - lists.num_dst,), own)])
     roots = totals.pow(-0.5)
     roots = roots.masked_fill(roots == float("inf"), 0.0)

@@ -101,7 +101,7 @@ class Lists:
         return Lists(indptr, self.indices[origin // heads], self.num_src), origin
 
     def first(self, num_dst: int) -> Lists:
-        """The lists of the first so many destinations."""
+        """The lists of the first `num_dst` destinations."""
         if num_dst == self.num_dst:
             return self
         indptr = self.indptr[: num_dst + 1]
@@ -112,7 +112,7 @@ class Lists:
 
 
 def lists_of(edge_index: Any, num_src: int, num_dst: int) -> tuple[Lists, Tensor | None]:
-    """The lists of an edge_index [2, edges], and where its edges stand in the order of the lists; None: as they are.
+    """The lists of an edge_index [2, edges], and the positions of its edges in the order of the lists; None: the same order.
 
     An `EdgeIndex` of PyG's that is sorted by column promises its order. Of others it is looked up.
     """

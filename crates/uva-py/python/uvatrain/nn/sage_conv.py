@@ -24,7 +24,7 @@ class SAGEConv(torch.nn.Module):
     in_channels: columns of `x`, or a pair, those of sources and of destinations.
     aggr: "mean", "sum" (or "add") or "max". PyG's other ones are refused.
     normalize: divides each row of the result by its length.
-    root_weight: False leaves out W₂.
+    root_weight: False omits W₂.
     project: a linear layer and a ReLU on the sources' rows before.
     """
 
@@ -54,7 +54,7 @@ class SAGEConv(torch.nn.Module):
             self.lin_r = Linear(of_destinations, out_channels, bias=False)
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
+        """Draws all parameters again."""
         for layer in cast("Iterator[Any]", self.children()):
             layer.reset_parameters()
 

@@ -20,7 +20,7 @@ takes the place of `torch_geometric.loader.NeighborLoader`. With PyG's own loade
     )
 
 Neither pyg-lib nor torch-sparse is needed. Where one of them is installed, PyG's own sampler runs over the
-GraphStore as well: leave `neighbor_sampler` out.
+GraphStore as well: omit `neighbor_sampler`.
 """
 
 try:

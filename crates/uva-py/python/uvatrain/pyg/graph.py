@@ -20,7 +20,7 @@ from .stores import FeatureStore, GraphStore
 
 __all__ = ["Graph", "Made"]
 
-#: Types of features that a dataset holds as they are.
+#: Types of features that a dataset holds without conversion.
 _FEATURES = (
     torch.float32,
     torch.float16,
@@ -114,7 +114,7 @@ class Graph:
         row, col = out.row, out.col
         has_edge_index = given.edge_index is not None and "edge_index" in whole and "adj_t" not in whole
         if has_edge_index:
-            # PyG would put them together anew.
+            # PyG would concatenate them again.
             row, col = row[:0], col[:0]
         made = filter_data(whole, out.node, row, col, out.edge)
         if has_edge_index:
@@ -175,7 +175,7 @@ def _written(indptr: Any, indices: Any, weight: Any, order: Any, x: Any) -> Data
 
 
 def _is_table(x: Any, nodes: int) -> bool:
-    """Whether a dataset can hold `x` as it is. What it cannot hold, PyG gathers from `data`."""
+    """Whether a dataset can hold `x` without conversion. PyG gathers other features from `data`."""
     if isinstance(x, np.ndarray) and x.dtype.name in ("float32", "float16", "uint8", "int8"):
         # A mapped file that may only be read is copied by the writing alone.
         return x.ndim == 2 and x.shape[0] == nodes and x.shape[1] > 0 and bool(np.isfinite(x).all())

@@ -35,8 +35,8 @@ _WITHOUT_EFFECT = {
     ),
     "batches are views of slots, whose memory is not pinned": ("pin_memory", "pin_memory_device"),
 }
-#: What it has been told of that it has no effect.
-_told: set[str] = set()
+#: Options without effect of which a warning was given.
+_warned: set[str] = set()
 
 
 class NeighborLoader(pyg_loader.NeighborLoader):
@@ -49,7 +49,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     Options have PyG's names and meaning, and batches are PyG's: a `Data` with all attributes of nodes and edges, `n_id`,
     `e_id`, `input_id`, `batch_size`, `num_sampled_nodes` and `num_sampled_edges`.
 
-    A `uvatrain.Loader` prepares the batches in threads (`direct` says so) unless an option asks for what it cannot do:
+    A `uvatrain.Loader` prepares the batches in threads (`direct` says so) unless an option requires what it does not support:
     a fanout of -1, `disjoint`, `transform_sampler_output`, `neighbor_sampler`, `sampler`, `batch_sampler`, or
     `batch_size=None`. Then `uvatrain.pyg.NeighborSampler` samples, in PyG's own loader.
 
@@ -180,7 +180,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         neighbor_sampler: Any,
         kwargs: dict[str, Any],
     ) -> str | None:
-        """What a `uvatrain.Loader` cannot do of what was asked for, or None."""
+        """A requested option that a `uvatrain.Loader` does not support, or None."""
         given = {
             "disjoint": disjoint,
             "transform_sampler_output": transform_sampler_output,
@@ -207,12 +207,12 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     def state_dict(self) -> dict[str, Any]:
         """Where the loop stands, for a checkpoint, as `uvatrain.Loader.state_dict()` has it: with the seed of the epochs.
 
-        Within the loop the batch at hand counts as done. ValueError where the loader is not `direct`.
+        Within the loop the current batch counts as done. ValueError where the loader is not `direct`.
         """
         return self._direct_loader("state_dict()").state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on where a state was taken, with the batches that would have followed.
+        """Let the next iteration continue where a state was taken, with the batches that would have followed.
 
         ValueError where this loader would make other batches, as `uvatrain.Loader.load_state_dict()` raises it, and where
         it is not `direct`.
@@ -252,9 +252,9 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         loader = self._direct_loader()
         steps = iter(loader)
         while True:
-            # Before tensors of earlier batches are looked at, which a fork cannot access.
+            # Before tensors of earlier batches are read, which a fork cannot access.
             loader._source.check_process()
-            # The batch before the last is let go of here, so that a list of batches may be kept: in a loop nobody has
+            # The batch before the last is released here, so that a list of batches may be kept: in a loop nothing references
             # it any more, and nothing is copied.
             while len(self._lent) > 1:
                 for reference in self._lent.popleft():
@@ -354,7 +354,7 @@ def _input_nodes(given: Any, nodes: int) -> Tensor:
 
 def _tell(what: str, names: list[str]) -> None:
     """Warns of options, each once a process."""
-    names = [name for name in names if name not in _told]
+    names = [name for name in names if name not in _warned]
     if names:
-        _told.update(names)
+        _warned.update(names)
         warn(f"{', '.join(names)}: {what}")

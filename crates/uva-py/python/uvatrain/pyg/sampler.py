@@ -139,7 +139,7 @@ class NeighborSampler(BaseSampler):
         )
 
     def shaped(self, out: SamplerOutput) -> SamplerOutput:
-        """The subgraph of the type asked for, of picks whose edges are positions in the dataset's `indices`."""
+        """The subgraph of the requested type, of picks whose edges are positions in the dataset's `indices`."""
         if self._induced is not None:
             out = self._induced(out)
         if self.edge_order is not None:
@@ -149,7 +149,7 @@ class NeighborSampler(BaseSampler):
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
         """What PyG's loaders call.
 
-        Seeds come first and in their order; a node given twice stands there twice.
+        Seeds come first and in their order; a node given twice is there twice.
         """
         if index.time is not None:
             raise ValueError("input_time is not supported: the neighbours of a node have no time")

@@ -105,7 +105,7 @@ class GraphStore(pyg_data.GraphStore):
     """The edges of a dataset as PyG's graph store, in the layout that they have: CSC. They can be read only.
 
     PyG wants 64-bit ids: where the dataset has 32-bit ones, handing the edges out makes a copy of 8 bytes an
-    edge. uvatrain's own `NeighborSampler` never asks for them.
+    edge. uvatrain's own `NeighborSampler` does not use them.
 
     dataset: an open `uvatrain.Dataset`, or the path of one.
     """

@@ -17,7 +17,7 @@ __all__ = ["Induced", "forest"]
 class Induced:
     """All edges of a dataset between the nodes of a batch.
 
-    It keeps 4 bytes a node of the dataset for each thread that uses it: where each node stands in the batch.
+    It keeps 4 bytes a node of the dataset for each thread that uses it: the position of each node in the batch.
     """
 
     def __init__(self, dataset: Dataset) -> None:

@@ -14,7 +14,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Trains on this rank.
 
     Args:
-        arguments: what stands behind `-m uvatrain.train`; that of this process where None.
+        arguments: the arguments of `-m uvatrain.train`; None: those of this process.
 
     Returns:
         0; 1 where the training failed; 2 where an option, a file or another rank does not fit.

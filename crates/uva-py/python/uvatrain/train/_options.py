@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerOptions:
-    """Options of `python -m uvatrain.train`, whose `--help` says what they do. None: the default is no constant."""
+    """Options of `python -m uvatrain.train`, whose `--help` describes them. None: the default is not a constant."""
 
     model: str
     hidden: int

@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What a checkpoint says besides its tensors."""
+    """The content of a checkpoint without its tensors."""
 
     place: Place
     #: Of the epoch so far, over all ranks: the loss of all labelled seeds, seeds that were right, labelled seeds.

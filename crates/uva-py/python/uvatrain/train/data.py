@@ -145,7 +145,7 @@ def _named(data: Dataset | HopSet, dtype: str) -> dict[str, Any]:
 
 def _gpu_cache(options: Options, ranks: Ranks) -> dict[str, Any]:
     """Keywords for the cache on this rank's GPU."""
-    # One process alone shares with nobody.
+    # A single process has no cache to share.
     asked = {"gpu_cache": options.gpu_cache, "gpu_cache_share": options.gpu_cache_share and ranks.together}
     # Ranks that differ in these would wait for each other.
     ranks.agree(**{f"--{name.replace('_', '-')}": value for name, value in asked.items()})
@@ -157,7 +157,7 @@ def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
     if not options.is_parts:
         for name, given in (("--remote-cache", options.remote_cache != 0), ("--graph", options.graph != "copied")):
             if given:
-                raise ValueError(f"{name}: it is for parts in ranges, and DATA is a whole dataset: leave it out")
+                raise ValueError(f"{name}: only supported for parts in ranges, but DATA is a whole dataset")
         return {}
     if not part_of(options.data, "rank", ranks.rank, ranks.count).is_range:
         raise ValueError(
@@ -176,16 +176,16 @@ def _edges(options: Options) -> dict[str, Any]:
     if not options.reads_edges:
         return {}
     if options.model == "gine":
-        about, otherwise = "--model gine: it is nothing without features of edges", "use another model"
+        about, otherwise = "--model gine: requires features of edges", "use another model"
     else:
-        about, otherwise = "--edge-attr: it asks for features of edges", "leave it out"
+        about, otherwise = "--edge-attr: requires features of edges", "omit it"
     if options.is_parts:
         raise ValueError(
-            f"{about}, and ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or "
+            f"{about}, but ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or "
             f"{otherwise}"
         )
     if Dataset(options.data).edge_attr is None:
         raise ValueError(
-            f"{about}, and {options.data} has no edge_feat.npy (docs/reference/data-format.md): write one, or {otherwise}"
+            f"{about}, but {options.data} has no edge_feat.npy (docs/reference/data-format.md): write one, or {otherwise}"
         )
     return {"edge_attr": True}

@@ -55,8 +55,8 @@ def _order(name: str) -> tuple[int, int, int]:
     if not name.startswith("layers."):
         return (0 if name.startswith(("input.", "hops.")) else 2), 0, 0
     _, layer, own = name.split(".", 2)
-    # Biases that are drawn come behind all matrices, attention's vector for edges behind their matrix, and a residual layer's
-    # second map behind all of its first.
+    # Drawn biases come after all matrices, attention's vector for edges after their matrix, and a residual layer's second map
+    # after all of its first.
     return 1, int(layer), 1 if own in (*_DRAWN_BIASES, "attention.edge") else 2 if own.startswith("second.") else 0
 
 
@@ -75,8 +75,8 @@ def _fans(name: str, parameter: torch.Tensor) -> int | None:
 
 @torch.no_grad()
 def initialise(model: torch.nn.Module, seed: int) -> None:
-    """Draws matrices uniformly in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). What normalises begins as nothing, slopes as
-    they are, and all else is 0."""
+    """Draws matrices uniformly in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). Normalisation begins as the identity,
+    slopes keep their value, and all else is 0."""
     stream = _Stream(seed)
     for name, parameter in sorted(model.named_parameters(), key=lambda named: _order(named[0])):
         fans = _fans(name, parameter)

@@ -34,7 +34,7 @@ def train(options: Options, ranks: Ranks) -> None:
     """
     with contextlib.ExitStack() as closing:
         data = opened(options, ranks, closing)
-        # torchrun starts all workers anew where one has failed; each of its agents knows of its own restarts alone.
+        # torchrun restarts all workers if one has failed; each of its agents counts only its own restarts.
         again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
         if options.checkpoint is not None and any(ranks.gather(again)):
             options = replace(options, resume=True)
@@ -81,7 +81,7 @@ class _Run:
         )
 
     def open_folder(self, closing: contextlib.ExitStack) -> None:
-        """Takes the directory for checkpoints, and goes on with what is in it where that is wanted."""
+        """Opens the directory for checkpoints, and resumes from its checkpoint if requested."""
         options, ranks = self._options, self._ranks
         if options.checkpoint is None:
             return
@@ -92,7 +92,7 @@ class _Run:
                 closing.callback(self._folder.close)
                 if self._folder.has_checkpoint() and not options.resume:
                     refusal = (
-                        f"--checkpoint {options.checkpoint}: a training was kept there: --resume goes on with it, or give "
+                        f"--checkpoint {options.checkpoint}: it has a checkpoint: resume with --resume, or give "
                         "another directory"
                     )
             except (ValueError, OSError) as error:
@@ -116,7 +116,7 @@ class _Run:
         return max((int(moments["step"]) for moments in self._optimizer.state.values()), default=0)
 
     def open_metrics(self, closing: contextlib.ExitStack) -> None:
-        """Makes this rank's file of metrics; one that goes on is continued."""
+        """Makes this rank's file of metrics; a resumed run appends to it."""
         if self._options.metrics is not None:
             rank = self._ranks.rank
             path = self._options.metrics + (f".{rank}" if rank else "")
@@ -136,7 +136,7 @@ class _Run:
         self._say(
             f"{options.data}: {self._data.described}; {options.model} over {ranks.count} "
             f"{'rank' if ranks.count == 1 else 'ranks'}, {len(self._data.batches['train'])} steps an epoch"
-            + (f"; goes on at epoch {self._saved.place.epoch + 1}, batch {self._saved.place.batch}" if goes_on else "")
+            + (f"; resumes at epoch {self._saved.place.epoch + 1}, batch {self._saved.place.batch}" if goes_on else "")
         )
         if self._metrics is not None:
             self._metrics.start(options, ranks, self._data, self._saved.place)
@@ -180,7 +180,7 @@ class _Run:
             self._metrics.epoch(epoch=epoch, train_loss=mean, train_accuracy=right, **told, seconds=seconds)
 
     def _rest_of_epoch(self) -> Iterator[SlotBatch]:
-        """This rank's batches of what is left of the epoch at hand."""
+        """This rank's remaining batches of the current epoch."""
         place, loader = self._saved.place, self._data.batches["train"]
         # The state of one process that has had all batches so far.
         state = {**loader.state_dict(), "first": 0, "world_size": 1, "trainers": 1, **place._asdict()}

@@ -107,7 +107,7 @@ class Metrics:
 
 
 def _roles(loader: Batches[Any]) -> dict[str, dict[str, Any]]:
-    """What each role has done so far. Workers that prepare whole batches stand as samplers, beside no producer."""
+    """What each role has done so far. Workers that prepare whole batches count as samplers, and there is no producer."""
     stats = loader.stats()
     idle = {"threads": 0, "working_s": 0.0, "waiting_input_s": 0.0, "waiting_output_s": 0.0}
     # All roles are threads of this process.

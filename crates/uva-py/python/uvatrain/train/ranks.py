@@ -58,9 +58,9 @@ class Ranks:
     def _agreed_start(self, store: Any, timeout: float) -> str:
         """A name for this start that no earlier one had, and that all ranks have.
 
-        torchrun may start workers anew over the store of those before, which has their addresses, and its agents count
-        restarts each for itself. So each rank says hello under a word of its own. The first one publishes which words it
-        has seen, and a rank joins a start that has its word. A start that all have joined has nobody of before.
+        torchrun may restart workers over the store of earlier ones, which has their addresses, and each of its agents
+        counts only its own restarts. So each rank writes a random word. The first one publishes the words that it has
+        read, and a rank joins a start that has its word. A start that all have joined includes no earlier worker.
         """
         store = PrefixStore("uvatrain/start", store)
         word, until = secrets.token_hex(8), time.monotonic() + timeout
@@ -91,7 +91,7 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one tells and writes for all."""
+        """Whether this rank prints and writes for all."""
         return self.rank == 0
 
     @contextlib.contextmanager
@@ -114,8 +114,8 @@ class Ranks:
     def average_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Makes each gradient the mean of those of all ranks.
 
-        One call for all of them, always in the same order: DistributedDataParallel arranges them anew behind its first step, so
-        that a run that goes on would add in another order.
+        One call for all of them, always in the same order: DistributedDataParallel rearranges them after its first step, so
+        that a resumed run would add in another order.
         """
         if not self.together:
             return
@@ -154,8 +154,8 @@ class Ranks:
             raise Disagreement("; ".join(said))
 
     def note_failure(self) -> None:
-        """Says that this rank fails for another's sake, as it has found by itself: it is not to be named."""
-        # Where the store is gone, nobody is left to ask.
+        """Reports that this rank fails because of another one, so that others do not name this one."""
+        # If the store is gone, no rank is left.
         with contextlib.suppress(RuntimeError):
             if self._failures is not None:
                 self._failures.ask(lambda store: store.set(f"failed/{self.rank}", "1"))

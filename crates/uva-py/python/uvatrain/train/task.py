@@ -1,4 +1,4 @@
-"""What is learned of a dataset's labels: the loss, and by what a model is judged (docs/guide/models.md)."""
+"""How a model learns a dataset's labels: the loss, and the metric (docs/guide/models.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Task(NamedTuple):
     #: What is minimised where numbers are predicted; None: cross-entropy.
     loss: str | None
     metric: str
-    #: The weight of each class in the loss of training; None: all the same.
+    #: The weight of each class in the loss of training; None: equal weights.
     weights: torch.Tensor | None = None
 
     @classmethod
@@ -39,7 +39,7 @@ class Task(NamedTuple):
             usual, outputs, classes = loss, dataset.num_targets, None
         elif loss != "auto":
             raise ValueError(
-                f"--loss {loss}: it is for float32 targets, and {path} has classes, whose loss is cross-entropy: leave it out"
+                f"--loss {loss}: only valid for float32 targets, but {path} has classes, whose loss is cross-entropy"
             )
         else:
             usual = "roc-auc" if dataset.multi_label else "accuracy"
@@ -100,7 +100,7 @@ class Task(NamedTuple):
         return {"classes": self.outputs, **({"multi_label": True} if self.is_multi_label else {})}
 
     def of_checkpoint(self) -> dict[str, Any]:
-        """What a checkpoint says of the training beside its model: only values other than the oldest defaults."""
+        """What a checkpoint records of the training, in addition to its model: only values other than the oldest defaults."""
         named = {"metric": (self.metric, "accuracy"), "loss": (self.loss or "mse", "mse")}
         return {name: value for name, (value, first) in named.items() if value != first}
 
