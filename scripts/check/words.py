@@ -5,7 +5,7 @@ limit.
 | area | what is read |
 |---|---|
 | rust | comments and strings of Rust sources outside of test folders; comments of kernels, Cargo.toml and the report's page |
-| docs | Markdown, Dockerfiles, the systemd unit; in blocks of code only comments |
+| docs | Markdown without generated parts, Dockerfiles, the systemd unit; in blocks of code only comments |
 | python | comments, docstrings and strings of the Python package and the examples |
 | scripts | shell scripts as a whole; comments, docstrings and strings of Python scripts; workflows |
 | tests | comments and strings in test folders, and the names of all tests, with spaces for underscores |
@@ -34,7 +34,7 @@ from house import PYTHON_TEST, RUST_TEST  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 AREAS = ["rust", "docs", "python", "scripts", "tests"]
 
-LIMITS = {"rust": 2271, "docs": 112, "python": 0, "scripts": 0, "tests": 936}
+LIMITS = {"rust": 2271, "docs": 0, "python": 0, "scripts": 0, "tests": 936}
 
 END = r"(?= ?[.,;:)!?|]|$)"
 #: Banned phrase → plain phrase. A space of a pattern stands for any white space, with a comment's marker in it or not.
@@ -120,6 +120,9 @@ RUST_PROSE = re.compile(
 )
 FENCE = re.compile(r"^ *(?:```|~~~).*?(?:^ *(?:```|~~~) *$|\Z)", re.MULTILINE | re.DOTALL)
 
+#: A part of a page that tests derive from declarations.
+GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
+
 
 def blank(text):
     """As many characters that match no phrase, on the same lines."""
@@ -173,6 +176,8 @@ def page_prose(text):
         keep = [(part.start(2), part.end(2)) for part in re.finditer(r"(?m)(^|\s)((?:#|//) .*)$", found[0])]
         return kept(found[0], keep)
 
+    # Its text is read where it is declared.
+    text = GENERATED.sub(lambda found: blank(found[0]), text)
     return re.sub(r"(?m)^ *>", lambda found: " " * len(found[0]), FENCE.sub(comments, text))
 
 
