@@ -34,7 +34,7 @@ from house import PYTHON_TEST, RUST_TEST  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 AREAS = ["rust", "docs", "python", "scripts", "tests"]
 
-LIMITS = {"rust": 2271, "docs": 0, "python": 0, "scripts": 0, "tests": 936}
+LIMITS = {"rust": 2273, "docs": 0, "python": 0, "scripts": 1, "tests": 938}
 
 END = r"(?= ?[.,;:)!?|]|$)"
 #: Banned phrase → plain phrase. A space of a pattern stands for any white space, with a comment's marker in it or not.
