@@ -66,7 +66,7 @@ COMMENT_OR_STRING = re.compile(
 )
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 BETWEEN_BACKTICKS = re.compile(r"`[^`]*`")
-# A function behind #[test], with other attributes and comments between them, or one that pytest collects.
+# A function after #[test], with other attributes and comments between them, or one that pytest collects.
 RUST_TEST = re.compile(r"#\[test\](?:\s*(?:#\[[^\]]*\]|//[^\n]*))*\s*fn (\w+)")
 PYTHON_TEST = re.compile(r"\bdef (test_\w+)")
 

@@ -34,7 +34,10 @@ from house import PYTHON_TEST, RUST_TEST  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 AREAS = ["rust", "docs", "python", "scripts", "tests"]
 
-LIMITS = {"rust": 2273, "docs": 0, "python": 0, "scripts": 1, "tests": 938}
+LIMITS = {"rust": 2273, "docs": 0, "python": 0, "scripts": 0, "tests": 863}
+
+#: Places of an area above its limit that are printed without --show.
+MOST_SHOWN = 40
 
 END = r"(?= ?[.,;:)!?|]|$)"
 #: Banned phrase → plain phrase. A space of a pattern stands for any white space, with a comment's marker in it or not.
@@ -265,7 +268,9 @@ def main():
         verdict = "" if len(found[area]) <= LIMITS[area] else ": ABOVE THE LIMIT"
         above += bool(verdict)
         print(f"{len(found[area]):5} of {LIMITS[area]:5}  {area}{verdict}")
-        if arguments.show or verdict:
+        if verdict and not arguments.show and len(found[area]) > MOST_SHOWN:
+            print(f"             --area {area} --show prints all places")
+        elif arguments.show or verdict:
             for place, around, phrase, plain in found[area]:
                 print(f"             {place}: '{phrase}': {plain}\n                 {around}")
     return 1 if above else 0

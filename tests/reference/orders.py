@@ -48,7 +48,7 @@ def sequence(graph, train, both, seed, number):
 
 
 def in_turns(sequences, seed, epoch):
-    """An epoch over sequences: each begins somewhere else, and they give a position each in turns."""
+    """An epoch over sequences: each begins somewhere else, and they give a position each, alternately."""
     count = len(sequences[0])
     rotated = []
     for number, positions in enumerate(sequences):

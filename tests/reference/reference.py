@@ -68,7 +68,7 @@ def chunk_order(seed, count, chunk, epoch):
 
 
 def seed_orders_vector(graph, train, edges, seed, count, segment, epochs):
-    """Sequences over a graph, and epochs that follow them in turns and in segments of the first."""
+    """Sequences over a graph, and epochs that follow them alternately and in segments of the first."""
     sequences = [sequence(graph, train, edges == "both", seed, number) for number in range(count)]
     return dict(
         graph=graph,
@@ -225,7 +225,7 @@ def batch_of_picks(batch, node, kappa):
 
 
 def sample(graph, options, split, epoch, batch, seeds):
-    """One batch: node ids (of the dataset as it is), and a block for each hop."""
+    """One batch: node ids (of the dataset in its stored order), and a block for each hop."""
     original = graph["orig_id"] or list(range(len(graph["indptr"]) - 1))
     kind = options.get("kind", "neighbor")
     nodes = list(seeds)
@@ -415,7 +415,7 @@ def graph_vectors():
     moved, new_id = reordered(directed)
     moved_splits = {split: [new_id[node] for node in index] for split, index in splits.items()}
     again = graph_vector("the same, reordered", moved, options, moved_splits, 4, [0, 1, 900])
-    # What reordering promises: nobody who works with original ids can tell.
+    # What reordering promises: original ids give the same results.
     for before, after in zip(plain["batches"], again["batches"]):
         assert before["hash"] == after["hash"] and before["blocks"] == after["blocks"]
         assert before["nodes"] == [moved["orig_id"][node] for node in after["nodes"]]

@@ -14,7 +14,7 @@ def whole(lists):
 
 
 def importance(degree):
-    """What a list of so many entries adds to each of them."""
+    """What a list of `degree` entries adds to each of them."""
     return max(2**32 // degree**2, 1)
 
 
@@ -52,7 +52,7 @@ def importance_of_nodes(graph_lists):
 
 
 def draws_of(sums, original, draws, stream_of):
-    """The node that each draw comes to, by sums in the order of original ids, and how far it is behind those before."""
+    """The node that each draw selects, by sums in the order of original ids, and its distance from the sum before."""
     if sum(sums) == 0:
         return
     order = sorted(range(len(sums)), key=lambda node: original[node])
@@ -124,7 +124,7 @@ def weigh_members(seeds, lists, drawn, total, draws):
 
 
 def at_least_once(power, draws):
-    """The chance of what has the chance `power` in each of so many draws."""
+    """The chance in `draws` draws of an event with the chance `power` in each."""
     chance = 0.0
     while draws > 0:
         if draws % 2 == 1:

@@ -1,4 +1,4 @@
-"""What the tests share: datasets, and running Python or the command line beside themselves."""
+"""What the tests share: datasets, and runs of Python or the command line in other processes."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def pytest_runtest_protocol(item, nextitem):
             claimed[item.path] = False
     if claimed[item.path]:
         return None
-    # The item before it left set up what it shares with this one, such as their folder. The one behind may not share it.
+    # The item before it left set up what it shares with this one, such as their folder. The next one may not share it.
     item.session._setupstate.teardown_exact(nextitem)
     # True: this item has been seen to.
     return True
@@ -62,7 +62,7 @@ def graph(tmp_path_factory):
 
 @pytest.fixture
 def loader(graph):
-    """A loader over it, made anew for each test."""
+    """A loader over it, made for each test."""
     import uvatrain
 
     with uvatrain.Loader(graph, **OPTIONS) as loader:
@@ -100,7 +100,7 @@ def uvatrain_program():
 
 
 def run_python(script, *arguments, **environment):
-    """Runs a script beside this process, and returns how it ended, what it printed and complained of."""
+    """Runs a script in another process, and returns how it ended, what it printed and complained of."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
     with subprocess.Popen(
@@ -109,7 +109,7 @@ def run_python(script, *arguments, **environment):
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        # A group of its own, so that a script that is stuck goes with its children.
+        # A group of its own, so that a script that hangs is killed with its children.
         start_new_session=True,
     ) as process:
         try:

@@ -64,7 +64,7 @@ def write_graph(
     if reordered:
         np.save(path / "orig_id.npy", random.permutation(nodes))
     if weighted:
-        # Behind all else, so that the rest is the same graph. Every tenth edge or so has no weight.
+        # Drawn last, so that the rest is the same graph. Every tenth edge or so has no weight.
         weights = random.random(indptr[-1], dtype=np.float32) * 4
         np.save(path / "weight.npy", np.where(random.random(indptr[-1]) < 0.1, np.float32(0), weights))
     meta = {"name": path.name, "classes": classes}

@@ -177,7 +177,7 @@ def test_meta_json_says_what_was_given_and_nothing_where_nothing_was(tmp_path):
 @pytest.mark.parametrize("library", ["torch", "numpy", "dlpack"])
 def test_64_bits_are_narrowed_to_32_with_a_warning_at_the_caller(tmp_path, library):
     class Exporter:
-        """Says of itself nothing but what DLPack does."""
+        """Has only the methods of DLPack."""
 
         def __init__(self, array):
             self.tensor = torch.from_numpy(array)

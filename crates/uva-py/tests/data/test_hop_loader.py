@@ -1,4 +1,4 @@
-"""Batches of a hop set: their rows, their order, and where they go on."""
+"""Batches of a hop set: their rows, their order, and where they resume."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Hop sets: made from Python and from the command line alike, opened, interrupted and gone on with."""
+"""Hop sets: made from Python and from the command line, opened, interrupted and resumed."""
 
 import json
 import os

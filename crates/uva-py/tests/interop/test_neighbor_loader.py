@@ -1,4 +1,4 @@
-"""uvatrain.pyg.NeighborLoader in the place of PyG's: what PyG's own tests expect of one, on homogeneous graphs."""
+"""uvatrain.pyg.NeighborLoader instead of PyG's: what PyG's own tests expect of one, on homogeneous graphs."""
 
 import gc
 import os

@@ -85,7 +85,7 @@ def check(data, tables, fanouts, seeds, replace=False):
     targets = np.repeat(np.arange(len(tables.indptr) - 1), np.diff(tables.indptr))
     ends = np.stack([tables.indices[data.e_id], targets[data.e_id]])
     assert np.array_equal(data.n_id[data.edge_index].numpy(), ends)
-    # Whoever was found was found by an edge.
+    # Every other node was found through an edge.
     assert set(row.tolist()) | set(range(len(seeds))) == set(range(data.num_nodes))
 
 

@@ -321,7 +321,7 @@ try:
         for batch in train:
             steps += 1
             if steps == 3:
-                # The launcher alone gets it: the script hears of it with one of its next batches.
+                # The launcher alone gets it: the script is notified with one of its next batches.
                 os.kill(os.getppid(), 2)
 except KeyboardInterrupt:
     say("interrupted")

@@ -117,7 +117,7 @@ def test_its_thread_ends_with_it_and_a_fork_says_that_it_has_none(graph):
 
 
 def wait_for_threads(wanted):
-    """Until so many threads with caches are left; two minutes at most."""
+    """Until `wanted` threads with caches are left; two minutes at most."""
     gc.collect()
     ended = threading.Event()
     for _ in range(1200):

@@ -165,7 +165,7 @@ os._exit(0)
 
 def two_ranks_with_a_gpu_each(script, path, *more, simulator):
     """Runs the script as two ranks: its arguments are the path, the rank, the number of ranks, a port, and more. Returns exit
-    codes, and what was said on stdout and stderr."""
+    codes, and the output on stdout and stderr."""
     environment = {**os.environ, **simulator, "CUDA_SIM_DEVICES": "2", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     port = str(a_free_port())
     ranks = [
@@ -238,7 +238,7 @@ except KeyboardInterrupt:
 
 def test_a_batch_larger_than_its_slot_is_the_same_and_counted(tmp_path, simulator):
     # The first node has 400 in-neighbours, all others have three. With 45 batches an epoch, the one that has it among its
-    # seeds is none of those that slots are sized by.
+    # seeds is not one of those by which slots are sized.
     path, nodes = tmp_path / "hub", 2000
     path.mkdir()
     degrees = np.where(np.arange(nodes) == 0, 400, 3)

@@ -101,7 +101,7 @@ def test_two_loops_over_one_loader_are_refused(loader):
     assert next(inner).epoch == 1
     with pytest.raises(uvatrain.UvatrainError, match="one pass at a time"):
         next(outer)
-    # The loop that is in its right goes on.
+    # The valid loop continues.
     assert next(inner).index == 1
 
 
@@ -226,8 +226,8 @@ def test_rows_from_disk_behind_a_host_cache_are_those_of_memory(graph):
         assert all(hash == seen and x.equal(seen_x) for (hash, x), (seen, seen_x) in zip(found, expected, strict=True))
         return disk
 
-    # Of 600 rows of 20 bytes, half of it has 187 throughout, and the other half room for 40. What is on its way when the
-    # loader is closed is counted, too.
+    # Of 600 rows of 20 bytes, half of it has 187 throughout, and the other half room for 40. Rows in flight when the
+    # loader is closed are counted, too.
     cached, plain = from_disk(host_cache="12KiB"), from_disk(look_ahead=0)
     of_rows = ("cached_rows", "kept_rows", "ahead_rows", "demanded_rows")
     assert all(sum(disk[name] for name in of_rows) >= rows for disk in (cached, plain))

@@ -155,7 +155,7 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(graph, b
     for loader in then:
         loader.load_state_dict(states[0])
         iteration = iter(loader)
-        # Behind the last step of an epoch nothing is left of it, even if fewer ranks would find batches there.
+        # After the last step of an epoch nothing is left of it, even if fewer ranks would find batches there.
         expected_steps = (19 - before * steps) // after if steps < 19 // before else 0
         assert iteration.__length_hint__() == expected_steps
         for number, batch in enumerate(iteration, 1):
@@ -169,7 +169,7 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(graph, b
     assert all(expected[1][index] == hash for index, hash in {**seen, **left}.items())
     # The next epoch is divided from its beginning.
     assert of_epoch(then, lambda loader: range(1)) == dict(enumerate(expected[2][:after]))
-    # A state of one that went on is loaded by a third number of ranks.
+    # A state of a resumed loader is loaded by a third number of ranks.
     if expected_steps:
         with uvatrain.Loader(graph, **options) as one:
             place = {"first": before * steps, "batch": 0, "world_size": after, "trainers": after}

@@ -1,4 +1,4 @@
-"""The loader's keywords are those that the core declares: names, defaults, help, and what type checkers know of them."""
+"""The loader's keywords are those that the core declares: names, defaults, help, and types."""
 
 import dataclasses
 import inspect

@@ -32,7 +32,7 @@ def test_the_error_for_a_tensor_kept_too_long_advises_to_clone_it(graph, slots, 
             uvatrain.SlotInUse, match=rf"batch 0 of epoch 0 \(train\).*\.clone\(\).*slots \({slots} now"
         ):
             next(iteration)
-        # Its values are what they were, however often the next step was asked for.
+        # Its values are what they were, however often the next step was requested.
         with pytest.raises(uvatrain.SlotInUse):
             next(iteration)
         assert torch.equal(kept, values)

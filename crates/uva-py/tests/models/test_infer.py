@@ -207,7 +207,7 @@ def test_layers_get_the_features_of_their_edges_whatever_fits_a_slot(tmp_path, k
         return layer((x, x[: batch.num_seeds]), batch.edge_index[0], batch.blocks[0].edge_attr.float())
 
     sizes = []
-    # As layers are called unless told otherwise, and with rows that they cannot take as they are.
+    # The default call of layers, and one for rows that they cannot take without conversion.
     options = {} if dtype == torch.float32 else {"call": widened}
     found = uvatrain.infer(
         layers, dataset, activation=torch.relu, edge_attr=True, slot_bytes=40_000, batch_size=128, **options

@@ -313,7 +313,7 @@ def test_invalid_checkpoints_and_inputs_are_refused_by_name(trained, tmp_path):
 
     refuse("unknown variant `mlp`", trainer=of(model="mlp"))
     refuse("another model", trainer=of(hidden=8))
-    # Each of these would take memory before a tensor is looked at.
+    # Each of these would allocate memory before a tensor is read.
     for name, numbers in [
         ("layers", (0, 33, 300_000, 2**31)),
         ("hidden", (0, 2**31)),

@@ -298,7 +298,7 @@ def test_a_script_of_pygs_computes_the_same_with_our_layers(graph, monkeypatch, 
             for a, b in zip(one.parameters(), other.parameters()):
                 torch.testing.assert_close(b.grad, a.grad, rtol=1e-3, atol=1e-5)
     if trim:
-        # The outermost nodes' rows would have been for nothing.
+        # The outermost nodes' rows would not be used.
         assert len(looked_at) <= 2
 
 

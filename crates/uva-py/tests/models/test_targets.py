@@ -1,4 +1,4 @@
-"""Targets that are no classes: batches without labels, and numbers to predict."""
+"""Targets that are not classes: batches without labels, and numbers to predict."""
 
 import json
 
@@ -75,7 +75,7 @@ def test_numbers_reach_every_form_of_a_batch_in_their_own_shape(graph, tmp_path,
     with uvatrain.Loader(graph, **LOADER) as loader:
         expected = hashes(loader)
     with uvatrain.Loader(dataset, **LOADER) as loader:
-        # Targets are no part of a batch's hash, as labels are none.
+        # Neither targets nor labels are in a batch's hash.
         assert hashes(loader) == expected
         for batch in loader:
             wanted = whole[batch.seeds]
@@ -111,7 +111,7 @@ def test_whole_numbers_are_classes_unless_declared_as_targets(graph, tmp_path):
 
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory, uvatrain_program):
-    """A graph with two numbers a node that its neighbourhood tells, and the checkpoints of its models."""
+    """A graph with two numbers a node that its neighbourhood determines, and the checkpoints of its models."""
     trained = Trained(tmp_path_factory.mktemp("targets"), uvatrain_program)
     degrees = trained.indptr.diff().clamp(min=1)[:, None]
     sums = torch.zeros(900, 1).index_add(0, trained.edge_index[1], trained.x[trained.edge_index[0], :1])

@@ -121,7 +121,7 @@ def test_two_ranks_train_as_one_process_that_takes_both_batches_of_a_step(data: 
     shape = dict(input_dim=dataset.feature_dim, classes=dataset.num_classes)
     model = Model(dict(hidden=8, layers=2, dropout=0.0, input_dropout=0.0, **of_model, **shape))
     expected = trained_on_both_batches(loaders, model, lambda batch: model(batch.x, batch.blocks))
-    # Nine steps an epoch; the nineteenth batch is nobody's.
+    # Nine steps an epoch; no rank has the nineteenth batch.
     assert len(expected) == 2 * 18
     close(expected, found)
 
@@ -139,7 +139,7 @@ def test_ranks_with_parts_of_table_and_graph_have_the_losses_of_the_whole(
     assert len(whole) == 2 * 18 and whole == parts
     accuracies = [[event["valid_accuracy"] for event in events(tmp_path, name, "epoch")] for name in ("whole", "parts")]
     assert accuracies[0] == accuracies[1]
-    # It is the training of the whole dataset, which another number of parts goes on with, or the dataset itself.
+    # It is the training of the whole dataset, which another number of parts resumes, or the dataset itself.
     program(uvatrain_program, tmp_path, f"partition {data} three --parts 3 --layout ranges")
     Ranks(3, tmp_path, tmp_path / "three", "--epochs 3 --resume --checkpoint kept --metrics third").end_well()
     third = batches(tmp_path, "third", "third.1", "third.2")
@@ -218,7 +218,7 @@ def test_training_nodes_without_labels_are_refused_by_all_ranks(data: Path, tmp_
 
 
 def wait_for_steps(folder: Path, name: str, steps: int) -> list[dict]:
-    """Waits until a rank has trained on so many batches."""
+    """Waits until a rank has trained on `steps` batches."""
     until = time.monotonic() + WATCHDOG
     while len(found := events(folder, name, "batch")) < steps:
         assert time.monotonic() < until, f"{name}: {found}"
@@ -246,7 +246,7 @@ def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(data: Pa
     assert sorted(after) == [(epoch, batch) for batch in range(done, done + (19 - done) // 3 * 3)]
     with uvatrain.Loader(data, fanouts=[4, 3], batch_size=16, seed=3, rank=0, world_size=1) as loader:
         for number in range(epoch + 1):
-            # In each epoch of two ranks the last batch is nobody's.
+            # In each epoch of two ranks, no rank has the last batch.
             own = {batch.index: batch.hash for batch in loader}
             found = {place[1]: seen[0] for place, seen in {**before, **after}.items() if place[0] == number}
             assert found.items() <= own.items()

@@ -1,4 +1,4 @@
-"""What tests of `python -m uvatrain.train` have in common: ranks, the program beside them, and comparisons of the two."""
+"""What tests of `python -m uvatrain.train` have in common: ranks, the program, and comparisons of the two."""
 
 import contextlib
 import io
@@ -106,7 +106,7 @@ def alone_well(folder: Path, data: Path, options: str) -> str:
 def events(folder: Path, name: str, kind: str) -> list[dict]:
     path = folder / name
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    # A line may be on its way.
+    # The last line may be incomplete.
     return [event for line in lines if line.endswith("\n") and (event := json.loads(line))["event"] == kind]
 
 
@@ -198,7 +198,7 @@ def trains_as_the_program_does(uvatrain_program: Path, folder: Path, data: Path,
 
 
 def learns_as_the_program_does(uvatrain_program: Path, folder: Path, data: Path, options: str, metrics: list[str]) -> None:
-    """That one process has the losses and metrics of the program, which goes on with its checkpoint."""
+    """That one process has the losses and metrics of the program, which resumes from its checkpoint."""
     options += " --dropout 0"
     by_program(uvatrain_program, folder, data, f"{options} --epochs 2 --metrics program.jsonl")
     printed = alone_well(folder, data, f"{options} --epochs 2 --metrics python.jsonl --checkpoint kept")
@@ -218,7 +218,7 @@ def learns_as_the_program_does(uvatrain_program: Path, folder: Path, data: Path,
 
 
 def go_on_with_each_other(uvatrain_program: Path, folder: Path, data: Path, model: str) -> None:
-    """That the program goes on with a checkpoint of one process, and it with one of the program."""
+    """That the program resumes from a checkpoint of one process, and the process from one of the program."""
     options = f"--model {model} --dropout 0 --checkpoint kept --metrics"
     by_program(uvatrain_program, folder, data, f"--model {model} --dropout 0 --epochs 3 --metrics whole.jsonl")
     by_program(uvatrain_program, folder, data, f"{options} 1.jsonl --epochs 1")
@@ -231,7 +231,7 @@ def go_on_with_each_other(uvatrain_program: Path, folder: Path, data: Path, mode
 
 
 def are_refused(folder: Path, *cases: tuple[int, Path, str, list[str]]) -> None:
-    """That so many ranks end with code 2 over DATA with such options, and what they say has these parts."""
+    """That the ranks end with code 2 over DATA with these options, and their message has these parts."""
     for ranks, path, options, parts in cases:
         ended_so = [alone(folder, path, options)] if ranks == 1 else Ranks(ranks, folder, path, options).end()
         for code, _, said in ended_so:

@@ -33,7 +33,7 @@ PROGRAM = re.compile(r"uvatrain-[^/]+\.data/scripts/uvatrain")
 
 
 def spoilt(wheel, folder, name=None, without=(), instead=None):
-    """A copy under another name, without some members, or with some replaced or added, and with its list as it was."""
+    """A copy under another name, without some members, or with some replaced or added, and with its list unchanged."""
     copy = folder / (name or wheel.name)
     instead = dict(instead or {})
     with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(copy, "w") as target:

@@ -1,6 +1,6 @@
 """The snippets of README.md and docs/**/*.md: each page's are run in their order, in an empty folder.
 
-A snippet that needs a GPU, several machines, a download or a script of the reader's own has a line in front of its fence
+A snippet that needs a GPU, several machines, a download or a script of the reader's own has a line before its fence
 that says so, `<!-- not run: REASON -->`. It is parsed only. That the program knows each option of every snippet is
 checked by tests/integration/project/docs.rs.
 """

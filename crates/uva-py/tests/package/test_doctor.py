@@ -57,7 +57,7 @@ def test_without_arguments_it_explains_itself():
 
 @pytest.fixture(scope="module")
 def here():
-    """What it says of this Python as it is."""
+    """Its report on this Python."""
     return look()
 
 

@@ -134,7 +134,7 @@ def test_two_ranks_learn_together_on_a_part_each_though_one_is_larger(
     train = json.loads((parts / "partition.json").read_text())["train"]
     assert train[0] < train[1]
     said = run(*TORCHRUN, "ddp.py", parts, "--parts")
-    # Neither waits in vain for the other.
+    # Neither waits for the other without end.
     assert f" {-(-train[0] // 256)} batches a rank" in said
     assert last_accuracy(said) > LEARNED
 

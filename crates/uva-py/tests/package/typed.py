@@ -20,7 +20,7 @@ def batches(path: str) -> None:
             assert_type(batch.x, torch.Tensor)
             assert_type(batch.blocks, tuple[uvatrain.Block, ...])
             assert_type(batch.blocks[0].indptr, torch.Tensor)
-            # There may be no labels, and no loop has to ask for them.
+            # There may be no labels, and no loop has to check for them.
             assert_type(batch.y, torch.Tensor | Any)
             torch.nn.functional.cross_entropy(batch.x, batch.y)
     for batch in uvatrain.attach("valid"):

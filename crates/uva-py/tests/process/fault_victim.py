@@ -2,7 +2,7 @@
 
     fault_victim.py JSON
 
-Prints `batch N` for every batch up to that point, so that whoever watches knows when to strike, and `clean` at its end,
+Prints `batch N` for every batch up to that point, so that the watching process knows when to strike, and `clean` at its end,
 when nothing of the module's is left in the process.
 """
 
@@ -39,7 +39,7 @@ def touch(batch):
     for block in batch.blocks:
         total += float(block.indices.sum()) + float(block.indptr[-1])
     if total != total:
-        raise AssertionError("a feature is no number")
+        raise AssertionError("a feature is not a number")
     return total
 
 
@@ -213,7 +213,7 @@ def do_restart(loader, batch):
 
 
 def do_nothing(loader, batch):
-    """Somebody else strikes."""
+    """Another process strikes."""
 
 
 ACTIONS = {name.removeprefix("do_"): value for name, value in list(globals().items()) if name.startswith("do_")}

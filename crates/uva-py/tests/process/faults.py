@@ -4,12 +4,12 @@
 
 A round is decided by its number alone: what is iterated over (a Loader of the script's own process, or the place of the
 consumer under `uvatrain run`), what happens (fault_victim.py has the list; or a signal for one of the processes), and
-behind which batch. Then it is looked at whether
+after which batch. Then it checks whether
 
 - exit code and message are the right ones, and there is no word of a panic or a fatal error
 - no process of the round is left, the launcher's roles included, and so none of its memory files
 - nothing is left in /dev/shm, among the named sockets, or in the folder for temporary files
-- where the script goes on after the fault, its own process has no thread, memory file or mapping of the module's left
+- where the script continues after the fault, its own process has no thread, memory file or mapping of the module's left
 
 A round that fails is played again by --first N --rounds 1. The module has to be importable; UVATRAIN_PROGRAM names the
 command line.
@@ -70,7 +70,7 @@ class Case:
     number: int
     mode: str
     action: str
-    #: Behind which batch; -1: as soon as the processes are there.
+    #: After which batch; -1: as soon as the processes are there.
     at: int
     #: What batches are made of: "torch" or "numpy".
     arrays: str
@@ -133,7 +133,7 @@ def marked(token: str) -> dict[int, list[str]]:
                 if arguments != [b""]:
                     found[int(entry.name)] = [part.decode(errors="replace") for part in arguments if part]
         except OSError:
-            # Gone meanwhile, or a zombie, or somebody else's.
+            # Gone meanwhile, or a zombie, or another user's.
             continue
     return found
 
@@ -244,7 +244,7 @@ def strike(one: Case, token: str, child: subprocess.Popen) -> None:
             # Another of them has ended it already.
             continue
     if one.target == "janitor":
-        # The run does without it, until it is told to end.
+        # The run continues without it, until it gets a signal.
         child.send_signal(signal.SIGTERM)
 
 
@@ -281,11 +281,11 @@ def play(one: Case, graph: Path, program: str | None) -> dict:
         told = "".join(said) + complaints.read_text(errors="replace")
         shown = told if len(told) < 8000 else f"{told[:4000]}\n…\n{told[-4000:]}"
         where = f"round {one.name}: {one}\nended with {code}, and said:\n{shown}"
-        assert time.monotonic() - since < WATCHDOG, f"it did not end by itself; {where}"
+        assert time.monotonic() - since < WATCHDOG, f"it did not end; {where}"
         assert struck, f"it ended before its time; {where}"
         codes, words = expected(one)
         assert code in codes, f"the exit code is {code}, not {codes}; {where}"
-        assert any(word in told for word in words), f"none of {words} was said; {where}"
+        assert any(word in told for word in words), f"no message has one of {words}; {where}"
         for bad in ("panicked", "Fatal Python error", "AssertionError", "Segmentation"):
             assert bad not in told, f"{bad}; {where}"
         complaint = complaints.read_text()

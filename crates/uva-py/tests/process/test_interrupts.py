@@ -23,7 +23,7 @@ def send_when_waiting(number):
     threading.Thread(target=send, args=(number,), daemon=True).start()
 
 def waits(loader):
-    # Within the wait the loader is in use; behind it it is not.
+    # During the wait the loader is in use; after the wait it is not.
     try:
         loader.stats()
     except uvatrain.UvatrainError as error:
@@ -270,5 +270,5 @@ while sys._current_frames()[thread.ident].f_code.co_name != "_receive":
     pass
 """
     ended = run_python(script, big_graph)
-    # Nor is it heard of: what it would say is printed while the interpreter takes down what prints it.
+    # It prints nothing either: it would print while the interpreter destroys the objects that print.
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,5 +1,5 @@
 """One rank of test_ddp.py's runs: trains a small model and writes down what it saw. Started by torchrun, and under a
-launcher with "attach" in the place of a dataset."""
+launcher with "attach" instead of a dataset."""
 
 import json
 import os

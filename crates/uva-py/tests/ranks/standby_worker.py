@@ -41,7 +41,7 @@ def main() -> None:
             loss_of(model, batch).backward()
             average_gradients(model, None if all_train else trainers, train.step_ranks)
             optimizer.step()
-    # What is left of the first epoch behind each of its steps, by the state of rank 0.
+    # What is left of the first epoch after each of its steps, by the state of rank 0.
     all_states = [states]
     dist.broadcast_object_list(all_states)
     rests = []

@@ -125,7 +125,7 @@ def test_a_rank_that_dies_ends_the_run_and_leaves_nothing(graph: Path, tmp_path:
     _, stderr = run.communicate(timeout=300)
     assert run.returncode != 0
     assert "SIGKILL" in stderr
-    # The ranks are torchrun's children and it has waited for them; the loaders' memory has no name and goes with them.
+    # The ranks are torchrun's children and it has waited for them; the loaders' memory has no name and is freed with them.
     left = [
         pid
         for pid in filter(str.isdigit, os.listdir("/proc"))
@@ -166,7 +166,7 @@ def test_a_rank_that_dies_under_the_launcher_is_named_and_leaves_nothing(
     ended = under_the_launcher(uvatrain_program, graph, tmp_path, 3)
     assert ended.returncode == 1, ended.stderr
     assert "rank 1 (process " in ended.stderr.split("uvatrain: ")[-1], ended.stderr
-    # Whoever held stderr has ended; nothing else may name the folder.
+    # Processes that held stderr have ended; nothing else may name the folder.
     left = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if is_of(pid, str(tmp_path).encode())]
     assert left == []
 

@@ -127,7 +127,7 @@ def test_ranks_on_two_machines_have_the_batches_of_one_process(
             for epoch in range(2):
                 loader.set_epoch(epoch)
                 expected |= {(batch.split, batch.epoch, batch.index): batch.hash for batch in loader}
-    # The fifth training batch of an epoch is nobody's.
+    # No rank has the fifth training batch of an epoch.
     assert len(seen) == 2 * (4 + 5) and seen.items() <= expected.items()
 
 

@@ -93,7 +93,7 @@ def test_a_part_opens_by_its_description_and_a_range_needs_several_ranks(
             uvatrain.Loader(path, part=0, **OPTIONS)
         return f"{getattr(raised.value, 'field', None)}: {raised.value}"
 
-    # A link to a part elsewhere: the description beside that one is its own, but not what was read here.
+    # A link to a part elsewhere: the description next to that one is its own, but not what was read here.
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "part-0").symlink_to(parts / "part-0")
     description = json.loads((parts / "partition.json").read_text())

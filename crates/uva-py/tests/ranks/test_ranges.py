@@ -27,7 +27,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ranges(whole: Path, uvatrain_program: Path):
-    """The partition of the dataset into so many ranges."""
+    """The partition of the dataset into ranges."""
 
     def of(parts: int) -> Path:
         out = whole.parent / f"ranges-{parts}"
@@ -95,7 +95,7 @@ def test_batches_of_ranks_with_a_part_each_are_those_of_the_whole_dataset(
     with_whole_tables = run(whole, tmp_path / "whole", ranks, **options)
     assert [record.pop("exchanged") or record.pop("lists") for record in with_whole_tables.values()] == [None] * ranks
     assert divided == with_whole_tables
-    # Ranks may be at different calls when they tell, so that what one got others have not counted as given yet.
+    # Ranks may be at different calls when they report, so that others have not yet counted what one received as sent.
     for counts in exchanged:
         assert all(counts[name] > 0 for name in ("own_rows", "remote_rows", "given_rows", "sent_bytes", "received_bytes"))
         assert 0 < counts["met_s"] < counts["waited_s"]
@@ -178,7 +178,7 @@ def test_a_rank_that_closes_early_leaves_the_others_what_is_ready(ranges, tmp_pa
     assert records[1]["said"] is None
     kind, message, _ = records[0]["said"]
     assert kind == "PeerDied" and "rank 1 has left the group" in message and "train batch" in message, message
-    # It had those of the first epoch, the one at hand, and what was ready.
+    # It had those of the first epoch, the current one, and those that were ready.
     of_epoch = records[0]["batches"][0]
     assert of_epoch + 1 < sum(batch[0] == "train" for batch in records[0]["seen"]) < 2 * of_epoch
 

@@ -23,7 +23,7 @@ def test_ranks_divide_an_epoch_and_their_batches_are_the_same(graph, world_size,
             parts.append(numbered)
     counts = {len(part) for part in parts}
     if split == "train":
-        # As many for each: what is left over is nobody's.
+        # As many for each: no rank has the rest.
         assert counts == {len(whole) // world_size}
     else:
         assert sum(len(part) for part in parts) == len(whole)
