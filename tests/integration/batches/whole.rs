@@ -347,7 +347,7 @@ fn stop_all_in_state(roles: &[&Process], rings: &Rings, state: usize) {
             return;
         }
         assert!(
-            since.elapsed() < Duration::from_secs(60),
+            since.elapsed() < Duration::from_secs(180),
             "no moment was found when a slot is {}",
             STATES[state]
         );

@@ -208,7 +208,7 @@ fn children_of(parent: u32) -> Vec<Process> {
     found
 }
 
-/// What a run could leave behind outside of its own files: names in /dev/shm, named sockets, and whatever is in its
+/// What a run could leave outside of its own files: names in /dev/shm, socket files, and whatever is in its
 /// temporary directory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Traces {
@@ -218,9 +218,9 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// As they are now; `temporary` is the run's `TMPDIR`, and lies in its test's directory. Only what could be the
-    /// run's counts: other programs of the machine come and go, and so do the MPS daemons of other tests, each of which
-    /// binds `control` and `control_privileged`.
+    /// The present names; `temporary` is the run's `TMPDIR`, in its test's directory. Other tests run at the same time and
+    /// bind sockets, too, so only files of this test's directory count. A socket with an abstract name cannot outlive its
+    /// process, and tests check processes by themselves.
     pub fn now(temporary: &Path) -> Traces {
         let names = |folder: &Path| -> Vec<String> {
             let mut names: Vec<_> = fs::read_dir(folder)
@@ -232,21 +232,11 @@ impl Traces {
             names
         };
         let own = temporary.parent().expect("in the test's directory").to_string_lossy();
-        let of_mps = |name: &str| name.ends_with("/control") || name.ends_with("/control_privileged");
-        // One of another test's launcher, as long as that runs: a test of ranks looks for its own by the launcher's
-        // number.
-        let of_ranks = |name: &str| name.starts_with("@uvatrain-ranks-");
-        let ours = |name: &String| {
-            name.contains("uva") && !of_ranks(name) && (!of_mps(name) || name.contains(&*own))
-        };
         let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let named = sockets.lines().filter_map(|line| line.split_whitespace().nth(7));
         Traces {
-            shm: names(Path::new("/dev/shm")).into_iter().filter(ours).collect(),
-            sockets: sockets
-                .lines()
-                .filter_map(|line| line.split_whitespace().nth(7).map(str::to_owned))
-                .filter(ours)
-                .collect(),
+            shm: names(Path::new("/dev/shm")).into_iter().filter(|name| name.contains("uva")).collect(),
+            sockets: named.filter(|name| name.contains(&*own)).map(str::to_owned).collect(),
             temporary: names(temporary),
         }
     }
