@@ -1,18 +1,19 @@
-//! Options and datasets that no model can be made of.
+//! Errors for options and datasets that do not make a valid model.
 
-/// Why no model can be made of these options or this dataset. The user changes one of them (exit code 2).
+/// The reason why these options and this dataset do not make a valid model. The user must change one of them (exit code
+/// 2).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// An option has a value that cannot work.
+    /// An option has an invalid value.
     #[error("{option}: {problem}")]
     Option {
-        /// The option's name as on the command line, such as `--hidden`.
+        /// The option's name on the command line, such as `--hidden`.
         option: &'static str,
         /// The value and the problem with it.
         problem: String,
     },
-    /// The dataset needs something that no built-in model has.
+    /// The dataset needs a feature that no built-in model has.
     #[error("the built-in models cannot train on this dataset: {0}")]
     Unsupported(String),
 }
