@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | every role ends well | reaps them, writes the `end` line | 0 |
 //! | a role dies or fails | stops the others, names the role, the cause and the batch | 1, or the role's own 2 or 3 |
-//! | SIGINT or SIGTERM, once | requests the consumer to finish its batch and write a checkpoint, then stops the others | 130, 143 |
+//! | SIGINT or SIGTERM, once | has the consumer finish its batch and write a checkpoint, then stops the others | 130, 143 |
 //! | the same again | kills every role at once | 130, 143 |
 //! | the launcher itself is killed | the kernel kills the roles; the janitor verifies this and cleans up | – |
 //! | the observer fails (a full disk, for example) | stops every role | the observer's |

@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `environment` ([`Environment`]) | the variables that determine where to search for a daemon and where to create one |
+//! | `environment` ([`Environment`]) | the variables that determine the directories of existing and new daemons |
 //! | `control` | the control program: found in PATH, queried with a time-out |
 //! | `replies` | its answers, as types |
 //! | `listener` | the process that listens at a daemon's socket, as the kernel reports it |

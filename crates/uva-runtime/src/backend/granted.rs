@@ -246,7 +246,7 @@ impl Backend {
         ))
     }
 
-    /// Whether CPU threads copy whole rows to slots on the GPU. A cache on the GPU then contains the other rows.
+    /// Whether CPU threads copy whole rows to slots on the GPU. A cache on the GPU then supplies the other rows.
     pub fn copies_rows(&self) -> bool {
         // A sampler on the GPU gets all of a cache for its lists, whose hits are timed.
         let by_copies =

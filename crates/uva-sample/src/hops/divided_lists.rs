@@ -7,7 +7,7 @@
 //! | message | int64 words |
 //! |---|---|
 //! | request | a word of the hop and the options, split, epoch and batch, then the nodes; empty without nodes |
-//! | response | the picked nodes, list after list; likewise the edge ids, if requested; the number of picks of each list |
+//! | response | the picked nodes, list after list; likewise edge ids, if requested; the number of picks of each list |
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};

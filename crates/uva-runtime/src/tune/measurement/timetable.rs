@@ -211,7 +211,7 @@ mod tests {
         for figure in &figures[measured..] {
             assert!(figure.left_out.as_ref().unwrap().contains("2 s for all"), "{figure:?}");
         }
-        // The last case that was begun ends after its preparation at the latest.
+        // The last case that was begun exceeds the budget by at most its preparation.
         assert!(machine.now.get() <= BUDGET + Duration::from_millis(500), "{:?}", machine.now.get());
     }
 
