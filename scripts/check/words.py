@@ -34,7 +34,7 @@ from house import PYTHON_TEST, RUST_TEST  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 AREAS = ["rust", "docs", "python", "scripts", "tests"]
 
-LIMITS = {"rust": 1823, "docs": 132, "python": 327, "scripts": 0, "tests": 868}
+LIMITS = {"rust": 1824, "docs": 132, "python": 327, "scripts": 0, "tests": 868}
 
 END = r"(?= ?[.,;:)!?|]|$)"
 #: Banned phrase → plain phrase. A space of a pattern stands for any white space, with a comment's marker in it or not.

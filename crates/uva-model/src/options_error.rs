@@ -5,10 +5,10 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// An option has an invalid value.
+    /// An option has a value that cannot work.
     #[error("{option}: {problem}")]
     Option {
-        /// The option's name on the command line, such as `--hidden`.
+        /// The option's name as on the command line, such as `--hidden`.
         option: &'static str,
         /// The value and the problem with it.
         problem: String,

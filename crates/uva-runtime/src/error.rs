@@ -1,4 +1,4 @@
-//! Errors of a run, grouped by the remedy that a user has.
+//! What can go wrong in a run, sorted by what the user can do about it.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use uva_sample::SampleError;
 
 use uva_options::{OptionError, Spelling};
 
-/// The reason why a run could not be started, or ended.
+/// Why a run could not be started, or ended.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum RuntimeError {
     /// An option has an unusable value. Exit code 2.
@@ -29,10 +29,10 @@ pub enum RuntimeError {
     /// An earlier batch still holds the slot of the next one. Exit code 1.
     #[error("{}", Spelling::Keyword.sentence(.0))]
     SlotHeld(String),
-    /// This process cannot take the consumer's place in a run; the message has the reason and the remedy. Exit code 2.
+    /// This process cannot take the consumer's place in a run; the message says why, and how to do it. Exit code 2.
     #[error("uvatrain.attach(): {0}")]
     Unattached(String),
-    /// A peer of this role has ended. The other role's end is the cause, and this error only follows. Exit code 1.
+    /// A peer of this role is gone. The other role's end is the cause, and this error only follows. Exit code 1.
     #[error("{}", Spelling::Keyword.sentence(.0))]
     PeerGone(String),
     /// The run failed; the message names the role and the batch. Exit code 1.
@@ -59,12 +59,13 @@ impl RuntimeError {
         }
     }
 
-    /// An error for an option: its field, the value in force, and the reason.
+    /// Refuses an option and its value.
+    /// The error for an option: its field, the value in force, and the reason.
     pub fn option(field: &str, value: impl fmt::Display, reason: impl Into<String>) -> Self {
         OptionError::new(field, value, reason).into()
     }
 
-    /// Prefixes the error with the place in a role where it occurred.
+    /// The same error, prefixed with where it happened in a role.
     pub fn of_role(self, whereabouts: &str) -> Self {
         let told = |message: String| format!("{whereabouts}: {message}");
         match self {
@@ -132,7 +133,7 @@ impl From<GraphError> for RuntimeError {
         {
             return OptionError::of(option, message).into();
         }
-        // If a system call on a file fails, the input is not the cause.
+        // If the system refuses a file, the input is not at fault.
         if error.is_bad_input() { Self::Input(error.to_string()) } else { Self::Failed(error.to_string()) }
     }
 }
@@ -152,7 +153,7 @@ impl From<SampleError> for RuntimeError {
     }
 }
 
-/// A rank that leaves has done its part; all other errors are failures.
+/// A rank that leaves has done its part; all else is a failure.
 impl From<ExchangeError> for RuntimeError {
     fn from(error: ExchangeError) -> Self {
         match error.cause() {

@@ -60,7 +60,7 @@ pub enum MpsError {
         /// The maximum length in bytes.
         limit: usize,
     },
-    /// A share that leaves nothing for producer or consumer.
+    /// A share that leaves nothing to one of the two.
     #[error("--mps-percentage {0}: the producer's share is 1 to 99 per cent; the consumer gets the rest")]
     Percentage(u32),
     /// The running daemon does not serve the device.

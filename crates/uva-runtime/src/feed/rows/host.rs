@@ -199,7 +199,7 @@ impl TableBytes for FeatureBytes {
 pub(crate) fn failed(error: GatherError) -> RuntimeError {
     match error {
         GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
-        // The error contains the file.
+        // It names the file.
         GatherError::Disk(error) => RuntimeError::Failed(error.to_string()),
         GatherError::Exchange(error) => error.into(),
         GatherError::Lists(error) => RuntimeError::Failed(format!("the outermost block of a batch: {error}")),

@@ -26,10 +26,10 @@ use crate::options::seed_order::MadeOrder;
 use crate::{LoaderOptions, RuntimeError};
 use uva_options::ByteSize;
 
-/// The option with the bytes for caches, in any memory.
+/// The option that gives bytes for caches, wherever they are.
 pub const GPU_CACHE: &str = "--gpu-cache";
 
-/// The option with the bytes for rows before the disk.
+/// The option that gives bytes for rows in front of the disk.
 pub const HOST_CACHE: &str = "--host-cache";
 
 /// The divisor of the available memory for `--gpu-cache auto` without a GPU that trains.
