@@ -1,4 +1,4 @@
-//! A trial in a separate process whether cuFile can read rows of these files into the memory of a GPU.
+//! A trial of cuFile, in a separate process, with reads of these files into the memory of a GPU.
 
 use std::path::{Path, PathBuf};
 

@@ -109,7 +109,7 @@ pub(crate) fn runs_at(places: &[i64], first: usize) -> Vec<Range<usize>> {
     runs
 }
 
-/// Splits `bytes` into these consecutive ranges.
+/// Splits off these consecutive ranges of `bytes`.
 pub(crate) fn parts(bytes: &mut [u8], ranges: impl Iterator<Item = Range<usize>>) -> Vec<&mut [u8]> {
     let (mut rest, mut taken) = (bytes, 0);
     let part = |range: Range<usize>| {

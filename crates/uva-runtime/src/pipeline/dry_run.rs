@@ -30,7 +30,7 @@ pub struct DryRun {
     /// The capacity of feature slots on a GPU; absent if they are in host memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_slots: Option<SlotsInForce>,
-    /// The way of the batches' feature rows, from the place of reading to the slot.
+    /// The path of the batches' feature rows, from the place of reading to the slot.
     pub rows: String,
     /// An estimate of the run's memory, item by item: the programs, the mapped files, rings of the largest batches.
     pub memory: Vec<MemoryLine>,

@@ -311,7 +311,7 @@ fn on_gpu(
     let channel = || slot_channel.as_ref().ok_or_else(|| missing(Resource::FeatureSlotChannel));
     let (producer, consumer) = (stages.contains(&RunStage::PRODUCER), stages.contains(&RunStage::CONSUMER));
     if !producer {
-        // A sampler with a GPU of its own. A sampler that shares it with a producer shares the process too.
+        // This sampler has a separate GPU. A sampler that shares a GPU with a producer shares the process too.
         if stages.iter().any(|stage| stage.role == Role::Sampler) && plan.backend.gpu_sampler().is_some() {
             let lane = sampler_lane(&open_device(cuda, Role::Sampler)?, cuda, Role::Sampler.name())?;
             return Ok(OnGpu { sampler: Some(lane), ..OnGpu::default() });

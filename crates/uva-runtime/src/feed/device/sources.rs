@@ -196,7 +196,7 @@ pub(crate) fn zero_copy(
     })
 }
 
-/// The way of rows that the CPU brings, for people.
+/// The path of rows that the CPU brings, for people.
 fn read_by_cpu(tree: &RowTree) -> String {
     if tree.any(&|tree| matches!(tree, RowTree::Tables(..))) {
         return "rows of hops: the CPU copies them to pinned memory".to_owned();

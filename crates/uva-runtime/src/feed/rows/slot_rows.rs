@@ -23,7 +23,8 @@ pub(crate) struct SlotRows<'d> {
 }
 
 impl<'d> SlotRows<'d> {
-    /// Creates the filler with nodes' rows from this tree, and edges' rows of this dataset, which is that of the parts.
+    /// Creates the filler with nodes' rows from this tree, and edges' rows of this dataset, the same dataset as in the
+    /// parts.
     pub fn new(
         tree: &RowTree,
         layout: &BatchLayout,
