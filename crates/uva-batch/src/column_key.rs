@@ -4,27 +4,27 @@ use std::fmt;
 
 use crate::{COLUMNS, Column, ColumnError};
 
-/// The name of one array of a batch: a column, and of a column of layers which one.
+/// The name of one array of a batch: a column, and the layer for a column of layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ColumnKey {
     /// The column.
     pub column: Column,
     /// The layer, from the seeds; 0 for a column that has no layers.
     pub layer: usize,
-    /// Its place among the arrays of this column and layer. The feature rows of a hop set have one array for each table
+    /// Its index among the arrays of this column and layer. The feature rows of a hop set have one array for each table
     /// that the model reads; every other column has one array, 0.
     pub part: usize,
 }
 
 impl Column {
-    /// Its array in a layer. A column that has no layers has one array for all of them.
+    /// The column's array in a layer. A column without layers has one array for all of them.
     #[must_use]
     pub const fn at(self, layer: usize) -> ColumnKey {
         let layer = if self.spec().is_of_layers() { layer } else { 0 };
         ColumnKey { column: self, layer, part: 0 }
     }
 
-    /// One of its arrays, where it has several.
+    /// One of the column's arrays, if it has several.
     #[must_use]
     pub const fn part(self, part: usize) -> ColumnKey {
         ColumnKey { column: self, layer: 0, part }
@@ -32,10 +32,10 @@ impl Column {
 }
 
 impl ColumnKey {
-    /// The array that a full name means, such as `labels` or `block0.indptr`.
+    /// Parses the full name of an array, such as `labels` or `block0.indptr`.
     ///
     /// # Errors
-    /// [`ColumnError::Unknown`] with the nearest name; [`ColumnError::NoSuchLayer`].
+    /// [`ColumnError::Unknown`] with the nearest name, or [`ColumnError::NoSuchLayer`].
     pub fn parse(name: &str, layers: usize) -> Result<Self, ColumnError> {
         let of_layer = name.strip_prefix("block").and_then(|rest| rest.split_once('.'));
         let found = match of_layer {
@@ -63,13 +63,13 @@ impl From<Column> for ColumnKey {
 }
 
 impl fmt::Display for ColumnKey {
-    /// As in Python and in the wire protocol: `labels`, `block0.indptr`.
+    /// Writes the name of Python and of the wire protocol: `labels`, `block0.indptr`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.column.spec().full_name(self.layer))
     }
 }
 
-/// The full name closest to `name`, if any is close: as a whole, or behind the layer.
+/// The full name closest to `name`, if any is close. Both the full name and the part after the layer are compared.
 fn nearest(name: &str, layers: usize) -> Option<String> {
     let behind = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     COLUMNS
@@ -77,7 +77,7 @@ fn nearest(name: &str, layers: usize) -> Option<String> {
         .flat_map(|spec| (0..if spec.is_of_layers() { layers } else { 1 }).map(|layer| spec.full_name(layer)))
         .map(|full| (strsim::jaro(name, &full).max(strsim::jaro(&behind(name), &behind(&full))), full))
         .filter(|(likeness, _)| *likeness > 0.7)
-        // The first of equals: the layer at the seeds.
+        // The first of equally close names, which has the layer at the seeds.
         .reduce(|best, other| if other.0 > best.0 { other } else { best })
         .map(|(_, full)| full)
 }

@@ -26,7 +26,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Bytes that one value takes.
+    /// Bytes of one value.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {

@@ -6,14 +6,14 @@ use uva_sample::SampleError;
 use crate::Element;
 use uva_options::ByteSize;
 
-/// Why batches of these options cannot lie in slots.
+/// The reason why batches with these options do not fit into slots.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// No batch of these options has a bound, or none fits.
+    /// Batches with these options have no bound, or no batch fits.
     #[error(transparent)]
     Bounds(#[from] SampleError),
-    /// Slots would be larger than memory can be addressed.
+    /// Slots would exceed the address space.
     #[error(
         "a slot for the largest batch would not fit the address space: lower `batch_size` or `fanouts`, or give \
          `slot_bytes`"
@@ -26,21 +26,21 @@ pub enum LayoutError {
         ByteSize::from_bytes(*bytes as u64).value()
     )]
     RowsBelowSeeds {
-        /// Bytes given.
+        /// The given bytes.
         bytes: usize,
-        /// Rows that they hold.
+        /// Rows that fit into these bytes.
         rows: usize,
         /// Bytes of a row.
         row_bytes: usize,
         /// Seeds of a batch.
         seeds: usize,
     },
-    /// Rows of the edges' features, and there are none.
+    /// Edge features are requested, but the dataset has none.
     #[error(
         "`edge_attr`: the dataset has no edge_feat.npy, where the features of edges are (docs/reference/data-format.md)"
     )]
     NoEdgeFeatures,
-    /// float32 of a table of integers.
+    /// float32 is requested for a table of integers.
     #[error(
         "`feature_type=float32`: feat.npy has {table} values, and only f16, bf16 and e4m3 are widened on the way. Leave \
          `feature_type` out, and convert where the batch is used, as in batch.x.float()"
@@ -52,7 +52,7 @@ pub enum LayoutError {
 }
 
 impl LayoutError {
-    /// The option to change, where there is one.
+    /// The option to change, if there is one.
     #[must_use]
     pub fn field(&self) -> Option<&'static str> {
         match self {
@@ -64,45 +64,45 @@ impl LayoutError {
     }
 }
 
-/// Why a batch has no such column, or not with the requested type.
+/// The reason why a batch has no such column, or not with the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ColumnError {
-    /// No column has that name.
+    /// No column has this name.
     #[error("`{name}` is no column of a batch{}", suggestion(.nearest))]
     Unknown {
-        /// The name given.
+        /// The given name.
         name: String,
-        /// The one most like it.
+        /// The most similar name.
         nearest: Option<String>,
     },
     /// The batch has fewer layers.
     #[error("layer {layer}: this batch has {layers} layers, counted from 0")]
     NoSuchLayer {
-        /// The layer given.
+        /// The given layer.
         layer: usize,
         /// Layers of the batch.
         layers: usize,
     },
-    /// This run's batches come without it.
+    /// Batches of this run do not have the column.
     #[error("this batch has no `{name}`: {why}")]
     Absent {
         /// The column's name.
         name: String,
-        /// What brings it.
+        /// The option that adds the column.
         why: &'static str,
     },
-    /// Its values are of another type.
+    /// The column's values have another type.
     #[error("`{name}` has {is} values, not {wanted}")]
     OtherType {
         /// The column's name.
         name: String,
         /// The requested type.
         wanted: Element,
-        /// The type that it has.
+        /// The actual type.
         is: Element,
     },
-    /// It is in a GPU's memory.
+    /// The column is in a GPU's memory.
     #[error("`{name}` is on a GPU: `on_device` lends it")]
     OnDevice {
         /// The column's name.

@@ -1,4 +1,4 @@
-//! The first bytes of a slot: which batch it holds and how much of each column is in use.
+//! The header of a slot, at its start: the identity of the batch and the number of used rows of each column.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::schema::Rows;
 pub enum HandOver {
     /// A batch.
     Batch,
-    /// Nothing: the consumer turns to another pass, or has turned.
+    /// A slot without a batch: the consumer changes to another pass, or has changed.
     Skipped,
-    /// Nothing, and nothing follows.
+    /// A slot without a batch, after which no slot follows.
     End,
 }
 
@@ -35,21 +35,21 @@ impl From<LayerCounts> for BlockSize {
     }
 }
 
-/// What the rows of a batch took from disk, and where they were found.
+/// Disk reads for the rows of a batch, and the places where the rows were found.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct BatchReads {
-    /// Bytes of rows that were asked from disk: for this batch, and ahead for later ones, since the batch before.
+    /// Bytes of rows requested from disk since the batch before, for this batch and ahead for later ones.
     pub bytes_asked: u64,
-    /// Bytes that were read for them.
+    /// Bytes that were read for these requests.
     pub bytes_read: u64,
-    /// Reads that brought these.
+    /// Number of reads for these bytes.
     pub reads: u64,
-    /// Rows of this batch that a cache of rows had.
+    /// Rows of this batch found in a cache of rows.
     pub cached_rows: u64,
-    /// Rows that lay in memory since an earlier batch.
+    /// Rows that were in memory since an earlier batch.
     pub kept_rows: u64,
-    /// Rows that had been read ahead, and that no batch had used before.
+    /// Rows that had been read ahead and not yet used by a batch.
     pub ahead_rows: u64,
     /// Rows that this batch had to read itself.
     pub demanded_rows: u64,
@@ -60,7 +60,7 @@ pub struct BatchReads {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct FixedHeader {
     hash: u64,
-    /// Times in nanoseconds, of the clock that all processes of the machine share.
+    /// Times in nanoseconds, by the clock that all processes of the machine share.
     sample_began: u64,
     sample_ns: u64,
     gather_began: u64,
@@ -74,7 +74,7 @@ struct FixedHeader {
     pace: u32,
     kind: u32,
     split: u16,
-    /// 1 where the producer, or a worker, chooses batch by batch whether it sums, and summed this one.
+    /// 1 if the producer or a worker chooses batch by batch whether it sums, and summed this batch.
     summed: u16,
     epoch: u32,
     batch: u32,
@@ -82,7 +82,7 @@ struct FixedHeader {
     nodes: u32,
     layer_count: u32,
     sampler: u32,
-    /// Without padding, as `unpadded`.
+    /// The value without padding, like `unpadded`.
     real_seeds: u32,
     real_nodes: u32,
 }
@@ -91,21 +91,21 @@ struct FixedHeader {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 struct LayerHeader {
-    /// Padding included, as in all columns.
+    /// The size with padding, like that of all columns.
     padded: BlockSize,
     real: BlockSize,
 }
 
-/// The first bytes of a slot. The sampler writes it; the producer adds when and how long it gathered.
+/// The header of a slot. The sampler writes it; the producer adds the start and the duration of its gather.
 #[derive(Clone, Debug)]
 pub struct BatchHeader {
     fixed: FixedHeader,
-    /// Behind the fixed fields, one entry for each layer.
+    /// The entries after the fixed fields, one for each layer.
     layers: Vec<LayerHeader>,
 }
 
 impl BatchHeader {
-    /// Bytes kept for the header of a batch of so many layers, a multiple of a cache line.
+    /// Bytes reserved for the header of a batch with `layers` layers, a multiple of a cache line.
     #[must_use]
     pub const fn bytes(layers: usize) -> usize {
         Self::used_bytes(layers).next_multiple_of(64)
@@ -115,7 +115,7 @@ impl BatchHeader {
         size_of::<FixedHeader>() + layers * size_of::<LayerHeader>()
     }
 
-    /// Its fields and their sizes, for processes that compare theirs.
+    /// The header's fields and their sizes, which processes compare with each other.
     #[must_use]
     pub fn fields() -> String {
         let bytes = [size_of::<FixedHeader>(), size_of::<LayerHeader>()];
@@ -143,7 +143,7 @@ impl BatchHeader {
         header
     }
 
-    /// Notes the counts of the batch with its padding, which all columns have from now on.
+    /// Records the counts of the batch with its padding, which all columns have from now on.
     pub fn set_padded(&mut self, counts: &BatchCounts) {
         (self.fixed.seeds, self.fixed.nodes) = (counts.seeds as u32, counts.nodes as u32);
         for (to, &from) in self.layers.iter_mut().zip(counts.layers()) {
@@ -157,11 +157,11 @@ impl BatchHeader {
         Self { fixed: FixedHeader { kind: kind as u32, ..FixedHeader::zeroed() }, layers: Vec::new() }
     }
 
-    /// Reads a slot's header and checks it against the slot's bounds: another process wrote it, and its counts become
-    /// slice lengths here.
+    /// Reads a slot's header and checks it against the slot's bounds: another process wrote the header, and its counts
+    /// become slice lengths here.
     ///
     /// # Errors
-    /// The field that is out of bounds, and its bound.
+    /// Returns the field that is out of bounds, and its bound.
     pub fn read(payload: &[u8], bounds: &BatchBounds) -> Result<Self, String> {
         let (fixed_bytes, layers) = (size_of::<FixedHeader>(), bounds.layers.len());
         let bytes = payload
@@ -180,7 +180,7 @@ impl BatchHeader {
         }
     }
 
-    /// Writes it to the front of a slot.
+    /// Writes the header to the start of a slot.
     pub fn write(&self, payload: &mut [u8]) {
         let (fixed, rest) = payload.split_at_mut(size_of::<FixedHeader>());
         fixed.copy_from_slice(bytemuck::bytes_of(&self.fixed));
@@ -234,7 +234,7 @@ impl BatchHeader {
         }
     }
 
-    /// Which batch it is.
+    /// The identity of the batch.
     pub fn key(&self) -> BatchKey {
         let split = match self.fixed.split {
             0 => Split::Train,
@@ -249,22 +249,22 @@ impl BatchHeader {
         self.fixed.hash
     }
 
-    /// Nanoseconds that sampling took.
+    /// Duration of sampling in nanoseconds.
     pub fn sample_ns(&self) -> u64 {
         self.fixed.sample_ns
     }
 
-    /// Nanoseconds that the gather took, in host memory.
+    /// Duration of the gather in host memory, in nanoseconds.
     pub fn gather_ns(&self) -> u64 {
         self.fixed.gather_ns
     }
 
-    /// When sampling and gathering began.
+    /// The start times of sampling and gathering.
     pub fn began(&self) -> [Duration; 2] {
         [self.fixed.sample_began, self.fixed.gather_began].map(Duration::from_nanos)
     }
 
-    /// Which sampler made it.
+    /// Index of the sampler that made the batch.
     pub fn sampler(&self) -> u32 {
         self.fixed.sampler
     }
@@ -274,91 +274,92 @@ impl BatchHeader {
         ListReads { all: self.fixed.list_reads, cached: self.fixed.list_reads_cached }
     }
 
-    /// Rows that came from the feature cache, as far as the CPU looks them up; where a kernel does, the gather's report
-    /// says.
+    /// Rows from the feature cache that the CPU looked up. If a kernel looks them up, the gather's report has the
+    /// number.
     pub fn rows_cached(&self) -> u64 {
         self.fixed.rows_cached
     }
 
-    /// Bytes of own rows and sums that crossed the link to a GPU, where the CPU made some of them and a cache on the GPU had
-    /// the rest.
+    /// Bytes of own rows and sums that crossed the link to a GPU, if the CPU made some of them and a cache on the GPU
+    /// had the rest.
     pub fn link_bytes(&self) -> u64 {
         self.fixed.link_bytes
     }
 
-    /// Notes them.
+    /// Records the bytes that crossed the link.
     pub fn set_link_bytes(&mut self, bytes: u64) {
         self.fixed.link_bytes = bytes;
     }
 
-    /// Batches that waited for the consumer when the producer turned to this one.
+    /// Batches that waited for the consumer when the producer began with this one.
     pub fn queue(&self) -> u32 {
         self.fixed.queue
     }
 
-    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    /// Number of the producer's threads that gathered this batch; 0 if a GPU gathered.
     pub fn pace(&self) -> u32 {
         self.fixed.pace
     }
 
-    /// Notes how many batches waited, and how many threads gather this one.
+    /// Records the number of waiting batches and the number of threads that gather this one.
     pub fn set_pace(&mut self, queue: u32, pace: u32) {
         (self.fixed.queue, self.fixed.pace) = (queue, pace);
     }
 
-    /// Notes how many rows came from the feature cache.
+    /// Records the number of rows from the feature cache.
     pub fn set_rows_cached(&mut self, rows: u64) {
         self.fixed.rows_cached = rows;
     }
 
-    /// What its rows took from disk; all zeros where rows are read from memory.
+    /// Disk reads for the batch's rows; all zeros if rows are read from memory.
     pub fn disk(&self) -> BatchReads {
         self.fixed.disk
     }
 
-    /// Notes what its rows took from disk.
+    /// Records the disk reads for the batch's rows.
     pub fn set_disk(&mut self, reads: BatchReads) {
         self.fixed.disk = reads;
     }
 
-    /// Whether the producer or worker, which chooses batch by batch, summed this batch's rows. A producer that sums in every batch
-    /// leaves it false.
+    /// Whether the producer or a worker that chooses batch by batch summed this batch's rows. False with a producer
+    /// that sums in every batch.
     pub fn is_summed(&self) -> bool {
         self.fixed.summed == 1
     }
 
-    /// Notes whether the producer, which chooses batch by batch, sums the rows.
+    /// Records whether a producer that chooses batch by batch sums the rows.
     pub fn set_summed(&mut self, summed: bool) {
         self.fixed.summed = u16::from(summed);
     }
 
-    /// Notes which sampler made it, and from when to when, by the clock that all processes share.
+    /// Records the sampler that made the batch, and the start and end of sampling by the clock that all processes
+    /// share.
     pub fn set_sampled(&mut self, sampler: u32, began: Duration, ended: Duration) {
         (self.fixed.sampler, self.fixed.sample_began) = (sampler, began.as_nanos() as u64);
         self.fixed.sample_ns = ended.saturating_sub(began).as_nanos() as u64;
     }
 
-    /// Notes when the producer turned to it. On a GPU the gather's report says how long it took.
+    /// Records the time at which the producer began with the batch. On a GPU the gather's report has the duration.
     pub fn set_gather_began(&mut self, began: Duration) {
         self.fixed.gather_began = began.as_nanos() as u64;
     }
 
-    /// Notes when the producer was done with it.
+    /// Records the time at which the producer finished the batch.
     pub fn set_gathered(&mut self, ended: Duration) {
         self.fixed.gather_ns = (ended.as_nanos() as u64).saturating_sub(self.fixed.gather_began);
     }
 
-    /// Whether the batch is padded: it then has at least one node of padding.
+    /// Whether the batch is padded: it then has at least one padding node.
     pub fn is_padded(&self) -> bool {
         self.fixed.real_nodes < self.fixed.nodes
     }
 
-    /// Seeds without padding: the first of the seeds.
+    /// Number of seeds without padding. These are the first of the seeds.
     pub fn real_seeds(&self) -> usize {
         self.fixed.real_seeds as usize
     }
 
-    /// Nodes without padding.
+    /// Number of nodes without padding.
     pub fn real_nodes(&self) -> usize {
         self.fixed.real_nodes as usize
     }
@@ -366,17 +367,17 @@ impl BatchHeader {
     /// The size of a layer's block without padding.
     ///
     /// # Panics
-    /// When there is no such layer.
+    /// If there is no such layer.
     pub fn real_layer(&self, layer: usize) -> LayerCounts {
         counts_of(&self.layers[layer].real)
     }
 
-    /// Seeds, padding included, as in all columns.
+    /// Number of seeds, padding included, as in all columns.
     pub fn seeds(&self) -> usize {
         self.fixed.seeds as usize
     }
 
-    /// Nodes, the seeds and padding included.
+    /// Number of nodes, the seeds and padding included.
     pub fn nodes(&self) -> usize {
         self.fixed.nodes as usize
     }
@@ -384,7 +385,7 @@ impl BatchHeader {
     /// Rows that a column of this kind has in the batch; for a column of a layer, in this layer.
     ///
     /// # Panics
-    /// When there is no such layer.
+    /// If there is no such layer.
     pub fn rows(&self, rows: Rows, layer: usize) -> usize {
         match rows {
             Rows::Seeds => self.seeds(),
@@ -403,7 +404,7 @@ impl BatchHeader {
     /// The size of a layer's block.
     ///
     /// # Panics
-    /// When there is no such layer.
+    /// If there is no such layer.
     pub fn layer(&self, layer: usize) -> LayerCounts {
         counts_of(&self.layers[layer].padded)
     }

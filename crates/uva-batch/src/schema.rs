@@ -1,10 +1,10 @@
-//! The columns of a batch: one table that everything else is derived from.
+//! The columns of a batch, in one table from which everything else is derived.
 
 use std::fmt;
 
 use crate::Element;
 
-/// A column that a batch can have; of a layer's columns, all layers' together.
+/// A column that a batch can have. The arrays of all layers belong to one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Column {
@@ -26,7 +26,7 @@ pub enum Column {
     Weights,
     /// Places of the seeds in their split.
     InputId,
-    /// Which seeds are none of padding.
+    /// Mask of real (non-padding) seeds.
     SeedMask,
     /// Feature rows of a layer's picks.
     EdgeAttr,
@@ -34,85 +34,85 @@ pub enum Column {
     X,
     /// Sums of feature rows.
     Aggregated,
-    /// Which row each maximum of feature rows is of.
+    /// The row that each maximum of feature rows is from.
     Argmax,
 }
 
 /// The static description of a column, independent of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnSpec {
-    /// Which one it is.
+    /// The column.
     pub column: Column,
-    /// Its name; of a layer's column what follows `block{l}.`.
+    /// Its name; for a column of layers, the part after `block{l}.`.
     pub name: &'static str,
-    /// The type of its values, and how many a row has.
+    /// The type of its values, and their number per row.
     pub values: Values,
-    /// How many rows it has.
+    /// Its number of rows.
     pub rows: Rows,
-    /// Which batches have it.
+    /// The batches that have it.
     pub presence: Presence,
     /// The stage that writes it.
     pub written_by: Stage,
-    /// Whether a sampler on a GPU writes it there: such a column need not cross the link.
+    /// Whether a sampler on a GPU writes it there: such a column does not need to cross the link.
     pub made_on_gpu: bool,
     /// The slots that hold it.
     pub lives_in: Slots,
-    /// The column whose first rows it is; such a column takes no room of its own.
+    /// The column whose first rows it is. Such a column uses no memory of its own.
     pub first_of: Option<Column>,
-    /// Its tag in the batch's hash, where it is part of it.
+    /// Its tag in the batch's hash, if it is part of the hash.
     pub hash_tag: Option<HashTag>,
 }
 
 /// The type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// One value a row, of this type.
+    /// One value of this type per row.
     One(Element),
-    /// As the dataset's labels: one int64 a row, a row of uint8, one a class, or one or several float32.
+    /// The type of the dataset's labels: per row one int64, one uint8 for each class, or one or several float32.
     Labels,
-    /// As the feature table, or float32 where the run widens it: a row of features.
+    /// A row of features, with the type of the feature table, or float32 if the run widens it.
     Features,
-    /// As the table of the edges' features: a row of them.
+    /// A row of edge features, with the type of their table.
     EdgeFeatures,
-    /// float32: a row of as many as a node has features.
+    /// float32, as many per row as a node has features.
     Sums,
-    /// int32: a row of as many as a node has features.
+    /// int32, as many per row as a node has features.
     Places,
 }
 
-/// How many rows a column has.
+/// The number of rows of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// One a seed.
+    /// One per seed.
     Seeds,
-    /// One an input node.
+    /// One per input node.
     Nodes,
-    /// One a destination of the layer, and one more.
+    /// One per destination of the layer, and one more.
     Offsets,
-    /// One an edge of the layer.
+    /// One per edge of the layer.
     Edges,
-    /// One a destination of the outermost layer.
+    /// One per destination of the outermost layer.
     Outermost,
 }
 
-/// Which batches have a column.
+/// The batches that have a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// All.
+    /// All batches.
     Always,
-    /// Those of datasets with labels.
+    /// Batches of datasets with labels.
     Labelled,
-    /// Those of runs that ask for it.
+    /// Batches of runs that request it.
     Asked,
-    /// Those of runs that pad.
+    /// Batches of runs that pad.
     Padded,
-    /// Those of runs whose built-in model, or whose producer's sums need it.
+    /// Batches of runs whose built-in model or whose producer's sums need it.
     ForModel,
-    /// Those of a kind of sampler that weighs edges.
+    /// Batches of a sampler kind that weights edges.
     WeighedEdges,
-    /// All, but where sums hold everything that is needed of the rows ([`Aggregation`](crate::Aggregation)).
+    /// All batches, unless sums replace the rows ([`Aggregation`](crate::Aggregation)).
     Rows,
-    /// Those of runs whose producer sums.
+    /// Batches of runs whose producer sums.
     Summed,
 }
 
@@ -130,16 +130,16 @@ pub enum Stage {
 pub enum Slots {
     /// Batch slot and feature slot, at the same offset: the producer copies it.
     Both,
-    /// The feature slot alone, behind the others.
+    /// Only the feature slot, after the other columns.
     Feature,
 }
 
-/// Where a column's values enter the batch's hash (docs/spec/reproducible-batches.md).
+/// The place of a column's values in the batch's hash (docs/spec/reproducible-batches.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashTag {
-    /// The tag, of layer 0 where it is a layer's.
+    /// The tag, for layer 0 if the column has layers.
     pub first: u64,
-    /// How much is added to it for each layer.
+    /// Increment of the tag per layer.
     pub per_layer: u64,
 }
 
@@ -246,8 +246,8 @@ pub const COLUMNS: [ColumnSpec; 14] = [
         lives_in: Slots::Feature,
         ..SAMPLED
     },
-    // These come last, the first of them that there is on a page of its own. Beside sums, `x` has the rows of the
-    // outermost layer's destinations alone (`ColumnPlace::rows`).
+    // These come last, the first present column at the start of a page. With sums, `x` has only the rows of the
+    // outermost layer's destinations (`ColumnPlace::rows`).
     ColumnSpec {
         column: Column::X,
         name: "x",
@@ -280,7 +280,7 @@ pub const COLUMNS: [ColumnSpec; 14] = [
     },
 ];
 
-/// The form of most columns: always present, written by the sampler, in both slots, no part of the hash.
+/// The common form of a column: always present, written by the sampler, in both slots, not part of the hash.
 const SAMPLED: ColumnSpec = ColumnSpec {
     column: Column::InputNodes,
     name: "",
@@ -294,7 +294,7 @@ const SAMPLED: ColumnSpec = ColumnSpec {
     hash_tag: None,
 };
 
-// A column is found by its number.
+// A column's number is its index in the table.
 const _: () = {
     let mut at = 0;
     while at < COLUMNS.len() {
@@ -310,7 +310,7 @@ impl ColumnSpec {
         matches!(self.rows, Rows::Offsets | Rows::Edges)
     }
 
-    /// Its full name, in this layer where it is one of layers.
+    /// Its full name, with this layer if the column has layers.
     #[must_use]
     pub fn full_name(&self, layer: usize) -> String {
         if self.is_of_layers() { format!("block{layer}.{}", self.name) } else { self.name.to_owned() }

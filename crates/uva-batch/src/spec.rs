@@ -1,39 +1,39 @@
-//! The options that decide which columns a run's batches have, and their maximum sizes.
+//! The options that determine the columns of a run's batches, and their maximum sizes.
 
 use uva_sample::SamplerOptions;
 
 use crate::schema::Presence;
 use crate::{Aggregation, Column, FeatureType, StaticShapes};
 
-/// The part of a run's options that its batches' layout depends on.
+/// The options of a run that determine the layout of its batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchSpec {
-    /// How neighbours are sampled.
+    /// The options of sampling.
     pub sampling: SamplerOptions,
-    /// Seeds a batch.
+    /// Seeds per batch.
     pub batch_size: usize,
-    /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows; `None`: the largest batch that
-    /// the fanouts allow.
+    /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows; with `None`, the largest batch
+    /// that the fanouts allow.
     pub slot_bytes: Option<u64>,
     /// The type of a batch's feature values.
     pub feature_type: FeatureType,
-    /// What the producer sums up.
+    /// The aggregation of the producer.
     pub aggregation: Aggregation,
-    /// Whether rows that are summed are gathered first, beside the slots: they have a bound of their own then.
+    /// Whether rows are gathered outside the slots before they are summed. The rows then have a separate bound.
     pub gathers_before_sums: bool,
-    /// Whether the producer chooses batch by batch whether it sums: slots have room for both forms, and a batch's header
-    /// says which it has ([`BatchHeader::is_summed`](crate::BatchHeader::is_summed)).
+    /// Whether the producer chooses batch by batch whether it sums: slots then fit both forms, and a batch's header has
+    /// the form ([`BatchHeader::is_summed`](crate::BatchHeader::is_summed)).
     pub chooses_sums: bool,
-    /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
+    /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches have.
     pub asked: Vec<Column>,
-    /// The shapes that batches are padded to, where they are.
+    /// The shapes that batches are padded to, if any.
     pub shapes: Option<StaticShapes>,
-    /// Of a hop set, the tables of rows that a batch has; `None`: batches are sampled in a graph.
+    /// For a hop set, the number of tables of rows in a batch; `None` if batches are sampled in a graph.
     pub tables: Option<usize>,
 }
 
 impl BatchSpec {
-    /// Whether batches of a dataset with labels, or without, have this column.
+    /// Whether batches of a dataset with or without labels have this column.
     #[must_use]
     pub fn has(&self, column: Column, labelled: bool) -> bool {
         match column.spec().presence {

@@ -5,30 +5,30 @@ use serde_json::{Value, json};
 use uva_options::OptionValue;
 use uva_sample::{BatchBounds, BatchCounts, Expand, LayerCounts, MAX_LAYERS};
 
-/// Standard deviations above the mean: NVIDIA's MLPerf entry for R-GAT pads as much.
+/// Standard deviations above the mean, the same as in NVIDIA's MLPerf entry for R-GAT.
 const DEVIATIONS: f64 = 5.0;
 
-/// Counts are multiples of it, so that the rows of every level begin on a multiple too.
+/// The factor of all counts, so that the rows of every level begin on a multiple too.
 const MULTIPLE: usize = 8;
 
-/// The sizes that batches are padded to, by levels.
+/// The sizes that batches are padded to, by level.
 ///
-/// Level 0 are the seeds, level `k` the nodes that hop `k` found. Each level keeps at least one place for padding, so
+/// Level 0 has the seeds, level `k` the nodes that hop `k` found. Each level keeps at least one place for padding, so
 /// edges of padding never lead to a node of the batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticShapes {
     /// Nodes of each level: one more level than there are layers.
     nodes: Vec<usize>,
-    /// Edges that each layer draws.
+    /// Edges that each layer samples.
     edges: Vec<usize>,
-    /// Whether a block begins with the block before ([`Expand::New`]). It then has the edges of all layers so far.
+    /// Whether a block includes the previous block ([`Expand::New`]), and so the edges of all layers so far.
     keeps: bool,
-    /// Nodes, and edges of all blocks, of the mean batch that they were estimated from.
+    /// Nodes, and edges of all blocks, of the mean batch of the estimate.
     mean: (usize, usize),
 }
 
 impl StaticShapes {
-    /// Shapes for batches like `samples`: mean and five standard deviations of each count, within `bounds`.
+    /// Shapes for batches like `samples`: mean plus five standard deviations of each count, within `bounds`.
     ///
     /// # Panics
     /// If `samples` is empty.
@@ -101,7 +101,7 @@ impl StaticShapes {
         self.edges.len()
     }
 
-    /// Adds room for padded batches.
+    /// Extends the bounds to those of padded batches.
     pub(crate) fn extend(&self, bounds: &mut BatchBounds) {
         bounds.seeds = bounds.seeds.max(self.seeds());
         bounds.nodes = bounds.nodes.max(self.all_nodes());
@@ -167,7 +167,7 @@ impl OptionValue for StaticShapes {
     }
 }
 
-/// What each hop of a batch added.
+/// The additions of each hop of a batch.
 struct Drawn {
     nodes: [usize; MAX_LAYERS + 1],
     edges: [usize; MAX_LAYERS],
@@ -190,15 +190,15 @@ impl Drawn {
 /// The padding of one batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Padding {
-    /// Levels: one more than layers.
+    /// Number of levels, one more than layers.
     pub(crate) levels: usize,
     /// Nodes of the batch at each level.
     pub(crate) nodes: [usize; MAX_LAYERS + 1],
-    /// Nodes of padding behind them, at least one.
+    /// Padding nodes after them, at least one.
     pub(crate) more_nodes: [usize; MAX_LAYERS + 1],
-    /// Edges of padding that each layer adds, all to destinations of that level.
+    /// Padding edges that each layer adds, all to destinations of that level.
     pub(crate) more_edges: [usize; MAX_LAYERS],
-    /// Whether a block has the edges of the layers before, too.
+    /// Whether a block also has the edges of the previous layers.
     pub(crate) keeps: bool,
 }
 
@@ -211,13 +211,13 @@ impl Padding {
         keeps: false,
     };
 
-    /// Edges of padding of a layer's block that lead to destinations of this level.
+    /// Padding edges of a layer's block to destinations of this level.
     pub(crate) fn edges_to(&self, layer: usize, level: usize) -> usize {
         if level == layer || (self.keeps && level < layer) { self.more_edges[level] } else { 0 }
     }
 }
 
-/// The smallest whole number that is no less than mean plus [`DEVIATIONS`] standard deviations.
+/// The smallest integer that is not below the mean plus [`DEVIATIONS`] standard deviations.
 pub(crate) fn likely_most(counts: impl ExactSizeIterator<Item = usize> + Clone) -> usize {
     let length = counts.len() as f64;
     // Counts are below 2^31, and bytes below 2^47, so sums of some of them are exact.
@@ -231,7 +231,7 @@ pub(crate) fn likely_most(counts: impl ExactSizeIterator<Item = usize> + Clone) 
 mod tests {
     use super::*;
 
-    /// A batch of two hops with these new nodes and edges of blocks.
+    /// A batch of two hops with these numbers of new nodes and of edges.
     fn batch(seeds: usize, found: [usize; 2], edges: [usize; 2]) -> BatchCounts {
         let mut counts = BatchCounts { seeds, layer_count: 2, ..BatchCounts::default() };
         let mut nodes = seeds;

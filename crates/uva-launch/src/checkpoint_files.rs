@@ -1,5 +1,5 @@
-//! The directory of a run's checkpoints, as launcher and janitor handle it without a trainer: its claim, and the
-//! leftovers of a failed run.
+//! The directory of a run's checkpoints, for a launcher and a janitor without a trainer: its claim, and the leftovers
+//! of a failed run.
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::ErrorKind;
@@ -15,38 +15,38 @@ use uva_mem::files::{Replacement, open_lock_file};
 
 use uva_runtime::RuntimeError;
 
-/// How long to wait for a directory that another run has. A run that was killed just before is cleaned up within this
+/// Maximum wait for a directory that another run has claimed. A run that was just killed is cleaned up within this
 /// time, so an immediate restart is not refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The file that the claim locks. Its mode is 0600: every user who may read the directory could lock the directory
-/// itself. The file stays beside a checkpoint.
+/// itself. With a checkpoint, the file stays.
 pub(crate) const LOCK: &str = ".uvatrain-lock";
-/// The file that makes a checkpoint count.
+/// The file whose presence makes a directory a checkpoint.
 pub(crate) const STATE: &str = "checkpoint.json";
 
-/// A directory of checkpoints that this run has claimed. Two runs that wrote there would each take the other's files
-/// for leftovers.
+/// A directory of checkpoints that this run has claimed. Two runs in one directory would each treat the other's files
+/// as leftovers.
 ///
 /// The claim is a lock on a file in it. It ends with the last process that holds the file's descriptor. The janitor
-/// holds one too, and outlives the processes that a killed launcher leaves running.
+/// holds a descriptor too, and outlives the processes that a killed launcher leaves running.
 #[derive(Debug)]
 pub struct CheckpointDirectory {
     path: PathBuf,
     lock: File,
-    /// Whether it was made for this run; then it is removed again if it stays empty.
+    /// Whether it was created for this run. It is then removed again if it stays empty.
     made: bool,
     /// Whether this is the run's first hold on the claim, which tidies up when it ends.
     first: bool,
 }
 
 impl CheckpointDirectory {
-    /// Claims the directory. A missing one is made, for the user only. A file is created in it and removed again, in
-    /// the way of the first checkpoint, so that an error shows now and not after an epoch.
+    /// Claims the directory. A missing directory is created, accessible only to the user. A file is created in it and
+    /// removed again, as for the first checkpoint, so that an error occurs now and not after an epoch.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] when another run has it, or when it cannot be created or written.
+    /// [`RuntimeError::Input`] if another run has claimed it, or it cannot be created or written.
     pub fn claim(path: &Path) -> Result<Self, RuntimeError> {
         let failed = |doing: &str, error: &dyn std::fmt::Display| {
             RuntimeError::input(format!("cannot {doing}: {error}"))
@@ -69,9 +69,9 @@ impl CheckpointDirectory {
                 Err(error) if error.kind() == ErrorKind::NotFound && since.elapsed() < PATIENCE => continue,
                 Err(error) => return Err(failed(&format!("write in the directory ({LOCK})"), &error)),
             };
-            // Any other error comes from a file system without locks; there nothing excludes other runs.
+            // Any other error comes from a file system without locks, where other runs cannot be excluded.
             let held = flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
-            // The previous holder may have removed it, and a lock on a file without a path excludes nobody.
+            // The previous holder may have removed the file, and a lock on a file without a path excludes no other run.
             if !held && is_at(&lock, &lock_path) {
                 let claimed = Self { path: path.to_owned(), lock, made, first: true };
                 // A link is replaced; a directory of that name would block the first checkpoint.
@@ -96,7 +96,7 @@ impl CheckpointDirectory {
         &self.path
     }
 
-    /// The lock, to hand over: a process that holds it excludes other runs.
+    /// The lock, for other processes: a process that holds it excludes other runs.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.lock.as_fd()
     }
@@ -104,7 +104,7 @@ impl CheckpointDirectory {
     /// Another hold on the same claim.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no descriptor.
+    /// [`RuntimeError::Failed`] if no descriptor can be allocated.
     pub(crate) fn share(&self) -> Result<Self, RuntimeError> {
         let lock = self.lock.try_clone().map_err(|error| {
             RuntimeError::failed(error.to_string()).with_path_option("checkpoint", &self.path)
@@ -112,12 +112,12 @@ impl CheckpointDirectory {
         Ok(Self { path: self.path.clone(), lock, made: false, first: false })
     }
 
-    /// The claim that another process handed over.
+    /// A claim received from another process.
     pub(crate) fn handed(path: PathBuf, lock: OwnedFd) -> Self {
         Self { path, lock: lock.into(), made: false, first: false }
     }
 
-    /// Removes what a killed consumer may have left half-written. Not while a consumer writes.
+    /// Removes files that a killed consumer may have left half-written. Must not be called while a consumer writes.
     pub(crate) fn remove_leftovers(&self) {
         // This is the last action of a failed run; the next run there removes what cannot be removed now.
         let _ = uva_model::checkpoint::remove_leftovers(&self.path);
@@ -133,7 +133,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 impl Drop for CheckpointDirectory {
     fn drop(&mut self) {
-        // By now every checkpoint of the run has been written. Without one no trace of the run is needed.
+        // By now every checkpoint of the run has been written. Without a checkpoint no trace of the run is needed.
         let (lock, state) = (self.path.join(LOCK), self.path.join(STATE));
         if !self.first || !is_at(&self.lock, &lock) || fs::symlink_metadata(state).is_ok() {
             return;
@@ -173,7 +173,8 @@ mod tests {
             let other = File::open(path.join(LOCK)).unwrap();
             assert_eq!(flock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
         }
-        // Who opened the directory before its maker removed it did not make it, and leaves it: but empty.
+        // A process that opened the directory before its creator removed it did not create it. It leaves the directory
+        // in place, but empty.
         let left = fs::read_dir(&path).map_or(0, Iterator::count);
         assert_eq!(left, 0);
     }

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | [`launcher`] | the launcher, its helper processes, and a command that attaches to a run |
 //! | [`output_paths`] | files that an output must not replace |
-//! | [`places`] | GPUs and roles by the words that name them |
-//! | [`ranks`] | how many processes of a command divide its epochs, on which GPUs, and who samples for them |
-//! | [`run`] | a run whose consumer is a command of the user's |
+//! | [`places`] | GPUs and roles, parsed from options |
+//! | [`ranks`] | the processes of a command that divide its epochs, their GPUs, and their samplers |
+//! | [`run`] | a run whose consumer is a user's command |
 //! | [`training`] | a run whose consumer trains a built-in model |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
-//! What it must not know: how a batch is made (`uva-runtime`), libtorch (`uvatrain-consumer`), command lines and
+//! This crate must not know the making of batches (`uva-runtime`), libtorch (`uvatrain-consumer`), command lines and
 //! terminals (`uvatrain`).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,5 +1,5 @@
-//! Files that an output must not replace: what the command itself reads, and the files of datasets, hop sets, partitions and
-//! checkpoints, by whatever path they are named.
+//! Files that an output must not replace: inputs of the command, and files of datasets, hop sets, partitions and
+//! checkpoints, under any path.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,14 +13,14 @@ use uva_runtime::RuntimeError;
 
 use crate::checkpoint_files;
 
-/// How many links in a row are followed, as the system does.
+/// Maximum number of consecutive links that are followed, the same as the system's.
 const MOST_LINKS: usize = 40;
-/// How deep the files of a partition lie: in folders of its parts.
+/// Maximum depth of a partition's files, which are in folders of its parts.
 const DEPTH: usize = 2;
 
-/// Refuses outputs that would replace or change a file that is read, or one of a dataset, a hop set, a partition or a
-/// checkpoint. `reads` are files and directories; files are compared by device and inode. A file that such a directory may
-/// have, but lacks, counts too.
+/// Rejects outputs that would replace or change an input, or a file of a dataset, a hop set, a partition or a
+/// checkpoint. `reads` are files and directories; files are compared by device and inode. A missing file that such a
+/// directory may have counts too.
 ///
 /// # Errors
 /// [`RuntimeError::Usage`] with the option and the file.
@@ -49,7 +49,7 @@ pub fn check(outputs: &[(&str, Option<&Path>)], reads: &[Option<&Path>]) -> Resu
     Ok(())
 }
 
-/// What kind of directory this is, if it may have a file of this name.
+/// The kind of this directory, if it may have a file of this name.
 fn owner(directory: &Path, name: &str) -> Option<&'static str> {
     let has = |name: &str| fs::symlink_metadata(directory.join(name)).is_ok();
     let is_dataset = || [names::INDPTR, names::INDICES, names::FEATURES].into_iter().any(has);
@@ -79,13 +79,13 @@ fn target(path: &Path) -> PathBuf {
     }
 }
 
-/// Device and inode of a regular file; `None` for anything else, and where nothing exists.
+/// Device and inode of a regular file; `None` otherwise.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Notes a file, or those files of a directory that belong to its dataset, hop set, partition or checkpoint.
+/// Records a file, or the files of a directory that belong to its dataset, hop set, partition or checkpoint.
 fn note_files(path: &Path, depth: usize, read: &mut HashMap<(u64, u64), PathBuf>) {
     if let Some(identity) = identity(path) {
         read.insert(identity, path.to_owned());

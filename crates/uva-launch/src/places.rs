@@ -1,12 +1,12 @@
-//! GPUs and roles by the words that name them.
+//! GPUs and roles, parsed from options.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The most ranks of a run.
+/// Maximum number of ranks of a run.
 pub const MAX_RANKS: u32 = 64;
 
-/// How many samplers all ranks share, and how many ranks there are: `S:T`.
+/// The number of samplers that all ranks share, and the number of ranks: `S:T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedSamplers {
     /// Samplers.
@@ -37,7 +37,7 @@ impl fmt::Display for SharedSamplers {
     }
 }
 
-/// Several GPUs by their numbers, each once: `cuda:0,cuda:2`, or `cuda:2-7`.
+/// GPU numbers, each once: `cuda:0,cuda:2`, or `cuda:2-7`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuList(pub Vec<usize>);
 
@@ -95,12 +95,12 @@ impl fmt::Display for BatchNumber {
     }
 }
 
-/// What is named, or `auto` for what the program finds.
+/// An explicit value, or `auto` for the program's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrAuto<T> {
-    /// What the program finds.
+    /// The program's choice.
     Auto,
-    /// This.
+    /// The explicit value.
     Named(T),
 }
 

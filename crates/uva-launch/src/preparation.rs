@@ -1,4 +1,4 @@
-//! What a run determines before its roles start: what to cache, and where to sample.
+//! Choices of a run before its roles start: what to cache, and where to sample.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use uva_runtime::tune::planning::{
 };
 use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
 
-/// Computes what a training batch leaves of the GPU's memory, in bytes, for a run with this plan.
+/// A function that computes the bytes of the GPU's memory that a training batch leaves free, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
     &Arc<Dataset>,
     &RunPlan,
@@ -35,8 +35,8 @@ pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
     &mut dyn Observer,
 ) -> Result<u64, RuntimeError>;
 
-/// A run as requested and checked. Open are, as far as they were left to the program: how the GPU is divided, where to
-/// sample, and what to cache.
+/// A run as requested and checked. Choices left to the program are open: the division of the GPU, the place of
+/// sampling, and the contents of caches.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub dataset: Arc<Dataset>,
@@ -45,26 +45,26 @@ pub(crate) struct Draft {
     caches: Option<CacheRequest>,
     /// The plan from a file, and the warnings about it.
     planned: Option<(CachePlan, Vec<String>)>,
-    /// Whether the training rows of a hop set go to the GPU's memory if that has room for them.
+    /// Whether the training rows of a hop set go to the GPU's memory if they fit.
     place_is_open: bool,
-    /// A GPU that samples for all ranks, where it is another than the one with the rows: cached lists are in its memory.
+    /// The GPU that samples for all ranks, if it is not the one with the rows. Cached lists are in its memory.
     lists_on: Option<Backend>,
 }
 
-/// A run before its roles start, with nothing left open.
+/// A run before its roles start, with all choices made.
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedRun {
     pub dataset: Arc<Dataset>,
     pub plan: RunPlan,
-    /// What the caches hold.
+    /// The contents of the caches.
     pub contents: CacheContents,
     /// The plan by which they were filled.
     cache_plan: Option<CachePlan>,
 }
 
 impl Draft {
-    /// For a run that works on this backend, or may switch to it. Reads the plan's file, where there is one, and checks
-    /// it against dataset and options.
+    /// Creates the draft of a run that works on this backend, or may switch to it. Reads the plan's file, if there is
+    /// one, and checks it against dataset and options.
     pub fn new(
         dataset: Dataset,
         plan: RunPlan,
@@ -103,18 +103,18 @@ impl Draft {
         Ok(Self { dataset, plan, caches, planned, place_is_open: false, lists_on: None })
     }
 
-    /// The same with it left open, or not, whether the training rows of a hop set go to the GPU's memory.
+    /// Sets whether the place of a hop set's training rows, in the GPU's memory or not, is open.
     pub fn place_is_open(self, open: bool) -> Self {
         Self { place_is_open: open, ..self }
     }
 
-    /// The same with lists cached on the GPU of this backend, where there is one: it samples for all ranks.
+    /// Caches lists on the GPU of this backend, if there is one, which samples for all ranks.
     pub fn lists_on(self, samplers: Option<&Backend>) -> Self {
         Self { lists_on: samplers.cloned(), ..self }
     }
 
-    /// Settles the choices that the decision leaves to a measurement, before the GPU is divided. Measures where nothing
-    /// is stored: by the launcher's planner, or in this process.
+    /// Settles the choices that the decision leaves to a measurement, before the GPU is divided. Measures if no result
+    /// is stored, by the launcher's planner or in this process.
     pub fn settle(
         &self,
         decision: BackendDecision,
@@ -133,7 +133,7 @@ impl Draft {
         measurement::settle(decision, &self.wanted(), Some(&mut measure), note)
     }
 
-    /// The same by what is stored alone, and without a word.
+    /// Settles the choices from stored results only, without messages.
     pub fn settle_by_stored(&self, decision: BackendDecision) -> Result<BackendDecision, RuntimeError> {
         measurement::settle(decision, &self.wanted(), None, &mut |_| {})
     }
@@ -144,7 +144,7 @@ impl Draft {
         TargetRun::of(&self.dataset, gather_threads, cached)
     }
 
-    /// What the run would start and use, with its stages placed like this. `more` is memory that the plan does not
+    /// The processes and memory of the run, with its stages placed like this. `more` is memory that the plan does not
     /// include.
     pub fn dry_run(&self, backend: &Backend, placement: Placement, more: Vec<MemoryLine>) -> DryRun {
         let caches = match (&self.planned, &self.caches) {
@@ -165,7 +165,7 @@ impl Draft {
         dry
     }
 
-    /// Determines what is still open, for this backend. `launcher` is present where the roles are processes.
+    /// Makes the open choices for this backend. `launcher` is present if the roles are processes.
     pub fn prepare(
         self,
         backend: Backend,
@@ -222,7 +222,7 @@ impl Draft {
         };
         let rows_only = before_disk.is_some();
         let of_lists = lists_on.filter(|_| !rows_only).zip(find.caches);
-        // Of a policy that evicts there are rows alone.
+        // A policy that evicts caches only rows.
         let of_lists = of_lists.filter(|(_, (_, policy))| policy.eviction().is_none());
         let find = match of_lists.is_some() && !kinds.rows {
             true => Search::default(),
@@ -235,7 +235,7 @@ impl Draft {
             None => plan,
         };
         let option = if rows_only { HOST_CACHE } else { GPU_CACHE };
-        // The CPU reads the rows of a host cache, wherever slots are.
+        // The CPU reads the rows of a host cache, for slots in any memory.
         let reader = if rows_only { &Backend::Cpu } else { &plan.backend };
         let usable = |cached| usable(cached, &dataset, (reader, kinds), option, observer);
         let mut cache_plan = found.plan.or(planned).map(usable).transpose()?;
@@ -334,7 +334,7 @@ fn search(
     }
 }
 
-/// The same run, sampled where measured to be faster.
+/// The run, sampled in the place that was measured to be faster.
 fn sample_where(
     dataset: &Dataset,
     plan: RunPlan,
@@ -360,7 +360,7 @@ fn sample_where(
     Ok(plan.on(backend))
 }
 
-/// The part of a cache plan that this run reads. `option` gave its bytes.
+/// The part of a cache plan that this run reads. `option` is the option with its bytes.
 fn usable(
     mut plan: CachePlan,
     dataset: &Dataset,
@@ -385,12 +385,12 @@ fn usable(
 }
 
 impl PreparedRun {
-    /// The same for each of the ranks that divide its epochs, which has its batches where `backend` says. They cache the same
-    /// rows. One that stands by shares its GPU with a sampler and its lists: `standby_bytes` are for rows there, the hottest of
-    /// these.
+    /// The prepared run of each rank that divides its epochs, with batches on the rank's `backend`. Ranks cache the
+    /// same rows. A standby rank shares its GPU with a sampler and its lists, and caches only the hottest rows, in
+    /// `standby_bytes`.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
+    /// [`RuntimeError::Failed`] if memory cannot be allocated.
     pub fn of_each_rank(
         &self,
         backend: &dyn Fn(usize) -> Backend,
@@ -415,7 +415,7 @@ impl PreparedRun {
         Ok((0..self.plan.options.part.of).map(of_rank).collect())
     }
 
-    /// How many rows are cached, for people.
+    /// The number of cached rows, for people.
     pub fn cached_rows(&self) -> String {
         match self.cache_plan.as_ref().map(|plan| &plan.rows).filter(|rows| rows.count > 0) {
             Some(rows) => {
@@ -426,7 +426,7 @@ impl PreparedRun {
         }
     }
 
-    /// The metrics' first line, which shows `options` unchanged. `roles` says whether roles are processes or threads;
+    /// The metrics' first line, which shows `options` unchanged. `roles` states whether roles are processes or threads;
     /// `more` lists other values in force.
     pub fn start_event(&self, options: Value, roles: &str, more: &[(&str, Value)]) -> Event {
         let dataset = &self.dataset;
@@ -555,15 +555,15 @@ impl PreparedRun {
         );
     }
 
-    /// Where feature rows are read, and in which order seeds come, as lines for people; none where that is a table in
-    /// memory, and the shuffle.
+    /// The place of feature rows and the order of seeds, as lines for people. Empty for a table in memory and shuffled
+    /// seeds.
     pub fn choices(&self) -> Vec<String> {
         let features = self.plan.features.iter().flat_map(FeatureChoice::notes);
         let order = self.plan.options.made_order.iter().map(MadeOrder::note);
         features.chain(order.map(|note| Spelling::CommandLine.sentence(&note))).collect()
     }
 
-    /// The opened dataset, and what checking it took, as a line for people.
+    /// The opened dataset and the cost of its check, as a line for people.
     pub fn opened(&self) -> String {
         let dataset = &self.dataset;
         let verification = dataset.verification();
@@ -591,7 +591,7 @@ impl PreparedRun {
         )
     }
 
-    /// The caches' results beside what the plan expected.
+    /// The results of the caches, with the expectations of the plan.
     pub fn cache_outcome(&self, totals: &CacheTotals) -> Option<CacheOutcome> {
         let plan = self.cache_plan.as_ref()?;
         let expected = [plan.lists.hit_rate, plan.rows.hit_rate];

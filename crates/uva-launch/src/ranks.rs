@@ -1,5 +1,5 @@
-//! The ranks of a command: how many there are, on which GPUs, and who samples for them (GNNLab, Yang et al., EuroSys
-//! 2022, section 5: some GPUs sample, and the others train).
+//! The ranks of a command: their number, their GPUs, and their samplers (GNNLab, Yang et al., EuroSys 2022, section 5:
+//! some GPUs sample, and the others train).
 
 use uva_cuda::DeviceReport;
 use uva_runtime::RuntimeError;
@@ -12,31 +12,31 @@ use uva_runtime::options::part::Standby;
 use crate::launcher::without_mps;
 use crate::places::{GpuList, MAX_RANKS, OrAuto, SharedSamplers};
 
-/// The ranks of a command, as asked for.
+/// The requested ranks of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankRequest {
-    /// How many processes of the command divide each epoch; `None`: as many as `devices` or `roles` say, else one takes
-    /// all batches.
+    /// Number of processes of the command that divide each epoch. With `None`, `devices` or `roles` determine it;
+    /// otherwise one process takes all batches.
     pub ranks: Option<u32>,
-    /// How many samplers all ranks share, and how many ranks there are.
+    /// The number of samplers that all ranks share, and the number of ranks.
     pub roles: Option<SharedSamplers>,
-    /// The GPUs of those ranks that do not stand by, in their order. `auto` takes the first that do not sample.
+    /// The GPUs of ranks other than standby ranks, in their order. `auto` takes the first GPUs that do not sample.
     pub devices: Option<OrAuto<GpuList>>,
-    /// GPUs that sample for all ranks, and do nothing else without `switch`.
+    /// GPUs that sample for all ranks, and only sample without `switch`.
     pub sampler_devices: Option<GpuList>,
-    /// The batch of each epoch at which ranks join that stand by, one for each shared sampler; `None`: there are none.
+    /// The batch of each epoch at which standby ranks join, one for each shared sampler; `None` without standby ranks.
     pub switch: Option<u32>,
-    /// Bytes for cached rows on the GPU of each of these.
+    /// Bytes for cached rows on the GPU of each standby rank.
     pub standby_cache: u64,
 }
 
 impl RankRequest {
-    /// The number of ranks that the options name, where they do, with those that stand by.
+    /// The number of ranks in the options, if given, including standby ranks.
     pub fn named_count(&self) -> Option<u32> {
         self.named_trainers().map(|trainers| trainers + self.standby().ranks)
     }
 
-    /// The same without those that stand by.
+    /// The number of ranks in the options, without standby ranks.
     fn named_trainers(&self) -> Option<u32> {
         let listed = match &self.devices {
             Some(OrAuto::Named(gpus)) => Some(gpus.0.len() as u32),
@@ -45,24 +45,24 @@ impl RankRequest {
         self.ranks.or(self.roles.map(|roles| roles.ranks)).or(listed)
     }
 
-    /// The ranks that stand by: one for each shared sampler.
+    /// The standby ranks, one for each shared sampler.
     pub fn standby(&self) -> Standby {
         let Some(from) = self.switch else { return Standby::default() };
         let on_gpus = self.sampler_devices.as_ref().map(|gpus| gpus.0.len() as u32);
         Standby { ranks: self.roles.map(|roles| roles.samplers).or(on_gpus).unwrap_or(0), from }
     }
 
-    /// Whether samplers of their own would have no meaning, as all ranks share some.
+    /// Whether all ranks share samplers, so that samplers per rank are meaningless.
     pub fn share_samplers(&self) -> bool {
         self.roles.is_some() || self.sampler_devices.is_some()
     }
 
-    /// Whether GPUs are named, or are to be found.
+    /// Whether GPUs are given or must be found.
     pub fn ask_for_gpus(&self) -> bool {
         self.devices.is_some() || self.sampler_devices.is_some()
     }
 
-    /// Checks what can be checked without a machine.
+    /// Checks the options, independently of the machine.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] for options that contradict each other.
@@ -137,7 +137,7 @@ impl RankRequest {
         refuse_mps(backend)
     }
 
-    /// Finds their places on this machine. `probe` examines it; it is called only where a GPU may be used.
+    /// Assigns the ranks to this machine. `probe` examines it, and is called only if a GPU may be used.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] for GPUs that differ, [`RuntimeError::Missing`] for more GPUs than there are, and as
@@ -199,7 +199,7 @@ impl RankRequest {
             let samples = BackendOptions {
                 sampler: SamplerChoice::Gpu,
                 partition: PartitionChoice::None,
-                // It gathers no rows, so that a cache there holds lists alone.
+                // It gathers no rows, so a cache on it holds only lists.
                 gather: GatherChoice::Device,
                 ..trains.clone()
             };
@@ -216,7 +216,7 @@ impl RankRequest {
         })
     }
 
-    /// Refuses more GPUs than the driver sees.
+    /// Rejects more GPUs than the driver reports.
     fn check_seen(
         &self,
         probed: &Probe,
@@ -249,7 +249,7 @@ impl RankRequest {
         )))
     }
 
-    /// Batches in host memory, or those of one process on the one GPU of its options.
+    /// Ranks with batches in host memory, or the one process on the one GPU of its options.
     fn in_host_memory(
         &self,
         backend: &BackendOptions,
@@ -276,14 +276,14 @@ impl RankRequest {
         })
     }
 
-    /// The same with the driver of this machine.
+    /// Assigns the ranks to this machine with its driver's report.
     pub(crate) fn place_here(&self, backend: &BackendOptions) -> Result<Ranks, RuntimeError> {
         // The command trains, so it does not matter whether this build's libtorch can use the GPU.
         self.place(backend, || Probe::in_child(&without_mps(), true))
     }
 }
 
-/// How many GPUs the driver of this machine sees.
+/// The number of GPUs that this machine's driver reports.
 ///
 /// # Errors
 /// As [`Probe::in_child`].
@@ -291,7 +291,7 @@ pub fn gpus_here() -> Result<usize, RuntimeError> {
     Ok(Probe::in_child(&without_mps(), true)?.cuda.devices.len())
 }
 
-/// Refuses MPS, where ranks have a GPU each.
+/// Rejects MPS if each rank has a GPU.
 fn refuse_mps(backend: &BackendOptions) -> Result<(), RuntimeError> {
     let named = match (backend.mps, backend.partition) {
         (MpsChoice::Require, _) => "mps=require",
@@ -304,10 +304,11 @@ fn refuse_mps(backend: &BackendOptions) -> Result<(), RuntimeError> {
     )))
 }
 
-/// Refuses ranks on GPUs that differ: what is measured on one decides for all, and all take the same steps.
+/// Rejects ranks on different kinds of GPUs: a measurement on one determines choices for all, and all take the same
+/// steps.
 fn check_equal(devices: &[DeviceReport], one: usize, other: usize) -> Result<(), RuntimeError> {
     let (one, other) = (&devices[one], &devices[other]);
-    // What the division of a GPU follows from.
+    // The properties that determine the division of a GPU.
     let of = |gpu: &DeviceReport| (gpu.capability, gpu.multiprocessors);
     if of(one) == of(other) {
         return Ok(());
@@ -325,24 +326,24 @@ fn check_equal(devices: &[DeviceReport], one: usize, other: usize) -> Result<(),
 /// The ranks of a command, with their places on this machine.
 #[derive(Clone, Debug)]
 pub struct Ranks {
-    /// How many there are; `None`: one process takes all batches, and is no rank.
+    /// Number of ranks; `None` if one process takes all batches and is not a rank.
     pub count: Option<u32>,
-    /// How many samplers all of them share; `None`: each has samplers of its own.
+    /// Number of samplers that all ranks share; `None` if each has its own samplers.
     pub shared_samplers: Option<usize>,
-    /// Those of them that stand by, each on the GPU of a shared sampler: the last ones.
+    /// The standby ranks, each on the GPU of a shared sampler. They are the last ranks.
     pub standby: Standby,
-    /// Bytes for cached rows on the GPU of each of these.
+    /// Bytes for cached rows on the GPU of each standby rank.
     pub standby_cache: u64,
-    /// Where the first one has its batches. The others have them alike, on their own GPUs.
+    /// The backend of the first rank. The other ranks have the same on their own GPUs.
     pub decision: BackendDecision,
-    /// The GPU of each rank; empty where they have batches in host memory.
+    /// The GPU of each rank; empty if batches are in host memory.
     pub devices: Vec<usize>,
-    /// Where each shared sampler works; empty for the CPU.
+    /// The backend of each shared sampler; empty for the CPU.
     pub sampler_backends: Vec<Backend>,
 }
 
 impl Ranks {
-    /// Where this rank has its batches, given where the first one has.
+    /// The backend of this rank, given that of the first rank.
     pub(crate) fn backend_of(&self, rank: usize, first: &Backend) -> Backend {
         match (first, self.devices.get(rank)) {
             (Backend::Cuda(cuda), Some(gpu)) => Backend::Cuda(CudaBackend { ordinal: *gpu, ..cuda.clone() }),
@@ -350,7 +351,7 @@ impl Ranks {
         }
     }
 
-    /// Which ranks stand by, and until when, for people.
+    /// The standby ranks and their end, for people.
     pub(crate) fn note_of_standby(&self) -> Option<String> {
         let Standby { ranks, from } = self.standby;
         let (count, first) = (self.count?, self.count? - ranks);
@@ -376,7 +377,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine whose GPUs have so many multiprocessors.
+    /// A machine whose GPUs have these numbers of multiprocessors.
     fn machine(multiprocessors: &[u32]) -> Probe {
         let device = |(ordinal, multiprocessors): (usize, &u32)| DeviceReport {
             ordinal,
@@ -418,7 +419,7 @@ mod tests {
         let first = &ranks.decision.backend;
         assert_eq!(ranks.backend_of(1, first).cuda().unwrap().ordinal, 2);
         assert!(first.gpu_sampler().is_none() && ranks.sampler_backends[0].gpu_sampler().is_some());
-        // Without a GPU they are processes.
+        // Without a GPU the ranks are processes.
         let ranks = placed(&asked, &[]).unwrap();
         assert_eq!((ranks.count, ranks.shared_samplers), (Some(2), Some(1)));
         assert!(ranks.devices.is_empty() && ranks.sampler_backends.is_empty());

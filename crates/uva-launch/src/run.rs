@@ -1,7 +1,7 @@
-//! A run whose batches go to a command of the user's: `uvatrain run DATA … -- COMMAND`.
+//! A run whose batches go to a user's command: `uvatrain run DATA … -- COMMAND`.
 //!
-//! The command decides while it runs which batches come when ([`crate::launcher::attach`]). So the run has no end of
-//! its own: it ends with the command.
+//! The command requests batches in an order that it determines at run time ([`crate::launcher::attach`]), so the run
+//! ends with the command.
 
 use serde_json::{Value, json};
 use uva_graph::reorder::ReorderedLayout;
@@ -32,7 +32,7 @@ pub struct CommandRun {
 }
 
 impl CommandRun {
-    /// Checks and plans a run, and finds the places of its `ranks`. Writes nothing.
+    /// Checks and plans a run, and assigns its `ranks`. Writes no files.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file. [`RuntimeError::Missing`] for a
@@ -87,10 +87,10 @@ impl CommandRun {
         Ok(Self { draft, command, ranks })
     }
 
-    /// What the run would start and use.
+    /// The processes and memory of the run.
     #[must_use]
     pub fn dry_run(&self) -> DryRun {
-        // A refusal of stored choices shows when the run starts.
+        // Invalid stored choices are reported when the run starts.
         let decision = &self.ranks.decision;
         let settled = self.draft.settle_by_stored(decision.clone());
         let backend = settled.map_or_else(|_| decision.backend.clone(), |settled| settled.backend);
@@ -193,7 +193,7 @@ impl CommandRun {
             environments: Environments::default(),
         };
         let outcomes = launcher.run_ranks(launch, observer)?;
-        // What it started beside the roles ends before the run's last line.
+        // Processes other than the roles end before the run's last line.
         drop(launcher);
         let mut ends = Vec::new();
         for (rank, (prepared, outcome)) in of_each.iter().zip(outcomes).enumerate() {
@@ -245,7 +245,7 @@ fn end(prepared: &PreparedRun, outcome: Outcome) -> End {
     }
 }
 
-/// Only a trained batch shows how much memory it leaves, and only the command knows how to train.
+/// The memory that a batch leaves is known only after a trained batch, and only the command can train.
 fn no_trial() -> RuntimeError {
     RuntimeError::option(
         "gpu_cache",

@@ -1,4 +1,4 @@
-//! What a trained model can be asked about a node.
+//! The kinds of answer about a node that a trained model gives.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,29 +9,29 @@ use crate::task::TaskKind;
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// The class with the largest logit; with several labels per node, whether each logit is positive; for regression,
-    /// the numbers predicted.
+    /// the predicted numbers.
     Classes,
     /// The softmax of the logits; with several labels per node, the sigmoid of each. Regression
     /// has none.
     Probabilities,
-    /// Both in one row of bytes ([`TableRow`]), from which a table is written.
+    /// Classes and probabilities in one row of bytes ([`TableRow`]), for tables.
     Table,
-    /// The rows behind a layer, as the next layer gets them.
+    /// The output rows of a layer, as the next layer receives them.
     Hidden,
 }
 
 /// A row of [`Answer::Table`]: the row of [`Answer::Classes`], then that of [`Answer::Probabilities`] as float32,
-/// little-endian. For regression it is the numbers predicted alone.
+/// little-endian. For regression it has only the predicted numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableRow {
-    /// What the model predicts.
+    /// The kind of the model's task.
     pub kind: TaskKind,
-    /// Columns of its output.
+    /// Columns of the model's output.
     pub outputs: usize,
 }
 
 impl TableRow {
-    /// Bytes of the classes in front: an int64, or with several labels a node a byte for each class.
+    /// Bytes of the classes at the start of a row: an int64, or with several labels per node a byte for each class.
     #[must_use]
     pub fn class_bytes(self) -> usize {
         match self.kind {
@@ -47,7 +47,7 @@ impl TableRow {
         self.class_bytes() + 4 * self.outputs
     }
 
-    /// Rows of both, from the rows of each.
+    /// Joins the rows of classes and of numbers.
     #[must_use]
     pub fn join(self, classes: &[u8], numbers: &[u8]) -> Vec<u8> {
         let of_class = self.class_bytes();

@@ -1,10 +1,10 @@
-//! How well each class is predicted.
+//! Prediction quality of each class.
 
 use std::ops::AddAssign;
 
 use serde::Serialize;
 
-/// Counts of labels and predictions, one class a node. Counts of several batches can be added.
+/// Counts of labels and predictions, with one class per node. Counts of several batches can be added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounts(Vec<Counts>);
 
@@ -12,32 +12,32 @@ pub struct ClassCounts(Vec<Counts>);
 struct Counts {
     /// Nodes with this label.
     labelled: u64,
-    /// Labelled nodes that are predicted to have it.
+    /// Labelled nodes that are predicted to be in this class.
     predicted: u64,
-    /// Both.
+    /// Nodes with this label that are predicted to be in this class.
     correct: u64,
 }
 
-/// How well a class is predicted. A share of nothing is 0, as in scikit-learn with `zero_division=0`.
+/// The prediction quality of a class. A quotient 0 / 0 is 0, as in scikit-learn with `zero_division=0`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassScore {
     /// The class.
     pub class: usize,
-    /// Its name, where the dataset has names.
+    /// Its name, if the dataset has names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Nodes with this label.
     pub nodes: u64,
-    /// Share of the nodes predicted to have it that have it.
+    /// Share of the nodes predicted to be in the class that are in it.
     pub precision: f64,
-    /// Share of the nodes that have it that are predicted to.
+    /// Share of the nodes in the class that are predicted to be in it.
     pub recall: f64,
     /// The harmonic mean of both.
     pub f1: f64,
 }
 
 impl ClassCounts {
-    /// Counts pairs of a label and a prediction, both below `classes`; a negative label is none.
+    /// Counts pairs of a label and a prediction, both below `classes`; a negative label means that the node has none.
     ///
     /// # Panics
     /// If a class is not below `classes`.
@@ -97,7 +97,7 @@ impl AddAssign for ClassCounts {
 mod tests {
     use super::*;
 
-    /// Labels and predictions of the example, and the two in which a node has no label.
+    /// Labels and predictions of the example, including two nodes without a label.
     const ANSWERS: [(i64, i64); 10] =
         [(0, 0), (0, 0), (0, 1), (0, 4), (1, 1), (1, 0), (3, 3), (3, 3), (-1, 2), (-1, 3)];
 
@@ -108,7 +108,7 @@ mod tests {
             .into_iter()
             .map(|score| (score.class, score.nodes, score.precision, score.recall, score.f1))
             .collect();
-        // Class 2 is predicted for a node without a label alone, and nothing is of class 5.
+        // Class 2 is predicted only for a node without a label, and class 5 has no nodes.
         let expected = [
             (0, 4, 2.0 / 3.0, 0.5, 4.0 / 7.0),
             (1, 2, 0.5, 0.5, 0.5),

@@ -1,7 +1,7 @@
-//! The memory that training takes, computed from shapes alone.
+//! The memory that training requires, computed from shapes alone.
 //!
-//! It counts the unavoidable memory, without the part that depends on a batch's neighbours. So it is a lower bound: a
-//! machine with less cannot train, and one with that much may still have too little. A model over a hop set reads no
+//! The estimate excludes memory that depends on a batch's neighbours, so it is a lower bound: a machine with less
+//! memory cannot train, and a machine with this much may still have too little. A model over a hop set reads no
 //! neighbours, so the rows between its layers are counted.
 
 use crate::hop_model::ActivationKind;
@@ -12,35 +12,36 @@ use crate::options::{NormKind, TrainerOptions};
 /// Bytes of a number.
 const NUMBER: u64 = 4;
 
-/// Shapes that a network is trained and evaluated with.
+/// The shapes for training and evaluation of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shapes {
     /// Feature columns.
     pub input_dim: usize,
-    /// Classes, and so logits of a node.
+    /// Classes, which is the number of logits of a node.
     pub classes: usize,
     /// Seeds of a batch.
     pub seeds: usize,
-    /// Nodes of the graph, where all of them are evaluated layer by layer (`--eval full`).
+    /// Nodes of the graph, if all of them are evaluated layer by layer (`--eval full`).
     pub nodes_evaluated: Option<usize>,
 }
 
 /// The minimum memory of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     pub parameters: u64,
-    /// Bytes while a batch is trained: each parameter with its gradient and Adam's two moments, the logits of the
+    /// Bytes during training on a batch: each parameter with its gradient and Adam's two moments, the logits of the
     /// seeds with their gradients, and `activation_bytes`.
     pub training_bytes: u64,
-    /// Bytes of the rows that a model over a hop set keeps of a batch for its backward pass; 0 for other models.
+    /// Bytes of the rows that a model over a hop set keeps for the backward pass of a batch; 0 for other models.
     pub activation_bytes: u64,
-    /// Bytes of the tables of a full evaluation, which are on the host wherever the network is trained; 0 without one.
+    /// Bytes of the tables of a full evaluation, which are on the host for any training device; 0 without a full
+    /// evaluation.
     pub evaluation_bytes: u64,
 }
 
 impl Footprint {
-    /// That of a network of these options. Sizes that 64 bits cannot count are the largest that they can.
+    /// The footprint of a network with these options. Sizes saturate at 64 bits.
     #[must_use]
     pub fn new(options: &TrainerOptions, shapes: &Shapes) -> Self {
         let network = Network::of(options, shapes);
@@ -59,16 +60,16 @@ impl Footprint {
         }
     }
 
-    /// Bytes on the host of a network that is trained there.
+    /// Bytes on the host for a network that is trained there.
     #[must_use]
     pub fn on_host(&self) -> u64 {
-        // The gradients have gone when it is evaluated.
+        // The gradients are freed before evaluation.
         let evaluating = product(&[3, self.parameters, NUMBER]).saturating_add(self.evaluation_bytes);
         let evaluating = if self.evaluation_bytes > 0 { evaluating } else { 0 };
         self.training_bytes.max(evaluating)
     }
 
-    /// Bytes on the host of a network that is trained on a GPU: those of a full evaluation, with a copy of the
+    /// Bytes on the host for a network that is trained on a GPU: those of a full evaluation, with a copy of the
     /// parameters; 0 without one.
     #[must_use]
     pub fn beside_a_gpu(&self) -> u64 {
@@ -77,22 +78,22 @@ impl Footprint {
     }
 }
 
-/// Numbers of a seed that a model over a hop set keeps until its backward pass ends.
+/// Values per seed that a model over a hop set keeps until its backward pass ends.
 fn kept_numbers(options: &TrainerOptions, shapes: &Shapes) -> u64 {
     let [hidden, inputs, layers, hops, operators, heads] =
         [options.hidden, shapes.input_dim, options.layers, options.hops, options.operators, options.heads]
             .map(|number| number as u64);
     let rows = hops.saturating_add(1);
     match options.model {
-        // The rows behind the maps of the hops, with their gradient; what each later linear map is given; and of several
-        // operators the rows of a hop side by side.
+        // The mapped rows of the hops, with their gradient; the input of each later linear map; and with several
+        // operators the concatenated rows of a hop.
         ModelKind::Sign => {
             let behind = product(&[layers.saturating_sub(2), hidden]);
             let joined = if operators > 1 { product(&[hops, operators, inputs]) } else { 0 };
             product(&[2, rows, hidden]).saturating_add(behind).saturating_add(joined)
         }
-        // The hops' rows behind their maps. Of a layer the queries, keys and values, what is taken of
-        // these, that behind its map, the gate, the product, and what follows the ReLU; and the shares of the hops.
+        // The mapped rows of the hops. For each layer: queries, keys and values, the attention's result, its mapped
+        // result, the gate, the product, and the output of the ReLU. Then the shares of the hops.
         ModelKind::Hoga => {
             let of_layer = product(&[8, rows, hidden]).saturating_add(product(&[heads, rows, rows]));
             product(&[rows, hidden]).saturating_add(layers.saturating_mul(of_layer))
@@ -105,11 +106,11 @@ fn kept_numbers(options: &TrainerOptions, shapes: &Shapes) -> u64 {
 struct Network {
     model: &'static ModelRow,
     hops: Vec<LayerSize>,
-    /// Linear maps with bias: inputs and outputs.
+    /// Inputs and outputs of linear maps with bias.
     linear: Vec<(u64, u64)>,
     /// Widths of normalisations.
     norms: Vec<u64>,
-    /// Numbers of everything else.
+    /// Number of all other parameters.
     others: u64,
 }
 
@@ -151,7 +152,7 @@ impl Network {
         }
     }
 
-    /// One over a hop set.
+    /// The network of a model over a hop set.
     fn over_hops(options: &TrainerOptions, shapes: &Shapes) -> Self {
         let [hidden, inputs, classes, layers, hops, operators] = [
             options.hidden,
@@ -179,8 +180,8 @@ impl Network {
                     if options.activation == ActivationKind::Prelu { layers.saturating_sub(1) } else { 0 };
                 Self { linear, others: product(&[hops, of_hop, hidden]).saturating_add(slopes), ..alone }
             }
-            // Linear maps without bias: those of the hops, five a layer, the scores of the readout, and two behind it.
-            // Two of a layer have one.
+            // Linear maps without bias: one for each hop, five per layer, the scores of the readout, and two after it.
+            // Two maps of a layer have a bias.
             ModelKind::Hoga => {
                 let squares = product(&[5, layers]).saturating_add(1);
                 let vectors = product(&[2, layers]).saturating_add(1);
@@ -205,7 +206,7 @@ impl Network {
         hops.chain(linear).chain(norms).fold(self.others, u64::saturating_add)
     }
 
-    /// Numbers per node in the tables that coexist while the widest layer is evaluated: the products, the result, and
+    /// Values per node in the tables that coexist while the widest layer is evaluated: the products, the result, and
     /// the input rows unless they are the dataset's.
     fn widest_tables(&self) -> u64 {
         let hops = self.hops.iter().enumerate().map(|(number, layer)| {

@@ -1,15 +1,15 @@
-//! The options of a model over a hop set: their checks, and the tables that they make it read.
+//! The options of a model over a hop set: their checks, and the tables that the model reads.
 
 use crate::hop_model::HopModel;
 use crate::options::TrainerOptions;
 use crate::options_error::OptionsError;
 
-/// Most hops, and most operators, of a hop set.
+/// Maximum number of hops, and of operators, of a hop set.
 const MOST_HOPS: usize = 64;
 
 impl TrainerOptions {
-    /// The tables of a hop set that the model reads, in the order in which a batch gives them. Table 0 holds the features,
-    /// and table 1 + k · `stored_hops` + (r − 1) hop r of operator k.
+    /// The tables of a hop set that the model reads, in the order of a batch. Table 0 holds the features, and table 1 +
+    /// k · `stored_hops` + (r − 1) hop r of operator k.
     #[must_use]
     pub fn tables_read(&self, stored_hops: usize) -> Vec<usize> {
         let last_alone = self.model.row().hops.is_some_and(|hops| hops.last_alone);
@@ -21,7 +21,7 @@ impl TrainerOptions {
         features.into_iter().chain((0..self.operators).flat_map(of_operator)).collect()
     }
 
-    /// Refuses options that no model over a hop set can be made of.
+    /// Rejects options that are invalid for a model over a hop set.
     pub(crate) fn check_hops(&self, model: &HopModel) -> Result<(), OptionsError> {
         let refuse = |option, problem: String| Err(OptionsError::Option { option, problem });
         if self.hops == 0 || self.hops > MOST_HOPS {

@@ -5,11 +5,11 @@
 pub struct LayerSize {
     pub(crate) inputs: u64,
     pub(crate) outputs: u64,
-    /// Features of an edge, 0 where the model gets none.
+    /// Features of an edge; 0 if the model gets none.
     pub(crate) edge_dim: u64,
-    /// Attention heads, where the model has them.
+    /// Attention heads, for models that have them.
     pub(crate) heads: u64,
-    /// Heads are averaged, each as wide as the result; else they stand side by side.
+    /// Whether heads are averaged, each as wide as the result. Otherwise they are concatenated.
     pub(crate) averaged: bool,
 }
 
@@ -20,7 +20,7 @@ impl LayerSize {
     }
 }
 
-/// The product, or the largest number where 64 bits cannot count it.
+/// The product, saturating at 64 bits.
 pub(crate) fn product(factors: &[u64]) -> u64 {
     factors.iter().copied().fold(1, u64::saturating_mul)
 }

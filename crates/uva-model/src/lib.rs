@@ -1,6 +1,6 @@
 //! The built-in models without their arithmetic: options, tasks, memory needs and the files of a checkpoint.
 //!
-//! The launcher and the command line read these to refuse a run before anything starts; the consumer trains by them.
+//! The launcher and the command line read these to reject a run before any process starts; the consumer trains by them.
 //! This crate must not know libtorch, batches or processes. Models are computed in `uva-train`.
 //!
 //! Next: [`ModelKind`] for the table of models, [`TrainerOptions`] for a model's options, [`Footprint`] for its memory,

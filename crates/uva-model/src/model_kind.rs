@@ -1,4 +1,4 @@
-//! The built-in models: one row in a table for each. `uva-train` has the layer of each in a file of its own.
+//! The table of the built-in models, with one row for each. `uva-train` has each model's layer in a separate file.
 
 use serde::{Deserialize, Serialize};
 use uva_options::Named;
@@ -6,22 +6,23 @@ use uva_options::Named;
 use crate::hop_model::{HopModel, LayerCount};
 use crate::layer_size::{LayerSize, product};
 
-/// Which network.
+/// The kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelKind {
     /// GraphSAGE with the mean aggregator (Hamilton et al. 2017): a node's own row and the mean of its neighbours'
-    /// rows, each through a matrix of its own.
+    /// rows, each with a separate matrix.
     Sage,
-    /// GCN (Kipf & Welling 2017), with the weights of sampled neighbourhoods scaled to stand for whole ones.
+    /// GCN (Kipf & Welling 2017), with the weights of sampled neighbourhoods scaled to those of whole neighbourhoods.
     Gcn,
-    /// GAT (Veličković et al. 2018): neighbours weighted by what attention makes of both rows.
+    /// GAT (Veličković et al. 2018): neighbours weighted by attention over both rows.
     Gat,
-    /// GIN (Xu et al. 2019): a perceptron of two layers over the sum of the neighbours' rows and (1 + ε) times the own.
+    /// GIN (Xu et al. 2019): a perceptron of two layers over the sum of the neighbours' rows and (1 + ε) times the
+    /// node's own row.
     Gin,
     /// GINE (Hu et al. 2020): GIN over the sum of ReLU(neighbour's row + linear map of the edge's features).
     Gine,
-    /// SGC (Wu et al. 2019): a linear map of a node's features after the last hop of a hop set.
+    /// SGC (Wu et al. 2019): a linear map of the last hop of a hop set.
     Sgc,
     /// S²GC (Zhu & Koniusz 2021): a linear map of the mean over the hops, each mixed with the features themselves.
     S2gc,
@@ -34,26 +35,26 @@ pub enum ModelKind {
 /// The weight of a neighbour in a layer's sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weighting {
-    /// One over the picks of the destination, or the sampler's weight of the edge.
+    /// One over the number of the destination's picks, or the sampler's weight of the edge.
     Mean,
-    /// Kipf & Welling's, by the degrees in the whole graph, the node itself among its neighbours.
+    /// The weights of Kipf & Welling, from the degrees in the whole graph, with the node among its own neighbours.
     Degrees,
     /// The layer computes it from the rows.
     Attention,
     /// 1.
     Sum,
-    /// `uvatrain propagate` has multiplied the features beforehand, and the model sees no neighbours.
+    /// `uvatrain propagate` has multiplied the features beforehand, and the model reads no neighbours.
     Beforehand,
 }
 
-/// What a model makes of the features of edges.
+/// The use of edge features by a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeFeatures {
-    /// Nothing.
+    /// The model ignores edge features.
     Ignored,
-    /// Uses them where a run asks for them.
+    /// The model uses edge features if a run requests them.
     Optional,
-    /// Is nothing without them.
+    /// The model requires edge features.
     Needed,
 }
 
@@ -62,7 +63,7 @@ pub enum EdgeFeatures {
 pub enum Nonlinearity {
     /// max(x, 0).
     Relu,
-    /// x above 0, eˣ − 1 below (Clevert et al. 2016).
+    /// x if x > 0, eˣ − 1 otherwise (Clevert et al. 2016).
     Elu,
 }
 
@@ -72,29 +73,29 @@ pub struct ModelRow {
     kind: ModelKind,
     /// The name on the command line, in checkpoints and in metrics.
     pub name: &'static str,
-    /// The model in a line of help.
+    /// The description of the model in one line of help.
     pub help: &'static str,
-    /// How it weighs neighbours.
+    /// The weights of neighbours.
     pub weighting: Weighting,
-    /// What it makes of the features of edges.
+    /// The use of edge features.
     pub edge_features: EdgeFeatures,
     /// The function between its layers.
     pub nonlinearity: Nonlinearity,
-    /// What it reads of a hop set; `None` for a model over sampled blocks.
+    /// The tables of a hop set that it reads; `None` for a model over sampled blocks.
     pub hops: Option<HopModel>,
-    /// Numbers that a layer over a block trains.
+    /// Number of trained parameters of a layer over a block.
     pub(crate) parameters: fn(LayerSize) -> u64,
-    /// Columns of a node's products while the layer is evaluated on all nodes.
+    /// Columns of a node's products during evaluation of the layer on all nodes.
     pub(crate) products: fn(LayerSize) -> u64,
 }
 
 impl ModelRow {
-    /// Whether it has attention between neighbours, and so takes `--output-heads` and `--attention-dropout`.
+    /// Whether it has attention between neighbours, which enables `--output-heads` and `--attention-dropout`.
     pub fn has_attention(&self) -> bool {
         self.weighting == Weighting::Attention
     }
 
-    /// Whether it has attention between neighbours or hops, and so takes `--heads`.
+    /// Whether it has attention between neighbours or hops, which enables `--heads`.
     pub fn has_heads(&self) -> bool {
         self.has_attention() || self.hops.is_some_and(|hops| hops.has_heads)
     }
@@ -104,7 +105,7 @@ impl ModelRow {
         self.hops.is_some()
     }
 
-    /// Whether a batch has to hold the degrees of its nodes.
+    /// Whether a batch must hold the degrees of its nodes.
     pub fn needs_degrees(&self) -> bool {
         self.weighting == Weighting::Degrees
     }
@@ -114,18 +115,18 @@ impl ModelRow {
         self.edge_features != EdgeFeatures::Ignored
     }
 
-    /// Whether it cannot do without the features of edges.
+    /// Whether it requires the features of edges.
     pub fn needs_edge_features(&self) -> bool {
         self.edge_features == EdgeFeatures::Needed
     }
 
-    /// Whether a sampler may weigh the edges.
+    /// Whether a sampler may weight the edges.
     pub fn takes_edge_weights(&self) -> bool {
         matches!(self.weighting, Weighting::Mean | Weighting::Degrees)
     }
 }
 
-/// Every model. Tests, help and messages go through it.
+/// All models. Tests, help and messages are made from this table.
 static TABLE: [ModelRow; 9] = [
     ModelRow {
         kind: ModelKind::Sage,
@@ -159,7 +160,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Optional,
         nonlinearity: Nonlinearity::Elu,
         hops: None,
-        // The weight, two vectors a head, and the bias; with features of edges another weight and vector.
+        // The weight, two vectors per head, and the bias; with features of edges another weight and vector.
         parameters: |layer| {
             let LayerSize { inputs, outputs, edge_dim, .. } = layer;
             let of_edges = if edge_dim > 0 { edge_dim.saturating_add(1) } else { 0 };
@@ -187,12 +188,12 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Needed,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
-        // Those of GIN, and a linear map of the edges' features to the width of the input.
+        // The parameters of GIN, and a linear map of the edges' features to the width of the input.
         parameters: |layer| {
             let of_edges = product(&[layer.inputs, layer.edge_dim.saturating_add(1)]);
             perceptron(layer).saturating_add(of_edges)
         },
-        // Neighbours' rows are read at random: a table of them.
+        // Neighbours' rows are read at random, so they need a table.
         products: |layer| layer.inputs,
     },
     over_hops(
@@ -231,7 +232,7 @@ static TABLE: [ModelRow; 9] = [
     ),
 ];
 
-/// A model that has no layers over blocks.
+/// A model without layers over blocks.
 const fn over_hops(kind: ModelKind, name: &'static str, help: &'static str, hops: HopModel) -> ModelRow {
     ModelRow {
         kind,
@@ -246,7 +247,7 @@ const fn over_hops(kind: ModelKind, name: &'static str, help: &'static str, hops
     }
 }
 
-/// ε, and the perceptron's two linear maps.
+/// Parameters of ε and of the perceptron's two linear maps.
 fn perceptron(LayerSize { inputs, outputs, .. }: LayerSize) -> u64 {
     let maps = product(&[inputs.saturating_add(outputs).saturating_add(2), outputs]);
     maps.saturating_add(1)
@@ -258,10 +259,10 @@ impl ModelKind {
         TABLE.iter().map(|row| row.kind)
     }
 
-    /// Its row.
+    /// The row of the model.
     ///
     /// # Panics
-    /// Never: a test goes through the table.
+    /// Never: a test checks the table.
     pub fn row(self) -> &'static ModelRow {
         &TABLE[self as usize]
     }

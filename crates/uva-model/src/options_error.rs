@@ -1,6 +1,7 @@
-//! Options and datasets that no model can be made of.
+//! Errors for options and datasets that do not make a valid model.
 
-/// Why no model can be made of these options or this dataset. The user changes one of them (exit code 2).
+/// The reason why these options and this dataset do not make a valid model. The user must change one of them (exit code
+/// 2).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
@@ -12,7 +13,7 @@ pub enum OptionsError {
         /// The value and the problem with it.
         problem: String,
     },
-    /// The dataset needs something that no built-in model has.
+    /// The dataset needs a feature that no built-in model has.
     #[error("the built-in models cannot train on this dataset: {0}")]
     Unsupported(String),
 }

@@ -1,4 +1,4 @@
-//! Policies over the same epochs: their hit rates at several sizes.
+//! Hit rates of several policies over the same epochs, at several cache sizes.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub struct PolicyHits {
     pub policy: ComparedPolicy,
     /// One for each requested size.
     pub points: Vec<PolicyPoint>,
-    /// Seconds to compute the hotness and to rank; 0 for a policy that does not.
+    /// Seconds to compute the hotness and to rank; 0 for a policy that does neither.
     pub seconds: f64,
 }
 
@@ -28,21 +28,21 @@ pub struct PolicyPoint {
     pub percent: u32,
     /// Share of rows gathered that hit.
     pub rows: f64,
-    /// Rows gathered that missed, an epoch.
+    /// Rows gathered that missed, per epoch.
     pub missed: f64,
     /// Share of list reads that hit; `None` for a policy that caches no lists.
     pub lists: Option<f64>,
 }
 
 /// Hit rates of each of `policies` at caches of `percents` of all rows and of all bytes of lists, over the `measured`
-/// epochs, whose counts are `observed`. The optimum is made from these very counts; a cache that evicts starts empty.
-/// Maps are not counted.
+/// epochs, whose counts are `observed`. The optimum is computed from these same counts. A cache that evicts starts
+/// empty. Maps are not counted.
 ///
 /// # Errors
-/// Where there is no batch, or one cannot be sampled.
+/// If there is no batch, or a batch cannot be sampled.
 ///
 /// # Panics
-/// Where `observed` is of another graph.
+/// If `observed` is for another graph.
 pub fn compare_policies(
     workload: &Workload<'_>,
     policies: &[ComparedPolicy],
@@ -86,7 +86,7 @@ pub fn compare_policies(
     policies.iter().map(compare).collect()
 }
 
-/// All sizes side by side, over one pass.
+/// Simulates all sizes in one pass.
 fn simulated(
     eviction: &Eviction,
     workload: &Workload<'_>,
@@ -110,13 +110,14 @@ fn simulated(
     Ok(percents.iter().zip(&caches).map(point).collect())
 }
 
-/// Rows that missed, an epoch of `epochs`, of those that were observed. Whole rows, in spite of the share's rounding.
+/// Rows that missed per epoch, out of those that `epochs` epochs observed. The result is a whole number, despite the
+/// rounding of the share.
 fn missed(hit_rate: f64, observed: &Hotness, epochs: usize) -> f64 {
     let rows = observed.total_feature_reads() as f64;
     (rows - (rows * hit_rate).round()) / epochs as f64
 }
 
 fn share_of(whole: u64, percent: u32) -> u64 {
-    // The product may overflow 64 bits; a share of at most all of it does not.
+    // The product may overflow 64 bits; a share of at most 100 % does not.
     (u128::from(whole) * u128::from(percent) / 100) as u64
 }

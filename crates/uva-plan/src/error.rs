@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by what the user can do about it.
+//! Errors, grouped by the remedy that a user has.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 use uva_graph::GraphError;
 use uva_sample::SampleError;
 
-/// Why there is no plan, or why one cannot be used.
+/// The reason why a plan cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
     /// An option or the graph prevents sampling.
     #[error(transparent)]
     Sample(#[from] SampleError),
-    /// A file of ids beside a plan cannot be read or written.
+    /// A file of ids that belongs to a plan cannot be read or written.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The system refused to read or write a plan.
+    /// The system failed to read or write a plan.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// More nodes than the slots of a feature cache can be numbered for.
+    /// The graph has more nodes than a feature cache has slot numbers.
     #[error("the graph has {nodes} nodes; caches are planned for fewer than 2^32")]
     TooManyNodes {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// Calculated probabilities, for a kind of sampler that does not pick independently from each list.
+    /// Probabilities cannot be calculated for a kind of sampler that does not pick independently from each list.
     #[error(
         "the policy analytic computes the chance of each list's picks on their own, and `sampler_kind={kind}` makes none: \
          take presample, which samples and counts"
@@ -41,10 +41,10 @@ pub enum CacheError {
         /// The kind.
         kind: uva_sample::SamplerKind,
     },
-    /// There is nothing to sample.
+    /// The training split is empty.
     #[error("train_idx.npy is empty: without training nodes there are no reads to cache for")]
     EmptyTrainSplit,
-    /// The only batch of an epoch is a partial one, which is dropped.
+    /// The only batch of an epoch is a partial one, and partial batches are dropped.
     #[error(
         "an epoch of {seeds} training nodes has no full batch of {batch_size}, and `drop_last` leaves the partial \
          one out: lower `batch_size`"
@@ -55,7 +55,7 @@ pub enum CacheError {
         /// Seeds in a batch.
         batch_size: usize,
     },
-    /// No list that was read contains a neighbour.
+    /// All sampled lists are empty.
     #[error(
         "the {seeds} training nodes lead to no neighbour: {batches} sampled batches read {rows} feature rows and no \
          entry of a list, so there is nothing that a cache would save"
@@ -68,16 +68,16 @@ pub enum CacheError {
         /// Feature rows that they read.
         rows: u64,
     },
-    /// The system gives no memory for the slots of a simulated cache.
+    /// Memory for the slots of a simulated cache cannot be allocated.
     #[error("{0}")]
     Memory(String),
-    /// A policy without hotness was asked for it.
+    /// Hotness was requested from a policy that has none.
     #[error("the {policy} policy fills its cache while a run goes on, so it cannot rank nodes beforehand")]
     Dynamic {
         /// Its name.
         policy: &'static str,
     },
-    /// No epoch to count over.
+    /// There is no epoch to count.
     #[error("the {policy} policy was given no epoch to count over")]
     NoEpochs {
         /// Its name.
@@ -96,10 +96,10 @@ pub enum CacheError {
     Plan {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the file.
         problem: String,
     },
-    /// A plan names nodes of another graph.
+    /// A plan is for another graph.
     #[error(
         "the plan was made for dataset {planned_name} (fingerprint {planned}), but this is {found_name} \
          (fingerprint {found}): make a plan for it with `uvatrain plan`"
@@ -109,7 +109,7 @@ pub enum CacheError {
         planned_name: String,
         /// Fingerprint in the plan.
         planned: String,
-        /// Name of the dataset at hand.
+        /// Name of the present dataset.
         found_name: String,
         /// Its fingerprint.
         found: String,
@@ -117,7 +117,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Whether the input or an option is at fault, not the system: then a command line exits with code 2.
+    /// Whether the input or an option causes the error, and not the system. The command line then exits with code 2.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         match self {

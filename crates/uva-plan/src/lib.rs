@@ -1,12 +1,12 @@
-//! Which adjacency lists and which feature rows are worth their bytes in GPU memory.
+//! Choice of the adjacency lists and feature rows to cache in GPU memory.
 //!
-//! On real graphs a few per cent of lists and rows take most reads. This crate determines which. A [`HotnessPolicy`]
-//! estimates from the graph, calculates, or counts sampled epochs. A [`CostModel`] tells what a hit saves, by a line
-//! fitted to a few timed runs, or by bytes where no line fits. [`allocate()`] divides a budget of bytes between the two
-//! caches. [`plan()`] does all of it; its product is a [`CachePlan`], a file that a run reads back.
+//! On real graphs a few per cent of lists and rows receive most reads. A [`HotnessPolicy`] predicts these: it estimates
+//! from the graph, calculates, or counts sampled epochs. A [`CostModel`] values a hit by a line fitted to a few timed
+//! runs, or by bytes if no line fits. [`allocate()`] divides a budget of bytes between the two caches. [`plan()`]
+//! combines these steps into a [`CachePlan`], a file that a run reads.
 //!
-//! Ids are the dataset's own throughout. Cached lists are a prefix of an order, hottest byte first. A graph rewritten
-//! in that order therefore finds a cached list by comparing one number.
+//! Ids are the dataset's own throughout. Cached lists are a prefix of an order, hottest byte first. In a graph
+//! rewritten in that order, one comparison determines whether a list is cached.
 //!
 //! ```
 //! use uva_plan::{CachePlan, PlanRequest, Workload, plan};

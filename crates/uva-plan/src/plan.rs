@@ -1,4 +1,4 @@
-//! From dataset, options and budget to the plan of both caches.
+//! Planning of both caches from dataset, options and budget.
 
 use std::time::Instant;
 
@@ -28,22 +28,22 @@ pub struct PlanRequest<'g> {
     pub budget_bytes: u64,
     /// Timed sizes of each cache; a line needs at least 3.
     pub timed_points: usize,
-    /// What the timed caches hold whose lines value hits.
+    /// The contents of the timed caches, whose lines value hits.
     pub timed_by: TimedBy,
     /// Another way to fill them, timed only to state how well its lines fit.
     pub timed_also: Option<TimedBy>,
     /// Which caches are allowed.
     pub kinds: CachedKinds,
-    /// What the times of sampling and gathering come to.
+    /// How the times of sampling and gathering combine.
     pub objective: Objective,
 }
 
-/// Which caches a run can read.
+/// The caches that a run can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CachedKinds {
-    /// One of lists.
+    /// A cache of lists.
     pub lists: bool,
-    /// One of rows.
+    /// A cache of rows.
     pub rows: bool,
 }
 
@@ -54,7 +54,7 @@ impl Default for CachedKinds {
 }
 
 impl<'g> PlanRequest<'g> {
-    /// With the default policy and five timed sizes, and times that add up.
+    /// A request with the default policy, five timed sizes, and times that add up.
     #[must_use]
     pub fn new(dataset: &'g Dataset, workload: Workload<'g>, budget_bytes: u64) -> Self {
         Self {
@@ -74,20 +74,22 @@ impl<'g> PlanRequest<'g> {
 /// Points of a plan's curves.
 const CURVE_POINTS: u64 = 40;
 
-/// Counts, ranks, times and allocates. Without `timed` both caches are valued by the bytes they keep off the link.
+/// Counts reads, ranks nodes, times caches, and allocates the budget. Without `timed`, both caches are valued by the
+/// bytes that they keep off the link.
 ///
-/// With the default policy it costs the sampling of two epochs and a sixteenth (of short ones more, up to 200 batches), plus the
-/// cost of `timed`. It needs about 24 bytes a node at a time, and 8 a node and thread while it samples. The plan contains the ids of cached lists
-/// and rows. Under [`CachePolicy::Evicting`], which caches rows as they come, it contains only their number.
+/// With the default policy this samples two epochs and a sixteenth (more of short epochs, up to 200 batches), in
+/// addition to the runs of `timed`. It uses about 24 bytes per node, and 8 per node and thread while it samples. The
+/// plan contains the ids of cached lists and rows. Under [`CachePolicy::Evicting`], which caches rows as they come, it
+/// contains only their number.
 ///
 /// # Errors
-/// Where there is no batch to sample, nothing to cache, or a timed run fails.
+/// If there is no batch to sample, nothing to cache, or a timed run fails.
 pub fn plan(request: &PlanRequest<'_>, timed: Option<&mut dyn TimedCaches>) -> Result<CachePlan, CacheError> {
     plan_and_profile(request, timed).map(|(plan, _)| plan)
 }
 
-/// As [`plan`], and the profile behind it. This includes the orders of all lists and rows with reads; a dataset is
-/// rewritten in the order of lists. `None` where the policy ranks nothing.
+/// Makes a plan like [`plan`], and returns its profile too. The profile includes the orders of all lists and rows with
+/// reads; a dataset is rewritten in the order of lists. It is `None` if the policy does not rank.
 ///
 /// # Errors
 /// As [`plan`].
@@ -202,7 +204,7 @@ fn timing<'r>(request: &PlanRequest<'r>) -> Timing<'r> {
     }
 }
 
-/// Hit rates up to twice the budget, or as far as there is anything to cache, and at the very end.
+/// Hit rates up to twice the budget, or up to the size of all items, and at the last item.
 fn curves(profile: &Profile<'_>, budget: u64) -> PlanCurves {
     let all_lists: u64 = profile.lists.iter().map(|&node| profile.sizes.list_bytes(node)).sum();
     let all_rows = profile.rows.len() as u64 * profile.sizes.row_bytes;
@@ -222,7 +224,7 @@ fn curves(profile: &Profile<'_>, budget: u64) -> PlanCurves {
     curves
 }
 
-/// Notes for people about a plan.
+/// Notes on a plan, for people.
 fn notes(
     request: &PlanRequest<'_>,
     profile: &Profile<'_>,
@@ -235,7 +237,7 @@ fn notes(
         .into_iter()
         .filter_map(|(what, basis)| basis.fallback().map(|reason| format!("{what}: {reason}")))
         .collect();
-    // With only one cache, nothing is weighed.
+    // With a single cache there is no division to value.
     if !reasons.is_empty() && request.kinds == CachedKinds::default() {
         notes.push(format!(
             "both caches are valued by the bytes they keep off the link, not by time ({})",
@@ -256,8 +258,8 @@ fn notes(
         ));
     }
     if let Some((list, left)) = chosen.misfit {
-        // Picks are uniform over a list, so a part of it has the whole's value per byte. Caching a list in part could
-        // thus add at most the part of this one list that fits.
+        // Picks are uniform over a list, so a part has the same value per byte as the whole list. Caching a list in
+        // part could thus add at most the part of this one list that fits.
         let part = list.value as f64 * (left as f64 / list.bytes as f64) / (chosen.value.max(1)) as f64;
         notes.push(format!(
             "lists end at one of {} with {} left; caching it in part could add {:.4} % to what both caches \
@@ -274,7 +276,8 @@ fn size(bytes: u64) -> ByteSize {
     ByteSize::from_bytes(bytes)
 }
 
-/// A cache that fills itself: all bytes go to rows, and its hit rate is simulated over the second half of an epoch.
+/// Plans a cache that fills itself. It gets all bytes for rows, and its hit rate is simulated over the second half of
+/// an epoch.
 fn dynamic(request: &PlanRequest<'_>, eviction: &Eviction) -> Result<CachePlan, CacheError> {
     let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
     let row_bytes = dataset.table().row_bytes();

@@ -1,4 +1,4 @@
-//! A plan as a file: JSON, with the node ids of both caches beside it as `.npy`.
+//! The file form of a plan: JSON, and the node ids of both caches in `.npy` files of the same directory.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, T
 /// The version of the format; other versions are refused.
 pub const PLAN_VERSION: u32 = 1;
 
-/// More than the JSON of any plan.
+/// Maximum size of a plan's JSON.
 const MOST_JSON: u64 = 16 << 20;
 
 /// The lists and rows to cache, and the predictions for them.
@@ -29,7 +29,7 @@ pub struct CachePlan {
     pub version: u32,
     /// The dataset that its node ids refer to.
     pub dataset: PlanDataset,
-    /// The batches it was made for.
+    /// The options of the batches that it was made for.
     pub options: PlanOptions,
     /// The policy that computed the hotness.
     pub policy: CachePolicy,
@@ -39,22 +39,21 @@ pub struct CachePlan {
     pub lists: PlanShare,
     /// The row cache.
     pub rows: PlanShare,
-    /// What hits save.
+    /// The savings of hits.
     pub model: CostModel,
-    /// What the caches of timed runs held.
+    /// The contents of the caches in timed runs.
     pub timed_by: TimedBy,
     /// Timed runs of sampling: (hit rate, milliseconds a batch).
     pub timed_sampling: Vec<(f64, f64)>,
     /// Timed runs of gathering: (hit rate, milliseconds a batch).
     pub timed_gathering: Vec<(f64, f64)>,
-    /// How well lines fit timed runs: those above first, then others that were timed to compare. Empty where nothing was
-    /// timed.
+    /// How well lines fit timed runs: the runs above first, then runs timed for comparison. Empty if nothing was timed.
     pub fits: Vec<TimedFit>,
     /// The predictions for a batch.
     pub predictions: PlanPredictions,
     /// Hit rate against bytes.
     pub curves: PlanCurves,
-    /// What was counted.
+    /// The counts of the plan.
     pub profile: PlanProfile,
     /// Notes for people: fallbacks, a budget that is too small, …
     pub notes: Vec<String>,
@@ -107,7 +106,7 @@ impl PlanDataset {
         }
     }
 
-    /// Sizes as the plan has them, of lists of its dataset.
+    /// The sizes in the plan, for the lists of its dataset.
     fn sizes<'g>(&self, csc: &Csc<'g>) -> Sizes<'g> {
         let mut sizes = Sizes::new(csc, self.row_bytes as usize);
         sizes.index_bytes = self.index_bytes;
@@ -117,7 +116,7 @@ impl PlanDataset {
     }
 }
 
-/// The options that decide which batches are sampled.
+/// The options that determine the sampled batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanOptions {
     /// `--fanouts`.
@@ -134,22 +133,22 @@ pub struct PlanOptions {
     pub batch_dependency: u32,
     /// `--sampler-kind`, by its name.
     pub sampler_kind: String,
-    /// `--walks`, `--walk-length` and `--walk-stop`, if the kind walks.
+    /// `--walks`, `--walk-length` and `--walk-stop`, for kinds that walk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walks: Option<[u32; 3]>,
-    /// The order of the seeds and a hash of the sequences that it follows; `None`: they are shuffled.
+    /// The order of the seeds and a hash of the sequences that it follows; `None` if the seeds are shuffled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed_order: Option<String>,
 }
 
-/// An order of seeds by what makes it: how sequences are followed, and a hash of them.
+/// The identity of a seed order: how sequences are followed, and a hash of them.
 fn order_of(Sequenced { sequences, follow }: &Sequenced) -> String {
     format!("{follow}, {:016x}", sequences.hash())
 }
 
 impl PlanOptions {
     pub(crate) fn of(workload: &Workload<'_>) -> Self {
-        // The choice of expanded nodes changes how often lists are read, not which: a plan serves either.
+        // The choice of expanded nodes changes how often lists are read, not which lists. A plan serves either choice.
         let SamplerOptions {
             kind,
             fanouts,
@@ -188,7 +187,7 @@ pub struct PlanShare {
     pub map_bytes: u64,
     /// Expected hit rate.
     pub hit_rate: f64,
-    /// The file of its node ids, if the plan is one of files; `None` for a cache that fills itself.
+    /// The file of its node ids, if the plan was read from files; `None` for a cache that fills itself.
     pub ids: Option<IdFile>,
 }
 
@@ -197,7 +196,7 @@ pub struct PlanShare {
 pub struct IdFile {
     /// Its name, in the plan's directory.
     pub file: String,
-    /// A sum over its ids and their places, 16 hex digits.
+    /// A checksum of its ids and their places, 16 hex digits.
     pub checksum: String,
 }
 
@@ -223,10 +222,10 @@ pub struct PlanCurves {
     pub rows: Vec<CurvePoint>,
 }
 
-/// The data behind a plan.
+/// The measurements that determine a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanProfile {
-    /// Batches that hotness was counted over; 0 where it was not counted.
+    /// Batches over which hotness was counted; 0 if it was not counted.
     pub counted_batches: u64,
     /// Other batches, in which hit rates were observed.
     pub observed_batches: u64,
@@ -244,7 +243,7 @@ pub struct PlanProfile {
     pub seconds: f64,
 }
 
-/// A difference between a plan and a run that makes the plan less suitable, not wrong.
+/// A difference between a plan and a run that makes the plan less suitable, but not wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanWarning {
     /// The option's name, with underscores; several are between backticks.
@@ -269,25 +268,26 @@ impl fmt::Display for PlanWarning {
     }
 }
 
-/// A plan as its files have it.
+/// A plan in the form of its files.
 struct Written {
     text: String,
     plan: CachePlan,
 }
 
-/// How often a plan is written until its files are those of one process.
+/// Maximum number of attempts to write a plan until all of its files are from one process.
 const WRITING_ATTEMPTS: usize = 5;
 
 impl CachePlan {
-    /// Writes the plan to `path`, and the ids beside it: `plan.json`, `plan.lists.npy`, `plan.rows.npy`. Replaces
-    /// existing files.
+    /// Writes the plan to `path`, and the ids to the same directory: `plan.json`, `plan.lists.npy`, `plan.rows.npy`.
+    /// Replaces existing files.
     ///
     /// # Errors
-    /// Where the system refuses a call, or other processes keep writing the same files.
+    /// If a system call fails, or other processes keep writing the same files.
     pub fn write(&self, path: &Path) -> Result<(), CacheError> {
         for _ in 0..WRITING_ATTEMPTS {
             let written = self.write_once(path)?;
-            // Each file is replaced in one step, but not all of them: another process may have written some meanwhile.
+            // Each file is replaced atomically, but not all files together: another process may have written some of
+            // them.
             if self.is_stored_as(&written, path) {
                 return Ok(());
             }
@@ -341,8 +341,7 @@ impl CachePlan {
     /// Reads a plan and its ids.
     ///
     /// # Errors
-    /// Where a file is missing, of another version, or has wrong content. No content of the files causes anything
-    /// worse.
+    /// If a file is missing, of another version, or has invalid content. No content of the files causes anything worse.
     pub fn read(path: &Path) -> Result<Self, CacheError> {
         let text = read_regular(path, MOST_JSON).map_err(io_error(path, "read"))?;
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(|error| invalid(path, error))?;
@@ -363,14 +362,14 @@ impl CachePlan {
 
     fn read_ids(&self, path: &Path, kind: &str, share: &PlanShare) -> Result<Vec<i64>, CacheError> {
         let Some(IdFile { file, checksum: expected }) = &share.ids else {
-            // A cache that fills itself has only a size.
+            // A cache that fills itself has only a size, and no ids.
             return if share.count == 0 || (kind == "rows" && self.policy.is_dynamic()) {
                 Ok(Vec::new())
             } else {
                 Err(invalid(path, format!("{} {kind}, but no file with their ids", share.count)))
             };
         };
-        // A name, not a path: a plan must not lead to files elsewhere.
+        // Must be a name, not a path: a plan must not lead to files in other directories.
         if Path::new(file).file_name() != Some(file.as_ref()) {
             return Err(invalid(path, format!("the file of its {kind} is {file:?}, which is no file name")));
         }
@@ -399,11 +398,11 @@ impl CachePlan {
         Ok(ids.to_vec())
     }
 
-    /// Checks that the plan is for `dataset`. Returns how a run's options differ from those it was made for. Other
-    /// seeds are no difference: hot nodes are hot under any.
+    /// Checks that the plan is for `dataset`. Returns the differences between a run's options and those of the plan.
+    /// Seeds may differ: hot nodes are hot under any seed.
     ///
     /// # Errors
-    /// [`CacheError::OtherDataset`] where node ids would have another meaning, and [`CacheError::Plan`] where the plan
+    /// [`CacheError::OtherDataset`] if node ids would have another meaning, and [`CacheError::Plan`] if the plan
     /// contradicts itself.
     pub fn check(
         &self,
@@ -453,8 +452,8 @@ impl CachePlan {
         Ok(warnings)
     }
 
-    /// How many of the first epochs of a run over `workload` the plan was based on. 0 where it was made for other
-    /// batches, or by a policy that counts none.
+    /// The number of a run's first epochs that the plan counted, for a run over `workload`. 0 if the plan was made for
+    /// other batches, or by a policy that does not count.
     #[must_use]
     pub fn counted_epochs(&self, workload: &Workload<'_>) -> u32 {
         if self.options == PlanOptions::of(workload) { self.policy.counted_epochs() } else { 0 }
@@ -525,11 +524,12 @@ impl CachePlan {
         Ok(())
     }
 
-    /// The same plan for `dataset`, which is this plan's in `order`. Its lists are then the first nodes. Where the
-    /// files have wider ids than the plan assumed, it keeps as many lists as fit their former bytes.
+    /// Translates the plan for `dataset`, which is the plan's dataset in `order`. Its lists are then those of the first
+    /// nodes. If the files have wider ids than the plan assumed, the plan keeps as many lists as fit their former
+    /// bytes.
     ///
     /// # Panics
-    /// Where the plan names nodes beyond `order`.
+    /// If the plan names nodes beyond `order`.
     #[must_use]
     pub fn reordered(&self, dataset: &Dataset, order: &NodeOrder) -> Self {
         let places = order.places();
@@ -569,8 +569,8 @@ impl CachePlan {
         self.predictions.chosen = self.model.predict(self.lists.hit_rate, 0.0);
     }
 
-    /// The same with only as many of its rows, the hottest first, as these bytes hold with their map: for a GPU with less room
-    /// than the one that it was made for. The hit rate is that of the curve.
+    /// Keeps only as many of the rows, the hottest first, as fit into `bytes` with their map, for a GPU with less
+    /// memory than the one that the plan was made for. The hit rate is taken from the curve.
     #[must_use]
     pub fn with_rows_within(mut self, bytes: u64) -> Self {
         let row = self.rows.bytes.checked_div(self.rows.count).unwrap_or(0).max(1);
@@ -590,8 +590,8 @@ impl CachePlan {
         self
     }
 
-    /// The same with the lists of another plan for the same batches, where another GPU holds lists than rows. Each plan had
-    /// the whole budget of its GPU.
+    /// Takes the lists of another plan for the same batches, for a run with lists and rows on different GPUs. Each plan
+    /// had the whole budget of its GPU.
     #[must_use]
     pub fn with_lists_of(mut self, other: Self) -> Self {
         self.curves.lists = other.curves.lists;
@@ -606,7 +606,7 @@ impl CachePlan {
         }
     }
 
-    /// Bytes that both caches take on the device, maps included.
+    /// Bytes of both caches on the device, maps included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let parts = [self.lists.bytes, self.lists.map_bytes, self.rows.bytes, self.rows.map_bytes];
@@ -614,16 +614,16 @@ impl CachePlan {
     }
 }
 
-/// A sum over ids and their places, so that no change of either goes unnoticed.
+/// A checksum of ids and their places, which detects a change of either.
 fn checksum(ids: &[i64]) -> String {
     let term = |(place, &id): (usize, &i64)| mix(mix(place as u64 + 1) ^ id as u64);
     let sum = ids.iter().enumerate().map(term).fold(0, u64::wrapping_add);
     format!("{sum:016x}")
 }
 
-/// Writes a new file, which takes the name `path` when it is whole and on the disk.
+/// Writes a new file, which gets the name `path` once it is complete and on the disk.
 fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<(), CacheError>) -> Result<(), CacheError> {
-    // Otherwise a file would replace a device or a pipe that the user named.
+    // Otherwise a file would replace a device or a pipe at the user's path.
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(invalid(path, "there is something that is no file: name another one for the plan"));
     }

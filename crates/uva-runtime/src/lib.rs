@@ -1,4 +1,5 @@
-//! Mini-batches for GNN training, prepared ahead of their use: samplers → batch slots → producer → feature slots → consumer.
+//! Mini-batches for GNN training, prepared ahead of their use: samplers → batch slots → producer → feature slots →
+//! consumer.
 //!
 //! ```no_run
 //! use uva_runtime::{Labels, Runtime};
@@ -18,25 +19,26 @@
 //! **A tour.** [`Runtime::builder`] takes the options by name; [`LoaderOptions`] lists them all. [`Runtime`] runs
 //! samplers and producer as threads and returns each [`Batch`], which owns its slot until it is dropped. Methods read
 //! the batch's columns (`input_nodes`, `labels`, `block`, `features_f32`), or [`BatchView::column`] by name.
-//! [`pipeline::consumer::BatchStream`] serves a loop that picks its own passes. [`tune::planning`] measures what to cache and where to
-//! sample. `uva-launch` runs the same roles as processes, and joins such a run; there, a batch has the same bytes.
+//! [`pipeline::consumer::BatchStream`] serves a loop that picks its own passes. [`tune::planning`] measures what to
+//! cache and where to sample. `uva-launch` runs the same roles as processes, and joins such a run; there, a batch has
+//! the same bytes.
 //!
 //! Rooms, from the bottom up:
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`machine`] | limits of the machine, cores, the clock, memory |
-//! | [`backend`] | where rows are gathered and batches used, as requested and as this machine allows |
-//! | [`options`] | the options, and what follows from them: who has which batch, in which order |
-//! | [`control`] | the page that the processes of a run share, and what they count |
+//! | [`backend`] | the place where rows are gathered and batches used, as requested and as this machine allows |
+//! | [`options`] | the options, and what follows from them: the ranks and the order of batches |
+//! | [`control`] | the page that the processes of a run share, and their counts |
 //! | [`sampler`] | graph, engine and cached lists of a sampler; the order of seeds |
 //! | [`plan`] | options made concrete for a dataset: layout, rings, stages |
 //! | [`feed`] | batches and their rows, on the host and on a GPU |
-//! | [`tune`] | what a run measures to choose by |
+//! | [`tune`] | the measurements that determine choices of a run |
 //! | [`telemetry`] | metrics, a timeline, live counts |
 //! | [`pipeline`] | the stages at work; [`Runtime`] |
 //!
-//! What it must not know: command lines, terminals and other processes. `uva-launch` starts those.
+//! This crate must not know command lines, terminals and other processes. `uva-launch` starts those.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

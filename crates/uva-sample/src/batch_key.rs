@@ -4,7 +4,7 @@ use std::fmt;
 
 use uva_graph::Split;
 
-/// Names one batch of a run.
+/// The identity of one batch of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchKey {
     /// The split of the seeds.
@@ -15,7 +15,7 @@ pub struct BatchKey {
     pub batch: u32,
 }
 
-/// For human readers, who count epochs and batches from 1.
+/// Text for people, with epochs and batches counted from 1.
 impl fmt::Display for BatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [batch, epoch] = [self.batch, self.epoch].map(|number| u64::from(number) + 1);

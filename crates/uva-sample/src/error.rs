@@ -8,7 +8,7 @@ use crate::limits::{MAX_EPOCH, MAX_FANOUT, MAX_LAYERS, MAX_PICKS};
 use crate::{BatchKey, SamplerKind};
 use uva_options::ByteSize;
 
-/// Why a batch was not sampled.
+/// The reason why a batch was not sampled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
@@ -28,12 +28,12 @@ pub enum SampleError {
     /// The system lacks memory for the per-node arrays of a sampler.
     #[error("a sampler needs {} for the graph's nodes, and the system refuses them: {reason}", ByteSize::from_bytes(*bytes as u64))]
     Memory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
         /// The system's message.
         reason: String,
     },
-    /// An option can never work with this graph.
+    /// An option is invalid for this graph.
     #[error(transparent)]
     InvalidOption(#[from] InvalidOption),
     /// A seed is not a node.
@@ -62,7 +62,7 @@ pub enum SampleError {
         /// Edges in the graph.
         edges: usize,
     },
-    /// `indices` holds an id that is no node.
+    /// `indices` contains an id that is not a node.
     #[error("indices.npy: the entry at {position} is {neighbor}, but the graph's nodes are 0 to {}", *nodes as i64 - 1)]
     InvalidNeighbor {
         /// Position in `indices`.
@@ -75,17 +75,17 @@ pub enum SampleError {
     /// The exchange with the ranks that hold the other lists has failed.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// Another rank that holds lists of the graph samples in another way. This rank ends the exchange.
+    /// Another rank that holds lists of the graph samples differently. This rank ends the exchange.
     #[error("rank {rank}: rank {peer} does not agree about lists of neighbours: {reason}")]
     Disagreement {
-        /// The rank that found it.
+        /// The rank that found the difference.
         rank: usize,
-        /// The rank that does not agree.
+        /// The rank that differs.
         peer: usize,
-        /// What differs, and what should be.
+        /// The difference, and the expected value.
         reason: &'static str,
     },
-    /// The number of layers in the provided memory is not that of the fanouts.
+    /// The provided memory and the fanouts have different numbers of layers.
     #[error("the batch memory has {given} layers, but there are {expected} fanouts")]
     LayerMismatch {
         /// Fanouts of the sampler.
@@ -134,14 +134,14 @@ impl SampleError {
     }
 }
 
-/// An option, or a combination of option and graph, that is refused before anything is sampled.
+/// An invalid option, or an invalid combination of option and graph, that is rejected before sampling.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidOption {
-    /// No hop at all.
+    /// There are no fanouts.
     #[error("`fanouts`: none given; give one number for each hop, for example 15,10,5")]
     NoFanouts,
-    /// More hops than the random key has room for.
+    /// There are more hops than the random key can represent.
     #[error("`fanouts`: {given} hops; {MAX_LAYERS} is the most")]
     TooManyFanouts {
         /// Fanouts given.
@@ -249,7 +249,7 @@ pub enum InvalidOption {
         /// The kinds that pick list by list.
         instead: String,
     },
-    /// Another number of nodes than that of the lists that ranks hold.
+    /// The graph and the lists that ranks hold have different numbers of nodes.
     #[error("ranks hold the lists of {lists} nodes between them, and the graph has {nodes} nodes")]
     DividedNodes {
         /// Nodes whose lists they hold.
@@ -257,7 +257,7 @@ pub enum InvalidOption {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// Another number of parts than there are ranks.
+    /// The numbers of parts and ranks differ.
     #[error("the lists are divided into {parts} parts, and there are {ranks} ranks: each rank holds a part")]
     Parts {
         /// Parts of the lists.
@@ -303,7 +303,7 @@ pub enum InvalidOption {
         /// The value given.
         fanout: i32,
     },
-    /// Edge ids, for a kind whose picks are no edges of their nodes.
+    /// Edge ids are requested for a kind whose picks are not edges of their nodes.
     #[error(
         "`edge_ids`: with `sampler_kind={kind}` an edge of a block leads to a node that was found, near or far, and is no \
          edge of the graph; leave `edge_ids` out, or use another kind"
@@ -323,7 +323,7 @@ pub enum InvalidOption {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// More hops than a part of a partitioned dataset is whole over.
+    /// A batch needs more in-hops than a part of a partitioned dataset has.
     #[error(
         "`{option}`: batches reach {reach} in-hops from their seeds, and this dataset is a part that is whole within {hops} \
          in-hops of its training nodes: {less}, or write parts with more hops",
@@ -346,7 +346,7 @@ pub enum InvalidOption {
     WholeGraph {
         /// The kind.
         kind: SamplerKind,
-        /// The kinds that read what is near.
+        /// The kinds that read only near lists.
         instead: String,
     },
     /// A kind that picks by weight, for a graph without weights.
@@ -355,7 +355,7 @@ pub enum InvalidOption {
         /// The kind.
         kind: SamplerKind,
     },
-    /// A number of weights that is not that of the edges.
+    /// The numbers of weights and edges differ.
     #[error("weight.npy has {given} entries, but the graph has {edges} edges")]
     Weights {
         /// Entries in it.
@@ -382,7 +382,7 @@ pub enum InvalidOption {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// An epoch that the random key cannot name.
+    /// An epoch that the random key cannot represent.
     #[error("epoch {epoch} cannot be named; {MAX_EPOCH} is the last")]
     Epoch {
         /// The epoch.
@@ -420,7 +420,7 @@ pub enum InvalidOption {
 }
 
 impl InvalidOption {
-    /// The refused option; `None` if the graph is at fault. Messages begin with it, and spell options as ``
+    /// The invalid option; `None` if the graph is at fault. Messages begin with it, and spell options as ``
     /// `slot_bytes` `` or `` `expand=all` ``: front ends rewrite them in their own notation.
     #[must_use]
     pub fn field(&self) -> Option<&'static str> {

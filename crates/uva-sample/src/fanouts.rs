@@ -1,4 +1,4 @@
-//! How many neighbours each hop picks.
+//! The number of neighbours that each hop picks.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use uva_options::OptionValue;
 use crate::InvalidOption;
 use crate::limits::{MAX_FANOUT, MAX_LAYERS};
 
-/// Neighbours a node in each hop, from the seeds outward: 1 to [`MAX_FANOUT`], or −1 for all. For kinds that
-/// [draw together](crate::SamplerKind::draws_together) the draws for all destinations of the hop.
+/// Neighbours per node in each hop, from the seeds outward: 1 to [`MAX_FANOUT`], or −1 for all. For kinds that [draw
+/// together](crate::SamplerKind::draws_together), the draws for all destinations of the hop.
 ///
-/// Text and JSON of it may hold any numbers; [`check`](Self::check) says whether they are fanouts.
+/// Its text and JSON may contain any numbers; [`check`](Self::check) validates them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fanouts {
@@ -32,7 +32,7 @@ impl Fanouts {
     /// The fanout of a relation in a hop; hop 0 is the one at the seeds.
     ///
     /// # Panics
-    /// When there is no such hop.
+    /// If there is no such hop.
     #[must_use]
     pub fn of(&self, hop: usize, relation: Relation) -> i32 {
         debug_assert_eq!(relation, Relation::ONLY, "graphs have one relation");
@@ -44,7 +44,7 @@ impl Fanouts {
         (0..self.hops()).map(move |hop| self.of(hop, relation))
     }
 
-    /// The first hop that takes a whole list, which leaves batches without a bound of their own.
+    /// The first hop that takes whole lists. Batches then have no bound without the graph.
     #[must_use]
     pub fn hop_of_all(&self) -> Option<usize> {
         self.of_hops.iter().position(|&fanout| fanout == Self::ALL)
@@ -56,10 +56,10 @@ impl Fanouts {
         self.of_hops.iter().all(|&fanout| fanout == Self::ALL)
     }
 
-    /// Checks the numbers alone, without kind or graph.
+    /// Checks the numbers, independently of kind and graph.
     ///
     /// # Errors
-    /// [`InvalidOption`] with the hop and what is expected.
+    /// [`InvalidOption`] with the hop and the expected values.
     pub fn check(&self) -> Result<(), InvalidOption> {
         if self.of_hops.is_empty() {
             return Err(InvalidOption::NoFanouts);
@@ -105,7 +105,7 @@ impl<const HOPS: usize> From<&[i32; HOPS]> for Fanouts {
     }
 }
 
-/// As on a command line: `15,10,5`.
+/// The form on a command line: `15,10,5`.
 impl fmt::Display for Fanouts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.of_hops.text())

@@ -1,7 +1,7 @@
-//! A kind of sampler as all code below the kinds sees it: a row of facts.
+//! The properties of a kind of sampler, in a table row.
 //!
-//! A kind's own file (`kinds/`) contains its row and its algorithm, and `kinds/table.rs` lists all of them. Code that
-//! depends on the kind asks the row; nothing matches on kinds.
+//! A kind's file in `kinds/` contains its row and its algorithm, and `kinds/table.rs` lists all kinds. Code that
+//! depends on the kind reads the row; no code matches on kinds.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,11 +10,12 @@ use uva_cuda::kernels::sample::PickKind;
 
 use crate::limits::LOCAL_ID_BYTES;
 
-/// Which neighbours a sampler picks: a handle to the row of facts about one kind. Handles are equal if their names are.
+/// The rule by which a sampler picks neighbours: a handle to the table row of one kind. Handles are equal if their
+/// names are.
 #[derive(Clone, Copy)]
 pub struct SamplerKind(&'static KindRow);
 
-/// The facts about one kind of sampler.
+/// The table row of one kind of sampler.
 #[derive(Debug)]
 pub(crate) struct KindRow {
     /// The name in options, files and messages.
@@ -31,7 +32,7 @@ pub(crate) struct KindRow {
     pub(crate) needs_weights: bool,
     /// It uses the options of random walks.
     pub(crate) walks: bool,
-    /// What it picks may depend on any list of the graph, however far from the seeds.
+    /// Its picks may depend on any list of the graph, at any distance from the seeds.
     pub(crate) reads_whole_graph: bool,
     /// The GPU kernels that make the same picks.
     pub(crate) kernels: Option<PickKind>,
@@ -46,16 +47,16 @@ pub(crate) struct KindRow {
 pub(crate) enum Fanout {
     /// Picks from each list.
     Picks,
-    /// Draws for all destinations of a hop together; each draw brings `nodes` nodes at most.
+    /// Draws for all destinations of a hop together; each draw adds at most `nodes` nodes.
     Draws { nodes: usize },
-    /// The same, and the draws for the seeds serve all hops: a batch is one subgraph.
+    /// Draws as with `Draws`, where the draws for the seeds serve all hops: a batch is one subgraph.
     SubgraphDraws { nodes: usize },
-    /// Nodes found around each destination; they need not be in its list.
+    /// Nodes found around each destination, which may be outside its list.
     Found,
 }
 
 impl KindRow {
-    /// Independent picks without replacement from each list, and nothing else. Rows begin with it and name their
+    /// Independent picks without replacement from each list, and no other property. Rows begin with it and name their
     /// differences.
     pub(crate) const LIST_BY_LIST: Self = Self {
         name: "list by list",
@@ -73,7 +74,7 @@ impl KindRow {
 }
 
 impl SamplerKind {
-    /// For bounds of any kind that picks list by list. It is in no table.
+    /// A kind for the bounds of all kinds that pick list by list. It is not in the table.
     pub(crate) const LIST_BY_LIST: Self = Self::of(&KindRow::LIST_BY_LIST);
 
     /// The kind with these facts.
@@ -111,7 +112,7 @@ impl SamplerKind {
         matches!(self.0.fanout, Fanout::SubgraphDraws { .. })
     }
 
-    /// The most nodes per draw, for a kind that [draws together](Self::draws_together).
+    /// The maximum number of nodes per draw, for a kind that [draws together](Self::draws_together).
     #[must_use]
     pub const fn nodes_a_draw(self) -> usize {
         match self.0.fanout {
@@ -138,7 +139,7 @@ impl SamplerKind {
         self.0.replaces
     }
 
-    /// Whether a hop may draw for new nodes only ([`Expand::New`](crate::Expand::New)).
+    /// Whether a hop may draw only for new nodes ([`Expand::New`](crate::Expand::New)).
     #[must_use]
     pub const fn expands_new(self) -> bool {
         !self.draws_together()
@@ -156,8 +157,9 @@ impl SamplerKind {
         self.0.walks
     }
 
-    /// In how many in-hops of its seeds the lists lie that a batch of `hops` hops depends on, where each walk makes up to
-    /// `walk_length` steps: those of nodes nearer than this. `None`: it may depend on any list of the graph.
+    /// The number of in-hops from its seeds within which a batch of `hops` hops depends on lists, if each walk makes up
+    /// to `walk_length` steps. The lists are those of nodes at a smaller distance. `None` if the batch may depend on
+    /// any list of the graph.
     #[must_use]
     pub const fn reach(self, hops: usize, walk_length: usize) -> Option<usize> {
         if self.0.reads_whole_graph {

@@ -1,4 +1,4 @@
-//! From seeds to blocks: the order of an epoch's seeds, and the neighbours sampled around each batch of them.
+//! Sampling of batches: the order of an epoch's seeds, and the neighbours around each batch of seeds.
 //!
 //! A batch is a function of the graph, the options and its [`BatchKey`] alone. Random numbers are counter-based
 //! ([`philox`]) and keyed by their purpose, never by thread, process or earlier batches. So any number of samplers, in
@@ -9,11 +9,11 @@
 //! [`sampler`](sampler()) makes the one that the options name. It writes into its caller's memory (a slot of shared
 //! memory, or a [`MiniBatch`]) and allocates nothing once it is built.
 //!
-//! [`cuda`] makes the same batches on a GPU. The driver is loaded when a sampler asks for it, so the module costs
-//! nothing without a GPU.
+//! [`cuda`] makes the same batches on a GPU. The driver is loaded when a sampler needs it, so the module has no cost
+//! without a GPU.
 //!
-//! This crate must not know: processes, slots and the transport of batches; features, labels and models; which lists
-//! are worth caching. Start at [`BatchSampler`] and [`SamplerKind`]; `uva-plan` and `uva-runtime` build on it.
+//! This crate must not know: processes, slots and the transport of batches; features, labels and models; which lists to
+//! cache. Start at [`BatchSampler`] and [`SamplerKind`]; `uva-plan` and `uva-runtime` build on it.
 // Only the CUDA half enqueues work on memory that the compiler cannot follow.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

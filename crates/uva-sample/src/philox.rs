@@ -1,8 +1,9 @@
-//! Philox 4x32-10, the counter-based generator behind every random choice.
+//! Philox 4x32-10, the counter-based generator of all random choices.
 //!
-//! A word is a function of a key and a counter. So "the third draw for node 17 in hop 1 of batch 4" can be computed in
-//! any order, without the draws before it. The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random
-//! numbers: as easy as 1, 2, 3" (SC'11). `docs/spec/reproducible-batches.md` defines the layout of counter and key.
+//! A word is a function of a key and a counter. "The third draw for node 17 in hop 1 of batch 4" can therefore be
+//! computed in any order, without earlier draws. The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel
+//! random numbers: as easy as 1, 2, 3" (SC'11). `docs/spec/reproducible-batches.md` defines the layout of counter and
+//! key.
 
 use uva_graph::{Split, mix};
 
@@ -163,7 +164,7 @@ impl PhiloxStream {
         (product >> 32) as u32
     }
 
-    /// The same for bounds of 64 bits, from pairs of words, the low one first.
+    /// A uniform integer in `0..bound`, for bounds of 64 bits, from pairs of words, the low one first.
     #[inline]
     pub fn bounded_u64(&mut self, bound: u64) -> u64 {
         let mut draw = || {
@@ -235,12 +236,13 @@ pub(crate) struct BlockBatch {
     asked: usize,
 }
 
-/// Counters computed side by side. Four chains fill the multiplier and nearly fit the registers. 8 are no faster, and
-/// 32 in vectors of two (x86-64 without extensions) are slower.
+/// Counters computed together. Four chains fill the multiplier and nearly fit the registers. 8 are not faster, and 32
+/// in vectors of two (x86-64 without extensions) are slower.
 const LANES: usize = 4;
 
 impl BlockBatch {
-    /// Room for `blocks` blocks, the most requests between two calls of [`clear`](Self::clear).
+    /// Allocates memory for `blocks` blocks, the maximum number of requests between two calls of
+    /// [`clear`](Self::clear).
     pub(crate) fn with_capacity(blocks: usize) -> Self {
         let blocks = blocks.next_multiple_of(LANES);
         let words = || vec![0; blocks];
@@ -282,7 +284,7 @@ impl BlockBatch {
         }
     }
 
-    /// The words of all blocks asked for, block after block.
+    /// The words of all requested blocks, block after block.
     #[inline]
     pub(crate) fn words(&self) -> &[u32] {
         &self.words[..4 * self.asked]

@@ -4,18 +4,18 @@ use uva_graph::Csc;
 
 use crate::{BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerOptions};
 
-/// Makes mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, independent of
+/// A source of mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, independent of
 /// earlier batches. Samplers share nothing: make one per thread.
 ///
-/// A sampler allocates when it is made ([`sampler`](crate::sampler())) and not afterwards, and stays usable after an error.
-/// One of lists that ranks hold between them ([`Divided`](crate::Divided)) does neither.
+/// A sampler allocates only when it is made ([`sampler`](crate::sampler())), and remains usable after an error. With
+/// lists that are divided among ranks ([`Divided`](crate::Divided)), neither holds.
 pub trait BatchSampler: Send {
     /// The sampler's options.
     fn options(&self) -> &SamplerOptions;
 
     /// Samples the batch `key` around `seeds`, ids of the graph, into the caller's memory, sized by
-    /// [`BatchBounds`](crate::BatchBounds). A seed that occurs again has a row and picks of its own, which equal those of
-    /// the first; edges from that node lead to the first. Bounds then have to count it as one more node.
+    /// [`BatchBounds`](crate::BatchBounds). A repeated seed has its own row and picks, which equal those of the first;
+    /// edges from that node lead to the first. Bounds then have to count it as one more node.
     ///
     /// # Errors
     /// [`SampleError::BatchTooLarge`] if `out` is too short for the batch, and a precise error for invalid seeds or an
@@ -27,8 +27,8 @@ pub trait BatchSampler: Send {
         out: &mut BatchMut<'_>,
     ) -> Result<BatchCounts, SampleError>;
 
-    /// Draws what other ranks ask for in the hops of one batch, where this rank has none and the lists are divided among
-    /// ranks ([`divided_sampler`](crate::divided_sampler)). Elsewhere there is nothing to do.
+    /// Draws the picks that other ranks request in the hops of one batch, if this rank has no batch and the lists are
+    /// divided among ranks ([`divided_sampler`](crate::divided_sampler)). Other samplers do nothing.
     ///
     /// # Errors
     /// [`SampleError::Exchange`]; an invalid graph.
@@ -58,7 +58,7 @@ pub struct GraphView<'g> {
     /// The weight of each edge, in the order of the *dataset's* `indices.npy`, for kinds that [need
     /// weights](crate::SamplerKind::needs_weights). For them, an edge exists only if its weight is positive.
     pub weights: Option<&'g [f32]>,
-    /// If `csc` is the dataset's graph in another order: the way back.
+    /// The way back to the dataset's edges, if `csc` is the dataset's graph in another order.
     pub home: Option<OriginalEdges<'g>>,
     /// Lists of nodes below this are counted as cached ([`ListReads`](crate::ListReads)). In host memory, the cached
     /// lists are simply the first lists of the graph, once it is ordered by how often lists are read. So only the
@@ -68,7 +68,7 @@ pub struct GraphView<'g> {
     pub cached_weights: bool,
 }
 
-/// From a graph in another order back to the dataset's edges. A list keeps the order of its entries, so its start in
+/// The map from a graph in another order to the dataset's edges. A list keeps the order of its entries, so its start in
 /// the dataset is enough.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginalEdges<'g> {
@@ -89,7 +89,7 @@ impl GraphView<'_> {
     #[inline]
     pub(crate) fn begin_at_home(&self, node: usize) -> usize {
         match self.home {
-            // An id that is no node of the dataset has no list; readers check that.
+            // An id that is not a node of the dataset has no list; readers check that.
             Some(home) => {
                 let begin = usize::try_from(home.nodes[node]).ok().and_then(|id| home.indptr.get(id));
                 begin.map_or(usize::MAX, |&begin| begin as usize)

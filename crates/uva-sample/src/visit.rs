@@ -1,9 +1,9 @@
-//! The reads of one visit of a list: what caches of lists are judged by.
+//! The reads of one visit of a list, by which caches of lists are judged.
 
 use crate::options::draws;
 use crate::{SamplerKind, SamplerOptions};
 
-/// Bytes of a sector, the least that one read moves over a link.
+/// Bytes of a sector, the minimum that one read moves over a link.
 const SECTOR_BYTES: u64 = 32;
 
 /// Bytes of a weight.
@@ -46,14 +46,14 @@ impl VisitReads {
         Self { entries, weights: passes * (WEIGHT_BYTES * degree as u64).div_ceil(SECTOR_BYTES) }
     }
 
-    /// All of them.
+    /// All reads.
     #[must_use]
     #[inline]
     pub fn all(self) -> u64 {
         self.entries + self.weights
     }
 
-    /// Those of the arrays that a list cache holds: always of the entries, and of the weights if it has these too.
+    /// The reads of the arrays that a list cache holds: always of the entries, and of the weights if it has these too.
     #[must_use]
     #[inline]
     pub fn cached(self, with_weights: bool) -> u64 {

@@ -1,4 +1,4 @@
-//! Where each column of a batch lies in a slot.
+//! The offset of each column of a batch in a slot.
 
 use std::ops::Range;
 
@@ -17,30 +17,30 @@ const CACHE_LINE: usize = 64;
 const PAGE: usize = 4096;
 /// Bytes of the report of a gather on a GPU.
 const REPORT_BYTES: usize = size_of::<GatherReport>();
-// Arrays behind the report begin on a cache line, and no later than behind a header.
+// Arrays after the report begin on a cache line, and no later than after a header.
 const _: () = assert!(REPORT_BYTES.is_multiple_of(CACHE_LINE) && REPORT_BYTES <= BatchHeader::bytes(0));
 
-/// The offsets and bounds of a slot: the same in every role, since all compute them from the same options.
+/// The offsets and bounds of a slot: equal in every role, since all roles compute them from the same options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchLayout {
     bounds: BatchBounds,
-    /// The columns that batches have, in the order in which they lie.
+    /// The columns of batches, in the order of a slot.
     places: Vec<ColumnPlace>,
     /// Columns of the feature rows.
     dim: usize,
-    /// Of a feature value in a slot.
+    /// Type of a feature value in a slot.
     element: ElementType,
-    /// The table's own type, where the producer widens.
+    /// The table's own type, if the producer widens it.
     widened_from: Option<ElementType>,
-    /// Of the feature rows of edges: type and columns.
+    /// Type and number of columns of the edges' feature rows.
     edge_attr: Option<(ElementType, usize)>,
     /// The shapes that batches are padded to.
     shapes: Option<StaticShapes>,
-    /// What the producer sums up.
+    /// The rows that the producer sums.
     aggregation: Aggregation,
-    /// Whether it does so in some batches alone.
+    /// Whether the producer sums in some batches only.
     chooses_sums: bool,
-    /// Tables of feature rows that a batch of a hop set has; `None`: it is of a graph.
+    /// Number of tables of feature rows in a batch of a hop set; `None` for batches of a graph.
     tables: Option<usize>,
     batch_bytes: usize,
     arrays_bytes: usize,
@@ -50,10 +50,10 @@ impl BatchLayout {
     /// The layout for batches of this specification over this dataset.
     ///
     /// # Errors
-    /// [`LayoutError`] when no batch can have a bound, the slot bytes given hold not even one batch's seeds, or the
-    /// table's values cannot be widened as asked.
+    /// [`LayoutError`] if batches have no bound, the given slot bytes are too few for one batch's seeds, or the table's
+    /// values cannot be widened to the requested type.
     pub fn new(dataset: &Dataset, spec: &BatchSpec) -> Result<Self, LayoutError> {
-        // A node that is given again has rows and edges of its own.
+        // A repeated node has its own rows and edges.
         let again = dataset.repeats();
         let (nodes, edges) = (dataset.nodes() + again.rows, dataset.edges() + again.edges);
         let features = dataset.table();
@@ -83,7 +83,7 @@ impl BatchLayout {
 
         if let Some(shapes) = &spec.shapes {
             shapes.extend(&mut bounds);
-            // Local ids are 32 bits.
+            // Local ids have 32 bits.
             let counts = shapes.counts();
             let most = counts.layers().iter().map(|layer| layer.edges).fold(counts.nodes, usize::max);
             i32::try_from(most).map_err(|_| LayoutError::TooLarge)?;
@@ -126,8 +126,8 @@ impl BatchLayout {
                 end = end.checked_next_multiple_of(PAGE).ok_or(LayoutError::TooLarge)?;
                 summed_end = end;
             }
-            // A batch has either all its rows or sums. So where both occur, sums and what lies beside them begin where
-            // the rows of all nodes do.
+            // A batch has either all its rows or sums. If a run has both kinds of batches, the sums and their
+            // companions begin at the offset of the rows of all nodes.
             let overlaps = spec.chooses_sums && of_features(column);
             place.at = if overlaps { summed_end } else { end };
             let behind = |rows: usize| {
@@ -142,7 +142,7 @@ impl BatchLayout {
             }
             places.push(place);
         }
-        // Room to round up to whole pages.
+        // Space to round up to whole pages.
         end.checked_add(PAGE).ok_or(LayoutError::TooLarge)?;
         let (dim, aggregation) = (features.dim, spec.aggregation);
         let edge_attr = edge_features.map(|table| (table.element, table.dim));
@@ -162,22 +162,22 @@ impl BatchLayout {
         })
     }
 
-    /// The bounds of what fits.
+    /// The maximum sizes of a batch.
     pub fn bounds(&self) -> &BatchBounds {
         &self.bounds
     }
 
-    /// The shapes that batches are padded to; `None`: batches keep their sizes.
+    /// The shapes that batches are padded to; `None` if batches are not padded.
     pub fn shapes(&self) -> Option<&StaticShapes> {
         self.shapes.as_ref()
     }
 
-    /// Seeds that fit.
+    /// Maximum number of seeds.
     pub fn seed_capacity(&self) -> usize {
         self.bounds.seeds
     }
 
-    /// Nodes that fit, and so feature rows, unless the producer sums.
+    /// Maximum number of nodes, and of feature rows, unless the producer sums.
     pub fn node_capacity(&self) -> usize {
         self.bounds.nodes
     }
@@ -187,23 +187,23 @@ impl BatchLayout {
         &self.bounds.layers
     }
 
-    /// The columns that batches have, in the order in which they lie.
+    /// The columns of batches, in the order of a slot.
     pub fn columns(&self) -> &[ColumnPlace] {
         &self.places
     }
 
-    /// Where a column lies; `None` where these batches have no such column, layer or [table](Self::tables).
+    /// The place of a column; `None` if batches have no such column, layer or [table](Self::tables).
     pub fn place(&self, key: impl Into<ColumnKey>) -> Option<&ColumnPlace> {
         let key = key.into();
         self.places.iter().find(|place| place.key == key)
     }
 
-    /// The bytes that the batch of this header uses of a column; empty where these batches have none.
+    /// The bytes that the batch of this header uses in a column; empty if the batch does not have it.
     pub fn range(&self, header: &BatchHeader, key: impl Into<ColumnKey>) -> Range<usize> {
         self.place(key).map_or(0..0, |place| place.used(header))
     }
 
-    /// Bytes of the header in front of a slot's columns.
+    /// Bytes of the header before a slot's columns.
     pub fn header_bytes(&self) -> usize {
         BatchHeader::bytes(self.layers().len())
     }
@@ -223,13 +223,13 @@ impl BatchLayout {
         self.of_features().map(|place| place.room().end).max().unwrap_or(0)
     }
 
-    /// Bytes that the batch of this header takes of it.
+    /// Bytes of the payload that the batch of this header uses.
     pub fn used_bytes(&self, header: &BatchHeader) -> usize {
         let there = self.of_features().filter(|place| place.rows(header) > 0);
         there.map(|place| place.used(header).end).max().unwrap_or(self.arrays_bytes)
     }
 
-    /// Bytes of a feature slot's feature rows and sums, of the largest batch, in whole cache lines.
+    /// Bytes of the feature rows and sums of the largest batch, in whole cache lines.
     pub fn features_bytes(&self) -> usize {
         let begin = self.of_features().map(|place| place.room().start).min();
         (self.feature_slot_bytes() - begin.unwrap_or_else(|| self.feature_slot_bytes()))
@@ -241,14 +241,15 @@ impl BatchLayout {
         self.places.iter().filter(|place| of_features(place.key.column))
     }
 
-    /// Bytes of a slot on a GPU that one upload brings, at most: the report and the [packed](Self::packed) columns. Where
-    /// a sampler on the GPU makes its columns there, they are not among them.
+    /// Maximum bytes of one upload to a slot on a GPU: the report and the [packed](Self::packed) columns. Columns that
+    /// a sampler writes on the GPU are excluded.
     pub fn upload_bytes(&self, sampled_on_gpu: bool) -> usize {
         let sent = self.own_room(false).chain(self.own_room(true).filter(|_| !sampled_on_gpu));
         sent.fold(REPORT_BYTES, |end, place| end + place.room().len().next_multiple_of(CACHE_LINE))
     }
 
-    /// The columns before the feature rows that have room of their own, and are made on a GPU if it samples, or not.
+    /// The columns before the feature rows that have their own memory: those that a sampler on a GPU makes there, or
+    /// the others.
     fn own_room(&self, made_on_gpu: bool) -> impl Iterator<Item = &ColumnPlace> {
         self.places.iter().filter(move |place| {
             let spec = place.key.column.spec();
@@ -256,21 +257,21 @@ impl BatchLayout {
         })
     }
 
-    /// Bytes of a feature slot on a GPU that has room for the largest batch.
+    /// Bytes of a feature slot on a GPU that fits the largest batch.
     pub fn device_slot_bytes(&self) -> usize {
         self.feature_slot_bytes().next_multiple_of(PAGE)
     }
 
-    /// The columns before the feature rows of a slot on a GPU, with the bytes that the batch of this header uses. They lie
-    /// behind the report without unused room between them, so that one copy brings them all. Each begins on a cache line.
-    /// Columns that a sampler on a GPU makes there come last, so that one copy still brings the others.
+    /// The columns before the feature rows of a slot on a GPU, with the bytes that the batch of this header uses. They
+    /// follow the report without gaps, so that one copy transfers them all. Each begins on a cache line. Columns that a
+    /// sampler on a GPU makes there come last, so that one copy still transfers the others.
     pub fn packed(&self, header: &BatchHeader) -> impl Iterator<Item = (&ColumnPlace, Range<usize>)> {
         side_by_side(REPORT_BYTES, self.own_room(false).chain(self.own_room(true)), header)
     }
 
-    /// The columns of feature rows of a slot on a GPU, likewise. They lie behind the [packed](Self::packed) columns,
-    /// the first on a page of its own. So a batch takes no more of a slot than it fills, and a slot need not have room
-    /// for the largest one.
+    /// The columns of feature rows of a slot on a GPU, with the bytes that the batch of this header uses. They follow
+    /// the [packed](Self::packed) columns, the first at the start of a page. A batch therefore uses no more of a slot
+    /// than it fills, and a slot may be smaller than the largest batch.
     pub fn packed_features(
         &self,
         header: &BatchHeader,
@@ -279,7 +280,7 @@ impl BatchLayout {
         side_by_side(arrays.next_multiple_of(PAGE), self.of_features(), header)
     }
 
-    /// Bytes that the batch of this header takes of a slot on a GPU.
+    /// Bytes of a slot on a GPU that the batch of this header uses.
     pub fn packed_bytes(&self, header: &BatchHeader) -> usize {
         let columns = self.packed(header).chain(self.packed_features(header));
         columns
@@ -289,7 +290,7 @@ impl BatchLayout {
             .unwrap_or(REPORT_BYTES)
     }
 
-    /// As [`range`](Self::range), in a slot on a GPU.
+    /// The counterpart of [`range`](Self::range) for a slot on a GPU.
     pub fn packed_range(&self, header: &BatchHeader, key: impl Into<ColumnKey>) -> Range<usize> {
         let key = key.into();
         let Some(of) = self.place(key) else { return 0..0 };
@@ -312,27 +313,28 @@ impl BatchLayout {
         self.dim
     }
 
-    /// Bytes of one feature row in the dataset: of a hop set the rows of a node in all tables that batches have.
+    /// Bytes of one feature row in the dataset. For a hop set, the rows of a node in all tables that batches have.
     pub fn table_row_bytes(&self) -> usize {
         self.tables() * self.dim * self.widened_from.unwrap_or(self.element).bytes()
     }
 
-    /// Tables of feature rows that a batch has: several of a hop set, otherwise one.
+    /// Tables of feature rows in a batch: several for a hop set, otherwise one.
     pub fn tables(&self) -> usize {
         self.tables.unwrap_or(1)
     }
 
-    /// Whether all batches of as many seeds have one size: rows of tables alone, and no layers.
+    /// Whether the size of a batch depends only on its number of seeds. Such batches have rows of tables, and no
+    /// layers.
     pub fn has_one_size(&self) -> bool {
         self.tables.is_some()
     }
 
-    /// The column by whose ids the feature rows of a batch are found.
+    /// The column with the ids of a batch's feature rows.
     pub fn row_ids(&self) -> Column {
         if self.has_one_size() { Column::InputId } else { Column::InputNodes }
     }
 
-    /// The columns of feature rows, or of what the producer makes of them, in the order of a slot. A batch may lack some.
+    /// The columns of feature rows, or of the producer's sums of them, in the order of a slot. A batch may lack some.
     pub fn feature_columns(&self) -> Vec<ColumnKey> {
         match self.tables {
             None => [Column::X, Column::Aggregated, Column::Argmax].map(ColumnKey::from).to_vec(),
@@ -345,12 +347,12 @@ impl BatchLayout {
         self.element
     }
 
-    /// The features' type in the table, where that is another one and the producer widens it.
+    /// The features' type in the table, if it differs and the producer widens it.
     pub fn widened_from(&self) -> Option<ElementType> {
         self.widened_from
     }
 
-    /// What the producer sums up, in every batch or in [some](Self::chooses_sums).
+    /// The aggregation of the producer, in every batch or in [some](Self::chooses_sums).
     pub fn aggregation(&self) -> Aggregation {
         self.aggregation
     }
@@ -360,20 +362,20 @@ impl BatchLayout {
         self.chooses_sums
     }
 
-    /// What the producer sums up in the batch of this header.
+    /// The aggregation of the producer in the batch of this header.
     pub fn aggregation_of(&self, header: &BatchHeader) -> Aggregation {
         if self.chooses_sums && !header.is_summed() { Aggregation::None } else { self.aggregation }
     }
 
-    /// The type of the feature values of edges, and how many a row has; `None` where batches have none.
+    /// The type of the feature values of edges, and their number per row; `None` if batches have none.
     pub fn edge_attr(&self) -> Option<(ElementType, usize)> {
         self.edge_attr
     }
 
-    /// Reads the header of a slot that holds the batch's columns too.
+    /// Reads and checks the header of a slot that also holds the batch's columns.
     ///
     /// # Errors
-    /// The field that cannot be, or the length of a payload that is cut.
+    /// Returns the invalid field, or the length of a truncated payload.
     pub fn read_header(&self, payload: &[u8]) -> Result<BatchHeader, String> {
         let header = BatchHeader::read(payload, &self.bounds)?;
         if header.is_summed() && !self.chooses_sums {
@@ -385,15 +387,15 @@ impl BatchLayout {
         Ok(header)
     }
 
-    /// Lends a batch slot's columns for writing, each with all its reserved room.
+    /// Borrows a batch slot's columns for writing, each with its full capacity.
     ///
     /// # Panics
-    /// When the payload is shorter than a batch, or does not begin on a cache line.
+    /// If the payload is shorter than a batch, or does not begin on a cache line.
     pub fn columns_mut<'a>(&'a self, payload: &'a mut [u8]) -> ColumnsMut<'a> {
         ColumnsMut::over(&self.places, &mut payload[..self.batch_bytes])
     }
 
-    /// The columns that both slots hold, as ranges of the payload, without the unused rest of each. These are copied
+    /// The columns that both slots hold, as ranges of the payload, without unused capacity. These ranges are copied
     /// from slot to slot.
     pub fn copied(&self, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
         let header = header.clone();
@@ -401,8 +403,8 @@ impl BatchLayout {
     }
 }
 
-/// These columns from byte `end` on, one behind the other, each on a cache line, with the bytes that the batch of this
-/// header uses.
+/// The given columns laid out from byte `end` on, each on a cache line, with the bytes that the batch of this header
+/// uses.
 fn side_by_side<'l>(
     mut end: usize,
     places: impl Iterator<Item = &'l ColumnPlace>,
@@ -421,7 +423,7 @@ fn of_features(column: Column) -> bool {
     matches!(column, Column::X | Column::Aggregated | Column::Argmax)
 }
 
-/// The rows of a column in a batch whose header does not say that it is summed, and in one whose header does. `None`: none.
+/// The rows of a column in a batch that is not marked as summed, and in one that is. `None` if the column is absent.
 fn counted_rows(spec: &BatchSpec, column: Column) -> [Option<Rows>; 2] {
     let beside_sums = spec.aggregation.keeps_own_rows().then_some(Rows::Outermost);
     match (column, spec.aggregation) {
@@ -433,7 +435,7 @@ fn counted_rows(spec: &BatchSpec, column: Column) -> [Option<Rows>; 2] {
     }
 }
 
-/// The bounds of batches of a hop set: a row a seed, and no layers.
+/// The bounds of batches of a hop set: one row per seed, and no layers.
 fn of_rows(seeds: usize) -> Result<BatchBounds, LayoutError> {
     // Headers count in 32 bits.
     u32::try_from(seeds).map_err(|_| LayoutError::TooLarge)?;
@@ -462,7 +464,7 @@ fn in_slot_order(
     })
 }
 
-/// The most rows that a column can have.
+/// The maximum number of rows of a column.
 fn most_rows(rows: Rows, layer: usize, bounds: &BatchBounds) -> usize {
     match rows {
         Rows::Seeds => bounds.seeds,
@@ -473,9 +475,9 @@ fn most_rows(rows: Rows, layer: usize, bounds: &BatchBounds) -> usize {
     }
 }
 
-/// Bounds a slot's feature rows by the bytes given, besides its ids. Where the producer sums, these are the rows of the
-/// outermost layer's destinations, and their sums of `dim` float32, with the places of maxima where these are asked for. Rows that are gathered before they are summed are
-/// bounded by as many bytes beside the slots.
+/// Bounds a slot's feature rows by the given bytes, in addition to its ids. If the producer sums, these are the rows of
+/// the outermost layer's destinations, and their sums of `dim` float32, with the places of maxima if these are
+/// requested. Rows that are gathered before they are summed have a separate bound of as many bytes outside the slots.
 fn limit_rows(
     mut bounds: BatchBounds,
     bytes: usize,
@@ -543,7 +545,7 @@ mod tests {
         Dataset::open(&path).expect("a dataset")
     }
 
-    /// The same with three labels a node.
+    /// The graph of `small_graph` with three labels per node.
     fn multi_label_graph(directory: &Path) -> Dataset {
         let path = small_graph(directory).path().to_owned();
         let head = "{'descr': '|u1', 'fortran_order': False, 'shape': (500, 3), }";
@@ -553,13 +555,13 @@ mod tests {
         label.extend(padded.into_bytes());
         label.extend((0..1500).map(|value| (value % 2) as u8));
         std::fs::write(path.join("label.npy"), label).expect("labels");
-        // It says two classes.
+        // The generator's file states two classes.
         std::fs::remove_file(path.join("meta.json")).expect("the generator's meta.json");
         Dataset::open(&path).expect("a dataset")
     }
 
     impl BatchLayout {
-        /// Where the room of each copied column ends, in the order of [`BatchLayout::copied`].
+        /// The end of each copied column's capacity, in the order of [`BatchLayout::copied`].
         fn ends(&self) -> Vec<usize> {
             self.places.iter().filter(|place| place.is_copied()).map(|place| place.room().end).collect()
         }
@@ -581,7 +583,7 @@ mod tests {
         }
     }
 
-    /// The same with these columns, of this kind of sampler.
+    /// The specification with these columns, for this kind of sampler.
     fn with(mut spec: BatchSpec, kind: SamplerKind, degrees: bool, edge_ids: bool) -> BatchSpec {
         spec.asked.extend((edge_ids && kind == SamplerKind::WEIGHTED).then_some(Column::EdgeAttr));
         (spec.sampling.kind, spec.sampling.edge_ids) = (kind, edge_ids);
@@ -633,7 +635,7 @@ mod tests {
             let skip = bytes.as_ptr().align_offset(PAGE);
             let payload = &mut bytes[skip..skip + layout.batch_bytes()];
 
-            // Every element of every array gets a value of its own: an overlap would show.
+            // Every element of every array gets a distinct value, so that an overlap would be detected.
             let mut columns = layout.columns_mut(payload);
             let labels = columns.take::<u8>(Column::Labels);
             let nodes = columns.take::<i64>(Column::InputNodes);
@@ -756,7 +758,7 @@ mod tests {
             assert_eq!(chooses.aggregation_of(&summed), aggregation);
             assert_eq!(always.aggregation_of(&raw), aggregation);
         }
-        // In a slot of any other producer the header cannot say so.
+        // The header cannot mark a batch as summed in a slot of any other producer.
         let mut payload = vec![0; none.batch_bytes()];
         summed.write(&mut payload);
         assert!(none.read_header(&payload).unwrap_err().contains("summed by choice"));
@@ -801,7 +803,8 @@ mod tests {
         BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts)
     }
 
-    /// Every byte of a header, set to every other value: what is then read lies within the slot, or is refused.
+    /// Every byte of a header is set to every other value: the ranges that are then read lie within the slot, or the
+    /// header is rejected.
     #[test]
     fn no_flipped_byte_makes_a_range_that_leaves_its_array() {
         let temp = tempfile::tempdir().unwrap();
@@ -828,7 +831,7 @@ mod tests {
                                 counts.destinations <= counts.sources && counts.sources <= header.nodes()
                             );
                         }
-                        // Even if other fields differ, it is the same batch's slot: no method panics.
+                        // Other fields may differ, but no method panics.
                         let _ = (header.key(), header.hash());
                     }
                     Ok(_) => {}
@@ -836,12 +839,12 @@ mod tests {
                 payload[at] ^= flip;
             }
         }
-        // Both happen, or this test looks at nothing: the high bytes of every count are refused, hash and times are
-        // not.
+        // Both cases must occur for this test to be effective: the high bytes of every count are refused, hash and
+        // times are not.
         assert!(refused > 3000 && read > 5000, "{refused} refused, {read} read");
     }
 
-    /// Packed columns have the sizes that they have on the host, and one copy of the first bytes brings all of them.
+    /// Packed columns have the sizes that they have on the host, and one copy of the first bytes transfers all of them.
     #[test]
     fn on_a_gpu_columns_lie_behind_the_report_without_unused_room() {
         let temp = tempfile::tempdir().unwrap();
@@ -864,10 +867,10 @@ mod tests {
             assert_eq!(features.start, end.next_multiple_of(PAGE));
             assert_eq!(features.end, layout.packed_bytes(&header));
             assert!(end <= layout.upload_bytes(false));
-            // A batch that fills its slot leaves only what rounding up takes.
+            // A batch that fills its slot leaves only the bytes of rounding.
             assert!(!is_full || end.next_multiple_of(CACHE_LINE) == layout.upload_bytes(false));
             assert!(is_full || end < layout.upload_bytes(false), "{end} of {}", layout.upload_bytes(false));
-            // A sampler on a GPU leaves the labels, and the features of edges, to be sent.
+            // A sampler on a GPU leaves only the labels and the features of edges to be sent.
             let first_on_gpu =
                 layout.packed(&header).find(|(place, _)| place.key.column.spec().made_on_gpu).unwrap().1;
             assert!(!is_full || first_on_gpu.start == layout.upload_bytes(true));
@@ -930,7 +933,7 @@ mod tests {
             prop_assert!(layout.device_slot_bytes() >= end);
             prop_assert_eq!(end, layout.used_bytes(&header));
             prop_assert!(rows as u64 <= slot_bytes);
-            // The same without unused room: no batch takes more than the largest.
+            // Without gaps: no batch uses more than the largest.
             prop_assert!(SlotRoom::largest(&layout).holds(&layout, &header));
             let arrays = layout.packed(&header).last().map_or(0, |(_, range)| range.end);
             let mut end = arrays.next_multiple_of(PAGE);
@@ -957,7 +960,7 @@ mod tests {
         let ranges: Vec<_> = (0..3).map(|table| layout.range(&header, Column::X.part(table))).collect();
         for (range, next) in ranges.iter().zip(&ranges[1..]) {
             assert_eq!((range.len(), range.start % 64), (7 * 12, 0));
-            // Room for ten rows, and the rest of a cache line.
+            // Ten rows, and the rest of a cache line.
             assert_eq!(next.start - range.start, 128);
         }
         assert_eq!(ranges[0].start % PAGE, 0);

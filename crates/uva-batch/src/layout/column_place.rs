@@ -1,26 +1,26 @@
-//! Where one column of a batch lies in a slot.
+//! The place of one column of a batch in a slot.
 
 use std::ops::Range;
 
 use crate::schema::{Rows, Slots};
 use crate::{BatchHeader, ColumnKey, Element};
 
-/// Where a column lies, and its shape in this run.
+/// The place of a column, and its shape in this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnPlace {
     /// Its name.
     pub key: ColumnKey,
     /// The type of its values.
     pub element: Element,
-    /// Values in a row; `None`: one, and the column has one dimension.
+    /// Values in a row; `None` if the column has one dimension.
     pub width: Option<usize>,
-    /// Which rows it has: those of its description, except that beside sums `x` has the outermost destinations' alone.
-    /// `None`: none.
+    /// The rows of the column: those of its description, except that with sums `x` has only the rows of the outermost
+    /// destinations. `None` if the column is absent.
     pub counted: Option<Rows>,
-    /// The same of a batch whose header says that it is summed. It differs only where the producer chooses batch by
+    /// The rows of the column in a batch that is marked as summed. They differ only if the producer chooses batch by
     /// batch whether it sums.
     pub counted_if_summed: Option<Rows>,
-    /// The most rows that it can have.
+    /// The maximum number of rows.
     pub capacity: usize,
     /// The offset of its first byte in the slot.
     pub at: usize,
@@ -33,13 +33,13 @@ impl ColumnPlace {
         self.width.unwrap_or(1) * self.element.bytes()
     }
 
-    /// Whether the batch of this header has it.
+    /// Whether the batch of this header has the column.
     #[must_use]
     pub fn is_in(&self, header: &BatchHeader) -> bool {
         self.counted_in(header).is_some()
     }
 
-    /// Rows that the batch of this header has of it.
+    /// Rows of the column in the batch of this header.
     #[must_use]
     pub fn rows(&self, header: &BatchHeader) -> usize {
         self.counted_in(header).map_or(0, |rows| header.rows(rows, self.key.layer))
@@ -49,19 +49,19 @@ impl ColumnPlace {
         if header.is_summed() { self.counted_if_summed } else { self.counted }
     }
 
-    /// The bytes that the batch of this header uses of it.
+    /// The bytes that the batch of this header uses in the column.
     #[must_use]
     pub fn used(&self, header: &BatchHeader) -> Range<usize> {
         self.at..self.at + self.rows(header) * self.row_bytes()
     }
 
-    /// The bytes that are kept for it.
+    /// The bytes reserved for the column.
     #[must_use]
     pub fn room(&self) -> Range<usize> {
         self.at..self.at + self.capacity * self.row_bytes()
     }
 
-    /// Whether the producer copies it from slot to slot.
+    /// Whether the producer copies the column from slot to slot.
     pub(crate) fn is_copied(&self) -> bool {
         let spec = self.key.column.spec();
         spec.lives_in == Slots::Both && spec.first_of.is_none()

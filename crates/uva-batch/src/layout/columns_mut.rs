@@ -1,11 +1,11 @@
-//! The columns of a batch slot, lent for writing.
+//! The columns of a batch slot, borrowed for writing.
 
 use bytemuck::Pod;
 use uva_sample::{BlockMut, MAX_LAYERS};
 
 use crate::{COLUMNS, Column, ColumnKey, ColumnPlace};
 
-/// The most columns that a batch can have, those of every layer counted.
+/// The maximum number of columns of a batch, with those of every layer.
 const MOST_COLUMNS: usize = {
     let (mut most, mut at) = (0, 0);
     while at < COLUMNS.len() {
@@ -15,7 +15,7 @@ const MOST_COLUMNS: usize = {
     most
 };
 
-/// A batch slot's columns, to be written. Each can be taken once.
+/// A batch slot's columns for writing. Each can be taken once.
 pub struct ColumnsMut<'a> {
     places: &'a [ColumnPlace],
     lent: [&'a mut [u8]; MOST_COLUMNS],
@@ -30,7 +30,7 @@ impl<'a> ColumnsMut<'a> {
             if !place.is_copied() {
                 continue;
             }
-            // Columns lie one behind the other: each takes its bytes off the front of the rest.
+            // Columns are contiguous: each takes its bytes off the start of the rest.
             let room = place.room();
             let (_, from) = std::mem::take(&mut rest).split_at_mut(room.start - taken);
             let (column, behind) = from.split_at_mut(room.len());
@@ -39,10 +39,10 @@ impl<'a> ColumnsMut<'a> {
         Self { places, lent }
     }
 
-    /// Takes the room of a column; empty where these batches have none, and the second time.
+    /// Takes the memory of a column; empty if the batches do not have it, and on a second call.
     ///
     /// # Panics
-    /// When its values are of another size than `T`.
+    /// If its values have another size than `T`.
     pub fn take<T: Pod>(&mut self, key: impl Into<ColumnKey>) -> &'a mut [T] {
         let key = key.into();
         let found = self.places.iter().position(|place| place.key == key);
@@ -53,7 +53,7 @@ impl<'a> ColumnsMut<'a> {
         }
     }
 
-    /// Takes the room of each layer's block. Behind the last layer blocks are empty.
+    /// Takes the memory of each layer's block. Blocks after the last layer are empty.
     pub fn take_blocks(&mut self) -> [BlockMut<'a>; MAX_LAYERS] {
         let mut blocks: [BlockMut<'a>; MAX_LAYERS] = std::array::from_fn(|_| BlockMut::default());
         for (place, lent) in self.places.iter().zip(&mut self.lent) {

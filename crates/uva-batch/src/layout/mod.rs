@@ -1,4 +1,4 @@
-//! Where each column of a batch lies in a slot, and how large slots are.
+//! The place of each column of a batch in a slot, and the sizes of slots.
 
 mod batch_layout;
 mod column_place;

@@ -1,9 +1,9 @@
-//! Padding a batch in its slot.
+//! Padding of a batch in its slot.
 //!
-//! The nodes of each level move behind the places that earlier levels are padded to, and padding follows them. So the
-//! destinations of a block stay the first of its sources. A node of padding has the id of the batch's first seed: its
-//! row is valid, and in the processor's caches after the first read. Edges of padding lead from padding to padding, spread evenly, so
-//! the list of no other destination changes.
+//! The nodes of each level move after the padded places of earlier levels, and padding follows them. The destinations
+//! of a block therefore remain the first of its sources. A padding node has the id of the batch's first seed: its row
+//! is valid, and in the processor's caches after the first read. Edges of padding lead from padding to padding, spread
+//! evenly, so the list of no other destination changes.
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ use uva_sample::{BlockMut, MAX_LAYERS};
 use crate::static_shapes::Padding;
 use crate::{BatchLayout, Column, Element};
 
-/// The class of a seed that has none: losses ignore it.
+/// The class of a seed without a label, which losses ignore.
 const UNLABELLED: i64 = -1;
 
-/// Pads the batch in this payload of a batch slot, and marks its seeds in `seed_mask`. `None`: it is left as it is, and
-/// has `seeds` seeds.
+/// Pads the batch in this payload of a batch slot, and marks its seeds in `seed_mask`. With `None` the batch is
+/// unchanged and has `seeds` seeds.
 ///
 /// # Panics
-/// If the slot has no room for padded batches.
+/// If the slot is too small for padded batches.
 pub fn pad(layout: &BatchLayout, payload: &mut [u8], padding: Option<&Padding>, seeds: usize) {
     let mut columns = layout.columns_mut(payload);
     let mask: &mut [u8] = columns.take(Column::SeedMask);
@@ -51,7 +51,7 @@ pub fn pad(layout: &BatchLayout, payload: &mut [u8], padding: Option<&Padding>, 
 }
 
 impl Padding {
-    /// Where the nodes of a level lie before, and the first of them after.
+    /// The range of a level's nodes before padding, and the first of them after it.
     fn level(&self, level: usize) -> (Range<usize>, usize) {
         let begin: usize = self.nodes[..level].iter().sum();
         let moved: usize = self.more_nodes[..level].iter().sum();
@@ -61,7 +61,7 @@ impl Padding {
     /// Moves the rows of all nodes to their places, and repeats the first one for padding.
     fn spread_rows<T: Copy>(&self, rows: &mut [T]) {
         let Some(&first) = rows.first() else { return };
-        // From the last level on, since rows only move backwards.
+        // From the last level on, since rows only move towards the end.
         for level in (0..self.levels).rev() {
             let (from, to) = self.level(level);
             let end = to + from.len();
@@ -70,7 +70,7 @@ impl Padding {
         }
     }
 
-    /// The same for the block of a layer: its offsets, its edges and their ids and weights.
+    /// Moves the block of a layer: its offsets, and its edges with their ids and weights.
     fn spread_block(&self, layer: usize, block: &mut BlockMut<'_>) {
         let mut begins = [0; MAX_LAYERS + 1];
         let steps = &mut begins[..=layer];
@@ -104,7 +104,7 @@ impl Padding {
         }
     }
 
-    /// Appends the destinations of padding of a level, and their edges from `begin` on.
+    /// Appends the padding destinations of a level, with their edges from `begin` on.
     fn pad_block(&self, layer: usize, level: usize, begin: usize, block: &mut BlockMut<'_>) {
         let count = self.edges_to(layer, level);
         let edges = begin..begin + count;

@@ -1,4 +1,4 @@
-//! The room of a feature slot on a GPU.
+//! The capacity of a feature slot on a GPU.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,25 +12,25 @@ use crate::{BatchHeader, BatchLayout};
 /// Slots begin on pages.
 const PAGE: usize = 4096;
 
-/// What a feature slot on a GPU has room for. It is memory whether a batch fills it or not, and so may be smaller than
-/// the largest batch.
+/// The capacity of a feature slot on a GPU. The slot uses this memory whether or not a batch fills it, so it may be
+/// smaller than the largest batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotRoom {
     /// Bytes of the slot: whole pages.
     pub bytes: usize,
-    /// Nodes, and so rows that are gathered, into the slot or beside it.
+    /// Maximum number of nodes, which is the number of rows that are gathered into the slot or outside it.
     pub nodes: usize,
 }
 
 impl SlotRoom {
-    /// Room for every batch of this layout.
+    /// Capacity for every batch of this layout.
     #[must_use]
     pub fn largest(layout: &BatchLayout) -> Self {
         Self { bytes: layout.device_slot_bytes(), nodes: layout.node_capacity() }
     }
 
-    /// Room for batches like `samples`: mean and five standard deviations of their bytes and of their nodes, and no
-    /// more than the largest batch takes.
+    /// Capacity for batches like `samples`: mean plus five standard deviations of their bytes and of their nodes, at
+    /// most that of the largest batch.
     ///
     /// # Panics
     /// If `samples` is empty.
@@ -42,7 +42,7 @@ impl SlotRoom {
         likely.combined(Self::largest(layout), usize::min)
     }
 
-    /// Room for batches of either.
+    /// Capacity for batches of either.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.combined(other, usize::max)
@@ -59,7 +59,7 @@ impl SlotRoom {
     }
 }
 
-/// The header of some batch of these counts.
+/// The header of a batch with these counts.
 fn header(counts: &BatchCounts) -> BatchHeader {
     BatchHeader::of_batch(BatchKey { split: Split::Train, epoch: 0, batch: 0 }, counts)
 }

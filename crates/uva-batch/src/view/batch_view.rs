@@ -1,4 +1,4 @@
-//! Reading a batch: its columns, typed or by name, wherever its slot is.
+//! Views of a batch: its columns, typed or by name, in any slot memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ pub trait SlotMemory {
     /// Bytes of the slot; `None` if they are in GPU memory only.
     ///
     /// # Panics
-    /// When they are not within the slot. A header that was checked against the layout names no such range.
+    /// If they are not within the slot. A header that was checked against the layout has no such range.
     fn host(&self, range: Range<usize>) -> Option<&[u8]>;
 
-    /// The same in a GPU's memory, and that GPU's index; `None` where they are in host memory.
+    /// Bytes of the slot in a GPU's memory, with that GPU's index; `None` if they are in host memory.
     ///
     /// # Panics
-    /// As [`SlotMemory::host`].
+    /// See [`SlotMemory::host`].
     fn device(&self, range: Range<usize>) -> Option<(DeviceSlice<'_>, usize)>;
 
-    /// Whether the slot is one on a GPU, whose columns lie [packed](BatchLayout::packed).
+    /// Whether the slot is on a GPU, where its columns are [packed](BatchLayout::packed).
     fn is_packed(&self) -> bool;
 
     /// The slot's first byte in host memory, which its reader may write to; `None` on a GPU.
     fn first_byte(&self) -> Option<*mut u8>;
 }
 
-/// A batch in a slot's memory. Where that is a GPU's ([`BatchView::is_on_device`]), the methods that lend host slices
-/// panic or say so; counts, times and hash are there in any case.
+/// A batch in a slot's memory. On a GPU ([`BatchView::is_on_device`]), methods that return host slices panic or return
+/// an error; counts, times and hash are always available.
 #[derive(Debug)]
 pub struct BatchView<M> {
     memory: M,
@@ -48,12 +48,12 @@ pub struct BatchView<M> {
 }
 
 impl<M: SlotMemory> BatchView<M> {
-    /// The batch of this header, which was held against the layout.
+    /// The batch of this header, which must have been checked against the layout.
     pub fn new(memory: M, layout: Arc<BatchLayout>, header: BatchHeader) -> Self {
         Self { memory, layout, header }
     }
 
-    /// Where its columns lie.
+    /// The layout of its columns.
     pub fn layout(&self) -> &BatchLayout {
         &self.layout
     }
@@ -68,7 +68,7 @@ impl<M: SlotMemory> BatchView<M> {
         &self.memory
     }
 
-    /// The same, to be taken apart.
+    /// The memory that it is in, mutable.
     pub fn memory_mut(&mut self) -> &mut M {
         &mut self.memory
     }
@@ -85,8 +85,8 @@ impl<M: SlotMemory> BatchView<M> {
     /// ```
     ///
     /// # Errors
-    /// [`ColumnError::Unknown`] with the nearest name, [`ColumnError::NoSuchLayer`], [`ColumnError::Absent`] where this
-    /// run's batches come without it.
+    /// [`ColumnError::Unknown`] with the nearest name, [`ColumnError::NoSuchLayer`], [`ColumnError::Absent`] if batches
+    /// of this run do not have it.
     pub fn column(&self, name: &str) -> Result<ColumnRef<'_>, ColumnError> {
         self.column_of(ColumnKey::parse(name, self.layers())?)
     }
@@ -94,7 +94,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// A column by its key.
     ///
     /// # Errors
-    /// [`ColumnError::NoSuchLayer`]; [`ColumnError::Absent`] where this run's batches come without it.
+    /// [`ColumnError::NoSuchLayer`], or [`ColumnError::Absent`] if batches of this run do not have it.
     pub fn column_of(&self, key: impl Into<ColumnKey>) -> Result<ColumnRef<'_>, ColumnError> {
         let key = key.into();
         if key.column.spec().is_of_layers() && key.layer >= self.layers() {
@@ -119,7 +119,7 @@ impl<M: SlotMemory> BatchView<M> {
         Ok(ColumnRef { place, memory: &self.memory, rows: place.rows(&self.header), range: self.range(key) })
     }
 
-    /// The column's values in host memory; empty where these batches have none.
+    /// The column's values in host memory; empty if the batches do not have it.
     fn slice<T: Pod>(&self, key: impl Into<ColumnKey>) -> &[T] {
         values_of(self.bytes(self.range(key.into())))
     }
@@ -139,7 +139,7 @@ impl<M: SlotMemory> BatchView<M> {
         }
     }
 
-    /// Whether its columns are in a GPU's memory, where the methods that lend host slices panic.
+    /// Whether its columns are in a GPU's memory, where the methods that return host slices panic.
     pub fn is_on_device(&self) -> bool {
         self.memory.device(0..0).is_some()
     }
@@ -169,12 +169,12 @@ impl<M: SlotMemory> BatchView<M> {
         self.header.is_padded()
     }
 
-    /// How many of its seeds are none of padding: the first ones.
+    /// Number of real (non-padding) seeds, which are the first ones.
     pub fn real_seed_count(&self) -> usize {
         self.header.real_seeds()
     }
 
-    /// How many of its nodes are none of padding. Those of each level lie at the beginning of their level.
+    /// Number of real (non-padding) nodes. Those of each level are at the beginning of their level.
     pub fn real_node_count(&self) -> usize {
         self.header.real_nodes()
     }
@@ -182,32 +182,32 @@ impl<M: SlotMemory> BatchView<M> {
     /// The size of a layer's block without padding.
     ///
     /// # Panics
-    /// When there is no such layer.
+    /// If there is no such layer.
     pub fn real_counts(&self, layer: usize) -> LayerCounts {
         assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
         self.header.real_layer(layer)
     }
 
-    /// How many seeds it has.
+    /// Number of seeds.
     pub fn seed_count(&self) -> usize {
         self.header.seeds()
     }
 
-    /// How many nodes it has, the seeds included.
+    /// Number of nodes, the seeds included.
     pub fn node_count(&self) -> usize {
         self.header.nodes()
     }
 
-    /// How many destinations, sources and edges the block of a layer has.
+    /// Numbers of destinations, sources and edges of a layer's block.
     ///
     /// # Panics
-    /// When there is no such layer.
+    /// If there is no such layer.
     pub fn counts(&self, layer: usize) -> LayerCounts {
         assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
         self.header.layer(layer)
     }
 
-    /// Which split the seeds are of.
+    /// The split of the seeds.
     pub fn split(&self) -> Split {
         self.header.key().split
     }
@@ -227,10 +227,10 @@ impl<M: SlotMemory> BatchView<M> {
         self.header.hash()
     }
 
-    /// Ids of all nodes of the batch, the seeds first: row `i` of the features is of `input_nodes()[i]`.
+    /// Ids of all nodes of the batch, the seeds first: row `i` of the features belongs to `input_nodes()[i]`.
     ///
     /// # Panics
-    /// On a GPU, as every method that lends a host slice: see [`BatchView::is_on_device`].
+    /// On a GPU, like every method that returns a host slice: see [`BatchView::is_on_device`].
     pub fn input_nodes(&self) -> &[i64] {
         self.slice(Column::InputNodes)
     }
@@ -240,7 +240,7 @@ impl<M: SlotMemory> BatchView<M> {
         self.slice(Column::Seeds)
     }
 
-    /// Position of each seed in its split, as PyG's loaders have it; empty unless the options ask for it.
+    /// Position of each seed in its split, as in PyG's loaders; empty unless the options request it.
     pub fn input_id(&self) -> &[i64] {
         self.slice(Column::InputId)
     }
@@ -251,13 +251,13 @@ impl<M: SlotMemory> BatchView<M> {
         labels_of(self.slice(Column::Labels), place.element, place.width)
     }
 
-    /// In-degree of each input node in the whole graph; empty unless the options ask for them.
+    /// In-degree of each input node in the whole graph; empty unless the options request them.
     pub fn degrees(&self) -> &[i32] {
         self.slice(Column::Degrees)
     }
 
-    /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned. Where the producer sums, there are rows for the
-    /// outermost layer's destinations alone, or none ([`Aggregation`](crate::Aggregation)).
+    /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned. If the producer sums, there are only rows for the
+    /// outermost layer's destinations, or no rows ([`Aggregation`](crate::Aggregation)).
     pub fn features(&self) -> FeatureTable<'_> {
         FeatureTable {
             bytes: self.slice(Column::X),
@@ -267,17 +267,17 @@ impl<M: SlotMemory> BatchView<M> {
         }
     }
 
-    /// Of a hop set, the seeds' rows in one of the tables that its model reads, row `i` for `seeds()[i]`; 64-byte
+    /// The seeds' rows in one of the tables of a hop set that the model reads, row `i` for `seeds()[i]`; 64-byte
     /// aligned. [`features`](Self::features) is the first.
     ///
     /// # Panics
-    /// When there is no such table, and on a GPU.
+    /// If there is no such table, and on a GPU.
     pub fn table(&self, table: usize) -> FeatureTable<'_> {
         assert!(table < self.layout.tables(), "table {table} of {}", self.layout.tables());
         FeatureTable { bytes: self.slice(Column::X.part(table)), ..self.features() }
     }
 
-    /// The sums or maxima of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` where the producer makes
+    /// The sums or maxima of the outermost layer's lists, row `i` for `input_nodes()[i]`; `None` if the producer makes
     /// none.
     pub fn aggregated(&self) -> Option<FeatureRows<'_, f32>> {
         if self.layout.aggregation_of(&self.header) == Aggregation::None {
@@ -286,8 +286,9 @@ impl<M: SlotMemory> BatchView<M> {
         Some(FeatureRows::new(self.slice(Column::Aggregated), self.layout.dim()))
     }
 
-    /// Which row each maximum of [`aggregated`](Self::aggregated) is of, as a position in `input_nodes()`: of equal values
-    /// the first in the list's order, and the first NaN; -1 where the list is empty. `None` unless the run asks for it.
+    /// The row that each maximum of [`aggregated`](Self::aggregated) is from, as a position in `input_nodes()`: the
+    /// first of equal values in the list's order, and the first NaN; -1 if the list is empty. `None` unless the run
+    /// requests it.
     pub fn argmax(&self) -> Option<FeatureRows<'_, i32>> {
         self.layout.place(Column::Argmax)?;
         Some(FeatureRows::new(self.slice(Column::Argmax), self.layout.dim()))
@@ -306,7 +307,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// ```
     ///
     /// # Errors
-    /// [`ColumnError::OtherType`] naming the type that they have; [`ColumnError::OnDevice`].
+    /// [`ColumnError::OtherType`] with the actual type, or [`ColumnError::OnDevice`].
     pub fn features_f32(&self) -> Result<FeatureRows<'_, f32>, ColumnError> {
         self.feature_rows(Element::F32)
     }
@@ -332,7 +333,7 @@ impl<M: SlotMemory> BatchView<M> {
         Ok(FeatureRows::new(values, self.layout.dim()))
     }
 
-    /// Layers of the batch, one a fanout.
+    /// Layers of the batch, one per fanout.
     pub fn layers(&self) -> usize {
         self.layout.layers().len()
     }
@@ -340,7 +341,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// The block of a layer; layer 0 is the hop at the seeds.
     ///
     /// # Panics
-    /// When there is no such layer.
+    /// If there is no such layer.
     pub fn block(&self, layer: usize) -> BlockRef<'_> {
         let LayerCounts { destinations, sources, .. } = self.counts(layer);
         BlockRef {
@@ -353,49 +354,49 @@ impl<M: SlotMemory> BatchView<M> {
         }
     }
 
-    /// Feature rows of a layer's edges, row `i` for `block(layer).indices[i]`; `None` unless the options ask for them.
+    /// Feature rows of a layer's edges, row `i` for `block(layer).indices[i]`; `None` unless the options request them.
     ///
     /// # Panics
-    /// As [`BatchView::block`].
+    /// See [`BatchView::block`].
     pub fn edge_attr(&self, layer: usize) -> Option<FeatureTable<'_>> {
         let (element, dim) = self.layout.edge_attr()?;
         let rows = self.counts(layer).edges;
         Some(FeatureTable { bytes: self.slice(Column::EdgeAttr.at(layer)), rows, dim, element })
     }
 
-    /// Which sampler made it, from 0.
+    /// Index of the sampler that made it, from 0.
     pub fn sampler(&self) -> u32 {
         self.header.sampler()
     }
 
-    /// When its sampling and its gathering began, by a clock that all processes of the machine share
+    /// The start times of its sampling and its gathering, by a clock that all processes of the machine share
     /// (`CLOCK_MONOTONIC`).
     pub fn began(&self) -> [Duration; 2] {
         self.header.began()
     }
 
-    /// How long the sampler worked on it.
+    /// The duration of its sampling.
     pub fn sample_time(&self) -> Duration {
         Duration::from_nanos(self.header.sample_ns())
     }
 
-    /// Reads of neighbour lists that sampling it took, and those of cached lists.
+    /// Reads of neighbour lists during its sampling, and reads of cached lists.
     pub fn list_reads(&self) -> ListReads {
         self.header.list_reads()
     }
 
-    /// Batches that waited for the consumer when the producer turned to this one: back-pressure follows it.
+    /// Batches that waited for the consumer when the producer began with this one. It determines back-pressure.
     pub fn queue(&self) -> u32 {
         self.header.queue()
     }
 
-    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    /// Number of the producer's threads that gathered it; 0 if a GPU gathered.
     pub fn pace(&self) -> u32 {
         self.header.pace()
     }
 }
 
-/// A column of a batch, to be read.
+/// A column of a batch, for reading.
 #[derive(Clone)]
 pub struct ColumnRef<'a> {
     place: &'a ColumnPlace,
@@ -415,17 +416,17 @@ impl<'a> ColumnRef<'a> {
         self.place.element
     }
 
-    /// Its rows; values where it has one dimension.
+    /// Number of its rows, or of its values if it has one dimension.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Values in a row; `None` where it has one dimension.
+    /// Values in a row; `None` if it has one dimension.
     pub fn width(&self) -> Option<usize> {
         self.place.width
     }
 
-    /// Its bytes in host memory, rows one behind the other.
+    /// Its bytes in host memory, in row-major order.
     ///
     /// # Errors
     /// [`ColumnError::OnDevice`].
@@ -436,7 +437,7 @@ impl<'a> ColumnRef<'a> {
     /// Its int64 values.
     ///
     /// # Errors
-    /// [`ColumnError::OtherType`]; [`ColumnError::OnDevice`].
+    /// [`ColumnError::OtherType`] or [`ColumnError::OnDevice`].
     pub fn i64(&self) -> Result<&'a [i64], ColumnError> {
         self.values(Element::I64)
     }
@@ -473,15 +474,15 @@ impl<'a> ColumnRef<'a> {
         self.bytes().map(values_of)
     }
 
-    /// Where it lies, for code that lends it on: to another language, say.
+    /// Its address and shape, for code that passes it to another language.
     ///
-    /// The address is valid while the batch lives. The batch's owner may write its bytes too. Code that permits such
-    /// writes must prevent calls of methods that lend the bytes as a slice meanwhile.
+    /// The address is valid for the lifetime of the batch. The batch's owner may also write its bytes. Code that
+    /// permits such writes must prevent concurrent calls of methods that return the bytes as a slice.
     pub fn raw(&self) -> RawArray {
         let (address, device) = match (self.memory.first_byte(), self.memory.device(self.range.clone())) {
             (Some(first), _) => (first.wrapping_add(self.range.start) as u64, None),
             (None, Some((slice, ordinal))) => (slice.address(), Some(ordinal)),
-            // The stand-in driver: device memory is host memory, once the host has waited for it.
+            // With the stand-in driver, device memory is host memory once the host has waited for it.
             (None, None) => {
                 (self.memory.host(self.range.clone()).map_or(0, |bytes| bytes.as_ptr() as u64), None)
             }
@@ -491,19 +492,19 @@ impl<'a> ColumnRef<'a> {
     }
 }
 
-/// Where an array lies and how: rows one behind the other, no gaps.
+/// The address and shape of an array in row-major order without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawArray {
-    /// Its first byte, in this process or on the device. Arrays begin on a cache line, features on a page.
+    /// Address of its first byte, in this process or on the device. Arrays begin on a cache line, features on a page.
     pub address: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: usize,
-    /// Its rows, or values where it has no columns.
+    /// Number of rows, or of values if it has one dimension.
     pub rows: usize,
-    /// Its columns.
+    /// Number of columns; `None` if it has one dimension.
     pub columns: Option<usize>,
     /// The type of its values.
     pub element: Element,
-    /// The CUDA device it is on; `None`: host memory.
+    /// The CUDA device that it is on; `None` for host memory.
     pub device: Option<usize>,
 }

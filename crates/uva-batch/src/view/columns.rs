@@ -1,4 +1,4 @@
-//! A batch as a model takes it: its arrays by key.
+//! The input of a model: the arrays of a batch by key.
 
 use std::collections::BTreeMap;
 
@@ -18,31 +18,31 @@ pub enum ArrayMemory<'a> {
     Device(DeviceSlice<'a>),
 }
 
-/// An array of a batch, its rows one behind the other.
+/// An array of a batch, in row-major order.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnArray<'a> {
     /// Its bytes.
     pub memory: ArrayMemory<'a>,
     /// The type of its values.
     pub element: Element,
-    /// Its rows; values where it has one dimension.
+    /// Number of its rows, or of its values if it has one dimension.
     pub rows: usize,
-    /// Values in a row; `None` where it has one dimension.
+    /// Values in a row; `None` if it has one dimension.
     pub width: Option<usize>,
 }
 
-/// What a GPU compares to see whether a batch was whole when it used it: words that the writer of the batch writes last,
-/// and their values.
+/// A check on the GPU that a batch was complete when it was used: words that the writer of the batch writes last, and
+/// their expected values.
 #[derive(Clone, Copy, Debug)]
 pub struct Proof<'a> {
     /// The words, 64 bits each.
     pub words: DeviceSlice<'a>,
-    /// Places among the words, and the value of each beside a whole batch.
+    /// Places among the words, with the value of each in a complete batch.
     pub expected: [(usize, i64); 2],
 }
 
 /// A mini-batch: its sizes, and its arrays by [`ColumnKey`], borrowed from a slot ([`BatchView::columns`]) or from
-/// anywhere else. All arrays are in host memory, or all on one GPU.
+/// other memory. All arrays are in host memory, or all on one GPU.
 ///
 /// [`BatchView::columns`]: crate::BatchView::columns
 #[derive(Clone, Debug, Default)]
@@ -51,45 +51,45 @@ pub struct BatchColumns<'a> {
     pub seeds: usize,
     /// Input nodes, padding included: the sources of the last block.
     pub nodes: usize,
-    /// How many of the seeds are padding: the last ones.
+    /// Number of padding seeds, which are the last ones.
     pub padding: usize,
-    /// The size of each layer's block, that at the seeds first. A batch of a hop set has no blocks.
+    /// The size of each layer's block, from the seeds outward. A batch of a hop set has no blocks.
     pub layers: Vec<LayerCounts>,
-    /// Shows on the GPU that the batch was whole; `None` for memory that cannot be taken away.
+    /// The proof that the batch was complete, for checks on the GPU; `None` for memory that cannot be reclaimed.
     pub proof: Option<Proof<'a>>,
     /// Its arrays.
     pub arrays: BTreeMap<ColumnKey, ColumnArray<'a>>,
 }
 
 impl<'a> BatchColumns<'a> {
-    /// A batch of these sizes without padding, and without arrays yet.
+    /// A batch of these sizes without padding and without arrays.
     #[must_use]
     pub fn new(seeds: usize, layers: Vec<LayerCounts>) -> Self {
         let nodes = layers.last().map_or(seeds, |layer| layer.sources);
         Self { seeds, nodes, layers, ..Self::default() }
     }
 
-    /// The array with this key; `None` where the batch has none.
+    /// The array with this key; `None` if the batch does not have it.
     #[must_use]
     pub fn get(&self, key: impl Into<ColumnKey>) -> Option<ColumnArray<'a>> {
         self.arrays.get(&key.into()).copied()
     }
 
-    /// The same with an array added or replaced.
+    /// Adds or replaces an array.
     #[must_use]
     pub fn with(mut self, key: impl Into<ColumnKey>, array: ColumnArray<'a>) -> Self {
         self.arrays.insert(key.into(), array);
         self
     }
 
-    /// The same without an array.
+    /// Removes an array.
     #[must_use]
     pub fn without(mut self, key: impl Into<ColumnKey>) -> Self {
         self.arrays.remove(&key.into());
         self
     }
 
-    /// The same with labels of its seeds in host memory.
+    /// Adds labels of the seeds in host memory.
     #[must_use]
     pub fn with_labels(self, labels: Labels<'a>) -> Self {
         let array = match labels {
@@ -115,14 +115,14 @@ impl<'a> BatchColumns<'a> {
 }
 
 impl<'a> ColumnArray<'a> {
-    /// Values in host memory, in one dimension. `element` is the type `T`.
+    /// A one-dimensional array in host memory. `element` is the type `T`.
     #[must_use]
     pub fn vector<T: Pod>(values: &'a [T], element: Element) -> Self {
         let memory = ArrayMemory::Host(bytemuck::cast_slice(values));
         Self { memory, element, rows: values.len(), width: None }
     }
 
-    /// Rows of `width` values in host memory.
+    /// An array with rows of `width` values in host memory.
     #[must_use]
     pub fn table(bytes: &'a [u8], element: impl Into<Element>, rows: usize, width: usize) -> Self {
         Self { memory: ArrayMemory::Host(bytes), element: element.into(), rows, width: Some(width) }
@@ -144,7 +144,7 @@ impl<'a> ColumnArray<'a> {
     }
 }
 
-/// A column of labels as labels: int64 is one class a seed, a row of uint8 several, float32 numbers.
+/// Interprets a column of labels: int64 is one class per seed, a row of uint8 several classes, float32 numbers.
 pub(super) fn labels_of(bytes: &[u8], element: Element, width: Option<usize>) -> Labels<'_> {
     match (element, width) {
         (Element::F32, columns) => Labels::Regression { columns, values: values_of(bytes) },
@@ -153,8 +153,8 @@ pub(super) fn labels_of(bytes: &[u8], element: Element, width: Option<usize>) ->
     }
 }
 
-/// The bytes of a column as its values. Slots are page-aligned and offsets multiples of 64; only an empty range may begin
-/// anywhere, since a slot on a GPU lends none of its addresses for it.
+/// Casts the bytes of a column to its values. Slots are page-aligned and offsets are multiples of 64. Only an empty
+/// range may have any address, since a slot on a GPU returns no address for it.
 pub(super) fn values_of<T: Pod>(bytes: &[u8]) -> &[T] {
     if bytes.is_empty() { &[] } else { bytemuck::cast_slice(bytes) }
 }

@@ -1,4 +1,4 @@
-//! Feature rows with the type of their values.
+//! Feature rows with typed values.
 
 use std::slice::ChunksExact;
 
@@ -28,7 +28,7 @@ impl<'a, T> FeatureRows<'a, T> {
     /// The row of `input_nodes()[node]`.
     ///
     /// # Panics
-    /// When the batch has no such node.
+    /// If the batch has no such node.
     pub fn row(&self, node: usize) -> &'a [T] {
         &self.values[node * self.dim..(node + 1) * self.dim]
     }

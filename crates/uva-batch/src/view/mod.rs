@@ -1,4 +1,4 @@
-//! Reading a batch, wherever its slot is.
+//! Views of a batch in any slot memory.
 
 mod batch_view;
 mod columns;

@@ -4,16 +4,16 @@
 //! |---|---|---|
 //! | every role ends well | reaps them, writes the `end` line | 0 |
 //! | a role dies or fails | stops the others, names the role, the cause and the batch | 1, or the role's own 2 or 3 |
-//! | SIGINT or SIGTERM, once | asks the consumer to finish its batch and write a checkpoint, then stops the others | 130, 143 |
+//! | SIGINT or SIGTERM, once | has the consumer finish its batch and write a checkpoint, then stops the others | 130, 143 |
 //! | the same again | kills every role at once | 130, 143 |
-//! | the launcher itself is killed | the kernel kills the roles; the janitor makes sure and cleans up | – |
-//! | the observer fails (a full disk, for example) | stops every role | its own |
+//! | the launcher itself is killed | the kernel kills the roles; the janitor verifies this and cleans up | – |
+//! | the observer fails (a full disk, for example) | stops every role | the observer's |
 //!
-//! Where a command of the user's is the consumer, `command_watch` lists what its exits mean.
+//! If the consumer is a user's command, `command_watch` lists the meaning of its exits.
 //!
-//! Afterwards no process of the run is left. There is little else to leave behind: every region is a memfd and every
-//! socket an unnamed pair, and both vanish with the last process that holds them. A checkpoint that was being written
-//! is removed by name. An MPS daemon that the launcher started is stopped, and its directories are removed.
+//! Afterwards no process of the run is left. Every region is a memfd and every socket an unnamed pair, so both vanish
+//! with the last process that holds them. A checkpoint that was being written is removed by name. An MPS daemon that
+//! the launcher started is stopped, and its directories are removed.
 
 mod command;
 mod helpers;

@@ -1,4 +1,4 @@
-//! The control program: found in PATH, queried through its stdin, ended when it takes too long.
+//! The control program: found in PATH, queried through its stdin, and ended after a time-out.
 
 use std::fs::File;
 use std::io::Write;
@@ -27,7 +27,7 @@ pub(super) struct ControlProgram {
 }
 
 impl ControlProgram {
-    /// Looks for it in the environment's PATH.
+    /// Searches the environment's PATH for it.
     pub fn find(environment: &Environment) -> Result<Self, MpsError> {
         let runs = |file: &PathBuf| {
             std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
@@ -55,7 +55,8 @@ impl ControlProgram {
         self.run(place, command, "-d", None).map(drop)
     }
 
-    /// Ends a client's work on the GPU, so that it can be killed. False: no server has this process as a client.
+    /// Ends a client's work on the GPU, so that it can be killed. Returns false if no server has this process as a
+    /// client.
     pub fn terminate_client(&self, place: &DaemonDirectories, pid: u32) -> Result<bool, MpsError> {
         for server in replies::pids(&self.ask(place, "get_server_list")?) {
             if !replies::pids(&self.ask(place, &format!("get_client_list {server}"))?).contains(&pid) {
@@ -97,8 +98,8 @@ impl ControlProgram {
         let share = |file: &File| file.try_clone().map(Stdio::from).map_err(MpsError::system(doing()));
         command.stdout(share(&out)?).stderr(share(&err)?);
         command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-        // It ends with this process, since nobody else would end it if it hangs. The daemon does not, because a death
-        // signal is not inherited. The terminal's signals are not for it.
+        // The program ends with this process, since no other process would end it if it hangs. The daemon does not end,
+        // because a death signal is not inherited. The new session excludes the terminal's signals.
         Inherit { death_signal: Some(Signal::KILL), new_session: true, ..Inherit::default() }
             .apply(&mut command);
         let mut child = command.spawn().map_err(MpsError::system(doing()))?;

@@ -1,4 +1,4 @@
-//! A daemon of our own: its directories, its start, its end.
+//! A daemon of this program: its directories, its start, its end.
 
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,12 +17,12 @@ use super::running_daemon::{self, Running};
 
 /// The polling interval for a daemon that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How many names to try for a private directory.
+/// Maximum number of names to try for a private directory.
 const NAMES: usize = 16;
 
 /// A place for a daemon that is not started yet. Dropping it removes its directories.
 ///
-/// Separate from [`Daemon`], so that a janitor can learn of the directories before they contain anything.
+/// It is separate from [`Daemon`], so that a janitor can receive the directories before they contain files.
 #[derive(Debug)]
 pub struct DaemonPlace {
     environment: Environment,
@@ -35,12 +35,12 @@ impl DaemonPlace {
     /// Makes private directories (0700, with an unpredictable name) for a daemon of this process.
     ///
     /// # Errors
-    /// [`MpsError::NoControlProgram`]; [`MpsError::System`] where no directory can be made.
+    /// [`MpsError::NoControlProgram`], or [`MpsError::System`] if no directory can be created.
     pub fn new(environment: &Environment) -> Result<Self, MpsError> {
         let control = ControlProgram::find(environment)?;
         let scratch = environment.scratch();
         let mut names = (0..NAMES).map(|_| {
-            // std's hash keys are random; nothing else here needs random numbers.
+            // std's hash keys are random; no other code in this module needs random numbers.
             let random = RandomState::new().build_hasher().finish();
             scratch.join(format!("uvatrain-mps-{}-{random:016x}", std::process::id()))
         });
@@ -84,7 +84,7 @@ impl DaemonPlace {
             control: None,
         };
         let mut prepared = Self { environment: environment.clone(), control, leftover, kept: false };
-        // A directory that we named holds both; a directory that the user named is where the user wants it.
+        // A directory that this program names holds both; a directory that the user names is used unchanged.
         let parent = place.pipe.parent().filter(|_| environment.pipe_directory.is_none());
         for directory in parent.into_iter().chain([&*place.pipe, &*place.log]) {
             match make(directory) {
@@ -96,8 +96,8 @@ impl DaemonPlace {
         Ok(prepared)
     }
 
-    /// What to remove if this process is killed from here on. It covers a daemon that is being started too, whose
-    /// process is found by its pipe directory.
+    /// The resources to remove if this process is killed from here on. They include a daemon that is being started,
+    /// whose process is found by its pipe directory.
     pub fn leftover(&self) -> &Leftover {
         &self.leftover
     }
@@ -164,15 +164,15 @@ impl Daemon {
     /// [`DaemonPlace::new`] and [`DaemonPlace::start`] in one, for callers without a janitor to inform in between.
     ///
     /// # Errors
-    /// As theirs.
+    /// See both functions.
     pub fn start(environment: &Environment, device: Option<&DaemonDevice>) -> Result<Self, MpsError> {
         DaemonPlace::new(environment)?.start(device)
     }
 
-    /// The daemon that `environment` leads to, regardless of its starter. See [`Running::find`].
+    /// The daemon that `environment` leads to, started by any program. See [`Running::find`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Running::find`].
     pub fn find(environment: &Environment) -> Result<Running, MpsError> {
         Running::find(environment)
     }
@@ -182,7 +182,7 @@ impl Daemon {
         &self.running
     }
 
-    /// What to end and remove if this process is killed.
+    /// The resources to end and remove if this process is killed.
     pub fn leftover(&self) -> &Leftover {
         &self.leftover
     }
@@ -195,12 +195,12 @@ impl Daemon {
     /// See [`Running::terminate_client`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Running::terminate_client`].
     pub fn terminate_client(&self, pid: u32) -> Result<bool, MpsError> {
         self.running.terminate_client(pid)
     }
 
-    /// Ends it and removes its directories. Call it only when no client runs any more.
+    /// Ends the daemon and removes its directories. Call it only when no client runs any longer.
     ///
     /// # Errors
     /// As [`Leftover::remove`].
@@ -209,7 +209,7 @@ impl Daemon {
         self.leftover.remove_within(self.running.control.timeout)
     }
 
-    /// Lets it stay, and records beside its sockets that it is ours to stop.
+    /// Lets the daemon continue, and records in its pipe directory that this program may stop it.
     pub(super) fn keep(mut self) -> Result<Running, MpsError> {
         self.leftover.write()?;
         self.kept = true;
@@ -231,13 +231,13 @@ fn remove(leftover: &Leftover, control: &ControlProgram) {
     }
 }
 
-/// Makes a directory that only this user can enter. Fails where the name is taken.
+/// Makes a directory that only this user can enter. Fails if the name is taken.
 fn make(directory: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(directory)
 }
 
-/// Refuses an existing entry under a name that we want, unless it is a directory of this user's: the owner of a
-/// directory controls the sockets in it. Does not follow links, which anybody could have put there.
+/// Rejects an existing entry under a required name, unless it is a directory of this user: the owner of a directory
+/// controls the sockets in it. Does not follow links, which any user could have created.
 fn check_ours(directory: &Path) -> Result<(), MpsError> {
     let meta = fs::symlink_metadata(directory).map_err(|source| cannot_make(directory, source))?;
     let owner = ProcessOwner::of(meta.uid());
@@ -254,7 +254,7 @@ fn cannot_make(directory: &Path, source: io::Error) -> MpsError {
 
 /// The last non-empty line of the daemon's log.
 fn last_words(log: &Path) -> Option<String> {
-    // A daemon that ends at once has logged little.
+    // A daemon that ends at once has a short log.
     let text = uva_mem::files::read_regular(&log.join("control.log"), 1 << 20).ok()?;
     String::from_utf8_lossy(&text)
         .lines()

@@ -1,4 +1,4 @@
-//! The variables that determine where to look for a daemon, and where to make one.
+//! The variables that determine where to search for a daemon, and where to create one.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -7,34 +7,34 @@ use std::time::Duration;
 
 use super::error::{MpsError, NotRunning};
 
-/// Where CUDA looks for a daemon by default.
+/// CUDA's default pipe directory.
 const DEFAULT_PIPE_DIRECTORY: &str = "/tmp/nvidia-mps";
-/// Where a daemon writes its logs by default.
+/// A daemon's default log directory.
 const DEFAULT_LOG_DIRECTORY: &str = "/var/log/nvidia-mps";
 /// Bytes of a UNIX socket's path, without its terminator.
 const SOCKET_PATH: usize = 107;
 /// The longest name of a socket in a pipe directory.
 const LONGEST_SOCKET: &str = "/control_privileged";
-/// How long one conversation may take. A healthy daemon answers within milliseconds, a loaded machine within a second;
+/// Time-out of one conversation. A healthy daemon answers within milliseconds, a loaded machine within a second;
 /// `terminate_client` waits until the GPU has finished the client's work in flight.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The relevant variables, read once.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// Where programs are found: `PATH`.
+    /// `PATH`, in which programs are found.
     pub path: OsString,
     /// `CUDA_MPS_PIPE_DIRECTORY`: the daemon that the user wants to use.
     pub pipe_directory: Option<PathBuf>,
     /// `CUDA_MPS_LOG_DIRECTORY`.
     pub log_directory: Option<PathBuf>,
-    /// `XDG_RUNTIME_DIR`: this user's own.
+    /// `XDG_RUNTIME_DIR`, this user's own directory.
     pub runtime_directory: Option<PathBuf>,
-    /// `TMPDIR`, or /tmp: shared by all users.
+    /// `TMPDIR`, or /tmp, which all users share.
     pub temporary_directory: PathBuf,
     /// `CUDA_VISIBLE_DEVICES`: the devices that this program may use, in the order of their ordinals.
     pub visible_devices: Option<String>,
-    /// How long one conversation with the control program may take, and the start of the daemon.
+    /// Time-out of one conversation with the control program, and of the start of the daemon.
     pub timeout: Duration,
 }
 
@@ -67,7 +67,7 @@ impl Environment {
         }
     }
 
-    /// Whether a daemon of our own may be started after a search that ended with `reason`.
+    /// Whether a private daemon may be started after a search that ended with `reason`.
     pub(super) fn may_start_after(&self, reason: &NotRunning) -> bool {
         match reason {
             NotRunning::Foreign { .. } => false,
@@ -84,13 +84,13 @@ impl Environment {
         let name = if self.has_own_runtime_directory() {
             "uvatrain-mps".to_owned()
         } else {
-            // Beside other users' in a world-writable directory: distinguished by name, checked by owner.
+            // In a world-writable directory with those of other users: distinguished by name, checked by owner.
             format!("uvatrain-mps-{}", rustix::process::getuid().as_raw())
         };
         DaemonDirectories::within(&self.scratch().join(name))
     }
 
-    /// The directory in which to create directories of ours: the user's own where it is suitable.
+    /// The directory in which to create private directories: the user's own if it is suitable.
     pub(super) fn scratch(&self) -> &Path {
         match &self.runtime_directory {
             Some(directory) if self.has_own_runtime_directory() => directory,
@@ -147,7 +147,7 @@ impl DaemonDirectories {
         Self { pipe: directory.join("pipe"), log: directory.join("log") }
     }
 
-    /// Refuses a pipe directory whose sockets would have too long names. The daemon itself just ends silently then.
+    /// Rejects a pipe directory whose sockets would have too long names. The daemon itself would end without a message.
     pub fn check_length(&self) -> Result<(), MpsError> {
         let limit = SOCKET_PATH - LONGEST_SOCKET.len();
         if self.pipe.as_os_str().as_bytes().len() <= limit {

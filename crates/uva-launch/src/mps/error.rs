@@ -1,4 +1,4 @@
-//! Why MPS is not available.
+//! Reasons why MPS is not available.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::process::ProcessOwner;
 use uva_runtime::RuntimeError;
 
-/// Why MPS is not available, or does not do what was requested.
+/// The reason why MPS is not available, or does not fulfil the request.
 #[derive(Debug, thiserror::Error)]
 pub enum MpsError {
     /// `nvidia-cuda-mps-control` is not in PATH.
@@ -35,13 +35,13 @@ pub enum MpsError {
     Refused {
         /// The query.
         command: String,
-        /// Its message, or how it exited.
+        /// Its message, or its exit status.
         said: String,
     },
     /// The daemon did not come up.
     #[error("the MPS daemon did not start: {0}")]
     DidNotStart(String),
-    /// `uvatrain mps start` did not start the daemon, so it is not ours to stop.
+    /// The daemon was not started by `uvatrain mps start`, so this program must not stop it.
     #[error(
         "the MPS daemon {pid} in {directory} was not started by uvatrain and is left alone; \
          to stop it: echo quit | CUDA_MPS_PIPE_DIRECTORY={directory} nvidia-cuda-mps-control"
@@ -73,27 +73,27 @@ pub enum MpsError {
         /// The daemon's list.
         visible: String,
     },
-    /// The system refused a call.
+    /// A system call failed.
     #[error("{doing}: {source}")]
     System {
         /// The attempted action, with the path or process.
         doing: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Why a pipe directory has no usable daemon.
+/// The reason why a pipe directory has no usable daemon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRunning {
-    /// Nothing is there.
+    /// The directory has no daemon.
     #[error("no MPS daemon runs: {} has nothing of one", .directory.display())]
     Nothing {
-        /// The pipe directory examined.
+        /// The examined pipe directory.
         directory: PathBuf,
     },
-    /// A daemon's files without its pid file (a daemon that ended properly leaves its socket), or with an unreadable
-    /// one.
+    /// The directory has a daemon's files without its pid file (a daemon that ended properly leaves its socket), or
+    /// with an unreadable one.
     #[error("{}: a stale pipe directory, left behind by an MPS daemon that has ended ({why}); remove it: rm -r {}",
             .directory.display(), .directory.display())]
     Stale {
@@ -102,7 +102,7 @@ pub enum NotRunning {
         /// The evidence.
         why: &'static str,
     },
-    /// The pid file's process has ended, or is another program now.
+    /// The process in the pid file has ended, or is another program now.
     #[error("the MPS daemon {pid} of {} is dead; remove what it left: rm -r {}",
             .directory.display(), .directory.display())]
     Dead {
@@ -111,7 +111,7 @@ pub enum NotRunning {
         /// The process that the pid file names.
         pid: u32,
     },
-    /// The daemon, or its directory, belongs to somebody else.
+    /// The daemon, or its directory, belongs to another user.
     #[error(
         "the MPS daemon in {} belongs to {owner}: daemon and clients must have the same user. \
          Set CUDA_MPS_PIPE_DIRECTORY to a directory of your own, or ask its owner to stop it", .directory.display()
@@ -125,7 +125,7 @@ pub enum NotRunning {
 }
 
 impl NotRunning {
-    /// A word for it that programs can compare.
+    /// A word for the reason that programs can compare.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Nothing { .. } => "nothing",

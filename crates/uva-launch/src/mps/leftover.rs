@@ -1,4 +1,4 @@
-//! What a daemon of ours leaves behind if nobody ends it, in a form that a janitor can receive and remove.
+//! The leftovers of a daemon of this program that was not ended, in a form that a janitor can receive and remove.
 
 use std::fs;
 use std::io;
@@ -20,21 +20,22 @@ use uva_runtime::signal_name;
 const MARKER: &str = "uvatrain.json";
 /// More than five paths and a number.
 const MOST_MARKER: u64 = 64 << 10;
-/// Our and the daemon's files in a pipe directory that we did not make.
+/// The files of this program and of the daemon in a pipe directory that this program did not create.
 const OURS: [&str; 6] = ["control", "control_lock", "control_privileged", "log", PID_FILE, MARKER];
-/// How long processes have to end after the request, and again after SIGTERM and SIGKILL.
+/// Maximum time for processes to end after the request, and again after SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A daemon of ours and its directories, as far as they exist.
+/// A daemon of this program and its directories, as far as they exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
     /// The control program that started it and that queries it.
     pub program: PathBuf,
-    /// Where its sockets are.
+    /// The directory of its sockets.
     pub pipe_directory: PathBuf,
-    /// Where its logs are.
+    /// The directory of its logs.
     pub log_directory: PathBuf,
-    /// The directories that we made: the two above, or a parent of both. Removed with the daemon's files in them.
+    /// The directories that this program created: the two above, or a parent of both. They are removed with the
+    /// daemon's files in them.
     pub created: Vec<PathBuf>,
     /// The daemon, once it is known.
     pub control: Option<ProcessId>,
@@ -42,22 +43,22 @@ pub struct Leftover {
 
 impl Leftover {
     /// Ends the daemon and its servers (by `quit`, then by SIGTERM, then by SIGKILL), and removes the directories. Call
-    /// it only when no client runs any more. Parts that are gone already are no error: a second call does nothing, nor
-    /// does one after [`Daemon::quit`](super::Daemon::quit).
+    /// it only when no client runs any longer. Parts that no longer exist are not an error: a second call does nothing,
+    /// nor does a call after [`Daemon::quit`](super::Daemon::quit).
     ///
     /// # Errors
-    /// [`MpsError::System`] where a directory cannot be removed.
+    /// [`MpsError::System`] if a directory cannot be removed.
     pub fn remove(&self) -> Result<(), MpsError> {
         self.remove_within(TIMEOUT)
     }
 
-    /// As [`remove`](Self::remove), with another time-out for the conversation.
+    /// Removes like [`remove`](Self::remove), with another time-out for the conversation.
     pub(super) fn remove_within(&self, timeout: Duration) -> Result<(), MpsError> {
         let processes = self.processes();
         if !processes.is_empty() {
             match self.control(timeout).ask(&self.place(), "quit") {
                 Ok(_) => end(&processes, None),
-                // A daemon that does not answer is ended even so.
+                // A daemon that does not answer is ended anyway.
                 Err(error) => {
                     let directory = self.pipe_directory.display();
                     tracing::warn!("the MPS daemon in {directory} was not told to quit: {error}");
@@ -71,10 +72,10 @@ impl Leftover {
         self.remove_directories()
     }
 
-    /// As [`Running::terminate_client`](super::Running::terminate_client), for a janitor.
+    /// Ends a client's work like [`Running::terminate_client`](super::Running::terminate_client), for a janitor.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Running::terminate_client`](super::Running::terminate_client).
     pub fn terminate_client(&self, pid: u32) -> Result<bool, MpsError> {
         if self.processes().is_empty() {
             return Ok(false);
@@ -82,13 +83,13 @@ impl Leftover {
         self.control(TIMEOUT).terminate_client(&self.place(), pid)
     }
 
-    /// The record of `uvatrain mps start` about this daemon; `None` where another program started it.
+    /// The record of `uvatrain mps start` about this daemon; `None` if another program started it.
     pub(super) fn of_permanent(pipe_directory: &Path, process: ProcessId) -> Option<Self> {
         Self::read(pipe_directory).filter(|leftover| leftover.control == Some(process))
     }
 
-    /// The record in this pipe directory, whether or not it still holds. Only a record that this user wrote counts,
-    /// since it determines what will be removed.
+    /// The record in this pipe directory, which may be outdated. Only a record that this user wrote counts, since it
+    /// determines what will be removed.
     pub(super) fn read(pipe_directory: &Path) -> Option<Self> {
         let file = pipe_directory.join(MARKER);
         let meta = fs::symlink_metadata(&file).ok()?;
@@ -138,7 +139,7 @@ impl Leftover {
                 removed(directory, fs::remove_dir(directory))?;
             }
         }
-        // A directory that holds anything else by now stays.
+        // A directory that holds other files by now stays.
         for made in self.created.iter().rev() {
             removed(made, fs::remove_dir(made))?;
         }
@@ -146,7 +147,7 @@ impl Leftover {
     }
 }
 
-/// Removes the sockets, pipes and logs in a directory of the daemon's. It has no directories in there.
+/// Removes the sockets, pipes and logs in a directory of the daemon's. The daemon creates no directories in it.
 fn remove_files(directory: &Path) -> io::Result<()> {
     let directory = OwnDirectory::open(directory)?;
     for (name, kind) in directory.entries()? {
@@ -178,7 +179,7 @@ fn end(processes: &[ProcessId], signal: Option<Signal>) {
                 handle.pid(),
                 signal_name(signal.as_raw())
             );
-            // An error means that it has ended already, as intended.
+            // An error means that it has already ended.
             let _ = handle.send_signal(signal);
         }
     }

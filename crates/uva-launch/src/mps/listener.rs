@@ -1,4 +1,4 @@
-//! The process that listens at a daemon's socket, as the kernel reports it. A pid file says only what its writer wants.
+//! The process that listens at a daemon's socket, as the kernel reports it. A pid file may contain anything.
 
 use std::fs;
 use std::io;
@@ -19,17 +19,17 @@ const KINDS: [SocketType; 2] = [SocketType::SEQPACKET, SocketType::STREAM];
 pub(super) struct ListeningProcess {
     /// Its user.
     pub uid: u32,
-    /// Its number when it began to listen; `None` where its queue is full. It may have forked since.
+    /// Its number when it began to listen; `None` if its queue is full. It may have forked since.
     pub pid: Option<u32>,
 }
 
 impl ListeningProcess {
-    /// The listener in this pipe directory; `None` where nobody listens at the socket, or there is none.
+    /// The listener in this pipe directory; `None` if no process listens at the socket, or there is no socket.
     ///
     /// It connects, and closes again without sending anything.
     ///
     /// # Errors
-    /// The system's error, where the query fails.
+    /// The system's error, if the query fails.
     pub fn of(pipe_directory: &Path) -> io::Result<Option<Self>> {
         let path = pipe_directory.join(SOCKET);
         let owner = match fs::metadata(&path) {
@@ -55,7 +55,7 @@ impl ListeningProcess {
                 Err(error) => return Err(error.into()),
             }
         }
-        // A kind of socket that no daemon uses.
+        // A kind of socket that daemons do not use.
         Ok(None)
     }
 }
@@ -86,7 +86,7 @@ mod tests {
             let us =
                 ListeningProcess { uid: rustix::process::geteuid().as_raw(), pid: Some(std::process::id()) };
             assert_eq!(ListeningProcess::of(folder.path()).unwrap(), Some(us));
-            // That caller still waits there, and the queue has room for no other.
+            // That caller still waits, and the queue has no space for another.
             let waiting = ListeningProcess { pid: None, ..us };
             assert_eq!(ListeningProcess::of(folder.path()).unwrap(), Some(waiting));
             drop(socket);

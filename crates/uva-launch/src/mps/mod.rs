@@ -1,28 +1,28 @@
 //! CUDA MPS: the daemon through which several processes share one GPU at the same time, each with its share of the
-//! multiprocessors. Nothing here loads CUDA: NVIDIA's `nvidia-cuda-mps-control` takes all commands on its stdin.
+//! multiprocessors. This module does not load CUDA: NVIDIA's `nvidia-cuda-mps-control` takes all commands on its stdin.
 //!
-//! | module | what it holds |
+//! | module | holds |
 //! |---|---|
-//! | `environment` ([`Environment`]) | the variables that determine where to look for a daemon and where to make one |
+//! | `environment` ([`Environment`]) | the variables that determine the directories of existing and new daemons |
 //! | `control` | the control program: found in PATH, queried with a time-out |
 //! | `replies` | its answers, as types |
 //! | `listener` | the process that listens at a daemon's socket, as the kernel reports it |
-//! | `running_daemon` ([`Running`]) | an existing daemon: found, distinguished from dead, stale and other users' ones |
-//! | `daemon` ([`DaemonPlace`], [`Daemon`]) | a daemon of our own, private to one run |
+//! | `running_daemon` ([`Running`]) | an existing daemon, distinguished from dead, stale and other users' ones |
+//! | `daemon` ([`DaemonPlace`], [`Daemon`]) | a daemon that is private to one run |
 //! | `permanent` ([`start`], [`stop`]) | a daemon of this user that stays: `uvatrain mps` |
-//! | `leftover` ([`Leftover`]) | what has to be ended and removed, in a form that can be sent to a janitor |
+//! | `leftover` ([`Leftover`]) | the processes and files to clean up, in a form that can be sent to a janitor |
 //! | `process` | processes by number and start time |
 //!
 //! Invariants:
-//! - Directories are made with mode 0700, by a call that fails where the name is taken.
+//! - Directories are made with mode 0700, by a call that fails if the name is taken.
 //! - A conversation that exceeds its time-out ends the control program that was started for it, never the daemon.
-//! - Dropping a daemon of ours ends it and removes its directories, even when its start failed half-way.
-//! - A daemon that we did not start is never ended, and none of its files is removed.
+//! - Dropping a private daemon ends it and removes its directories, even if its start failed half-way.
+//! - A daemon that this program did not start is never ended, and its files are never removed.
 //! - Clients are started with [`UNSET_IN_CLIENTS`] removed: the daemon renumbers the devices that its own
 //!   `CUDA_VISIBLE_DEVICES` lists, so the same value would name other devices, or none, in a client.
 //!
-//! CUDA silently runs without MPS when it cannot connect. So a client has to ask its driver whether MPS is in force,
-//! and how many multiprocessors it was given: the settings here are only requests.
+//! CUDA silently runs without MPS when it cannot connect. A client therefore has to query its driver whether MPS is in
+//! force, and for its number of multiprocessors: the settings in this module are only requests.
 
 mod control;
 mod daemon;
@@ -57,25 +57,24 @@ const FILES_ADVISED: u64 = 16384;
 /// The path of `nvidia-cuda-mps-control`.
 ///
 /// # Errors
-/// [`MpsError::NoControlProgram`], with what provides it.
+/// [`MpsError::NoControlProgram`], with the package that provides it.
 pub fn control_program(environment: &Environment) -> Result<PathBuf, MpsError> {
     control::ControlProgram::find(environment).map(|control| control.program)
 }
 
-/// What is available to a run.
+/// The MPS daemon that is available to a run.
 #[derive(Debug)]
 pub enum AvailableMps {
-    /// A daemon of this user runs already. It is used and left alone.
+    /// A daemon of this user is already running. It is used and not changed.
     Running(Running),
     /// No daemon runs; one can be started.
     Prepared(Box<DaemonPlace>),
 }
 
-/// Looks for a daemon to use, and prepares one of our own where there is none.
+/// Searches for a daemon to use, and prepares a private one if there is none.
 ///
-/// A pipe directory that `CUDA_MPS_PIPE_DIRECTORY` names is the user's wish, so any defect of it is an error. Without
-/// that variable the leftovers of an earlier daemon do no harm, but another user's living daemon at the default place
-/// does.
+/// A pipe directory in `CUDA_MPS_PIPE_DIRECTORY` is the user's choice, so any defect of it is an error. Without that
+/// variable the leftovers of an earlier daemon do no harm, but another user's living daemon at the default place does.
 ///
 /// # Errors
 /// The reason why MPS is not available; see [`MpsError`].
@@ -89,12 +88,12 @@ pub fn look(environment: &Environment) -> Result<AvailableMps, MpsError> {
     }
 }
 
-/// MPS in a run: with a daemon of its own, which ends with the run, or with an existing one.
+/// MPS in a run, with a private daemon, which ends with the run, or with an existing one.
 #[derive(Debug)]
 pub enum MpsSession {
-    /// Ours: [`MpsSession::end`] ends it, or dropping this.
+    /// A private daemon, which [`MpsSession::end`] or a drop ends.
     Own(Daemon),
-    /// Started by somebody before: left as it is.
+    /// An existing daemon, which is not changed.
     Shared(Running),
 }
 
@@ -115,12 +114,12 @@ impl MpsSession {
     /// See [`Running::terminate_client`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Running::terminate_client`].
     pub fn terminate_client(&self, pid: u32) -> Result<bool, MpsError> {
         self.running().terminate_client(pid)
     }
 
-    /// What to remove if this process is killed; `None` where the daemon is not ours.
+    /// The resources to remove if this process is killed; `None` if the daemon is not private.
     pub fn leftover(&self) -> Option<Leftover> {
         match self {
             Self::Own(daemon) => Some(daemon.leftover().clone()),
@@ -128,7 +127,7 @@ impl MpsSession {
         }
     }
 
-    /// Ends the daemon if it is ours. Call it only when no client runs any more.
+    /// Ends the daemon if it is private. Call it only when no client runs any longer.
     ///
     /// # Errors
     /// See [`Daemon::quit`].
@@ -158,7 +157,7 @@ pub fn shares(producer: u32) -> Result<(u32, u32), MpsError> {
     }
 }
 
-/// A hint about the limit on open files, where it is lower than NVIDIA recommends for MPS.
+/// A hint about the limit on open files, if it is lower than NVIDIA recommends for MPS.
 pub fn file_limit_advice() -> Option<String> {
     let limit = getrlimit(Resource::Nofile).current.filter(|limit| *limit < FILES_ADVISED)?;
     Some(format!(

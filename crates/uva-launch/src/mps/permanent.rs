@@ -11,17 +11,17 @@ use super::running_daemon::{self, Running};
 pub enum StopResult {
     /// The daemon has ended.
     Daemon,
-    /// It was dead already; its leftovers have been removed.
+    /// It was already dead; its leftovers have been removed.
     Remains,
-    /// There was nothing to stop.
+    /// There was no daemon to stop.
     Nothing,
 }
 
 /// Starts a permanent daemon, in the pipe directory that `CUDA_MPS_PIPE_DIRECTORY` names or in one of this user's own;
-/// or finds a running one. True: it was started now.
+/// or finds a running one. Returns true if a daemon was started.
 ///
 /// # Errors
-/// As [`DaemonPlace::start`]; [`MpsError::NotRunning`] where another user's daemon is in the way.
+/// As [`DaemonPlace::start`]; [`MpsError::NotRunning`] if another user's daemon blocks the start.
 pub fn start(environment: &Environment, device: Option<&DaemonDevice>) -> Result<(Running, bool), MpsError> {
     match Running::find(environment) {
         Ok(running) => return Ok((running, false)),
@@ -31,8 +31,8 @@ pub fn start(environment: &Environment, device: Option<&DaemonDevice>) -> Result
         Err(MpsError::NotRunning(_)) => {}
         Err(error) => return Err(error),
     }
-    // Our own leftovers, from a daemon that was killed. Leftovers of another's daemon that we own are taken over as
-    // they are: a daemon can do that.
+    // Leftovers of this program, from a daemon that was killed. Leftovers of another daemon in directories of this user
+    // are taken over unchanged: a daemon can use them.
     if let Some(remains) = Leftover::read(&environment.permanent().pipe) {
         remains.remove()?;
     }
@@ -40,16 +40,16 @@ pub fn start(environment: &Environment, device: Option<&DaemonDevice>) -> Result
     Ok((daemon.keep()?, true))
 }
 
-/// Stops the daemon that [`start`] started, and removes its leftovers. Any other daemon is left alone.
+/// Stops the daemon that [`start`] started, and removes its leftovers. Any other daemon is not changed.
 ///
 /// # Errors
-/// [`MpsError::NotOurs`] where a daemon of this user runs that something else started, [`MpsError::NotRunning`] where
+/// [`MpsError::NotOurs`] if a running daemon of this user was started by another program, [`MpsError::NotRunning`] if
 /// another user's daemon runs.
 pub fn stop(environment: &Environment) -> Result<StopResult, MpsError> {
     let mut found = StopResult::Nothing;
     for directory in environment.candidates() {
         match running_daemon::living(&directory) {
-            // Without checking whether it answers: a daemon that hangs must be stopped too.
+            // Without a check whether it answers: a daemon that hangs must be stopped too.
             Ok(process) => match Leftover::read(&directory).filter(|ours| ours.control == Some(process)) {
                 Some(ours) => return ours.remove().map(|()| StopResult::Daemon),
                 None => {

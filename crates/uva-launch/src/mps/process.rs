@@ -22,7 +22,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// The process with this number now; `None` where there is none, or only its zombie.
+    /// The process with this number now; `None` if there is none, or only its zombie.
     pub fn of(pid: u32) -> Option<Self> {
         let stat = uva_mem::files::read_kernel_text(format!("/proc/{pid}/stat")).ok()?;
         // The name, in parentheses, may contain anything; count the fields after its last parenthesis.
@@ -64,7 +64,7 @@ impl ProcessId {
             })
     }
 
-    /// A variable of its initial environment; `None` where it is not set or not readable for us.
+    /// A variable of its initial environment; `None` if it is not set or not readable for this user.
     pub(super) fn variable(self, name: &str) -> Option<PathBuf> {
         let environment = uva_mem::files::read_kernel(format!("/proc/{}/environ", self.pid)).ok()?;
         environment
@@ -93,7 +93,7 @@ const MOST_USERS: u64 = 64 << 20;
 pub struct ProcessOwner {
     /// The number.
     pub uid: u32,
-    /// The name, where /etc/passwd has one.
+    /// The name, if /etc/passwd has one.
     pub name: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What the control program prints, read leniently: its wording varies between drivers.
+//! Replies of the control program, parsed leniently: the wording varies between drivers.
 
 use serde::Serialize;
 
@@ -13,12 +13,12 @@ pub struct Client {
     pub command: String,
 }
 
-/// Whether an answer says that there was no daemon to ask. Some drivers exit with 0 even so.
+/// Whether an answer means that there was no daemon to query. Some drivers exit with 0 in this case.
 pub(super) fn is_refusal(reply: &str) -> bool {
     reply.starts_with("Cannot find MPS control daemon")
 }
 
-/// Process numbers, one a line.
+/// Process numbers, one per line.
 pub(super) fn pids(reply: &str) -> Vec<u32> {
     reply.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
@@ -29,7 +29,7 @@ pub(super) fn percentage(reply: &str) -> Option<f64> {
 }
 
 /// The table that `ps` prints: PID, ID, SERVER, DEVICE, NAMESPACE, COMMAND, and ATTRIBUTES in newer drivers. A client
-/// has one row a device; it counts once.
+/// has one row per device; it counts once.
 pub(super) fn clients(reply: &str) -> Vec<Client> {
     let mut clients: Vec<Client> = Vec::new();
     for line in reply.lines() {
@@ -44,7 +44,7 @@ pub(super) fn clients(reply: &str) -> Vec<Client> {
     clients
 }
 
-/// `terminate_client` prints 0 when it is done.
+/// Whether `terminate_client` has printed 0, which means success.
 pub(super) fn is_done(reply: &str) -> bool {
     reply.trim() == "0"
 }

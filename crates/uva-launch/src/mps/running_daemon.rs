@@ -19,7 +19,7 @@ use super::replies::{self, Client};
 /// More than the length of a number and its line end.
 const LONGEST_PID_FILE: u64 = 64;
 const NO_NUMBER: &str = "its pid file holds no number";
-/// The mode bits of a directory that the group or everybody may write.
+/// The mode bits of a directory that the group or all users may write.
 const OTHERS_WRITE: u32 = 0o022;
 /// A query that every daemon answers, whether or not it has a server.
 const ARE_YOU_THERE: &str = "get_default_active_thread_percentage";
@@ -41,11 +41,11 @@ pub struct DaemonStatus {
     pub owner: Option<ProcessOwner>,
     /// Whether `uvatrain mps start` started it.
     pub started_by_uvatrain: bool,
-    /// Where clients find it.
+    /// The directory in which clients find it.
     pub pipe_directory: PathBuf,
-    /// Where it writes its logs.
+    /// The directory of its logs.
     pub log_directory: PathBuf,
-    /// The devices it serves, as its `CUDA_VISIBLE_DEVICES` lists them; `None`: all.
+    /// The devices it serves, as its `CUDA_VISIBLE_DEVICES` lists them; `None` for all.
     pub visible_devices: Option<String>,
     /// The maximum share of the multiprocessors, in per cent, for a client that requests nothing lower.
     pub default_percentage: Option<f64>,
@@ -72,9 +72,9 @@ impl Running {
     /// CUDA's default place.
     ///
     /// # Errors
-    /// [`MpsError::NotRunning`] with what exists instead; if several places were examined, with the most important
-    /// finding. [`MpsError::NoControlProgram`] where there is a daemon but no program to query it. [`MpsError::Silent`]
-    /// and [`MpsError::Refused`] where it does not answer.
+    /// [`MpsError::NotRunning`] with the finding; if several places were examined, with the most important one.
+    /// [`MpsError::NoControlProgram`] if there is a daemon but no program to query it. [`MpsError::Silent`] and
+    /// [`MpsError::Refused`] if it does not answer.
     pub fn find(environment: &Environment) -> Result<Self, MpsError> {
         let mut reason = None;
         for directory in environment.candidates() {
@@ -105,7 +105,7 @@ impl Running {
         Ok(Self { control, place, process })
     }
 
-    /// Where clients find it.
+    /// The directory in which clients find it.
     pub fn pipe_directory(&self) -> &Path {
         &self.place.pipe
     }
@@ -128,7 +128,7 @@ impl Running {
         ]
     }
 
-    /// The devices it serves, as its `CUDA_VISIBLE_DEVICES` lists them; `None`: all.
+    /// The devices it serves, as its `CUDA_VISIBLE_DEVICES` lists them; `None` for all.
     pub fn visible_devices(&self) -> Option<String> {
         let list = self.process.variable("CUDA_VISIBLE_DEVICES")?.to_string_lossy().into_owned();
         (!list.is_empty()).then_some(list)
@@ -155,21 +155,21 @@ impl Running {
     }
 
     /// Ends a client's work on the GPU, so that it can be killed: NVIDIA does not support killing a client with work in
-    /// flight. False: this process is no client.
+    /// flight. Returns false if this process is not a client.
     ///
     /// From then on every CUDA call of the client fails with `CUDA_ERROR_MPS_CLIENT_TERMINATED`.
     ///
     /// # Errors
-    /// [`MpsError::Refused`] where the daemon could not, [`MpsError::Silent`] where it does not answer. Kill the client
-    /// even so.
+    /// [`MpsError::Refused`] if the daemon could not, [`MpsError::Silent`] if it does not answer. Kill the client
+    /// anyway.
     pub fn terminate_client(&self, pid: u32) -> Result<bool, MpsError> {
         self.control.terminate_client(&self.place, pid)
     }
 
-    /// Queries everything.
+    /// Queries the complete state.
     ///
     /// # Errors
-    /// Those of the control program: [`MpsError::Silent`], [`MpsError::Refused`].
+    /// The errors of the control program: [`MpsError::Silent`], [`MpsError::Refused`].
     pub fn status(&self) -> Result<DaemonStatus, MpsError> {
         let ask = |command: &str| self.control.ask(&self.place, command);
         let default_percentage = replies::percentage(&ask(ARE_YOU_THERE)?);
@@ -201,8 +201,9 @@ impl Running {
 
 /// The daemon's process in this pipe directory. It may not answer.
 ///
-/// Its pid file names the process. That is trusted where this user's process listens at the socket there. It is also
-/// trusted where nobody else can have written the file: in a directory that only this user may write.
+/// Its pid file names the process. The file is trusted if a process of this user listens at the socket in that
+/// directory. It is also trusted if only this user may write to the directory, so that no other user can have written
+/// the file.
 pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     let whole = || directory.to_owned();
     let nothing = || Err(NotRunning::Nothing { directory: whole() }.into());
@@ -217,8 +218,8 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
             });
         }
     };
-    // The directory's owner controls its sockets. Do not talk to another user's, no matter which process is behind
-    // them.
+    // The directory's owner controls its sockets. Do not connect to another user's, no matter which process listens
+    // there.
     let owner = ProcessOwner::of(meta.uid());
     if !owner.is_us() && !is_everybodys(meta.uid(), meta.mode()) {
         return Err(foreign(directory, owner));
@@ -248,7 +249,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     }
     let listener = match ListeningProcess::of(directory) {
         Ok(Some(listener)) => listener,
-        // This user put all files here. Whether the daemon answers shows when its control program asks.
+        // All files in this directory are from this user. The control program determines whether the daemon answers.
         _ if owner.is_us() && meta.mode() & OTHERS_WRITE == 0 => return Ok(process),
         Ok(None) => return stale("nobody listens at its socket"),
         Err(source) => {
@@ -260,7 +261,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     if !owner.is_us() {
         return Err(foreign(directory, owner));
     }
-    // If that process has ended since, it left the socket to a child.
+    // If that process has ended since, it passed the socket to a child.
     let other = listener.pid.filter(|listens| *listens != pid).and_then(ProcessId::of);
     if other.is_some_and(ProcessId::is_of_mps) {
         return stale("its pid file names another daemon than the one that listens there");
@@ -272,8 +273,8 @@ fn foreign(directory: &Path, owner: ProcessOwner) -> MpsError {
     NotRunning::Foreign { directory: directory.to_owned(), owner }.into()
 }
 
-/// Whether this is a directory like /tmp, in which everybody may create files and nobody may replace another's: then
-/// its owner does not matter. The owner of any other such directory may replace all files.
+/// Whether this is a directory like /tmp, in which all users may create files and may not replace another user's. Its
+/// owner is then irrelevant. The owner of any other such directory may replace all files.
 fn is_everybodys(owner: u32, mode: u32) -> bool {
     const EVERYBODY_WRITES: u32 = 0o002;
     const STICKY: u32 = 0o1000;

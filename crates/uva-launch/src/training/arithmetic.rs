@@ -1,8 +1,8 @@
 //! The environment variables of a process that computes with libtorch.
 
-/// Without the first two, MKL may sum in another order from one process to the next. With the last two, glibc serves
-/// allocations up to `allocation` bytes from its heap, and keeps up to `kept` freed bytes at the heap's end. `threads`
-/// are those of one operation.
+/// Without the first two variables, the order of MKL's sums may differ between processes. With the last two, glibc
+/// serves allocations up to `allocation` bytes from its heap, and keeps up to `kept` freed bytes at the heap's end.
+/// `threads` is the number of threads of one operation.
 pub(super) fn arithmetic(threads: Option<usize>, allocation: usize, kept: usize) -> Vec<(String, String)> {
     let mut environment = vec![
         ("MKL_CBWR".to_owned(), "AUTO,STRICT".to_owned()),

@@ -1,4 +1,4 @@
-//! The threads and cores of a run's stages, as a trial has found them or as they were given.
+//! The threads and cores of a run's stages, from a trial or from options.
 
 use serde::Serialize;
 use uva_options::OptionError;
@@ -11,15 +11,15 @@ use uva_runtime::options::Prepare;
 use super::job::TrainingOptions;
 use super::trainer_program::TrainingHost;
 
-/// Threads of the stages, as a trial found them.
+/// Threads of the stages, from a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChosenCores {
     /// CPU cores that the run may use.
     pub cores: usize,
-    /// The threads, and what is predicted for them.
+    /// The threads, and the predictions for them.
     #[serde(flatten)]
     pub division: CoreDivision,
-    /// The CPU cores that each stage is kept on; `None` where all stages share all cores.
+    /// The CPU cores that each stage is pinned to; `None` if all stages share all cores.
     pub kept_on: Option<OfStages<Vec<usize>>>,
     /// The line through each stage's points.
     pub lines: OfStages<StageFit>,
@@ -28,7 +28,7 @@ pub struct ChosenCores {
 }
 
 impl ChosenCores {
-    /// For people: what was timed, and what follows from it.
+    /// The timed points and their result, for people.
     #[must_use]
     pub fn line(&self) -> String {
         let CoreDivision { threads, batch_ms, usual, usual_ms, shared } = self.division;
@@ -56,9 +56,9 @@ impl ChosenCores {
     }
 }
 
-/// Cores of its own for each stage, as many as it has threads, out of these. What is left over goes to training, whose threads
-/// the system may then place. `None` where all stages share the cores, or where the control group's quota is smaller: then
-/// others use the same cores, and which ones are free changes.
+/// Separate cores for each stage, as many as it has threads, out of `allowed`. The remaining cores go to training,
+/// whose threads the system may then place. `None` if all stages share the cores, or if the control group's quota is
+/// smaller: other processes then use the same cores, and the free cores change.
 pub(super) fn cores_of_stages(
     division: &CoreDivision,
     cores: usize,
@@ -78,7 +78,7 @@ pub(super) fn cores_of_stages(
     Some(OfStages { sampling, gathering, training })
 }
 
-/// Refuses cores for each stage where the stages are no processes of their own.
+/// Rejects cores for each stage if the stages are not separate processes.
 ///
 /// # Errors
 /// A run in this process, on a GPU, or with workers.

@@ -1,5 +1,4 @@
-//! How many threads each stage of a run on the CPU gets: a few batches are timed, stage by stage, and the cores are divided
-//! by that.
+//! Number of threads of each stage of a run on the CPU, from a few timed batches per stage.
 
 use std::slice;
 
@@ -19,16 +18,15 @@ use super::trainer_program::{TrainerProgram, TrainingHost};
 use super::trial::NotesOnly;
 use crate::launcher::{Launch, Launcher};
 
-/// Training batches that are timed: enough for a median, and few beside an epoch.
+/// Number of timed training batches: enough for a median, and few compared with an epoch.
 const BATCHES: u64 = 6;
 
 impl TrainingRun {
-    /// Times the stages of this run by a trial of a few batches, and divides the CPU cores that it may use. Threads that
-    /// are `given` stay as they are, and those of training stay for a run that goes on from a checkpoint.
+    /// Times the stages of this run by a trial of a few batches, and divides the CPU cores that it may use. Threads in
+    /// `given` are fixed, and so are those of training for a run that resumes from a checkpoint.
     ///
     /// # Errors
-    /// A run with a GPU, in this process, or with workers: there are no such stages to divide cores between, or no trial.
-    /// Errors of the trial.
+    /// A run with a GPU, in this process, or with workers, which has no such stages or no trial. Errors of the trial.
     pub fn choose_cores(
         &self,
         given: OfStages<Option<usize>>,
@@ -41,7 +39,8 @@ impl TrainingRun {
         threads.dedup();
         let of = plan.schedule.train_batches().div_ceil(BATCHES).max(1);
         let trial = LoaderOptions {
-            // A part of an epoch with at most so many batches. Each has a slot, so all of them come to wait together.
+            // A part of an epoch with at most this many batches. Each has a slot, so all of them are waiting at the
+            // end.
             part: Part { index: 0, of: u32::try_from(of).unwrap_or(u32::MAX) },
             feature_slots: BATCHES as usize,
             batch_slots: None,
@@ -89,10 +88,10 @@ impl TrainingRun {
         Ok(chosen)
     }
 
-    /// Whether the stages of this run can be timed, and by which program.
+    /// Checks that the stages of this run can be timed, and returns the program for it.
     ///
     /// # Errors
-    /// As [`choose_cores`](Self::choose_cores), but for those of the trial.
+    /// See [`choose_cores`](Self::choose_cores), except for errors of the trial.
     pub fn check_cores(&self, given: OfStages<Option<usize>>) -> Result<&TrainerProgram, RuntimeError> {
         let (options, training) = (&self.draft.plan.options, &self.training);
         let refused = |reason: &str| Err(OptionError::new("cores", "auto", reason).into());

@@ -1,4 +1,4 @@
-//! Refuses, before anything starts, to replace an existing checkpoint.
+//! Rejects, before any process starts, the replacement of an existing checkpoint.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use uva_model::checkpoint::{self, CheckpointFacts, FoundContent};
 use super::state::TrainingState;
 use uva_runtime::RuntimeError;
 
-/// Refuses a directory with a checkpoint; the message describes it and the ways out.
+/// Rejects a directory with a checkpoint; the message describes the checkpoint and the remedies.
 ///
 /// # Errors
 /// [`RuntimeError::Usage`].

@@ -1,4 +1,4 @@
-//! The jobs of a trained model: to predict, and to be evaluated. The program with libtorch does them, in one process.
+//! The jobs of a trained model, prediction and evaluation. The program with libtorch runs them in one process.
 
 use std::path::{Path, PathBuf};
 
@@ -23,63 +23,64 @@ use uva_runtime::backend::{self, Backend, BackendOptions, Probe};
 use uva_runtime::tune::measurement::{self, TargetRun};
 use uva_runtime::{LoaderOptions, RuntimeError};
 
-/// A trained model, and how it is asked.
+/// A trained model, and the options of its use.
 #[derive(Debug)]
 pub struct TrainedModel {
-    /// The folder of its checkpoint, as it was given.
+    /// The folder of its checkpoint, as given.
     pub directory: PathBuf,
-    /// The checkpoint. It belongs to the dataset.
+    /// The checkpoint, which belongs to the dataset.
     pub checkpoint: Checkpoint,
     /// The metric that chose its best epoch.
     pub metric: Metric,
-    /// What its answers are.
+    /// The meaning of its answers.
     pub task: TaskKind,
-    /// The epoch that its parameters are of, from 0; `None` where the checkpoint does not tell.
+    /// The epoch of its parameters, from 0; `None` if the checkpoint does not record it.
     pub epoch: Option<u32>,
-    /// With whole neighbourhoods, or sampled ones.
+    /// Evaluation with whole or with sampled neighbourhoods.
     pub by: EvaluateBy,
-    /// How neighbourhoods are sampled.
+    /// The sampling options of neighbourhoods.
     pub loader: LoaderOptions,
-    /// Who makes the sums that the first layer begins with, where neighbourhoods are sampled.
+    /// Where the first layer is aggregated, if neighbourhoods are sampled.
     pub aggregate: Option<AggregateVerdict>,
-    /// Where sampled batches are used.
+    /// The backend of sampled batches.
     pub backend: Backend,
     /// Threads of the arithmetic on the CPU.
     pub threads: Option<usize>,
-    /// A dataset with labels that is not the one of the training: what it differs by, for people.
+    /// The differences from the training's dataset, for people, if this is another dataset with labels.
     pub other_dataset: Option<String>,
 }
 
 /// Settings that differ from those of the training.
 #[derive(Clone, Debug)]
 pub struct InferenceOverrides {
-    /// With whole neighbourhoods, or sampled ones.
+    /// Evaluation with whole or with sampled neighbourhoods.
     pub by: EvaluateBy,
-    /// Seeds of a batch.
+    /// Seeds per batch.
     pub batch_size: Option<usize>,
-    /// Most bytes of a batch's ids and blocks, and again of its feature rows.
+    /// Maximum bytes of a batch's ids and blocks, and again of its feature rows.
     pub slot_bytes: Option<u64>,
-    /// Samplers.
+    /// Number of samplers.
     pub samplers: usize,
-    /// Threads that gather.
+    /// Number of threads that gather.
     pub gather_threads: usize,
-    /// Who makes the sums that the first layer begins with, where neighbourhoods are sampled.
+    /// Where the first layer is aggregated, if neighbourhoods are sampled.
     pub aggregate: AggregateInUse,
-    /// Where sampled batches are used.
+    /// The backend of sampled batches.
     pub backend: BackendOptions,
     /// Threads of the arithmetic on the CPU.
     pub threads: Option<usize>,
-    /// Whether another dataset than that of the training will do, if the model fits it: a graph that has grown.
+    /// Whether a dataset other than that of the training is accepted if the model fits it, such as a graph that has
+    /// grown.
     pub other_dataset: bool,
 }
 
-/// A chunk's tensors stay in glibc's heap, so that the next chunk needs no fresh pages. Tables of all nodes do not: they
-/// go back to the kernel when their layer is done.
+/// Bytes up to which glibc serves allocations from its heap. A chunk's tensors stay there, so that the next chunk needs
+/// no fresh pages. Tables of all nodes are returned to the kernel when their layer is done.
 const KEPT_ALLOCATION: usize = 128 << 20;
 const KEPT_MEMORY: usize = 256 << 20;
 
 impl InferenceOverrides {
-    /// Environment variables that the process with libtorch needs before it loads it.
+    /// Environment variables that the process with libtorch needs before it loads libtorch.
     pub fn environment(&self) -> Vec<(String, String)> {
         let mut environment = arithmetic(self.threads, KEPT_ALLOCATION, KEPT_MEMORY);
         if self.by == EvaluateBy::Sampled {
@@ -91,14 +92,14 @@ impl InferenceOverrides {
 }
 
 impl TrainedModel {
-    /// Reads the checkpoint in `directory`, and refuses one of another dataset. A dataset without labels takes any
-    /// model of its number of feature columns; so does a hop set without labels that has the hops of the model.
+    /// Reads the checkpoint in `directory`, and rejects one for another dataset. A dataset without labels accepts any
+    /// model with its number of feature columns; so does a hop set without labels that has the model's hops.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] where there is no checkpoint, or it cannot be used with this dataset.
-    /// [`RuntimeError::Usage`] for a way to ask that its sampler does not have, [`RuntimeError::Option`] for sums that it
-    /// does not take. [`RuntimeError::Missing`] for a GPU that
-    /// was requested and is not available, or too little memory.
+    /// [`RuntimeError::Input`] if there is no checkpoint, or it cannot be used with this dataset.
+    /// [`RuntimeError::Usage`] for an evaluation that its sampler does not support, [`RuntimeError::Option`] for sums
+    /// that the model does not support. [`RuntimeError::Missing`] for a GPU that was requested and is not available, or
+    /// too little memory.
     pub fn open(
         dataset: &Dataset,
         directory: &Path,
@@ -142,7 +143,7 @@ impl TrainedModel {
             ))
             .with_option("eval", "sampled"));
         }
-        // Nothing is trained on a dataset without labels: a model for it is of another one.
+        // A model cannot be trained on a dataset without labels, so it is from another dataset.
         let labelled = dataset.labels().are_there();
         let is_other = labelled && of != here;
         let data = dataset.path().display();
@@ -159,7 +160,7 @@ impl TrainedModel {
         }
         let other_dataset = is_other.then(|| format!("the model was {differs}"));
         let metric = match fingerprint.get("metric") {
-            // Accuracy goes without saying.
+            // Accuracy is the default.
             None => Metric::default(),
             Some(named) => named.as_str().and_then(Metric::from_name).ok_or_else(|| {
                 let metrics: Vec<&str> = Metric::ALL.into_iter().map(Metric::name).collect();
@@ -240,8 +241,8 @@ impl TrainedModel {
     }
 }
 
-/// Refuses sampling options that are out of range, or that make batches of another number of `blocks` than the model
-/// takes, if it takes any.
+/// Rejects sampling options that are out of range, or whose batches do not have the model's number of `blocks`, if it
+/// uses blocks.
 fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), String> {
     loader.check_ranges().map_err(|error| error.to_string())?;
     match (loader.fanouts.hops(), blocks) {
@@ -252,8 +253,7 @@ fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), S
     }
 }
 
-/// What a hop set lacks that the model reads.
-/// Why a model cannot be used with a dataset; `None`: it can.
+/// The reason why a model cannot be used with a dataset, such as tables that a hop set lacks; `None` if it can.
 fn misfit(dataset: &Dataset, model: &StoredModel) -> Option<String> {
     let name = dataset.path().display();
     let (columns, wanted) = (dataset.table().dim, model.input_dim);
@@ -301,7 +301,7 @@ fn lacking(hops: Hops<'_>, options: &TrainerOptions) -> Option<String> {
         .then(|| format!("its model reads {} hops, and the hop set has {stored}", options.hops))
 }
 
-/// Nodes to predict for. Of a hop set its rows stand for nodes.
+/// Nodes to predict for. The rows of a hop set stand for nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InferenceNodes {
     /// Every node, by id.
@@ -313,64 +313,64 @@ pub enum InferenceNodes {
 /// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredictionFile {
-    /// Its rows.
+    /// The content of its rows.
     pub answer: Answer,
     /// Its final name.
     pub path: PathBuf,
 }
 
-/// What to predict.
+/// A prediction to make.
 #[derive(Clone, Debug)]
 pub struct PredictionJob {
-    /// For which nodes.
+    /// The nodes.
     pub nodes: InferenceNodes,
-    /// Where to: at least one file, each of another answer. The rows of [`Answer::Table`] never get the name of their file:
-    /// they are removed when the table has it.
+    /// The outputs: at least one file, each with a different answer. The rows of [`Answer::Table`] never get the name
+    /// of their file: they are removed when the table is written.
     pub files: Vec<PredictionFile>,
     /// The layer of hidden rows, from 1; `None` for the last that does not make logits.
     pub layer: Option<usize>,
-    /// Whether files that exist may be replaced.
+    /// Whether existing files may be replaced.
     pub overwrite: bool,
 }
 
-/// A predicting process reports to it, and hears from it when to stop.
+/// The observer of a predicting process, which also requests its stop.
 pub trait PredictionWatch {
-    /// `done` of `total` units of work are done: batches, or chunks of layers.
+    /// Reports that `done` of `total` units of work are done: batches, or chunks of layers.
     fn progress(&mut self, done: u64, total: u64);
 
-    /// Whether to stop. Asked at least ten times a second while batches are waited for.
+    /// Whether to stop. Called at least ten times a second while batches are awaited.
     fn stops(&self) -> bool;
 
-    /// Tells people something.
+    /// Reports a line for people.
     fn note(&mut self, line: &str);
 
-    /// All rows are written. Writes the table of those of [`Answer::Table`], which gets its name in
-    /// [`finishes`](Self::finishes). False: it stopped before the end.
+    /// Called when all rows are written. Writes the table from the rows of [`Answer::Table`]; it gets its name in
+    /// [`finishes`](Self::finishes). Returns false if it stopped before the end.
     ///
     /// # Errors
     /// The table cannot be written.
     fn table(&mut self, rows: &NpyRows) -> Result<bool, RuntimeError>;
 
-    /// All rows are written, and the files get their names next.
+    /// Called when all rows are written, before the files get their names.
     ///
     /// # Errors
-    /// What has to be done before, and could not be: the files then stay unfinished.
+    /// A failure of work that must be done first. The files then stay unfinished.
     fn finishes(&mut self) -> Result<(), RuntimeError> {
         Ok(())
     }
 }
 
-/// What was written.
+/// The result of a prediction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Predicted {
-    /// Rows of each file.
+    /// Number of rows of each file.
     pub rows: usize,
     /// Units of work that an earlier, interrupted process had done: nodes of the last layer with full neighbourhoods,
-    /// else batches.
+    /// otherwise batches.
     pub resumed: u64,
     /// The layer of hidden rows.
     pub layer: Option<usize>,
-    /// Whether it stopped before it was done, as it was asked to.
+    /// Whether it stopped early on request.
     #[serde(skip)]
     pub stopped: bool,
 }
@@ -380,7 +380,7 @@ pub struct Predicted {
 pub struct SplitResult {
     /// Nodes of the split.
     pub nodes: usize,
-    /// Those with a label; with several labels a node, labels; for regression, numbers.
+    /// Nodes with a label; with several labels per node, labels; for regression, numbers.
     pub labelled: usize,
     /// See [`uva_runtime::telemetry::metrics::End::test_accuracy`].
     pub accuracy: Option<f64>,
@@ -396,14 +396,14 @@ pub struct SplitResult {
     pub mae: Option<f64>,
     /// Mean loss.
     pub loss: Option<f64>,
-    /// How well each class that occurs is predicted. Empty unless a node has one class.
+    /// The quality of each class that occurs. Empty unless a node has one class.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassScore>,
 }
 
-/// Predicts, as a program with libtorch does it.
+/// A function that predicts in a program with libtorch.
 pub type Predict =
     fn(Dataset, &TrainedModel, &PredictionJob, &mut dyn PredictionWatch) -> Result<Predicted, RuntimeError>;
 
-/// Evaluates each split, likewise: train, valid, test.
+/// A function that evaluates each split in a program with libtorch: train, valid, test.
 pub type Evaluate = fn(Dataset, &TrainedModel) -> Result<[SplitResult; 3], RuntimeError>;

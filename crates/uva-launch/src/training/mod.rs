@@ -1,7 +1,7 @@
 //! Training a built-in model: a whole run around the consumer, from the dataset to the last line of the metrics.
 //!
-//! `run` plans it and runs it, in processes or in this one. A separate program trains the model itself
-//! ([`TrainerProgram`]); in process, the caller's [`Consume`](crate::launcher::Consume) does. Nothing here links
+//! `run` plans the run and executes it, in processes or in this one. A separate program trains the model itself
+//! ([`TrainerProgram`]); in process, the caller's [`Consume`](crate::launcher::Consume) does. This module does not link
 //! libtorch.
 
 mod aggregate;

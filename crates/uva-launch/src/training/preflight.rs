@@ -1,5 +1,5 @@
-//! Checks, before anything starts, that the machine has the memory that training needs at least. Otherwise the kernel
-//! kills the process that takes too much, without a message.
+//! Checks, before any process starts, that the machine has the minimum memory of a training. Otherwise the kernel would
+//! kill a process without a message.
 
 use rustix::process::{Resource, getrlimit};
 use uva_cuda::memory::HostMemory;
@@ -11,10 +11,10 @@ use super::job::{EvaluateBy, TrainingOptions};
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 
-/// Refuses a model that this machine cannot hold. `batch_size` is the size of the largest batch.
+/// Rejects a model that does not fit into this machine's memory. `batch_size` is the size of the largest batch.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] with the memory needed, the memory there is, and the source of the model's size.
+/// [`RuntimeError::Missing`] with the required and the available memory, and the source of the model's size.
 pub(super) fn check(
     dataset: &Dataset,
     options: &TrainingOptions,
@@ -52,10 +52,10 @@ pub(super) fn check(
     )))
 }
 
-/// Refuses a pass over the whole graph that this machine has too little memory for.
+/// Rejects a pass over the whole graph for which this machine has too little memory.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] with the memory needed, the memory there is, and what needs it.
+/// [`RuntimeError::Missing`] with the required and the available memory, and the reason.
 pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> Result<(), RuntimeError> {
     let nodes = dataset.nodes();
     let (input_dim, classes) = (dataset.table().dim, outputs(dataset));
@@ -92,14 +92,14 @@ fn shapes(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Sh
 struct Limit {
     bytes: u64,
     name: String,
-    /// What raises it, where anything does.
+    /// The way to raise it, if there is one.
     remedy: &'static str,
 }
 
 /// The limits that the system reports.
 fn limits() -> Vec<Limit> {
     let mut limits = Vec::new();
-    // Where the system does not report its memory, do not assume that it is too little.
+    // If the system does not report its memory, do not assume that it is too little.
     if let Ok(memory) = HostMemory::read() {
         let (bytes, name) = memory.tightest_limit();
         limits.push(Limit { bytes, name, remedy: "" });

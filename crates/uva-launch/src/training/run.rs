@@ -1,4 +1,4 @@
-//! A whole training run: checks first everything that can be checked, then starts the roles, and sums up at the end.
+//! A whole training run: checks everything before the start, then starts the roles, and summarises at the end.
 
 use std::slice;
 use std::sync::Arc;
@@ -40,11 +40,11 @@ use uva_runtime::{
 };
 
 /// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
-/// at the heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
-/// allocations, such as the tables of a full-neighbourhood evaluation, go back.
+/// at the heap's end. This avoids returning them to the kernel and faulting in fresh pages for the next batch. Larger
+/// allocations, such as the tables of a full-neighbourhood evaluation, are returned.
 ///
-/// GraphSAGE, hidden 128, fanouts 10,10, batches of 1000 (tensors of 4 to 30 MB), one core, an epoch of 50 batches: page
-/// faults fall from 250,000 to 45,000, and the kernel's time from 0.35 to 0.09 s. With pages of 2 MiB on top
+/// GraphSAGE, hidden 128, fanouts 10,10, batches of 1000 (tensors of 4 to 30 MB), one core, an epoch of 50 batches:
+/// page faults fall from 250,000 to 45,000, and the kernel's time from 0.35 to 0.09 s. With additional pages of 2 MiB
 /// (`THP_MEM_ALLOC_ENABLE=1`, `glibc.malloc.hugetlb=1`) faults fall to 9,700, but clearing those pages takes 0.28 s.
 const KEPT_ALLOCATION: usize = 1 << 30;
 const KEPT_MEMORY: usize = 2 << 30;
@@ -56,22 +56,22 @@ pub struct TrainingRun {
     pub(super) training: TrainingSetup,
 }
 
-/// What a run trains, where, and with which program.
+/// The model, the place and the program of a run's training.
 #[derive(Debug)]
 pub(super) struct TrainingSetup {
     pub(super) options: TrainingOptions,
     pub(super) decision: BackendDecision,
     aggregate: AggregateVerdict,
     pub(super) trainer: TrainingHost,
-    /// How the cores were divided, if a trial has shown that.
+    /// The division of cores, if a trial has determined it.
     cores: Option<ChosenCores>,
     /// The directory of `options.checkpoint`, claimed by this run.
     checkpoint: Option<CheckpointDirectory>,
-    /// Notes about the options, given before the run starts.
+    /// Notes on the options, reported before the run starts.
     notes: Vec<String>,
 }
 
-/// The kind of data that this dataset is.
+/// The kind of this dataset's data.
 fn training_data(dataset: &Dataset) -> Box<dyn TrainingData + '_> {
     match dataset.hops() {
         Some(hops) => Box::new(HopData::new(hops)),
@@ -80,12 +80,11 @@ fn training_data(dataset: &Dataset) -> Box<dyn TrainingData + '_> {
 }
 
 impl TrainingRun {
-    /// Checks and plans a run. Claims the checkpoint directory, and creates it where it is missing; writes nothing
-    /// else.
+    /// Checks and plans a run. Claims the checkpoint directory, and creates it if it is missing; writes no other files.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file: everything that can refuse a run
-    /// before its first batch. [`RuntimeError::Missing`] for a GPU that was requested and is not available.
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file: every check before the first
+    /// batch. [`RuntimeError::Missing`] for a GPU that was requested and is not available.
     pub fn new(
         dataset: Dataset,
         loader: &LoaderOptions,
@@ -99,7 +98,7 @@ impl TrainingRun {
         let data = training_data(&dataset);
         let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
         let backend = &data.check(&mut options, &mut loader, backend, cached_on_gpu)?;
-        // Before the fingerprint, which knows what the file of an order holds.
+        // Before the fingerprint, which contains the content of an order's file.
         let loader = &loader.with_order(&dataset)?;
         let task = task(&dataset, options.metric.0, options.loss.0)?;
         labelled::check_training(&dataset)?;
@@ -150,12 +149,12 @@ impl TrainingRun {
         if let Some(saved) = &saved {
             saved.check(plan.schedule.all_batches(Split::Train))?;
         }
-        // Estimated once.
+        // Estimated only once.
         loader.shapes = plan.options.shapes.clone();
         let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
         check_core_sets(&options, &decision.backend, plan.options.prepare, &trainer)?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
-        // Only now is it known which role widens: the model takes what the producer does not widen.
+        // The role that widens is known only now: the model widens what the producer does not.
         loader.feature_type = asked.for_models(dataset.table().element, decision.backend.cuda().is_some());
         let aggregate = data.aggregate(&options, &decision.backend, &plan, task.outputs)?;
         (loader.aggregation, loader.sums_chosen_for) = (aggregate.aggregation, aggregate.chosen_for);
@@ -178,7 +177,7 @@ impl TrainingRun {
         Ok(Self { draft, training })
     }
 
-    /// The same, where the threads of this run were chosen by a trial, which the metrics' first line then shows.
+    /// Sets the threads of this run to those of a trial, which the metrics' first line then shows.
     #[must_use]
     pub fn with_cores(mut self, chosen: ChosenCores) -> Self {
         self.training.cores = Some(chosen);
@@ -190,7 +189,7 @@ impl TrainingRun {
         self.training.decision.backend.cuda().is_some()
     }
 
-    /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
+    /// Threads of the model's arithmetic on the CPU; `None` if a GPU trains, or libtorch chooses.
     pub fn cpu_threads(&self) -> Option<usize> {
         let TrainingSetup { options, decision, .. } = &self.training;
         options.threads.filter(|_| decision.backend.cuda().is_none())
@@ -202,8 +201,8 @@ impl TrainingRun {
         self.training.environment()
     }
 
-    /// What the run would start and use. The model's share is a lower bound: it leaves out what depends on a batch's
-    /// neighbours.
+    /// The processes and memory of the run. The model's share is a lower bound, which excludes memory that depends on a
+    /// batch's neighbours.
     #[must_use]
     pub fn dry_run(&self) -> DryRun {
         let TrainingSetup { options, decision, trainer, .. } = &self.training;
@@ -223,7 +222,7 @@ impl TrainingRun {
             None => vec![line("model, at least", MemoryKind::Host, footprint.on_host())],
         };
         let more = libtorch.into_iter().chain(model).filter(|line| line.bytes > 0).collect();
-        // A refusal of stored choices shows when the run starts.
+        // Invalid stored choices are reported when the run starts.
         let settled = self.draft.settle_by_stored(decision.clone());
         let backend = settled.map_or_else(|_| decision.backend.clone(), |settled| settled.backend);
         let mut dry = self.draft.dry_run(&backend, placement, more);
@@ -272,8 +271,8 @@ impl TrainingRun {
 
 impl TrainingSetup {
     /// Environment variables that a consumer's process needs. For training in process, this process needs them before
-    /// it loads libtorch. Without them MKL may sum in another order from one run to the next, and glibc gives every
-    /// large tensor pages that the kernel has to clear first.
+    /// it loads libtorch. Without them the order of MKL's sums may differ between runs, and glibc gives every large
+    /// tensor pages that the kernel has to clear first.
     pub fn environment(&self) -> Vec<(String, String)> {
         let mut environment = arithmetic(self.options.threads, KEPT_ALLOCATION, KEPT_MEMORY);
         // A daemon at the default place would otherwise make this process its client.
@@ -368,7 +367,7 @@ impl TrainingSetup {
         Ok(())
     }
 
-    /// The environment of the roles' processes. All may look for NVRTC beside the libtorch that trains.
+    /// The environment of the roles' processes. All may search for NVRTC in the directory of the libtorch that trains.
     pub(super) fn environments(&self, program: &TrainerProgram) -> Environments {
         let own = self.environment().into_iter().map(|(name, value)| (name, Some(value)));
         let libtorch = program.libtorch.clone().into_iter().collect::<Vec<_>>();
@@ -380,7 +379,7 @@ impl TrainingSetup {
         }
     }
 
-    /// The CPU cores of each stage, as requested or as a trial has divided them; `None` where all stages share all cores.
+    /// The CPU cores of each stage, as requested or from a trial; `None` if all stages share all cores.
     fn core_sets(&self) -> Option<OfStages<Vec<usize>>> {
         match (&self.cores, &self.options.cores) {
             (Some(chosen), _) => chosen.kept_on.clone(),
@@ -427,11 +426,11 @@ impl TrainingSetup {
         let signals = SignalThread::start(Arc::clone(control))?;
         let trained = consume(receiver, dataset, job, observer);
         let memory = runtime.memory();
-        // A role that failed knows more about the failure than the consumer that noticed it.
+        // A role that failed has more information on the failure than the consumer that noticed it.
         let stopped = runtime.stop();
         let outcome = match (trained, stopped, signals.arrived()) {
             (Err(RuntimeError::PeerGone(_)), Err(cause), _) => return Err(cause),
-            // As with processes: a failure, for example of the interrupt's checkpoint, is reported even so.
+            // As with processes: a failure, for example of the interrupt's checkpoint, is reported anyway.
             (Err(error), ..) if !matches!(error, RuntimeError::PeerGone(_)) => {
                 return Err(within_evaluation(error, runtime.parts().2));
             }
@@ -449,7 +448,7 @@ fn outcome_of(done: Value) -> Result<TrainingOutcome, RuntimeError> {
         .map_err(|error| RuntimeError::failed(format!("the consumer's result cannot be read: {error}")))
 }
 
-/// An error of a consumer in this process, with where it failed, as the launcher adds it for a process.
+/// An error of a consumer in this process, with the place of failure that the launcher would add for a process.
 fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
     let evaluation = control.evaluation().and_then(|(split, epoch)| evaluating(split, epoch));
     match evaluation {
@@ -458,7 +457,7 @@ fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
     }
 }
 
-/// What a run reports besides the training itself.
+/// A run's report in addition to the training.
 struct RunReport {
     roles: Roles,
     memory: Vec<ProcessMemory>,
@@ -466,8 +465,9 @@ struct RunReport {
     seconds: f64,
 }
 
-/// The environment variables that training with these options will need in this process, as far as that is known before the
-/// run is planned. [`TrainingRun::environment`] has all of them; a process that already has them need not start itself again.
+/// The environment variables that training with these options will need in this process, as far as they are known
+/// before the run is planned. [`TrainingRun::environment`] has all of them; a process that already has them need not
+/// start itself again.
 #[must_use]
 pub fn likely_environment(options: &TrainingOptions) -> Vec<(String, String)> {
     // The checkpoint may have been trained with another number of threads.
@@ -478,7 +478,7 @@ pub fn likely_environment(options: &TrainingOptions) -> Vec<(String, String)> {
     arithmetic(Some(threads), KEPT_ALLOCATION, KEPT_MEMORY)
 }
 
-/// Training threads where nothing else is known: one for each core of the stage, or for half the cores.
+/// The default number of training threads: one for each core of the stage, or for half the cores.
 fn usual_threads(options: &TrainingOptions) -> usize {
     match &options.cores {
         Some(Cores::Divided(sets)) => sets.training.len(),
@@ -486,8 +486,8 @@ fn usual_threads(options: &TrainingOptions) -> usize {
     }
 }
 
-/// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else
-/// the usual one. Returns a note where the number may surprise.
+/// Settles the number of training threads: the requested one, otherwise `before`, the number of the resumed run,
+/// otherwise the default. Returns a note if the number may be unexpected.
 fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Option<String> {
     let (asked, usual) = (options.threads, usual_threads(options));
     options.threads = asked.or(before).or(Some(usual));
@@ -503,7 +503,7 @@ fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Optio
     }
 }
 
-/// What must be equal for a run to continue from a checkpoint: everything that a batch or a loss depends on.
+/// The values that must be equal for a run to resume from a checkpoint: everything that a batch or a loss depends on.
 fn fingerprint(
     dataset: &Dataset,
     loader: &LoaderOptions,
@@ -515,8 +515,8 @@ fn fingerprint(
     Ok(fingerprint.into())
 }
 
-/// Listens for SIGINT and SIGTERM while the roles are threads. The first asks the run to end soon, the second ends the
-/// process.
+/// Listens for SIGINT and SIGTERM while the roles are threads. The first requests the run to end soon, the second ends
+/// the process.
 struct SignalThread {
     arrived: Arc<AtomicI32>,
     handle: signal_hook::iterator::Handle,

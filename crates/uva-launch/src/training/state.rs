@@ -1,4 +1,4 @@
-//! What a checkpoint stores of a run, and what a run results in.
+//! The state of a run in a checkpoint, and the result of a run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use uva_runtime::options::Cursor;
 use uva_runtime::telemetry::metrics::{CacheTotals, PassSums};
 use uva_runtime::{AggregateAmounts, RuntimeError};
 
-/// What a checkpoint holds besides tensors.
+/// The content of a checkpoint other than tensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainingState {
     /// The next batch to train.
@@ -19,7 +19,7 @@ pub struct TrainingState {
     pub sums: PassSums,
     /// The best validation and its epoch.
     pub best: Option<Best>,
-    /// Epochs since then.
+    /// Epochs since the best validation.
     pub epochs_without_gain: u32,
     /// Threads of the last training: equal losses need equal numbers.
     pub train_threads: usize,
@@ -28,7 +28,7 @@ pub struct TrainingState {
 /// The best epoch so far.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// From 0.
+    /// The epoch, from 0.
     pub epoch: u32,
     /// Its validation result, by the run's metric.
     pub value: f64,
@@ -55,23 +55,23 @@ pub struct TrainingOutcome {
     pub test_epoch: Option<u32>,
     /// The best epoch by validation.
     pub best: Option<Best>,
-    /// Early stopping ended it.
+    /// Whether early stopping ended it.
     pub stopped_early: bool,
     /// Cache counts of this run's training batches; `None` without caches.
     pub cache: Option<CacheTotals>,
-    /// The producer's sums in this run's training batches; zeros where it made none.
+    /// The producer's sums in this run's training batches; zeros if it made none.
     pub aggregate: AggregateAmounts,
-    /// Those of the batches that have such sums.
+    /// Training batches with such sums.
     pub summed_batches: u64,
-    /// Those of the batches that did not fit the static shapes.
+    /// Training batches that did not fit the static shapes.
     pub unpadded: u64,
-    /// Those of the batches that had no room in their feature slots on a GPU.
+    /// Training batches that did not fit their feature slots on a GPU.
     pub oversized: u64,
-    /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
+    /// Whether SIGINT or SIGTERM ended it; a checkpoint was written if there is a directory for checkpoints.
     pub interrupted: bool,
 }
 
-/// A checkpoint that a run goes on from.
+/// A checkpoint from which a run resumes.
 #[derive(Debug)]
 pub struct SavedState {
     checkpoint: Checkpoint,
@@ -83,8 +83,8 @@ pub struct SavedState {
 /// libtorch.
 ///
 /// # Errors
-/// [`RuntimeError::Input`] when the checkpoint is for other options or another dataset (the message names what
-/// differs), or cannot be read.
+/// [`RuntimeError::Input`] if the checkpoint is for other options or another dataset (the message has the differences),
+/// or cannot be read.
 pub fn saved_state(options: &TrainingOptions) -> Result<Option<SavedState>, RuntimeError> {
     let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) else { return Ok(None) };
     let Some(checkpoint) = checkpoint::read(directory).map_err(checkpoint_error)? else { return Ok(None) };
@@ -95,27 +95,27 @@ pub fn saved_state(options: &TrainingOptions) -> Result<Option<SavedState>, Runt
 }
 
 impl SavedState {
-    /// Checks everything that a resumed run relies on, where an epoch has this many training batches.
+    /// Checks everything that a resumed run relies on, for epochs of `train_batches` training batches.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] naming the file and the field.
+    /// [`RuntimeError::Input`] with the file and the field.
     pub fn check(&self, train_batches: u64) -> Result<(), RuntimeError> {
         check_resumable(&self.checkpoint, &self.state, train_batches).map_err(checkpoint_error)
     }
 }
 
-/// Checks everything of a checkpoint that a resumed run relies on besides the tensors, where an epoch has this many training
-/// batches.
+/// Checks everything in a checkpoint that a resumed run relies on, except the tensors, for epochs with this many
+/// training batches.
 ///
 /// # Errors
-/// [`CheckpointError::Damaged`] naming the file and the field.
+/// [`CheckpointError::Damaged`] with the file and the field.
 pub fn check_resumable(
     checkpoint: &Checkpoint,
     state: &TrainingState,
     train_batches: u64,
 ) -> Result<(), CheckpointError> {
     let model = checkpoint.model()?;
-    // Of every seed, a class or each of its labels or numbers.
+    // Per seed, a class, or each of its labels or numbers.
     let of_seed = if model.kind == TaskKind::SingleLabel { 1 } else { model.outputs as u64 };
     let fingerprint = checkpoint.fingerprint();
     let batch_size = fingerprint.get("batch_size").and_then(Value::as_u64).unwrap_or(u64::MAX);
@@ -127,21 +127,21 @@ pub fn check_resumable(
         .map_err(|problem| checkpoint.damaged(problem))
 }
 
-/// What an epoch has.
+/// The sizes of an epoch.
 struct Bounds {
     train_batches: u64,
-    /// The most labels in a batch.
+    /// Maximum number of labels in a batch.
     of_batch: u64,
 }
 
 impl TrainingState {
-    /// Checks the state by itself, and with what the checkpoint says of its tensors.
+    /// Checks the state alone, and against the checkpoint's description of its tensors.
     ///
     /// # Errors
-    /// The field, its value, and the values that are possible.
+    /// The field, its value, and the valid values.
     pub(super) fn check(&self, trainer: &TrainerState, metric: Metric) -> Result<(), String> {
         let Cursor { epoch, batch } = self.cursor;
-        // Every epoch has a batch, and every step of the optimiser is of one.
+        // Every epoch has a batch, and every step of the optimiser belongs to a batch.
         let begun = u64::from(epoch) + u64::from(batch > 0);
         require(begun <= trainer.adam_steps, "state.cursor", || {
             format!("is batch {batch} of epoch {epoch}, and trainer.adam_steps is {}", trainer.adam_steps)
@@ -176,7 +176,7 @@ impl TrainingState {
         })
     }
 
-    /// Checks what the number of batches bounds.
+    /// Checks the values that the number of batches bounds.
     fn check_sums(&self, trainer: &TrainerState, bounds: &Bounds) -> Result<(), String> {
         let [epoch, batch] = [self.cursor.epoch, self.cursor.batch].map(u64::from);
         let Bounds { train_batches, of_batch } = *bounds;
@@ -204,14 +204,14 @@ impl TrainingState {
     }
 }
 
-/// The most threads of the model's arithmetic, as `train_threads` has it.
+/// Maximum number of threads of the model's arithmetic, in `train_threads`.
 const MOST_THREADS: usize = 1024;
 
 fn require(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(format!("{field} {}", problem())) }
 }
 
-/// A checkpoint's error as the run's.
+/// Converts a checkpoint's error to the run's.
 pub fn checkpoint_error(error: CheckpointError) -> RuntimeError {
     if error.is_usage() {
         RuntimeError::input(error.to_string())

@@ -1,4 +1,4 @@
-//! Where a model trains: in a separate program, which links libtorch, or in this process.
+//! The place of a model's training: a separate program, which links libtorch, or this process.
 
 use std::path::PathBuf;
 
@@ -7,18 +7,18 @@ use crate::launcher::{Consume, Consumer, without_mps};
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Probe;
 
-/// The program that runs as the consumer. No other process of a run loads libtorch.
+/// The program that runs as the consumer. The other processes of a run do not load libtorch.
 #[derive(Clone, Debug)]
 pub struct TrainerProgram {
     /// Its file.
     pub path: PathBuf,
     /// Environment variables that its loader needs to find libtorch.
     pub environment: Vec<(String, String)>,
-    /// The variable that tells other roles where libtorch is; they look for NVRTC beside it.
+    /// The variable with libtorch's directory for other roles, which search for NVRTC there.
     pub libtorch: Option<(String, Option<String>)>,
 }
 
-/// Where the model trains.
+/// The place of a model's training.
 #[derive(Clone, Debug)]
 pub enum TrainingHost {
     /// In a process of that program.
@@ -38,10 +38,10 @@ impl TrainerProgram {
         self.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone())))
     }
 
-    /// Adds libtorch's report to the driver's, where there is a GPU for it.
+    /// Adds libtorch's report to the driver's, if there is a GPU for it.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the program cannot be started, does not end, or reports nothing.
+    /// [`RuntimeError::Failed`] if the program cannot be started, does not end, or reports nothing.
     pub fn probe(&self, driver: Probe) -> Result<Probe, RuntimeError> {
         if !driver.is_for_torch() {
             return Ok(driver);
@@ -59,7 +59,7 @@ impl TrainingHost {
         matches!(self, Self::Here(_))
     }
 
-    /// What CUDA and libtorch report about this machine. Only a probe process touches either.
+    /// The report of CUDA and libtorch about this machine. Only a probe process loads them.
     pub(super) fn probe(&self) -> Result<Probe, RuntimeError> {
         match self {
             Self::Program(program) => program.probe(Probe::in_child(&without_mps(), true)?),

@@ -1,5 +1,5 @@
-//! The bytes that `--gpu-cache auto` and the rows of a hop set may take on a GPU: what a trial run of one training batch leaves
-//! free.
+//! The bytes on a GPU for `--gpu-cache auto` and for the rows of a hop set: the memory that a trial run of one training
+//! batch leaves free.
 
 use std::slice;
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use uva_runtime::{Passes, RuntimeError};
 /// The share of the GPU's memory that is left free beyond one batch's use: later batches may be
 /// larger, and memory fragments.
 const RESERVE_SHARE: f64 = 0.05;
-/// The least reserve in bytes.
+/// The minimum reserve in bytes.
 const RESERVE_BYTES: u64 = 256 << 20;
 
-/// What a trial run with this training leaves of a GPU's memory, for what `--gpu-cache auto` caches or for rows of a hop set.
+/// The bytes of a GPU's memory that a trial run with this training leaves free, for `--gpu-cache auto` or for rows of a
+/// hop set.
 pub(super) fn bytes_left(
     dataset: &Arc<Dataset>,
     plan: &RunPlan,
@@ -44,7 +45,7 @@ pub(super) fn bytes_left(
     if let Backend::Cuda(cuda) = &mut backend
         && cuda.sampler == SamplerChoice::Auto
     {
-        // The run may sample on the GPU, and then that takes memory too.
+        // The run may sample on the GPU, which also uses memory.
         cuda.sampler = SamplerChoice::Gpu;
         options.samplers = 1;
     }
@@ -66,7 +67,7 @@ pub(super) fn bytes_left(
         None => ("`place=auto`", "are for training rows"),
     };
     let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
-    // With a cache of rows, the GPU also holds what the CPU begins of its sums, or brings beside it.
+    // With a cache of rows, the GPU also holds the CPU's partial sums, or the rows that the CPU sends in addition.
     let room = bytes_beside_gpu_cache(dataset, &plan);
     let left = free.saturating_sub(reserve).saturating_sub(room);
     let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;

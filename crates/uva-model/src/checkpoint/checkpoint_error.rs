@@ -1,4 +1,4 @@
-//! Why a checkpoint cannot be written or used.
+//! Errors of checkpoints.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,21 +7,21 @@ use uva_mem::files::is_about_the_name;
 
 use super::durable::StepFailure;
 
-/// Why a checkpoint could not be written or used.
+/// The reason why a checkpoint could not be written or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The operating system refused something: no space, no permission, a broken disk.
+    /// A system call failed: no space, no permission, a broken disk.
     #[error("checkpoint: cannot {doing} {}: {source}", path.display())]
     Io {
         /// The failed operation, such as `write`.
         doing: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file differs from what was written.
+    /// A file differs from its written content.
     #[error("checkpoint {} cannot be used: {problem}", path.display())]
     Damaged {
         /// The file.
@@ -29,7 +29,7 @@ pub enum CheckpointError {
         /// The problem with it.
         problem: String,
     },
-    /// The checkpoint is of another model, other options or another dataset. Nothing has been changed.
+    /// The checkpoint is for another model, other options or another dataset. Nothing has been changed.
     #[error(
         "checkpoint {} is of another run: {differences} (give the options it was made with, or another \
          `checkpoint` folder)",
@@ -41,23 +41,23 @@ pub enum CheckpointError {
         /// Every field that differs, with both values.
         differences: String,
     },
-    /// A parameter or moment is NaN or infinite, so the trainer is not worth keeping. Nothing has been written.
+    /// A parameter or moment is NaN or infinite, so the trainer's state is useless. Nothing has been written.
     #[error("not kept: {tensor} holds NaN or infinity (training diverged); the last checkpoint stays")]
     NotFinite {
         /// The tensor's name in the checkpoint.
         tensor: String,
     },
-    /// libtorch or serde refused the trainer's tensors or the caller's state.
+    /// libtorch or serde rejected the trainer's tensors or the caller's state.
     #[error("checkpoint: {0}")]
     Refused(String),
 }
 
 impl CheckpointError {
-    /// Whether what the user gave is to blame (exit code 2), and not the run (exit code 1).
+    /// Whether the user's input is the cause (exit code 2), and not the run (exit code 1).
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Mismatch { .. } | Self::Damaged { .. } => true,
-            // Something else than a file lies there.
+            // The path is not a regular file.
             Self::Io { doing: "read", source, .. } => is_about_the_name(source),
             _ => false,
         }

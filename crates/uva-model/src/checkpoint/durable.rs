@@ -1,4 +1,4 @@
-//! Atomic, durable files: each exists with all its bytes or not at all, even after a crash.
+//! Atomic, durable files. Each file exists with all its bytes or not at all, even after a crash.
 
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use uva_mem::files::{Replacement, open_directory, target_of_partial};
 
-/// Called after each step that changes the directory, with the step's name: tests inspect the state that a crash there
-/// would leave.
+/// Callback after each step that changes the directory, with the step's name. Tests inspect the state that a crash at
+/// that point would leave.
 pub type StepObserver<'a> = &'a mut dyn FnMut(&'static str);
 
-/// A failed step, with the path it was about.
+/// A failed step and its path.
 #[derive(Debug)]
 pub(super) struct StepFailure {
     pub(super) doing: &'static str,
@@ -38,13 +38,14 @@ pub(super) fn create_directory(path: &Path) -> Result<(), StepFailure> {
     }
 }
 
-/// Waits until the directory's names are on the disk.
+/// Waits until the directory's entries are on the disk.
 pub(super) fn sync_directory(path: &Path) -> Result<(), StepFailure> {
     on("sync", path, open_directory(path).and_then(|directory| directory.sync_all()))
 }
 
-/// Puts `contents` at `directory/name` in one step: written to a new file (mode 0600), synced, renamed, and the
-/// directory synced. A crash leaves the old file or the new one, and perhaps a file that [`is_partial`] recognises.
+/// Replaces `directory/name` by `contents` atomically: the contents are written to a new file (mode 0600) and synced,
+/// the file is renamed, and the directory is synced. A crash leaves the old file or the new one, and perhaps a file
+/// that [`is_partial`] recognises.
 pub(super) fn replace(
     directory: &Path,
     name: &str,

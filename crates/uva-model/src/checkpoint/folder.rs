@@ -1,5 +1,5 @@
-//! A folder of checkpoints: its contents, which files are ours, and the removal of leftovers of a crash. Only our own
-//! files are ever removed.
+//! A folder of checkpoints: its contents, the recognition of this program's files, and the removal of leftovers of a
+//! crash. Only this program's files are ever removed.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -16,12 +16,12 @@ use super::state_file::{MARKER, MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFI
 /// The header of a file of tensors has a line for each parameter.
 const MOST_HEADER: u64 = 16 << 20;
 
-/// Facts about a checkpoint that a user may want before it is replaced.
+/// Facts about a checkpoint for a user who is about to replace it.
 #[derive(Debug)]
 pub struct CheckpointFacts {
-    /// When it was written, if the file system can tell.
+    /// The time of the write, if the file system records it.
     pub written: Option<SystemTime>,
-    /// Its model and its caller's state; `None` where the file cannot be read as a checkpoint's state.
+    /// Its model and its caller's state; `None` if the file is not a readable state of a checkpoint.
     pub content: Option<FoundContent>,
 }
 
@@ -30,11 +30,11 @@ pub struct CheckpointFacts {
 pub struct FoundContent {
     /// The kind of model, as `--model` has it.
     pub model: String,
-    /// The state that it was written with.
+    /// The state that the caller stored in it.
     pub state: Value,
 }
 
-/// The checkpoint in `directory`, without reading its tensors; `None` if there is none.
+/// Reads the facts about the checkpoint in `directory`, without its tensors; `None` if there is none.
 pub fn look(directory: &Path) -> Option<CheckpointFacts> {
     let path = directory.join(STATE_FILE);
     let written = fs::symlink_metadata(&path).ok()?.modified().ok();
@@ -46,11 +46,12 @@ pub fn look(directory: &Path) -> Option<CheckpointFacts> {
     Some(CheckpointFacts { written, content })
 }
 
-/// Removes the leftovers of a crashed run in `directory`: temporary files of checkpoints, and our tensor files that no
-/// checkpoint names. Returns how many. Must not be called while a run writes there.
+/// Removes the leftovers of a crashed run in `directory`: temporary files of checkpoints, and this program's tensor
+/// files that no checkpoint names. Returns their number. Must not be called while a run writes there.
 ///
 /// # Errors
-/// [`CheckpointError::Io`] if the folder cannot be listed or a file not removed. A missing folder is no error.
+/// [`CheckpointError::Io`] if the folder cannot be listed or a file cannot be removed. A missing folder is not an
+/// error.
 pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
     if !directory.is_dir() {
         return Ok(0);
@@ -64,7 +65,7 @@ pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
         }
         _ => match named_tensors(directory) {
             Some(current) => Ok(removed + remove_tensors(directory, Some(&current))?),
-            // An unreadable state may still be repaired by hand, so its tensors stay.
+            // An unreadable state may still be repaired by hand, so its tensors are kept.
             None => Ok(removed),
         },
     }
@@ -75,20 +76,20 @@ pub fn is_file_name(name: &str) -> bool {
     name == STATE_FILE || is_tensors(name)
 }
 
-/// Whether this is exactly how a file of tensors is called.
+/// Whether this is exactly the form of a tensor file's name.
 pub(super) fn is_tensors(name: &str) -> bool {
     let checksum = name.strip_prefix(TENSORS_PREFIX).and_then(|name| name.strip_suffix(TENSORS_SUFFIX));
     checksum.is_some_and(is_word)
 }
 
-/// The tensors that the state in `directory` names; `None` where there is none, or it is no checkpoint's.
+/// The tensors that the state in `directory` names; `None` if there is no state, or it does not belong to a checkpoint.
 fn named_tensors(directory: &Path) -> Option<String> {
     let text = read_regular(&directory.join(STATE_FILE), MOST_STATE).ok()?;
     let contents: StateFile = serde_json::from_slice(&text).ok()?;
     is_tensors(&contents.tensors.file).then_some(contents.tensors.file)
 }
 
-/// Whether the file says that it was written here.
+/// Whether the file has the marker of this program.
 fn is_marked(path: &Path) -> bool {
     let marked = || -> Option<bool> {
         let file = MappedFile::open(path).ok()?;
@@ -101,7 +102,7 @@ fn is_marked(path: &Path) -> bool {
     marked().unwrap_or(false)
 }
 
-/// Removes files of tensors that are marked; not `current`.
+/// Removes marked files of tensors, except `current`.
 pub(super) fn remove_tensors(directory: &Path, current: Option<&str>) -> Result<usize, CheckpointError> {
     remove_matching(directory, &|name| {
         is_tensors(name) && Some(name) != current && is_marked(&directory.join(name))

@@ -1,17 +1,17 @@
-//! Checkpoints: a trainer's tensors as safetensors, and a small JSON state that names them. This module has the files;
-//! `uva-train` packs and unpacks the tensors.
+//! Checkpoints: a trainer's tensors as safetensors, and a small JSON state that names them. This module handles the
+//! files; `uva-train` packs and unpacks the tensors.
 //!
 //! A folder holds `checkpoint.json` and the tensor file that it names with its size and checksum,
 //! `tensors-<checksum>.safetensors`. Both are written under temporary names and renamed. Renaming `checkpoint.json`
 //! makes a new checkpoint the current one; only then is the old tensor file removed. No other file in the folder is
-//! removed. A file counts as ours by its exact name. A tensor file also needs its marker, or the former
-//! `checkpoint.json` must name it (`folder.rs`). The new tensor file has the old one's name only if it has its content.
-//! So a crash at any point leaves a matching pair.
+//! removed. A file is recognised by its exact name. A tensor file also needs its marker, or the former
+//! `checkpoint.json` must name it (`folder.rs`). The new tensor file has the old one's name only if the contents are
+//! equal. A crash at any point therefore leaves a matching pair.
 //!
-//! The rest of the JSON belongs to the caller. The fingerprint is an object of all that a resumed run must share with
-//! this one. The caller gets the state back.
+//! The rest of the JSON belongs to the caller. The fingerprint is an object with everything that a resumed run must
+//! share with this one. The state is returned to the caller.
 //!
-//! One run at a time writes to a folder.
+//! Only one run at a time may write to a folder.
 
 mod checkpoint_error;
 mod durable;

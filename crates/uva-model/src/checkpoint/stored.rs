@@ -1,4 +1,4 @@
-//! A checkpoint written to its folder, and read back.
+//! Writing a checkpoint to its folder, and reading it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ use super::state_file::{
 };
 
 /// Writes a checkpoint to the folder `directory`, which is created if missing. `tensors` is a whole safetensors file
-/// whose header holds [`MARKER`](super::MARKER); `trainer` describes the trainer that it fits. `observer` is called
-/// after each step that changes the folder.
+/// whose header contains [`MARKER`](super::MARKER); `trainer` describes the trainer that the tensors belong to.
+/// `observer` is called after each step that changes the folder.
 ///
-/// `fingerprint` is an object, compared field by field before a resume. `state` is anything.
+/// `fingerprint` is an object, compared field by field before a resume. `state` may be any value.
 ///
 /// # Errors
-/// [`CheckpointError::Io`] if a step fails; the checkpoint that was there stays the current one.
+/// [`CheckpointError::Io`] if a step fails; the previous checkpoint then remains the current one.
 pub fn store(
     directory: &Path,
     tensors: &[u8],
@@ -58,7 +58,7 @@ pub fn store(
     Ok(())
 }
 
-/// A checkpoint as read from its folder, whole and consistent with itself.
+/// A checkpoint read from its folder, complete and consistent.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -69,7 +69,8 @@ pub struct Checkpoint {
 /// Reads the current checkpoint of `directory`, or `None` if there is none.
 ///
 /// # Errors
-/// [`CheckpointError::Damaged`] if a file differs from what was written, [`CheckpointError::Io`] if one cannot be read.
+/// [`CheckpointError::Damaged`] if a file differs from its written content, [`CheckpointError::Io`] if a file cannot be
+/// read.
 pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
     let path = directory.join(STATE_FILE);
     let text = match read_regular(&path, MOST_STATE) {
@@ -90,7 +91,7 @@ pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
         return Err(damaged(&path, format!("it names {file:?} as its tensors")));
     }
     let tensors_path = directory.join(file);
-    // Mapped, so that a file of holes larger than memory takes none.
+    // The file is mapped, so that a sparse file larger than memory uses none.
     let tensors = match MappedFile::open(&tensors_path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(damaged(&path, format!("its tensors, {file}, do not exist")));
@@ -115,12 +116,12 @@ pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
 }
 
 impl Checkpoint {
-    /// The fingerprint it was written with.
+    /// The stored fingerprint.
     pub fn fingerprint(&self) -> &Value {
         &self.contents.fingerprint
     }
 
-    /// Compares the fingerprint alone, which needs no trainer: for a launcher, before it starts anything.
+    /// Compares only the fingerprint, which needs no trainer. A launcher uses this before it starts any process.
     ///
     /// # Errors
     /// [`CheckpointError::Mismatch`] naming every field that differs.
@@ -130,10 +131,10 @@ impl Checkpoint {
         self.differing(&differences)
     }
 
-    /// The state it was written with.
+    /// The stored state.
     ///
     /// # Errors
-    /// [`CheckpointError::Damaged`] if it is not an `S`.
+    /// [`CheckpointError::Damaged`] if the state is not an `S`.
     pub fn state<S: DeserializeOwned>(&self) -> Result<S, CheckpointError> {
         S::deserialize(&self.contents.state)
             .map_err(|error| self.damaged(format!("its state cannot be read: {error}")))
@@ -162,7 +163,7 @@ impl Checkpoint {
         &self.contents.trainer
     }
 
-    /// The checksum of its tensors, 16 hex digits: different parameters have another.
+    /// The checksum of its tensors, 16 hex digits. Different parameters have different checksums.
     pub fn checksum(&self) -> &str {
         &self.contents.tensors.checksum
     }
@@ -172,7 +173,7 @@ impl Checkpoint {
         self.tensors.bytes()
     }
 
-    /// This checkpoint refused for its contents.
+    /// An error that rejects this checkpoint for its contents.
     pub fn damaged(&self, problem: String) -> CheckpointError {
         CheckpointError::Damaged { path: self.path.clone(), problem }
     }

@@ -15,27 +15,28 @@ use crate::task::{RegressionLoss, TaskKind};
 /// A checkpoint's model, without its parameters.
 #[derive(Clone, Debug)]
 pub struct StoredModel {
-    /// The options it was trained with, except the number of threads.
+    /// The options of the training, except the number of threads.
     pub options: TrainerOptions,
     /// Feature columns.
     pub input_dim: usize,
     /// Columns of its output: classes, or numbers to predict.
     pub outputs: usize,
-    /// What they mean.
+    /// The meaning of the outputs.
     pub kind: TaskKind,
 }
 
 impl Checkpoint {
-    /// The model that it describes. Its options are within their ranges, and the file of tensors is large enough for its
-    /// parameters: nothing larger than the checkpoint has to be allocated for it.
+    /// The model that the checkpoint describes. Its options are within their ranges, and the file of tensors is large
+    /// enough for its parameters, so the model needs no allocation larger than the checkpoint.
     ///
     /// # Errors
-    /// [`CheckpointError::Damaged`] naming the field, if it is not a model of this program.
+    /// [`CheckpointError::Damaged`] with the field, if it is not a model of this program.
     pub fn model(&self) -> Result<StoredModel, CheckpointError> {
         let model = StoredModel::of(&self.trainer().model)
             .map_err(|problem| self.damaged(format!("trainer.model: {problem}")))?;
         let parameters = model.parameters();
-        // A group has each parameter once: the model's, those of the best epoch, and two moments of Adam.
+        // A group has each parameter once. The groups are the model, the model of the best epoch, and the two moments
+        // of Adam.
         let groups = if self.trainer().best { 4 } else { 3 };
         let (least, found) =
             (parameters.saturating_mul(groups * PARAMETER_BYTES), self.tensors().len() as u64);
@@ -49,7 +50,7 @@ impl Checkpoint {
     }
 }
 
-/// The fewest bytes of a parameter.
+/// Minimum bytes of a parameter.
 const PARAMETER_BYTES: u64 = 4;
 
 /// The field of `trainer.model` that holds an option.
@@ -65,14 +66,15 @@ fn field_of(option: &str) -> String {
 }
 
 impl StoredModel {
-    /// The same network where its first layer sums neighbours' rows, as the others do: the parameters are the same.
+    /// The same network with a first layer that sums neighbours' rows, like the other layers. The parameters do not
+    /// change.
     #[must_use]
     pub fn over_neighbours(self) -> Self {
         let input_dim = self.options.first_inputs(self.input_dim);
         Self { options: self.options.over_neighbours(), input_dim, ..self }
     }
 
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     fn parameters(&self) -> u64 {
         let Self { options, input_dim, outputs, .. } = self;
         let shapes = Shapes { input_dim: *input_dim, classes: *outputs, seeds: 0, nodes_evaluated: None };

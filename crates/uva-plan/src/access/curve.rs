@@ -1,4 +1,4 @@
-//! Hit rate against bytes.
+//! Hit rate as a function of cache size.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +9,13 @@ use crate::access::hotness::sum;
 pub struct CurvePoint {
     /// Lists or rows in the cache.
     pub count: u64,
-    /// Their bytes, without a map's.
+    /// Their bytes, without the map.
     pub bytes: u64,
     /// Share of the reads that hit, 0 to 1.
     pub hit_rate: f64,
 }
 
-/// The hit rate of a cache of so many bytes, on the straight line between the points of a curve.
+/// The hit rate of a cache of `bytes` bytes, interpolated linearly between the points of a curve.
 pub(crate) fn hit_rate_at(curve: &[CurvePoint], bytes: u64) -> f64 {
     let mut before = (0, 0.0);
     for point in curve {
@@ -28,10 +28,10 @@ pub(crate) fn hit_rate_at(curve: &[CurvePoint], bytes: u64) -> f64 {
     before.1
 }
 
-/// The hit rate of a cache that holds `cached`, under `reads` of every node; 0 without reads.
+/// The hit rate of a cache that holds `cached`, where node `v` is read `reads[v]` times; 0 without reads.
 ///
 /// # Panics
-/// Where a node of `cached` is beyond `reads`.
+/// If a node of `cached` is beyond `reads`.
 #[must_use]
 pub fn hit_rate(cached: &[u32], reads: &[u32]) -> f64 {
     use rayon::prelude::*;
@@ -39,11 +39,11 @@ pub fn hit_rate(cached: &[u32], reads: &[u32]) -> f64 {
     share(hits, sum(reads))
 }
 
-/// For each of the ascending `targets`: the longest prefix of `order` within that many bytes, and its hit rate under
-/// `reads` of every node. Best counted over other batches than those behind `order`.
+/// The longest prefix of `order` that fits into each of the ascending `targets` (bytes), with its hit rate under
+/// `reads`. Count `reads` over other batches than those that determined `order`.
 ///
 /// # Panics
-/// Where a node of `order` is beyond `reads`.
+/// If a node of `order` is beyond `reads`.
 pub fn curve(
     order: &[u32],
     reads: &[u32],
@@ -68,28 +68,27 @@ pub fn curve(
     targets.iter().map(point).collect()
 }
 
-/// The shares of all reads that [`bytes_for_shares`] is usually asked for, in per cent.
+/// The usual shares of all reads for [`bytes_for_shares`], in per cent.
 pub const READ_SHARES: [u32; 5] = [50, 90, 95, 98, 99];
 
-/// What it takes to serve a share of all reads.
+/// The cache size that serves a share of all reads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShareBytes {
     /// The share of the reads, in per cent.
     pub reads_percent: u32,
     /// Lists or rows.
     pub count: u64,
-    /// Their bytes, without a map's.
+    /// Their bytes, without the map.
     pub bytes: u64,
     /// Share of all bytes, 0 to 1.
     pub of_all_bytes: f64,
 }
 
-/// For each of the ascending `percents`: the shortest prefix of `order` that takes that share of all `reads`, and its
-/// bytes. With an order by reads per byte it is the least that does, but for a part of the last list. Without reads
-/// nothing is needed.
+/// The shortest prefix of `order` that serves each of the ascending `percents` of all `reads`, and its bytes. With an
+/// order by reads per byte this is the minimum, except for a part of the last list. Without reads the prefix is empty.
 ///
 /// # Panics
-/// Where a node of `order` is beyond `reads`, or `order` lacks a node that is read.
+/// If a node of `order` is beyond `reads`, or `order` lacks a node that is read.
 pub fn bytes_for_shares(
     order: &[u32],
     reads: &[u32],
@@ -101,7 +100,7 @@ pub fn bytes_for_shares(
     let all_bytes: u64 = (0..reads.len() as u32).map(&bytes_of).sum();
     let (mut count, mut bytes, mut taken) = (0, 0, 0);
     let share_bytes = |&percent: &u32| {
-        // Whole numbers: a share that is reached exactly needs no further node.
+        // Integer arithmetic: a share that is reached exactly needs no further node.
         while u128::from(taken) * 100 < u128::from(total) * u128::from(percent) {
             let node = order[count];
             count += 1;

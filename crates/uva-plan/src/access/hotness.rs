@@ -9,11 +9,11 @@ use uva_sample::{MiniBatch, SamplerOptions};
 
 use crate::{CacheError, Workload};
 
-/// Reads of every node's row and list, by the dataset's node ids. Where a policy does not count (`batches` is 0), only
-/// the proportions are meaningful: those among rows, and those among lists.
+/// Number of reads of every node's row and list, by the dataset's node ids. If a policy does not count (`batches` is
+/// 0), only the proportions among rows and those among lists are meaningful.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hotness {
-    /// Batches with the node among their input nodes: each of them gathers its row once.
+    /// Batches with the node among their input nodes. Each batch gathers the row once.
     pub feature_reads: Vec<u32>,
     /// Reads of the node's list. Each visit reads the list's place and the neighbours picked: 1 + min(degree, fanout),
     /// or 1 + fanout with replacement. Kinds that read whole lists count 1 + degree. Kinds that pick by weight also read
@@ -21,15 +21,15 @@ pub struct Hotness {
     pub list_reads: Vec<u32>,
     /// Batches that were counted; 0 where nothing was sampled.
     pub batches: u64,
-    /// Neighbours picked in them.
+    /// Neighbours picked in these batches.
     pub picks: u64,
 }
 
 impl Hotness {
-    /// Both together.
+    /// The sum of both counts.
     ///
     /// # Panics
-    /// If they are of graphs with different numbers of nodes.
+    /// If the counts are for graphs with different numbers of nodes.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         add_all(&mut self.feature_reads, &other.feature_reads);
@@ -52,31 +52,31 @@ impl Hotness {
     }
 }
 
-/// The sum of the counts. These have 32 bits, and there are fewer than 2³² of them, so it fits.
+/// The sum of the counts. The sum fits: there are fewer than 2³² counts of 32 bits each.
 pub(crate) fn sum(counts: &[u32]) -> u64 {
     counts.par_iter().map(|&count| u64::from(count)).sum()
 }
 
-/// Adds to each count that of the same node, saturating.
+/// Adds the counts node by node, saturating.
 fn add_all(counts: &mut [u32], more: &[u32]) {
     assert_eq!(counts.len(), more.len(), "both count the nodes of one graph");
     counts.par_iter_mut().zip(more).for_each(|(count, more)| *count = count.saturating_add(*more));
 }
 
-/// Counts over all batches of `epochs`.
+/// Counts reads over all batches of `epochs`.
 ///
 /// # Errors
-/// Where there is no batch, or one cannot be sampled.
+/// If there is no batch, or a batch cannot be sampled.
 pub fn count(workload: &Workload<'_>, epochs: Range<u32>) -> Result<Hotness, CacheError> {
     let counter = Counter::new(workload);
     let batches = workload.visit(epochs, &|batch| counter.add(batch))?;
     Ok(counter.finish(batches))
 }
 
-/// Counts over some batches of one epoch.
+/// Counts reads over some batches of one epoch.
 ///
 /// # Errors
-/// Where there is no batch, or one cannot be sampled.
+/// If there is no batch, or a batch cannot be sampled.
 pub fn count_batches(
     workload: &Workload<'_>,
     epoch: u32,
@@ -89,7 +89,7 @@ pub fn count_batches(
 
 /// Counts shared by the threads that sample.
 struct Counter<'g> {
-    /// The lists, if a visit's reads depend on their lengths.
+    /// The lists, if the number of reads depends on their lengths.
     lists: Option<Csc<'g>>,
     options: SamplerOptions,
     feature_reads: Vec<AtomicU32>,
@@ -133,10 +133,10 @@ impl<'g> Counter<'g> {
     }
 }
 
-/// Adds `more`, saturating.
+/// Adds `more` to the counter, saturating.
 ///
-/// A thread that wraps the counter stores the maximum right after, and an addition to the maximum wraps again. So the
-/// last of all stores is the maximum, in any order of the threads.
+/// A thread that wraps the counter stores the maximum right after, and an addition to the maximum wraps again. The last
+/// store is therefore the maximum, in any order of the threads.
 #[inline]
 pub(crate) fn add_saturating(counter: &AtomicU32, more: u32) {
     if counter.fetch_add(more, Ordering::Relaxed).checked_add(more).is_none() {

@@ -1,4 +1,4 @@
-//! What a workload reads: hotness of nodes, curves and rankings by it, and a simulation of caches.
+//! The reads of a workload: hotness of nodes, curves and rankings by hotness, and a simulation of caches.
 
 pub(crate) mod curve;
 pub(crate) mod hotness;

@@ -16,12 +16,12 @@ pub struct Sizes<'g> {
     pub index_bytes: u64,
     /// Bytes of one neighbour's weight in the list cache; 0 where picks are not by weight.
     pub weight_bytes: u64,
-    /// Bytes of a list's place in the dataset, which leads to its edge ids; 0 where nobody asks for edge ids, and where
-    /// the graph is in the dataset's own order.
+    /// Bytes of a list's place in the dataset, which leads to its edge ids; 0 if edge ids are not requested or the
+    /// graph is in the dataset's own order.
     pub home_bytes: u64,
     /// Bytes of a feature row.
     pub row_bytes: u64,
-    /// Bytes of the map from place to node id. A list cache needs it unless the graph is in its own order already.
+    /// Bytes of the map from place to node id. A list cache needs the map unless the graph is in its own order already.
     pub list_map_bytes: u64,
     /// Bytes of the map from node to slot, which a row cache needs.
     pub row_map_bytes: u64,
@@ -37,8 +37,8 @@ pub(crate) const WEIGHT_BYTES: u64 = 4;
 pub(crate) const HOME_BYTES: u64 = 8;
 
 impl<'g> Sizes<'g> {
-    /// For a graph that is reordered on the fly, with ids as narrow as its nodes allow, and rows of `row_bytes`. Lists
-    /// have no other arrays than their ids.
+    /// Sizes for a graph that is reordered at run time, with ids as narrow as its nodes allow, and rows of `row_bytes`.
+    /// Lists have no arrays other than their ids.
     #[must_use]
     pub fn new(csc: &Csc<'g>, row_bytes: usize) -> Self {
         let nodes = csc.nodes() as u64;
@@ -53,7 +53,7 @@ impl<'g> Sizes<'g> {
         }
     }
 
-    /// The same with the arrays that samplers with these options read of a list beside its ids.
+    /// Adds the arrays that samplers with these options read from a list in addition to its ids.
     #[must_use]
     pub fn read_by(self, options: &SamplerOptions) -> Self {
         Self {
@@ -69,11 +69,11 @@ impl<'g> Sizes<'g> {
         self.indptr.len().saturating_sub(1)
     }
 
-    /// Bytes of a node's list in the cache: its entry in indptr, its place in the dataset, and its neighbours with their
-    /// weights. Exactly so many are copied to a GPU.
+    /// Bytes of a node's list in the cache: its entry in indptr, its place in the dataset, and its neighbours with
+    /// their weights. A copy to a GPU has exactly this size.
     ///
     /// # Panics
-    /// Where `node` is not below [`nodes`](Self::nodes).
+    /// If `node` is not below [`nodes`](Self::nodes).
     #[inline]
     #[must_use]
     pub fn list_bytes(&self, node: u32) -> u64 {
@@ -86,7 +86,7 @@ impl<'g> Sizes<'g> {
 /// Nodes by reads of their list per byte of it, descending.
 ///
 /// # Panics
-/// Where `hotness` is of another graph than `sizes`.
+/// If `hotness` and `sizes` are for different graphs.
 #[must_use]
 pub fn rank_lists(hotness: &Hotness, sizes: &Sizes<'_>) -> Vec<u32> {
     assert_eq!(hotness.list_reads.len(), sizes.nodes(), "one count a node");
@@ -104,7 +104,7 @@ pub fn rank_lists(hotness: &Hotness, sizes: &Sizes<'_>) -> Vec<u32> {
     keyed.into_par_iter().map(|(_, node)| node).collect()
 }
 
-/// Nodes by reads of their row, descending: rows are all of one size.
+/// Nodes by reads of their row, descending. All rows have the same size.
 #[must_use]
 pub fn rank_rows(hotness: &Hotness) -> Vec<u32> {
     let mut keyed: Vec<u64> = (0..hotness.feature_reads.len() as u32)
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(bytes(SamplerKind::NEIGHBOR, true), [24, 16, 56]);
         assert_eq!(bytes(SamplerKind::WEIGHTED, false), [24, 8, 88]);
         assert_eq!(bytes(SamplerKind::WEIGHTED, true), [32, 16, 96]);
-        // What is longer in the cache is worth less a byte of it.
+        // A longer list has a lower value per byte.
         let hotness = Hotness { list_reads: vec![5, 2, 14], ..Hotness::default() };
         let sizes = Sizes::new(&csc, 12);
         assert_eq!(rank_lists(&hotness, &sizes), [0, 2, 1]);

@@ -17,7 +17,7 @@ impl Simulation {
     /// An empty cache of `capacity` rows for a graph of `nodes` nodes; it makes at most one slot a node.
     ///
     /// # Errors
-    /// [`CacheError::Memory`] when the system gives no memory for its slots.
+    /// [`CacheError::Memory`] if memory for its slots cannot be allocated.
     pub fn new(policy: &Eviction, nodes: usize, capacity: usize) -> Result<Self, CacheError> {
         let slots = policy.slots(nodes, capacity).map_err(|error| CacheError::Memory(error.to_string()))?;
         Ok(Self { slots, lookups: 0, hits: 0 })
@@ -26,7 +26,7 @@ impl Simulation {
     /// Looks up the rows of a batch and admits the misses. Returns the hits.
     ///
     /// # Panics
-    /// Where a node is beyond the graph's.
+    /// If a node is not in the graph.
     pub fn gather(&mut self, nodes: &[i64]) -> u64 {
         let map = self.slots.map();
         let hits = nodes.iter().filter(|&&node| map[node as usize] >= 0).count() as u64;
@@ -42,7 +42,7 @@ impl Simulation {
         crate::access::curve::share(self.hits, self.lookups)
     }
 
-    /// Resets the counts; the rows stay.
+    /// Resets the counts and keeps the rows.
     pub fn reset(&mut self) {
         (self.lookups, self.hits) = (0, 0);
     }

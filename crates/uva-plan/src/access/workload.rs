@@ -1,4 +1,4 @@
-//! The batches that a run will sample, sampled here for counting only.
+//! The batches that a run will sample, sampled here only to count reads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,39 +14,39 @@ use uva_sample::{
 
 use crate::CacheError;
 
-/// A run's training batches: its graph, its training nodes, and the options that determine what is sampled. They are
-/// bit for bit the run's own batches, since nothing else affects them.
+/// A run's training batches: its graph, its training nodes, and the options that determine what is sampled. Nothing
+/// else affects the batches, so they are bit for bit those of the run.
 #[derive(Clone)]
 pub struct Workload<'g> {
     /// The graph.
     pub csc: Csc<'g>,
-    /// The weights of its edges, for samplers that pick by them.
+    /// The edge weights, for samplers that pick by weight.
     pub weights: Option<&'g [f32]>,
     /// The training nodes, in the order of their file.
     pub train: &'g [i64],
-    /// Fanouts, seed and the like.
+    /// Fanouts, seed and other options of the sampler.
     pub options: SamplerOptions,
     /// Seeds in a batch.
     pub batch_size: usize,
-    /// Whether a last partial batch is left out.
+    /// Whether a last partial batch is dropped.
     pub drop_last: bool,
-    /// The sequences that the seeds follow; `None`: they are shuffled.
+    /// The sequences that the seeds follow; `None` if the seeds are shuffled.
     pub sequenced: Option<Sequenced>,
-    /// Threads that sample; 0 for one a core. Fewer are used where their samplers
-    /// ([`uva_sample::SamplerKind::bytes_a_node`]) would take more memory than the graph.
+    /// Number of sampling threads; 0 for one per core. Fewer are used if their samplers
+    /// ([`uva_sample::SamplerKind::bytes_a_node`]) would use more memory than the graph.
     pub threads: usize,
-    /// Maximum bytes of a batch (`--slot-bytes`); bounded by graph and fanouts alone where `None`.
+    /// Maximum bytes of a batch (`--slot-bytes`). With `None`, only the graph and the fanouts bound a batch.
     pub batch_bytes: Option<usize>,
     /// Called after every batch, from any of the threads.
     pub progress: Option<&'g (dyn Fn(Progress) + Sync)>,
 }
 
-/// How large an epoch is.
+/// The size of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochSize {
-    /// Batches.
+    /// Number of batches.
     pub batches: u64,
-    /// Seeds of all its batches.
+    /// Seeds of all batches.
     pub seeds: u64,
 }
 
@@ -66,8 +66,8 @@ impl Failure {
     }
 }
 
-/// Runs the work on every item, each on a thread of its own. If the system refuses a thread there is one less: the
-/// calling thread works too.
+/// Runs the work on every item, each on a thread of its own. If a thread cannot be started, the work is done with one
+/// thread fewer; the calling thread works too.
 fn side_by_side_with<T: Send>(items: impl ExactSizeIterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     let others = items.len().saturating_sub(1);
     let items = Mutex::new(items);
@@ -85,7 +85,7 @@ fn side_by_side_with<T: Send>(items: impl ExactSizeIterator<Item = T> + Send, wo
     });
 }
 
-/// A thread's own sampler and the memory it samples into.
+/// The sampler of one thread and the memory that it samples into.
 struct Worker<'g> {
     sampler: Box<dyn BatchSampler + 'g>,
     batch: MiniBatch,
@@ -118,15 +118,15 @@ impl<'g> Workload<'g> {
         }
     }
 
-    /// Batches in an epoch.
+    /// Number of batches in an epoch.
     ///
     /// # Errors
-    /// [`CacheError::EmptyTrainSplit`] and [`CacheError::NoBatches`] where there is none.
+    /// [`CacheError::EmptyTrainSplit`] and [`CacheError::NoBatches`] if there is no batch.
     pub fn batches(&self) -> Result<usize, CacheError> {
         Ok(self.order()?.batches())
     }
 
-    /// How large an epoch is.
+    /// The size of an epoch.
     ///
     /// # Errors
     /// As [`batches`](Self::batches).
@@ -141,11 +141,11 @@ impl<'g> Workload<'g> {
         Ok(order.seeds() as f64 / self.train.len() as f64 / order.batches() as f64)
     }
 
-    /// Samples every batch of `epochs`, in no particular order, and passes each to `visitor`, from several threads at
-    /// once. Returns the number of batches.
+    /// Samples every batch of `epochs` in an arbitrary order and passes each to `visitor`, from several threads
+    /// concurrently. Returns the number of batches.
     ///
     /// # Errors
-    /// Where there is no batch, or one cannot be sampled.
+    /// If there is no batch, or a batch cannot be sampled.
     pub fn visit(
         &self,
         epochs: Range<u32>,
@@ -231,7 +231,8 @@ impl<'g> Workload<'g> {
         }
     }
 
-    /// Samples the batches `batches` of the epoch that `order` is prepared for; a counter hands them out.
+    /// Samples the batches `batches` of the epoch that `order` is prepared for. A shared counter distributes them among
+    /// the threads.
     fn sample_all(
         &self,
         workers: &mut [Worker<'_>],
@@ -270,7 +271,7 @@ impl<'g> Workload<'g> {
         }
         let of = (true, self.sequenced.as_ref());
         let order = EpochOrder::new(self.options.seed, Split::Train, seeds, of, batch_size, self.drop_last)?;
-        // Batches have 32-bit numbers. There are no more batches than seeds, and an order limits those to 32 bits.
+        // Batches have 32-bit numbers. An order limits the seeds to 32 bits, and there are no more batches than seeds.
         match order.batches() {
             0 => Err(CacheError::NoBatches { seeds, batch_size }),
             _ => Ok(order),
@@ -282,12 +283,13 @@ impl<'g> Workload<'g> {
         let (nodes, edges) = (self.csc.nodes() + again.rows, self.csc.edges() + again.edges);
         // Counting needs no edge ids.
         let options = SamplerOptions { edge_ids: false, ..self.options.clone() };
-        // Without its own bound, a batch may become as large as the graph; memory is used only once it is touched.
+        // Without its own bound, a batch may become as large as the graph; the memory is committed only when it is
+        // written.
         let unbounded = options.fanouts.hop_of_all().map(|_| usize::MAX);
         let bytes = self.batch_bytes.or(unbounded);
         let bounds = BatchBounds::for_options(&options, self.batch_size, nodes, edges, bytes)?;
         let graph = GraphView { weights: self.weights, ..self.csc.into() };
-        // Some samplers traverse the whole graph when they are made.
+        // Some samplers traverse the whole graph during construction.
         (0..self.crew(batches))
             .into_par_iter()
             .map(|_| {
@@ -300,12 +302,12 @@ impl<'g> Workload<'g> {
             .collect()
     }
 
-    /// How many threads sample `batches` batches.
+    /// The number of threads that sample `batches` batches.
     fn crew(&self, batches: usize) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let wanted = if self.threads == 0 { cores() } else { self.threads };
         let graph_bytes = 8 * self.csc.nodes() + self.csc.indices.id_bytes() * self.csc.edges();
-        // Two are always affordable: a small graph has small samplers.
+        // Two threads are always allowed: a small graph has small samplers.
         let a_node = self.options.kind.bytes_a_node(self.csc.original_ids.is_some());
         let affordable = (graph_bytes / (a_node * self.csc.nodes()).max(1)).max(2);
         wanted.min(affordable).min(batches).max(1)

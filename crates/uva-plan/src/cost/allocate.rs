@@ -1,12 +1,12 @@
 //! The knapsack allocator: divides a budget of bytes between lists and rows.
 //!
-//! Every list and every row has a value (what caching it saves) and a size: a knapsack. Both kinds come in descending
-//! order of value per byte, so the allocator merges the two orders and takes what fits. Cached lists are a prefix of
-//! their order, so they end at the first one that does not fit. Rows are all of one size, so they end when there is no
-//! room for another. A cache that holds anything also pays for its map. So all four combinations are solved and the
-//! best is kept.
+//! Every list and every row has a value (the saving if it is cached) and a size. Both kinds are in descending order of
+//! value per byte, so the allocator merges the two orders and takes items while they fit. Cached lists are a prefix of
+//! their order, so they end at the first one that does not fit. All rows have one size, so they end when no further row
+//! fits. A cache that is not empty also pays for its map. The allocator therefore solves all four combinations and
+//! keeps the best.
 //!
-//! For each combination the result is at least the optimum less the largest single value. Up to the first misfit the
+//! The result for each combination is at least the optimum less the largest single value. Up to the first misfit the
 //! merged order is that of the fractional knapsack, and no choice of whole items beats the fractional optimum.
 
 use crate::access::hotness::sum;
@@ -17,16 +17,16 @@ use crate::{Benefits, Hotness};
 pub struct Item {
     /// Its bytes in the cache.
     pub bytes: u64,
-    /// What caching it saves, in the same unit as for rows.
+    /// The saving if it is cached, in the same unit as for rows.
     pub value: u64,
 }
 
-/// The rows: all of one size.
+/// The rows, all of one size.
 #[derive(Clone, Copy)]
 pub struct RowItems<'a> {
     /// Bytes of one row.
     pub bytes: u64,
-    /// How many there are.
+    /// Number of rows.
     pub count: usize,
     /// The value of the row at a rank below `count`; it never increases with the rank.
     pub value: &'a dyn Fn(usize) -> u64,
@@ -41,15 +41,15 @@ pub struct Allocation {
     pub rows: usize,
     /// Bytes of the lists.
     pub list_bytes: u64,
-    /// Bytes of the map that they need; 0 without lists.
+    /// Bytes of the map for the lists; 0 without lists.
     pub list_map_bytes: u64,
     /// Bytes of the rows.
     pub row_bytes: u64,
-    /// Bytes of the map that they need; 0 without rows.
+    /// Bytes of the map for the rows; 0 without rows.
     pub row_map_bytes: u64,
-    /// What they save together.
+    /// The total value of the cached items.
     pub value: u128,
-    /// The first list that did not fit, if that ended the lists, and the bytes that were free then.
+    /// The first list that did not fit, if it ended the lists, with the bytes that were free then.
     pub misfit: Option<(Item, u64)>,
 }
 
@@ -62,7 +62,7 @@ impl Allocation {
 }
 
 /// Divides `budget` bytes. `list(rank)` is the list at a rank below `lists`, in descending order of value per byte. A
-/// cache of lists pays `list_map_bytes` once, one of rows `row_map_bytes`. Items without value are not taken.
+/// cache of lists pays `list_map_bytes` once, a cache of rows `row_map_bytes`. Items without value are not taken.
 #[must_use]
 pub fn allocate(
     budget: u64,
@@ -80,11 +80,11 @@ pub fn allocate(
             continue;
         };
         let list_count = if with_lists { lists } else { 0 };
-        // Rows of no bytes hold nothing to cache.
+        // Rows of zero bytes need no cache.
         let row_count = if with_rows && rows.bytes > 0 { rows.count } else { 0 };
         let mut filled = fill(left, list_count, list, row_count, rows);
-        // A cache that stays empty is not made, so it needs no map. (More might fit without that map: one of the other
-        // combinations covers this.)
+        // An empty cache is not created, so it needs no map. (More might fit without that map; another combination
+        // covers this.)
         filled.list_map_bytes = if filled.lists > 0 { list_map } else { 0 };
         filled.row_map_bytes = if filled.rows > 0 { row_map } else { 0 };
         if filled.value > best.value {
@@ -94,7 +94,7 @@ pub fn allocate(
     best
 }
 
-/// One merge of both orders.
+/// Merges both orders once.
 fn fill(
     mut left: u64,
     lists: usize,
@@ -145,7 +145,7 @@ fn is_denser(list: Item, row: Item) -> bool {
     u128::from(list.value) * u128::from(row.bytes) >= u128::from(row.value) * u128::from(list.bytes)
 }
 
-/// The value of one counted read, for lists and rows in the same unit. Integers, so that sums are exact.
+/// The value of one counted read, for lists and rows in the same unit. The values are integers, so that sums are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadWeights {
     /// A counted read of a list.
@@ -154,18 +154,18 @@ pub struct ReadWeights {
     pub row_read: u32,
 }
 
-/// The larger of two weights; the other is rounded to this precision.
+/// The larger of the two weights, which determines the precision of the other.
 const LARGEST_WEIGHT: f64 = (1_u32 << 31) as f64;
 
 impl ReadWeights {
-    /// From the savings of full caches: a kind's benefit is divided by its counted reads.
+    /// Derives the weights from the savings of full caches: the benefit of a kind is divided by its counted reads.
     #[must_use]
     pub fn new(benefits: &Benefits, hotness: &Hotness) -> Self {
         let each = |benefit: f64, reads: u64| if reads == 0 { 0.0 } else { benefit.max(0.0) / reads as f64 };
         let list = each(benefits.lists, sum(&hotness.list_reads));
         let row = each(benefits.rows, sum(&hotness.feature_reads));
         let scale = LARGEST_WEIGHT / list.max(row);
-        // The smallest weight is still one: it breaks ties, and anything with a benefit is cached if there is room.
+        // The smallest weight is still one: it breaks ties, and any item with a benefit is cached if it fits.
         let weight = |each: f64| if each > 0.0 { ((each * scale).round() as u32).max(1) } else { 0 };
         Self { list_read: weight(list), row_read: weight(row) }
     }

@@ -1,4 +1,4 @@
-//! What a cache is worth: the benefit model, the allocator, and measured times against them.
+//! The value of a cache: the benefit model, the allocator, and a comparison with measured times.
 
 pub(crate) mod allocate;
 pub(crate) mod model;

@@ -1,34 +1,34 @@
-//! The cost model: what a hit saves.
+//! The cost model, which values a hit.
 //!
 //! A few timed runs, with caches of several sizes, give time against hit rate for sampling and for gathering. A
-//! straight line fitted to each tells how much a batch would save if every read hit (DUCATI; Zhang et al., SIGMOD
-//! 2023). Where no line fits, or the time does not fall with hits, both caches are valued by the bytes kept off the
-//! link, so that they stay comparable.
+//! straight line fitted to each gives the saving of a batch if every read hit (DUCATI; Zhang et al., SIGMOD 2023).
+//! Where no line fits, or the time does not fall with hits, both caches are valued by the bytes that they keep off the
+//! link, so that the values are comparable.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that one read of a list moves over the link: a sector. A visit reads the list's place, and one entry a pick;
-/// these are too far apart to share sectors.
+/// Bytes that one read of a list moves over the link, which is one sector. A visit reads the list's place and one entry
+/// per pick; these are too far apart to share sectors.
 pub const LIST_READ_BYTES: u64 = 32;
 
-/// Bytes of a line, the unit in which feature rows are read.
+/// Bytes of a cache line, the unit in which feature rows are read.
 const LINE_BYTES: u64 = 128;
 
-/// R² below this rejects a line.
+/// Minimum R² of an accepted line.
 const LEAST_R2: f64 = 0.8;
 
-/// Least number of points for a line: two always fit.
+/// Minimum number of points for a line; two points always fit.
 const LEAST_POINTS: usize = 3;
 
-/// Bytes that a row of `row_bytes` moves over the link: the lines it touches, averaged over the rows of a table that
-/// starts on a line. Rows start at multiples of g = gcd(`row_bytes`, 128) from a line's start, each equally often, so a
-/// row touches (`row_bytes` + 128 − g) / 128 lines.
+/// Bytes that a row of `row_bytes` moves over the link: the cache lines that it touches, averaged over the rows of a
+/// table that starts on a cache line. Rows start at multiples of g = gcd(`row_bytes`, 128) from a line's start, each
+/// equally often, so a row touches (`row_bytes` + 128 − g) / 128 lines.
 #[must_use]
 pub fn row_link_bytes(row_bytes: u64) -> u64 {
     if row_bytes == 0 {
         return 0;
     }
-    // The greatest power of two that divides it, up to that of a line.
+    // The greatest power of two that divides it, at most a cache line.
     let common = 1 << row_bytes.trailing_zeros().min(LINE_BYTES.trailing_zeros());
     row_bytes + LINE_BYTES - common
 }
@@ -36,17 +36,17 @@ pub fn row_link_bytes(row_bytes: u64) -> u64 {
 /// Time against hit rate: `intercept_ms + slope_ms · hit rate`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Milliseconds a batch takes when nothing hits.
+    /// Milliseconds per batch when nothing hits.
     pub intercept_ms: f64,
-    /// Additional milliseconds when everything hits: below 0 where hits save time.
+    /// Additional milliseconds when everything hits; negative if hits save time.
     pub slope_ms: f64,
     /// The share of the times' variance that the line explains, 0 to 1.
     pub r2: f64,
 }
 
 impl Line {
-    /// Least squares of (hit rate, milliseconds). `None` for fewer than three points, points of one hit rate only, and
-    /// numbers that are not finite. Where all times are equal R² is 0: there is nothing to explain.
+    /// Fits a line to (hit rate, milliseconds) by least squares. `None` for fewer than three points, points of a single
+    /// hit rate, and numbers that are not finite. If all times are equal, R² is 0.
     #[must_use]
     pub fn fit(points: &[(f64, f64)]) -> Option<Self> {
         if points.len() < LEAST_POINTS || points.iter().any(|(x, y)| !x.is_finite() || !y.is_finite()) {
@@ -71,7 +71,7 @@ impl Line {
         Some(Self { intercept_ms: mean_y - slope_ms * mean_x, slope_ms, r2 })
     }
 
-    /// Milliseconds a batch at `hit_rate`.
+    /// Milliseconds per batch at `hit_rate`.
     #[must_use]
     pub fn at(&self, hit_rate: f64) -> f64 {
         self.intercept_ms + self.slope_ms * hit_rate
@@ -82,22 +82,22 @@ impl Line {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Basis {
-    /// A line that fits, and falls.
+    /// A line that fits and falls.
     Measured {
         /// The line.
         line: Line,
     },
     /// Bytes kept off the link.
     Bytes {
-        /// Why, for people.
+        /// The reason for the fallback, for people.
         reason: String,
-        /// The mean of the timed runs, which is then the best estimate of the time.
+        /// The mean of the timed runs, the best estimate of the time without a line.
         mean_ms: Option<f64>,
     },
 }
 
 impl Basis {
-    /// From timed points (hit rate, milliseconds a batch).
+    /// Fits a line to timed points (hit rate, milliseconds per batch), or falls back to bytes.
     #[must_use]
     pub fn of(points: &[(f64, f64)]) -> Self {
         let count = points.len();
@@ -139,7 +139,7 @@ impl Basis {
     }
 }
 
-/// All reads of a batch: hits and misses.
+/// All reads of a batch, hits and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReadsPerBatch {
     /// Reads of lists.
@@ -148,26 +148,26 @@ pub struct ReadsPerBatch {
     pub rows: f64,
 }
 
-/// What the times of sampling and gathering come to for a batch. Each is timed alone.
+/// How the times of sampling and gathering, each timed alone, combine to the time of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Objective {
-    /// They take turns on what they run on: their times add up.
+    /// The stages alternate on the same hardware, so their times add up.
     #[default]
     Sum,
-    /// They run beside each other and share the link: the slowest counts, of sampling, gathering, and the link's time for
-    /// what both read.
+    /// The stages run concurrently and share the link. The slowest of sampling, gathering, and the link's time for the
+    /// reads of both determines the time.
     Pipeline,
 }
 
-/// What the hits of both caches save.
+/// The savings of hits in both caches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostModel {
-    /// How both times count together.
+    /// How the two times combine.
     pub objective: Objective,
-    /// For the list cache.
+    /// The basis for the list cache.
     pub sampling: Basis,
-    /// For the row cache.
+    /// The basis for the row cache.
     pub gathering: Basis,
     /// Reads of a batch.
     pub reads: ReadsPerBatch,
@@ -175,34 +175,34 @@ pub struct CostModel {
     pub row_link_bytes: u64,
 }
 
-/// A batch's savings if all reads of a kind hit: both in milliseconds, or both in bytes over the link.
+/// The savings of a batch if all reads of a kind hit, either both in milliseconds or both in bytes over the link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Benefits {
-    /// If all reads of lists hit.
+    /// The saving if all reads of lists hit.
     pub lists: f64,
-    /// If all rows hit.
+    /// The saving if all rows hit.
     pub rows: f64,
-    /// Whether these are milliseconds.
+    /// Whether the savings are in milliseconds.
     pub milliseconds: bool,
 }
 
-/// The prediction for a batch, each stage alone.
+/// The prediction for a batch, for each stage alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Share of list reads that hit.
     pub list_hit_rate: f64,
     /// Share of rows that hit.
     pub row_hit_rate: f64,
-    /// Milliseconds to sample a batch; `None` where nothing was timed.
+    /// Milliseconds to sample a batch; `None` if sampling was not timed.
     pub sampling_ms: Option<f64>,
-    /// Milliseconds to gather its rows; `None` where nothing was timed.
+    /// Milliseconds to gather the rows of a batch; `None` if gathering was not timed.
     pub gathering_ms: Option<f64>,
     /// Bytes of lists and rows that cross the link.
     pub link_bytes: f64,
 }
 
 impl CostModel {
-    /// From timed points (hit rate, milliseconds a batch) of each kind, which count by [`Objective::Sum`].
+    /// Fits the model to timed points (hit rate, milliseconds per batch) of each kind, combined by [`Objective::Sum`].
     #[must_use]
     pub fn new(
         sampling: &[(f64, f64)],
@@ -219,20 +219,20 @@ impl CostModel {
         }
     }
 
-    /// The same by another objective.
+    /// Replaces the objective.
     #[must_use]
     pub fn by(self, objective: Objective) -> Self {
         Self { objective, ..self }
     }
 
-    /// Whether the cost is a sum over lists and rows. Bytes always add up: one link carries them.
+    /// Whether the cost is a sum over lists and rows. Bytes always add up, since one link carries them.
     #[must_use]
     pub fn is_sum(&self) -> bool {
         self.objective == Objective::Sum || !self.benefits().milliseconds
     }
 
-    /// The savings of full caches. In milliseconds only where both lines fit: values of different units cannot be
-    /// compared.
+    /// The savings of full caches. They are in milliseconds only if both lines fit, since values of different units are
+    /// not comparable.
     #[must_use]
     pub fn benefits(&self) -> Benefits {
         match (&self.sampling, &self.gathering) {
@@ -247,8 +247,8 @@ impl CostModel {
         }
     }
 
-    /// The cost of a batch at these hit rates by the objective, in the unit of [`benefits`](Self::benefits): the allocator's objective,
-    /// to be minimised.
+    /// The cost of a batch at these hit rates by the objective, in the unit of [`benefits`](Self::benefits): the value
+    /// that the allocator minimises.
     #[must_use]
     pub fn cost(&self, list_hit_rate: f64, row_hit_rate: f64) -> f64 {
         match self.batch_ms(list_hit_rate, row_hit_rate) {
@@ -257,7 +257,7 @@ impl CostModel {
         }
     }
 
-    /// Milliseconds of a batch at these hit rates, by the objective; `None` where a stage was not timed.
+    /// Milliseconds per batch at these hit rates, by the objective; `None` if a stage was not timed.
     #[must_use]
     pub fn batch_ms(&self, list_hit_rate: f64, row_hit_rate: f64) -> Option<f64> {
         let Prediction { sampling_ms, gathering_ms, link_bytes, .. } =
@@ -269,8 +269,8 @@ impl CostModel {
         })
     }
 
-    /// Milliseconds of the link for a byte: what gathering takes longer for each byte of a missed row. 0 where no line
-    /// tells.
+    /// Milliseconds of the link per byte: the additional time of gathering for each byte of a missed row. 0 if no line
+    /// fits.
     fn link_ms_per_byte(&self) -> f64 {
         let bytes = self.reads.rows * self.row_link_bytes as f64;
         match &self.gathering {

@@ -1,4 +1,4 @@
-//! Counts, their rankings, and what these predict for any budget.
+//! Counts, their rankings, and the predictions for any budget.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +9,11 @@ use crate::{
     ReadsPerBatch, Sizes, Workload, count, count_batches, rank_lists, rank_rows,
 };
 
-/// The hotness of a graph's nodes under a workload, the two orders that follow, and counts of batches that the orders
-/// have not seen, for evaluation.
+/// The hotness of a graph's nodes under a workload, the two orders that result, and counts over other batches for
+/// evaluation.
 #[derive(Clone, Debug)]
 pub struct Profile<'g> {
-    /// The counts behind the orders.
+    /// The counts that determine the orders.
     pub hotness: Hotness,
     /// Nodes by list reads per byte, descending.
     pub lists: Vec<u32>,
@@ -22,7 +22,7 @@ pub struct Profile<'g> {
     /// Counts over other batches, which predict hit rates and times. (The `optimal` policy counts these batches too, by
     /// definition.)
     pub observed: Hotness,
-    /// What lists and rows take.
+    /// The sizes of lists and rows.
     pub sizes: Sizes<'g>,
 }
 
@@ -41,22 +41,22 @@ pub struct SweepPoint {
     pub prediction: Prediction,
 }
 
-/// Divisions in a sweep: 0, 10, …, 100 % to lists.
+/// Steps of a sweep: 0, 10, …, 100 % to lists.
 const SWEEP_STEPS: u64 = 10;
 
-/// Steps between the divisions that are tried where hotness was not counted.
+/// Number of steps between the divisions that are evaluated if hotness was not counted.
 const DIVISIONS: u64 = 256;
 
-/// Least number of batches to evaluate hit rates on, if an epoch has as many. A batch reads thousands of rows, so these
-/// give a hit rate to a fraction of a point.
+/// Minimum number of batches for the evaluation of hit rates, if an epoch has as many. A batch reads thousands of rows,
+/// so these determine a hit rate to a fraction of a percentage point.
 const LEAST_OBSERVED: usize = 32;
 
 impl<'g> Profile<'g> {
-    /// Computes the hotness by `policy`, ranks, and samples other batches for evaluation. These are a sixteenth of an
-    /// epoch (32 batches at least), or a whole epoch where the policy itself samples none.
+    /// Computes the hotness by `policy`, ranks nodes, and samples other batches for evaluation: a sixteenth of an epoch
+    /// (at least 32 batches), or a whole epoch if the policy does not sample.
     ///
     /// # Errors
-    /// Where there is no batch, or one cannot be sampled, and [`CacheError::NothingToCache`] where no neighbour is ever
+    /// If there is no batch, or a batch cannot be sampled, and [`CacheError::NothingToCache`] if no neighbour is ever
     /// picked.
     pub fn measure(
         policy: &dyn HotnessPolicy,
@@ -81,10 +81,10 @@ impl<'g> Profile<'g> {
         Ok(Self::new(workload, hotness, observed, row_bytes))
     }
 
-    /// Ranks by `hotness`; predictions use `observed`.
+    /// Ranks nodes by `hotness`, and predicts from `observed`.
     ///
     /// # Panics
-    /// Where the counts are of another graph than the workload's.
+    /// If the counts are for a graph other than the workload's.
     #[must_use]
     pub fn new(workload: &Workload<'g>, hotness: Hotness, observed: Hotness, row_bytes: usize) -> Self {
         let mut sizes = Sizes::new(&workload.csc, row_bytes).read_by(&workload.options);
@@ -92,8 +92,8 @@ impl<'g> Profile<'g> {
         let rows = rank_rows(&hotness);
         let in_place = lists.iter().enumerate().all(|(place, &node)| place == node as usize);
         if in_place {
-            // The graph is in this order already, so it is used as it is, with ids of the file's width. They need no
-            // translation unless the nodes have original ids, which key the random words. A position is its edge id.
+            // The graph is already in this order, so it is used unchanged, with ids of the file's width. The ids need
+            // no translation unless the nodes have original ids, which key the random words. A position is its edge id.
             sizes.index_bytes = workload.csc.indices.id_bytes() as u64;
             sizes.home_bytes = 0;
             if workload.csc.original_ids.is_none() {
@@ -103,7 +103,7 @@ impl<'g> Profile<'g> {
         Self { hotness, lists, rows, observed, sizes }
     }
 
-    /// Reads of a batch, as observed.
+    /// The observed reads of a batch.
     #[must_use]
     pub fn reads_per_batch(&self) -> ReadsPerBatch {
         let batches = self.observed.batches.max(1) as f64;
@@ -113,12 +113,13 @@ impl<'g> Profile<'g> {
         }
     }
 
-    /// The best division of `budget` bytes between both caches.
+    /// Divides `budget` bytes between both caches.
     ///
-    /// Where hotness was counted and the cost is a sum, each list and row is valued by its own count ([`allocate()`]).
-    /// Hotness that was not counted orders nodes but gives them no values, and where the slowest stage counts, the value of
-    /// a list depends on the rows. The division is then the best of 257 by the reads counted, or else observed. If several
-    /// are equally fast by their slowest stage, the one with the least sum is taken.
+    /// If hotness was counted and the cost is a sum, each list and row is valued by its own count ([`allocate()`]).
+    /// Otherwise items have no values of their own: hotness that was not counted only orders nodes, and if the slowest
+    /// stage determines the time, the value of a list depends on the rows. The division is then the best of 257 by the
+    /// reads that were counted, or else observed. Of divisions with equal slowest stages, the one with the least sum is
+    /// taken.
     #[must_use]
     pub fn allocate(&self, budget: u64, model: &CostModel) -> Allocation {
         if self.hotness.batches == 0 {
@@ -160,13 +161,13 @@ impl<'g> Profile<'g> {
         }
     }
 
-    /// All of `budget` to lists.
+    /// Allocates all of `budget` to lists.
     #[must_use]
     pub fn allocate_lists(&self, budget: u64, model: &CostModel) -> Allocation {
         self.allocate_some(budget, model, self.lists.len(), 0)
     }
 
-    /// All of `budget` to rows.
+    /// Allocates all of `budget` to rows.
     #[must_use]
     pub fn allocate_rows(&self, budget: u64, model: &CostModel) -> Allocation {
         self.allocate_some(budget, model, 0, self.rows.len())
@@ -187,19 +188,19 @@ impl<'g> Profile<'g> {
         allocate(budget, lists, &list, self.sizes.list_map_bytes, &row_items, self.sizes.row_map_bytes)
     }
 
-    /// The prediction for a batch with this many lists and rows cached, from the batches observed.
+    /// The prediction for a batch with this many lists and rows cached, from the observed batches.
     ///
     /// # Panics
-    /// Where there are more than are ranked.
+    /// If more lists or rows are given than are ranked.
     #[must_use]
     pub fn predict(&self, model: &CostModel, lists: usize, rows: usize) -> Prediction {
         self.predict_by(model, lists, rows, &self.observed)
     }
 
-    /// The same, from other counts.
+    /// The prediction for a batch with this many lists and rows cached, from the counts `by`.
     ///
     /// # Panics
-    /// Where there are more lists or rows than are ranked, or the counts are of another graph.
+    /// If more lists or rows are given than are ranked, or the counts are for another graph.
     #[must_use]
     pub fn predict_by(&self, model: &CostModel, lists: usize, rows: usize, by: &Hotness) -> Prediction {
         model.predict(
@@ -212,7 +213,7 @@ impl<'g> Profile<'g> {
     /// Each cache, its map included, is filled up to its share, and evaluated on `by`.
     ///
     /// # Panics
-    /// Where `by` is of another graph.
+    /// If `by` is for another graph.
     #[must_use]
     pub fn sweep(&self, budget: u64, model: &CostModel, by: &Hotness) -> Vec<SweepPoint> {
         let lists = self.list_curve(by, &shares(budget, SWEEP_STEPS, self.sizes.list_map_bytes));
@@ -234,7 +235,7 @@ impl<'g> Profile<'g> {
     /// Hit rates of list caches of at most these bytes, in ascending order, evaluated on `by`.
     ///
     /// # Panics
-    /// Where `by` is of another graph.
+    /// If `by` is for another graph.
     #[must_use]
     pub fn list_curve(&self, by: &Hotness, targets: &[u64]) -> Vec<CurvePoint> {
         curve(&self.lists, &by.list_reads, |node| self.sizes.list_bytes(node), targets)
@@ -243,7 +244,7 @@ impl<'g> Profile<'g> {
     /// Hit rates of row caches of at most these bytes, in ascending order, evaluated on `by`.
     ///
     /// # Panics
-    /// Where `by` is of another graph.
+    /// If `by` is for another graph.
     #[must_use]
     pub fn row_curve(&self, by: &Hotness, targets: &[u64]) -> Vec<CurvePoint> {
         curve(&self.rows, &by.feature_reads, |_| self.sizes.row_bytes, targets)
@@ -252,7 +253,7 @@ impl<'g> Profile<'g> {
 
 /// 0, 1, …, `steps` parts of `steps` of `budget`, each less a map.
 fn shares(budget: u64, steps: u64, map_bytes: u64) -> Vec<u64> {
-    // 64 bits times the steps may overflow.
+    // The product of 64 bits and the steps may overflow.
     let part = |step| (u128::from(budget) * u128::from(step) / u128::from(steps)) as u64;
     (0..=steps).map(|step| part(step).saturating_sub(map_bytes)).collect()
 }

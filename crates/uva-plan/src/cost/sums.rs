@@ -1,15 +1,17 @@
-//! What a batch's first sums move over a link: as rows to be summed behind it, or as sums made before it.
+//! Link traffic of a batch's first aggregation: as rows that are summed after the link, or as sums that are computed
+//! before it.
 
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// Counts of a batch's outermost block, or their totals over several. A row misses if it is not cached behind the link.
+/// Counts of a batch's outermost block, or their totals over several. A row misses if it is not cached on the near side
+/// of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SumCounts {
     /// The nodes that aggregate.
     pub destinations: u64,
-    /// All nodes of the batch, the destinations among them.
+    /// All nodes of the batch, including the destinations.
     pub sources: u64,
     /// Entries of the destinations' lists.
     pub entries: u64,
@@ -19,20 +21,20 @@ pub struct SumCounts {
     pub listed_misses: u64,
     /// Entries whose source misses.
     pub missed_entries: u64,
-    /// Destinations with such an entry.
+    /// Destinations with an entry whose source misses.
     pub missing_sums: u64,
-    /// Destinations that miss themselves.
+    /// Destinations whose own row misses.
     pub own_misses: u64,
-    /// Destinations that miss themselves, or have an entry whose source does.
+    /// Destinations whose own row misses, or that have an entry whose source misses.
     pub missing_sums_with_own: u64,
 }
 
 impl SumCounts {
-    /// Of the block whose sources are `nodes`, and whose destination `v`, the `v`-th of them, has the list
-    /// `indices[indptr[v]..indptr[v + 1]]` of positions among the nodes. `is_cached` tells it of a node.
+    /// Counts the block whose sources are `nodes` and whose destination `v`, the `v`-th source, has the list
+    /// `indices[indptr[v]..indptr[v + 1]]` of positions in `nodes`. `is_cached` returns whether a node is cached.
     ///
     /// # Panics
-    /// Where the offsets are not of these indices, or an index is not below the number of nodes.
+    /// If the offsets do not match the indices, or an index is not below the number of nodes.
     #[must_use]
     pub fn of(nodes: &[i64], indptr: &[i32], indices: &[i32], is_cached: impl Fn(i64) -> bool) -> Self {
         let misses: Vec<bool> = nodes.iter().map(|&node| !is_cached(node)).collect();
@@ -62,39 +64,39 @@ impl SumCounts {
         counts
     }
 
-    /// Bytes over the link if rows of `row_bytes` cross it, each that misses once. For reads over the link, that is
+    /// Bytes over the link if every missing row crosses it once. For reads over the link, `row_bytes` is the
     /// [`row_link_bytes`](crate::row_link_bytes) of a row.
     #[must_use]
     pub fn raw_bytes(&self, row_bytes: u64) -> u64 {
         self.misses * row_bytes
     }
 
-    /// Bytes if sums of `sum_bytes` cross it in place of the rows that are only listed: a sum for each destination that
-    /// misses an entry, and the own rows that miss.
+    /// Bytes if sums of `sum_bytes` cross it in place of the rows that are only listed. These are one sum for each
+    /// destination with a missing entry, and the destinations' own rows that miss.
     #[must_use]
     pub fn mean_bytes(&self, row_bytes: u64, sum_bytes: u64) -> u64 {
         self.missing_sums * sum_bytes + self.own_misses * row_bytes
     }
 
-    /// Bytes if the sums have the destinations' own rows in them.
+    /// Bytes if the sums include the destinations' own rows.
     #[must_use]
     pub fn gcn_bytes(&self, sum_bytes: u64) -> u64 {
         self.missing_sums_with_own * sum_bytes
     }
 
-    /// How many times the bytes of sums the rows are, if own rows are left out of both.
+    /// Ratio of the bytes of rows to those of sums, without own rows in either.
     #[must_use]
     pub fn listed_ratio(&self, row_bytes: u64, sum_bytes: u64) -> Option<f64> {
         ratio(self.listed_misses * row_bytes, self.missing_sums * sum_bytes)
     }
 
-    /// How many times [`mean_bytes`](Self::mean_bytes) the rows are.
+    /// Ratio of the bytes of rows to [`mean_bytes`](Self::mean_bytes).
     #[must_use]
     pub fn mean_ratio(&self, row_bytes: u64, sum_bytes: u64) -> Option<f64> {
         ratio(self.raw_bytes(row_bytes), self.mean_bytes(row_bytes, sum_bytes))
     }
 
-    /// How many times [`gcn_bytes`](Self::gcn_bytes) the rows are.
+    /// Ratio of the bytes of rows to [`gcn_bytes`](Self::gcn_bytes).
     #[must_use]
     pub fn gcn_ratio(&self, row_bytes: u64, sum_bytes: u64) -> Option<f64> {
         ratio(self.raw_bytes(row_bytes), self.gcn_bytes(sum_bytes))
@@ -105,7 +107,7 @@ fn count(those: &[bool]) -> u64 {
     those.iter().filter(|is| **is).count() as u64
 }
 
-/// `None` where nothing crosses the link in the second way.
+/// `None` if sums move no bytes over the link.
 fn ratio(raw: u64, sums: u64) -> Option<f64> {
     (sums > 0).then(|| raw as f64 / sums as f64)
 }
@@ -163,11 +165,11 @@ mod tests {
 
     #[test]
     fn what_is_cached_neither_crosses_nor_makes_a_sum_cross() {
-        // The first list hits wholly, and so do its destination and the second one.
+        // All entries of the first list hit, and so do its destination and the second one.
         let counts = counted(&[20, 21, 10, 11]);
         assert_eq!((counts.misses, counts.listed_misses, counts.missed_entries), (2, 1, 1));
         assert_eq!((counts.missing_sums, counts.own_misses, counts.missing_sums_with_own), (1, 1, 1));
-        // An own row that misses makes the sum with it cross, though its list hits.
+        // An own row that misses makes its sum cross the link, although its list hits.
         let counts = counted(&[20, 21, 22, 10, 11]);
         assert_eq!((counts.missing_sums, counts.own_misses, counts.missing_sums_with_own), (0, 1, 1));
         let none = counted(&[10, 11, 12, 20, 21, 22]);

@@ -1,20 +1,21 @@
-//! How many CPU cores each stage of a run gets, by timed points of each (BGL, Liu et al. 2023, section 3.4).
+//! Division of CPU cores among the stages of a run, by timed points of each stage (BGL, Liu et al. 2023, section 3.4).
 //!
-//! A stage that takes `a` ms a batch on one core, and `d` ms whatever it has, takes `a/c + d` on `c` cores. Stages work on
-//! different batches at the same time, so a batch takes as long as the slowest. All divisions are tried: there are few.
+//! A stage with `a` ms per batch of divisible work and `d` ms of indivisible work takes `a/c + d` on `c` cores. Stages
+//! work on different batches at the same time, so a batch takes as long as the slowest. There are few divisions, so all
+//! are evaluated.
 
 use serde::{Deserialize, Serialize};
 
-/// The least saving at which another division than the usual one is chosen: below it the difference may be noise.
+/// Minimum saving of a division over the usual one. A smaller difference may be noise.
 const LEAST_SAVING: f64 = 0.05;
 
-/// The same where all stages share all cores, and the model may have all of them or the usual ones.
+/// Minimum saving if all stages share all cores, and the model may use all of them or the usual number.
 const LEAST_SAVING_SHARED: f64 = 0.1;
 
-/// And the model may have all of them only where the other stages take at most this share of its time on one thread. Threads of
-/// one operation wait for each other, so whenever another stage has one of the cores, the whole model waits, and the
-/// prediction of that is coarse. On two cores of an AMD EPYC, in ms a batch with one training thread and with two
-/// (scripts/measure/cores.py, docs/results/cores.json):
+/// Maximum time of the other stages, as a share of the model's time on one thread, at which the model may use all
+/// cores. Threads of one operation wait for each other, so the whole model waits whenever another stage occupies a
+/// core, and that wait is predicted only coarsely. Measured on two cores of an AMD EPYC, in ms per batch with one and
+/// with two training threads (scripts/measure/cores.py, docs/results/cores.json):
 ///
 /// | graph, fanouts, batch | others over training | one: predicted, came | two: predicted, came |
 /// |---|---|---|---|
@@ -27,29 +28,28 @@ const MOST_BESIDE: f64 = 0.2;
 /// With fewer cores than stages, all stages share all cores.
 const STAGES: usize = 3;
 
-/// Milliseconds that a batch took a stage on this many threads.
+/// The time of a stage's batch on a number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedThreads {
-    /// Threads, each of which had a core.
+    /// Number of threads, each with its own core.
     pub threads: usize,
-    /// Milliseconds a batch.
+    /// Milliseconds per batch.
     pub ms: f64,
 }
 
-/// Milliseconds a batch of one stage, as a line in 1/threads.
+/// Milliseconds per batch of one stage, as a line in 1/threads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageFit {
-    /// What the threads divide between them.
+    /// The part that threads divide among themselves.
     pub divided_ms: f64,
-    /// What they do not.
+    /// The part that does not depend on the number of threads.
     pub fixed_ms: f64,
-    /// The share of the points' variance that the line explains, 0 to 1; 1 for points that are all alike.
+    /// The share of the points' variance that the line explains, 0 to 1; 1 if all points have the same time.
     pub r2: f64,
 }
 
 impl StageFit {
-    /// The line through these points with the least squares. Neither part is negative. Without points a stage takes no
-    /// time.
+    /// Fits the line by least squares, with neither part negative. Without points a stage takes no time.
     #[must_use]
     pub fn fit(points: &[TimedThreads]) -> Self {
         let count = points.len().max(1) as f64;
@@ -59,7 +59,7 @@ impl StageFit {
         let spread = mean(&|point| (x(point) - mean_x).powi(2));
         let slope = match spread > 0.0 {
             true => mean(&|point| (x(point) - mean_x) * (point.ms - mean_ms)) / spread,
-            // One number of threads: all of the time is divided.
+            // With a single number of threads, all of the time is divisible.
             false => mean_ms / mean_x.max(f64::MIN_POSITIVE),
         };
         let fixed = mean_ms - slope * mean_x;
@@ -77,31 +77,31 @@ impl StageFit {
         Self { r2: if all > 0.0 { (1.0 - left / all).clamp(0.0, 1.0) } else { 1.0 }, ..line }
     }
 
-    /// Milliseconds a batch on this many threads.
+    /// Milliseconds per batch on this many threads.
     #[must_use]
     pub fn at(&self, threads: usize) -> f64 {
         self.divided_ms / threads.max(1) as f64 + self.fixed_ms
     }
 
-    /// Milliseconds of all threads together.
+    /// Milliseconds of all threads, added up.
     fn of_all(&self, threads: usize) -> f64 {
         self.divided_ms + self.fixed_ms * threads as f64
     }
 }
 
-/// The three stages on the CPU.
+/// One value for each of the three stages on the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OfStages<T> {
-    /// Sampling: samplers.
+    /// Sampling, by samplers.
     pub sampling: T,
-    /// Gathering rows: threads of the producer.
+    /// Gathering rows, by threads of the producer.
     pub gathering: T,
-    /// Training: threads of the model's arithmetic.
+    /// Training, by threads of the model's arithmetic.
     pub training: T,
 }
 
 impl<T> OfStages<T> {
-    /// The same of each stage.
+    /// Applies `of` to the value of each stage.
     pub fn map<U>(self, of: impl Fn(T) -> U) -> OfStages<U> {
         let Self { sampling, gathering, training } = self;
         OfStages { sampling: of(sampling), gathering: of(gathering), training: of(training) }
@@ -109,13 +109,13 @@ impl<T> OfStages<T> {
 }
 
 impl OfStages<StageFit> {
-    /// Milliseconds a batch of one core's work beside training. Each sampler works on a batch of its own, so what more of them
-    /// do not divide does not grow with them.
+    /// Milliseconds per batch of one core for the work other than training. Each sampler works on its own batch, so the
+    /// indivisible work does not grow with the number of samplers.
     fn beside_training(&self, gather_threads: usize) -> f64 {
         self.sampling.of_all(1) + self.gathering.of_all(gather_threads)
     }
 
-    /// Milliseconds a batch with these threads, on `cores` cores that the stages share or divide between them.
+    /// Milliseconds per batch with these threads, on `cores` cores that the stages share or divide among themselves.
     #[must_use]
     pub fn batch_ms(&self, threads: OfStages<usize>, cores: usize, shared: bool) -> f64 {
         let slowest = self
@@ -128,7 +128,8 @@ impl OfStages<StageFit> {
         }
         let others = self.beside_training(threads.gathering);
         if threads.training >= cores {
-            // Threads of one operation wait for each other: whatever core another stage has, the model waits.
+            // Threads of one operation wait for each other, so the model waits for any core that another stage
+            // occupies.
             return slowest.max(self.training.at(threads.training) + others);
         }
         let work = others + self.training.of_all(threads.training);
@@ -136,27 +137,28 @@ impl OfStages<StageFit> {
     }
 }
 
-/// The cores of a run, divided.
+/// A division of the cores of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoreDivision {
     /// Threads of each stage.
     pub threads: OfStages<usize>,
-    /// Milliseconds a batch, as predicted.
+    /// Predicted milliseconds per batch.
     pub batch_ms: f64,
-    /// The usual threads, and what is predicted for them.
+    /// The usual threads.
     pub usual: OfStages<usize>,
-    /// Milliseconds a batch with the usual threads, which share all cores.
+    /// Predicted milliseconds per batch with the usual threads, which share all cores.
     pub usual_ms: f64,
-    /// Whether all stages share all cores: there are fewer than three, or the usual threads are as good.
+    /// Whether all stages share all cores: there are fewer than three cores, or the usual threads are as fast.
     pub shared: bool,
 }
 
-/// Divides `cores` cores among the stages: each gets some of its own. The threads that are `given` stay. Of equally good divisions
-/// the one with the fewest threads is chosen, and of those the smallest (samplers, gather threads, training threads). The
-/// `usual` threads stay unless another division is predicted to save 5 %. There are `most_samplers` samplers at most.
+/// Divides `cores` cores among the stages, each with its own cores. Numbers of threads in `given` are fixed. Of equally
+/// fast divisions the one with the fewest threads is chosen, and of those the smallest (samplers, gather threads,
+/// training threads). The `usual` threads are kept unless another division is predicted to save 5 %. There are at most
+/// `most_samplers` samplers.
 ///
-/// With fewer than three cores all stages share them. Training gets a thread on each core where that saves 10 %, and the other
-/// stages have little to do.
+/// With fewer than three cores all stages share them. Training gets a thread on each core if that saves 10 % and the
+/// other stages have little work.
 #[must_use]
 pub fn divide_cores(
     cores: usize,
@@ -244,7 +246,7 @@ mod tests {
         let exact = StageFit::fit(&points(&[(1, 95.0), (3, 35.0), (6, 20.0)]));
         assert!((exact.divided_ms - 90.0).abs() < 1e-9 && (exact.fixed_ms - 5.0).abs() < 1e-9, "{exact:?}");
         assert!(exact.r2 > 1.0 - 1e-12);
-        // Better than divided by the threads: caches.
+        // Faster than an even division of the work by the threads, as with caches.
         let faster = StageFit::fit(&points(&[(1, 100.0), (2, 40.0)]));
         assert!(faster.fixed_ms == 0.0 && (faster.at(2) - 45.0).abs() < 10.0, "{faster:?}");
         // Slower with more threads.
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn each_stage_gets_cores_by_its_work_and_no_more_than_gain() {
-        // BGL's stages that compete for a machine's cores: 60 ms, and 90 ms divided beside 5.
+        // Stages of BGL that compete for a machine's cores: 60 ms, and 90 ms divisible plus 5 ms fixed.
         let division = divide_cores(12, &lines(60.0, (90.0, 5.0), (20.0, 0.0)), OPEN, ONE, MOST);
         assert_eq!(counts(division.threads), [3, 6, 1]);
         assert_eq!((division.batch_ms, division.shared), (20.0, false));
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn two_cores_are_shared_and_the_model_has_both_where_little_else_is_to_do() {
-        // The other stages have a third of the work, though 15 + 5 + 5 would be less than 30.
+        // The other stages have a third of the work, although 15 + 5 + 5 would be less than 30.
         let busy = lines(5.0, (5.0, 0.0), (30.0, 0.0));
         let division = divide_cores(2, &busy, OPEN, ONE, MOST);
         assert_eq!((division.threads, division.batch_ms, division.shared), (ONE, 30.0, true));
@@ -287,7 +289,7 @@ mod tests {
         assert_eq!((division.usual, division.usual_ms), (ONE, 32.0));
         let given = OfStages { training: Some(1), ..OPEN };
         assert_eq!(divide_cores(2, &idle, given, ONE, MOST).threads, ONE);
-        // One core has no division.
+        // One core cannot be divided.
         assert_eq!(divide_cores(1, &idle, OPEN, ONE, MOST).threads, ONE);
     }
 

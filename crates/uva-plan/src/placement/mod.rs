@@ -1,4 +1,4 @@
-//! Which cores and which GPU does which work.
+//! Assignment of CPU cores and GPUs to stages.
 
 pub(crate) mod cores;
 pub(crate) mod roles;

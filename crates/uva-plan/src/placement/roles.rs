@@ -1,38 +1,38 @@
-//! How many GPUs sample and how many train, where each GPU has one of the two roles (GNNLab, Yang et al., EuroSys 2022,
+//! Number of GPUs that sample and that train, if each GPU has one of the two roles (GNNLab, Yang et al., EuroSys 2022,
 //! section 5).
 //!
-//! Samplers put batches into one queue, in the order of their numbers. A trainer takes a batch, gathers its rows, and trains;
-//! it gathers the next batch's rows meanwhile. When a GPU has sampled its last batch of an epoch, a standby trainer on it can
-//! take batches, too.
+//! Samplers put batches into one queue, in the order of their numbers. A trainer takes a batch, gathers its rows, and
+//! trains while it gathers the rows of the next batch. After the last batch of an epoch is sampled on a GPU, a standby
+//! trainer on it can take batches too.
 
 use serde::Serialize;
 
-/// Of divisions that are within this share of the fastest, the one with the fewest samplers is chosen: more GPUs are then left to
-/// train, which takes what no model of the stages sees.
+/// Of divisions within this share of the fastest, the one with the fewest samplers is chosen. More GPUs then remain for
+/// training, whose full cost the model of the stages does not include.
 pub(crate) const AS_FAST: f64 = 0.02;
 
-/// Milliseconds a batch that each stage takes on one GPU.
+/// Milliseconds per batch of each stage on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GpuStageTimes {
-    /// Sampling, with all that it takes to put the batch into the queue.
+    /// Sampling, including the time to put the batch into the queue.
     pub sampling_ms: f64,
     /// Gathering the rows of a batch.
     pub gathering_ms: f64,
-    /// Training on a batch. Gathering goes on beside it.
+    /// Training on a batch. Gathering continues concurrently.
     pub training_ms: f64,
-    /// All that a batch takes a standby trainer, whose cache is smaller.
+    /// All work of a standby trainer on a batch. Its cache is smaller.
     pub standby_ms: f64,
 }
 
 impl GpuStageTimes {
-    /// Milliseconds that a batch takes a trainer which is never without one.
+    /// Milliseconds per batch of a trainer that never waits for a batch.
     #[must_use]
     pub fn trainer_ms(&self) -> f64 {
         self.gathering_ms.max(self.training_ms)
     }
 }
 
-/// GPUs that sample, and GPUs that train.
+/// Numbers of GPUs that sample and that train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GpuCounts {
     /// GPUs that sample.
@@ -41,12 +41,13 @@ pub struct GpuCounts {
     pub trainers: usize,
 }
 
-/// How trainers take batches from the queue.
+/// The order in which trainers take batches from the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOrder {
-    /// As many consecutive batches a step as there are trainers, one each; gradients are averaged in each step.
+    /// Each step takes as many consecutive batches as there are trainers, one for each; gradients are averaged in each
+    /// step.
     InSteps,
-    /// A trainer that has room takes the next batch, and waits for no other.
+    /// A trainer with a free slot takes the next batch, and waits for no other trainer.
     WhenFree,
 }
 
@@ -55,46 +56,46 @@ pub enum QueueOrder {
 pub struct RolesEpoch {
     /// The GPUs.
     pub counts: GpuCounts,
-    /// What each stage takes.
+    /// Times of the stages.
     pub times: GpuStageTimes,
     /// Batches of the epoch.
     pub batches: usize,
-    /// Batches that the queue holds at most; `None` for any number.
+    /// Maximum number of batches in the queue; `None` if it is unbounded.
     pub queue: Option<usize>,
-    /// How trainers take batches.
+    /// The order in which trainers take batches.
     pub taking: QueueOrder,
-    /// Whether GPUs that have sampled their last batch train.
+    /// Whether GPUs train after they have sampled their last batch.
     pub switches: bool,
 }
 
-/// What came of a simulated epoch.
+/// The result of a simulated epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RolesOutcome {
     /// Milliseconds from the start to the end of the last batch's training.
     pub epoch_ms: f64,
-    /// The share of their time in which GPUs that sample do nothing.
+    /// The share of time in which sampling GPUs are idle.
     pub samplers_idle: f64,
-    /// The share of their time in which GPUs that train do not train. They may gather meanwhile.
+    /// The share of time in which training GPUs do not train. They may gather in that time.
     pub trainers_idle: f64,
-    /// Batches that standby trainers had.
+    /// Batches of standby trainers.
     pub standby_batches: usize,
 }
 
-/// The fewest GPUs that sample, out of `gpus`, for which this time is within 2 % of the least. With one GPU it does both, and
-/// this is 0.
+/// The fewest sampling GPUs, out of `gpus`, for which this time is within 2 % of the least. With one GPU, which has
+/// both roles, the result is 0.
 pub fn samplers_by(gpus: usize, ms: impl Fn(GpuCounts) -> f64) -> usize {
     let ms = |samplers: usize| ms(GpuCounts { samplers, trainers: gpus - samplers });
     let least = (1..gpus).map(ms).fold(f64::INFINITY, f64::min);
     (1..gpus).find(|&samplers| ms(samplers) <= least * (1.0 + AS_FAST)).unwrap_or(0)
 }
 
-/// Milliseconds a batch of the slower side: no queue and no end of an epoch is in it.
+/// Milliseconds per batch of the slower side, without the effects of the queue and of the end of an epoch.
 #[must_use]
 pub fn slower_side_ms(counts: GpuCounts, times: &GpuStageTimes) -> f64 {
     (times.sampling_ms / counts.samplers as f64).max(times.trainer_ms() / counts.trainers as f64)
 }
 
-/// The same by GNNLab's rule: one sampler for every `trainer / sampling` trainers, rounded up.
+/// The number of sampling GPUs by GNNLab's rule: one sampler for every `trainer / sampling` trainers, rounded up.
 #[must_use]
 pub fn samplers_by_ratio(gpus: usize, times: &GpuStageTimes) -> usize {
     if gpus < 2 {
@@ -104,20 +105,21 @@ pub fn samplers_by_ratio(gpus: usize, times: &GpuStageTimes) -> usize {
     ((gpus as f64 / (trainers_a_sampler + 1.0)).ceil() as usize).clamp(1, gpus - 1)
 }
 
-/// Whether a standby trainer shall take a batch: the trainers would take longer for all that is left than it takes for one.
+/// Whether a standby trainer should take a batch: the trainers would take longer for all remaining batches than it
+/// takes for one.
 #[must_use]
 pub fn standby_pays(batches_left: usize, trainers: usize, times: &GpuStageTimes) -> bool {
     batches_left as f64 * times.trainer_ms() / trainers as f64 > times.standby_ms
 }
 
-/// Milliseconds of an epoch in which one GPU has both roles in turns: it samples all batches, and then trains on them.
+/// Milliseconds of an epoch in which one GPU has both roles: it samples all batches, and then trains on them.
 #[must_use]
 pub fn in_turns_ms(batches: usize, times: &GpuStageTimes) -> f64 {
     let first = times.gathering_ms.min(times.training_ms);
     batches as f64 * (times.sampling_ms + times.trainer_ms()) + first
 }
 
-/// A trainer at work. Rows of one batch are gathered while it trains on the one before.
+/// The state of a trainer. It gathers the rows of one batch while it trains on the previous one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SimulatedTrainer {
     gathered: f64,
@@ -126,19 +128,20 @@ pub(crate) struct SimulatedTrainer {
 }
 
 impl SimulatedTrainer {
-    /// When it can begin to gather another batch: the last one is gathered, and the slot of the one before is free.
+    /// The time at which it can begin to gather another batch: the last one is gathered, and the slot of the one before
+    /// is free.
     fn has_room(&self) -> f64 {
         self.gathered.max(self.trained_before)
     }
 
-    /// Takes a batch that is in the queue from `sampled` on. Returns when.
+    /// Takes a batch that is in the queue from `sampled` on, and returns the time at which it is taken.
     pub(crate) fn gather(&mut self, sampled: f64, gathering_ms: f64) -> f64 {
         let taken = sampled.max(self.has_room());
         self.gathered = taken + gathering_ms;
         taken
     }
 
-    /// When training of the gathered batch can begin.
+    /// The time at which training on the gathered batch can begin.
     pub(crate) fn is_ready(&self) -> f64 {
         self.gathered.max(self.trained)
     }
@@ -148,15 +151,15 @@ impl SimulatedTrainer {
     }
 }
 
-/// The batches of an epoch on their way.
+/// The state of a simulated epoch's batches.
 struct Simulation {
     epoch: RolesEpoch,
-    /// When each batch was in the queue, as far as that is known.
+    /// The time at which each batch entered the queue, as far as simulated.
     sampled: Vec<f64>,
-    /// When each batch so far was taken from the queue.
+    /// The time at which each batch so far was taken from the queue.
     taken: Vec<f64>,
     trainers: Vec<SimulatedTrainer>,
-    /// Until when the standby trainer on each sampler's GPU works on its batch.
+    /// The time until which the standby trainer on each sampler's GPU works on its batch.
     standby: Vec<f64>,
     standby_batches: usize,
     /// The end of training so far.
@@ -164,10 +167,10 @@ struct Simulation {
 }
 
 impl RolesEpoch {
-    /// Simulates it, batch by batch.
+    /// Simulates the epoch batch by batch.
     ///
     /// # Panics
-    /// Without a sampler, a trainer, or room in the queue.
+    /// If there is no sampler, no trainer, or the queue has no capacity.
     #[must_use]
     pub fn simulate(self) -> RolesOutcome {
         let GpuCounts { samplers, trainers } = self.counts;
@@ -193,12 +196,12 @@ impl RolesEpoch {
 }
 
 impl Simulation {
-    /// Batches that nobody has taken yet.
+    /// Batches that are not taken yet.
     fn left(&self) -> usize {
         self.epoch.batches - self.taken.len()
     }
 
-    /// Samples as far as the queue has room. Sampler `i` makes the batches with `number mod samplers = i`.
+    /// Samples until the queue is full. Sampler `i` makes the batches with `number mod samplers = i`.
     fn sample(&mut self) {
         let RolesEpoch { counts, times, batches, queue, .. } = self.epoch;
         let known = queue.map_or(batches, |queue| batches.min(self.taken.len().saturating_add(queue)));
@@ -210,7 +213,8 @@ impl Simulation {
         }
     }
 
-    /// The standby trainer that is free first, and from when on. Its sampler has made its last batch by then.
+    /// The standby trainer that is free first, and the time from which it is free. Its sampler has made its last batch
+    /// by then.
     fn standby(&self) -> Option<(usize, f64)> {
         let RolesEpoch { counts, batches, switches, .. } = self.epoch;
         let free = |index: usize| {
@@ -223,7 +227,7 @@ impl Simulation {
         free.min_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// The next batch goes to a trainer, or to a standby trainer that is free before and pays.
+    /// Assigns the next batch to a trainer, or to a standby trainer that is free earlier and worthwhile.
     fn next_batch(&mut self) {
         let (times, number) = (self.epoch.times, self.taken.len());
         let by_room = |one: &&mut SimulatedTrainer, other: &&mut SimulatedTrainer| {
@@ -249,7 +253,7 @@ impl Simulation {
         self.end = self.end.max(end);
     }
 
-    /// A batch for each trainer, and for each standby trainer that is free by then and pays.
+    /// Assigns a batch to each trainer, and to each standby trainer that is free by then and worthwhile.
     fn step(&mut self) {
         let times = self.epoch.times;
         let (mut start, mut duration) = (self.end, times.training_ms);
@@ -272,7 +276,7 @@ impl Simulation {
             self.standby_batches += 1;
             start = start.max(taken);
             duration = duration.max(times.standby_ms);
-            // It takes one batch a step.
+            // A standby trainer takes one batch per step.
             self.standby[index] = f64::INFINITY;
         }
         self.end = start + duration;
@@ -321,7 +325,7 @@ mod tests {
     /// Batches of ogbn-papers100M, with 1,207,179 training nodes and 8,000 a batch.
     const PAPERS: usize = 151;
 
-    /// The same by seconds of an epoch on one GPU.
+    /// Stage times from seconds of an epoch on one GPU.
     fn of_papers(sampling: f64, gathering: f64, training: f64) -> GpuStageTimes {
         let batch = |seconds: f64| seconds * 1e3 / PAPERS as f64;
         times(batch(sampling), batch(gathering), batch(training))
@@ -363,7 +367,7 @@ mod tests {
             &[4.12, 2.14, 1.48, 1.13, 0.94, 0.80],
             &[4.13, 2.15, 1.47, 1.11, 0.93],
         ];
-        // Those of one sampler and one trainer.
+        // Times of one sampler and one trainer.
         let times = of_papers(1.01, 0.50, 4.03);
         for (samplers, of_trainers) in (1..).zip(published) {
             for (trainers, seconds) in (1..).zip(of_trainers) {
@@ -398,7 +402,7 @@ mod tests {
     fn a_standby_trainer_takes_no_batch_that_the_others_would_finish_sooner() {
         let mut times = times(1.0, 0.5, 4.0);
         times.standby_ms = 20.0;
-        // Two trainers have ten batches in 20 ms, which is not longer.
+        // Two trainers take 20 ms for ten batches, which is not longer.
         assert!(standby_pays(11, 2, &times));
         assert!(!standby_pays(10, 2, &times));
         let base = RolesEpoch { switches: true, ..epoch(1, 2, times, 10) };
@@ -423,11 +427,11 @@ mod tests {
         assert_eq!(epoch(1, 1, times, 1).simulate().epoch_ms, 10.0);
         // The second is sampled at 4, gathered from 5 to 8, and trained from 10 on.
         assert_eq!(epoch(1, 1, times, 2).simulate().epoch_ms, 15.0);
-        // A queue with room for one: each batch is sampled once the one before it is taken.
+        // With a queue of one, each batch is sampled once the previous one is taken.
         let slow = GpuStageTimes { sampling_ms: 9.0, ..times };
         let bounded = RolesEpoch { queue: Some(1), ..epoch(1, 1, slow, 3) };
         assert_eq!(bounded.simulate().epoch_ms, 3.0 * 9.0 + 8.0);
-        // Two trainers: the second step's batches are there at 8, and gathered when a slot is free.
+        // Two trainers: the second step's batches are sampled at 8, and gathered when a slot is free.
         assert_eq!(epoch(1, 2, times, 4).simulate().epoch_ms, 17.0);
     }
 
@@ -445,7 +449,8 @@ mod tests {
             let sampled = sampling * batches.div_ceil(samplers) as f64;
             let trained = times.trainer_ms() * batches.div_ceil(trainers) as f64;
             let least = sampled.max(trained);
-            // In steps nobody begins before all have a batch, and samplers that end together make several of them wait.
+            // In steps no trainer begins before each has a batch, and samplers that end at the same time make several
+            // trainers wait.
             let first = if when_free { 0.0 } else { sampling * trainers.div_ceil(samplers) as f64 };
             let one = sampling + gathering + training + first;
             prop_assert!(outcome.epoch_ms >= (sampled + gathering.min(training)).max(trained) - 1e-6, "{outcome:?}");

@@ -1,33 +1,34 @@
-//! At which batch of each epoch standby trainers should join, where that is fixed beforehand: simulated epochs of such a run.
+//! The batch of each epoch at which standby trainers should join, if it is fixed beforehand. Epochs of such a run are
+//! simulated.
 //!
-//! Unlike in GNNLab's design, a sampler does not stop at the end of an epoch: it works ahead into the next one as far as the
-//! queue has room. So its GPU never has time of its own for training. What pays is that a queue, filled while the sampler was
-//! alone on its GPU, lets it fall behind while a standby trainer takes part of the GPU's time.
+//! Unlike in GNNLab's design, a sampler does not stop at the end of an epoch: it works ahead into the next one as far
+//! as the queue has room. So its GPU is never free for training alone. The gain comes from the queue: filled while the
+//! sampler was alone on its GPU, it lets the sampler fall behind while a standby trainer uses part of the GPU's time.
 
 use crate::placement::roles::{AS_FAST, GpuCounts, GpuStageTimes, SimulatedTrainer};
 
-/// Simulated epochs. What the first ones take to fill the queue is no part of the result.
+/// Number of simulated epochs. The result excludes the time in which the first ones fill the queue.
 const EPOCHS: usize = 5;
 const FIRST_COUNTED: usize = 2;
-/// Batches at which they may join, spread over an epoch.
+/// Number of candidate batches for the join, spread over an epoch.
 const CANDIDATES: usize = 48;
 
-/// A run whose trainers take steps together, and whose standby trainers join at a batch of each epoch.
+/// A run whose trainers step together, and whose standby trainers join at a batch of each epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SwitchedRun {
     /// The GPUs.
     pub counts: GpuCounts,
-    /// What each stage takes.
+    /// Times of the stages.
     pub times: GpuStageTimes,
     /// Batches of an epoch.
     pub batches: usize,
-    /// Batches that are sampled ahead at most.
+    /// Maximum number of batches that are sampled ahead.
     pub queue: usize,
 }
 
 impl SwitchedRun {
-    /// The batch at which standby trainers should join, with the milliseconds of an epoch. `None` where an epoch would not
-    /// be shorter by 2 %.
+    /// The batch at which standby trainers should join, with the milliseconds of an epoch. `None` if the saving is
+    /// below 2 % of an epoch.
     #[must_use]
     pub fn best(&self) -> Option<(usize, f64)> {
         let step = self.batches.div_ceil(CANDIDATES).max(1);
@@ -36,11 +37,11 @@ impl SwitchedRun {
         (best.1 * (1.0 + AS_FAST) < self.epoch_ms(None)).then_some(best)
     }
 
-    /// Milliseconds of an epoch with standby trainers from this batch on, or without any: those of all its batches, where the
-    /// last ones do not fill a step.
+    /// Milliseconds of an epoch with standby trainers from this batch on, or without any. All batches count, even if
+    /// the last ones do not fill a step.
     ///
     /// # Panics
-    /// Without a sampler or a trainer.
+    /// If there is no sampler or no trainer.
     #[must_use]
     pub fn epoch_ms(&self, from: Option<usize>) -> f64 {
         let GpuCounts { samplers, trainers } = self.counts;
@@ -75,9 +76,9 @@ impl SwitchedRun {
 struct Simulation {
     run: SwitchedRun,
     queue: usize,
-    /// Until when the GPU of each sampler is in use, by the sampler or by the standby trainer.
+    /// The time until which each sampler's GPU is in use, by the sampler or by the standby trainer.
     gpus: Vec<f64>,
-    /// When each batch so far was sampled, and when it was taken.
+    /// The times at which each batch so far was sampled and taken.
     sampled: Vec<f64>,
     taken: Vec<f64>,
     trainers: Vec<SimulatedTrainer>,
@@ -86,8 +87,8 @@ struct Simulation {
 }
 
 impl Simulation {
-    /// Samples what a sampler begins before the next step, and what that step needs. Sampler `i` makes the batches with
-    /// `number mod samplers = i`.
+    /// Samples the batches that samplers begin before the next step, and those that the step needs. Sampler `i` makes
+    /// the batches with `number mod samplers = i`.
     fn sample(&mut self, needed: usize) {
         while self.sampled.len() < self.taken.len() + self.queue {
             let number = self.sampled.len();
@@ -170,9 +171,9 @@ mod tests {
         let run = SwitchedRun { queue: 100, ..run(1, 1, [2.0, 0.0, 10.0]) };
         let (from, epoch_ms) = run.best().unwrap();
         is_near(epoch_ms, 720.0);
-        // Twice 48 batches are trained in twos, behind 24 others.
+        // 48 batches are trained two at a time, after 24 others.
         assert!((20..=28).contains(&from), "{from}");
-        // Without a queue a step waits for what is sampled beside its training.
+        // Without a queue, a step waits for the batches that are sampled during its training.
         let short = SwitchedRun { queue: 1, ..run };
         assert!(short.best().is_none_or(|(_, ms)| ms > 750.0), "{:?}", short.best());
     }

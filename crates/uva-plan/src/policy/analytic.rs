@@ -1,4 +1,4 @@
-//! Hotness by calculation: each node's probability of being in a batch, propagated hop by hop.
+//! Hotness by calculation of each node's probability to be in a batch, propagated hop by hop.
 //!
 //! "Vertex inclusion probability" of SALIENT++ (Kaler et al., MLSys 2023). Let p₀ be the probability that a training
 //! node is a seed, and q(u) the probability that one of u's neighbours is picked when u's list is read:
@@ -6,7 +6,7 @@
 //! pₗ₊₁(v) = 1 − (1 − pₗ(v)) · Π over entries (u → v) of (1 − pₗ(u) · qₗ(u))
 //!
 //! This assumes that nodes enter a batch independently of each other, and that all entries of a list are equally
-//! likely. Where edges are picked by weight, `presample` knows better. Products are sums of logarithms in fixed point,
+//! likely. If edges are picked by weight, `presample` is more accurate. Products are sums of logarithms in fixed point,
 //! so threads may add in any order and the result is the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ impl HotnessPolicy for Analytic {
         let nodes = csc.nodes();
         let mut chance = vec![0_f64; nodes];
         for &seed in workload.train {
-            // Ids of an opened dataset are in range; the sampler names those that are not.
+            // Ids of an opened dataset are in range; the sampler reports those that are not.
             if let Some(chance) = chance.get_mut(seed as usize) {
                 *chance = seed_chance;
             }
@@ -105,12 +105,12 @@ fn pick_chance(degree: usize, picks: usize, replace: bool) -> f64 {
     }
 }
 
-/// −ln(1 − `chance`) in [`LOG_UNIT`]s.
+/// −ln(1 − `chance`) in units of [`LOG_UNIT`].
 fn log_of_missing(chance: f64) -> u64 {
     (-(-chance).ln_1p()).min(MOST_LOG).mul_add(LOG_UNIT, 0.5) as u64
 }
 
-/// As for hotness counts: a thread that wraps the sum stores the maximum, so the maximum remains.
+/// Adds `more`, saturating: a thread that wraps the sum stores the maximum, so the maximum remains.
 fn add_saturating(sum: &AtomicU64, more: u64) {
     if sum.fetch_add(more, Ordering::Relaxed).checked_add(more).is_none() {
         sum.store(u64::MAX, Ordering::Relaxed);
@@ -250,10 +250,10 @@ mod tests {
 
     #[test]
     fn with_replacement_a_short_list_may_miss_an_entry() {
-        // 0 names 1 and 2; 1 names 0; 2 names nobody. 0 is the only training node.
+        // 0 names 1 and 2; 1 names 0; the list of 2 is empty. 0 is the only training node.
         let options = SamplerOptions { fanouts: [3, -1].into(), replace: true, ..SamplerOptions::default() };
         let hotness = hotness_for(&[0, 2, 3, 3], &[1, 2, 0], &[0], options, 1);
-        // Three draws miss one of two entries with 1/8. The second hop takes lists as they stand.
+        // Three draws miss one of two entries with 1/8. The second hop takes whole lists.
         let met = 1.0 - 0.125;
         assert_close(&shares(&hotness.feature_reads), &[1.0, 1.0, 1.0]);
         let reads = [(1.0 + 3.0) + (1.0 + 2.0), met * 2.0, met];

@@ -1,4 +1,4 @@
-//! A cache policy as all code above the policies sees it: a handle to a row of facts.
+//! The public type of a cache policy: a handle to a table row with its properties.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use uva_rows::cache::eviction::Eviction;
 use super::hotness_policy::HotnessPolicy;
 use crate::{CacheError, EpochSize};
 
-/// `--cache-policy`: what is cached. Policies are equal if their names are; files store the name.
+/// The policy of a cache (`--cache-policy`). Policies are equal if their names are; files store the name.
 #[derive(Clone, Copy)]
 pub enum CachePolicy {
     /// Ranks rows and lists before a run.
     Ranking(&'static Ranking),
-    /// Admits misses during the run and evicts by one of
-    /// [`eviction::POLICIES`](uva_rows::cache::eviction::POLICIES). It caches no lists.
+    /// Admits misses during the run and evicts by one of [`eviction::POLICIES`](uva_rows::cache::eviction::POLICIES).
+    /// Lists are not cached.
     Evicting(&'static Eviction),
 }
 
-/// The row of a policy that ranks.
+/// The table row of a policy that ranks.
 pub struct Ranking {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
@@ -44,21 +44,21 @@ impl CachePolicy {
         }
     }
 
-    /// How many of a run's first epochs it counts. The cache was made for these, so its hit rate there is higher than
-    /// elsewhere.
+    /// How many of a run's first epochs the policy counts. The cache is made for these epochs, so its hit rate is
+    /// higher in them than in others.
     #[must_use]
     pub fn counted_epochs(self) -> u32 {
         self.hotness_policy().map_or(0, |policy| policy.counted_epochs().end)
     }
 
-    /// How many epochs of this size it samples in all.
+    /// Number of epochs of this size that the policy samples in total.
     #[must_use]
     pub fn sampled_epochs(self, epoch: &EpochSize) -> u64 {
         let further = self.hotness_policy().map_or(0, |policy| policy.further_epochs(epoch));
         u64::from(self.counted_epochs()) + u64::from(further)
     }
 
-    /// Whether it counts the very epochs that it is evaluated on.
+    /// Whether the policy counts the same epochs that it is evaluated on.
     #[must_use]
     pub fn is_oracle(self) -> bool {
         self.hotness_policy().is_ok_and(HotnessPolicy::is_oracle)
@@ -79,10 +79,10 @@ impl CachePolicy {
         self.eviction().is_some()
     }
 
-    /// The policy that ranks, at its defaults.
+    /// The policy that ranks, with its defaults.
     ///
     /// # Errors
-    /// [`CacheError::Dynamic`] where [`is_dynamic`](Self::is_dynamic).
+    /// [`CacheError::Dynamic`] if [`is_dynamic`](Self::is_dynamic).
     pub fn hotness_policy(self) -> Result<&'static dyn HotnessPolicy, CacheError> {
         match self {
             Self::Ranking(ranking) => Ok(ranking.policy),

@@ -1,4 +1,4 @@
-//! The policies that are compared, more than a run may have.
+//! The policies of a comparison, which include policies that a run cannot have.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use uva_rows::cache::eviction;
 
 use super::cache_policy::CachePolicy;
 
-/// A policy in a comparison: one of a run, or one that is simulated only.
+/// A policy in a comparison: one of a run, or one that is only simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComparedPolicy(pub CachePolicy);
 

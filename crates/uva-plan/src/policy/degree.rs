@@ -1,4 +1,4 @@
-//! Out-degrees.
+//! Ranking by out-degree.
 
 use std::sync::atomic::AtomicU32;
 
@@ -30,7 +30,7 @@ impl HotnessPolicy for Degree {
         let nodes = workload.csc.nodes();
         let named: Vec<AtomicU32> = (0..nodes).into_par_iter().map(|_| AtomicU32::new(0)).collect();
         let add = |node: usize| {
-            // Ids of an opened dataset are in range; those of a hand-made graph may not be.
+            // Ids of an opened dataset are in range; those of a graph built in memory may not be.
             if let Some(count) = named.get(node) {
                 hotness::add_saturating(count, 1);
             }

@@ -10,7 +10,7 @@ pub trait HotnessPolicy: Sync {
     /// The hotness of every node.
     ///
     /// # Errors
-    /// Where there is no batch, or one cannot be sampled.
+    /// If there is no batch, or a batch cannot be sampled.
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError>;
 
     /// The epochs that [`hotness`](Self::hotness) samples and counts.
@@ -18,12 +18,12 @@ pub trait HotnessPolicy: Sync {
         0..0
     }
 
-    /// How many epochs of this size it samples and counts beyond these. No run has them.
+    /// Number of epochs of this size that it samples and counts beyond these. A run never has these epochs.
     fn further_epochs(&self, _epoch: &EpochSize) -> u32 {
         0
     }
 
-    /// Whether it counts the epochs that it is evaluated on, as no policy of a real run can.
+    /// Whether it counts the epochs that it is evaluated on, which no policy of a real run can.
     fn is_oracle(&self) -> bool {
         false
     }

@@ -61,7 +61,7 @@ impl Default for CachePolicy {
     }
 }
 
-/// A name that no policy has.
+/// Error for an unknown policy name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no cache policy {given:?}; take {}", names())]
 pub struct UnknownPolicy {

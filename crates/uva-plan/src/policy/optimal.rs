@@ -1,4 +1,4 @@
-//! Counts over the evaluated epochs.
+//! Ranking by counts over the evaluated epochs.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ impl CachePolicy {
     });
 }
 
-/// Counts over the very epochs that are evaluated afterwards: an upper bound for every real policy.
+/// Counts over the same epochs that are evaluated afterwards: an upper bound for every real policy.
 #[derive(Clone, Debug)]
 pub struct Optimal {
     /// The epochs of the evaluation.

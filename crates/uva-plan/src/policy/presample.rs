@@ -1,4 +1,4 @@
-//! Counts over the first epochs.
+//! Ranking by counts over the first epochs.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use super::cache_policy::{CachePolicy, Ranking};
 use super::hotness_policy::{HotnessPolicy, count};
 use crate::{CacheError, EpochSize, Hotness, Workload};
 
-/// The batches that the usual policy counts at least. Where epochs are short, two of them say too little.
+/// Minimum number of batches that the usual policy counts. Two short epochs are too few.
 ///
-/// Per cent of row reads that hit in a cache of 10 % of the rows, over 20 epochs that were not counted, by the batches that
-/// were. In the last column these epochs were counted themselves.
+/// Per cent of row reads that hit in a cache of 10 % of the rows, over 20 epochs that were not counted, by the number
+/// of counted batches. In the last column these 20 epochs were counted.
 ///
 /// | graph, batches an epoch | two epochs | 50 | 100 | 200 | 400 | optimum |
 /// |---|---|---|---|---|---|---|
@@ -22,16 +22,16 @@ use crate::{CacheError, EpochSize, Hotness, Workload};
 /// | cora, 1 | 23.01 | 23.58 | 23.58 | 23.58 | 23.58 | 23.59 |
 const LEAST_BATCHES: u64 = 200;
 
-/// Seeds of the batches after which no further epoch is counted: so many that larger batches take no longer than 200 of a
-/// thousand.
+/// Seeds of the batches after which no further epoch is counted, so that larger batches take no longer than 200 batches
+/// of a thousand.
 const MOST_SEEDS: u64 = 200_000;
 
-/// The first of the epochs that are sampled only to be counted. A run has fewer epochs, so that its hit rates are of batches
-/// that were not counted.
+/// The first of the epochs that are sampled only to be counted. A run has fewer epochs, so its hit rates are for
+/// batches that were not counted.
 const BEYOND: u32 = 1 << 29;
 
 impl CachePolicy {
-    /// [`Presample`], over two epochs, and 200 batches at least.
+    /// [`Presample`] over two epochs, and at least 200 batches.
     pub const PRESAMPLE: Self = Self::Ranking(&Ranking {
         name: "presample",
         help: "Those read most in two epochs sampled beforehand, the run's first (GNNLab), and in 200 batches at least",
@@ -39,13 +39,13 @@ impl CachePolicy {
     });
 }
 
-/// Counts over the first epochs, actually sampled: GNNLab's PreSC#K (Yang et al., EuroSys 2022).
+/// Counts over the sampled first epochs, GNNLab's PreSC#K (Yang et al., EuroSys 2022).
 #[derive(Clone, Copy, Debug)]
 pub struct Presample {
-    /// Epochs of the run to sample: 1 or 2 suffice, where they have batches enough.
+    /// Epochs of the run to sample: 1 or 2 suffice if they have enough batches.
     pub epochs: u32,
-    /// Batches to count at least. Where those epochs have fewer, it samples further epochs, which no run has: until there are
-    /// as many, or 200,000 seeds in them.
+    /// Minimum number of batches to count. If those epochs have fewer, further epochs that no run has are sampled until
+    /// there are this many batches, or 200,000 seeds in them.
     pub least_batches: u64,
 }
 

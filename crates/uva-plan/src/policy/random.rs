@@ -1,4 +1,4 @@
-//! Random nodes.
+//! Ranking at random.
 
 use rayon::prelude::*;
 use uva_graph::mix;
@@ -13,7 +13,7 @@ impl CachePolicy {
         Self::Ranking(&Ranking { name: "random", help: "Any", policy: &Random { seed: 0 } });
 }
 
-/// Random nodes: the baseline of a cache without any knowledge.
+/// Random nodes: the baseline of a cache without information.
 #[derive(Clone, Copy, Debug)]
 pub struct Random {
     /// The seed of the choice.
@@ -24,7 +24,7 @@ impl HotnessPolicy for Random {
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
         workload.batches()?;
         let word = |node: usize| mix(self.seed ^ mix(node as u64));
-        // Every node is included: 0 would say that it is never read.
+        // Every node is included: a count of 0 would mean that it is never read.
         let row = |node: usize| (word(node) >> 32) as u32 | 1;
         // Lists are ranked by reads per byte; a list whose reads are proportional to its length has a random rank.
         let list = |node: usize| {

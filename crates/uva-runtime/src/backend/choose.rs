@@ -1,4 +1,4 @@
-//! From options and a probe to where the run gathers and trains.
+//! The decision, from options and a probe, where the run gathers and trains.
 
 use uva_cuda::DeviceReport;
 use uva_cuda::partition::{ShareSteps, Shares};
@@ -12,7 +12,7 @@ use super::probe::Probe;
 use crate::RuntimeError;
 use uva_options::OptionError;
 
-/// A backend, and what may still change it.
+/// A backend, with the choices that may still change it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackendDecision {
     /// Where the run gathers and trains; if MPS is requested, the fallback without it.
@@ -21,14 +21,14 @@ pub struct BackendDecision {
     pub mps: Option<MpsRequest>,
     /// Notes for people.
     pub notes: Vec<String>,
-    /// The choices that a measurement on the GPU decides. Until then the defaults are in force.
+    /// The choices that a measurement on the GPU determines. Until then the defaults are in force.
     pub open: Option<OpenChoices>,
 }
 
-/// Choices that a measurement on the GPU decides, and what else the decision follows from.
+/// Choices that a measurement on the GPU determines, with the other inputs of the decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenChoices {
-    /// The options, which leave at least one choice open, or ask for a measurement.
+    /// The options, which leave at least one choice open, or request a measurement.
     pub options: BackendOptions,
     /// The GPU.
     pub device: DeviceReport,
@@ -40,10 +40,10 @@ pub struct OpenChoices {
 }
 
 impl BackendDecision {
-    /// The decision with these choices in place of the defaults.
+    /// Replaces the defaults by these choices.
     ///
     /// # Errors
-    /// As [`decide`].
+    /// See [`decide`].
     pub fn settled(mut self, chosen: &TransferChoice) -> Result<Self, RuntimeError> {
         let (Some(open), Backend::Cuda(cuda)) = (&self.open, &self.backend) else { return Ok(self) };
         let (backend, mps) =
@@ -62,14 +62,14 @@ pub struct MpsRequest {
     pub device: String,
     /// The producer's share in per cent.
     pub producer_percentage: u32,
-    /// The consumer's.
+    /// The consumer's share in per cent.
     pub consumer_percentage: u32,
-    /// The sampler's, where it works on the GPU or may do so.
+    /// The sampler's share in per cent, if it works on the GPU or may do so.
     pub sampler_percentage: Option<u32>,
 }
 
 impl MpsRequest {
-    /// The same without a sampler on the GPU: its share is the consumer's.
+    /// Removes the sampler on the GPU, whose share goes to the consumer.
     pub fn without_sampler(mut self) -> Self {
         let sampler = self.sampler_percentage.take().unwrap_or(0);
         self.consumer_percentage = (self.consumer_percentage + sampler).min(100);
@@ -77,11 +77,12 @@ impl MpsRequest {
     }
 }
 
-/// Decides. `threads`: the roles are threads of one process, as with `--in-process`. `probe` examines the machine; it
-/// is called only where a GPU may be used.
+/// Decides where the run gathers and trains. `threads` states that the roles are threads of one process, as with
+/// `--in-process`. `probe` examines the machine, and is called only if a GPU may be used.
 ///
 /// # Errors
-/// [`RuntimeError::Option`] for options that contradict each other or the machine, [`RuntimeError::Missing`] for something requested by name that is not available.
+/// [`RuntimeError::Option`] for options that contradict each other or the machine, [`RuntimeError::Missing`] for
+/// something requested by name that is not available.
 pub fn decide(
     options: &BackendOptions,
     threads: bool,
@@ -147,7 +148,7 @@ pub fn decide(
     Ok(BackendDecision { backend, mps, notes, open })
 }
 
-/// Whether a measurement would decide something.
+/// Whether any choice depends on a measurement.
 fn is_open(options: &BackendOptions) -> bool {
     // Kernels that read the table over the link.
     let over_link =
@@ -167,7 +168,7 @@ fn divided(
 ) -> Result<(Backend, Option<MpsRequest>), RuntimeError> {
     let cuda = |partition| Backend::Cuda(CudaBackend::of(options, chosen, ordinal, sampler, partition));
     if chosen.gather == GatherChoice::Cpu {
-        // One process on the GPU: nothing to divide.
+        // One process on the GPU, so there is nothing to divide.
         return Ok((cuda(Partition::None), None));
     }
     if options.partition == PartitionChoice::None {
@@ -179,7 +180,7 @@ fn divided(
         (shares.divide(all, ShareSteps::SINGLE), shares.divide(all, ShareSteps::of_green(device.capability)));
     let required = options.partition == PartitionChoice::Green;
     let green = Partition::Green {
-        // A device that has fewer than a group's gives them all.
+        // A device with fewer multiprocessors than a group gives all of them.
         multiprocessors: by_green.producer.min(all),
         sampler: by_green.sampler,
         required,
@@ -210,7 +211,7 @@ fn divided(
         .into());
     }
     let wished = required || (options.partition == PartitionChoice::Auto && options.mps == MpsChoice::Auto);
-    // A copy engine leaves the multiprocessors alone, so the consumer may have all that the sampler does not need.
+    // A copy engine uses no multiprocessors, so the consumer may have all that the sampler does not need.
     let by_copies = chosen.gather == GatherChoice::Dma && options.mps_percentage == GpuShare::Auto;
     let spared = if by_copies { shares.producer } else { 0 };
     let mps = (wished && !threads).then(|| MpsRequest {
@@ -223,12 +224,12 @@ fn divided(
     Ok((cuda(fallback), mps))
 }
 
-/// The shares of the multiprocessors, by whatever mechanism.
+/// The shares of the multiprocessors, for any mechanism.
 fn shares(options: &BackendOptions, sampler: SamplerChoice, producer: u32) -> Result<Shares, RuntimeError> {
     if sampler == SamplerChoice::Cpu {
         return Ok(Shares { producer, sampler: None });
     }
-    // Default shares that leave nothing are adjusted: nobody requested them.
+    // Default shares that leave nothing are adjusted, since they were not requested.
     let given = options.mps_sampler_percentage;
     let wanted = given.unwrap_or_else(|| producer.min(99_u32.saturating_sub(producer)));
     if wanted == 0 || producer + wanted > 99 {
@@ -389,7 +390,7 @@ mod tests {
             (wish.producer_percentage, wish.sampler_percentage, wish.consumer_percentage),
             (10, Some(10), 80)
         );
-        // Two groups of eight are more than there are: auto does without, and green is refused.
+        // Two groups of eight are more than exist: auto works without them, and green is rejected.
         let mut small = machine(1);
         small.cuda.devices[0].multiprocessors = 12;
         let grid = Partition::Grid { multiprocessors: 1, sampler: Some(1) };

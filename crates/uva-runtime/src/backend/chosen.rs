@@ -1,14 +1,14 @@
-//! What options leave to a measurement on the GPU.
+//! Choices that options leave to a measurement on the GPU.
 
 use uva_cuda::memory::PinPages;
 
 use super::asked::{BackendOptions, GatherChoice, GpuShare};
 
-/// The producer's default share of the multiprocessors in per cent: what the link needs, in the range of Min et al.
-/// (8.2 to 19.5 % of an RTX 3090). It holds where nothing was measured.
+/// The producer's default share of the multiprocessors in per cent: enough for the link, in the range of Min et al.
+/// (8.2 to 19.5 % of an RTX 3090). It applies if nothing was measured.
 const PRODUCER_SHARE: u32 = 10;
 
-/// How rows reach the GPU: the choices that options leave to a measurement.
+/// The transfer of rows to the GPU: the choices that options leave to a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransferChoice {
     /// How rows are gathered. Never [`GatherChoice::Auto`].
@@ -17,12 +17,12 @@ pub struct TransferChoice {
     pub producer_percentage: u32,
     /// The pages of the feature table.
     pub table_pages: PinPages,
-    /// The share of the rows that kernels read at first, where the rows are split.
+    /// The initial share of the rows that kernels read, if the rows are split.
     pub split_share: Option<f64>,
 }
 
 impl TransferChoice {
-    /// The choices of the options, and the defaults where they leave one open.
+    /// The choices of the options, with defaults for open ones.
     pub fn unmeasured(options: &BackendOptions) -> Self {
         Self {
             gather: match options.gather {

@@ -1,4 +1,4 @@
-//! Whether cuFile brings rows of these files into the memory of a GPU, found out in a separate process.
+//! A trial of cuFile, in a separate process, with reads of these files into the memory of a GPU.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use uva_rows::cuda::try_direct_reads;
 use super::probe::answer_of;
 use crate::machine::own_program;
 
-/// What a trial found.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CufileReport {
-    /// Why it does not work; absent where it does.
+    /// The reason why it does not work; absent if it works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Why it passes through host memory; absent where it does not.
+    /// The reason why it passes through host memory; absent if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compatibility: Option<String>,
 }
@@ -32,8 +32,8 @@ impl CufileReport {
         }
     }
 
-    /// The same in a process of its own, in an environment that differs from this one by these variables. A process that
-    /// gives no answer is a refusal, too.
+    /// Runs the trial in a separate process, in an environment that differs from this one by these variables. A process
+    /// without an answer counts as a refusal.
     #[must_use]
     pub fn in_child(environment: &[(String, Option<String>)], ordinal: usize, files: &[PathBuf]) -> Self {
         let mut arguments = vec!["--cufile".into(), ordinal.to_string().into()];

@@ -1,4 +1,4 @@
-//! Where a run gathers, samples and trains on this machine.
+//! The place of gathering, sampling and training on this machine.
 
 use std::path::PathBuf;
 
@@ -12,50 +12,50 @@ use super::chosen::TransferChoice;
 use crate::RuntimeError;
 use crate::backend::obstacle::{Obstacle, check_sums};
 
-/// Where the run gathers and trains. Part of every role's plan.
+/// The place of gathering and training. It is part of every role's plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// Everything on the CPU, feature slots in host memory.
+    /// All stages on the CPU, with feature slots in host memory.
     #[default]
     Cpu,
     /// A GPU trains.
     Cuda(CudaBackend),
 }
 
-/// A GPU and the way to it.
+/// A GPU, and the way in which rows reach it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CudaBackend {
     /// The GPU's index.
     pub ordinal: usize,
-    /// How feature rows reach it.
+    /// The way in which feature rows reach it.
     pub gather: GatherChoice,
-    /// Which gather kernel.
+    /// The gather kernel.
     pub kernel: Kernel,
-    /// Where neighbours are sampled. [`SamplerChoice::Auto`] only until it has been measured.
+    /// The place of sampling. [`SamplerChoice::Auto`] only until it has been measured.
     pub sampler: SamplerChoice,
-    /// How the GPU is divided.
+    /// The division of the GPU.
     pub partition: Partition,
-    /// How its memory is shared between processes.
+    /// The way in which its memory is shared between processes.
     pub ipc: IpcKind,
-    /// How producer and consumer tell each other there that a slot is ready, or free.
+    /// The signals between producer and consumer on the GPU that a slot is ready, or free.
     pub ipc_signals: SignalKind,
-    /// What the feature slots there have room for.
+    /// The capacity of the feature slots on the GPU.
     pub gpu_slots: GpuSlots,
     /// The NVRTC library, or its folder.
     pub nvrtc: Option<PathBuf>,
-    /// What to do where memory seems too short to pin.
+    /// The action if memory seems too small to pin.
     pub preflight: PreflightPolicy,
     /// The pages of the feature table.
     pub table_pages: PinPages,
-    /// Whether other pages do where these cannot be had.
+    /// Whether other pages are acceptable if these are not available.
     pub other_pages: bool,
-    /// The share of the rows that kernels read at first, where the rows are split.
+    /// The initial share of the rows that kernels read, if the rows are split.
     pub split_share: Option<f64>,
 }
 
 impl CudaBackend {
-    /// The GPU with this index, with the requested options and what was decided.
+    /// The GPU with this index, with the requested options and the decisions.
     pub(super) fn of(
         options: &BackendOptions,
         chosen: &TransferChoice,
@@ -80,52 +80,52 @@ impl CudaBackend {
         }
     }
 
-    /// How the feature table is pinned, on the pages that were chosen for it.
+    /// Options to pin the feature table, on the pages that were chosen for it.
     pub(crate) fn pin_table_options(&self, what: &str) -> PinOptions {
         PinOptions { pages: self.table_pages, others: self.other_pages, ..self.pin_options(what) }
     }
 
-    /// How `what` is pinned: if memory seems short, the process that pins warns.
+    /// Options to pin `what`: if memory seems too small, the process that pins warns.
     pub(crate) fn pin_options(&self, what: &str) -> PinOptions {
         let warn = |text: &str| tracing::warn!("{text}");
         PinOptions { what: what.to_owned(), preflight: self.preflight, warn, ..PinOptions::default() }
     }
 }
 
-/// How the GPU is divided between producer, consumer and, if it is there, the sampler.
+/// The division of the GPU between producer, consumer and, if present, the sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Partition {
-    /// Not at all: they take turns.
+    /// No division: the processes alternate.
     None,
-    /// By MPS: shares in per cent, and the multiprocessors that they were measured to get.
+    /// MPS, with shares in per cent, and the measured numbers of multiprocessors.
     Mps {
         /// The producer's share.
         producer_percentage: u32,
         /// The consumer's share.
         consumer_percentage: u32,
-        /// The producer's multiprocessors: all that its process sees, but the sampler's.
+        /// The producer's multiprocessors: those that its process sees, without the sampler's.
         producer_multiprocessors: u32,
         /// Multiprocessors that a process with the consumer's share sees.
         consumer_multiprocessors: u32,
-        /// The sampler's, where it works on the GPU.
+        /// The sampler's share, if it works on the GPU.
         sampler: Option<SamplerShare>,
     },
-    /// The streams of producer and sampler each belong to a green context with this many multiprocessors, which have
-    /// none in common.
+    /// The streams of producer and sampler each belong to a green context with this many multiprocessors, without
+    /// common ones.
     Green {
-        /// The producer's.
+        /// The producer's multiprocessors.
         multiprocessors: u32,
-        /// The sampler's, where it works on the GPU.
+        /// The sampler's multiprocessors, if it works on the GPU.
         sampler: Option<u32>,
-        /// Whether the run fails without it. Otherwise grids of these numbers are the fall-back.
+        /// Whether the run fails without green contexts. Otherwise grids of these sizes are the fallback.
         required: bool,
     },
     /// The kernels of producer and sampler launch no more thread blocks than this many multiprocessors hold.
     Grid {
-        /// The producer's.
+        /// The producer's multiprocessors.
         multiprocessors: u32,
-        /// The sampler's, where it works on the GPU.
+        /// The sampler's multiprocessors, if it works on the GPU.
         sampler: Option<u32>,
     },
 }
@@ -133,20 +133,20 @@ pub enum Partition {
 /// A GPU sampler's share under MPS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplerShare {
-    /// In per cent. The producer's process has it beside the producer's.
+    /// The share in per cent. The producer's process has it in addition to the producer's.
     pub percentage: u32,
     /// Its multiprocessors: its part of those that the process sees.
     pub multiprocessors: u32,
 }
 
 impl Partition {
-    /// Whether the producer is a thread of the consumer's process: without MPS two processes take turns on a GPU and
-    /// nothing overlaps.
+    /// Whether the producer is a thread of the consumer's process: without MPS two processes alternate on a GPU, and
+    /// their work does not overlap.
     pub fn in_one_process(self) -> bool {
         matches!(self, Self::Green { .. } | Self::Grid { .. })
     }
 
-    /// Its name, as `--partition` takes it.
+    /// Its name as a value of `--partition`.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -156,7 +156,7 @@ impl Partition {
         }
     }
 
-    /// Multiprocessors that the gather's grid is sized for; `None`: all of the process's.
+    /// Multiprocessors that the gather's grid is sized for; `None` for all of the process's.
     pub fn gather_multiprocessors(self) -> Option<u32> {
         match self {
             Self::None | Self::Mps { sampler: None, .. } => None,
@@ -165,7 +165,7 @@ impl Partition {
         }
     }
 
-    /// The same of a sampler on the GPU.
+    /// Multiprocessors of a sampler on the GPU; `None` for all of the process's.
     pub fn sampler_multiprocessors(self) -> Option<u32> {
         match self {
             Self::None => None,
@@ -219,8 +219,8 @@ impl std::fmt::Display for Partition {
 }
 
 impl Backend {
-    /// Checks that feature rows of this layout are supported: a gather into slots on a GPU keeps the table's type, and sums
-    /// come there from the CPU by `gather=dma`, or by a producer that `gathers_before_sums`.
+    /// Checks that feature rows of this layout are supported: a gather into slots on a GPU keeps the table's type, and
+    /// sums come from the CPU by `gather=dma`, or from a producer that `gathers_before_sums`.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] with an alternative.
@@ -246,16 +246,16 @@ impl Backend {
         ))
     }
 
-    /// Whether CPU threads bring whole rows to slots on the GPU by copies: a cache there then has the others beside them.
+    /// Whether CPU threads copy whole rows to slots on the GPU. A cache on the GPU then supplies the other rows.
     pub fn copies_rows(&self) -> bool {
-        // A sampler there gets all of a cache for its lists, whose hits are timed.
+        // A sampler on the GPU gets all of a cache for its lists, whose hits are timed.
         let by_copies =
             |cuda: &CudaBackend| cuda.gather == GatherChoice::Dma && cuda.sampler != SamplerChoice::Gpu;
         self.device_slots().is_some_and(by_copies)
     }
 
-    /// What forbids that the producer's CPU threads sum. For slots on a GPU they need the lists, and the copy engine. Rows
-    /// that they read from disk need the same.
+    /// The obstacle to sums by the producer's CPU threads, if any. For slots on a GPU they need the lists, and the copy
+    /// engine. The same applies to rows that they read from disk.
     pub fn host_obstacle(&self) -> Option<Obstacle> {
         let cuda = self.device_slots()?;
         if cuda.gather != GatherChoice::Dma {
@@ -276,14 +276,14 @@ impl Backend {
         Some(Obstacle { option, why: why.to_owned(), remedy: "`sampler=cpu`" })
     }
 
-    /// Whether the producer's CPU threads only begin such sums, if a cache of chosen rows is on the GPU: a kernel then
-    /// continues them with the rows of the cache. A producer that `gathers_before_sums` makes none on the CPU.
+    /// Whether the producer's CPU threads only begin such sums if a cache of chosen rows is on the GPU. A kernel then
+    /// continues them with the rows of the cache. A producer that `gathers_before_sums` makes no sums on the CPU.
     pub fn continues_sums(&self, aggregation: Aggregation, gathers_before_sums: bool) -> bool {
         let by_kernel = matches!(aggregation, Aggregation::Mean | Aggregation::Degrees);
         by_kernel && !gathers_before_sums && self.device_slots().is_some() && self.host_obstacle().is_none()
     }
 
-    /// The GPU, where feature slots are on one.
+    /// The GPU with the feature slots, if they are on a GPU.
     pub fn device_slots(&self) -> Option<&CudaBackend> {
         match self {
             Self::Cuda(cuda) if cuda.gather != GatherChoice::Cpu => Some(cuda),
@@ -296,12 +296,12 @@ impl Backend {
         self.device_slots().is_some_and(|cuda| cuda.partition.in_one_process())
     }
 
-    /// The GPU, where a sampler works on one.
+    /// The GPU on which a sampler works, if any.
     pub fn gpu_sampler(&self) -> Option<&CudaBackend> {
         self.cuda().filter(|cuda| cuda.sampler == SamplerChoice::Gpu)
     }
 
-    /// Where the model trains, as `--device` takes it.
+    /// The device of training, as a value of `--device`.
     pub fn device_name(&self) -> String {
         match self {
             Self::Cpu => "cpu".to_owned(),
@@ -309,7 +309,7 @@ impl Backend {
         }
     }
 
-    /// How rows are gathered, as `--gather` takes it.
+    /// The way of gathering, as a value of `--gather`.
     pub fn gather_name(&self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -317,7 +317,7 @@ impl Backend {
         }
     }
 
-    /// The GPU that trains.
+    /// The GPU that trains, if any.
     pub fn cuda(&self) -> Option<&CudaBackend> {
         match self {
             Self::Cpu => None,

@@ -1,4 +1,4 @@
-//! Where features are gathered and batches used: as requested, and as this machine allows.
+//! The place where features are gathered and batches used, as requested and as this machine allows.
 
 mod asked;
 mod choose;

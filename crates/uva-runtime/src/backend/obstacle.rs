@@ -1,4 +1,4 @@
-//! What forbids that the producer sums, whichever model takes the sums.
+//! Obstacles to sums by the producer, for any model.
 
 use uva_batch::Aggregation;
 use uva_graph::ElementType;
@@ -7,14 +7,14 @@ use uva_options::OptionError;
 use crate::RuntimeError;
 use crate::backend::widening::narrow_float;
 
-/// Why the producer's CPU threads cannot make sums, or bring rows, and what to change so that they can.
+/// The reason why the producer's CPU threads cannot make sums, or read rows, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     /// The option, or the part of the dataset.
     pub option: String,
-    /// Why it does.
+    /// The reason.
     pub why: String,
-    /// Another way, besides leaving the sums to the consumer.
+    /// A remedy other than leaving the sums to the consumer.
     pub remedy: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub fn is_summed(element: ElementType) -> bool {
     element == ElementType::F32 || narrow_float(Some(element)).is_some()
 }
 
-/// What there is in a table of this type.
+/// The obstacle in a table of this type, if any.
 #[must_use]
 pub fn obstacle_in_table(element: ElementType) -> Option<Obstacle> {
     (!is_summed(element)).then(|| Obstacle {
@@ -34,7 +34,7 @@ pub fn obstacle_in_table(element: ElementType) -> Option<Obstacle> {
     })
 }
 
-/// Refuses the loader's option where something forbids it.
+/// Rejects the loader's option if there is an obstacle.
 pub(crate) fn check_sums(aggregation: Aggregation, obstacle: Option<Obstacle>) -> Result<(), RuntimeError> {
     match obstacle {
         Some(Obstacle { option, why, remedy }) if aggregation != Aggregation::None => {

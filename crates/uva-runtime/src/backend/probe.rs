@@ -1,4 +1,4 @@
-//! What CUDA and libtorch report about this machine, determined in a separate process.
+//! The report of CUDA and libtorch about this machine, determined in a separate process.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -16,31 +16,31 @@ use uva_mem::{PidFd, Signal};
 use crate::RuntimeError;
 use crate::machine::own_program;
 
-/// How long a probe may take. In containers, a driver that has to connect to an MPS daemon was seen to hang forever.
+/// Maximum time of a probe. In containers, a driver that has to connect to an MPS daemon was seen to hang indefinitely.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// The driver and its devices.
     #[serde(flatten)]
     pub cuda: ProbeReport,
-    /// The compiler of the kernels; absent where there is no GPU to compile for.
+    /// The compiler of the kernels; absent without a GPU to compile for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvrtc: Option<NvrtcReport>,
-    /// Why libtorch cannot use a GPU; absent where it can, or where there is no GPU to use.
+    /// The reason why libtorch cannot use a GPU; absent if it can, or without a GPU to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub torch: Option<String>,
 }
 
-/// NVRTC, or why there is none.
+/// NVRTC, or the reason why it is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NvrtcReport {
-    /// Where it was found.
+    /// The path where it was found.
     pub found: Option<String>,
     /// Its version.
     pub version: Option<String>,
-    /// Where it was looked for, if it was not found.
+    /// The searched paths, if it was not found.
     pub missing: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl NvrtcReport {
 }
 
 impl Probe {
-    /// Probes in this process. `torch` loads libtorch's CUDA half; it is called only where there is a GPU for it.
+    /// Probes in this process. `torch` loads libtorch's CUDA half; it is called only if there is a GPU for it.
     pub fn here(torch: fn() -> Result<(), String>) -> Self {
         let driver = Self::of_driver();
         let torch = if driver.is_for_torch() { torch().err() } else { None };
@@ -71,16 +71,16 @@ impl Probe {
         !self.cuda.devices.is_empty() && !self.cuda.simulator
     }
 
-    /// Probes the driver and its devices alone, in this process.
+    /// Probes only the driver and its devices, in this process.
     pub fn of_driver() -> Self {
         Self { cuda: uva_cuda::probe(), nvrtc: None, torch: None }
     }
 
     /// Runs this program's `probe`, in an environment that differs from this one by these variables. `driver_only`
-    /// leaves out NVRTC and libtorch.
+    /// omits NVRTC and libtorch.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when it cannot be started, does not end, or reports nothing.
+    /// [`RuntimeError::Failed`] if it cannot be started, does not end, or reports nothing.
     pub fn in_child(
         environment: &[(String, Option<String>)],
         driver_only: bool,
@@ -88,10 +88,10 @@ impl Probe {
         Self::by(&own_program(), environment, driver_only)
     }
 
-    /// The same with another program that has `probe`.
+    /// Probes with another program that has a `probe` command.
     ///
     /// # Errors
-    /// As [`Probe::in_child`].
+    /// See [`Probe::in_child`].
     pub fn by(
         program: &Path,
         environment: &[(String, Option<String>)],
@@ -103,7 +103,7 @@ impl Probe {
     }
 }
 
-/// Runs `probe` of a program with these arguments, and reads what it prints.
+/// Runs `probe` of a program with these arguments, and parses its output.
 pub(super) fn answer_of<T: DeserializeOwned>(
     program: &Path,
     arguments: &[OsString],
@@ -118,18 +118,18 @@ pub(super) fn answer_of<T: DeserializeOwned>(
             None => command.env_remove(name),
         };
     }
-    // It may hang forever, so it dies with this process. The terminal's signals are for this process only.
+    // It may hang indefinitely, so it dies with this process. The terminal's signals are for this process only.
     let inherit = Inherit { death_signal: Some(Signal::KILL), new_session: true, ..Inherit::default() };
     inherit.apply(&mut command);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let ended = PidFd::open(child.id()).and_then(|pidfd| pidfd.wait_for_end(PATIENCE));
     if !matches!(ended, Ok(true)) {
-        // An error means that it has ended already, as intended.
+        // An error means that it has already ended.
         let _ = child.kill();
     }
     let mut text = String::new();
     if let Some(mut stdout) = child.stdout.take() {
-        // A probe prints far less than a pipe holds, so it never blocked on its output.
+        // A probe prints far less than a pipe holds, so its output never blocked.
         stdout.read_to_string(&mut text).map_err(|error| error.to_string())?;
     }
     let status = child.wait().map_err(|error| error.to_string())?;

@@ -3,7 +3,7 @@
 use uva_graph::ElementType;
 use uva_rows::NarrowFloat;
 
-/// The type in the gather's terms; `None` where it widens nothing.
+/// The type in the gather's terms; `None` if no values are widened.
 pub(crate) fn narrow_float(table: Option<ElementType>) -> Option<NarrowFloat> {
     match table? {
         ElementType::F16 => Some(NarrowFloat::F16),

@@ -1,4 +1,4 @@
-//! What the producer's sums saved, for the metrics: of a batch, and of a run.
+//! The savings of the producer's sums, for the metrics of a batch and of a run.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -6,17 +6,17 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
 
-/// Where a producer that sums does so, and for which slots.
+/// The place where a producer sums, and the slots that it sums for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumsMade {
-    /// In its CPU threads, for slots in host memory.
+    /// CPU threads, for slots in host memory.
     Host,
-    /// In its CPU threads, for slots on a GPU.
+    /// CPU threads, for slots on a GPU.
     HostForGpu,
-    /// In its CPU threads, with the rows that a cache on the GPU does not have; a kernel continues the sums with the
-    /// others.
+    /// CPU threads, with the rows that a cache on the GPU does not have; a kernel continues the sums with the other
+    /// rows.
     HostAndCache,
-    /// In a kernel.
+    /// A kernel.
     Gpu,
 }
 
@@ -35,10 +35,10 @@ impl SumsMade {
 /// The sums of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AggregateCounts {
-    /// Where they were made: `host`, by the producer's CPU threads, or `device`, by a kernel of its; `host+cache`, by both,
-    /// where a cache on the GPU has some of the rows. `off`: by the consumer, in a run that tries both.
+    /// The place of the sums: `host`, the producer's CPU threads; `device`, a kernel of the producer; `host+cache`,
+    /// both, if a cache on the GPU has some of the rows; `off`, the consumer, in a run that tries both.
     pub way: String,
-    /// How many, and how large.
+    /// Their number and size.
     #[serde(flatten)]
     pub amounts: AggregateAmounts,
 }
@@ -46,39 +46,39 @@ pub struct AggregateCounts {
 /// The sums of a run's training batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AggregateTotals {
-    /// Where they were made, as of a batch; `auto` where that was tried in the run.
+    /// The place of the sums, as for a batch; `auto` if the run tried both.
     pub way: String,
-    /// Batches by the way that each had.
+    /// Number of batches by place of the sums.
     pub batches: BTreeMap<String, u64>,
-    /// How many, and how large.
+    /// Their number and size.
     #[serde(flatten)]
     pub amounts: AggregateAmounts,
 }
 
-/// Rows and bytes of the producer's sums. Counts leave padding out, bytes do not.
+/// Rows and bytes of the producer's sums. Counts exclude padding, bytes include it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AggregateAmounts {
     /// Feature rows in the slot: the destinations' own.
     pub own_rows: u64,
     /// Sums in the slot.
     pub sum_rows: u64,
-    /// Rows that were added up, each as often as a list names it.
+    /// Rows that were added up, each as often as a list contains it.
     pub entries: u64,
-    /// Rows that were read: those added up, and the destinations' own.
+    /// Rows that were read: the added rows, and the destinations' own.
     pub rows_read: u64,
     /// Bytes of rows and sums in the slot, and of the places of maxima.
     pub slot_bytes: u64,
-    /// Bytes that the rows of all nodes would take there.
+    /// Bytes that the rows of all nodes would use in the slot.
     pub raw_slot_bytes: u64,
-    /// Bytes of rows and sums that crossed the link to a GPU; 0 where slots are in host memory.
+    /// Bytes of rows and sums that crossed the link to a GPU; 0 if slots are in host memory.
     pub link_bytes: u64,
     /// Bytes of rows that would cross it if the consumer summed.
     pub raw_link_bytes: u64,
 }
 
 impl AggregateCounts {
-    /// Those of the batch of this header; `None` in a run whose producer sums nothing. `rows_over_link`: how many rows a
-    /// gather into device memory read over the link.
+    /// The amounts of the batch of this header; `None` in a run whose producer does not sum. `rows_over_link` is the
+    /// number of rows that a gather into device memory read over the link.
     pub fn of(
         layout: &BatchLayout,
         header: &BatchHeader,
@@ -105,7 +105,7 @@ impl AggregateCounts {
         let slot_bytes = own(in_slot.destinations) * layout.row_bytes()
             + in_slot.destinations * layout.dim() * size_of::<f32>()
             + argmax;
-        // In host memory there is no link. The gather before sums on a GPU moves what it would move without them.
+        // Slots in host memory use no link. The gather before sums on a GPU moves the same bytes as without sums.
         let of_rows = |rows: u64| rows * layout.table_row_bytes() as u64;
         let (link_bytes, raw_link_bytes) = match made {
             SumsMade::Host => (0, 0),
@@ -132,7 +132,7 @@ impl AggregateCounts {
         })
     }
 
-    /// Leaves these of a batch's rows out of what a gather on a GPU read over the link: a cache had them.
+    /// Excludes these rows, which a cache had, from the rows that a gather on a GPU read over the link.
     pub fn set_row_hits(&mut self, hits: u64, rows: u64) {
         if self.way == SumsMade::Gpu.way() {
             let row_bytes = self.amounts.raw_slot_bytes / rows.max(1);
@@ -149,8 +149,8 @@ impl AggregateCounts {
 }
 
 impl AggregateTotals {
-    /// These amounts of `batches` training batches in slots of this layout, `summed` of them with sums of the producer;
-    /// `None` in a run whose producer sums nothing.
+    /// The totals of `batches` training batches in slots of this layout, `summed` of them with sums of the producer;
+    /// `None` in a run whose producer does not sum.
     pub fn new(
         layout: &BatchLayout,
         made: Option<SumsMade>,
@@ -169,11 +169,11 @@ impl AggregateTotals {
     }
 }
 
-/// Who makes the sums of a batch where the producer does not.
+/// The place of the sums of a batch if the producer does not sum.
 const OFF: &str = "off";
 
 impl AggregateAmounts {
-    /// How many numbers these are.
+    /// Number of fields.
     pub const WORDS: usize = 8;
 
     /// The numbers, in the order of the fields.
@@ -184,7 +184,7 @@ impl AggregateAmounts {
         [own_rows, sum_rows, entries, rows_read, slot_bytes, raw_slot_bytes, link_bytes, raw_link_bytes]
     }
 
-    /// The amounts of these numbers.
+    /// The amounts with these values.
     #[must_use]
     pub fn from_words(words: [u64; Self::WORDS]) -> Self {
         let [own_rows, sum_rows, entries, rows_read, bytes @ ..] = words;

@@ -1,27 +1,27 @@
-//! Cache counts of a run's batches, separately for the epochs that the caches were chosen by.
+//! Cache counts of a run's batches, separately for the epochs that determined the caches.
 
 use serde::{Deserialize, Serialize};
 
 /// Reads and hits of the caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCounts {
-    /// Reads of neighbour lists: one for each list's place, one for each neighbour picked.
+    /// Reads of neighbour lists: one for each list's place, one for each picked neighbour.
     pub list_reads: u64,
     /// Reads of cached lists.
     pub list_hits: u64,
     /// Feature rows.
     pub rows: u64,
-    /// Rows that came from the cache.
+    /// Rows from the cache.
     pub row_hits: u64,
 }
 
 impl CacheCounts {
-    /// Share of list reads that hit the cache; `None` where there were none.
+    /// Share of list reads that hit the cache; `None` without reads.
     pub fn list_hit_rate(&self) -> Option<f64> {
         share(self.list_hits, self.list_reads)
     }
 
-    /// Share of the rows that came from the cache; `None` where there were none.
+    /// Share of the rows that came from the cache; `None` without rows.
     pub fn row_hit_rate(&self) -> Option<f64> {
         share(self.row_hits, self.rows)
     }
@@ -31,8 +31,8 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// [`CacheCounts`] of a run, with separate sums for the epochs whose batches the caches were chosen by: their hit rate
-/// is higher than in any other.
+/// [`CacheCounts`] of a run, with separate sums for the epochs whose batches determined the caches: their hit rate is
+/// higher than in other epochs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheTotals {
     /// For the epochs that were counted beforehand.
@@ -83,8 +83,8 @@ pub struct CacheOutcome {
     /// Counted over all training batches of this run.
     #[serde(flatten)]
     pub counts: CacheCounts,
-    /// Share of list reads that hit the cache, in the epochs that were not counted beforehand; `None` where the run had
-    /// no others.
+    /// Share of list reads that hit the cache, in the epochs that were not counted beforehand; `None` if the run had no
+    /// such epochs.
     pub list_hit_rate: Option<f64>,
     /// Share of the rows that came from the cache, over the same epochs.
     pub row_hit_rate: Option<f64>,
@@ -92,13 +92,13 @@ pub struct CacheOutcome {
     pub expected_list_hit_rate: f64,
     /// The row hit rate that the plan expected.
     pub expected_row_hit_rate: f64,
-    /// The epochs whose batches the caches were chosen by, where the run had any of them.
+    /// The epochs whose batches determined the caches, if the run had any of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub counted_beforehand: Option<CountedBeforehand>,
 }
 
 impl CacheOutcome {
-    /// A run's totals beside the plan's expectations for lists and rows. Its first `counted_epochs` were counted
+    /// A run's totals, with the plan's expectations for lists and rows. Its first `counted_epochs` were counted
     /// beforehand.
     pub fn of(totals: &CacheTotals, expected: [f64; 2], counted_epochs: u32) -> Self {
         let CacheTotals { counted, others } = *totals;
@@ -119,10 +119,10 @@ impl CacheOutcome {
     }
 }
 
-/// Cache counts of the epochs that the caches were chosen by: no measure of other epochs.
+/// Cache counts of the epochs that determined the caches, which are not representative of other epochs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CountedBeforehand {
-    /// How many epochs; they are a run's first. The run may have trained only some of them.
+    /// Number of epochs; they are a run's first. The run may have trained only some of them.
     pub epochs: u32,
     /// Counted over their training batches.
     #[serde(flatten)]

@@ -1,11 +1,11 @@
-//! The control page that the processes of a run share, and what they count there.
+//! The control page that the processes of a run share, and the counts on it.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `page` | the words of the page: turns, positions, stops, failures, counters |
 //! | `aggregate_counts`, `cache_counts`, `disk_counts`, `role_times` | counts of batches and of a run |
 //! | `peer` | the other side of a ring: a thread or a process, which may end |
-//! | `stage` | how long a stage works and waits |
+//! | `stage` | working and waiting times of a stage |
 
 pub(crate) mod aggregate_counts;
 pub(crate) mod cache_counts;

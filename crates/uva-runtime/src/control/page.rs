@@ -2,14 +2,14 @@
 //!
 //! | word | written by | read by |
 //! |---|---|---|
-//! | turn | consumer | samplers at each batch (see `schedule`); consumer and launcher to know what is due |
+//! | turn | consumer | samplers at each batch (see `schedule`); consumer and launcher, for the next batch |
 //! | stop | launcher; in process, the threads' owner | every role in a long wait; the consumer also at each batch |
 //! | counters of a role | that role | launcher |
-//! | tally | the consumer, where that is a command of the user's | launcher |
+//! | tally | the consumer, if it is a user's command | launcher |
 //! | evaluation | the consumer, while it evaluates on full neighbourhoods | launcher |
-//! | who sums | the consumer, where that is tried in the run | producer or worker at each batch (see `sums_chooser`) |
+//! | place of sums | the consumer, if the run tries both | producer or worker at each batch (see `sums_chooser`) |
 //!
-//! So a sampler or the producer notices a stop only when it has to wait. The slots limit that to a few batches.
+//! A sampler or the producer thus notices a stop only when it has to wait. The slots limit that to a few batches.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -31,20 +31,21 @@ const TURNS: usize = 0;
 const STOP: usize = 1;
 const TURN: usize = 2;
 const _: () = assert!(TURN + 2 * TURN_WORDS <= LINE);
-/// Words of a cache line. Each role's counters have two lines of their own, apart from the words that all roles read.
+/// Words of a cache line. Each role's counters have two separate lines, apart from the words that all roles read.
 const LINE: usize = 8;
 const COUNTERS: usize = LINE;
 const COUNTERS_PER_ROLE: usize = 2 * LINE;
-/// Words after the last role's counters that only the consumer writes: its tally, and what it evaluates.
+/// Words after the last role's counters that only the consumer writes: its tally, and its evaluation.
 const CONSUMERS_OWN: usize = 4 * LINE;
 const TALLY: usize = 13 + AggregateAmounts::WORDS;
-/// Among them: 0, or the split under full-neighbourhood evaluation + 1, and the epoch it follows.
+/// Word of the evaluation: 0, or the split under full-neighbourhood evaluation + 1, and the epoch it follows.
 const EVALUATING: usize = TALLY;
-/// Among them: 0, or how many parts of the batches are summed, and from which sequence number on.
+/// Word of the sums: 0, or the number of parts of the batches that are summed, and the sequence number from which this
+/// holds.
 const SUMS: usize = EVALUATING + 1;
 const _: () = assert!(SUMS < CONSUMERS_OWN);
 
-/// Numbers of parts, each of them plus 1 in a byte: now, and above that before.
+/// Bits of a number of parts plus 1. The low bits are the current number, the next ones the previous number.
 const PARTS_BITS: u32 = 8;
 const _: () = assert!(MAX_SAMPLERS + 1 < 1 << PARTS_BITS);
 const FROM_SHIFT: u32 = 2 * PARTS_BITS;
@@ -58,7 +59,7 @@ pub const PRODUCER: usize = 1;
 /// The first sampler's index.
 pub const FIRST_SAMPLER: usize = 2;
 
-/// What a role counts.
+/// The counters of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// Nanoseconds at work.
@@ -85,7 +86,7 @@ pub enum Counter {
 pub const COUNTERS_USED: usize = Counter::Disk as usize + DiskCounts::WORDS;
 const _: () = assert!(COUNTERS_USED <= COUNTERS_PER_ROLE);
 
-/// A consumer's results so far, for a launcher that can no longer ask it once it has ended.
+/// A consumer's results so far, for a launcher that can no longer query it once it has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerTally {
     /// Training batches used.
@@ -96,18 +97,18 @@ pub struct ConsumerTally {
     pub nanoseconds: u64,
     /// Cache counts of those batches.
     pub cache: CacheTotals,
-    /// Those of the batches that did not fit the shapes that batches are padded to.
+    /// Batches that did not fit the shapes that batches are padded to.
     pub unpadded: u64,
-    /// Those of the batches that had no room in their feature slots on a GPU.
+    /// Batches that did not fit their feature slots on a GPU.
     pub oversized: u64,
     /// The producer's sums in those batches.
     pub aggregate: AggregateAmounts,
 }
 
-/// How a run is asked to end early.
+/// The requested early end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Stop {
-    /// It is not.
+    /// None.
     No = 0,
     /// The consumer finishes its batch, writes a checkpoint and ends the run.
     Soon = 1,
@@ -119,7 +120,7 @@ pub enum Stop {
 #[derive(Debug)]
 pub struct Control {
     page: ControlPage,
-    /// Samplers, or workers in their place.
+    /// Samplers, or the workers that replace them.
     samplers: usize,
     producers: usize,
 }
@@ -128,16 +129,16 @@ impl Control {
     /// A new page for a run with these options.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
+    /// [`RuntimeError::Failed`] if memory cannot be allocated.
     pub fn create(options: &LoaderOptions) -> Result<Self, RuntimeError> {
         let page = ControlPage::create("uvatrain-control", words(options.samplers));
         Self::over(page, options)
     }
 
-    /// The page that another process made.
+    /// Opens the page that another process made.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when it is not one of that size.
+    /// [`RuntimeError::Failed`] if it does not have that size.
     pub fn open(fd: OwnedFd, options: &LoaderOptions) -> Result<Self, RuntimeError> {
         Self::over(ControlPage::open("uvatrain-control", fd, words(options.samplers)), options)
     }
@@ -153,7 +154,7 @@ impl Control {
         self.page.fd()
     }
 
-    /// The consumer's last turn, if there was one. Acquires what was written before [`Control::set_turn`].
+    /// The consumer's last turn, if there was one. Acquires all writes before [`Control::set_turn`].
     pub fn turn(&self) -> Option<Turn> {
         loop {
             let turns = self.page.load(TURNS);
@@ -162,15 +163,15 @@ impl Control {
             }
             let first = turn_words(turns);
             let words = std::array::from_fn(|word| self.page.load(first + word));
-            // The turn after the next overwrites them. Samplers never meet that (`schedule`); a launcher that was
-            // stopped in between may.
+            // The turn after the next overwrites these words. Samplers never observe that (`schedule`); a launcher that
+            // was stopped in between may.
             if self.page.load(TURNS) == turns {
                 return Some(Turn::from_words(words));
             }
         }
     }
 
-    /// Turns to another order. For the consumer alone, which has reached the last turn or is past it.
+    /// Turns to another order. Only the consumer may call it, once it has reached the last turn.
     pub fn set_turn(&self, turn: Turn) {
         let turns = self.page.load(TURNS) + 1;
         for (word, value) in turn.to_words().into_iter().enumerate() {
@@ -180,7 +181,7 @@ impl Control {
         self.page.store(TURNS, turns);
     }
 
-    /// How the run is asked to end.
+    /// The requested end of the run.
     pub fn stop(&self) -> Stop {
         match self.page.load(STOP) {
             0 => Stop::No,
@@ -189,9 +190,9 @@ impl Control {
         }
     }
 
-    /// Asks the run to end.
+    /// Requests the end of the run.
     pub fn set_stop(&self, stop: Stop) {
-        // Only raised: a run that must end now cannot go back to ending soon.
+        // The value only rises: a run that must end now cannot return to ending soon.
         self.page.fetch_max(STOP, stop as u64);
     }
 
@@ -234,7 +235,7 @@ impl Control {
         }
     }
 
-    /// The memory recorded for the role's process; `None` where it never finished.
+    /// The memory recorded for the role's process; `None` if the process never finished.
     pub fn memory(&self, role: usize) -> Option<Resident> {
         let word = |counter: Counter| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
         let resident = Resident {
@@ -249,39 +250,40 @@ impl Control {
     /// Records the largest resident set of this process as the role's.
     pub fn note_peak_rss(&self, role: usize) {
         let word = COUNTERS + role * COUNTERS_PER_ROLE + Counter::PeakRss as usize;
-        // The kernel updates it only now and then, and may report less than was recorded.
+        // The kernel updates it only occasionally, and may report less than was recorded.
         self.page.fetch_max(word, peak_rss_bytes());
     }
 
-    /// Records which batch a role is at.
+    /// Records the batch that a role is at.
     pub fn note_position(&self, role: usize, sequence: u64) {
         self.page.store(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Position as usize, sequence);
     }
 
     /// Records that the consumer evaluates a split on full neighbourhoods, after the epoch of that number, or no longer
-    /// does. Meanwhile its position stays that of its last batch.
+    /// does. During the evaluation its position remains that of its last batch.
     pub fn note_evaluation(&self, of: Option<(Split, u32)>) {
         let word = of.map_or(0, |(split, epoch)| (split as u64 + 1) | u64::from(epoch) << EPOCH_SHIFT);
         self.page.store(self.tally_at() + EVALUATING, word);
     }
 
-    /// What the consumer evaluates on full neighbourhoods.
+    /// The split that the consumer evaluates on full neighbourhoods, and the epoch it follows.
     pub fn evaluation(&self) -> Option<(Split, u32)> {
         let word = self.page.load(self.tally_at() + EVALUATING);
         let split = Split::ALL.into_iter().find(|split| *split as u64 + 1 == word & 0xFF)?;
         Some((split, (word >> EPOCH_SHIFT) as u32))
     }
 
-    /// Lets so many parts of the batches be summed, from this sequence number on. For the consumer alone, before it gives
-    /// back the slot that this number's batch gets, and when it has taken a batch that the last call holds for.
+    /// Lets this many parts of the batches be summed, from this sequence number on. Only the consumer may call it:
+    /// before it returns the slot that this number's batch gets, and after it has taken a batch to which the last call
+    /// applies.
     pub(crate) fn sum_parts(&self, from: u64, parts: u32) {
         let at = self.tally_at() + SUMS;
         let before = self.page.load(at) % (1 << PARTS_BITS);
         self.page.store(at, from << FROM_SHIFT | before << PARTS_BITS | (u64::from(parts) + 1));
     }
 
-    /// How many parts of the batches are summed, for the batch of this sequence number; `None` before the first choice.
-    /// For whoever holds the slot of that batch.
+    /// The number of parts of the batches that are summed, for the batch of this sequence number; `None` before the
+    /// first choice. Only the holder of that batch's slot may call it.
     pub(crate) fn parts_summed(&self, sequence: u64) -> Option<u32> {
         let word = self.page.load(self.tally_at() + SUMS);
         let parts = if sequence >= word >> FROM_SHIFT { word } else { word >> PARTS_BITS };
@@ -370,7 +372,7 @@ pub fn words(samplers: usize) -> usize {
     COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE + CONSUMERS_OWN
 }
 
-/// The largest resident set of this process so far, in bytes; 0 where the system does not report it.
+/// The largest resident set of this process so far, in bytes; 0 if the system does not report it.
 pub fn peak_rss_bytes() -> u64 {
     Resident::of_self().map_or(0, |resident| resident.peak)
 }
@@ -450,7 +452,7 @@ mod tests {
         assert_eq!(control.position(FIRST_SAMPLER + 1), 0);
         control.note_position(FIRST_SAMPLER + 1, 5);
         assert_eq!(control.tally(), ConsumerTally { batches: 2, ..one });
-        // Next to it is the evaluation.
+        // The next word is the evaluation.
         assert_eq!(control.evaluation(), None);
         for of in [(Split::Valid, 0), (Split::Test, u32::MAX), (Split::Train, 7)] {
             control.note_evaluation(Some(of));

@@ -1,4 +1,4 @@
-//! Whether the role at the other end of a ring is still there.
+//! The liveness of the role at the other end of a ring.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ impl Peer {
                 return Err(PeerGone::new("the run is being stopped"));
             }
             let (name, alive) = match self {
-                // A pidfd that cannot be polled is no sign of death.
+                // A pidfd that cannot be polled does not prove that the process has ended.
                 Self::Process { name, pidfd } => (name, pidfd.is_alive().unwrap_or(true)),
                 // Acquire; partner: the release store in `ExitMark::drop`.
                 Self::Thread { name, alive } => (name, alive.load(Ordering::Acquire)),
@@ -35,13 +35,13 @@ impl Peer {
     }
 }
 
-/// Marks a thread as gone, however it leaves: at its end, by an error or by a panic.
+/// Marks a thread as ended on any exit: at its end, by an error or by a panic.
 #[derive(Debug)]
 pub(crate) struct ExitMark(pub Arc<AtomicBool>);
 
 impl Drop for ExitMark {
     fn drop(&mut self) {
-        // Release; partner: the acquire load in `Peer::watched`. What the thread published is visible before its end.
+        // Release; partner: the acquire load in `Peer::watched`. All writes of the thread are visible before its end.
         self.0.store(false, Ordering::Release);
     }
 }

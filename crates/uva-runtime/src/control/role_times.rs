@@ -1,4 +1,4 @@
-//! Where the roles' time goes: work, and waits for input and for output slots.
+//! The time of the roles: work, and waits for input and for output slots.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,14 +8,14 @@ pub struct Roles {
     /// The samplers; times are means over their processes. In a run whose workers prepare whole batches, the workers: they
     /// work while they sample and while they gather.
     pub sampler: RoleTimes,
-    /// The producer. A run with workers has none, and says 0 processes.
+    /// The producer. A run with workers has no producer, and reports 0 processes.
     pub producer: RoleTimes,
     /// The consumer.
     pub consumer: RoleTimes,
 }
 
 impl Roles {
-    /// Names and times of the roles that there are, in the order in which a batch passes through them.
+    /// Names and times of the present roles, in the order in which a batch passes through them.
     pub fn each(&self) -> Vec<(&'static str, &RoleTimes)> {
         let consumer = ("consumer", &self.consumer);
         if self.are_of_workers() {
@@ -61,7 +61,7 @@ pub struct RoleTimes {
     pub waiting_input_s: f64,
     /// Seconds waiting for a slot for its output.
     pub waiting_output_s: f64,
-    /// Largest resident set of any of its processes, in bytes. For roles that are threads, the whole process's.
+    /// Largest resident set of any of its processes, in bytes. For roles that are threads, that of the whole process.
     pub peak_rss_bytes: u64,
 }
 

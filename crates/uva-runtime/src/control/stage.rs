@@ -1,4 +1,4 @@
-//! Where a role's time goes, counted in the control page: the launcher can read it there, even after a crash.
+//! A role's time by activity, counted in the control page, which the launcher can read even after a crash.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use crate::control::role_times::RoleTimes;
 use crate::control::{Control, Counter};
 
-/// What a role is doing.
+/// The activity of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// Its own work.
+    /// Work.
     Working,
-    /// Waiting for input.
+    /// A wait for input.
     WaitingInput,
-    /// Waiting for a slot for its output.
+    /// A wait for a slot for its output.
     WaitingOutput,
 }
 
@@ -46,14 +46,14 @@ impl StageClock {
         Self { control, role, doing, since: Instant::now(), really: (doing, 0) }
     }
 
-    /// Corrects for time that the host saw as waiting or as work, but was `doing` in truth: a GPU at work, or waiting.
-    /// It is subtracted from the times counted next, so the sum stays the role's whole time. A role may name only one
+    /// Corrects for time that the host counted as another activity but was `doing`: a GPU at work, or waiting. It is
+    /// subtracted from the times counted next, so the sum remains the role's whole time. A role may correct only one
     /// activity.
     pub fn really(&mut self, doing: Activity, time: Duration) {
         self.really = (doing, self.really.1 + time.as_nanos() as u64);
     }
 
-    /// Traces the role's time totals, now that its work is done.
+    /// Traces the role's time totals after the end of its work.
     pub fn log_end(&mut self) {
         self.now(Activity::Working);
         let RoleTimes { working_s, waiting_input_s, waiting_output_s, .. } = self.control.times(self.role);
@@ -61,7 +61,7 @@ impl StageClock {
         tracing::info!(position, working_s, waiting_input_s, waiting_output_s, "its work has ended");
     }
 
-    /// The role changes its activity now. Returns the nanoseconds it spent on the former one.
+    /// Changes the role's activity, and returns the nanoseconds of the previous one.
     pub fn now(&mut self, doing: Activity) -> u64 {
         let now = Instant::now();
         let nanoseconds = (now - self.since).as_nanos() as u64;
@@ -96,7 +96,7 @@ mod tests {
         clock.really(Activity::Working, Duration::from_secs(3600));
         let waited = clock.now(Activity::WaitingOutput);
         let times = control.roles().producer;
-        // An hour exceeds the recorded wait: all of that counts as work, and no more.
+        // An hour exceeds the recorded wait: only the wait counts as work.
         assert_eq!(times.waiting_input_s, 0.0);
         assert_eq!(times.working_s, (worked + waited) as f64 * 1e-9);
     }

@@ -1,4 +1,4 @@
-//! A batch as its consumer holds it: a view of its columns, and the slot that is given back when it is dropped.
+//! A batch in the hands of its consumer: a view of its columns, and the slot that is returned when it is dropped.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,21 +14,21 @@ use crate::control::disk_counts::DiskCounts;
 use crate::feed::device::{Loan, Receipt};
 use crate::feed::rows::Counting;
 
-/// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, on any thread,
-/// gives the slot back, and nothing borrowed from it outlives it. Several may be held at once, as long as the next
-/// batch has a free slot ([`RuntimeError::SlotHeld`]).
+/// A batch with its features, in the producer's slot. It owns the slot: dropping it, on any thread, returns the slot,
+/// and no borrow outlives it. Several may be held at once, as long as the next batch has a free slot
+/// ([`RuntimeError::SlotHeld`]).
 ///
 /// Its columns, counts and times are those of [`BatchView`]. If the slot is on a GPU
-/// ([`is_on_device`](BatchView::is_on_device)), the methods that lend host slices panic.
+/// ([`is_on_device`](BatchView::is_on_device)), the methods that return host slices panic.
 #[derive(Debug)]
 pub struct Batch {
     view: BatchView<Slot>,
     counting: Counting,
-    /// Notified when the batch is dropped.
+    /// Records the time at which the batch is dropped.
     used: Option<Arc<UsedBatch>>,
 }
 
-/// A feature slot being read: in the ring's memory, or lent on a GPU.
+/// A feature slot being read, in the ring's memory or on a GPU.
 #[derive(Debug)]
 pub struct Slot {
     loan: Option<Loan>,
@@ -62,25 +62,25 @@ impl SlotMemory for Slot {
     }
 }
 
-/// What is known of a batch when it is given back.
+/// The record of a batch when it is returned.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchUse {
-    /// When it was given back.
+    /// The time at which it was returned.
     pub at: Instant,
-    /// How long its gather took. On a GPU this is known once the work on the batch has been waited for.
+    /// The duration of its gather. On a GPU it is available once the work on the batch has been waited for.
     pub gather_time: Duration,
-    /// How many of its rows came from the feature cache.
+    /// The number of its rows from the feature cache.
     pub rows_cached: u64,
 }
 
-/// Where a batch records that it was given back.
+/// The place for a batch's record of its return.
 #[derive(Debug, Default)]
 pub struct UsedBatch(Mutex<Option<BatchUse>>);
 
 impl UsedBatch {
     /// `None` while the batch is still in use.
     pub fn get(&self) -> Option<BatchUse> {
-        // Nothing panics while holding this lock.
+        // No code panics while it holds this lock.
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,7 +94,7 @@ impl Deref for Batch {
 }
 
 impl Batch {
-    /// `header` is the slot's own, already checked against the plan's layout.
+    /// Creates the batch. `header` is the slot's own, already checked against the plan's layout.
     pub(crate) fn new(
         slot: ReadSlot,
         loan: Option<Loan>,
@@ -109,7 +109,7 @@ impl Batch {
         Self { view, counting, used: None }
     }
 
-    /// Makes it record when it is given back.
+    /// Sets the place for the record of its return.
     pub fn tell(&mut self, used: Arc<UsedBatch>) {
         self.used = Some(used);
     }
@@ -118,55 +118,55 @@ impl Batch {
         self.view.memory().loan.as_ref()
     }
 
-    /// Whether its slot is on a GPU, also where a stand-in for one lends it as host memory.
+    /// Whether its slot is on a GPU, even if a stand-in driver lends it as host memory.
     pub fn is_in_slot_on_gpu(&self) -> bool {
         self.loan().is_some()
     }
 
-    /// Whether it had no room in its slot on a GPU, and came through host memory.
+    /// Whether it did not fit its slot on a GPU, and came through host memory.
     pub fn is_oversized(&self) -> bool {
         self.loan().is_some_and(Loan::is_aside)
     }
 
-    /// Whether the batch was whole when it was used. Ask after waiting for the work on it, and before its result
-    /// counts: the producer of a batch on a GPU may have died while filling it. In host memory a batch is always whole.
+    /// Checks that the batch was complete when it was used. Call it after waiting for the work on the batch, and before
+    /// using the result: the producer of a batch on a GPU may have died while filling it. In host memory a batch is
+    /// always complete.
     ///
     /// # Errors
-    /// [`RuntimeError::PeerGone`] when its producer had not finished it; [`RuntimeError::Failed`] when one of its ids
-    /// is no row of the table.
+    /// [`RuntimeError::PeerGone`] if its producer had not finished it; [`RuntimeError::Failed`] if one of its ids is
+    /// not a row of the table.
     pub fn confirm(&self) -> Result<(), RuntimeError> {
         self.loan().map_or(Ok(()), |loan| loan.receipt().confirm())
     }
 
-    /// The means to confirm it after it has been dropped: a consumer that has enqueued its work on the batch gives the
-    /// slot back at once, and asks later. `None` in host memory, where a batch is always whole.
+    /// The means to confirm the batch after it has been dropped. A consumer that has enqueued its work on the batch
+    /// returns the slot at once, and confirms later. `None` in host memory, where a batch is always complete.
     pub fn receipt(&self) -> Option<Arc<Receipt>> {
         self.loan().map(|loan| Arc::clone(loan.receipt()))
     }
 
-    /// Its arrays by key. On a GPU they come with what shows there that the batch is whole.
+    /// Its arrays by key. On a GPU they include the proof that the batch is complete.
     pub fn columns(&self) -> BatchColumns<'_> {
         BatchColumns { proof: self.loan().map(Loan::proof), ..self.view.columns() }
     }
 
-    /// How many of its rows came from the feature cache. On a GPU this is known once the batch is confirmed, and 0
-    /// before.
+    /// The number of its rows from the feature cache. On a GPU it is 0 until the batch is confirmed.
     pub fn rows_cached(&self) -> u64 {
         self.loan().map_or_else(|| self.header().rows_cached(), |loan| loan.receipt().rows_cached())
     }
 
-    /// What its rows took from disk; `None` where rows are read from memory.
+    /// Disk reads for its rows; `None` if rows are read from memory.
     pub fn disk_reads(&self) -> Option<DiskCounts> {
         self.counting.from_disk.then(|| self.header().disk().into())
     }
 
-    /// Where its producer sums; `None` where it does not.
+    /// The place where its producer sums; `None` if it does not sum.
     pub fn sums(&self) -> Option<SumsMade> {
         self.counting.sums
     }
 
-    /// How many rows crossed the link to a GPU: those of its nodes that no cache there had. Known when
-    /// [`rows_cached`](Self::rows_cached) is.
+    /// The number of rows that crossed the link to a GPU, without those from a cache on it. It is available together
+    /// with [`rows_cached`](Self::rows_cached).
     pub fn rows_over_link(&self) -> u64 {
         let cached_on_gpu = if self.counting.hits_cross_link { 0 } else { self.rows_cached() };
         match self.counting.crosses_link && self.loan().is_some() {
@@ -175,7 +175,8 @@ impl Batch {
         }
     }
 
-    /// How long the producer worked on it, on the CPU and on a GPU. The GPU's part is known once the batch is confirmed.
+    /// The duration of the producer's work on it, on the CPU and on a GPU. The GPU's part is available once the batch
+    /// is confirmed.
     pub fn gather_time(&self) -> Duration {
         let on_gpu = self.loan().map_or(Duration::ZERO, |loan| loan.receipt().gather_time());
         Duration::from_nanos(self.header().gather_ns()) + on_gpu
@@ -190,8 +191,8 @@ impl Drop for Batch {
             *used.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
         }
         let Slot { loan, slot } = self.view.memory_mut();
-        // Work that is enqueued on a device is recorded before the ring gives the slot away. If that fails the slot
-        // stays taken, and the request for the next batch reports why.
+        // Work that is enqueued on a device is recorded before the ring releases the slot. If that fails, the slot
+        // remains taken, and the request for the next batch reports the reason.
         let given_back = loan.take().is_none_or(Loan::give_back);
         match slot.take() {
             Some(slot) if !given_back => slot.abandon(),

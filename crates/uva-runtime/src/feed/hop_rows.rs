@@ -1,4 +1,4 @@
-//! Batches of a hop set: which rows they have, and what a slot holds of them.
+//! Batches of a hop set: their rows, and their content in a slot.
 
 use std::ops::Range;
 
@@ -14,20 +14,20 @@ use crate::options::hop_run::HopRun;
 use crate::plan::RunPlan;
 use crate::{LoaderOptions, RuntimeError, machine};
 
-/// The state of a role that decides which rows a batch has, allocated once.
+/// The state of a role that determines the rows of a batch, allocated once.
 pub(crate) struct HopSampling<'a> {
     dataset: &'a Dataset,
     hops: Hops<'a>,
     layout: &'a BatchLayout,
-    /// The order of each split, and the epoch that it is prepared for.
+    /// The order of each split, with the epoch that it is prepared for.
     orders: [ChunkOrder; 3],
     prepared: [Option<u32>; 3],
-    /// The rows of the batch at hand.
+    /// The rows of the current batch.
     runs: Vec<Range<usize>>,
 }
 
 impl<'a> HopSampling<'a> {
-    /// For batches of this plan, of the rows of this dataset.
+    /// Creates the state for batches of this plan over this dataset.
     pub fn new(
         dataset: &'a Dataset,
         plan: &'a RunPlan,
@@ -44,7 +44,7 @@ impl<'a> HopSampling<'a> {
         })
     }
 
-    /// Writes nodes and labels of a batch into the payload of a slot. [`runs`](Self::runs) are its rows then.
+    /// Writes nodes and labels of a batch into the payload of a slot. Afterwards [`runs`](Self::runs) are its rows.
     pub fn sample(&mut self, key: BatchKey, payload: &mut [u8]) -> Result<BatchHeader, RuntimeError> {
         let order = &mut self.orders[key.split as usize];
         let prepared = &mut self.prepared[key.split as usize];
@@ -74,13 +74,13 @@ impl<'a> HopSampling<'a> {
         ))
     }
 
-    /// The rows of the batch sampled last.
+    /// The rows of the batch that was sampled last.
     pub fn runs(&self) -> &[Range<usize>] {
         &self.runs
     }
 }
 
-/// Brings rows of these runs into the slot in host memory of the batch of this header. Says what that took from disk.
+/// Writes rows of these runs into the slot in host memory of the batch of this header. Returns the disk reads.
 pub(crate) fn gather(
     source: &mut HopSource<'_>,
     layout: &BatchLayout,
@@ -96,7 +96,7 @@ pub(crate) fn gather(
     Ok(counts)
 }
 
-/// The rows of a batch whose slot has their places in the split.
+/// The rows of a batch whose slot has its places in the split.
 pub(crate) fn runs_at(places: &[i64], first: usize) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for place in places {
@@ -109,7 +109,7 @@ pub(crate) fn runs_at(places: &[i64], first: usize) -> Vec<Range<usize>> {
     runs
 }
 
-/// These ranges of `bytes`, which lie one behind the other.
+/// Splits off these consecutive ranges of `bytes`.
 pub(crate) fn parts(bytes: &mut [u8], ranges: impl Iterator<Item = Range<usize>>) -> Vec<&mut [u8]> {
     let (mut rest, mut taken) = (bytes, 0);
     let part = |range: Range<usize>| {
@@ -121,7 +121,7 @@ pub(crate) fn parts(bytes: &mut [u8], ranges: impl Iterator<Item = Range<usize>>
     ranges.map(part).collect()
 }
 
-/// Copies runs of rows of `width` values each to the front of `to`, and returns how many rows these are.
+/// Copies runs of rows of `width` values each to the start of `to`, and returns the number of rows.
 fn copy_runs<T: Copy>(runs: &[Range<usize>], from: &[T], width: usize, to: &mut [T]) -> usize {
     let mut rows = 0;
     for run in runs {

@@ -1,12 +1,12 @@
-//! Batches and their rows, as the roles make them.
+//! Production of batches and their rows in the roles.
 //!
 //! | file | holds |
 //! |---|---|
 //! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
-//! | [`rows`] | where the rows of batches come from: the tree of a run, and its sources on the CPU |
+//! | [`rows`] | the sources of rows: the tree of a run, and its sources on the CPU |
 //! | [`device`] | feature slots on a GPU, and the sources of rows for them |
 //! | `sampling`, `hop_rows` | columns of a sampled batch, and of a batch of a hop set |
-//! | [`ranks`] | the other ranks, where the feature table is divided among them |
+//! | [`ranks`] | the other ranks, if the feature table is divided among them |
 
 pub mod batch;
 pub mod device;

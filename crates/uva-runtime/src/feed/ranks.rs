@@ -1,5 +1,4 @@
-//! The other ranks of a run whose feature table is divided among ranks, and its lists of neighbours if that is wanted: how the
-//! roles of this one reach them.
+//! Access to the other ranks of a run whose feature table, and optionally lists of neighbours, are divided among ranks.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,14 +17,15 @@ use crate::options::seed_order::AskedOrder;
 use crate::options::{LoaderOptions, Pad, Prepare};
 use crate::sampler::cache::Caches;
 
-/// The exchanges with them, of which the producer takes one and the sampler the other, and word of a rank that has left.
+/// The exchanges with the other ranks, one for the producer and one for the sampler, and a record of a rank that has
+/// left.
 pub struct RankExchanges {
     rows: RankExchange,
-    /// Where the lists are divided too.
+    /// The exchange of picks, if the lists are divided too.
     lists: Option<RankExchange>,
-    /// Bytes for copies of rows of others.
+    /// Bytes for copies of other ranks' rows.
     cache_bytes: u64,
-    /// The ids of these, once they are chosen.
+    /// The ids of the copied rows, once they are chosen.
     kept: OnceLock<Vec<i64>>,
     row_counts: Arc<Mutex<RemoteCounts>>,
     list_counts: Arc<Mutex<ListCounts>>,
@@ -44,40 +44,41 @@ impl RankExchange {
         Self { exchange: Mutex::new(Some(exchange)), canceller, left: OnceLock::new() }
     }
 
-    /// The exchange, for one taker.
+    /// Takes the exchange, which only one role may have.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] for a second one: roles that start anew cannot join the group again.
+    /// [`RuntimeError::Failed`] on a second call: roles that start again cannot join the group again.
     pub fn take(&self) -> Result<Box<dyn Exchange>, RuntimeError> {
         lock(&self.exchange)
             .take()
             .ok_or_else(|| RuntimeError::failed("the exchange with other ranks is taken: make a new loader"))
     }
 
-    /// Gives it back, for the next taker.
+    /// Returns the exchange, for the next taker.
     pub fn put_back(&self, exchange: Box<dyn Exchange>) {
         *lock(&self.exchange) = Some(exchange);
     }
 
-    /// Ends it on all ranks, since this one has failed: without this the others would find that it has left.
+    /// Ends the exchange on all ranks after a failure of this one. Otherwise the others would report that this rank has
+    /// left.
     pub fn cancel(&self) {
         self.canceller.cancel();
     }
 
-    /// Notes which rank has left, in words. From then on no batch comes that needs this exchange.
+    /// Records the rank that has left, in words. Batches that need this exchange are not made from then on.
     pub fn note_left(&self, said: String) {
-        // The first is the cause of all others.
+        // The first record is the cause of all others.
         let _ = self.left.set(said);
     }
 
-    /// What was noted.
+    /// The record of the rank that has left.
     pub fn left(&self) -> Option<&str> {
         self.left.get().map(String::as_str)
     }
 }
 
 impl RankExchanges {
-    /// Over this exchange of rows.
+    /// Creates the exchanges with this exchange of rows.
     pub fn new(exchange: Box<dyn Exchange>) -> Self {
         Self {
             rows: RankExchange::over(exchange),
@@ -89,32 +90,32 @@ impl RankExchanges {
         }
     }
 
-    /// The same with so many bytes for copies of those rows of others that batches read most, map included. Every rank of a
-    /// group has such a cache, or none has.
+    /// Adds `bytes` bytes for copies of the other ranks' rows that batches read most, map included. Either all ranks of
+    /// a group have such a cache, or no rank has.
     #[must_use]
     pub fn with_cache(self, bytes: u64) -> Self {
         Self { cache_bytes: bytes, ..self }
     }
 
-    /// The same where each rank draws from the lists of its own nodes alone, for itself and, over this exchange, for the
-    /// others. Every rank of a group does so, or none does.
+    /// Adds an exchange of picks: each rank draws only from the lists of its own nodes, for itself and for the others.
+    /// Either all ranks of a group do so, or no rank does.
     #[must_use]
     pub fn with_lists(self, exchange: Box<dyn Exchange>) -> Self {
         Self { lists: Some(RankExchange::over(exchange)), ..self }
     }
 
-    /// Where rows came from so far, and what that took.
+    /// Counts of rows by origin so far, and of the exchange.
     pub fn counts(&self) -> RemoteCounts {
         *lock(&self.row_counts)
     }
 
-    /// Who drew from lists so far, and what that took. `None` where each rank draws from all lists.
+    /// Counts of draws from lists by rank so far, and of the exchange; `None` if each rank draws from all lists.
     pub fn list_counts(&self) -> Option<ListCounts> {
         self.lists.as_ref().map(|_| *lock(&self.list_counts))
     }
 
-    /// The stage that the others wait for, where the roles took these times: "exchange" in place of a role that spent more
-    /// than half of its working time in calls of an exchange. The link is slow then, or another rank is.
+    /// The stage that the others wait for, given the roles' times: "exchange" in place of a role that spent more than
+    /// half of its working time in calls of an exchange. Then the link or another rank is slow.
     pub fn bottleneck(&self, roles: &Roles) -> &'static str {
         let busiest = roles.bottleneck();
         let (waited, working_s) = match busiest {
@@ -134,17 +135,17 @@ impl RankExchanges {
         Arc::clone(&self.list_counts)
     }
 
-    /// Bytes for copies of rows of others.
+    /// Bytes for copies of other ranks' rows.
     pub(crate) fn cache_bytes(&self) -> u64 {
         self.cache_bytes
     }
 
-    /// Notes the rows of others to copy. Once; a second call changes nothing.
+    /// Records the rows of other ranks to copy. Only the first call has an effect.
     pub(crate) fn keep(&self, ids: Vec<i64>) {
         let _ = self.kept.set(ids);
     }
 
-    /// The rows of others to copy; `None` without a cache.
+    /// The rows of other ranks to copy; `None` without a cache.
     pub(crate) fn kept(&self) -> Option<&[i64]> {
         self.kept.get().map(Vec::as_slice)
     }
@@ -159,7 +160,7 @@ impl RankExchanges {
         self.lists.as_ref()
     }
 
-    /// The lists of `dataset` that the ranks hold between them, over `exchange`, which is that of lists.
+    /// The lists of `dataset`, divided among the ranks, over `exchange`, the exchange of picks.
     pub(crate) fn divided<'e>(
         dataset: &Dataset,
         exchange: Box<dyn Exchange + 'e>,
@@ -171,12 +172,12 @@ impl RankExchanges {
         Ok(Divided::new(book, exchange)?)
     }
 
-    /// Whether each rank draws from the lists of its own nodes alone.
+    /// Whether each rank draws only from the lists of its own nodes.
     pub(crate) fn divide_lists(&self) -> bool {
         self.lists.is_some()
     }
 
-    /// Refuses what reads lists of all nodes, where each rank reads those of its own.
+    /// Rejects options that read lists of all nodes, if each rank reads only those of its own nodes.
     ///
     /// # Errors
     /// [`RuntimeError::Option`] with an alternative.
@@ -206,7 +207,7 @@ impl RankExchanges {
         Ok(())
     }
 
-    /// Which rank has left, in words, so that a batch did not come.
+    /// The rank that has left, in words, if a batch was not made for that reason.
     pub(crate) fn left(&self) -> Option<String> {
         let rows = self.rows.left().map(|said| format!("rows of other ranks: {said}"));
         rows.or_else(|| Some(format!("picks of other ranks: {}", self.lists.as_ref()?.left()?)))
@@ -214,7 +215,7 @@ impl RankExchanges {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What it guards is replaced whole, so a thread that panicked with it left nothing half done.
+    // The guarded value is replaced as a whole, so a thread that panicked left no partial state.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -224,10 +225,10 @@ impl fmt::Debug for RankExchanges {
     }
 }
 
-/// Refuses what does not work over a divided table.
+/// Rejects options that are not supported with a divided table.
 ///
 /// # Errors
-/// [`RuntimeError::Option`] with an alternative; [`RuntimeError::Usage`] where there is no exchange, or one of other ranks.
+/// [`RuntimeError::Option`] with an alternative; [`RuntimeError::Usage`] if there is no exchange, or its ranks differ.
 pub(crate) fn check_divided(
     dataset: &Dataset,
     options: &LoaderOptions,

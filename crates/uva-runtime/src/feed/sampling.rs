@@ -12,20 +12,20 @@ use crate::sampler::cache::{Engine, SampledGraph};
 use crate::sampler::order_making::epoch_order;
 use crate::{RuntimeError, machine};
 
-/// The state of a sampler: everything it needs for any batch, allocated once.
+/// The state of a sampler for any batch, allocated once.
 pub(crate) struct Sampling<'a> {
     dataset: &'a Dataset,
     plan: &'a RunPlan,
     graph: &'a SampledGraph<'a>,
     engine: Engine<'a>,
     on_device: Option<Arc<DeviceBatches>>,
-    /// The orders of each split, of the epochs that were asked for last.
+    /// The orders of each split, of the epochs that were requested last.
     orders: [Vec<PreparedOrder>; 3],
     seeds: Vec<i64>,
 }
 
 impl<'a> Sampling<'a> {
-    /// For batches of this plan.
+    /// Creates the state for batches of this plan.
     pub fn new(
         dataset: &'a Dataset,
         plan: &'a RunPlan,
@@ -45,8 +45,8 @@ impl<'a> Sampling<'a> {
         })
     }
 
-    /// Keeps the orders of two epochs, for ranks of which one begins an epoch while another ends the one before: they would
-    /// prepare the order of one epoch over that of the other with each batch.
+    /// Keeps the orders of two epochs, for ranks of which one begins an epoch while another ends the previous one.
+    /// Otherwise each batch would replace the order of the other epoch.
     pub fn keep_two_epochs(&mut self) -> Result<(), RuntimeError> {
         for split in Split::ALL {
             self.orders[split as usize].push(PreparedOrder::of(self.dataset, self.plan, split)?);
@@ -54,7 +54,7 @@ impl<'a> Sampling<'a> {
         Ok(())
     }
 
-    /// As [`sample`](Self::sample). Without a key it draws what other ranks ask for in their batch.
+    /// Samples like [`sample`](Self::sample). Without a key it draws the picks that other ranks request in their batch.
     pub fn sample_or_serve(
         &mut self,
         key: Option<BatchKey>,
@@ -67,7 +67,7 @@ impl<'a> Sampling<'a> {
         }
     }
 
-    /// Samples a batch into the payload of a batch slot, and to that slot's place on the device where there is one.
+    /// Samples a batch into the payload of a batch slot, and to that slot's place on the device if there is one.
     pub fn sample(
         &mut self,
         key: BatchKey,
@@ -75,7 +75,7 @@ impl<'a> Sampling<'a> {
         payload: &mut [u8],
     ) -> Result<BatchHeader, RuntimeError> {
         let orders = &mut self.orders[key.split as usize];
-        // An epoch that is not there takes the place of the earliest.
+        // A missing epoch replaces the earliest.
         let kept = orders.iter().position(|order| order.epoch == Some(key.epoch));
         let earliest = (0..orders.len()).min_by_key(|at| orders[*at].epoch);
         let order = orders[kept.or(earliest).unwrap_or(0)].for_epoch(key.epoch)?;
@@ -105,11 +105,11 @@ impl<'a> Sampling<'a> {
                 self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?
             }
         };
-        // The first nodes of the batch, wherever that is.
+        // The first nodes of the batch, in any memory.
         self.graph.to_dataset_ids(&mut self.seeds);
         let labels = self.dataset.labels();
         let (label_bytes, row) = (labels.bytes(), labels.row_bytes());
-        // Without labels there is no column, and a row has no bytes.
+        // Without labels there is no column, and a row has zero bytes.
         for (to, seed) in labels_out.chunks_exact_mut(row.max(1)).zip(&self.seeds) {
             let from = *seed as usize * row;
             to.copy_from_slice(&label_bytes[from..from + row]);
@@ -126,12 +126,12 @@ impl<'a> Sampling<'a> {
     }
 }
 
-/// A hand-over where no batch is due, or none can be made.
+/// A hand-over if no batch is due, or none can be made.
 pub(crate) fn skipped() -> BatchHeader {
     BatchHeader::without_batch(HandOver::Skipped)
 }
 
-/// The order of a split, and the epoch that it is prepared for.
+/// The order of a split, with the epoch that it is prepared for.
 struct PreparedOrder {
     order: EpochOrder,
     epoch: Option<u32>,

@@ -1,4 +1,4 @@
-//! What the machine provides before anything starts: `/proc`, and threads.
+//! Resources of the machine that are checked before a run: `/proc`, and threads.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::RuntimeError;
 
-/// How many CPU cores the system's calls can name.
+/// The maximum number of CPU cores in the system's calls.
 pub const MOST_CORES: usize = CpuSet::MAX_CPU;
 
-/// How to get more threads and processes.
+/// The remedy for too few threads and processes.
 const MORE_THREADS: &str = "raise the limit on processes and threads (ulimit -u, or a container's pids limit) or on \
                             memory (ulimit -v)";
 
-/// The number of threads started for the pool, or why there are none.
+/// The number of threads started for the pool, or the reason why there are none.
 static POOL: OnceLock<Result<usize, String>> = OnceLock::new();
 
-/// Checks that `/proc` is mounted: a launcher finds its own program and its processes there.
+/// Checks that `/proc` is mounted, where a launcher finds its own program and its processes.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] that says how to mount it.
+/// [`RuntimeError::Missing`] with the command to mount it.
 pub fn check_proc() -> Result<(), RuntimeError> {
     if has_proc() {
         return Ok(());
@@ -48,17 +48,17 @@ pub fn own_program() -> PathBuf {
     }
 }
 
-/// A share of the CPU cores, at least 1. By default, samplers and producer get a quarter each and the model half.
+/// A share of the CPU cores, at least 1. By default, samplers and producer get a quarter each, and the model gets half.
 #[must_use]
 pub fn share_of_cores(parts: usize) -> usize {
     (thread::available_parallelism().map_or(1, usize::from) / parts).max(1)
 }
 
 /// Pins the calling thread to one CPU core: the one with this number among those available to the process, modulo their
-/// count. Threads that it starts later stay there too.
+/// count. Threads that it starts later are pinned too.
 ///
 /// # Errors
-/// [`RuntimeError::Option`] where the system refuses it.
+/// [`RuntimeError::Option`] if the system call fails.
 pub fn pin_to_core(number: usize) -> Result<(), RuntimeError> {
     let refused = |error| {
         RuntimeError::option("pin_samplers", "true", format!("the system does not allow it: {error}"))
@@ -110,12 +110,12 @@ pub fn core_set(cores: &[usize]) -> CpuSet {
     set
 }
 
-/// Starts the threads of this process's parallel loops (rayon's global pool): one a core, or as many as
-/// `RAYON_NUM_THREADS` says, or fewer where the system gives no more. A second call does nothing. Without it the first
-/// such loop starts them, and panics where it cannot.
+/// Starts the threads of this process's parallel loops (rayon's global pool): one per core, or the number in
+/// `RAYON_NUM_THREADS`, or fewer if the system limits them. A second call does nothing. Without this call the first
+/// such loop starts the threads, and panics on failure.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] where not a single thread is available.
+/// [`RuntimeError::Missing`] if no thread is available.
 pub fn start_threads() -> Result<(), RuntimeError> {
     match POOL.get_or_init(start_pool) {
         Ok(_) => Ok(()),
@@ -128,7 +128,8 @@ fn start_pool() -> Result<usize, String> {
     let wanted = asked
         .filter(|threads| *threads > 0)
         .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-    // The pool is built from threads that run already: one that failed to start would leave no pool, forever.
+    // The pool is built from threads that are already running: one that failed to start would leave the process without
+    // a pool permanently.
     let (sender, receiver) = mpsc::channel::<rayon::ThreadBuilder>();
     let receiver = Arc::new(Mutex::new(receiver));
     let mut started = 0;
@@ -137,7 +138,7 @@ fn start_pool() -> Result<usize, String> {
         let work = Arc::clone(&receiver);
         let worker = move || {
             let worker = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            // Nothing arrives where a pool exists already.
+            // No worker arrives if a pool exists already.
             if let Ok(worker) = worker {
                 worker.run();
             }
@@ -158,7 +159,7 @@ fn start_pool() -> Result<usize, String> {
         .spawn_handler(|worker| sender.send(worker).map_err(|_| io::ErrorKind::BrokenPipe.into()))
         .build_global();
     if let Err(error) = built {
-        // An existing pool, of a program that embeds this, serves as well.
+        // An existing pool, of a program that embeds this library, is used too.
         tracing::debug!("the pool of threads: {error}");
     }
     Ok(started)
@@ -168,8 +169,8 @@ fn no_thread(what: &str, error: &io::Error) -> String {
     format!("cannot start {what}: {error}; {MORE_THREADS}")
 }
 
-/// The error for a thread or process that could not be started: [`RuntimeError::Missing`] where the machine has no more
-/// to give, [`RuntimeError::Failed`] otherwise.
+/// The error for a thread or process that could not be started: [`RuntimeError::Missing`] if the machine's limit is
+/// reached, [`RuntimeError::Failed`] otherwise.
 pub fn not_started(what: &str, error: &io::Error) -> RuntimeError {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {

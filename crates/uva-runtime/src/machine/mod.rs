@@ -2,10 +2,10 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `limits` | what `/proc` and the system grant, and threads |
-//! | [`cores`], [`pin_cores`] | cores of a run; threads kept on them |
+//! | `limits` | limits of `/proc` and the system, and threads |
+//! | [`cores`], [`pin_cores`] | cores of a run; threads pinned to them |
 //! | [`clock`] | the clock of all processes of a run |
-//! | [`memory`] | memory of a process, and the items that a run takes |
+//! | [`memory`] | memory of a process, and the items of a run's memory |
 
 pub mod clock;
 pub mod cores;

@@ -1,4 +1,4 @@
-//! A hop set whose rows stand in for the feature table, and for the first layer's sums: in every process of a run.
+//! A hop set whose rows replace the feature table and the first layer's sums, in every process of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use uva_propagate::HopSet;
 
 use crate::RuntimeError;
 
-/// Such a hop set. Its path is UTF-8 text: front ends refuse others.
+/// Such a hop set. Its path is UTF-8 text; front ends reject other paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstLayer {
     path: PathBuf,
@@ -21,23 +21,23 @@ pub struct FirstLayer {
 }
 
 impl FirstLayer {
-    /// The dataset with the rows of the hop set at `path`, and the hop set for other processes. Batches then have the same
-    /// nodes, blocks and hashes, and these rows.
+    /// The dataset with the rows of the hop set at `path`, and the hop set for other processes. Batches then have the
+    /// same nodes, blocks and hashes, and these rows.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] for a hop set that is damaged, that is none of a first layer, or that is of another dataset.
+    /// [`RuntimeError::Input`] for a hop set that is damaged, not for a first layer, or for another dataset.
     pub fn read(path: &Path, dataset: Dataset) -> Result<(Dataset, Self), RuntimeError> {
         let set = HopSet::open(path)?;
         let dataset = set.first_layer_of(path, dataset, false)?;
-        // A process that attaches may have gone to another folder.
+        // A process that attaches may have changed its directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Ok((dataset, Self { path, content: set.fingerprint(), keeps_own_rows: set.keeps_own_rows() }))
     }
 
-    /// The same dataset in another process.
+    /// Opens the dataset with these rows in another process.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] if the hop set has changed since, or cannot be read any more.
+    /// [`RuntimeError::Input`] if the hop set has changed since, or can no longer be read.
     pub(crate) fn in_place(&self, dataset: Dataset) -> Result<Dataset, RuntimeError> {
         let set = HopSet::open(&self.path)?;
         if set.fingerprint() == self.content {

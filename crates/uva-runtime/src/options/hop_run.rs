@@ -1,11 +1,11 @@
-//! A hop set, and what a run reads of it.
+//! A hop set, and the parts that a run reads.
 
 use uva_graph::{Dataset, Hops};
 
 use super::LoaderOptions;
 use super::hop_options::HopBatches;
 
-/// A hop set, and the batches that a run makes of it.
+/// A hop set, with the batches that a run makes of it.
 #[derive(Clone, Copy, Debug)]
 pub struct HopRun<'a> {
     /// The rows.
@@ -15,7 +15,7 @@ pub struct HopRun<'a> {
 }
 
 impl<'a> HopRun<'a> {
-    /// Of a run with these options over this dataset; `None` if batches are sampled in a graph.
+    /// The hop set of a run with these options over this dataset; `None` if batches are sampled in a graph.
     #[must_use]
     pub fn of(dataset: &'a Dataset, options: &'a LoaderOptions) -> Option<Self> {
         Some(Self { hops: dataset.hops()?, batches: options.hops.as_ref()? })

@@ -12,7 +12,7 @@ use uva_options::OptionValue;
 /// The name of the option, in messages.
 const OPTION: &str = "input_nodes";
 
-/// Nodes whose neighbourhoods are sampled, in place of those of a split. Their order is that of a split's file.
+/// Nodes whose neighbourhoods are sampled, in place of those of a split. They are in the order of the split's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputNodes {
     /// These ids of the dataset, each once.
@@ -21,7 +21,7 @@ pub enum InputNodes {
     Mask(Vec<bool>),
     /// Every node, in the order of ids.
     All,
-    /// A file of ids or of a mask, as [`node_file::read`] takes it.
+    /// A file of ids or of a mask, in a format of [`node_file::read`].
     File(PathBuf),
 }
 
@@ -53,8 +53,8 @@ impl InputNodes {
     /// The dataset with these nodes in place of a split's.
     ///
     /// # Errors
-    /// [`GraphError::Usage`] for `input_nodes`: no node, an id that is no node or occurs twice, a mask of another length.
-    /// For a file, also that it cannot be read, or holds neither ids nor a mask.
+    /// [`GraphError::Usage`] for `input_nodes`: no nodes, an id that is not a node or occurs twice, a mask of another
+    /// length. For a file, also if it cannot be read, or has neither ids nor a mask.
     pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, GraphError> {
         let (ids, from) = self.ids(dataset.nodes())?;
         let refused = |problem: String| match &from {
@@ -85,11 +85,11 @@ impl InputNodes {
     }
 }
 
-/// A file of nodes that the processes of a run read, each for itself. Its path is UTF-8 text: front ends refuse others.
+/// A file of nodes that each process of a run reads. Its path is UTF-8 text; front ends reject other paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodesFile {
     path: PathBuf,
-    /// What [`Dataset::chosen_nodes`] says of them.
+    /// The value of [`Dataset::chosen_nodes`] for them.
     pub nodes: String,
 }
 
@@ -97,20 +97,20 @@ impl NodesFile {
     /// The dataset with the nodes of this file in place of the training split's, and the file for other processes.
     ///
     /// # Errors
-    /// As [`InputNodes::in_place_of`].
+    /// See [`InputNodes::in_place_of`].
     pub fn read(path: &Path, dataset: Dataset) -> Result<(Dataset, Self), GraphError> {
         let path = path.to_owned();
         let dataset = InputNodes::File(path.clone()).in_place_of(Split::Train, dataset)?;
         let nodes = dataset.chosen_nodes().unwrap_or_default();
-        // A process that attaches may have gone to another folder.
+        // A process that attaches may have changed its directory.
         let path = std::path::absolute(&path).unwrap_or(path);
         Ok((dataset, Self { path, nodes }))
     }
 
-    /// The same dataset in another process.
+    /// Opens the dataset with these nodes in another process.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] if the file has changed since, or cannot be read any more.
+    /// [`RuntimeError::Input`] if the file has changed since, or can no longer be read.
     pub fn in_place(&self, dataset: Dataset) -> Result<Dataset, RuntimeError> {
         let (dataset, found) = Self::read(&self.path, dataset)?;
         if found.nodes == self.nodes {

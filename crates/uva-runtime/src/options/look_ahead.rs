@@ -1,4 +1,4 @@
-//! How far a producer looks ahead of the batch that it fills.
+//! The producer's look-ahead beyond the batch that it fills.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,19 +7,19 @@ use serde_json::Value;
 use uva_options::OptionValue;
 use uva_rows::LOOK_AHEAD_MOST;
 
-/// How many batches the producer looks ahead, where rows are read from disk.
+/// The number of batches that the producer looks ahead, if rows are read from disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LookAhead {
-    /// As many as [`AUTO`](Self::AUTO), where the run's caches allow it.
+    /// [`AUTO`](Self::AUTO) batches, if the run's caches allow it.
     #[default]
     Auto,
-    /// So many; 0 for none.
+    /// This many batches; 0 for none.
     Batches(usize),
 }
 
 impl LookAhead {
-    /// The number that is taken unless one is given. The reads of two batches keep a disk busy while a third is handed
-    /// over, and the fewest batch slots of any run have room for them.
+    /// The default number. The reads of two batches keep a disk busy while a third is handed over, and even the minimum
+    /// number of batch slots has room for them.
     pub const AUTO: usize = 2;
 }
 

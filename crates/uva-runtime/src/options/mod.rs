@@ -1,4 +1,4 @@
-//! The options of a run, and what follows from them alone: which batch has which number and belongs to which rank.
+//! The options of a run, and their direct consequences: the number and the rank of each batch.
 //!
 //! | file | holds |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | [`schedule`], `steps` | sequence numbers of batches |
 //! | [`part`] | ranks that divide an epoch |
 //! | [`seed_order`], [`input_nodes`] | the order of the training seeds; nodes in place of a split |
-//! | [`hop_options`], [`hop_run`] | in which order epochs visit the rows of a hop set, and where these lie |
-//! | `reader`, `look_ahead` | how rows are read from disk, and how far ahead |
-//! | `checked_files`, [`first_layer`] | what another process of the run opens again |
+//! | [`hop_options`], [`hop_run`] | the order in which epochs visit the rows of a hop set, and the places of the rows |
+//! | `reader`, `look_ahead` | the reader of rows on disk, and its look-ahead |
+//! | `checked_files`, [`first_layer`] | files that another process of the run opens again |
 
 pub(crate) mod checked_files;
 pub mod first_layer;

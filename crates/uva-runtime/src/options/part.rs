@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use uva_options::OptionValue;
 
 /// One of the processes that divide an epoch's batches: batch `b` belongs to the one with index `b mod of`, unless
-/// some [stand by](Standby). A batch's content does not depend on it.
+/// there are [standby](Standby) ranks. A batch's content does not depend on the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Which one: 0 … `of` − 1. PyTorch calls it the rank.
+    /// The index: 0 … `of` − 1. PyTorch calls it the rank.
     pub index: u32,
-    /// How many there are, at least 1. PyTorch calls it the world size.
+    /// Number of processes, at least 1. PyTorch calls it the world size.
     pub of: u32,
 }
 
@@ -39,12 +39,14 @@ impl OptionValue for Part {
     }
 }
 
-/// Processes that train from a batch of each epoch on, and do nothing before: the last ones of [`Part::of`].
+/// Standby processes, which train from a batch of each epoch on, and are idle before. They are the last ones of
+/// [`Part::of`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standby {
-    /// How many they are; fewer than there are processes.
+    /// Their number, which is below the number of processes.
     pub ranks: u32,
-    /// The number in its epoch of the batch at which they join; where a step is under way there, at the next one.
+    /// The number in its epoch of the batch at which they join. If a step is in progress at that batch, they join at
+    /// the next step.
     pub from: u32,
 }
 

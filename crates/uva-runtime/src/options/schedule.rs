@@ -1,9 +1,9 @@
 //! The sequence number of each batch.
 //!
-//! A run's batches are numbered 0, 1, 2, … through all its passes, and the number alone determines the
-//! slots of a batch. With the rank it determines the sampler. Every role computes the schedule for itself. Only the
-//! consumer's decisions during the run cannot be computed: that training ends early, or, with a user's own consumer, which pass comes next. The consumer announces
-//! these as a *turn* in the control page: from this sequence number on, these batches.
+//! A run's batches are numbered 0, 1, 2, … through all its passes, and the number alone determines the slots of a
+//! batch. With the rank it determines the sampler. Every role computes the schedule. Only the consumer's decisions
+//! during the run cannot be computed: an early end of training, or, with a user's consumer, the next pass. The consumer
+//! announces these as a *turn* in the control page: from this sequence number on, these batches.
 //!
 //! | sequence `s` | before a turn is known | when the last one is known to be at `t` |
 //! |---|---|---|
@@ -11,8 +11,8 @@
 //! | `s` ≥ t | the batch of the order in force | the batch of the turn's order |
 //! | after the order's last batch | an empty hand-over | the same, or the end, as the turn says |
 //!
-//! So before a turn, and after the last batch, the rings carry a few empty hand-overs. Nobody has to wait for the turn
-//! as such: the slots hold back a sampler that runs ahead, as always.
+//! Before a turn, and after the last batch, the rings therefore carry a few empty hand-overs. No role waits for the
+//! turn itself: the slots hold back a sampler that runs ahead, as always.
 //!
 //! Invariants:
 //! - No sampler has begun a batch ≥ t when the turn becomes visible to it. The consumer chooses t far enough ahead
@@ -21,11 +21,12 @@
 //! - A turn follows another only when the consumer has reached the earlier one's t. So a role that sees a later turn
 //!   without having seen the earlier one is before both.
 //!
-//! Where several processes divide an epoch ([`Part`]), the numbers count the batches of one part; the keys are those of
-//! the whole epoch. Where they also exchange rows, a pass has as many sequence numbers in each part
-//! ([`Schedule::in_step`]). A pass may begin at any batch of the epoch, since other numbers of parts may have used those
-//! before: part `i` then has the batches `first + i`, `first + i + parts`, and so on. Where parts stand by, which train
-//! only from a batch of each epoch on, [`Steps`](crate::options::steps::Steps) says who has which. They have no batch of another split.
+//! If several processes divide an epoch ([`Part`]), the numbers count the batches of one part; the keys are those of
+//! the whole epoch. If they also exchange rows, a pass has the same number of sequence numbers in each part
+//! ([`Schedule::in_step`]). A pass may begin at any batch of the epoch, since other numbers of parts may have used
+//! those before: part `i` then has the batches `first + i`, `first + i + parts`, and so on. With standby parts, which
+//! train only from a batch of each epoch on, [`Steps`](crate::options::steps::Steps) assigns the batches. Standby parts
+//! have batches only of the training split.
 
 use serde::{Deserialize, Serialize};
 use uva_graph::Split;
@@ -40,17 +41,17 @@ use crate::options::steps::Steps;
 pub enum ScheduleItem {
     /// A batch to sample, gather and use.
     Batch(BatchKey),
-    /// Nothing: a turn follows soon.
+    /// No batch; a turn follows soon.
     Skipped,
-    /// Nothing in this part, beside batches of others: each gives and gets rows of the others at every sequence number. The
-    /// batch is the one that this part would have had, behind the split's last one.
+    /// No batch in this part, while other parts have one. Each part exchanges rows with the others at every sequence
+    /// number. The key is that of the batch that this part would have had, after the split's last one.
     Beside(BatchKey),
     /// The run's last hand-over; nothing follows.
     End,
 }
 
 impl ScheduleItem {
-    /// Whether other parts have a batch of this split and epoch there, and this one has none.
+    /// Whether other parts have a batch of this split and epoch at this number, and this part has none.
     pub fn is_beside(self, (split, epoch): (Split, u32)) -> bool {
         matches!(self, ScheduleItem::Beside(key) if (key.split, key.epoch) == (split, epoch))
     }
@@ -59,32 +60,32 @@ impl ScheduleItem {
 /// An order of batches: from one batch on, pass after pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchOrder {
-    /// The split whose epochs follow one another.
+    /// The split whose epochs are in sequence.
     pub main: Split,
-    /// Whether the validation split follows each of them.
+    /// Whether the validation split follows each epoch.
     pub validate: bool,
-    /// The split of the first batch. Where it is neither, the order has only this one pass.
+    /// The split of the first batch. If it is neither of these, the order has only this one pass.
     pub split: Split,
     /// The epoch of the first batch.
     pub epoch: u32,
     /// The batch of the epoch at which the first pass begins, in all parts together.
     pub batch: u32,
-    /// Where the order ends: before the epoch with this number.
+    /// Exclusive upper bound of the epochs.
     pub epochs: u32,
     /// Whether the run ends after the last batch; otherwise another turn follows.
     pub then_end: bool,
 }
 
-/// Where the consumer turns to another order of batches.
+/// The change of the consumer to another order of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The first sequence number of the new order.
     pub sequence: u64,
-    /// The order that starts there; `None`: the end.
+    /// The order that starts there; `None` for the end.
     pub order: Option<BatchOrder>,
 }
 
-/// Words of the control page that a turn takes.
+/// Words of a turn in the control page.
 pub(crate) const TURN_WORDS: usize = 3;
 
 const THEN_END: u64 = 1 << 4;
@@ -132,9 +133,9 @@ pub struct Schedule {
     passes: Passes,
     part: Part,
     standby: Standby,
-    /// Batches of a pass over each split, all parts together.
+    /// Batches of a pass over each split, of all parts together.
     all: [u64; 3],
-    /// Whether passes have as many sequence numbers in each part. No launcher starts such a run.
+    /// Whether passes have the same number of sequence numbers in each part. A launcher never starts such a run.
     #[serde(skip)]
     in_step: bool,
 }
@@ -142,20 +143,20 @@ pub struct Schedule {
 impl Schedule {
     /// A schedule over splits (train, valid, test) with these numbers of batches, all parts together.
     ///
-    /// Every part has the same number of training batches; the few left over belong to no part. Of the other splits no
-    /// batch is left out.
+    /// Every part has the same number of training batches; the few remaining ones are dropped. Batches of the other
+    /// splits are never dropped.
     pub fn new(passes: Passes, part: Part, batches: [usize; 3]) -> Self {
         let all = batches.map(|batches| batches as u64);
         Self { passes, part, standby: Standby::default(), all, in_step: false }
     }
 
-    /// The same where the last parts stand by. Such passes do not go in step.
+    /// Makes the last parts standby parts. Such passes do not go in step.
     #[must_use]
     pub fn with_standby(self, standby: Standby) -> Self {
         Self { standby, ..self }
     }
 
-    /// The same with passes of as many sequence numbers in every part, that of the one with most batches.
+    /// Gives passes the same number of sequence numbers in every part, that of the part with the most batches.
     #[must_use]
     pub fn in_step(self) -> Self {
         Self { in_step: true, ..self }
@@ -166,14 +167,14 @@ impl Schedule {
         self.steps_from(split, 0)
     }
 
-    /// The same of a pass that begins at this batch of the epoch.
+    /// Sequence numbers of a pass that begins at this batch of the epoch.
     pub fn steps_from(&self, split: Split, first: u64) -> u64 {
         // The first part has the most.
         self.share(split, first, if self.in_step { 0 } else { self.part.index })
     }
 
-    /// The same schedule with at most so many training batches an epoch in each part, where this process trains beside
-    /// others that have no more.
+    /// Limits the training batches of an epoch in each part to `train`, for a process that trains together with others
+    /// that have at most as many.
     #[must_use]
     pub fn with_at_most(mut self, train: u64) -> Self {
         let most = train.saturating_mul(u64::from(self.part.of.max(1)));
@@ -192,7 +193,7 @@ impl Schedule {
         self.batches_from(split, 0)
     }
 
-    /// The same of a pass that begins at this batch of the epoch.
+    /// Batches of a pass that begins at this batch of the epoch, in this part.
     pub fn batches_from(&self, split: Split, first: u64) -> u64 {
         self.share(split, first, self.part.index)
     }
@@ -212,8 +213,8 @@ impl Schedule {
         if part < steps.trainers() { left.saturating_sub(part).div_ceil(steps.trainers()) } else { 0 }
     }
 
-    /// The batch of the epoch at which all parts are when this one has had `batches` of a pass over the split that began at
-    /// `first`. A part that stands by is where the others are when it joins them.
+    /// The batch of the epoch at which all parts are when this one has had `batches` of a pass over the split that
+    /// began at `first`. A standby part is at the position at which it joins the others.
     pub fn position(&self, split: Split, first: u64, batches: u64) -> u64 {
         let steps = self.training_steps(split, first);
         if split == Split::Train {
@@ -228,8 +229,8 @@ impl Schedule {
         self.position(split, first, batches).saturating_add(u64::from(self.part.index))
     }
 
-    /// Parts with a batch in the step in which this one has the batch that follows `batches` others of a pass over the split
-    /// that began at `first`.
+    /// Number of parts with a batch in the step in which this part has its batch number `batches` of a pass over the
+    /// split that began at `first`.
     pub fn parts_in_step(&self, split: Split, first: u64, batches: u64) -> u64 {
         let steps = self.training_steps(split, first);
         match split {
@@ -238,7 +239,7 @@ impl Schedule {
         }
     }
 
-    /// Parts with a batch in every step of a training pass.
+    /// Number of parts with a batch in every step of a training pass.
     pub fn trainers(&self) -> u64 {
         self.training_steps(Split::Train, 0).trainers()
     }
@@ -282,12 +283,12 @@ impl Schedule {
         if self.passes.test { self.batches(Split::Test) } else { 0 }
     }
 
-    /// The passes it was made from.
+    /// The passes of the schedule.
     pub fn passes(&self) -> Passes {
         self.passes
     }
 
-    /// The first order of a run; `None` where the consumer requests each pass.
+    /// The first order of a run; `None` if the consumer requests each pass.
     pub fn first_order(&self) -> Option<BatchOrder> {
         let Passes { epochs, validate, start, steered, .. } = self.passes;
         (!steered).then_some(BatchOrder {
@@ -295,7 +296,7 @@ impl Schedule {
             validate,
             split: Split::Train,
             epoch: start.epoch,
-            // A cursor after an epoch's last training batch is before its validation: the first pass has no step then.
+            // A cursor after an epoch's last training batch is before its validation: the first pass then has no steps.
             batch: self.position(Split::Train, 0, u64::from(start.batch)).try_into().unwrap_or(u32::MAX),
             epochs,
             then_end: false,
@@ -335,8 +336,8 @@ impl Schedule {
         }
     }
 
-    /// The sequence number for a turn when the consumer has given back at most every batch before `position`: after
-    /// everything that a sampler can have begun by then, or a worker, which has no batch slots.
+    /// The sequence number for a turn when the consumer has returned at most every batch before `position`. It is after
+    /// every batch that a sampler, or a worker (which has no batch slots), can have begun by then.
     pub fn turn_after(&self, position: u64, feature_slots: usize, batch_slots: usize) -> u64 {
         // The producer can have filled feature slots up to position + F − 1, so it has freed no batch slot from
         // position + F on. A sampler can have begun the batches for the freed slots: up to position + F + S − 1.
@@ -355,12 +356,12 @@ impl Schedule {
         self.steps_from(order.split, u64::from(order.batch))
     }
 
-    /// The offset in its epoch of what follows an order's first pass.
+    /// The offset in its epoch of the batch after an order's first pass.
     fn behind_first_pass(&self, order: &BatchOrder) -> u64 {
         if order.split == order.main { self.steps(order.main) } else { self.epoch_batches(order) }
     }
 
-    /// How many batches an order has.
+    /// Number of batches of an order.
     fn length(&self, order: &BatchOrder) -> u64 {
         if order.has_one_pass() {
             return self.first_pass(order);
@@ -402,7 +403,7 @@ impl BatchOrder {
         self.validate && self.main != Split::Valid
     }
 
-    /// Whether it ends with its first pass.
+    /// Whether the order ends with its first pass.
     fn has_one_pass(&self) -> bool {
         self.split != self.main && !(self.split == Split::Valid && self.validates())
     }
@@ -493,7 +494,7 @@ mod tests {
         let schedule = Schedule::new(passes, WHOLE, [3, 2, 2]);
         assert_eq!(schedule.item(0, None), ScheduleItem::Skipped);
         let at = |order| Some(Turn { sequence: 7, order: Some(order) });
-        // Epochs of the main split follow one another.
+        // Epochs of the main split are in sequence.
         assert_eq!(
             from(&schedule, at(order(Train, 4, 2)), 7, 4),
             [(Train, 4, 2), (Train, 5, 0), (Train, 5, 1), (Train, 5, 2)]
@@ -501,7 +502,7 @@ mod tests {
         // With validation between them, from any start.
         let validated = BatchOrder { validate: true, ..order(Valid, 4, 1) };
         assert_eq!(from(&schedule, at(validated), 7, 2), [(Valid, 4, 1), (Train, 5, 0)]);
-        // A split that is neither is one pass; then the consumer has to turn again.
+        // Any other split has one pass, after which the consumer has to turn again.
         for split in [Valid, Test] {
             let turn = at(order(split, 4, 0));
             assert_eq!(from(&schedule, turn, 7, 2), [(split, 4, 0), (split, 4, 1)]);
@@ -554,7 +555,7 @@ mod tests {
                         sequence: 0,
                         order: Some(BatchOrder { validate, ..order(split, 1, 0) }),
                     });
-                    // Two epochs of training, each with its validation; of others the pass itself is enough.
+                    // Two epochs of training, each with its validation; one pass is enough for others.
                     let items = |schedule: &Schedule, count| -> Vec<_> {
                         (0..count).map(|sequence| schedule.item(sequence, turn)).collect()
                     };
@@ -610,12 +611,12 @@ mod tests {
                     let left =
                         Schedule::new(Passes::default(), part, all).batches_from(split, u64::from(first));
                     let goes_on = BatchOrder { batch: first, ..start };
-                    // Where parts go in step, some of them have nothing in the last step of a pass.
+                    // If parts go in step, some of them have no batch in the last step of a pass.
                     let found = keys(part, goes_on, in_step, left + 4);
                     let of_epoch = |epoch| found.iter().filter(move |key| key.1 == epoch).copied();
                     assert_eq!(of_epoch(2).count() as u64, left);
                     seen.extend(of_epoch(2));
-                    // The next epoch begins at its beginning.
+                    // The next epoch begins at its first batch.
                     next_epoch.push(of_epoch(3).next().expect("a batch of the next epoch"));
                 }
                 seen.sort_by_key(|key| key.2);

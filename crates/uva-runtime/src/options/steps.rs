@@ -1,7 +1,7 @@
 //! The steps of a training pass: which ranks have a batch in each of them.
 //!
-//! In a step each rank has one batch, and the batches of a step follow one another. Where ranks stand by, a pass has three
-//! stretches:
+//! In a step each rank has one batch, and the batches of a step follow one another. With standby ranks, a pass has
+//! three stretches:
 //!
 //! | stretch | ranks with a batch in a step |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | from then on | all |
 //! | at the end, while fewer batches than ranks are left | those that train throughout, if there is a batch for each |
 //!
-//! So fewer batches are left out than there are ranks that train throughout, as without ranks that stand by. A pass that
-//! begins at the first batch of any step has the steps that are left of the whole one.
+//! The number of dropped batches is therefore below the number of ranks that train throughout, as without standby
+//! ranks. A pass that begins at the first batch of any step has the remaining steps of the whole pass.
 
 use crate::options::part::{Part, Standby};
 
@@ -30,7 +30,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Those of a pass that begins at the batch `first` of an epoch of `all`.
+    /// The steps of a pass that begins at the batch `first` of an epoch of `all`.
     pub fn new(part: Part, standby: Standby, all: u64, first: u64) -> Self {
         let ranks = u64::from(part.of.max(1));
         let trainers = ranks.saturating_sub(u64::from(standby.ranks)).max(1);
@@ -52,7 +52,7 @@ impl Steps {
         rank >= self.trainers
     }
 
-    /// Batches of this rank.
+    /// Number of batches of this rank.
     pub fn count(&self, rank: u64) -> u64 {
         if self.stands_by(rank) { self.together } else { self.alone + self.together + self.after }
     }
@@ -62,14 +62,14 @@ impl Steps {
         if self.stands_by(rank) { self.alone + n } else { n }
     }
 
-    /// Ranks with a batch in the step in which this rank has its batch `n`.
+    /// Number of ranks with a batch in the step in which this rank has its batch `n`.
     pub fn ranks_in_step(&self, rank: u64, n: u64) -> u64 {
         let step = self.step(rank, n);
         if (self.alone..self.alone + self.together).contains(&step) { self.ranks } else { self.trainers }
     }
 
-    /// The first batch of the step in which this rank has its batch `n`. For an `n` behind its last batch: of the step that
-    /// would follow.
+    /// The first batch of the step in which this rank has its batch `n`. If `n` is after its last batch, the first
+    /// batch of the step that would follow.
     pub fn position(&self, rank: u64, n: u64) -> u64 {
         let step = self.step(rank, n);
         let together = step.saturating_sub(self.alone).min(self.together);
@@ -77,7 +77,7 @@ impl Steps {
         self.first.saturating_add(others).saturating_add(together * self.ranks)
     }
 
-    /// Which of this rank's batches of the pass has this number in its epoch.
+    /// The index in the pass of this rank's batch with this number in its epoch.
     pub fn of_number(&self, rank: u64, number: u64) -> u64 {
         let behind = number.saturating_sub(self.first);
         let (alone, together) = (self.alone * self.trainers, self.together * self.ranks);
@@ -140,7 +140,7 @@ mod tests {
                     prop_assert!(rank < trainers as usize || *number >= u64::from(from));
                 }
             }
-            // All that train throughout take the same steps.
+            // All ranks that train throughout take the same steps.
             prop_assert!(of_rank[..trainers as usize].iter().all(|numbers| numbers.len() == of_rank[0].len()));
             let mut seen = of_rank.concat();
             seen.sort_unstable();
@@ -161,7 +161,7 @@ mod tests {
             for rank in 0..u64::from(trainers + ranks) {
                 let expected: Vec<_> = numbers(&whole, rank).into_iter().filter(|number| *number >= first).collect();
                 prop_assert_eq!(numbers(&rest, rank), expected);
-                // A rank's own place leads to the same batches, also of one that stands by.
+                // A rank's own position leads to the same batches, even for a standby rank.
                 for n in 0..whole.count(rank) {
                     let own = steps(trainers, standby, all, whole.position(rank, n));
                     prop_assert_eq!(&numbers(&own, rank)[..], &numbers(&whole, rank)[n as usize..]);

@@ -2,7 +2,8 @@
 //!
 //! The pipeline prefetches in the order that it expects: epoch after epoch, with validation between them if requested.
 //! A consumer that keeps to that order waits only for the pipeline. A consumer that jumps, for example to another epoch
-//! or to the test split, makes the pipeline turn ([`crate::options::schedule`]), which costs the batches already on their way.
+//! or to the test split, makes the pipeline turn ([`crate::options::schedule`]), at the cost of the batches already in
+//! flight.
 
 use std::sync::Arc;
 
@@ -27,46 +28,46 @@ use crate::tune::measurement::{self, TargetRun};
 use crate::tune::planning::{Budget, GpuCache, gpu_cache_contents, host_cache_contents};
 use crate::{Runtime, RuntimeError};
 
-/// The batches of one split after another, in the order that the user requests.
+/// A stream of the batches of one split after another, in the order that the user requests.
 #[derive(Debug)]
 pub struct BatchStream {
     runtime: Runtime,
-    /// The split whose epochs are expected to follow one another.
+    /// The split whose epochs are expected in sequence.
     main: Split,
     /// Whether validation is expected between them.
     validate: bool,
-    /// What the next batch will be.
+    /// The position of the next batch.
     next: PassCursor,
-    /// The launcher, where one started this process and it has attached.
+    /// The launcher, if one started this process and it has attached.
     attachment: Option<Box<dyn Attachment>>,
 }
 
-/// What a [`BatchStream`] of this process is for, and what it works beside.
+/// The purpose of a [`BatchStream`] of this process, and its environment.
 #[derive(Clone, Debug)]
 pub struct StreamSetup {
-    /// The split whose epochs are expected to follow one another.
+    /// The split whose epochs are expected in sequence.
     pub main: Split,
-    /// Where other processes train on other datasets at the same time, step by step: training nodes of the smallest of
-    /// these datasets. Training epochs then have as many batches here as there.
+    /// The number of training nodes of the smallest dataset, if other processes train on other datasets at the same
+    /// time, step by step. Training epochs then have the same number of batches in all processes.
     pub fewest: Option<usize>,
-    /// The ranks among which the dataset's feature table is divided. Each of them has a stream and asks for as many passes,
-    /// and each pass is [ended](BatchStream::end_pass).
+    /// The ranks among which the dataset's feature table is divided. Each of them has a stream and requests the same
+    /// number of passes, and each pass is [ended](BatchStream::end_pass).
     pub ranks: Option<Arc<RankExchanges>>,
-    /// A cache of rows, which the stream plans and fills by itself.
+    /// A cache of rows, which the stream plans and fills.
     pub cache: Option<StreamCache>,
 }
 
-/// The rows that a [`BatchStream`] of this process keeps at hand.
+/// The cached rows of a [`BatchStream`] of this process.
 #[derive(Clone, Debug)]
 pub enum StreamCache {
-    /// In memory of this size in front of the disk, where rows are read from there.
+    /// A cache of this size in memory before the disk, if rows are read from disk.
     Host(Budget),
-    /// On the GPU, where batches are there.
+    /// A cache on the GPU, if batches are on the GPU.
     Gpu(GpuCache),
 }
 
 impl StreamSetup {
-    /// For epochs of this split, beside nobody, and without a cache.
+    /// A setup for epochs of this split, without other processes and without a cache.
     #[must_use]
     pub fn of(main: Split) -> Self {
         Self { main, fewest: None, ranks: None, cache: None }
@@ -80,42 +81,42 @@ pub struct PassCursor {
     pub split: Split,
     /// The epoch.
     pub epoch: u32,
-    /// The batch of the epoch at which the pass begins, in all parts together: 0, unless another number of parts has used
-    /// those before.
+    /// The batch of the epoch at which the pass begins, in all parts together: 0, unless another number of parts has
+    /// used the earlier ones.
     pub first: u64,
     /// The batch, from 0, counted within this part and this pass; the number of batches stands for the position after the
     /// last.
     pub batch: u64,
 }
 
-/// The link from an attached process to its launcher: the stream reports to it, and learns of the run's end.
+/// The link from an attached process to its launcher: the stream reports to it, and is notified of the run's end.
 pub trait Attachment: std::fmt::Debug + Send {
-    /// The consumer asks for the next batch.
+    /// Reports that the consumer requests the next batch.
     fn asked(&mut self) -> Result<(), RuntimeError>;
 
-    /// Records what arrived. No batch means that the run is asked to stop, which is an error once the run has ended.
+    /// Records the received batch. No batch means a request to stop the run, which is an error once the run has ended.
     fn received(
         &mut self,
         received: Result<Option<Batch>, RuntimeError>,
     ) -> Result<Option<Batch>, RuntimeError>;
 
-    /// No more batches are taken; this process's threads still have to end.
+    /// Reports that no more batches are taken, before this process's threads end.
     fn ends(&mut self);
 
     /// Records the error of the threads, unless another was reported before.
     fn ended(&mut self, ended: Result<(), RuntimeError>) -> Result<(), RuntimeError>;
 }
 
-/// Passes of a run that its consumer steers.
+/// The passes of a run whose consumer requests each pass.
 pub fn steered() -> Passes {
     Passes { steered: true, ..Passes::default() }
 }
 
-/// Decides on a GPU for a run in this process, which loads the driver here. Measures what `auto` options choose by where
-/// nothing is stored for this GPU. `cached`: whether rows are cached on it.
+/// Decides the backend of a run in this process, which loads the driver. Measures for `auto` options if no result is
+/// stored for this GPU. `cached` states whether rows are cached on it.
 ///
 /// # Errors
-/// As [`backend::decide`].
+/// See [`backend::decide`].
 pub fn decide_here(
     options: &BackendOptions,
     dataset: &Arc<Dataset>,
@@ -135,8 +136,8 @@ impl BatchStream {
     /// Starts the roles as threads of this process.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] and [`RuntimeError::Option`] for options that cannot work; [`RuntimeError::Missing`] for more
-    /// memory than there is; [`RuntimeError::Failed`] when the system gives no memory or threads.
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Option`] for invalid options; [`RuntimeError::Missing`] if memory is
+    /// too small; [`RuntimeError::Failed`] if memory or threads cannot be allocated.
     pub fn in_this_process(
         dataset: Arc<Dataset>,
         options: &LoaderOptions,
@@ -163,12 +164,12 @@ impl BatchStream {
         };
         let plan = RunPlan::new(&dataset, &options, steered())?;
         let mut plan = match ranks.as_ref().is_some_and(|ranks| ranks.divide_lists()) {
-            // No rank samples beforehand from lists of others: slots have room for the largest batch.
+            // A rank cannot sample beforehand from lists of others, so slots fit the largest batch.
             true => plan,
             false => plan.sized(&dataset, &backend, main)?,
         }
         .on(backend);
-        // Of the other splits no batch is left out.
+        // Batches of the other splits are never dropped.
         if let Some(fewest) = fewest.filter(|_| main == Split::Train) {
             let most = plan::batches(&options, Split::Train, fewest);
             if most == 0 {
@@ -200,13 +201,13 @@ impl BatchStream {
         Ok(Self::over(Runtime::start_beside(dataset, plan, contents, ranks)?, main))
     }
 
-    /// Over roles that were started with [`steered`] passes.
+    /// Creates a stream over roles that were started with [`steered`] passes.
     pub fn over(runtime: Runtime, main: Split) -> Self {
         let next = PassCursor { split: main, epoch: 0, first: 0, batch: 0 };
         Self { runtime, main, validate: false, next, attachment: None }
     }
 
-    /// The same, in a process that a launcher started.
+    /// Creates a stream in a process that a launcher started.
     pub fn over_attached(runtime: Runtime, main: Split, attachment: Box<dyn Attachment>) -> Self {
         let mut stream = Self::over(runtime, main);
         stream.attachment = Some(attachment);
@@ -218,7 +219,7 @@ impl BatchStream {
         self.runtime.shared_dataset()
     }
 
-    /// Which batches there are.
+    /// The schedule of batches.
     pub fn schedule(&self) -> &Schedule {
         self.runtime.schedule()
     }
@@ -228,22 +229,22 @@ impl BatchStream {
         self.schedule().batches(split)
     }
 
-    /// Seeds of a whole batch: what was asked for, or one more than the longest split has.
+    /// Seeds of a whole batch: the requested number, or one more than the length of the longest split.
     pub fn batch_size(&self) -> usize {
         self.runtime.options().batch_size
     }
 
-    /// The order of the training seeds; `None`: they are shuffled, or in the order of their file.
+    /// The order of the training seeds; `None` if they are shuffled, or in the order of their file.
     pub fn made_order(&self) -> Option<&MadeOrder> {
         self.runtime.seed_order()
     }
 
-    /// The shapes that batches are padded to; `None`: they are not.
+    /// The shapes that batches are padded to; `None` if they are not padded.
     pub fn shapes(&self) -> Option<&StaticShapes> {
         self.runtime.options().shapes.as_ref()
     }
 
-    /// What feature slots on a GPU have room for; `None`: the largest batch, or they are in host memory.
+    /// The capacity of feature slots on a GPU; `None` for the largest batch, or for slots in host memory.
     pub fn slot_room(&self) -> Option<SlotRoom> {
         self.runtime.options().slot_room
     }
@@ -253,12 +254,12 @@ impl BatchStream {
         self.runtime.roles()
     }
 
-    /// What reads of rows from disk took so far; `None` where rows are read from memory.
+    /// Counts of disk reads for rows so far; `None` if rows are read from memory.
     pub fn disk_reads(&self) -> Option<DiskCounts> {
         self.runtime.disk_reads()
     }
 
-    /// The feature slots on a GPU, if they are there.
+    /// The feature slots on a GPU, if slots are on a GPU.
     pub fn device_slots(&mut self) -> Option<Arc<DeviceSlots>> {
         self.runtime.parts().0.device_slots().cloned()
     }
@@ -268,30 +269,30 @@ impl BatchStream {
         self.runtime.parts().0
     }
 
-    /// Whether to expect validation after each epoch of the main split, from the next turn on.
+    /// Sets whether to expect validation after each epoch of the main split, from the next turn on.
     pub fn expect_validation(&mut self, validate: bool) {
         self.validate = validate;
     }
 
-    /// Makes this the next batch. Nothing happens before it is requested.
+    /// Makes this the next batch. It has no effect before the batch is requested.
     pub fn go_to(&mut self, place: PassCursor) {
         self.next = place;
     }
 
-    /// What the next batch will be.
+    /// The position of the next batch.
     pub fn place(&self) -> PassCursor {
         self.next
     }
 
-    /// Waits for the next batch of the pass. `None` after the pass's last batch, or when the run is asked to stop
-    /// ([`BatchStream::is_stopped`]); where a launcher asks for that, the process should end.
+    /// Waits for the next batch of the pass. `None` after the pass's last batch, or after a request to stop the run
+    /// ([`BatchStream::is_stopped`]); if the request is from a launcher, the process should end.
     ///
     /// `interrupted` is called at least ten times a second during the wait.
     ///
     /// # Errors
-    /// The error that made a role end. [`RuntimeError::SlotHeld`] when an earlier batch still holds the slot of this
-    /// one: once it has been dropped, the same call continues. [`RuntimeError::Interrupted`], after which it continues
-    /// likewise.
+    /// The error that made a role end. [`RuntimeError::SlotHeld`] if an earlier batch still holds the slot of this one;
+    /// the call may be repeated once that batch has been dropped. [`RuntimeError::Interrupted`], after which the call
+    /// may be repeated too.
     pub fn next_batch(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<Batch>, RuntimeError> {
         if let Some(attachment) = &mut self.attachment {
             attachment.asked()?;
@@ -300,7 +301,7 @@ impl BatchStream {
         if place.batch >= self.schedule().batches_from(place.split, place.first) {
             return Ok(None);
         }
-        // A wait checks for a stop. A consumer slower than the roles never waits, so check here too.
+        // A wait checks for a stop. A consumer slower than the roles never waits, so check before the wait too.
         let asked_to_stop = self.attachment.is_some() && self.is_stopped();
         let received = if asked_to_stop { Ok(None) } else { self.receive(place, interrupted) };
         let received = match &mut self.attachment {
@@ -337,17 +338,18 @@ impl BatchStream {
             epoch: place.epoch,
             batch: u32::try_from(self.schedule().position(place.split, place.first, place.batch))
                 .unwrap_or(u32::MAX),
-            // No sampler can name a batch of a later epoch.
+            // Batches of later epochs have no valid key.
             epochs: MAX_EPOCH + 1,
             then_end: false,
         }
     }
 
-    /// Ends the pass of `place`, whose batch does not matter, after its last batch. Where the feature table is divided among
-    /// ranks, one that has fewer batches of a split than others serves them here; in any other run nothing happens.
+    /// Ends the pass of `place`, whose batch does not matter, after its last batch. If the feature table is divided
+    /// among ranks, a rank with fewer batches of a split than others serves these now. In any other run the call does
+    /// nothing.
     ///
     /// # Errors
-    /// As [`next_batch`](Self::next_batch).
+    /// See [`next_batch`](Self::next_batch).
     pub fn end_pass(
         &mut self,
         place: PassCursor,
@@ -365,20 +367,20 @@ impl BatchStream {
         self.runtime.pass_beside((split, epoch), interrupted)
     }
 
-    /// Empty hand-overs so far: the cost of turns, besides the batches that were on their way.
+    /// Empty hand-overs so far: the cost of turns, in addition to the batches that were in flight.
     pub fn skipped(&self) -> u64 {
         self.runtime.passed_over()
     }
 
-    /// Whether the run is asked to stop.
+    /// Whether a stop of the run is requested.
     pub fn is_stopped(&self) -> bool {
         self.runtime.is_stopped()
     }
 
-    /// Ends the roles, and returns the error of any of them.
+    /// Ends the roles, and returns an error of any of them.
     ///
     /// # Errors
-    /// As [`BatchStream::next_batch`].
+    /// See [`BatchStream::next_batch`].
     pub fn close(mut self) -> Result<(), RuntimeError> {
         self.end()
     }

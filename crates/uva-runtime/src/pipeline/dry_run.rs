@@ -1,4 +1,4 @@
-//! What a run would start, and the memory it would use: `--dry-run`.
+//! The processes and memory of a run, for `--dry-run`.
 
 use serde::Serialize;
 use uva_graph::reorder::ReorderedLayout;
@@ -17,24 +17,24 @@ use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::sampler::cache::Caches;
 use crate::tune::planning::{Budget, CacheRequest};
 
-/// What a run would start and use. Nothing of it has been started or allocated.
+/// The processes and memory that a run would use. They are neither started nor allocated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DryRun {
-    /// How many ranks divide the epochs: the rings are those of each. Absent where there are none.
+    /// Number of ranks that divide the epochs; the rings are those of each rank. Absent without ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<usize>,
     /// The stages, in the order in which a batch passes through them.
     pub stages: Vec<StageLine>,
     /// The rings, in the same order.
     pub rings: Vec<RingLine>,
-    /// The room of feature slots on a GPU; absent where they are in host memory.
+    /// The capacity of feature slots on a GPU; absent if they are in host memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_slots: Option<SlotsInForce>,
-    /// Where the feature rows of batches come from, from the place where they are read to the slot.
+    /// The path of the batches' feature rows, from the place of reading to the slot.
     pub rows: String,
     /// An estimate of the run's memory, item by item: the programs, the mapped files, rings of the largest batches.
     pub memory: Vec<MemoryLine>,
-    /// What is decided only when the run starts.
+    /// Choices that are made only when the run starts.
     pub decided_at_start: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct DryRun {
 pub struct StageLine {
     /// Its name.
     pub stage: String,
-    /// Whether it is a thread of the process above it, or has a process of its own: `process 1`, `thread`.
+    /// Whether it is a thread of the process above it, or a separate process: `process 1`, `thread`.
     pub runs: String,
     /// The device it works on: `cpu`, `cuda:0`.
     pub device: String,
@@ -62,20 +62,20 @@ pub struct RingLine {
     pub slots: u32,
     /// Bytes of a slot's payload, in host memory.
     pub slot_bytes: u64,
-    /// Bytes of a slot on the GPU, where the batches' arrays are there.
+    /// Bytes of a slot on the GPU, if the batches' arrays are on it.
     pub device_slot_bytes: u64,
 }
 
-/// Ranks that divide the epochs of a run, and where they work.
+/// Ranks that divide the epochs of a run, and their devices.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedRanks<'a> {
-    /// How many there are.
+    /// Number of ranks.
     pub count: usize,
     /// Whether they share the samplers.
     pub share_samplers: bool,
-    /// Those of them that train from a batch of each epoch on only: the last ones.
+    /// The standby ranks, which train only from a batch of each epoch on. They are the last ranks.
     pub standby: Standby,
-    /// The GPU of each; empty for the CPU.
+    /// The GPU of each rank; empty for the CPU.
     pub devices: &'a [usize],
     /// The GPU of each shared sampler; empty for the CPU.
     pub sampler_devices: &'a [usize],
@@ -83,16 +83,16 @@ pub struct PlacedRanks<'a> {
 
 /// The caches of a run that has not started.
 pub enum PlannedCaches<'a> {
-    /// There are none.
+    /// No caches.
     None,
-    /// A file says what they hold.
+    /// Caches of a plan from a file.
     Plan(&'a CachePlan),
-    /// They are chosen at the start.
+    /// Caches that are chosen at the start.
     Find(&'a CacheRequest),
 }
 
 impl PlannedCaches<'_> {
-    /// As a run has them, with one row where rows are cached at all.
+    /// The caches of the run, with a single row if rows are cached.
     fn expected(&self, features: Features) -> Caches {
         let (rows, dynamic, kept_rows) = match self {
             Self::None => (0, None, None),
@@ -117,7 +117,7 @@ impl DryRun {
     ) -> Self {
         let topology = Topology::new(plan, placement);
         let backend = &plan.backend;
-        // Numbered as a batch comes through them.
+        // Numbered in the order in which a batch passes through them.
         let mut processes = Vec::new();
         let mut number = |process| {
             processes.iter().position(|known| *known == process).unwrap_or_else(|| {
@@ -139,14 +139,15 @@ impl DryRun {
             }
         });
         let stages: Vec<StageLine> = stages.collect();
-        // The launcher and the janitor, and one a process of the stages, without the consumer, which is another program.
+        // The launcher and the janitor, and one program per process of the stages, without the consumer, which is
+        // another program.
         let programs = match placement {
             Placement::Threads => 1,
             Placement::Processes => 1 + processes.len() as u64,
         };
         let gpu_slots = plan.gpu_slots();
         let device_slot_bytes = gpu_slots.as_ref().map_or(0, |slots| slots.bytes);
-        // Pages for batches that have no room on the GPU do not exist until one comes.
+        // Pages for batches that do not fit on the GPU are allocated only for such a batch.
         let in_memory = |ring: &PlacedRing| match (ring.name, &gpu_slots) {
             (RingName::Feature, Some(_)) => {
                 RingShape { payload_bytes: plan.layout.header_bytes(), ..ring.shape }
@@ -172,7 +173,7 @@ impl DryRun {
             let bytes = in_memory(ring).region_bytes().unwrap_or(usize::MAX) as u64;
             dry.takes(&format!("{} ring", ring.name), MemoryKind::Host, bytes);
         }
-        // Which rows a cache holds is not known yet, but that there is one.
+        // Only the existence of a cache is known, not yet its rows.
         let plan = &plan.clone().with_caches(caches.expected(plan.options.features));
         let rows = RowTree::of(plan);
         dry.takes("programs", MemoryKind::Host, programs * program::OWN);
@@ -191,7 +192,7 @@ impl DryRun {
         }
         if let Some(made) = plan.options.made_order.as_ref().filter(|made| made.has_sequences()) {
             dry.memory.push(MemoryLine::once("sequences of the seed order", MemoryKind::Host, made.bytes()));
-            // Each sampler has the order of its epoch: a position a seed, and a mark.
+            // Each sampler has the order of its epoch: a position per seed, and a mark.
             let seeds = dataset.split(Split::Train).len() as u64;
             let of_sampler = 4 * seeds + seeds.div_ceil(8);
             let bytes = of_sampler * plan.options.samplers as u64;
@@ -202,7 +203,8 @@ impl DryRun {
         dry
     }
 
-    /// The same for all of these ranks, of which this is one: a consumer, stages and rings each, in processes.
+    /// Extends the dry run to all of these ranks, of which this is one: a consumer, stages and rings for each, in
+    /// processes.
     #[must_use]
     pub fn of_ranks(mut self, ranks: &PlacedRanks<'_>) -> Self {
         let is_sampler = |line: &StageLine| line.writes == Some(RingName::Batch.name());
@@ -239,7 +241,7 @@ impl DryRun {
                 });
             }
         }
-        // One that samples may also be that of a rank.
+        // A GPU that samples may also belong to a rank.
         let train_only = ranks.devices.iter().filter(|gpu| !ranks.sampler_devices.contains(gpu)).count();
         let (count, gpus) = (ranks.count, train_only + ranks.sampler_devices.len());
         for line in &mut self.memory {

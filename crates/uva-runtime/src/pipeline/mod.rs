@@ -6,7 +6,7 @@
 //! | [`wiring`] | connecting the stages of one process |
 //! | `runtime` | the roles as threads: the library's front end |
 //! | [`consumer`] | batches for a consumer that chooses its passes |
-//! | [`dry_run`] | what a run would start and take |
+//! | [`dry_run`] | the processes and memory of a run |
 
 pub mod consumer;
 pub mod dry_run;

@@ -1,4 +1,4 @@
-//! The roles as threads of the calling program: how to embed the library.
+//! The roles as threads of the calling program, for embedding the library.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), uva_runtime::RuntimeError> {
@@ -67,14 +67,14 @@ impl RuntimeBuilder {
     }
 
     /// Nodes in place of the training split's: ids, a mask, a file of either, or [`InputNodes::All`]. They keep their
-    /// order, unless [`shuffle`](Self::shuffle) says otherwise.
+    /// order, unless [`shuffle`](Self::shuffle) is set.
     pub fn input_nodes(mut self, nodes: impl Into<InputNodes>) -> Self {
         self.input_nodes = Some(nodes.into());
         self
     }
 
-    /// Whether each epoch orders the training seeds anew. Unless called, it does so with the training split, and not
-    /// with [`input_nodes`](Self::input_nodes).
+    /// Sets whether each epoch shuffles the training seeds. By default it does so with the training split, and not with
+    /// [`input_nodes`](Self::input_nodes).
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.shuffle = Some(shuffle);
         self
@@ -86,19 +86,19 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Send the validation split through the slots after each epoch.
+    /// Sends the validation split through the slots after each epoch.
     pub fn validate(mut self, validate: bool) -> Self {
         self.passes.validate = validate;
         self
     }
 
-    /// Send the test split through the slots at the end.
+    /// Sends the test split through the slots at the end.
     pub fn test(mut self, test: bool) -> Self {
         self.passes.test = test;
         self
     }
 
-    /// Sampler threads.
+    /// Number of sampler threads.
     pub fn samplers(mut self, samplers: usize) -> Self {
         self.options.samplers = samplers;
         self
@@ -110,21 +110,20 @@ impl RuntimeBuilder {
         self
     }
 
-    /// What the producer makes of the outermost hop's rows ([`Batch::aggregated`](crate::BatchView::aggregated)), in
-    /// place of handing them over.
+    /// The producer's aggregation of the outermost hop's rows ([`Batch::aggregated`](crate::BatchView::aggregated)),
+    /// which replaces them.
     pub fn aggregate(mut self, how: Aggregation) -> Self {
         self.options.aggregation = how;
         self
     }
 
-    /// Say of each maximum which row it is of ([`Batch::argmax`](crate::BatchView::argmax)), with
-    /// [`Aggregation::Max`].
+    /// Adds the row of each maximum ([`Batch::argmax`](crate::BatchView::argmax)), with [`Aggregation::Max`].
     pub fn aggregate_argmax(mut self) -> Self {
         self.options.aggregate_argmax = true;
         self
     }
 
-    /// Begin at this batch of this epoch instead of the first.
+    /// Begins at this batch of this epoch instead of the first.
     pub fn start_at(mut self, cursor: Cursor) -> Self {
         self.passes.start = cursor;
         self
@@ -136,10 +135,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Opens the dataset and plans the run; returns what it would start and use.
+    /// Opens the dataset and plans the run; returns its processes and memory.
     ///
     /// # Errors
-    /// As [`RuntimeBuilder::build`], where the options or the dataset are refused.
+    /// See [`RuntimeBuilder::build`], for invalid options or datasets.
     pub fn dry_run(&self) -> Result<DryRun, RuntimeError> {
         let (dataset, plan) = self.planned()?;
         Ok(DryRun::new(&dataset, &plan, Placement::Threads, &PlannedCaches::None, Vec::new()))
@@ -148,8 +147,8 @@ impl RuntimeBuilder {
     /// Opens the dataset and starts the roles.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`] name the option or file; [`RuntimeError::Failed`] when the
-    /// system gives no memory or threads.
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`] name the option or file; [`RuntimeError::Failed`] if memory
+    /// or threads cannot be allocated.
     pub fn build(self) -> Result<Runtime, RuntimeError> {
         let (dataset, plan) = self.planned()?;
         Runtime::start(Arc::new(dataset), plan)
@@ -171,15 +170,15 @@ impl RuntimeBuilder {
     }
 }
 
-/// Batches of a dataset, sampled and gathered ahead of their use by threads. Dropping it ends the threads.
+/// A source of a dataset's batches, which threads sample and gather ahead of their use. Dropping it ends the threads.
 #[derive(Debug)]
 pub struct Runtime {
-    /// The first field: the threads must end before the data they use is dropped.
+    /// Must be the first field: the threads must end before the data they use is dropped.
     threads: RoleThreads,
     dataset: Arc<Dataset>,
     control: Arc<Control>,
     receiver: BatchReceiver,
-    /// Live counts of the run, where all roles are threads of this process.
+    /// Live counts of the run, if all roles are threads of this process.
     alone: Option<Gauges>,
     in_force: Option<Backend>,
 }
@@ -199,16 +198,16 @@ impl Runtime {
     /// Starts the roles of a plan over its dataset.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] where the plan's backend does not support the requested feature type;
-    /// [`RuntimeError::Failed`] when the system gives no memory or threads.
+    /// [`RuntimeError::Usage`] if the plan's backend does not support the requested feature type;
+    /// [`RuntimeError::Failed`] if memory or threads cannot be allocated.
     pub fn start(dataset: Arc<Dataset>, plan: RunPlan) -> Result<Self, RuntimeError> {
         Self::start_with(dataset, plan, CacheContents::default())
     }
 
-    /// The same, with these cache contents.
+    /// Starts the roles of a plan with these cache contents.
     ///
     /// # Errors
-    /// As [`Runtime::start`].
+    /// See [`Runtime::start`].
     pub fn start_with(
         dataset: Arc<Dataset>,
         plan: RunPlan,
@@ -217,10 +216,10 @@ impl Runtime {
         Self::start_beside(dataset, plan, contents, None)
     }
 
-    /// The same beside other ranks, among which the dataset's feature table is divided.
+    /// Starts the roles of a plan of one of the ranks among which the dataset's feature table is divided.
     ///
     /// # Errors
-    /// As [`Runtime::start`].
+    /// See [`Runtime::start`].
     pub fn start_beside(
         dataset: Arc<Dataset>,
         plan: RunPlan,
@@ -253,7 +252,7 @@ impl Runtime {
     /// Connects the stages of this process, including the consumer.
     ///
     /// # Errors
-    /// As [`wire`].
+    /// See [`wire`].
     pub fn wired(connections: Connections, stages: &[RunStage]) -> Result<Self, RuntimeError> {
         let (dataset, control) = (Arc::clone(&connections.dataset), Arc::clone(&connections.control));
         let ConnectedStages { receiver, threads, in_force, .. } = wire(connections, stages)?;
@@ -276,22 +275,22 @@ impl Runtime {
         self.receiver.options()
     }
 
-    /// The order of the training seeds; `None`: they are shuffled, or in the order of their file.
+    /// The order of the training seeds; `None` if they are shuffled, or in the order of their file.
     pub fn seed_order(&self) -> Option<&MadeOrder> {
         self.options().made_order.as_ref()
     }
 
-    /// Which batches there are.
+    /// The schedule of batches.
     pub fn schedule(&self) -> &Schedule {
         self.receiver.schedule()
     }
 
-    /// The event that says what is in force in place of the plan's backend, if a fall-back changed it.
+    /// The event with the values in force, if a fallback changed the plan's backend.
     pub fn fall_back(&self) -> Option<Event> {
         self.in_force.as_ref().map(|backend| Event::InForce(InForce::of(backend)))
     }
 
-    /// Live counts of the run, where all of it is in this process.
+    /// Live counts of the run, if all of it is in this process.
     pub fn gauges(&self) -> Option<&Gauges> {
         self.alone.as_ref()
     }
@@ -302,7 +301,7 @@ impl Runtime {
         if self.alone.is_none() {
             return roles;
         }
-        // All are threads of this process, and a process has one resident set.
+        // All roles are threads of this process, which has one resident set.
         let peak = peak_rss_bytes();
         for role in [&mut roles.sampler, &mut roles.producer, &mut roles.consumer] {
             role.peak_rss_bytes = peak;
@@ -310,27 +309,27 @@ impl Runtime {
         roles
     }
 
-    /// What reads of rows from disk took so far; `None` where rows are read from memory.
+    /// Counts of disk reads for rows so far; `None` if rows are read from memory.
     pub fn disk_reads(&self) -> Option<DiskCounts> {
         self.receiver.reads_disk().then(|| self.control.disk_reads())
     }
 
-    /// The memory of this process now, if the whole run is in it: one element, else none.
+    /// The current memory of this process, if the whole run is in it: one element, otherwise none.
     pub fn memory(&self) -> Vec<ProcessMemory> {
         let resident = self.alone.as_ref().and_then(|_| Resident::of_self());
         resident.map(|resident| ProcessMemory::new("all roles", resident)).into_iter().collect()
     }
 
-    /// Waits for the next batch, which keeps its slot until it is dropped. `None` after the last.
+    /// Waits for the next batch, which keeps its slot until it is dropped. Returns `None` after the last.
     ///
     /// # Errors
-    /// The error that made a sampler, the producer or a worker end; [`RuntimeError::SlotHeld`] when an earlier batch still holds
-    /// the slot of the next one.
+    /// The error that made a sampler, the producer or a worker end; [`RuntimeError::SlotHeld`] if an earlier batch
+    /// still holds the slot of the next one.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
         self.next_batch_unless(&|| false)
     }
 
-    /// The same, but gives up when `interrupted` returns true.
+    /// Waits for the next batch until `interrupted` returns true.
     pub(crate) fn next_batch_unless(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -347,17 +346,17 @@ impl Runtime {
         self.receiving(|receiver| receiver.turn_to(Some(order), interrupted))
     }
 
-    /// What follows unless the consumer turns.
+    /// The next batch unless the consumer turns.
     pub(crate) fn upcoming(&self) -> Option<BatchKey> {
         self.receiver.upcoming()
     }
 
-    /// As [`BatchReceiver::is_beside`].
+    /// See [`BatchReceiver::is_beside`].
     pub(crate) fn is_beside(&self, of: (Split, u32)) -> bool {
         self.receiver.is_beside(of)
     }
 
-    /// As [`BatchReceiver::pass_beside`].
+    /// See [`BatchReceiver::pass_beside`].
     pub(crate) fn pass_beside(
         &mut self,
         of: (Split, u32),
@@ -378,7 +377,7 @@ impl Runtime {
         &mut self,
         receive: impl FnOnce(&mut BatchReceiver) -> Result<T, RuntimeError>,
     ) -> Result<T, RuntimeError> {
-        // A role that failed has ended; its error says more than its end.
+        // A role that failed has ended; its error is more specific than its end.
         self.threads.join_finished()?;
         match receive(&mut self.receiver) {
             Err(RuntimeError::PeerGone(reason)) => {
@@ -397,18 +396,19 @@ impl Runtime {
     /// Stops the roles and returns the error of any of them.
     ///
     /// # Errors
-    /// As [`Runtime::next_batch`].
+    /// See [`Runtime::next_batch`].
     pub fn stop(&mut self) -> Result<(), RuntimeError> {
         self.threads.stop()
     }
 
-    /// Waits for the threads, once the consumer takes no more batches. Returns the earliest of its error and theirs.
+    /// Waits for the threads, once the consumer takes no more batches. Returns the earliest error of the consumer and
+    /// the threads.
     ///
     /// # Errors
-    /// That error.
+    /// The earliest error.
     pub fn finish<T>(mut self, consumed: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
         let at = Instant::now();
-        // Unless it has seen the end, nobody takes another batch, and the producer need not wait for that.
+        // Unless the consumer has seen the end, it takes no further batch, and the producer need not wait for it.
         if !self.threads.is_empty() && (consumed.is_err() || self.control.stop() >= Stop::Soon) {
             self.control.set_stop(Stop::Now);
         }

@@ -1,4 +1,4 @@
-//! Connects the stages of one process. All arrangements of threads go through this one function, including those in a
+//! Connection of the stages of one process. All arrangements of threads use this one function, including those in a
 //! process that a launcher started.
 
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::plan::{RingName, RunPlan};
 use crate::sampler::cache::CacheContents;
 use crate::sampler::lane::{Lane, lanes, sampler_lane};
 
-/// Receives lines for people.
+/// A receiver of lines for people.
 pub type Note = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The connections of a process's stages: made in this process, or handed over by a launcher.
+/// The connections of a process's stages, made in this process or received from a launcher.
 pub struct Connections {
     /// The dataset.
     pub dataset: Arc<Dataset>,
@@ -40,23 +40,23 @@ pub struct Connections {
     pub plan: Arc<RunPlan>,
     /// The control page that all roles share.
     pub control: Arc<Control>,
-    /// The batch ring; none where workers prepare whole batches.
+    /// The batch ring; absent if workers prepare whole batches.
     pub batches: Option<Ring>,
     /// The feature ring.
     pub features: Option<Ring>,
-    /// The processes of stages that run elsewhere.
+    /// The processes of stages outside this process.
     pub processes: Vec<(RunStage, Arc<PidFd>)>,
-    /// The channel over which producer and consumer share feature slots on a GPU, where they are two processes.
+    /// The channel over which producer and consumer share feature slots on a GPU, if they are two processes.
     pub slot_channel: Option<Channel>,
     /// The graph in the samplers' order.
     pub reordered: Option<Arc<FrozenBytes>>,
     /// The ids of the cached rows.
     pub cached_rows: Option<Arc<FrozenBytes>>,
-    /// These rows, where several GPUs hold them already.
+    /// The cached rows, if several GPUs already hold them.
     pub joined_rows: Option<Arc<JoinedMemory>>,
-    /// The other ranks, where the feature table is divided among them.
+    /// The other ranks, if the feature table is divided among them.
     pub ranks: Option<Arc<RankExchanges>>,
-    /// The same of the other ranks that the sampler of this process serves.
+    /// The connections of the other ranks that the sampler of this process serves.
     pub other_ranks: Vec<Connections>,
     /// Receives lines for people.
     pub note: Note,
@@ -66,7 +66,7 @@ impl Connections {
     /// New connections, for a run whose stages are all in this process.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
+    /// [`RuntimeError::Failed`] if memory cannot be allocated.
     pub fn create(
         dataset: Arc<Dataset>,
         plan: Arc<RunPlan>,
@@ -92,7 +92,7 @@ impl Connections {
         })
     }
 
-    /// The rings that this process has, in the order in which a batch passes through them.
+    /// The rings of this process, in the order in which a batch passes through them.
     pub fn rings(&self) -> Vec<(RingName, Ring)> {
         let of = |name, ring: &Option<Ring>| ring.clone().map(|ring| (name, ring));
         [of(RingName::Batch, &self.batches), of(RingName::Feature, &self.features)]
@@ -126,7 +126,7 @@ impl Connections {
     }
 }
 
-/// The error for a resource that a stage needs and this process was not handed.
+/// The error for a resource that a stage needs and this process has not received.
 pub fn missing(what: Resource) -> RuntimeError {
     RuntimeError::failed(format!("the launcher handed over no {what}"))
 }
@@ -141,13 +141,13 @@ fn check_sequences(plan: &RunPlan) -> Result<(), RuntimeError> {
 
 /// The connected stages of a process.
 pub struct ConnectedStages {
-    /// The receiving end, where the consumer is one of the stages: it is for the calling thread.
+    /// The receiving end for the calling thread, if the consumer is one of the stages.
     pub receiver: Option<BatchReceiver>,
-    /// The last stage, where that is not the consumer: it is for the calling thread too.
+    /// The last stage for the calling thread, if it is not the consumer.
     pub last: Option<RoleWork>,
-    /// All other stages. Dropping it ends them.
+    /// All other stages. Dropping the value ends them.
     pub threads: RoleThreads,
-    /// The backend in force, where a fall-back made it another than the plan's.
+    /// The backend in force, if a fallback changed the plan's.
     pub in_force: Option<Backend>,
 }
 
@@ -171,8 +171,8 @@ impl ConnectedStages {
 /// Connects these stages, given in the order in which a batch passes through them, and starts all but the last.
 ///
 /// # Errors
-/// Errors of opening the GPU or sharing its slots; [`RuntimeError::Failed`] when the system gives no threads. Stages
-/// that ran already have ended then.
+/// Errors of opening the GPU or sharing its slots; [`RuntimeError::Failed`] if threads cannot be started. Stages that
+/// were already running have then ended.
 pub fn wire(connections: Connections, stages: &[RunStage]) -> Result<ConnectedStages, RuntimeError> {
     let samplers = connections.plan.options.samplers;
     let names: Vec<_> = stages.iter().map(|stage| (*stage, ThreadName::new(stage.title(samplers)))).collect();
@@ -287,16 +287,16 @@ pub fn wire(connections: Connections, stages: &[RunStage]) -> Result<ConnectedSt
     Ok(wired)
 }
 
-/// What the stages of a process have on its GPU before they start.
+/// The resources of a process's stages on its GPU before they start.
 #[derive(Default)]
 struct OnGpu {
-    /// The producer's end of feature slots on a GPU; `None` where the slots are in host memory.
+    /// The producer's end of feature slots on a GPU; `None` if the slots are in host memory.
     setup: Option<DeviceSetup>,
-    /// The consumer's.
+    /// The consumer's end of feature slots on a GPU; `None` if the slots are in host memory.
     slots: Option<DeviceSlots>,
-    /// The lane of a sampler on the GPU, which shares its process with the producer or has the GPU for itself.
+    /// The lane of a sampler on the GPU, which shares its process with the producer or has a GPU alone.
     sampler: Option<Lane>,
-    /// As in [`ConnectedStages`].
+    /// See [`ConnectedStages`].
     in_force: Option<Backend>,
 }
 
@@ -311,7 +311,7 @@ fn on_gpu(
     let channel = || slot_channel.as_ref().ok_or_else(|| missing(Resource::FeatureSlotChannel));
     let (producer, consumer) = (stages.contains(&RunStage::PRODUCER), stages.contains(&RunStage::CONSUMER));
     if !producer {
-        // A sampler that has a GPU for itself. One that shares it with a producer shares the process, too.
+        // This sampler has a separate GPU. A sampler that shares a GPU with a producer shares the process too.
         if stages.iter().any(|stage| stage.role == Role::Sampler) && plan.backend.gpu_sampler().is_some() {
             let lane = sampler_lane(&open_device(cuda, Role::Sampler)?, cuda, Role::Sampler.name())?;
             return Ok(OnGpu { sampler: Some(lane), ..OnGpu::default() });

@@ -1,4 +1,4 @@
-//! Where the rows of a run are read, as its options, its data and this machine decide it.
+//! The place from which a run reads rows, as its options, its data and this machine determine it.
 
 use std::path::Path;
 
@@ -18,35 +18,36 @@ use crate::options::hop_run::HopRun;
 use crate::options::reader::{DiskReader, Features, row_file};
 use crate::plan::hop_files::{OpenHopFiles, stored_side_by_side};
 
-/// Where the rows of a run are read, and why.
+/// The place from which a run reads rows, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureChoice {
     /// Never [`Features::Auto`].
     pub(crate) features: Features,
     reason: String,
     disk: Option<DiskChoice>,
-    /// Consecutive rows of a hop set that stay together; `None`: the rows are of a table.
+    /// Consecutive rows of a hop set that stay together; `None` for rows of a table.
     chunk: Option<usize>,
-    /// Why training rows of a hop set are in the memory of a GPU; `None` where they are not.
+    /// The reason why training rows of a hop set are in the memory of a GPU; `None` if they are not.
     on_gpu: Option<String>,
 }
 
-/// The reader that works here.
+/// The reader that works on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DiskChoice {
-    /// Its name, and whether it is in another mode than its own.
+    /// Its name, and its mode if that is not its normal one.
     reader: &'static str,
     how: String,
     passed_over: Vec<String>,
 }
 
 impl FeatureChoice {
-    /// What these options come to on this machine, for a run on this backend, whose kernels sum the rows or not. Tries the
-    /// reader.
+    /// Resolves these options on this machine, for a run on this backend, with or without kernels that sum the rows.
+    /// Tries the reader.
     ///
     /// # Errors
-    /// [`RuntimeError::Option`] where rows cannot come from disk, or not by this reader; [`RuntimeError::Missing`] for a reader
-    /// that the system refuses. Whether cuFile works is tried later, in [`RunPlan::by_cufile`](crate::plan::RunPlan::by_cufile).
+    /// [`RuntimeError::Option`] if rows cannot come from disk, or not by this reader; [`RuntimeError::Missing`] for a
+    /// reader that does not work on this system. Whether cuFile works is tried later, in
+    /// [`RunPlan::by_cufile`](crate::plan::RunPlan::by_cufile).
     pub fn new(
         (features, reader): (Features, DiskReader),
         dataset: &Dataset,
@@ -58,11 +59,11 @@ impl FeatureChoice {
         let on_device = gather == Some(GatherChoice::Device.name());
         let (by_gather, chunk, on_gpu) = match &read {
             Read::Table(..) => (gather, None, None),
-            // Rows of hops pass through the CPU on their way to a GPU.
+            // Rows of hops pass through the CPU before they reach a GPU.
             Read::Hops(run, ..) => (None, Some(run.batches.chunk), on_device.then(|| ASKED_FOR.to_owned())),
         };
         let is_open = (features, reader) == (Features::Auto, DiskReader::Auto);
-        // Rows from disk go to slots on a GPU as the CPU's sums do.
+        // Rows from disk reach slots on a GPU in the same way as the CPU's sums.
         let obstacle = by_gather.and_then(|_| match kernels_sum {
             true => Some(Obstacle {
                 option: "`aggregate=device`".to_owned(),
@@ -89,7 +90,8 @@ impl FeatureChoice {
             (Features::Auto, None) => read.by_memory(),
             (asked, _) => (asked, ASKED_FOR.to_owned()),
         };
-        // Also where nothing is read from disk: what was asked for by name is not passed over in silence.
+        // Checked even if no rows are read from disk: an option that was requested by name must not be ignored
+        // silently.
         if reader == DiskReader::Cufile {
             check_cufile(&read, gather)?;
         }
@@ -98,7 +100,7 @@ impl FeatureChoice {
         }
         match read.tried(dataset, reader) {
             Ok(disk) => Ok(Self { features, reason, disk: Some(disk), chunk, on_gpu }),
-            // Nobody asked for the disk, and a mapped file is read everywhere.
+            // The disk was not requested, and a mapped file can be read on every machine.
             Err(RuntimeError::Missing(why)) if is_open => {
                 let reason = format!("{reason}, and no reader works here: {why}");
                 Ok(Self { features: Features::Memory, reason, disk: None, chunk, on_gpu })
@@ -107,7 +109,7 @@ impl FeatureChoice {
         }
     }
 
-    /// As the metrics' first line has it.
+    /// The form in the metrics' first line.
     #[must_use]
     pub fn in_force(&self) -> Value {
         let reason = Spelling::CommandLine.sentence(&self.reason);
@@ -120,19 +122,19 @@ impl FeatureChoice {
         said
     }
 
-    /// The same with the training rows of a hop set in the memory of a GPU, for this reason.
+    /// Places the training rows of a hop set in the memory of a GPU, for this reason.
     #[must_use]
     pub fn on_gpu(self, reason: String) -> Self {
         Self { on_gpu: Some(reason), ..self }
     }
 
-    /// The same where they are not, with what forbids it.
+    /// Keeps the training rows of a hop set out of the GPU's memory, because of this obstacle.
     #[must_use]
     pub fn beside_gpu(self, obstacle: &str) -> Self {
         Self { reason: format!("{}; {obstacle}", self.reason), ..self }
     }
 
-    /// The same with the rows brought by cuFile, which passes through host memory for this reason.
+    /// Sets cuFile as the reader, which passes through host memory for this reason, if given.
     #[must_use]
     pub(crate) fn with_cufile(self, compatibility: Option<&str>) -> Self {
         let reader = if compatibility.is_some() { "cufile (compat)" } else { DiskReader::Cufile.name() };
@@ -140,7 +142,7 @@ impl FeatureChoice {
         Self { disk: Some(disk), ..self }
     }
 
-    /// The same where cuFile does not bring them, for this reason.
+    /// Excludes cuFile as the reader, for this reason.
     #[must_use]
     pub(crate) fn without_cufile(mut self, why: &str) -> Self {
         if let Some(DiskChoice { passed_over, .. }) = &mut self.disk {
@@ -149,13 +151,13 @@ impl FeatureChoice {
         self
     }
 
-    /// Who reads rows from disk, as the metrics have it; `None` where they come from memory.
+    /// The reader of rows on disk, in the form of the metrics; `None` if rows come from memory.
     #[must_use]
     pub fn reader(&self) -> Option<&'static str> {
         self.disk.as_ref().map(|disk| disk.reader)
     }
 
-    /// Where the training rows of a hop set lie, as `place` takes it.
+    /// The place of a hop set's training rows, as a value of `place`.
     #[must_use]
     pub fn place(&self) -> HopRowsPlace {
         match (&self.on_gpu, self.features) {
@@ -165,13 +167,13 @@ impl FeatureChoice {
         }
     }
 
-    /// Why they lie there.
+    /// The reason for the place.
     #[must_use]
     pub fn reason(&self) -> &str {
         self.on_gpu.as_ref().unwrap_or(&self.reason)
     }
 
-    /// Lines for people; none where the rows of a table are read from memory.
+    /// Lines for people; none if the rows of a table are read from memory.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let (on_gpu, others) = match &self.on_gpu {
@@ -203,9 +205,10 @@ impl FeatureChoice {
 
 const ASKED_FOR: &str = "asked for";
 
-/// These options with the gather that rows need on a GPU which the CPU brings, [`GatherChoice::Dma`], where none was asked
-/// for: rows of a table on disk, and of one that is divided among ranks. Rows come from disk if the loader asks for it, or leaves it open and the table is larger than memory. Where a
-/// cache (`cached_on_gpu`) or a sampler on the GPU was asked for, what is left open stays so.
+/// Sets the gather of these options to [`GatherChoice::Dma`] if it is open and the CPU brings rows to a GPU: rows of a
+/// table on disk, or of one that is divided among ranks. Rows come from disk if the loader requests it, or leaves it
+/// open and the table is larger than memory. With a cache (`cached_on_gpu`) or a sampler on the GPU, an open choice
+/// stays open.
 #[must_use]
 pub fn gather_by_cpu(
     options: &BackendOptions,
@@ -257,11 +260,11 @@ fn check_cufile(read: &Read<'_>, gather: Option<&str>) -> Result<(), RuntimeErro
     }
 }
 
-/// What a run reads of a dataset's rows.
+/// The rows that a run reads from a dataset.
 enum Read<'d> {
-    /// A feature table: its file, and its bytes.
+    /// A feature table: its file, and its size in bytes.
     Table(Option<&'d Path>, u64),
-    /// Some tables of a hop set: their files, and the bytes of these.
+    /// Some tables of a hop set: their files, and their size in bytes.
     Hops(HopRun<'d>, Vec<&'d Path>, u64),
 }
 
@@ -292,7 +295,7 @@ impl<'d> Read<'d> {
         }
     }
 
-    /// Whether all of it is on a file system in memory. What the system counts as available leaves such files out.
+    /// Whether all files are on a file system in memory. The system's available memory excludes such files.
     fn lies_in_memory(&self) -> bool {
         match self {
             Self::Table(file, _) => file.is_some_and(files::lies_in_memory),
@@ -300,7 +303,7 @@ impl<'d> Read<'d> {
         }
     }
 
-    /// Memory where it fits into what is available.
+    /// Memory if the rows fit into the available memory, otherwise the disk.
     fn by_memory(&self) -> (Features, String) {
         let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64);
         let Ok(memory) = HostMemory::read() else {
@@ -316,7 +319,7 @@ impl<'d> Read<'d> {
         (features, format!("{what} {fits} into the {} available of {bound}", gib(available)))
     }
 
-    /// The reader that works, tried.
+    /// The reader that works, after a trial.
     fn tried(&self, dataset: &Dataset, reader: DiskReader) -> Result<DiskChoice, RuntimeError> {
         Ok(match self {
             Self::Table(..) => {

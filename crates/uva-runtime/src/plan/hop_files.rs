@@ -9,22 +9,22 @@ use uva_rows::GatherError;
 use crate::RuntimeError;
 use crate::options::reader::{DiskReader, disk_error};
 
-/// Whether a file has rows of several hops side by side, so that no run of one of these tables lies in one piece.
+/// Whether a file has adjacent rows of several hops, so that runs of these tables are not contiguous.
 pub(crate) fn stored_side_by_side(hops: Hops<'_>, tables: &[usize]) -> bool {
     tables.iter().any(|table| hops.place(*table).stride != hops.row_bytes())
 }
 
-/// The files of some tables, open to be read.
+/// The files of some tables, open for reading.
 pub struct OpenHopFiles {
     files: RunFiles,
     held: Vec<FileTables>,
 }
 
-/// The tables that a file has rows of.
+/// The tables with rows in a file.
 struct FileTables {
     /// Bytes from a row to the next.
     stride: usize,
-    /// Of each: its place among the tables that batches have, and where its row begins in the file's.
+    /// For each table, its index among the tables of batches, and the offset of its row in the file's row.
     tables: Vec<(usize, usize)>,
 }
 
@@ -32,7 +32,7 @@ impl OpenHopFiles {
     /// Opens the files of these tables.
     ///
     /// # Errors
-    /// As [`row_file`](crate::options::reader::row_file).
+    /// See [`row_file`](crate::options::reader::row_file).
     pub fn open(hops: Hops<'_>, tables: &[usize], reader: DiskReader) -> Result<Self, RuntimeError> {
         let mut arrays: Vec<usize> = Vec::new();
         let mut held: Vec<FileTables> = Vec::new();
@@ -60,18 +60,18 @@ impl OpenHopFiles {
         Ok(Self { files, held })
     }
 
-    /// How they are read.
+    /// The files, with the way in which they are read.
     pub fn files(&self) -> &RunFiles {
         &self.files
     }
 
-    /// The files alone, to read all that they hold.
+    /// The files alone, for reading all of their content.
     #[must_use]
     pub fn into_files(self) -> RunFiles {
         self.files
     }
 
-    /// Reads the rows of these runs, of each table into the slice of its place.
+    /// Reads the rows of these runs, for each table into the slice with its index.
     pub(crate) fn read(
         &mut self,
         runs: &[Range<usize>],
@@ -80,13 +80,13 @@ impl OpenHopFiles {
     ) -> Result<DiskReads, GatherError> {
         let Self { files, held } = self;
         let read = files.read(runs, |file, at, bytes| held[file].put(row_bytes, (at, bytes), out))?;
-        // A file of several tables also brings the rows of those that batches do not have.
+        // A file of several tables also returns the rows of tables that batches do not have.
         Ok(DiskReads { bytes_asked: out.iter().map(|out| out.len() as u64).sum(), ..read })
     }
 }
 
 impl FileTables {
-    /// Puts bytes of the file's rows, from byte `at` of the requested ones, where their tables' rows belong.
+    /// Copies bytes of the file's rows, from byte `at` of the requested ones, to the places of their tables' rows.
     fn put(&self, row_bytes: usize, (at, bytes): (usize, &[u8]), out: &mut [&mut [u8]]) {
         let Self { stride, tables } = self;
         if *stride == row_bytes {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn pieces_of_rows_side_by_side_reach_their_tables_wherever_they_are_cut() {
-        // Rows of three tables of 4 bytes, of which the last and the first are wanted.
+        // Rows of three tables of 4 bytes, of which the last and the first are requested.
         let held = FileTables { stride: 12, tables: vec![(0, 8), (1, 0)] };
         let bytes: Vec<u8> = (0..48).collect();
         for cut in 0..=48 {

@@ -3,8 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `run_plan` | options made concrete for a dataset |
-//! | [`topology`] | which stages a run has, where they are, and what each is handed |
-//! | `feature_choice`, `hop_files` | whether rows are read from memory or disk, and by which reader |
+//! | [`topology`] | the stages of a run, their processes, and their resources |
+//! | `feature_choice`, `hop_files` | the choice between rows in memory and on disk, and the reader |
 
 pub(crate) mod feature_choice;
 pub(crate) mod hop_files;

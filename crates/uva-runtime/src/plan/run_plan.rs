@@ -1,5 +1,5 @@
-//! The plan of a run over its dataset: schedule, layout and rings. It depends on dataset and options alone, so every
-//! role computes the same plan for itself.
+//! The plan of a run over its dataset: schedule, layout and rings. It depends only on dataset and options, so every
+//! role computes the same plan.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ use crate::{LoaderOptions, Passes, RuntimeError};
 use uva_options::ByteSize;
 use uva_options::OptionError;
 
-/// Default number of batch slots where a batch is small, unless more are needed.
+/// Default number of batch slots for small batches, unless more are needed.
 const SLOTS_OF_SMALL_BATCHES: usize = 8;
 
 /// A batch is small if the largest one has at most this many bytes: all slots together are then smaller than a usual
@@ -48,7 +48,7 @@ pub enum RingName {
 }
 
 impl RingName {
-    /// All of them.
+    /// All rings.
     pub const ALL: [Self; 2] = [Self::Batch, Self::Feature];
 
     /// Its name in messages.
@@ -72,21 +72,21 @@ impl std::fmt::Display for RingName {
 pub struct RunPlan {
     /// The options it was made from.
     pub options: LoaderOptions,
-    /// Which batch has which number.
+    /// The numbers of batches.
     pub schedule: Schedule,
-    /// How batches are laid out in slots.
+    /// The layout of batches in slots.
     pub layout: Arc<BatchLayout>,
-    /// Where it gathers and trains.
+    /// The place of gathering and training.
     pub backend: Backend,
-    /// What is cached.
+    /// The caches.
     pub caches: Caches,
     /// Rows of the feature table, for messages.
     pub table_rows: usize,
     /// Whether the feature table is divided among ranks.
     pub divided: bool,
-    /// Where rows are read, in the process that chose it.
+    /// The place from which rows are read, in the process that chose it.
     pub features: Option<FeatureChoice>,
-    /// Whether the run leaves checkpoints: a failure's message then says how to go on.
+    /// Whether the run writes checkpoints. The message about a failure then explains how to resume.
     pub checkpointed: bool,
 }
 
@@ -94,12 +94,12 @@ impl RunPlan {
     /// Plans a run.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] for options that cannot work, [`RuntimeError::Input`] for a dataset without training
-    /// nodes, or without weights where edges are to be picked by weight.
+    /// [`RuntimeError::Usage`] for invalid options, [`RuntimeError::Input`] for a dataset without training nodes, or
+    /// without weights if edges are picked by weight.
     pub fn new(dataset: &Dataset, options: &LoaderOptions, passes: Passes) -> Result<Self, RuntimeError> {
         options.check()?;
-        // A batch with more seeds than any split is the whole split, however many more: memory is sized by what is
-        // possible. One more than the longest split, so that --drop-last distinguishes it from a whole batch.
+        // A batch with more seeds than any split is the whole split, so memory is sized by the longest split. The size
+        // is one more than that, so that --drop-last distinguishes it from a whole batch.
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
         let batch_size = options.batch_size.min(longest + 1);
         let gather_threads = match options.prepare {
@@ -164,7 +164,7 @@ impl RunPlan {
         })
     }
 
-    /// The same for another of the processes that divide its epochs.
+    /// The plan of another of the processes that divide its epochs.
     #[must_use]
     pub fn of_rank(&self, dataset: &Dataset, index: u32) -> Self {
         let part = Part { index, ..self.options.part };
@@ -174,8 +174,8 @@ impl RunPlan {
         Self { options, schedule, ..self.clone() }
     }
 
-    /// Checks that workers can prepare whole batches on this backend, beside a feature cache with this eviction, if there
-    /// is such a cache, and on the cores that were asked for. For the process that starts the run.
+    /// Checks that workers can prepare whole batches on this backend, with a feature cache of this eviction, if there
+    /// is one, and on the requested cores. For the process that starts the run.
     ///
     /// # Errors
     /// [`RuntimeError::Option`] with an alternative.
@@ -205,12 +205,12 @@ impl RunPlan {
         }
         match &self.options.pin_cores {
             None => Ok(()),
-            // Workers that cannot be kept on a core say so, and work elsewhere.
+            // Workers that cannot be pinned report this, and continue unpinned.
             Some(pin) => machine::allowed_cores().map_or(Ok(()), |allowed| pin.check(&allowed)),
         }
     }
 
-    /// Checks that what is looked ahead has a use beside a feature cache with this eviction, if there is such a cache.
+    /// Checks that a look-ahead is useful with a feature cache of this eviction, if there is such a cache.
     ///
     /// # Errors
     /// [`RuntimeError::Option`] with an alternative.
@@ -228,7 +228,7 @@ impl RunPlan {
         }
     }
 
-    /// Checks that the run's sums go with a feature cache of this eviction on this backend, if there is such a cache.
+    /// Checks that the run's sums are supported with a feature cache of this eviction on this backend, if there is one.
     ///
     /// # Errors
     /// [`RuntimeError::Option`] with an alternative.
@@ -248,19 +248,18 @@ impl RunPlan {
         }
     }
 
-    /// Seeds of the largest batch in any pass over this dataset's splits.
+    /// Maximum number of seeds of a batch in any pass over this dataset's splits.
     pub fn largest_batch(&self, dataset: &Dataset) -> usize {
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
         self.options.batch_size.min(longest)
     }
 
-    /// The same for a run on this backend, whose feature slots have room for batches as they are sampled, where they
-    /// are on a GPU and its options leave them that. `main` is the split whose batches are sampled; in a run that
-    /// evaluates sampled batches of other splits, those are, too. For the process that plans a run: it tells the
-    /// others.
+    /// Sizes feature slots on a GPU for batches as they are sampled, if the options of this backend leave the size
+    /// open. `main` is the split whose batches are sampled; a run that evaluates sampled batches of other splits
+    /// samples those too. For the process that plans a run, which passes the result to the others.
     ///
     /// # Errors
-    /// As sampling 20 batches of each of these splits.
+    /// Errors of sampling 20 batches of each of these splits.
     pub fn sized(mut self, dataset: &Dataset, backend: &Backend, main: Split) -> Result<Self, RuntimeError> {
         let asked = backend.device_slots().is_some_and(|cuda| cuda.gpu_slots == GpuSlots::Sampled);
         let asked = asked && !self.layout.has_one_size();
@@ -282,18 +281,18 @@ impl RunPlan {
         Ok(self)
     }
 
-    /// What a feature slot on a GPU has room for.
+    /// The capacity of a feature slot on a GPU.
     pub fn slot_room(&self) -> SlotRoom {
         self.options.slot_room.unwrap_or_else(|| SlotRoom::largest(&self.layout))
     }
 
-    /// Whether the batch of this header has room in a feature slot on a GPU. Another goes through the ring's memory on
-    /// the host, and each role that asks gets the same answer.
+    /// Whether the batch of this header fits a feature slot on a GPU. Otherwise it passes through the ring's memory on
+    /// the host. The result is the same in each role.
     pub fn fits_slot(&self, header: &BatchHeader) -> bool {
         self.slot_room().holds(&self.layout, header)
     }
 
-    /// The room of feature slots on a GPU, and why; `None` where they are in host memory.
+    /// The capacity of feature slots on a GPU, with its reason; `None` if they are in host memory.
     pub fn gpu_slots(&self) -> Option<SlotsInForce> {
         let cuda = self.backend.device_slots()?;
         let reason = match (self.options.slot_room, self.options.slot_bytes, cuda.gpu_slots) {
@@ -318,16 +317,16 @@ impl RunPlan {
         })
     }
 
-    /// The same on another backend.
+    /// Sets the backend.
     pub fn on(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// The same, with it settled where rows are read on this backend, unless it is already.
+    /// Determines the place from which rows are read on this backend, unless it is already determined.
     ///
     /// # Errors
-    /// As [`FeatureChoice::new`].
+    /// See [`FeatureChoice::new`].
     pub fn with_features(mut self, dataset: &Dataset, backend: &Backend) -> Result<Self, RuntimeError> {
         if self.features.is_none() {
             let asked = (self.options.features, self.options.reader);
@@ -344,7 +343,7 @@ impl RunPlan {
         Ok(self)
     }
 
-    /// The GPU of a run whose rows cuFile may bring from the files of its hop set, and these files; `None` where rows come
+    /// The GPU and the files of a run whose rows cuFile may read from the files of its hop set; `None` if rows come
     /// another way.
     pub fn cufile_might_read(&self, dataset: &Dataset) -> Option<(usize, Vec<PathBuf>)> {
         let cuda = self.backend.device_slots()?;
@@ -358,14 +357,14 @@ impl RunPlan {
         Some((cuda.ordinal, batches.tables.iter().map(file).collect()))
     }
 
-    /// The same with it settled whether cuFile brings the rows, by what a trial found.
+    /// Determines whether cuFile reads the rows, by the result of a trial.
     ///
     /// # Errors
-    /// [`RuntimeError::Missing`] where it was asked for and does not work.
+    /// [`RuntimeError::Missing`] if it was requested and does not work.
     pub fn by_cufile(mut self, found: CufileReport) -> Result<Self, RuntimeError> {
         let is_asked = self.options.reader == DiskReader::Cufile;
         let refused = match (found.refused, &found.compatibility) {
-            // What others do as well, without a copy in the library's memory.
+            // Other readers work in the same way, without a copy in the library's memory.
             (None, Some(why)) if !is_asked => {
                 Some(format!("it would pass through host memory, in compatibility mode: {why}"))
             }
@@ -388,7 +387,7 @@ impl RunPlan {
         Ok(self)
     }
 
-    /// The same with the training rows of a hop set in the memory of its GPU, for this reason.
+    /// Places the training rows of a hop set in the memory of its GPU, for this reason.
     pub fn on_device(mut self, reason: String) -> Self {
         if let Backend::Cuda(cuda) = &mut self.backend {
             cuda.gather = GatherChoice::Device;
@@ -397,32 +396,32 @@ impl RunPlan {
         self
     }
 
-    /// The same where they are not, with what forbids it.
+    /// Keeps the training rows of a hop set out of the GPU's memory, because of this obstacle.
     pub fn beside_device(mut self, obstacle: &str) -> Self {
         self.features = self.features.map(|choice| choice.beside_gpu(obstacle));
         self
     }
 
-    /// The same with caches.
+    /// Sets the caches.
     pub fn with_caches(mut self, caches: Caches) -> Self {
         self.caches = caches;
         self
     }
 
-    /// The same for a run that leaves checkpoints, or does not.
+    /// Sets whether the run writes checkpoints.
     pub fn checkpointed(mut self, checkpointed: bool) -> Self {
         self.checkpointed = checkpointed;
         self
     }
 
-    /// Batch slots between samplers and producer: as requested, otherwise the least that suffice, or
-    /// `SLOTS_OF_SMALL_BATCHES` where batches are small. None where workers prepare whole batches.
+    /// Batch slots between samplers and producer: as requested, otherwise the minimum, or `SLOTS_OF_SMALL_BATCHES` for
+    /// small batches. 0 if workers prepare whole batches.
     pub fn batch_slots(&self) -> usize {
         batch_slots(&self.options, &self.layout)
     }
 
-    /// Batches that the producer looks ahead: 0 where rows are not read from disk, or a cache evicts by itself, and for hop
-    /// sets, whose rows come in runs.
+    /// Batches that the producer looks ahead. 0 if rows are not read from disk, or a cache evicts, and for hop sets,
+    /// whose rows come in runs.
     pub fn look_ahead(&self) -> usize {
         let table_on_disk = self.options.features == Features::Disk && !self.layout.has_one_size();
         if !table_on_disk || self.options.prepare == Prepare::Whole {
@@ -448,12 +447,12 @@ impl RunPlan {
         self.slot_room().bytes.saturating_mul(self.options.feature_slots)
     }
 
-    /// The most bytes that one upload brings to a slot on a GPU, where a sampler there makes its columns, or not.
+    /// Maximum bytes of one upload to a slot on a GPU, with or without a sampler that makes its columns on the GPU.
     pub fn upload_bytes(&self, sampled_on_gpu: bool) -> usize {
         self.layout.upload_bytes(sampled_on_gpu).min(self.slot_room().bytes)
     }
 
-    /// Slots of a ring, and the payload of each.
+    /// The number of slots of a ring, and the payload of each.
     pub fn ring_shape(&self, name: RingName) -> RingShape {
         match name {
             RingName::Batch => {
@@ -461,8 +460,8 @@ impl RunPlan {
             }
             RingName::Feature => RingShape {
                 slots: self.options.all_feature_slots() as u32,
-                // With the rows on a GPU, the ring carries only headers, and behind them batches that have no room
-                // there. Until one comes, its pages do not exist.
+                // With the rows on a GPU, the ring has only headers, followed by batches that do not fit on the GPU.
+                // Its pages are allocated only for such a batch.
                 payload_bytes: match (self.backend.device_slots(), self.options.slot_room) {
                     (None, _) => self.layout.feature_slot_bytes(),
                     (Some(_), None) => self.layout.header_bytes(),
@@ -472,18 +471,18 @@ impl RunPlan {
         }
     }
 
-    /// Makes a ring that can be handed over to other processes.
+    /// Creates a ring that can be passed to other processes.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
+    /// [`RuntimeError::Failed`] if memory cannot be allocated.
     pub fn create_ring(&self, name: RingName) -> Result<Ring, RuntimeError> {
         Ok(Ring::create(name.name(), self.ring_shape(name))?)
     }
 
-    /// Makes a ring for the threads of this process.
+    /// Creates a ring for the threads of this process.
     ///
     /// # Errors
-    /// As [`RunPlan::create_ring`].
+    /// See [`RunPlan::create_ring`].
     pub fn ring_for_threads(&self, name: RingName) -> Result<Ring, RuntimeError> {
         Ok(Ring::for_threads(name.name(), self.ring_shape(name))?)
     }
@@ -491,12 +490,12 @@ impl RunPlan {
     /// Opens a ring that another process has made.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] where it is of another shape.
+    /// [`RuntimeError::Failed`] if it has another shape.
     pub fn open_ring(&self, name: RingName, fd: OwnedFd) -> Result<Ring, RuntimeError> {
         Ok(Ring::open(name.name(), fd, self.ring_shape(name))?)
     }
 
-    /// Where the role at this index of the control page is, for messages.
+    /// The position of the role at this index of the control page, for messages.
     pub fn whereabouts(&self, control: &Control, place: usize) -> String {
         let evaluation = control.evaluation().filter(|_| place == CONSUMER);
         match evaluation.and_then(|(split, epoch)| evaluating(split, epoch)) {
@@ -519,18 +518,18 @@ impl RunPlan {
     }
 }
 
-/// The room of feature slots on a GPU.
+/// The capacity of feature slots on a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotsInForce {
-    /// Bytes of each.
+    /// Bytes of each slot.
     pub bytes: u64,
-    /// Bytes that the largest possible batch takes.
+    /// Bytes of the largest possible batch.
     pub largest_bytes: u64,
-    /// Why they have this room.
+    /// The reason for this capacity.
     pub reason: String,
 }
 
-/// As [`RunPlan::batch_slots`].
+/// See [`RunPlan::batch_slots`].
 fn batch_slots(options: &LoaderOptions, layout: &BatchLayout) -> usize {
     if options.prepare == Prepare::Whole {
         return 0;

@@ -1,7 +1,7 @@
-//! A run as data: its stages, the rings between them, the process of each stage, and what each process is handed.
+//! A run as data: its stages, the rings between them, the process of each stage, and the resources of each process.
 //!
-//! The plan determines the topology, once. `wiring` connects the stages of one process; the launcher starts and connects
-//! the processes. Both consult the topology only, and neither knows an arrangement by name.
+//! The plan determines the topology once. `wiring` connects the stages of one process; the launcher starts and connects
+//! the processes. Both depend only on the topology, and not on a named arrangement.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::options::Prepare;
 use crate::options::seed_order::MadeOrder;
 use crate::plan::{RingName, RunPlan};
 
-/// What a stage does with a batch.
+/// The work of a stage on a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -22,7 +22,7 @@ pub enum Role {
     Sampler,
     /// Gathers feature rows.
     Producer,
-    /// Does both, in place of samplers and a producer.
+    /// Samples and gathers, in place of samplers and a producer.
     Worker,
     /// Trains.
     Consumer,
@@ -77,7 +77,7 @@ impl Role {
 /// One stage of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RunStage {
-    /// What it does.
+    /// Its role.
     pub role: Role,
     /// Its number among the stages of the same role.
     pub index: usize,
@@ -101,7 +101,7 @@ impl RunStage {
         Self { role: Role::Worker, index }
     }
 
-    /// Whether there may be several of its role.
+    /// Whether there may be several stages of its role.
     fn is_numbered(self) -> bool {
         matches!(self.role, Role::Sampler | Role::Worker)
     }
@@ -116,7 +116,7 @@ impl RunStage {
         }
     }
 
-    /// Its name in messages about a run with this many samplers or workers: they are numbered where there are several.
+    /// Its name in messages about a run with this many samplers or workers: they are numbered if there are several.
     #[must_use]
     pub fn title(self, samplers: usize) -> String {
         if samplers == 1 { self.role.name().to_owned() } else { self.to_string() }
@@ -130,7 +130,7 @@ impl fmt::Display for RunStage {
     }
 }
 
-/// A resource that a process is handed for its stages. A descriptor comes with each.
+/// A resource that a process receives for its stages. Each has a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -144,7 +144,7 @@ pub enum Resource {
     FeatureSlotChannel,
     /// The graph in the order of the list cache.
     ReorderedGraph,
-    /// The ids of the rows that the feature cache holds.
+    /// The ids of the rows in the feature cache.
     CachedRows,
     /// The sequences that the order of the training seeds follows.
     SeedSequences,
@@ -164,13 +164,13 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Where to run the stages.
+/// The place of the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// All in this process, each as a thread.
+    /// All stages in this process, each as a thread.
     Threads,
-    /// Each in a process of its own, except that a sampler on the GPU shares the producer's, that all stages on a GPU
-    /// which no service divides share one, and that all workers do.
+    /// Each stage in a separate process, with three exceptions: a sampler on the GPU shares the producer's process, all
+    /// stages on an undivided GPU share one process, and so do all workers.
     Processes,
 }
 
@@ -186,7 +186,7 @@ pub struct PlacedStage {
 /// A ring, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedRing {
-    /// Which ring it is.
+    /// The ring.
     pub name: RingName,
     /// Its slots.
     pub shape: RingShape,
@@ -199,7 +199,7 @@ pub struct Topology {
     pub stages: Vec<PlacedStage>,
     /// The rings, in the same order.
     pub rings: Vec<PlacedRing>,
-    /// How many processes there are.
+    /// Number of processes.
     pub processes: usize,
     reordered_graph: bool,
     cached_rows: bool,
@@ -218,9 +218,9 @@ impl Topology {
             }
             Prepare::Whole => several.map(RunStage::worker).chain([RunStage::CONSUMER]).collect(),
         };
-        // Process 0 has the consumer. Two processes take turns on an undivided GPU, so there one process does all the
-        // work on it. Elsewhere a sampler on the GPU shares the producer's process, since their batches pass between
-        // them in device memory. Workers share what they only read, such as a cache of rows.
+        // Process 0 has the consumer. Two processes alternate on an undivided GPU, so one process does all the work on
+        // it. On a divided GPU a sampler shares the producer's process, since their batches pass between them in device
+        // memory. Workers share data that they only read, such as a cache of rows.
         let with_consumer = |stage: RunStage| match placement {
             Placement::Threads => true,
             Placement::Processes => {
@@ -260,7 +260,7 @@ impl Topology {
     /// The process that a stage runs in.
     ///
     /// # Panics
-    /// Where the run has no such stage.
+    /// If the run has no such stage.
     #[must_use]
     pub fn process_of(&self, stage: RunStage) -> usize {
         let placed = self.stages.iter().find(|placed| placed.stage == stage);
@@ -276,7 +276,7 @@ impl Topology {
             && self.process_of(RunStage::PRODUCER) != self.process_of(RunStage::CONSUMER)
     }
 
-    /// The resources that a process needs for its stages, each once.
+    /// The resources of a process's stages, each once.
     #[must_use]
     pub fn resources_of(&self, process: usize) -> Vec<Resource> {
         let mut found = vec![Resource::ControlPage];
@@ -389,14 +389,14 @@ mod tests {
             beside.resources_of(1),
             [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph, SeedSequences]
         );
-        // Workers in one process, which need what samplers and a producer need, and no ring of batches.
+        // Workers in one process, which need the resources of samplers and a producer, and no ring of batches.
         let (one, two) = (RunStage::worker(0), RunStage::worker(1));
         let workers = topology(&[&[CONSUMER], &[one, two]], false);
         assert_eq!(workers.resources_of(0), [ControlPage, Ring(Feature), Process(one), Process(two)]);
         let of_workers =
             [ControlPage, Ring(Feature), Process(CONSUMER), ReorderedGraph, CachedRows, SeedSequences];
         assert_eq!(workers.resources_of(1), of_workers);
-        // The sampler there too: no other process shares anything on the GPU.
+        // The sampler is in the same process too: no other process shares resources on the GPU.
         let alone = topology(&[&[first, PRODUCER, CONSUMER]], true);
         assert_eq!(
             alone.resources_of(0),

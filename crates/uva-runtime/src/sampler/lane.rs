@@ -9,7 +9,7 @@ use uva_cuda::{Context, CudaError, CudaStream, ErrorKind};
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, Partition};
 
-/// Where a role's work on a GPU runs.
+/// The streams and multiprocessors of a role's work on a GPU.
 #[derive(Debug)]
 pub(crate) struct Lane {
     context: Arc<Context>,
@@ -18,16 +18,16 @@ pub(crate) struct Lane {
 
 #[derive(Debug)]
 enum Share {
-    /// All that the process has.
+    /// All multiprocessors of the process.
     Whole,
-    /// Grids of no more blocks than so many multiprocessors hold.
+    /// Grids with no more blocks than this many multiprocessors hold.
     Grid(u32),
-    /// Multiprocessors that no other lane has.
+    /// Multiprocessors that other lanes do not use.
     Green(GreenPartition),
 }
 
 impl Lane {
-    /// The division in force, where it is not this one of the backend: grids in place of green contexts.
+    /// The division in force, if it differs from the backend's: grids in place of green contexts.
     pub fn in_place_of(&self, partition: Partition) -> Option<Partition> {
         match (&self.share, partition) {
             (Share::Grid(_), Partition::Green { multiprocessors, sampler, .. }) => {
@@ -50,7 +50,7 @@ impl Lane {
         }
     }
 
-    /// The context in which events are made for its streams.
+    /// The context of the events of its streams.
     pub fn events_in(&self) -> &Arc<Context> {
         match &self.share {
             Share::Green(partition) => partition.context(),
@@ -58,7 +58,7 @@ impl Lane {
         }
     }
 
-    /// The multiprocessors that a kernel's grid is sized for; `None`: all of the process's.
+    /// The multiprocessors that a kernel's grid is sized for; `None` for all of the process's.
     pub fn multiprocessors(&self) -> Option<u32> {
         match &self.share {
             Share::Whole => None,
@@ -78,9 +78,9 @@ pub(crate) fn grid(multiprocessors: Option<u32>) -> GridBound {
     multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors)
 }
 
-/// Lanes with so many multiprocessors each (`None`: all of the process's), for roles that work in this process on the GPU
-/// of `context`. They are made at once, since the multiprocessors are split once. `who` is the process's name in
-/// messages; `note` receives the line about a fall-back from green contexts to bounded grids.
+/// Creates lanes with these numbers of multiprocessors (`None` for all of the process's), for roles of this process on
+/// the GPU of `context`. All are created in one call, since the multiprocessors are split once. `who` is the process's
+/// name in messages; `note` receives the line about a fallback from green contexts to bounded grids.
 ///
 /// # Errors
 /// Errors of a green context that was requested by name.
@@ -117,10 +117,10 @@ pub(crate) fn lanes(
     }
 }
 
-/// The lane of a sampler that has the GPU for itself, in a process that is named `who`.
+/// The lane of a sampler with a GPU of its own, in a process named `who`.
 ///
 /// # Errors
-/// As [`lanes`].
+/// See [`lanes`].
 pub(crate) fn sampler_lane(
     context: &Arc<Context>,
     cuda: &CudaBackend,
@@ -131,7 +131,7 @@ pub(crate) fn sampler_lane(
     lanes.pop().ok_or_else(|| RuntimeError::failed("a sampler without a lane"))
 }
 
-/// Partitions that were seen to work.
+/// Green partitions that were verified to work.
 fn green(context: &Arc<Context>, wanted: &[u32]) -> Result<Vec<GreenPartition>, CudaError> {
     let partitions = GreenPartition::split(context, wanted)?.partitions;
     partitions.iter().try_for_each(GreenPartition::check_events)?;

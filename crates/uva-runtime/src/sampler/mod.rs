@@ -1,12 +1,12 @@
-//! What a sampler works with: the graph, the engine and its cached lists, the order of seeds.
+//! The data of a sampler: the graph, the engine and its cached lists, the order of seeds.
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`cache`] | cached lists and rows, as the roles use them; the sampler's graph and engine |
+//! | [`cache`] | cached lists and rows; the sampler's graph and engine |
 //! | `lane` | the multiprocessors and streams of a role on a GPU |
-//! | [`order_making`] | the order of the training seeds, where that follows the graph |
-//! | `presample` | the room that sampled batches need |
-//! | `sampler_turns` | which sampler makes which batch |
+//! | [`order_making`] | the order of the training seeds, if it follows the graph |
+//! | `presample` | the sizes of sampled batches |
+//! | `sampler_turns` | the assignment of batches to samplers |
 
 pub mod cache;
 pub(crate) mod lane;

@@ -1,5 +1,5 @@
-//! What a run's batches are like, by batches that are sampled beforehand: the static shapes that they are padded to,
-//! and the room of feature slots on a GPU.
+//! Properties of a run's batches, from batches that are sampled beforehand: the static shapes for padding, and the
+//! capacity of feature slots on a GPU.
 
 use uva_batch::{BatchLayout, SlotRoom, StaticShapes};
 use uva_graph::{Dataset, Split};
@@ -10,19 +10,19 @@ use crate::sampler::cache::SampledGraph;
 use crate::sampler::order_making::in_batches;
 use crate::{LoaderOptions, RuntimeError, machine};
 
-/// Batches of a split that are sampled.
+/// Number of batches of a split that are sampled.
 pub(crate) const SAMPLES: usize = 20;
 
 impl LoaderOptions {
-    /// The same with the shapes that batches are padded to, if they are and the shapes are still open. `main` is the
-    /// split whose batches they are estimated from; where it is empty, the first that is not.
+    /// Determines the shapes that batches are padded to, if the run pads and the shapes are still open. They are
+    /// estimated from batches of the split `main`, or, if it is empty, of the first split that is not.
     ///
-    /// The batches are whole ones of the first epoch, evenly spread, and of later epochs where it has too few. Picks
-    /// depend on nothing but a batch's key, so the run samples the same batches again, and every process and every
-    /// resumed run with the same `slot_bytes` finds the same shapes.
+    /// The batches are whole ones of the first epoch, evenly spread, and of later epochs if it has too few. Picks
+    /// depend only on a batch's key, so the run samples the same batches again, and every process and every resumed run
+    /// with the same `slot_bytes` finds the same shapes.
     ///
     /// # Errors
-    /// As sampling these batches: [`RuntimeError::Option`] for a batch that does not fit `slot_bytes`.
+    /// Errors of sampling these batches, such as [`RuntimeError::Option`] for a batch that does not fit `slot_bytes`.
     pub fn with_shapes(&self, dataset: &Dataset, main: Split) -> Result<Self, RuntimeError> {
         let options = self.clone();
         Ok(match self.pad {
@@ -32,12 +32,12 @@ impl LoaderOptions {
         })
     }
 
-    /// The room of feature slots on a GPU that batches of these splits will likely not exceed: for each, by batches as
-    /// [`with_shapes`](Self::with_shapes) takes them, or by the shapes that batches are padded to. `None` where the
-    /// splits have no batch to sample.
+    /// The capacity of feature slots on a GPU that batches of these splits will likely not exceed, from the batches of
+    /// [`with_shapes`](Self::with_shapes) or the shapes that batches are padded to. `None` if the splits have no batch
+    /// to sample.
     ///
     /// # Errors
-    /// As sampling these batches.
+    /// Errors of sampling these batches.
     pub(crate) fn likely_room(
         &self,
         dataset: &Dataset,
@@ -59,14 +59,14 @@ impl LoaderOptions {
     }
 }
 
-/// The split itself, or the first that is not empty where it is.
+/// The split itself, or the first split that is not empty if it is empty.
 pub(crate) fn with_nodes(dataset: &Dataset, main: Split) -> Split {
     let splits = [main, Split::Train, Split::Valid, Split::Test];
     splits.into_iter().find(|split| !dataset.split(*split).is_empty()).unwrap_or(main)
 }
 
 fn shapes(dataset: &Dataset, options: &LoaderOptions, main: Split) -> Result<StaticShapes, RuntimeError> {
-    // Those of the run without padding, so that what would end it ends this.
+    // The bounds of the run without padding, so that this fails if the run would.
     let layout = BatchLayout::new(dataset, &options.batch_spec())?;
     let samples = presampled(dataset, options, with_nodes(dataset, main), layout.bounds())?;
     if samples.is_empty() {
@@ -79,7 +79,7 @@ fn shapes(dataset: &Dataset, options: &LoaderOptions, main: Split) -> Result<Sta
     Ok(StaticShapes::estimate(&samples, options.expand, layout.bounds()))
 }
 
-/// The sizes of batches of this split; none where it is empty.
+/// The sizes of batches of this split; none if it is empty.
 fn presampled(
     dataset: &Dataset,
     options: &LoaderOptions,
@@ -96,7 +96,7 @@ fn presampled(
     if order.uses_threads() {
         machine::start_threads()?;
     }
-    // Whole batches of an epoch, at most as many as are wanted.
+    // Whole batches of an epoch, at most the required number.
     let of_epoch = order.batches().min(SAMPLES);
     let mut samples = Vec::with_capacity(SAMPLES);
     let mut prepared = None;

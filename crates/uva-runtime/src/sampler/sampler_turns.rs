@@ -1,9 +1,9 @@
-//! Which sampler makes which batch: those of one run, and those that ranks share.
+//! The assignment of batches to samplers, for samplers of one run and for those that ranks share.
 
 use crate::LoaderOptions;
 
 impl LoaderOptions {
-    /// The number of a sampler or worker among those of all ranks, for a CPU core of its own.
+    /// The number of a sampler or worker among those of all ranks, for a separate CPU core.
     pub(crate) fn number_of_all(&self, index: usize) -> usize {
         match self.shared_samplers {
             true => index,
@@ -11,8 +11,9 @@ impl LoaderOptions {
         }
     }
 
-    /// The sampler that makes the batch of this sequence number. Each makes every `W`-th batch. Of samplers that ranks
-    /// share, those of one step go to as many samplers as there are ranks, so that none makes a whole step alone.
+    /// The sampler that makes the batch of this sequence number. Each makes every `W`-th batch. If ranks share
+    /// samplers, the batches of one step are assigned to as many samplers as there are ranks, so that a sampler never
+    /// makes a whole step alone.
     pub(crate) fn sampler_of(&self, sequence: u64) -> usize {
         let first = if self.shared_samplers { u64::from(self.part.index) } else { 0 };
         ((sequence + first) % self.samplers as u64) as usize

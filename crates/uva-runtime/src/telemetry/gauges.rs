@@ -1,4 +1,4 @@
-//! Live counts of a run that need no help from its roles. Sources are the words of the control page, the state words of
+//! Live counts of a run that need no work in its roles. Sources are the words of the control page, the state words of
 //! the slots, and the system's data about the processes.
 
 use std::sync::Arc;
@@ -32,13 +32,13 @@ pub struct RoleProcess {
 /// The number of a ring's slots in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotStates {
-    /// To be written.
+    /// Ready to be written.
     pub free: usize,
-    /// A writer has them.
+    /// Held by a writer.
     pub filling: usize,
     /// Published, and not yet taken.
     pub ready: usize,
-    /// The reader has them.
+    /// Held by the reader.
     pub reading: usize,
 }
 
@@ -48,8 +48,8 @@ impl SlotStates {
         [("free", self.free), ("filling", self.filling), ("ready", self.ready), ("reading", self.reading)]
     }
 
-    /// Each slot is read once, one after the other. So the sum is the number of slots, while the parts may be a few
-    /// nanoseconds apart.
+    /// Counts the states. Each slot is read once, in order, so the sum is the number of slots, while the reads may be a
+    /// few nanoseconds apart.
     fn of(ring: &Ring) -> Self {
         let mut states = Self::default();
         for slot in 0..ring.shape().slots {
@@ -65,7 +65,7 @@ impl SlotStates {
 }
 
 impl Gauges {
-    /// Live counts of the run with this page and these rings, whose table's feature rows have this many bytes.
+    /// Creates live counts of the run with this page and these rings, whose table has feature rows of this size.
     pub fn new(
         control: Arc<Control>,
         rings: Vec<(RingName, Ring)>,
@@ -81,7 +81,7 @@ impl Gauges {
         self.control.roles()
     }
 
-    /// The slots between samplers and producer (`batch`), where the run has these roles, and those in front of the consumer
+    /// The slots between samplers and producer (`batch`), if the run has these roles, and those before the consumer
     /// (`feature`).
     pub fn slots(&self) -> Vec<(&'static str, SlotStates)> {
         self.rings.iter().map(|(name, ring)| (name.name(), SlotStates::of(ring))).collect()
@@ -114,7 +114,7 @@ mod tests {
         let ring = |name| Ring::create(name, RingShape { slots: 4, payload_bytes: 8 }).unwrap();
         let (batches, features) = (ring("batch"), ring("feature"));
         let process = |role: &str, pid| RoleProcess { role: role.to_owned(), pid };
-        // No process has the largest number that there is.
+        // The largest number is never assigned to a process.
         let processes = vec![process("consumer", std::process::id()), process("producer", i32::MAX as u32)];
         let rings = vec![(RingName::Batch, batches.clone()), (RingName::Feature, features.clone())];
         let gauges = Gauges::new(Arc::clone(&control), rings, 480, processes);

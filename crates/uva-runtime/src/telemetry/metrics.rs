@@ -1,4 +1,4 @@
-//! What a run reports: the lines of `--metrics`, which every front end reads.
+//! Reports of a run: the lines of `--metrics`, which every front end reads.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -30,14 +30,14 @@ pub use crate::control::role_times::{RoleTimes, Roles};
 pub enum Event {
     /// The run begins: its dataset, its options and the values in force.
     Start(Start),
-    /// A fall-back, or a choice made in the run, put other values in force than the run's start says.
+    /// A fallback, or a choice made in the run, changed values in force since the run's start.
     #[serde(rename = "in_force")]
     InForce(InForce),
     /// A training batch was used.
     Batch(BatchEvent),
     /// An epoch ended.
     Epoch(EpochEvent),
-    /// The run ended well.
+    /// The run ended successfully.
     End(Box<End>),
 }
 
@@ -48,9 +48,9 @@ pub struct Start {
     pub version: String,
     /// Dataset: name, path, nodes, edges, feature width and type, classes, sizes of the splits, verification.
     pub dataset: Value,
-    /// Every option, defaults filled in.
+    /// Every option, including defaults.
     pub options: Value,
-    /// How the options resolve on this machine: processes or threads, slots and their bytes, batches an epoch.
+    /// The values of options on this machine: processes or threads, slots and their bytes, batches per epoch.
     pub in_force: Value,
 }
 
@@ -62,14 +62,14 @@ pub struct InForce {
 }
 
 impl InForce {
-    /// The fields that name a backend.
+    /// The fields that describe a backend.
     #[must_use]
     pub fn of(backend: &Backend) -> Self {
         let partition = backend.cuda().map(|cuda| cuda.partition.name());
         Self { in_force: json!({ "backend": backend, "partition": partition }) }
     }
 
-    /// The field that says who sums, and why, in a run whose slots have this layout.
+    /// The field for the place of sums, with its reason, in a run whose slots have this layout.
     #[must_use]
     pub fn of_sums(choice: &SumsChoice, layout: &BatchLayout) -> Self {
         let aggregation = layout.aggregation();
@@ -95,7 +95,7 @@ impl InForce {
         Self { in_force: json!({ "aggregate": aggregate }) }
     }
 
-    /// Puts its fields in the place of others.
+    /// Replaces the fields of the same names.
     pub fn replace_in(&self, in_force: &mut Value) {
         for (name, value) in self.in_force.as_object().into_iter().flatten() {
             in_force[name] = value.clone();
@@ -118,45 +118,44 @@ pub struct BatchEvent {
     pub input_nodes: usize,
     /// Edges of each layer, the hop at the seeds first.
     pub edges: Vec<usize>,
-    /// Mean loss over the labelled seeds; absent where the consumer is a command of the user's, which does not report
-    /// it.
+    /// Mean loss over the labelled seeds; absent if the consumer is a user's command, which does not report it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub loss: Option<f32>,
-    /// Which sampler made it, from 0.
+    /// Index of the sampler that made it, from 0.
     #[serde(default)]
     pub sampler: u32,
-    /// When the sampler started it: microseconds of the machine's monotonic clock.
+    /// Time at which the sampler started it, in microseconds of the machine's monotonic clock.
     #[serde(default)]
     pub sample_at_us: u64,
-    /// Microseconds the sampler worked on it.
+    /// Microseconds of the sampler's work on it.
     pub sample_us: u64,
-    /// When the producer started it, by the same clock.
+    /// Time at which the producer started it, by the same clock.
     #[serde(default)]
     pub gather_at_us: u64,
-    /// Microseconds the producer worked on it.
+    /// Microseconds of the producer's work on it.
     pub gather_us: u64,
-    /// When the consumer started it, by the same clock.
+    /// Time at which the consumer started it, by the same clock.
     #[serde(default)]
     pub train_at_us: u64,
-    /// Microseconds the consumer worked on it.
+    /// Microseconds of the consumer's work on it.
     pub train_us: u64,
     /// Batches that waited for the consumer when the producer began this one: the measure for back-pressure.
     #[serde(default)]
     pub queue: u32,
-    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    /// Number of the producer's threads that gathered it; 0 if a GPU gathered.
     #[serde(default)]
     pub pace: u32,
     /// Whether it is padded to the run's static shapes; absent in a run that does not pad. Counts of seeds, nodes and
-    /// edges leave padding out.
+    /// edges exclude padding.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub padded: Option<bool>,
-    /// Whether it had no room in its feature slot on a GPU; absent where it had.
+    /// Whether it did not fit its feature slot on a GPU; absent if it did.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub oversized: bool,
     /// Its cache counts; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheCounts>,
-    /// What its rows took from disk; absent where rows are read from memory.
+    /// Disk reads for its rows; absent if rows are read from memory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub disk: Option<DiskCounts>,
     /// The producer's sums; absent in a run in which it gathers all rows.
@@ -165,8 +164,8 @@ pub struct BatchEvent {
 }
 
 impl BatchEvent {
-    /// The producer's side of the event; the consumer's is still to be filled in. On a GPU, times and hits are known
-    /// once the batch is confirmed. `cached`: the run has caches.
+    /// The producer's part of the event, without the consumer's. On a GPU, times and hits are available once the batch
+    /// is confirmed. `cached` states whether the run has caches.
     pub fn of(batch: &Batch, cached: bool) -> Self {
         let lists = batch.list_reads();
         let [sampled, gathered] = batch.began().map(|began| began.as_micros() as u64);
@@ -204,7 +203,7 @@ impl BatchEvent {
 }
 
 impl BatchEvent {
-    /// Counts the rows that came from the cache, once they are known. They have not crossed the link.
+    /// Sets the number of rows from the cache, once it is available. These rows have not crossed the link.
     pub fn set_row_hits(&mut self, hits: u64) {
         let Some(cache) = &mut self.cache else { return };
         cache.row_hits = hits;
@@ -219,25 +218,25 @@ impl BatchEvent {
 pub struct EpochEvent {
     /// Epoch, from 0.
     pub epoch: u32,
-    /// Mean loss over the epoch's labelled seeds; with several labels a seed, over the labels.
+    /// Mean loss over the epoch's labelled seeds; with several labels per seed, over the labels.
     pub train_loss: f64,
-    /// Share of the epoch's labelled seeds classified right in training; with several labels a node, of the labels.
+    /// Share of the epoch's labelled seeds classified right in training; with several labels per node, of the labels.
     /// Absent for regression.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub train_accuracy: Option<f64>,
-    /// Share of the labelled validation nodes classified right; absent where there are none.
+    /// Share of the labelled validation nodes classified correctly; absent without such nodes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_accuracy: Option<f64>,
-    /// Area under the ROC curve of the validation nodes, where the run is judged by it and it is defined.
+    /// Area under the ROC curve of the validation nodes, if it is the run's metric and defined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_roc_auc: Option<f64>,
-    /// Whether the targets are numbers: there are no accuracies then.
+    /// Whether the targets are numbers, which have no accuracies.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub regression: bool,
-    /// Mean squared error of the validation nodes, over all columns; for regression alone.
+    /// Mean squared error of the validation nodes, over all columns; only for regression.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_mse: Option<f64>,
-    /// Mean absolute error of the validation nodes, likewise.
+    /// Mean absolute error of the validation nodes, over all columns; only for regression.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_mae: Option<f64>,
     /// Seconds from the epoch's first batch to the end of its validation. After a resume inside an epoch, only the part
@@ -248,31 +247,31 @@ pub struct EpochEvent {
 /// The last line of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// Share of the labelled test nodes classified right, by the best model where early stopping kept one.
+    /// Share of the labelled test nodes classified correctly, by the best model if early stopping kept one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test_accuracy: Option<f64>,
-    /// Area under the ROC curve of the test nodes, where the run was judged by it and it is defined.
+    /// Area under the ROC curve of the test nodes, if it is the run's metric and defined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test_roc_auc: Option<f64>,
-    /// Mean squared error of the test nodes, over all columns; for regression alone.
+    /// Mean squared error of the test nodes, over all columns; only for regression.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test_mse: Option<f64>,
-    /// Mean absolute error of the test nodes, likewise.
+    /// Mean absolute error of the test nodes, over all columns; only for regression.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test_mae: Option<f64>,
-    /// The least mean squared error of the validation nodes, where the run was judged by it.
+    /// The least mean squared error of the validation nodes, if it is the run's metric.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_valid_mse: Option<f64>,
-    /// The least mean absolute error of the validation nodes, where the run was judged by it.
+    /// The least mean absolute error of the validation nodes, if it is the run's metric.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_valid_mae: Option<f64>,
-    /// The best validation accuracy, where the run was judged by it.
+    /// The best validation accuracy, if it is the run's metric.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_valid_accuracy: Option<f64>,
-    /// The largest area under the ROC curve of the validation nodes, where the run was judged by it.
+    /// The largest area under the ROC curve of the validation nodes, if it is the run's metric.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_valid_roc_auc: Option<f64>,
-    /// The epoch, from 0, whose model was tested: the last one, or the best where early stopping kept one.
+    /// The epoch, from 0, whose model was tested: the last one, or the best if early stopping kept one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test_epoch: Option<u32>,
     /// The epoch, from 0, of the best validation.
@@ -280,7 +279,7 @@ pub struct End {
     pub best_valid_epoch: Option<u32>,
     /// Whether early stopping ended training before its last epoch.
     pub stopped_early: bool,
-    /// The role with the largest share of working time; `None` where no batch was trained.
+    /// The role with the largest share of working time; `None` if no batch was trained.
     #[serde(default)]
     pub bottleneck: Option<String>,
     /// Epochs finished, earlier runs of a resumed training included.
@@ -292,14 +291,13 @@ pub struct End {
     /// Seconds during which training batches were used or awaited: without start, validation, test and end.
     #[serde(default)]
     pub training_seconds: f64,
-    /// Training batches a second, over those seconds; `None` where none was trained.
+    /// Training batches per second, over those seconds; `None` if none was trained.
     #[serde(default)]
     pub batches_per_second: Option<f64>,
     /// Training batches that did not fit the static shapes and kept their size; absent in a run that does not pad.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unpadded: Option<u64>,
-    /// Training batches that had no room in their feature slots on a GPU; absent in a run whose slots have room for
-    /// all.
+    /// Training batches that did not fit their feature slots on a GPU; absent in a run whose slots fit all batches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oversized: Option<u64>,
     /// Time totals of each role.
@@ -311,16 +309,16 @@ pub struct End {
     /// Cache counts of this run's training batches, and the expectations; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheOutcome>,
-    /// Reads of feature rows from disk, over all batches; absent where rows are read from memory.
+    /// Reads of feature rows from disk, over all batches; absent if rows are read from memory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub disk: Option<DiskTotals>,
-    /// The producer's sums in this run's training batches; absent where it gathers all rows.
+    /// The producer's sums in this run's training batches; absent if it gathers all rows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aggregate: Option<AggregateTotals>,
 }
 
 impl End {
-    /// Speed and bottleneck for this many training batches; both `None` for none.
+    /// Speed and bottleneck for this many training batches; both `None` without batches.
     #[must_use]
     pub fn speed(batches: u64, seconds: f64, roles: &Roles) -> (Option<f64>, Option<String>) {
         let speed = (batches > 0 && seconds > 0.0).then(|| batches as f64 / seconds);
@@ -333,32 +331,32 @@ impl End {
 pub struct PassSums {
     /// Sum of the labelled seeds' losses.
     pub loss: f64,
-    /// Seeds classified right; 0 for regression.
+    /// Seeds classified correctly; 0 for regression.
     pub correct: u64,
     /// Seeds that have a label; for regression, numbers.
     pub labelled: u64,
 }
 
 impl PassSums {
-    /// Mean loss; 0, not NaN, where nothing is labelled.
+    /// Mean loss; 0, not NaN, without labels.
     pub fn mean_loss(&self) -> f64 {
         if self.labelled > 0 { self.loss / self.labelled as f64 } else { 0.0 }
     }
 
-    /// Share classified right; `None` where nothing is labelled.
+    /// Share classified correctly; `None` without labels.
     pub fn accuracy(&self) -> Option<f64> {
         (self.labelled > 0).then(|| self.correct as f64 / self.labelled as f64)
     }
 }
 
-/// How far a run is, for a progress bar.
+/// The progress of a run, for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunProgress {
-    /// The split under way.
+    /// The current split.
     pub split: Split,
-    /// Epoch under way, from 0.
+    /// The current epoch, from 0.
     pub epoch: u32,
-    /// Epochs in all; 0 where only the consumer knows.
+    /// Total number of epochs; 0 if only the consumer has this number.
     pub epochs: u32,
     /// Finished batches of this pass.
     pub batch: u64,
@@ -368,49 +366,49 @@ pub struct RunProgress {
     pub loss: f64,
     /// Accuracy of this pass so far; 0 for regression.
     pub accuracy: f64,
-    /// Mean loss of this pass so far, of regression alone: what stands in for the accuracy.
+    /// Mean loss of this pass so far, which replaces the accuracy for regression.
     #[serde(default)]
     pub regression_loss: Option<f64>,
 }
 
-/// Receives a run's events and progress. If an observer returns an error, the run ends with it.
+/// A receiver of a run's events and progress. If an observer returns an error, the run ends with it.
 pub trait Observer {
-    /// A line of the metrics.
+    /// Receives a line of the metrics.
     ///
     /// # Errors
-    /// When it cannot be recorded.
+    /// If it cannot be recorded.
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError>;
 
-    /// The same of one rank, in a run whose ranks divide the epochs: each has lines of its own.
+    /// Receives a line of one rank, in a run whose ranks divide the epochs: each rank has separate lines.
     ///
     /// # Errors
-    /// As [`event`](Self::event).
+    /// See [`event`](Self::event).
     fn event_of(&mut self, _rank: usize, event: &Event) -> Result<(), RuntimeError> {
         self.event(event)
     }
 
-    /// The run's progress. Called after each batch; from another process, some twenty times a second and at the first
-    /// and last batch of a pass. `busiest` is the bottleneck so far.
+    /// Receives the run's progress. Called after each batch; from another process, about twenty times a second and at
+    /// the first and last batch of a pass. `busiest` is the bottleneck so far.
     fn progress(&mut self, progress: &RunProgress, busiest: &str);
 
-    /// A line for people.
+    /// Receives a line for people.
     fn note(&mut self, line: &str);
 
-    /// The roles exist, and can be observed until the run's end. A run with a trial begins more than once.
+    /// Called once the roles exist. They can be observed until the run's end. A run with a trial begins more than once.
     fn begun(&mut self, _gauges: &Gauges) {}
 }
 
-/// The metrics file: one JSON object a line, each line whole on disk or absent.
+/// The metrics file: one JSON object per line, each line complete on disk or absent.
 #[derive(Debug)]
 pub struct MetricsFile {
     path: PathBuf,
     file: File,
-    /// Bytes of whole lines; `None` where the file has no length, such as a pipe.
+    /// Bytes of complete lines; `None` if the file has no length, such as a pipe.
     length: Option<u64>,
 }
 
 impl MetricsFile {
-    /// Creates the file, or continues it where a run is resumed. Continuing removes a line that a killed run did not
+    /// Creates the file, or continues it if a run is resumed. Continuing removes a line that a killed run did not
     /// finish, so that the next line does not become a part of it.
     ///
     /// # Errors
@@ -431,11 +429,11 @@ impl MetricsFile {
         Ok(Self { path: path.to_owned(), file, length })
     }
 
-    /// Writes one line and passes it to the system, so that a reader following the file sees whole lines. A line that
-    /// cannot be written whole leaves nothing behind.
+    /// Writes one line and passes it to the system, so that a reader that follows the file reads complete lines. A line
+    /// that cannot be written completely leaves no part of it.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
+    /// [`RuntimeError::Failed`] naming the file, for example if the disk is full.
     pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
         let failed = |error: std::io::Error| {
             RuntimeError::failed(format!("the metrics cannot be written: {error}")).in_file(&self.path)

@@ -1,4 +1,4 @@
-//! What a run reports: [`metrics`] as lines, a [`trace`] of each batch, [`gauges`] of the moment.
+//! Reports of a run: [`metrics`] as lines, a [`trace`] of each batch, and [`gauges`] with live counts.
 
 pub mod gauges;
 pub mod metrics;

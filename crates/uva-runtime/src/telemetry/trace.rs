@@ -1,8 +1,8 @@
 //! A run as a timeline: `--trace`, in the format of Chrome's tracer, which ui.perfetto.dev and chrome://tracing open.
 //!
-//! Each sampler or worker, the producer and the consumer have a track of their own. On it a bar shows how long a role worked on a
-//! batch; arrows connect the bars of a batch. The trace is derived from the metrics' lines alone ([`crate::telemetry::metrics`]),
-//! so a run reports everything once.
+//! Each sampler or worker, the producer and the consumer have separate tracks. A bar shows a role's work on a batch;
+//! arrows connect the bars of a batch. The trace is derived only from the metrics' lines
+//! ([`crate::telemetry::metrics`]), so a run reports everything once.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,18 +21,19 @@ const CONSUMER: u32 = 1;
 const PRODUCER: u32 = 2;
 const FIRST_SAMPLER: u32 = 3;
 
-/// The file. It can be opened while the run goes on, and after it was killed: viewers do not need the closing bracket.
+/// The trace file. It can be opened while the run continues, and after it was killed: viewers do not need the closing
+/// bracket.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
     file: BufWriter<File>,
-    /// Tracks that have a name already.
+    /// Tracks that already have a name.
     named: BTreeSet<u32>,
-    /// Batches so far: the number of a batch's arrows.
+    /// Number of batches so far, which numbers a batch's arrows.
     batches: u64,
-    /// Whether workers prepare whole batches: a worker's track has its gathers, too.
+    /// Whether workers prepare whole batches: a worker's track then has its gathers, too.
     workers: bool,
-    /// When the last batch was done: the time of events that have none of their own.
+    /// The time at which the last batch was done, used for events without their own time.
     last_us: u64,
 }
 
@@ -59,7 +60,7 @@ impl TraceFile {
     /// Records an event of the run.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
+    /// [`RuntimeError::Failed`] naming the file, for example if the disk is full.
     pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
         match event {
             Event::Start(start) => {
@@ -73,7 +74,7 @@ impl TraceFile {
                 "ts": self.last_us,
             })),
             Event::End(_) => {
-                // The last line has no comma behind it.
+                // The last line has no comma after it.
                 self.put(&format!("{}\n]\n", json!({ "name": "end", "ph": "i", "s": "g", "pid": CONSUMER,
                     "tid": CONSUMER, "ts": self.last_us })))?;
                 self.flush()
@@ -105,7 +106,7 @@ impl TraceFile {
             }
             self.line(&arrow)?;
         }
-        // One track shows them, whoever hands over.
+        // The same track shows them for any role that hands over.
         let counted = if self.workers { CONSUMER } else { PRODUCER };
         self.line(&json!({
             "name": "batches ready for the consumer", "ph": "C", "pid": counted, "ts": batch.gather_at_us,
@@ -131,7 +132,7 @@ impl TraceFile {
         for (what, argument) in [
             ("process_name", json!({ "name": name })),
             ("process_sort_index", json!({ "sort_index": place })),
-            // Perfetto shows the bars under the thread's name, inside the process's.
+            // Perfetto shows the bars under the thread's name, within the process's.
             ("thread_name", json!({ "name": work })),
         ] {
             self.line(&json!({ "name": what, "ph": "M", "pid": track, "tid": track, "args": argument }))?;
@@ -148,7 +149,7 @@ impl TraceFile {
         written.map_err(|error| self.failed(&error))
     }
 
-    /// Writes the batch out as a whole, for viewers that open the file meanwhile.
+    /// Writes the batch as a whole, for viewers that open the file during the run.
     fn flush(&mut self) -> Result<(), RuntimeError> {
         let flushed = self.file.flush();
         flushed.map_err(|error| self.failed(&error))
@@ -159,7 +160,7 @@ impl TraceFile {
     }
 }
 
-// The details of a batch that a bar shows when clicked.
+// The details of a batch that a bar shows on a click.
 
 fn sampled(batch: &BatchEvent) -> Value {
     json!({ "seeds": batch.seeds, "nodes": batch.input_nodes, "edges": batch.edges, "hash": batch.hash })

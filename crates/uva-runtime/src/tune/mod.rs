@@ -1,9 +1,9 @@
-//! What a run measures to choose by: caches, gathers, where to sample, who sums.
+//! Measurements that determine choices of a run: caches, gathers, the place of sampling, the place of sums.
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`measurement`] | gathers timed at the first start on a GPU: what `auto` options choose by |
-//! | [`planning`] | what to cache and where to sample, measured before a run |
+//! | [`measurement`] | gathers timed at the first start on a GPU, for `auto` options |
+//! | [`planning`] | caches and the place of sampling, measured before a run |
 //! | `sums_chooser`, `sums_trial`, `sums_climb`, `sums_share` | the batches whose sums the producer makes, tried during a run |
 
 pub mod measurement;

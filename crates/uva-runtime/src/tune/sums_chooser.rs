@@ -1,11 +1,11 @@
-//! Chooses for the consumer which share of the batches the producer sums: first the trial of both pure ways, then the
-//! search among the shares between them, by the times of windows in the run itself.
+//! The consumer's choice of the share of batches that the producer sums: first the trial of both pure ways, then the
+//! search among the shares between them, by the times of windows in the run.
 //!
-//! Which windows the search makes is not known beforehand. So the consumer writes each change of the share to the
-//! control page, as it writes the trial's choice: with the first sequence number that it holds for. The slot of that
-//! batch is free only after the store, so whoever fills it sees the change in time. The page has the share before the
-//! change, too, for batches of smaller numbers. The next change follows only when a batch behind the last one has been
-//! taken, so nobody needs an older one.
+//! The windows of the search are not known beforehand. The consumer therefore writes each change of the share, like the
+//! trial's choice, to the control page with the first sequence number to which it applies. The slot of that batch is
+//! free only after the store, so the role that fills it reads the change in time. The page also has the share before
+//! the change, for batches of smaller numbers. The next change follows only after a batch beyond the last change has
+//! been taken, so older shares are not needed.
 
 use uva_batch::BatchHeader;
 use uva_graph::Split;
@@ -19,8 +19,8 @@ use crate::tune::sums_climb::{Climb, ClimbStep};
 use crate::tune::sums_share::SumsShare;
 use crate::tune::sums_trial::{SumsTrial, TrialBatch, TrialResult, Windows, speed};
 
-/// Whether the producer, which chooses batch by batch, sums the batch of this header and sequence number. Where the
-/// trainer would multiply before it sums, it does not: losses would differ in their last digits.
+/// Whether a producer that chooses batch by batch sums the batch of this header and sequence number. It does not sum if
+/// the trainer would multiply before it sums, since losses would differ in their last digits.
 pub(crate) fn sums_batch(plan: &RunPlan, control: &Control, sequence: u64, header: &BatchHeader) -> bool {
     let Some(outputs) = plan.options.sums_chosen_for else { return false };
     let block = header.outermost();
@@ -37,15 +37,15 @@ pub(crate) fn sums_batch(plan: &RunPlan, control: &Control, sequence: u64, heade
 }
 
 /// Whether it is likely less work for the CPU to sum while rows are read than to gather the rows of all nodes and sum
-/// those: where at most one and a half times as many rows are read. Time of sage's sums while reading over that of both
-/// steps, by rows read over nodes, on power-law and citation graphs of a million nodes with 100 float32 features:
-/// 1.1: 0.93, 1.3: 0.79 and 0.85, 1.7: 0.99, 2.7: 1.07, 4.2: 1.11.
+/// those. That is so if at most one and a half times as many rows are read. Measured time of sage's sums while reading
+/// over that of both steps, by rows read over nodes, on power-law and citation graphs of a million nodes with 100
+/// float32 features: 1.1: 0.93, 1.3: 0.79 and 0.85, 1.7: 0.99, 2.7: 1.07, 4.2: 1.11.
 fn sums_take_less(block: LayerCounts) -> bool {
     2 * (block.edges + block.destinations) <= 3 * block.sources
 }
 
-/// Whether the batch of this sequence number is to be summed, and of this number among the training batches, if it is
-/// one.
+/// Whether the batch of this sequence number is to be summed; for a training batch, with its number among the training
+/// batches.
 fn way_of(
     control: &Control,
     windows: Windows,
@@ -55,7 +55,8 @@ fn way_of(
 ) -> bool {
     match control.parts_summed(sequence) {
         Some(summed) => {
-            // Workers are the parts themselves. Those of a producer are of the training batches, whatever comes between.
+            // Workers are the parts themselves. Those of a producer are parts of the training batches, independent of
+            // other batches between them.
             let place = match options.prepare {
                 Prepare::Roles => number.unwrap_or(sequence),
                 Prepare::Whole => sequence,
@@ -66,35 +67,35 @@ fn way_of(
     }
 }
 
-/// What a run chose, and why.
+/// The choice of a run, with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumsChoice {
-    /// The share of the batches that the producer sums from now on, but for those that try another.
+    /// The share of the batches that the producer sums from now on, except for batches that try another share.
     pub share: SumsShare,
-    /// Why, with both speeds.
+    /// The reason, with both speeds.
     pub reason: String,
-    /// Batches a second with the two shares that were compared: medians of the windows. `None` where nothing was timed.
+    /// Batches per second with the two compared shares: medians of the windows. `None` if no batch was timed.
     pub batches_per_second: Option<[(SumsShare, f64); 2]>,
-    /// Batches that were timed.
+    /// Number of timed batches.
     pub batches: u64,
-    /// The first training batch that it holds for; `None` where none is left.
+    /// The first training batch to which it applies; `None` if none is left.
     pub from: Option<BatchKey>,
 }
 
-/// What the consumer does when it has taken a batch.
+/// The consumer's action after it has taken a batch.
 #[derive(Debug)]
 pub(crate) struct SumsDecision {
-    /// The share that takes effect as soon as it can.
+    /// The share that takes effect as soon as possible.
     pub share: SumsShare,
-    /// What was found, if it is to be told. The choice then holds from the same batch on.
+    /// The result to report, if any. The choice then applies from the same batch on.
     pub choice: Option<SumsChoice>,
 }
 
-/// The trial, and then the search.
+/// The trial, followed by the search.
 #[derive(Debug)]
 pub(crate) struct SumsChooser {
     windows: Windows,
-    /// Parts of the batches.
+    /// Number of parts of the batches.
     parts: u32,
     stage: Stage,
 }
@@ -103,18 +104,18 @@ pub(crate) struct SumsChooser {
 enum Stage {
     Trying(SumsTrial),
     Searching(Climb, Window),
-    /// Nothing could be timed, or summed.
+    /// Ended: no batch could be timed, or summed.
     Over,
 }
 
 impl SumsChooser {
-    /// At the beginning of a run whose batches have so many parts.
+    /// Creates the chooser at the beginning of a run whose batches have `parts` parts.
     pub fn new(windows: Windows, parts: u32) -> Self {
         Self { windows, parts, stage: Stage::Trying(SumsTrial::new(windows)) }
     }
 
-    /// Notes that the consumer takes this training batch now. The run has `left` training batches behind it. A share that
-    /// is decided now takes effect with the sequence number `from`.
+    /// Notes that the consumer takes this training batch now. The run has `left` training batches after it. A share
+    /// that is decided now takes effect with the sequence number `from`.
     pub fn taken(&mut self, batch: TrialBatch, left: u64, from: u64) -> Option<SumsDecision> {
         let (windows, parts) = (self.windows, self.parts);
         let left = windows.windows_in(left);
@@ -152,7 +153,7 @@ impl SumsChooser {
     }
 }
 
-/// A step that the search has made by windows of so many batches, as it is told.
+/// The report of a step of the search, from windows of `batches` batches.
 fn told(step: ClimbStep, parts: u32, batches: u64) -> SumsChoice {
     let ClimbStep { parts: summed, seconds, windows } = step;
     let [before, share] = summed.map(|summed| SumsShare::new(summed, parts));
@@ -169,22 +170,23 @@ fn told(step: ClimbStep, parts: u32, batches: u64) -> SumsChoice {
     SumsChoice { share, reason, batches_per_second, batches: batches * windows as u64, from: None }
 }
 
-/// Times the batches of a share, by when the consumer takes them. Before each that counts come as many of the share and
-/// of its epoch as there are slots, and batches of all parts count equally often. Or epochs are timed whole.
+/// The timing of a share's batches, by the times at which the consumer takes them. Each counted batch follows as many
+/// batches of the share and of its epoch as there are slots, and batches of all parts count equally often. Otherwise
+/// whole epochs are timed.
 #[derive(Debug)]
 struct Window {
     settling: u64,
     whole_epochs: bool,
     /// Batches of a period.
     parts: u64,
-    /// Batches that are to be timed: whole periods.
+    /// Number of batches to time, in whole periods.
     wanted: u64,
     /// The first sequence number of the share.
     from: u64,
-    /// Training batches of the share that were taken.
+    /// Training batches of the share that have been taken.
     taken: u64,
     last: Option<TrialBatch>,
-    /// Seconds and batches: of whole periods, and of the one that is not whole yet.
+    /// Seconds and batches, of whole periods and of the incomplete one.
     timed: (f64, u64),
     period: (f64, u64),
 }
@@ -194,7 +196,7 @@ impl Window {
         let whole_epochs = windows.whole_epochs();
         let parts = u64::from(parts);
         let (parts, wanted) = if whole_epochs {
-            // Counted batch by batch, so that each window has equally many pauses; and equally many of each part.
+            // Counted batch by batch, so that each window has the same number of pauses, and of batches of each part.
             let counted = windows.counted();
             (1, (1..=parts).map(|times| times * counted).find(|all| all % parts == 0).unwrap_or(counted))
         } else {
@@ -214,19 +216,19 @@ impl Window {
         }
     }
 
-    /// Begins another window of the same share. No batch of another one is in flight.
+    /// Begins another window of the same share. Batches of other shares are no longer in flight.
     fn measure_again(&mut self) {
         (self.timed, self.period) = ((0.0, 0), (0.0, 0));
     }
 
-    /// Notes that a training batch is taken now. Returns seconds a batch when enough were timed.
+    /// Notes that a training batch is taken now. Returns seconds per batch once enough are timed.
     fn taken(&mut self, batch: TrialBatch) -> Option<f64> {
         if batch.sequence < self.from {
             return None;
         }
         self.taken += 1;
         let before = self.last.replace(batch)?;
-        // As many as `settling` were taken before the batch whose time ends now.
+        // At least `settling` batches were taken before the batch whose time ends now.
         let within = |in_epoch: u64| self.whole_epochs || in_epoch >= self.settling;
         let settled = self.taken - 2 >= self.settling && within(before.in_epoch);
         let follows =
@@ -254,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// A run that is simulated: seconds that a batch takes in each stage, by its number and by whether it is summed.
+    /// A simulated run: seconds of a batch in each stage, by its number and by whether it is summed.
     struct Simulated<'a> {
         prepare: Prepare,
         makers: u64,
@@ -265,22 +267,22 @@ mod tests {
         consumer: &'a dyn Fn(u64, bool) -> f64,
     }
 
-    /// What came of it.
+    /// The result of a simulated run.
     struct SimulatedRun {
-        /// When the consumer took each batch, and whether it was summed.
+        /// The time at which the consumer took each batch, and whether it was summed.
         taken: Vec<(f64, bool)>,
-        /// Each share, with the first batch that it was to hold for.
+        /// Each share, with the first batch to which it applies.
         shares: Vec<(u64, SumsShare)>,
         choices: Vec<SumsChoice>,
     }
 
     impl SimulatedRun {
-        /// The share that is told last.
+        /// The share that was reported last.
         fn last(&self) -> SumsShare {
             self.choices.last().expect("the trial's choice").share
         }
 
-        /// Seconds a batch of the last so many.
+        /// Seconds per batch of the last `batches` batches.
         fn pace(&self, batches: usize) -> f64 {
             let behind = self.taken.len() - 1;
             (self.taken[behind].0 - self.taken[behind - batches].0) / batches as f64
@@ -294,8 +296,8 @@ mod tests {
             Windows::with(self.slots, self.epoch)
         }
 
-        /// The producer, or workers that take batches by turns, and a consumer that takes them in order. Between epochs
-        /// is a pause.
+        /// Simulates the producer, or workers that take batches alternately, and a consumer that takes them in order.
+        /// There is a pause between epochs.
         fn run(&self) -> SimulatedRun {
             let options = LoaderOptions {
                 prepare: self.prepare,
@@ -307,7 +309,7 @@ mod tests {
             let mut found = SimulatedRun { taken: Vec::new(), shares: Vec::new(), choices: Vec::new() };
             let (mut made, mut released): (Vec<(f64, bool)>, Vec<f64>) = (Vec::new(), Vec::new());
             for sequence in 0..self.length {
-                // Batches are begun as soon as they can be, so with what the control page has then.
+                // Batches begin as soon as possible, with the content of the control page at that time.
                 loop {
                     let next = made.len() as u64;
                     let slot = next
@@ -366,7 +368,7 @@ mod tests {
         };
         let found = run.run();
         assert_eq!((found.last().summed(), found.last().of()), (2, 4));
-        // Slots even the pattern out. The pure ways take a second.
+        // Slots even out the pattern. The pure ways take one second.
         assert!((found.pace(1000) - 0.7).abs() < 0.01, "{}", found.pace(1000));
         let told: Vec<String> = found.choices.iter().map(|choice| choice.share.name()).collect();
         assert_eq!(told, ["off", "1/4", "2/4"]);
@@ -402,7 +404,7 @@ mod tests {
             at += if (sequence + 1) % 23 == 0 { OFF } else { 0.0 };
         }
         assert_eq!(found, Some(4.0));
-        // Two periods in the rest of the epoch that the share begins in, and two behind the first batches of the next.
+        // Two periods in the rest of the epoch in which the share begins, and two after the first batches of the next.
         assert_eq!(first, Some(46 + 4 + 8));
     }
 
@@ -446,7 +448,7 @@ mod tests {
                 consumer: &consumer,
             };
             let found = run.run();
-            // A run that searches nothing has the same batches up to here, and goes on with the pure way.
+            // A run without a search has the same batches up to this one, and continues with the pure way.
             let (from, _) = found.shares[0];
             let ended = found.taken[from as usize].0;
             let pure = if found.choices[0].share.is_all() {
@@ -488,7 +490,7 @@ mod tests {
                 prop_assert_eq!(*summed, expected, "batch {}", sequence);
             }
             prop_assert!(!found.choices.is_empty());
-            // A share is replaced by one beside it, and lasts for a window.
+            // A share is replaced by an adjacent one, and lasts for a window.
             for pair in found.shares.windows(2) {
                 let [(from, before), (next, after)] = [pair[0], pair[1]];
                 prop_assert_eq!(before.summed().abs_diff(after.summed()), 1);

@@ -1,85 +1,87 @@
-//! Which share of the batches the producer sums best: a search by the times of windows, one step after another.
+//! The search for the best share of batches that the producer sums, by the times of windows, one step after another.
 //!
-//! The stages work beside each other, so a batch takes as long as the slowest of them. Each stage's time is a straight
-//! line over the share that the producer sums, and the slowest stage's is a convex curve. On such a curve a step that
-//! does not gain ends the way in its direction. So the search begins at the faster pure way and goes inwards.
+//! The stages run concurrently, so a batch takes as long as the slowest of them. Each stage's time is linear in the
+//! share that the producer sums, so their maximum is a convex curve. On such a curve a step without a gain ends the
+//! search in its direction. The search therefore begins at the faster pure way and goes inwards.
 //!
-//! [`Climb`] is a function of its state and of measured windows. It knows neither clocks nor batches.
+//! [`Climb`] is a function of its state and of measured windows. It depends neither on clocks nor on batches.
 
-/// Whether a window has the second of two ways that are compared, in the order of a *round* of windows. What changes
-/// steadily meanwhile counts for both.
+/// Whether a window has the second of two ways that are compared, in the order of a *round* of windows. A steady drift
+/// affects both equally.
 pub(crate) const ROUND: [bool; 4] = [false, true, true, false];
 
-/// Windows of a step, of which a step that is not clear takes more than one round.
+/// Maximum number of windows of a step. A step without a clear result takes more than one round.
 const MOST_WINDOWS: usize = 3 * ROUND.len();
 
-/// The share of a batch's time that a step must save. Windows of equal shares differ by less, unless something disturbs
-/// them. On a convex curve a search that stops for this misses less than as much for each step that it did not make.
+/// Minimum saving of a step, as a share of a batch's time. Windows of equal shares differ by less, unless something
+/// disturbs them. On a convex curve a search that stops for this reason loses less than this for each step that it did
+/// not make.
 const LEAST_GAIN: f64 = 0.02;
 
-/// A step whose first window takes longer than this, against the window before, is given up at once.
+/// The ratio of a step's first window to the window before above which the step is given up at once.
 const TOO_SLOW: f64 = 1.1;
 
-/// What a step may cost, if it turns out not to gain, of the time that is left, and of the time since the last search.
+/// Maximum cost of a step without a gain, as a share of the remaining time, and of the time since the last search.
 const MOST_COST: f64 = 0.02;
 
-/// Windows at the share that was settled on, before the steps to both sides are tried again: as many as sixteen rounds.
+/// Windows at the settled share before the steps to both sides are tried again, equal to sixteen rounds.
 const FIRST_WAIT: u64 = 64;
 
-/// The most of them. The wait doubles each time that nothing was found, so that a run that has settled stays.
+/// Maximum number of these windows. The wait doubles each time that no gain was found, so that a settled run stays
+/// settled.
 const LONGEST_WAIT: u64 = 512;
 
-/// A step that gained, and is kept.
+/// A step that gained and is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ClimbStep {
-    /// Parts that were summed before, and that are from now on.
+    /// Numbers of summed parts before and after the step.
     pub parts: [u32; 2],
-    /// Seconds a batch with either: medians of the windows.
+    /// Seconds per batch with either number: medians of the windows.
     pub seconds: [f64; 2],
-    /// Windows that were measured for it.
+    /// Number of windows that were measured for it.
     pub windows: usize,
 }
 
 /// The search for the best share.
 #[derive(Clone, Debug)]
 pub(crate) struct Climb {
-    /// Parts of the batches.
+    /// Number of parts of the batches.
     of: u32,
-    /// Seconds a batch of the pure ways: without sums of the producer, and with them.
+    /// Seconds per batch of the pure ways: without sums of the producer, and with them.
     pure: [f64; 2],
-    /// Parts that the producer sums, but for the windows that try a step.
+    /// Number of parts that the producer sums, except in the windows that try a step.
     kept: u32,
-    /// Seconds a batch with those, as last measured.
+    /// Seconds per batch with this number, as last measured.
     seconds: f64,
-    /// Steps that are still to be tried before the search rests. The last comes first.
+    /// Steps to try before the search rests. The last one is tried first.
     ahead: Vec<Direction>,
     doing: ClimbPhase,
     /// Windows to wait when the search rests next.
     wait: u64,
-    /// The windows that a step which loses may slow down, besides those that the run has left: as many as the search
-    /// has rested, so that trying again costs no more than its part of them.
+    /// Windows that a losing step may slow down, in addition to those that the run has left: as many as the search has
+    /// rested, so that a new trial costs at most its share of them.
     rested: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
-    /// To a part less.
+    /// To one part less.
     Down,
-    /// To a part more.
+    /// To one part more.
     Up,
 }
 
 #[derive(Clone, Debug)]
 enum ClimbPhase {
-    /// Nothing is tried for so many windows.
+    /// No step is tried for this many windows.
     Resting { windows: u64 },
-    /// A step is tried. Seconds a batch of its windows so far, of the kept share and of the next.
+    /// A step is tried. `times` are the seconds per batch of its windows so far, of the kept share and of the next.
     Trying { direction: Direction, times: [Vec<f64>; 2] },
 }
 
 impl Climb {
-    /// A search among shares of `of` parts from a pure way, with the seconds a batch of both pure ways: without sums of
-    /// the producer, and with them. The run has `left` windows left.
+    /// Creates a search among shares of `of` parts from a pure way, with the seconds per batch of both pure ways:
+    /// without sums of the producer, and with them. The run has `left` windows left.
     pub fn new(of: u32, from_all: bool, pure: [f64; 2], left: f64) -> Self {
         let (kept, inwards) = if from_all { (of, Direction::Down) } else { (0, Direction::Up) };
         let mut climb = Self {
@@ -99,7 +101,7 @@ impl Climb {
         climb
     }
 
-    /// Parts that are summed in the next window.
+    /// Number of parts that are summed in the next window.
     pub fn next_window(&self) -> u32 {
         match &self.doing {
             ClimbPhase::Trying { direction, times } if ROUND[windows(times) % ROUND.len()] => {
@@ -109,8 +111,8 @@ impl Climb {
         }
     }
 
-    /// Takes in the seconds a batch of the window that [`Climb::next_window`] asked for. `left`: windows that the run has
-    /// left. Returns the step that was made, if one was.
+    /// Records the seconds per batch of the window that [`Climb::next_window`] requested. `left` is the number of
+    /// windows that the run has left. Returns the step that was made, if any.
     pub fn measured(&mut self, seconds: f64, left: f64) -> Option<ClimbStep> {
         let (direction, times) = match &mut self.doing {
             ClimbPhase::Resting { windows } => {
@@ -140,7 +142,7 @@ impl Climb {
         step
     }
 
-    /// Begins the next step that is worth it, or rests.
+    /// Begins the next worthwhile step, or rests.
     fn go_on(&mut self, left: f64) {
         while let Some(direction) = self.ahead.pop() {
             if self.pays(direction, left) {
@@ -153,7 +155,7 @@ impl Climb {
         self.wait = (2 * self.wait).min(LONGEST_WAIT);
     }
 
-    /// The share beside the kept one.
+    /// The share next to the kept one in this direction.
     fn beside(&self, direction: Direction) -> Option<u32> {
         match direction {
             Direction::Down => self.kept.checked_sub(1),
@@ -161,7 +163,7 @@ impl Climb {
         }
     }
 
-    /// Whether a step can be tried in what is left of the run, at a cost that does not matter even if it loses.
+    /// Whether a step can be tried in the rest of the run at an acceptable cost even if it loses.
     fn pays(&self, direction: Direction, left: f64) -> bool {
         if self.beside(direction).is_none() {
             return false;
@@ -170,8 +172,8 @@ impl Climb {
             Direction::Down => (self.pure[0], self.kept),
             Direction::Up => (self.pure[1], self.of - self.kept),
         };
-        // The curve is convex, so the first of these steps takes at most its part of what all of them take. Either it is
-        // given up after one window, or it takes two of less than `TOO_SLOW`.
+        // The curve is convex, so the first of these steps takes at most its part of the time of all of them. It is
+        // either given up after one window, or takes two windows below `TOO_SLOW`.
         let slower = (pure / self.seconds - 1.0) / f64::from(steps);
         let cost = slower.max(2.0 * (TOO_SLOW - 1.0));
         left >= MOST_WINDOWS as f64 && cost <= MOST_COST * left.min(self.rested)
@@ -182,7 +184,7 @@ fn windows(times: &[Vec<f64>; 2]) -> usize {
     times.iter().map(Vec::len).sum()
 }
 
-/// Whether the step gains, by the windows so far; `None` where further ones shall decide.
+/// Whether the step gains, by the windows so far; `None` if further windows must decide.
 fn judge(times: &[Vec<f64>; 2]) -> Option<bool> {
     let [kept, next] = times;
     if let ([kept], [next]) = (&kept[..], &next[..])
@@ -204,7 +206,7 @@ fn judge(times: &[Vec<f64>; 2]) -> Option<bool> {
     (gain <= 0.0 || is_clear || in_all >= MOST_WINDOWS).then_some(gain >= LEAST_GAIN)
 }
 
-/// The median; 0 of nothing.
+/// The median; 0 for an empty slice.
 fn median(times: &[f64]) -> f64 {
     let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);
@@ -220,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    /// Seconds a batch of two stages, without sums of the producer and with them.
+    /// Seconds per batch of two stages, without sums of the producer and with them.
     #[derive(Clone, Copy, Debug)]
     struct Stages {
         producer: [f64; 2],
@@ -228,7 +230,7 @@ mod tests {
     }
 
     impl Stages {
-        /// Seconds a batch where so many of so many parts are summed.
+        /// Seconds per batch if `summed` of `of` parts are summed.
         fn time(self, summed: u32, of: u32) -> f64 {
             let share = f64::from(summed) / f64::from(of);
             let mixed = |[off, host]: [f64; 2]| off + share * (host - off);
@@ -239,20 +241,20 @@ mod tests {
             [self.time(0, 1), self.time(1, 1)]
         }
 
-        /// A search from the faster pure way, if so many windows are left.
+        /// A search from the faster pure way with `left` windows left.
         fn search(self, of: u32, left: f64) -> Climb {
             let pure = self.pure();
             Climb::new(of, pure[1] < pure[0], pure, left)
         }
 
-        /// The share of the least time, nearest to this one.
+        /// The share with the least time, nearest to `near`.
         fn best(self, of: u32, near: u32) -> u32 {
             let least = (0..=of).map(|summed| self.time(summed, of)).fold(f64::INFINITY, f64::min);
             let all = (0..=of).filter(|&summed| self.time(summed, of) <= least * (1.0 + 1e-12));
             all.min_by_key(|summed| summed.abs_diff(near)).unwrap()
         }
 
-        /// Whether the share is within a step of the best one, or no step towards it would gain enough.
+        /// Whether the share is within one step of the best, or no step towards it would gain enough.
         fn is_good(self, kept: u32, of: u32) -> bool {
             let best = self.best(of, kept);
             let steps = best.abs_diff(kept);
@@ -266,13 +268,14 @@ mod tests {
         (times(), times()).prop_map(|(producer, consumer)| Stages { producer, consumer })
     }
 
-    /// Noise of up to 1 either side.
+    /// Noise between −1 and 1.
     fn noise(seed: u64, number: u64) -> f64 {
         let mixed = (seed ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / f64::from(1 << 23) - 1.0
     }
 
-    /// Measures as many windows. `seconds` says how long a batch takes with so many parts. Returns the steps.
+    /// Measures this many windows. `seconds` returns the time of a batch with a number of summed parts. Returns the
+    /// steps.
     fn run(climb: &mut Climb, windows: u64, seconds: &mut dyn FnMut(u32) -> f64) -> Vec<ClimbStep> {
         let mut steps = Vec::new();
         for _ in 0..windows {
@@ -289,7 +292,7 @@ mod tests {
         steps
     }
 
-    /// More than a search takes from one end to the other.
+    /// More windows than a search takes from one end to the other.
     fn enough(of: u32) -> u64 {
         4 * u64::from(of) + 8
     }
@@ -354,7 +357,7 @@ mod tests {
 
     #[test]
     fn stages_that_cross_are_settled_between_the_pure_ways() {
-        // The consumer holds the run up without sums of the producer, and the producer with them.
+        // The consumer limits the run without sums of the producer, and the producer with them.
         let stages = Stages { producer: [0.4, 1.0], consumer: [1.0, 0.4] };
         let mut climb = stages.search(4, f64::INFINITY);
         let steps = run(&mut climb, enough(4), &mut |summed| stages.time(summed, 4));

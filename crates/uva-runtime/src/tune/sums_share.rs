@@ -1,21 +1,21 @@
-//! The share of a run's batches that the producer sums, and which batches these are.
+//! The share of a run's batches that the producer sums, and the batches in it.
 //!
-//! A batch's number alone says whether it belongs to the share: for samplers and a producer that among the training batches
-//! (others have their sequence number), for workers the sequence number. Numbers are divided into as many *parts* as
-//! [`SumsShare::parts`] says, by their remainder. A share is a number of parts, and a larger share has the parts of
-//! every smaller one, and others. So a step up or down changes the way of one part.
+//! A batch's number determines whether it belongs to the share: for samplers and a producer the number among the
+//! training batches (the sequence number for other batches), for workers the sequence number. Numbers are divided by
+//! their remainder into [`SumsShare::parts`] *parts*. A share is a number of parts, and a larger share includes the
+//! parts of every smaller one. A step up or down therefore changes the way of one part.
 //!
-//! Workers that make whole batches are the parts themselves: a worker makes the batches of one remainder. So each
-//! worker keeps its way until it is the one that a step moves.
+//! Workers that make whole batches are the parts themselves: a worker makes the batches of one remainder. Each worker
+//! therefore keeps its way until a step moves it.
 
 use crate::options::{LoaderOptions, Prepare};
 
-/// Parts of the batches of samplers and a producer. With fewer, the best share may lie further from those that there
-/// are. With more, a step changes less, and is lost among what windows of equal shares differ by. A pattern of four
-/// batches is short enough for two slots to even it out in part.
+/// Parts of the batches of samplers and a producer. With fewer parts, the best share may be further from the possible
+/// ones. With more, a step changes less than the noise between windows of equal shares. A pattern of four batches is
+/// short enough for two slots to even it out in part.
 const PARTS_OF_A_PRODUCER: u32 = 4;
 
-/// A share of a run's batches: those that the producer sums, or the worker that makes them.
+/// A share of a run's batches that the producer, or the worker that makes them, sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SumsShare {
     summed: u32,
@@ -23,13 +23,13 @@ pub struct SumsShare {
 }
 
 impl SumsShare {
-    /// So many of so many parts; all of them, if `summed` is more.
+    /// A share of `summed` out of `of` parts; all of them if `summed` is larger.
     #[must_use]
     pub fn new(summed: u32, of: u32) -> Self {
         Self { summed: summed.min(of), of }
     }
 
-    /// Into how many parts the batches of a run with these options are divided.
+    /// The number of parts of the batches in a run with these options.
     #[must_use]
     pub fn parts(options: &LoaderOptions) -> u32 {
         match options.prepare {
@@ -38,13 +38,13 @@ impl SumsShare {
         }
     }
 
-    /// How many parts are summed.
+    /// Number of summed parts.
     #[must_use]
     pub fn summed(self) -> u32 {
         self.summed
     }
 
-    /// Of how many.
+    /// Number of all parts.
     #[must_use]
     pub fn of(self) -> u32 {
         self.of
@@ -62,7 +62,7 @@ impl SumsShare {
         self.summed == 0
     }
 
-    /// Whether all are.
+    /// Whether all batches are summed.
     #[must_use]
     pub fn is_all(self) -> bool {
         self.summed == self.of
@@ -78,7 +78,7 @@ impl SumsShare {
         }
     }
 
-    /// Who sums, as a sentence without an end.
+    /// The place of sums, as a sentence without a full stop.
     #[must_use]
     pub fn sentence(self) -> String {
         match self {
@@ -88,10 +88,10 @@ impl SumsShare {
         }
     }
 
-    /// Whether the batch of this number belongs to it.
+    /// Whether the batch of this number belongs to the share.
     pub(crate) fn has(self, number: u64) -> bool {
         let part = (number % u64::from(self.of.max(1))) as u32;
-        // Parts join a share in the order of their numbers read backwards in binary. So those of a share are spread.
+        // Parts join a share in the order of their bit-reversed numbers, so that the parts of a share are spread.
         let before = (0..self.of).filter(|other| other.reverse_bits() < part.reverse_bits()).count();
         (before as u32) < self.summed
     }
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(parts(SumsShare::new(3, 4)), [0, 1, 2]);
         assert_eq!(parts(SumsShare::new(2, 6)), [0, 4]);
         assert_eq!(parts(SumsShare::new(4, 8)), [0, 2, 4, 6]);
-        // From one to the next it is less than twice as far as it would be if they were even.
+        // The distance from one to the next is less than twice that of an even spread.
         for of in 1..=64_u32 {
             for summed in 1..=of {
                 let found = parts(SumsShare::new(summed, of));
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!([0, 1, 4, 9].map(|summed| of_four(summed).name()), ["off", "1/4", "host", "host"]);
         assert_eq!(of_four(3).value(), 0.75);
         assert!(of_four(3).sentence().contains("3 of 4"), "{}", of_four(3).sentence());
-        // One worker has no shares but the pure ones.
+        // With one worker only the pure shares exist.
         assert_eq!(SumsShare::new(1, 1).name(), "host");
     }
 }

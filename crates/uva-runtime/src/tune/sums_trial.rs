@@ -1,18 +1,18 @@
-//! Who makes the sums that a first layer begins with, tried in the run itself.
+//! The trial, in the run itself, of the place where the first layer is aggregated.
 //!
-//! A training batch has the same effect whoever sums. So a run that may choose tries both ways in its first training
-//! batches, and goes on with the faster one. The stages work beside each other, and the slowest sets the pace. So
-//! batches a second decide, and not the work that each way takes.
+//! A training batch has the same effect in both ways. A run with a choice therefore tries both in its first training
+//! batches, and continues with the faster one. The stages run concurrently, and the slowest determines the speed, so
+//! batches per second are compared, and not the work of each way.
 //!
 //! The run's training batches are numbered from 0, through all epochs. After a warm-up there are up to three *rounds*
-//! of four *windows*: rows, sums, sums, rows. A change that goes on steadily meanwhile counts for both ways. The number
-//! alone says what a batch is tried with, so each role computes it for itself ([`Windows`]).
+//! of four *windows*: rows, sums, sums, rows. A steady drift affects both ways equally. A batch's number determines its
+//! way, so each role computes it ([`Windows`]).
 //!
-//! The consumer times the windows ([`SumsTrial`]). Before each batch that counts come as many of its window and of its
-//! epoch as there are slots. So whatever can delay a batch that counts is of that window, and no evaluation. Epochs that
-//! are too short for that are timed whole, with what is done between them: it is the same for both ways. When a round
-//! ends, the consumer chooses, if the ways lie further apart than the windows of one way do. After the last round it
-//! chooses in any case. A search among the shares between both ways follows (`sums_chooser`).
+//! The consumer times the windows ([`SumsTrial`]). Each counted batch follows as many batches of its window and of its
+//! epoch as there are slots. A counted batch can therefore be delayed only by batches of that window, and not by an
+//! evaluation. If epochs are too short for that, they are timed as a whole, with the work between them, which is the
+//! same for both ways. When a round ends, the consumer chooses if the ways differ by more than the windows of one way.
+//! After the last round it chooses in any case. A search among the shares between both ways follows (`sums_chooser`).
 
 use std::time::Duration;
 
@@ -20,43 +20,44 @@ use crate::options::schedule::Schedule;
 use crate::plan::RunPlan;
 use crate::tune::sums_climb::ROUND;
 
-/// Rounds after which the choice falls in any case. A round more costs little where the ways are that close.
+/// Number of rounds after which the choice is made in any case. An additional round costs little if the ways are that
+/// close.
 const MOST_ROUNDS: u64 = 3;
 
-/// The fewest batches of a window that count.
+/// Minimum number of counted batches of a window.
 const LEAST_COUNTED: u64 = 16;
 
-/// The share of a window's batches that must have been timed. Pauses at the end of an epoch may take the others.
+/// Minimum share of a window's batches that must be timed. Pauses at the end of an epoch may exclude the others.
 const LEAST_TIMED: f64 = 0.25;
 
-/// The fewest batches of a run, in rounds. The slower way takes half of a round; if it takes one and a half times as
-/// long, a round costs a twentieth of five rounds' time.
+/// Minimum number of batches of a run, in rounds. The slower way takes half of a round; if it takes one and a half
+/// times as long, a round costs a twentieth of five rounds' time.
 const ROUNDS_THAT_PAY: u64 = 5;
 
-/// The share of a batch's time that the producer's sums must save, or they are not chosen: a run may be slower than the
-/// best way by a twentieth, and windows of equal ways differ by as much.
+/// Minimum saving by the producer's sums, as a share of a batch's time: a run may be slower than the best way by a
+/// twentieth, and windows of equal ways differ by as much.
 const LEAST_GAIN: f64 = 0.05;
 
-/// Which training batches of a run are tried with which way.
+/// The assignment of a run's training batches to the ways of the trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// Batches that may be in flight when the way changes: the slots of all rings.
     settling: u64,
-    /// Batches of a window behind those.
+    /// Batches of a window after the settling ones.
     counted: u64,
     /// Whether windows are whole epochs, and pauses between epochs are timed.
     whole_epochs: bool,
 }
 
 impl Windows {
-    /// Those of a run with this plan.
+    /// The windows of a run with this plan.
     #[must_use]
     pub fn of(plan: &RunPlan) -> Self {
         let slots = plan.options.all_feature_slots() + plan.batch_slots();
         Self::with(slots as u64, plan.schedule.train_batches())
     }
 
-    /// Those of a run with so many slots in all, whose epochs have so many training batches.
+    /// The windows of a run with `slots` slots in total and `epoch` training batches per epoch.
     pub(crate) fn with(slots: u64, epoch: u64) -> Self {
         let counted = (2 * slots).max(LEAST_COUNTED);
         if epoch == 0 || epoch > 2 * slots {
@@ -79,12 +80,12 @@ impl Windows {
         self.settling
     }
 
-    /// Batches of a window behind those.
+    /// Batches of a window after the settling ones.
     pub(crate) fn counted(self) -> u64 {
         self.counted
     }
 
-    /// How many windows so many batches are.
+    /// The number of windows in this many batches.
     pub(crate) fn windows_in(self, batches: u64) -> f64 {
         batches as f64 / self.window() as f64
     }
@@ -97,14 +98,14 @@ impl Windows {
         self.window() * ROUND.len() as u64
     }
 
-    /// The window of a training batch, counted through all rounds, and its place there. `None` in the warm-up, which is
-    /// as long as a window, and after the last round.
+    /// The window of a training batch, counted through all rounds, and its place in the window. `None` in the warm-up,
+    /// which is as long as a window, and after the last round.
     fn place(self, number: u64) -> Option<(u64, u64)> {
         let tried = number.checked_sub(self.window())?;
         (tried < MOST_ROUNDS * self.round()).then(|| (tried / self.window(), tried % self.window()))
     }
 
-    /// Whole rounds before a training batch.
+    /// Number of whole rounds before a training batch.
     fn rounds_before(self, number: u64) -> u64 {
         number.saturating_sub(self.window()) / self.round()
     }
@@ -114,7 +115,7 @@ impl Windows {
         self.place(number).is_some_and(|(window, _)| ROUND[window as usize % ROUND.len()])
     }
 
-    /// Why a run with this schedule tries nothing, if it should not.
+    /// The reason why a run with this schedule does not try, if it should not.
     #[must_use]
     pub fn obstacle(self, schedule: &Schedule) -> Option<String> {
         let batches = schedule.training_left();
@@ -128,29 +129,29 @@ impl Windows {
     }
 }
 
-/// What a trial found.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TrialResult {
     /// Whether the producer sums from now on.
     pub sums: bool,
-    /// Why, with both speeds.
+    /// The reason, with both speeds.
     pub reason: String,
-    /// Batches a second without sums of the producer, and with them: medians of the windows. `None` where nothing was
+    /// Batches per second without sums of the producer, and with them: medians of the windows. `None` if no batch was
     /// timed.
     pub batches_per_second: Option<[f64; 2]>,
-    /// Batches that were timed.
+    /// Number of timed batches.
     pub batches: u64,
 }
 
-/// What the consumer has timed.
+/// The consumer's timings.
 #[derive(Debug)]
 pub(crate) struct SumsTrial {
     windows: Windows,
-    /// Of each window: seconds, and batches that they are of.
+    /// Seconds and timed batches of each window.
     timed: Vec<(f64, u64)>,
-    /// Rounds that were judged.
+    /// Number of judged rounds.
     judged: u64,
-    /// Batches that were to be tried with sums, and those of them that had some.
+    /// Number of batches to be tried with sums, and of those among them that were summed.
     tried: u64,
     summed: u64,
     last: Option<TrialBatch>,
@@ -167,7 +168,7 @@ pub(crate) struct TrialBatch {
     pub in_epoch: u64,
     /// Whether the producer summed it.
     pub summed: bool,
-    /// When, by any clock.
+    /// The time at which it was taken, by any clock.
     pub at: Duration,
 }
 
@@ -177,7 +178,7 @@ impl SumsTrial {
         Self { windows, timed: vec![(0.0, 0); windows_in_all], judged: 0, tried: 0, summed: 0, last: None }
     }
 
-    /// Notes that the consumer takes this batch now. Returns what the trial found when it ends.
+    /// Notes that the consumer takes this batch now. Returns the result when the trial ends.
     pub fn taken(&mut self, batch: TrialBatch) -> Option<TrialResult> {
         if let Some(before) = self.last.replace(batch) {
             self.time(before, batch);
@@ -194,13 +195,14 @@ impl SumsTrial {
         self.choose(rounds >= MOST_ROUNDS)
     }
 
-    /// Adds the time of a batch, up to the next one of its window, if enough of it lie before; and where epochs are not
-    /// timed whole, of its epoch likewise.
+    /// Adds the time of a batch, up to the next one of its window, if enough batches of the window come before it, and,
+    /// unless whole epochs are timed, enough of its epoch.
     fn time(&mut self, batch: TrialBatch, next: TrialBatch) {
         let places = [batch, next].map(|batch| self.windows.place(batch.number));
         let [Some((window, at)), Some((next_window, _))] = places else { return };
         let Windows { settling, whole_epochs, .. } = self.windows;
-        // The step into whole epochs counts, and that out of them does not: as many pauses as epochs.
+        // The transition into whole epochs counts, and that out of them does not, so there are as many pauses as
+        // epochs.
         let settled = if whole_epochs { at + 1 >= settling } else { at.min(batch.in_epoch) >= settling };
         let follows =
             next.number == batch.number + 1 && (whole_epochs || next.in_epoch == batch.in_epoch + 1);
@@ -211,7 +213,7 @@ impl SumsTrial {
         }
     }
 
-    /// The choice by what is timed so far; `None` where further rounds shall decide.
+    /// The choice by the timings so far; `None` if further rounds must decide.
     fn choose(&self, last: bool) -> Option<TrialResult> {
         let batches = self.timed.iter().map(|(_, batches)| batches).sum();
         let choice = |sums, reason: String, batches_per_second| {
@@ -242,16 +244,16 @@ impl SumsTrial {
     }
 }
 
-/// Times of windows, compared.
+/// The comparison of windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Judged {
-    /// Seconds a batch without sums of the producer and with them: medians.
+    /// Seconds per batch without sums of the producer and with them: medians.
     seconds: [f64; 2],
-    /// Whether the ways lie further apart than the windows of one way do.
+    /// Whether the ways differ by more than the windows of one way.
     is_clear: bool,
 }
 
-/// Compares seconds a batch of windows, ascending. `None` unless each way has two windows at least.
+/// Compares seconds per batch of windows, in ascending order. `None` unless each way has at least two windows.
 fn judge(off: &[f64], host: &[f64]) -> Option<Judged> {
     let [_, .., _] = off else { return None };
     let [_, .., _] = host else { return None };
@@ -280,7 +282,7 @@ impl Judged {
     }
 }
 
-/// A speed with two significant digits at least.
+/// A speed with at least two significant digits.
 pub(crate) fn speed(rate: f64) -> String {
     if rate >= 100.0 {
         format!("{rate:.0}")
@@ -303,9 +305,9 @@ mod tests {
     /// Ten slots, so windows of 30 batches, of which 20 count.
     const WINDOWS: Windows = Windows { settling: 10, counted: 20, whole_epochs: false };
 
-    /// A run with epochs of `epoch` batches. `seconds` says how long a batch takes, by its number and by whether the
+    /// A run with epochs of `epoch` batches. `seconds` returns the time of a batch, by its number and by whether the
     /// producer sums it. Pauses at the end of each epoch take 1000 seconds. Returns the choice, and the number of the
-    /// batch at which it fell.
+    /// batch at which it was made.
     fn run(epoch: u64, seconds: &dyn Fn(u64, bool) -> f64) -> Option<(TrialResult, u64)> {
         let mut trial = SumsTrial::new(WINDOWS);
         let mut now = 0.0;
@@ -319,7 +321,7 @@ mod tests {
         })
     }
 
-    /// Noise of up to 1 either side, the same for each run of the tests.
+    /// Noise between −1 and 1, the same for each run of the tests.
     fn noise(number: u64) -> f64 {
         (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / f64::from(1 << 23) - 1.0
     }
@@ -360,7 +362,7 @@ mod tests {
             assert_eq!(choice.sums, sums, "{choice:?}");
             assert!(number > 30 + 4 * 30, "{number}");
         }
-        // Of single batches it is all the same.
+        // Single batches show no difference.
         let (choice, _) =
             run(10_000, &|number, summed| (1.0 + 0.5 * noise(number)) * if summed { 0.8 } else { 1.0 })
                 .unwrap();
@@ -369,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_steadily_meanwhile_counts_for_both_ways() {
-        // Each batch is faster than the one before: sums, in the middle of a round, must not gain by that.
+        // Each batch is faster than the one before. Sums, in the middle of a round, must not gain by that.
         for drift in [0.001, -0.001] {
             let seconds =
                 |number: u64, summed: bool| (1.0 + drift * number as f64) * if summed { 0.97 } else { 1.0 };
@@ -380,7 +382,7 @@ mod tests {
 
     #[test]
     fn batches_in_flight_at_a_change_and_pauses_between_epochs_do_not_count() {
-        // After a change of the way the slots are still full of the other way's batches.
+        // After a change of the way the slots still contain batches of the other way.
         let seconds = |number: u64, summed: bool| {
             let settled = number < 30 || number % 30 >= 10;
             match (settled, summed) {
@@ -411,7 +413,7 @@ mod tests {
         for (epoch, settling, counted) in [(20, 20, 20), (19, 19, 38), (7, 14, 21), (1, 10, 20)] {
             assert_eq!(Windows::with(10, epoch), Windows { settling, counted, whole_epochs: true });
         }
-        // Epochs of seven batches, and a pause of three seconds behind each. A run that was resumed begins within one.
+        // Epochs of seven batches, with a pause of three seconds after each. A run that was resumed begins within one.
         for (host, sums, first) in [(0.5, true, 0), (2.0, false, 0), (0.5, true, 3)] {
             let windows = Windows::with(10, 7);
             let mut trial = SumsTrial::new(windows);
@@ -425,7 +427,7 @@ mod tests {
             });
             let choice = choice.unwrap();
             assert_eq!(choice.sums, sums, "{choice:?}");
-            // 21 batches of a window of 35 are timed, three epochs with the pause behind each.
+            // 21 batches of a window of 35 are timed, which are three epochs with the pause after each.
             let expected = [1.0, host].map(|batch| 21.0 / (21.0 * batch + 3.0 * 3.0));
             for (found, expected) in choice.batches_per_second.unwrap().into_iter().zip(expected) {
                 assert!((found - expected).abs() < 1e-9, "{first}: {found} {expected}");

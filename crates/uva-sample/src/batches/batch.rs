@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 
 use crate::{BatchBounds, MAX_LAYERS};
 
-/// Memory for a batch, lent by the caller. Afterwards its content beyond the counts is unspecified.
+/// Memory for a batch, provided by the caller. After sampling, its content beyond the counts is unspecified.
 pub struct BatchMut<'a> {
     /// Room for the node ids.
     pub nodes: &'a mut [i64],
@@ -45,7 +45,7 @@ fn used<T>(of_edges: &[T], edges: usize) -> &[T] {
     of_edges.get(..edges).unwrap_or_default()
 }
 
-/// How much of a batch's memory is used, and the batch's hash.
+/// The used sizes of a batch's memory, and the batch's hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchCounts {
     /// Seeds: the first of the nodes.
@@ -126,7 +126,7 @@ pub struct BlockRef<'a> {
     pub weights: &'a [f32],
 }
 
-/// A batch that owns its memory: for library users, tests and benches.
+/// A batch that owns its memory, for library users, tests and benches.
 pub struct MiniBatch {
     nodes: Vec<i64>,
     layers: Vec<BlockBuffers>,
@@ -141,7 +141,7 @@ struct BlockBuffers {
 }
 
 impl MiniBatch {
-    /// Empty, with room for any batch within `bounds`. The system allocates the pages on first touch.
+    /// An empty batch with capacity for any batch within `bounds`. The system allocates the pages on first touch.
     #[must_use]
     pub fn with_bounds(bounds: &BatchBounds) -> Self {
         let layers = bounds.layers.iter().map(|layer| BlockBuffers {
@@ -153,13 +153,13 @@ impl MiniBatch {
         Self { nodes: vec![0; bounds.nodes], layers: layers.collect(), counts: BatchCounts::default() }
     }
 
-    /// Lends the memory to `fill`, whose counts then describe the batch. After an error the batch is empty.
+    /// Passes the memory to `fill`, whose counts then describe the batch. After an error the batch is empty.
     ///
     /// # Errors
     /// Errors of `fill`.
     ///
     /// # Panics
-    /// Later, if the counts exceed the memory lent.
+    /// Later calls panic if the counts exceed the memory.
     pub fn fill<E>(
         &mut self,
         fill: impl FnOnce(&mut BatchMut<'_>) -> Result<BatchCounts, E>,
@@ -209,7 +209,7 @@ impl MiniBatch {
         (0..self.counts.layer_count).map_while(|layer| self.block(layer))
     }
 
-    /// How much is used.
+    /// The used sizes.
     #[must_use]
     pub fn counts(&self) -> &BatchCounts {
         &self.counts

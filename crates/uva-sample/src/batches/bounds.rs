@@ -29,13 +29,13 @@ pub struct LayerBounds {
     pub edges: usize,
 }
 
-/// Local ids and offsets are 32 bits, signed as in the files of the trade.
+/// Local ids and offsets are 32 bits, signed as in common file formats.
 const MOST: usize = i32::MAX as usize;
 
 impl BatchBounds {
-    /// Bounds of the batches that `options` make of at most `batch_size` seeds, in a graph of `nodes` nodes and `edges`
-    /// edges. Without `bytes` it is [`new`](Self::new), else [`within`](Self::within). Those two cover [`Expand::All`]
-    /// and kinds of sampler that draw list by list without replacement; this one covers all.
+    /// Bounds of the batches that `options` produce from at most `batch_size` seeds, in a graph of `nodes` nodes and
+    /// `edges` edges. Without `bytes` it is [`new`](Self::new), else [`within`](Self::within). Those two cover
+    /// [`Expand::All`] and kinds of sampler that draw list by list without replacement; this one covers all.
     ///
     /// With replacement a list gives as many picks as the fanout says, however short it is. So a layer's bound is
     /// `destinations · fanout` edges, even if the graph has fewer.
@@ -69,8 +69,8 @@ impl BatchBounds {
     /// edges.
     ///
     /// # Errors
-    /// Refuses options that no batch can be built with; a fanout of −1, which needs [`within`](Self::within); and
-    /// bounds beyond 32-bit local ids.
+    /// Options without a valid batch; a fanout of −1, which needs [`within`](Self::within); and bounds beyond 32-bit
+    /// local ids.
     pub fn new(
         batch_size: usize,
         fanouts: impl Into<Fanouts>,
@@ -86,13 +86,13 @@ impl BatchBounds {
         Ok(bounds)
     }
 
-    /// Bounds whose arrays take at most `bytes` bytes together ([`bytes`](Self::bytes)), for `--slot-bytes` and for
+    /// Bounds whose arrays use at most `bytes` bytes together ([`bytes`](Self::bytes)), for `--slot-bytes` and for
     /// fanouts of −1. A batch may then exceed its memory, which is [`SampleError::BatchTooLarge`].
     ///
-    /// If the graph's own bounds take more, nodes and edges shrink by one common factor; the seeds always fit.
+    /// If the graph's own bounds need more, nodes and edges shrink by one common factor; the seeds always fit.
     ///
     /// # Errors
-    /// Refuses options that no batch can be built with, and `bytes` too small for the seeds.
+    /// Options without a valid batch, and `bytes` too small for the seeds.
     pub fn within(
         bytes: usize,
         batch_size: usize,
@@ -122,7 +122,7 @@ impl BatchBounds {
         Ok(self.scaled(factor, keeps_nodes))
     }
 
-    /// Bytes that the arrays of a batch take: 8 a node id or edge id, 4 an offset, local id or weight.
+    /// Bytes of the arrays of a batch: 8 per node id or edge id, 4 per offset, local id or weight.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of_edge = 1 + if self.edge_ids { 2 } else { 0 } + usize::from(self.weights);
@@ -240,7 +240,7 @@ mod tests {
             let bounds = BatchBounds::for_options(&options, 10, 1000, 2000, None).unwrap();
             let layers = [layer(10, 15, 2000), layer(15, 22, 2000), layer(22, 1000, 2000)];
             assert_eq!((bounds.nodes, &bounds.layers[..]), (1000, &layers[..]));
-            // A local id and a weight an edge.
+            // A local id and a weight per edge.
             assert_eq!(bounds.bytes(), 8 * 1000 + 4 * (11 + 16 + 23 + 3 * 2 * 2000));
             let less = BatchBounds::for_options(&options, 10, 1000, 2000, Some(20_000)).unwrap();
             assert!(less.weights && less.bytes() <= 20_000 && less.bytes() > 19_900);
@@ -321,7 +321,7 @@ mod tests {
         };
         assert_eq!(with(&[3, 2], Expand::All, None), [layer(10, 35, 30), layer(35, 35, 70)]);
         assert_eq!(with(&[9, 4], Expand::All, None), [layer(10, 35, 90), layer(35, 35, 140)]);
-        // Each of the 35 nodes of the second hop may be new, and the first hop's picks stay.
+        // Each of the 35 nodes of the second hop may be new, and the first hop's picks are kept.
         assert_eq!(with(&[9, 4], Expand::New, None), [layer(10, 35, 90), layer(35, 35, 90 + 35 * 4)]);
         // A fanout of −1 takes lists whole.
         let whole = with(&[9, -1], Expand::All, Some(usize::MAX));

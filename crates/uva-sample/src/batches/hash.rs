@@ -1,7 +1,7 @@
 //! The hash of a batch's content.
 //!
-//! The hash is a sum over all values, each mixed with its position, so it has no order. A GPU, or several threads, can
-//! compute it in any order and get the same.
+//! The hash is a sum over all values, each mixed with its position, so it does not depend on their order. A GPU or
+//! several threads can compute it in any order with the same result.
 
 use uva_graph::mix;
 use uva_ops::{Vectors, vectorized};
@@ -66,7 +66,7 @@ pub(crate) fn nodes(original_ids: &[i64], seeds: usize) -> u64 {
     ))
 }
 
-/// The same for nodes with other ids in this graph: `original_ids[node]` is the original id of `node`.
+/// The summand of node ids for nodes with other ids in this graph: `original_ids[node]` is the original id of `node`.
 pub(crate) fn nodes_by_original_id(nodes: &[i64], original_ids: &[i64], seeds: usize) -> u64 {
     let named = |node: i64| original_ids[node as usize] as u64;
     array::<4, _>(TAG_SEEDS, &nodes[..seeds], named).wrapping_add(array::<4, _>(TAG_NODES, nodes, named))
@@ -87,8 +87,8 @@ pub(crate) fn weights(layer: usize, weights: &[f32]) -> u64 {
 /// The hash of a batch. `nodes` are the *original* ids of its nodes, the first `seeds` of them its seeds; `blocks`
 /// start at the seeds. Printed as 16 hexadecimal digits.
 ///
-/// [`BatchCounts::hash`](crate::BatchCounts::hash) is the same number. Call this function to check a batch from
-/// elsewhere.
+/// [`BatchCounts::hash`](crate::BatchCounts::hash) is the same number. Call this function to check a batch from another
+/// source.
 #[must_use]
 pub fn batch_hash(original_ids: &[i64], seeds: usize, blocks: &[BlockRef<'_>]) -> u64 {
     let nodes = nodes(original_ids, seeds);
@@ -98,7 +98,7 @@ pub fn batch_hash(original_ids: &[i64], seeds: usize, blocks: &[BlockRef<'_>]) -
     })
 }
 
-/// The hash of a batch of a hop set: that of its nodes' ids as seeds, and of nothing else.
+/// The hash of a batch of a hop set: the hash of its nodes' ids as seeds, without blocks.
 #[must_use]
 pub fn rows_hash(nodes: &[i64]) -> u64 {
     ids(Vectors::widest(), TAG_SEEDS, nodes)

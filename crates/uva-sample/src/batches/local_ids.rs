@@ -8,29 +8,29 @@ use uva_mem::ZeroedPages;
 use crate::SampleError;
 use crate::limits::LOCAL_ID_BYTES;
 
-/// A direct map from node to local id, 4 bytes a node, cleared in constant time.
+/// A direct map from node to local id, 4 bytes per node, cleared in constant time.
 ///
 /// The entry of a node of this batch is `base + local id`. Entries of earlier batches are below `base`, which each
 /// batch raises by its number of local ids. So an entry belongs to this batch if and only if it is at least `base`.
 pub(crate) struct LocalIds {
     entries: ZeroedPages,
-    /// Above every entry of the batches before; never 0, the value of untouched entries.
+    /// A value above every entry of earlier batches; never 0, the value of untouched entries.
     base: u32,
-    /// Local ids of this batch are below it.
+    /// Exclusive upper bound of this batch's local ids.
     given: u32,
 }
 
-/// Why ids could not be relabelled; `at` is the position in the given slice.
+/// The reason why ids could not be relabelled; `at` is the position in the given slice.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RelabelError {
-    /// That id is no node.
+    /// The id is not a node.
     NotANode { at: usize },
-    /// That id is a new node without room.
+    /// The id is a new node, for which there is no capacity.
     NoRoom,
 }
 
 impl LocalIds {
-    /// For the ids `0..nodes`.
+    /// Allocates the map for the ids `0..nodes`.
     ///
     /// # Errors
     /// [`SampleError::Memory`] if the system lacks memory for it.
@@ -41,9 +41,9 @@ impl LocalIds {
         Ok(Self { entries, base: 1, given: 0 })
     }
 
-    /// Forgets every local id.
+    /// Clears all local ids.
     pub(crate) fn begin_batch(&mut self) {
-        // A batch has at most 2^31 − 1 local ids: more than nodes where seeds repeat.
+        // A batch has at most 2^31 − 1 local ids: more than nodes if seeds repeat.
         match self.base.checked_add(self.given).filter(|base| base.checked_add(i32::MAX as u32).is_some()) {
             Some(base) => self.base = base,
             // Happens after thousands of large batches.
@@ -55,7 +55,7 @@ impl LocalIds {
         self.given = 0;
     }
 
-    /// Gives `node`, which must be in range, the id `local`. False if it already has one.
+    /// Assigns the id `local` to `node`, which must be in range. Returns false if the node already has an id.
     pub(crate) fn insert(&mut self, node: usize, local: u32) -> bool {
         let base = self.base;
         let entry = &mut cast_slice_mut::<_, u32>(self.entries.bytes_mut())[node];
@@ -67,7 +67,7 @@ impl LocalIds {
         is_new
     }
 
-    /// The local id of `node`; `None` if it has none, and an error if it is no node.
+    /// The local id of `node`; `None` if it has none, and an error if it is not a node.
     #[inline]
     pub(crate) fn get(&self, node: i64) -> Result<Option<usize>, RelabelError> {
         let entries: &[u32] = cast_slice(self.entries.bytes());
@@ -75,10 +75,10 @@ impl LocalIds {
         Ok(entry.checked_sub(self.base).map(|local| local as usize))
     }
 
-    /// Replaces node ids by local ids: `locals[i]` is that of `ids[i]`.
+    /// Replaces node ids by local ids: `locals[i]` is the local id of `ids[i]`.
     ///
     /// A node seen for the first time gets the next local id, `first + *found`, and is appended to `fresh`, of which
-    /// `*found` entries are used. The entry of `fresh` behind the last used one is undefined afterwards.
+    /// `*found` entries are used. The entry of `fresh` after the last used one is undefined afterwards.
     ///
     /// `first + fresh.len()` must not exceed `i32::MAX`.
     pub(crate) fn relabel(
@@ -114,7 +114,7 @@ impl LocalIds {
                 None => {}
             }
         }
-        // After an error too: the assigned ids must be below the next batch's base.
+        // This is needed after an error too: the assigned ids must be below the next batch's base.
         self.given = self.given.max((first + next) as u32);
         *found = next;
         relabelled

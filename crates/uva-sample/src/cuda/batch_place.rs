@@ -5,37 +5,39 @@ use std::ops::Range;
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{CudaError, CudaEvent};
 
-/// Device memory that a sampler writes a batch to. Bytes are counted from the beginning of the memory. Their number bounds
-/// the batch.
+/// Device memory that a sampler writes a batch to. Ranges are in bytes from the beginning of the memory, and their
+/// lengths bound the batch.
 ///
-/// Whoever hands it out keeps the order: nobody else writes it until the batch has been read, and `after` is recorded
-/// behind the last read of what it held before.
+/// The caller guarantees the order: no other work writes to it until the batch has been read, and `after` is recorded
+/// after the last read of its previous content.
 #[derive(Clone, Debug)]
 pub struct BatchPlace<'p> {
     /// The memory.
     pub memory: &'p SharedBuffer,
-    /// For int64 ids of the nodes.
+    /// Range for int64 ids of the nodes.
     pub nodes: Range<usize>,
-    /// For int32 in-degrees of the nodes; empty unless the sampler was asked for them.
+    /// Range for int32 in-degrees of the nodes; empty unless the sampler's options request them.
     pub degrees: Range<usize>,
-    /// For the blocks, from the seeds outward.
+    /// Ranges for the blocks, from the seeds outward.
     pub blocks: Vec<BlockPlace>,
-    /// The device waits for it, as it was last recorded, before it writes.
+    /// An event that the device waits for, as it was last recorded, before it writes.
     pub after: Option<&'p CudaEvent>,
 }
 
 /// Device memory for a block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockPlace {
-    /// For int32 offsets, one a destination and one more.
+    /// Range for int32 offsets, one per destination and one more.
     pub indptr: Range<usize>,
-    /// For int32 local ids.
+    /// Range for int32 local ids.
     pub indices: Range<usize>,
-    /// For int64 positions in the dataset; empty unless the sampler was asked for them.
+    /// Range for int64 positions in the dataset; empty unless the sampler's options request them.
     pub edge_ids: Range<usize>,
 }
 
 impl BatchPlace<'_> {
+    /// Checks the ranges.
+    ///
     /// # Errors
     /// [`CudaError::Refused`] for bytes outside the memory.
     pub(crate) fn check(&self) -> Result<(), CudaError> {

@@ -15,20 +15,20 @@ const WEIGHT: usize = size_of::<f32>();
 /// The lists of the first nodes in device memory.
 #[derive(Debug)]
 pub(crate) struct CachedLists {
-    /// Where each begins. The last ends at `edges`.
+    /// The start of each list. The last list ends at `edges`.
     pub(crate) indptr: DeviceBuffer,
     pub(crate) indices: DeviceBuffer,
-    /// The weights of their entries, in their own order.
+    /// The weights of the entries, in the entries' order.
     pub(crate) weights: Option<DeviceBuffer>,
-    /// Where each begins in the dataset's indices.
+    /// The start of each list in the dataset's indices.
     pub(crate) homes: Option<DeviceBuffer>,
     pub(crate) lists: usize,
     pub(crate) edges: usize,
 }
 
 impl CachedLists {
-    /// Copies the lists of the first `lists` nodes, at least one, to the device, with the arrays that these options ask
-    /// for and cache.
+    /// Copies the lists of the first `lists` nodes, at least one, to the device, with the arrays that these options
+    /// request and cache.
     pub(crate) fn new(
         stream: &CudaStream,
         graph: &GraphSource,
@@ -72,7 +72,7 @@ impl CachedLists {
     }
 }
 
-/// Where the lists of these nodes of the dataset begin in its indices; −1 for one that it lacks.
+/// The start of each of these nodes' lists in the dataset's indices; −1 for a node that the dataset lacks.
 fn homes_of(indptr: &PinnedArray, nodes: &[i64]) -> Vec<i64> {
     let indptr: &[i64] = bytemuck::cast_slice(indptr.host());
     let home =
@@ -80,8 +80,8 @@ fn homes_of(indptr: &PinnedArray, nodes: &[i64]) -> Vec<i64> {
     nodes.iter().map(home).collect()
 }
 
-/// Copies the weights of the first `lists` lists to the device, in the order of the graph's own indices. `homes` are the
-/// lists' places in the dataset, where these are others.
+/// Copies the weights of the first `lists` lists to the device, in the order of the graph's own indices. `homes` are
+/// the lists' places in the dataset, if they differ.
 fn weights_of(
     stream: &CudaStream,
     graph: &GraphSource,
@@ -91,8 +91,8 @@ fn weights_of(
 ) -> Result<DeviceBuffer, CudaSampleError> {
     let csc = graph.csc();
     let weights = weights.host();
-    // Bytes that each list has here, and that its weights have in the dataset. Kernels look up no place of a list whose
-    // weights are cached, so all are checked here.
+    // Bytes of each list in this graph, and of its weights in the dataset. Kernels do not look up the place of a list
+    // whose weights are cached, so all are checked here.
     let mut places = Vec::with_capacity(lists);
     let mut behind = 0;
     for node in 0..lists {
@@ -111,7 +111,7 @@ fn weights_of(
         places.push((end as usize * WEIGHT, home as usize * WEIGHT));
     }
     let mut places = places.into_iter();
-    // The end of the present list here, and the bytes of the dataset that come next.
+    // The end of the current list in this graph, and the next bytes of the dataset.
     let (mut end, mut from) = (0, 0);
     let copied = upload(stream, behind as usize * WEIGHT, "the weights of the cached lists", |begin, to| {
         let mut done = 0;

@@ -3,13 +3,13 @@
 use crate::{InvalidOption, SampleError};
 use uva_cuda::CudaError;
 
-/// Why a batch was not sampled on the GPU.
+/// The reason why a batch was not sampled on the GPU.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CudaSampleError {
     /// An error that the sampler on the CPU reports too.
     #[error(transparent)]
     Sample(#[from] SampleError),
-    /// The device or the driver.
+    /// An error of the device or the driver.
     #[error(transparent)]
     Cuda(#[from] CudaError),
 }

@@ -1,4 +1,4 @@
-//! The options of a sampler on a GPU, and the device memory that it takes.
+//! The options of a sampler on a GPU, and its device memory.
 
 use crate::{BatchBounds, SamplerOptions};
 use uva_cuda::kernels::gather::GridBound;
@@ -6,16 +6,16 @@ use uva_cuda::kernels::gather::GridBound;
 /// The options of a [`CudaSampler`](crate::cuda::CudaSampler).
 #[derive(Clone, Debug)]
 pub struct CudaSamplerOptions<'a> {
-    /// The options that decide the batches.
+    /// The options that determine the batches.
     pub sampler: SamplerOptions,
-    /// The maximum size of a batch: device memory is allocated for all of it.
+    /// The maximum size of a batch, for which device memory is allocated.
     pub bounds: BatchBounds,
     /// The lists of nodes `0..cached_lists` are copied to device memory.
     pub cached_lists: usize,
     /// Whether their weights are copied too, if picks are by weight.
     pub cached_weights: bool,
-    /// Whether it is also copied where each of them begins in the dataset, which leads to its edge ids. Only if edge ids
-    /// are asked for and the graph is the dataset's in another order: otherwise a position is its edge id.
+    /// Whether the start of each list in the dataset is copied too, which leads to its edge ids. Used only if edge ids
+    /// are requested and the graph is the dataset's in another order. Otherwise a position is its edge id.
     pub cached_edge_ids: bool,
     /// The original id of each node, if the graph has been reordered: the key of random words and hashes.
     pub original_ids: Option<&'a [i64]>,
@@ -24,18 +24,18 @@ pub struct CudaSamplerOptions<'a> {
     pub dataset_ids: Option<&'a [i64]>,
     /// Whether to return the in-degree of each of a batch's nodes too.
     pub degrees: bool,
-    /// These in-degrees by the dataset's ids, where its lists are cut ([`Csc::degrees`](uva_graph::Csc::degrees)).
+    /// These in-degrees by the dataset's ids, if its lists are truncated ([`Csc::degrees`](uva_graph::Csc::degrees)).
     /// Otherwise they are the lengths of the lists.
     pub whole_degrees: Option<&'a [i32]>,
-    /// The most blocks of a launch.
+    /// The maximum number of blocks of a launch.
     pub grid: GridBound,
-    /// Whether it gets device memory for a batch of its own. One without samples only
-    /// [to given memory](crate::cuda::CudaSampler::sample_to).
+    /// Whether it allocates device memory for its own batch. Otherwise it samples only [to given
+    /// memory](crate::cuda::CudaSampler::sample_to).
     pub own_batch: bool,
 }
 
 impl CudaSamplerOptions<'_> {
-    /// Nothing cached, every node under its own id, no degrees, the whole device.
+    /// Options with nothing cached, every node under its own id, no degrees, and the whole device.
     pub fn new(sampler: SamplerOptions, bounds: BatchBounds) -> Self {
         Self {
             sampler,
@@ -56,12 +56,13 @@ impl CudaSamplerOptions<'_> {
 /// Bytes of device memory that a sampler has allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceBytes {
-    /// The cached lists: 8 bytes a list, 8 more with edge ids, and for each entry its id, and 4 more with weights.
+    /// The cached lists: 8 bytes per list, 8 more with edge ids; and for each entry its id, and 4 more bytes with
+    /// weights.
     pub lists: usize,
-    /// Original ids and the dataset's ids: 4 bytes a node each (8 if they do not fit), once if they are the same. In-degrees
-    /// in the whole graph, where they are wanted: 4 bytes a node.
+    /// Original ids and the dataset's ids: 4 bytes per node each (8 if they do not fit), once if they are the same.
+    /// In-degrees in the whole graph, if requested: 4 bytes per node.
     pub names: usize,
-    /// The map from nodes to local ids: 8 a node.
+    /// The map from nodes to local ids: 8 bytes per node.
     pub local_ids: usize,
     /// The batch and scratch.
     pub batch: usize,

@@ -1,4 +1,4 @@
-//! The sampler: its memory, and a batch's way through the kernels.
+//! The sampler: its memory, and the kernels that make a batch.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub struct CudaSampler {
     stream: CudaStream,
     kind: PickKind,
     options: SamplerOptions,
-    /// Whether in-degrees are wanted.
+    /// Whether in-degrees are requested.
     degrees: bool,
     grid: GridBound,
     /// The arguments shared by all batches; those of each layer are derived from them.
@@ -52,25 +52,25 @@ pub struct CudaSampler {
     dataset: Option<Names>,
     whole_degrees: Option<DeviceBuffer>,
     cache: Option<CachedLists>,
-    /// Last field: unpinned only after everything that reads it is gone.
+    /// Must be the last field, so that the memory is unpinned only after all of its readers are dropped.
     graph: GraphSource,
 }
 
 impl CudaSampler {
-    /// A sampler over `graph` that works on `stream`. The stream is of the graph's context or of a green context of its
-    /// device, as is the kernels' module. Copies the cached lists and the node ids to the device, and waits for these
-    /// copies.
+    /// Creates a sampler over `graph` that works on `stream`. The stream and the kernels' module belong to the graph's
+    /// context or to a green context of its device. Copies the cached lists and the node ids to the device, and waits
+    /// for these copies.
     ///
     /// # Errors
     /// - The errors of [`SamplerOptions::check`].
     /// - [`InvalidOption::KindOnDevice`] for a kind without kernels.
     /// - [`InvalidOption::NoWeights`] for a kind that needs weights, if there are none.
-    /// - [`SampleError::LayerMismatch`] if the number of layers of `bounds` is not that of the fanouts.
-    /// - [`SampleError::InvalidList`] if the cached lists are no prefix of the graph's, or their weights are to be cached
-    ///   and the dataset has none for one of them.
+    /// - [`SampleError::LayerMismatch`] if `bounds` and the fanouts have different numbers of layers.
+    /// - [`SampleError::InvalidList`] if the cached lists are not a prefix of the graph's, or their weights are to be
+    ///   cached and the dataset lacks those of a list.
     /// - [`CudaError::OutOfMemory`] with the free memory.
-    /// - [`CudaError::Refused`] if the number of dataset ids or in-degrees is not that of the nodes, and for a reordered graph
-    ///   without dataset ids.
+    /// - [`CudaError::Refused`] if the numbers of dataset ids or in-degrees and of nodes differ, and for a reordered
+    ///   graph without dataset ids.
     pub fn new(
         kernels: SampleKernels,
         stream: CudaStream,
@@ -106,7 +106,7 @@ impl CudaSampler {
         let original =
             options.original_ids.map(|ids| Names::new(&stream, ids, "the original ids of the nodes"));
         let original = original.transpose()?;
-        // One array in two roles is copied once.
+        // An array with two roles is copied once.
         let same =
             matches!((options.original_ids, options.dataset_ids), (Some(a), Some(b)) if std::ptr::eq(a, b));
         let dataset = options.dataset_ids.filter(|_| !same);
@@ -129,7 +129,8 @@ impl CudaSampler {
         local_ids_bytes.take(csc.nodes(), 8);
         let local_ids =
             DeviceBuffer::new(context, local_ids_bytes.bytes(), "the map from nodes to local ids")?;
-        // SAFETY: our own buffer, which nobody else knows; waited for whether or not the fill was enqueued.
+        // SAFETY: the buffer is owned by this function and not shared yet. The fill is waited for whether or not it was
+        // enqueued.
         let cleared = unsafe { fill(&stream, local_ids.address(), 0xff, local_ids.bytes()) };
         cleared.and(stream.synchronize())?;
 
@@ -249,13 +250,13 @@ impl CudaSampler {
         self.sample_within(key, seeds, None, None)
     }
 
-    /// As [`sample`](Self::sample), to memory of the caller's. The batch lies there when this returns, and its counts are
-    /// all that crosses the link. [`CudaSampler::batch`] is empty then.
+    /// Samples the batch `key` like [`sample`](Self::sample), to the caller's memory. The batch is complete when this
+    /// returns, and only its counts cross the link. [`CudaSampler::batch`] is empty then.
     ///
     /// # Errors
     /// As [`sample`](Self::sample), for the smaller of that memory and the bounds that the sampler was made with. The
-    /// content of the memory is unspecified then. [`SampleError::LayerMismatch`]; [`CudaError::Refused`] for a place that
-    /// lacks an array, or does not lie in its memory.
+    /// content of the memory is unspecified then. [`SampleError::LayerMismatch`]; [`CudaError::Refused`] for a place
+    /// that lacks an array, or does not lie in its memory.
     pub fn sample_to(
         &mut self,
         key: BatchKey,
@@ -299,7 +300,7 @@ impl CudaSampler {
         Ok(memory.read_back(&self.stream, parts)?)
     }
 
-    /// The last batch, on the device, until the next one is sampled.
+    /// The last batch, on the device, valid until the next one is sampled.
     pub fn batch(&self) -> CudaBatch<'_> {
         let device = self.stream.context().device().ordinal() as i32;
         let slice = |address: u64, count: usize, each: usize| {
@@ -322,9 +323,9 @@ impl CudaSampler {
         }
     }
 
-    /// Copies the last batch to the host, and waits for it. Nodes and blocks go to `out`, which must have room for
-    /// them. If the sampler was asked for degrees, as many as fit go to `degrees`. The copy reaches the link's full
-    /// speed if the memory is page-locked.
+    /// Copies the last batch to the host, and waits for it. Nodes and blocks are written to `out`, which must be large
+    /// enough. If the sampler's options request degrees, as many as fit are written to `degrees`. The copy reaches the
+    /// link's full speed if the memory is page-locked.
     ///
     /// # Errors
     /// [`SampleError::LayerMismatch`]; [`CudaError::Refused`] if `out` is too small; [`CudaError::Call`].
@@ -354,7 +355,7 @@ impl CudaSampler {
         let mut enqueued = Ok(());
         for (from, to) in copies {
             let to = &mut to[..from.bytes()];
-            // SAFETY: the batch is complete and stays as it is while `self` is borrowed. `to` is borrowed until the
+            // SAFETY: the batch is complete and does not change while `self` is borrowed. `to` is borrowed until the
             // copies have been waited for, below, whether or not all of them were enqueued.
             enqueued = enqueued.and_then(|()| unsafe { device_to_host(&self.stream, from.address(), to) });
         }
@@ -441,8 +442,8 @@ impl CudaSampler {
         Ok(self.counts)
     }
 
-    /// Where the next batch is written: the arguments that say so, and the layers. Our own memory, unless a place is
-    /// given.
+    /// The destination of the next batch: its arguments, and its layers. This is the sampler's own memory, unless a
+    /// place is given.
     fn targets(
         &self,
         place: Option<&BatchPlace<'_>>,
@@ -488,7 +489,7 @@ impl CudaSampler {
         Ok((common, layers.collect()))
     }
 
-    /// Enqueues the whole batch, including the copy of its report. The device begins behind `after`.
+    /// Enqueues the whole batch, including the copy of its report. The device begins after `after`.
     ///
     /// # Safety
     /// The stream is waited for before any field of `self` is touched, also after an error.
@@ -500,9 +501,9 @@ impl CudaSampler {
         if let Some(after) = after {
             stream.wait(after)?;
         }
-        // SAFETY: the arrays are our own buffers, sized by `new` for bounds that no layer exceeds, or lie in memory that
-        // the caller borrows until it has waited (`targets`), where nobody else uses them behind `after`. Graph and ids live
-        // in fields of `self`, and nobody writes to them. The local ids are those of earlier batches, with smaller
+        // SAFETY: the arrays are our own buffers, sized by `new` for bounds that no layer exceeds, or lie in memory
+        // that the caller borrows until it has waited (`targets`), where no other work uses them after `after`. Graph
+        // and ids live in fields of `self` and are never written. The local ids are from earlier batches, with smaller
         // stamps. The caller promises to wait for all of it.
         unsafe {
             host_to_device(stream, &seeds.as_slice()[..seed_bytes], first.batch_nodes)?;
@@ -518,7 +519,8 @@ impl CudaSampler {
     /// The number of the next batch; when it wraps, the local ids are cleared.
     fn next_stamp(&mut self) -> Result<u32, CudaError> {
         if self.stamp == u32::MAX {
-            // SAFETY: our own buffer, which no work in flight uses; waited for whether or not the fill was enqueued.
+            // SAFETY: the buffer is owned by `self`, and no work in flight uses it. The fill is waited for whether or
+            // not it was enqueued.
             let cleared =
                 unsafe { fill(&self.stream, self.local_ids.address(), 0xff, self.local_ids.bytes()) };
             cleared.and(self.stream.synchronize())?;

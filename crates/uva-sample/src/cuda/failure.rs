@@ -27,7 +27,7 @@ pub(crate) fn of_report(
         }
         2 => Some(too_large(Capacity::Destinations { layer }, arguments.destinations_room as usize)),
         4 => Some(too_large(Capacity::Edges { layer }, arguments.edges_room as usize)),
-        // A group's entries are looked up by original id before any of its picks is checked.
+        // Entries of a group are resolved by original id before any of its picks is checked.
         _ if report.bad_entry != NONE && report.bad_entry_edge <= report.bad_edge.min(report.no_room) => {
             Some(no_node(report.bad_entry_position, csc))
         }
@@ -54,14 +54,14 @@ pub(crate) fn of_report(
     }
 }
 
-/// The error for an entry that is no node.
+/// The error for an entry that is not a node.
 fn no_node(position: u64, csc: &Csc<'_>) -> SampleError {
     let position = position as usize;
     let neighbor = if position < csc.edges() { csc.indices.get(position) } else { -1 };
     SampleError::InvalidNeighbor { position, neighbor, nodes: csc.nodes() }
 }
 
-/// The group of a destination among those without kept picks. For `NONE` it is behind all others.
+/// The group of a destination among those without kept picks. `NONE` is after all groups.
 fn group(destination: u64, first: u64, arguments: &SampleArguments) -> u64 {
     destination.saturating_sub(first) / u64::from(arguments.group.max(1))
 }

@@ -31,7 +31,7 @@ pub(crate) struct Extras {
     pub(crate) batch: bool,
 }
 
-/// The arrays, one behind the other.
+/// The arrays, one after the other.
 #[derive(Debug)]
 pub(crate) struct ArrayLayout {
     /// Bytes of all arrays.
@@ -42,8 +42,8 @@ pub(crate) struct ArrayLayout {
 }
 
 impl ArrayLayout {
-    /// For batches within these bounds, which have one layer per fanout, and for launches of at most this many blocks.
-    /// The first array is at `address`; the total size does not depend on it.
+    /// The layout for batches within these bounds, which have one layer per fanout, and for launches of at most this
+    /// many blocks. The first array is at `address`; the total size does not depend on it.
     pub(crate) fn at(
         address: u64,
         sampler: &SamplerOptions,

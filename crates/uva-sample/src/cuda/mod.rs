@@ -1,11 +1,12 @@
 //! Neighbour sampling on a GPU, from a graph in pinned host memory.
 //!
 //! [`CudaSampler`] makes the same batches as [`sampler`](crate::sampler()), bit for bit
-//! (`docs/spec/reproducible-batches.md`), and returns the same errors. The lists of the first nodes may be cached in device
-//! memory. All others are read in place, over the link, one neighbour at a time. A batch is sampled and relabelled on
-//! the device without waiting for the host, and one small report comes back (`docs/internals/kernels.md`).
+//! (`docs/spec/reproducible-batches.md`), and returns the same errors. The lists of the first nodes may be cached in
+//! device memory. All others are read in place, over the link, one neighbour at a time. A batch is sampled and
+//! relabelled on the device without waiting for the host, and one small report is returned
+//! (`docs/internals/kernels.md`).
 //!
-//! `uva-plan` decides which lists are worth caching.
+//! `uva-plan` determines which lists to cache.
 
 mod arena;
 mod batch_place;

@@ -17,7 +17,7 @@ impl Names {
     pub(crate) fn new(stream: &CudaStream, ids: &[i64], what: &str) -> Result<Self, CudaError> {
         let wide = ids.iter().any(|&id| i32::try_from(id).is_err());
         let each = if wide { 8 } else { 4 };
-        // No more bytes than the ids themselves.
+        // The buffer is no larger than the ids.
         let buffer = upload(stream, ids.len() * each, what, |begin, to| {
             for (to, id) in to.chunks_exact_mut(each).zip(&ids[begin / each..]) {
                 // Narrow ids were found to fit, and little-endian ones begin with their low bytes.
@@ -27,7 +27,7 @@ impl Names {
         Ok(Self { buffer, wide })
     }
 
-    /// Their device address, and whether they take eight bytes each.
+    /// Their device address, and whether an id has eight bytes.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.buffer.address(), u64::from(self.wide))
     }

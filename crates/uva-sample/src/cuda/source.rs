@@ -99,9 +99,9 @@ impl GraphSource {
         Ok(source)
     }
 
-    /// The same as a dataset's graph in another order. `indptr` is the dataset's, which leads back to the dataset's
-    /// edges. Each list keeps the dataset's order of its entries. The
-    /// [`dataset_ids`](crate::cuda::CudaSamplerOptions::dataset_ids) say to which node of the dataset a list belongs.
+    /// Marks the graph as a dataset's graph in another order. `indptr` is the dataset's, which leads back to the
+    /// dataset's edges. Each list keeps the dataset's order of its entries. The
+    /// [`dataset_ids`](crate::cuda::CudaSamplerOptions::dataset_ids) map each list to its node of the dataset.
     ///
     /// # Errors
     /// [`CudaError::Refused`] for an array that is not whole entries, not aligned to them, of another length than the
@@ -121,7 +121,7 @@ impl GraphSource {
         Ok(self)
     }
 
-    /// The same with the weight of each edge, float32, in the order of the dataset's edges.
+    /// Adds the weight of each edge, float32, in the order of the dataset's edges.
     ///
     /// # Errors
     /// As [`with_home`](Self::with_home).

@@ -6,11 +6,11 @@ use uva_cuda::{CudaError, CudaStream};
 /// Bytes that are staged and copied at a time; a multiple of every entry's size.
 const PIECE: usize = 16 << 20;
 
-/// `bytes` bytes of device memory. `write` supplies them piece by piece, each from the given offset on. `what` names
-/// them in messages.
+/// Allocates and fills `bytes` bytes of device memory. `write` supplies them piece by piece, each from the given offset
+/// on. `what` names them in messages.
 ///
-/// All bytes go through a staging buffer of our own, also those of pinned tables. A table may have been pinned in
-/// several parts, and no copy may reach from one into the next.
+/// All bytes pass through a separate staging buffer, including those of pinned tables: a table may be pinned in several
+/// parts, and a copy must not cross from one into the next.
 ///
 /// # Errors
 /// [`CudaError::OutOfMemory`] with the free memory; [`CudaError::Call`].
@@ -26,8 +26,8 @@ pub(crate) fn upload(
     while begin < bytes {
         let staged = &mut staging.as_mut_slice()[..PIECE.min(bytes - begin)];
         write(begin, staged);
-        // SAFETY: as many bytes of our own buffer, which nobody else knows yet. The staging buffer is not touched
-        // before the stream has been waited for, whether or not the copy was enqueued.
+        // SAFETY: the copy has the size of a buffer that is owned by this function and not shared yet. The staging
+        // buffer is not touched before the stream has been waited for, whether or not the copy was enqueued.
         let copied = unsafe { host_to_device(stream, staged, buffer.address() + begin as u64) };
         copied.and(stream.synchronize())?;
         begin += staged.len();

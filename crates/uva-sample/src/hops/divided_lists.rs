@@ -1,13 +1,13 @@
-//! Lists that ranks hold between them: each rank draws from its own, for itself and for the others.
+//! Lists that are divided among ranks. Each rank draws from its own lists, for itself and for the others.
 //!
-//! All ranks sample hop by hop together. In a hop each of them asks the owners of its destinations for their picks, by four
-//! calls of the exchange: how many nodes, which ones, how many words of picks, and the picks. An owner draws with the
-//! numbers of the batch that asks, so a pick does not depend on where it is drawn.
+//! All ranks sample hop by hop together. In a hop each rank requests the picks of its destinations from their owners,
+//! by four calls of the exchange: the number of nodes, the nodes, the number of words of picks, and the picks. An owner
+//! draws with the random numbers of the requesting batch, so a pick does not depend on the rank that draws it.
 //!
 //! | message | int64 words |
 //! |---|---|
-//! | what a rank asks for | a word of the hop and the options, split, epoch and batch, then the nodes; none at all for no nodes |
-//! | what it gets | the nodes picked, list after list; the same of edge ids, if requested; the number of picks of each list |
+//! | request | a word of the hop and the options, split, epoch and batch, then the nodes; empty without nodes |
+//! | response | the picked nodes, list after list; likewise edge ids, if requested; the number of picks of each list |
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,29 +23,29 @@ use super::sink::{BlockTarget, PickTarget, TakeError};
 use crate::options::GROUP_PICKS;
 use crate::{BatchKey, GraphView, InvalidOption, ListReads, SampleError, SamplerKind, SamplerOptions};
 
-/// Words before the nodes that a rank asks for.
+/// Words before the nodes in a request.
 const KEY_WORDS: usize = 4;
 /// Bytes of a word.
 const WORD: usize = size_of::<i64>();
 
-/// The lists of a graph whose nodes a [`Book`] divides among ranks, as one of them sees it.
+/// One rank's access to the lists of a graph whose nodes a [`Book`] divides among ranks.
 ///
-/// The rank has the bounds of all lists (`indptr`), and of their entries it reads those of its own nodes only. All ranks have
-/// the same options, and [sample](crate::BatchSampler::sample) or [serve](crate::BatchSampler::serve) equally often. Any error
-/// is final, on this rank and all others. Messages take memory that grows to the size of the largest hop.
+/// The rank has the bounds of all lists (`indptr`), and reads the entries only of its own nodes. All ranks have the
+/// same options, and [sample](crate::BatchSampler::sample) or [serve](crate::BatchSampler::serve) equally often. Any
+/// error is final, on this rank and all others. The memory of messages grows to the size of the largest hop.
 pub struct Divided<'e> {
     book: Book,
     exchange: Box<dyn Exchange + 'e>,
     counts: ListCounts,
-    /// A copy of the counts after each hop, for another thread.
+    /// A copy of the counts, written after each hop for another thread.
     told: Option<Arc<Mutex<ListCounts>>>,
     hop: HopMessages,
 }
 
-/// What a rank did for batches over divided lists.
+/// The work of a rank for batches over divided lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListCounts {
-    /// Lists of its own that it drew from for itself.
+    /// Own lists that it drew from for itself.
     pub own_lists: u64,
     /// Lists that other ranks drew from for it.
     pub remote_lists: u64,
@@ -55,24 +55,24 @@ pub struct ListCounts {
     pub sent_bytes: u64,
     /// Bytes from other ranks.
     pub received_bytes: u64,
-    /// Time in calls of the exchange: waiting for other ranks, and passing bytes on.
+    /// Time in calls of the exchange: waits for other ranks, and transfers.
     pub waited: Duration,
 }
 
-/// Memory of a hop, kept for the next.
+/// Memory of a hop, reused in the next hop.
 #[derive(Default)]
 struct HopMessages {
-    /// The nodes that this rank asks each rank for, itself among them.
+    /// The requested nodes for each rank, including this one.
     nodes: Vec<Vec<i64>>,
-    /// What it asks of others, as it is sent.
+    /// The requests to other ranks, in the form of the message.
     questions: Vec<i64>,
-    /// What others ask.
+    /// The requests of other ranks.
     received: Vec<i64>,
-    /// Their picks, as they are sent.
+    /// The picks for other ranks, in the form of the message.
     given: Vec<i64>,
     edge_ids: Vec<i64>,
     picks: Vec<i64>,
-    /// What this rank gets, rank after rank, and where that of each begins and ends.
+    /// The responses to this rank, rank after rank, with the range of each.
     answers: Vec<i64>,
     bounds: Vec<Range<usize>>,
     /// Its picks in the order of its destinations.
@@ -80,7 +80,7 @@ struct HopMessages {
     ordered_edge_ids: Vec<i64>,
 }
 
-/// What remains of a rank's answer.
+/// The unread rest of a rank's response.
 struct Answer<'a> {
     ids: &'a [i64],
     edge_ids: &'a [i64],
@@ -91,7 +91,7 @@ impl<'e> Divided<'e> {
     /// The lists of the nodes that `book` divides among the ranks of `exchange`.
     ///
     /// # Errors
-    /// [`InvalidOption::Parts`] unless there is one part a rank.
+    /// [`InvalidOption::Parts`] unless there is one part per rank.
     pub fn new(book: Book, exchange: Box<dyn Exchange + 'e>) -> Result<Self, SampleError> {
         let (parts, ranks) = (book.parts(), exchange.ranks());
         if parts != ranks {
@@ -101,14 +101,14 @@ impl<'e> Divided<'e> {
         Ok(Self { book, exchange, counts: ListCounts::default(), told: None, hop })
     }
 
-    /// Also writes its counts there, after each hop.
+    /// Copies its counts to `counts` after each hop.
     #[must_use]
     pub fn telling(mut self, counts: Arc<Mutex<ListCounts>>) -> Self {
         self.told = Some(counts);
         self
     }
 
-    /// Refuses options whose picks are not those of one list after another, and a graph of another number of nodes.
+    /// Rejects options whose picks are not made list by list, and a graph with another number of nodes.
     pub(crate) fn check(&self, options: &SamplerOptions, nodes: usize) -> Result<(), InvalidOption> {
         let picks_alone = |kind: SamplerKind| kind.picks_in_lists() && !kind.draws_together();
         if !picks_alone(options.kind) {
@@ -122,7 +122,7 @@ impl<'e> Divided<'e> {
         Ok(())
     }
 
-    /// Brings the picks for `nodes`, which are in range, and draws those that other ranks ask for in this hop.
+    /// Obtains the picks for `nodes`, which are in range, and draws the picks that other ranks request in this hop.
     pub(super) fn bring<'g, I: NodeId, P: Picks<'g>>(
         &mut self,
         drawing: &mut Drawing<'g, P>,
@@ -136,7 +136,7 @@ impl<'e> Divided<'e> {
         self.meet(drawing, Some(hop.batch), hop.layer, hop.indices)
     }
 
-    /// Draws what other ranks ask for in a hop, and asks for nothing.
+    /// Draws the picks that other ranks request in a hop, without requests of its own.
     pub(super) fn serve<'g, I: NodeId, P: Picks<'g>>(
         &mut self,
         drawing: &mut Drawing<'g, P>,
@@ -147,7 +147,7 @@ impl<'e> Divided<'e> {
         self.meet(drawing, None, layer, indices)
     }
 
-    /// The four calls of a hop, for the nodes that were noted: none where there is no key.
+    /// Makes the four calls of a hop for the recorded nodes; without a key there are none.
     fn meet<'g, I: NodeId, P: Picks<'g>>(
         &mut self,
         drawing: &mut Drawing<'g, P>,
@@ -184,7 +184,7 @@ impl<'e> Divided<'e> {
             counts.given_lists += nodes.len() as u64;
             drawn_for.push((rank, key, nodes));
         }
-        // The own picks come last, and stay here.
+        // The own picks come last, and stay on this rank.
         drawn_for.extend(key.map(|key| (own, key, &nodes[own][..])));
         let since = Instant::now();
         given.clear();
@@ -221,14 +221,14 @@ impl<'e> Divided<'e> {
         counts.received_bytes += message_bytes([&asked_bytes, &got_bytes]);
         counts.waited += began.elapsed().saturating_sub(drawing_took);
         if let Some(told) = told {
-            // Plain numbers, so a thread that panicked with them left nothing half done.
+            // The counts are plain numbers, so a thread that panicked left no partial state.
             *told.lock().unwrap_or_else(PoisonError::into_inner) = *counts;
         }
         Ok(())
     }
 
-    /// Puts the picks that were brought for `nodes` into the block, in the order of the nodes. `count` is told how many each
-    /// of them has.
+    /// Writes the obtained picks for `nodes` into the block, in the order of the nodes. `count` receives the number of
+    /// picks of each node.
     pub(super) fn hand_over<'g, I: NodeId, P: Picks<'g>>(
         &mut self,
         drawing: &Drawing<'g, P>,
@@ -275,7 +275,7 @@ impl<'e> Divided<'e> {
         Ok(reads)
     }
 
-    /// Ends the exchange for the other ranks, unless it has ended: then calls before the one that failed may still complete.
+    /// Ends the exchange for the other ranks, unless it has ended. Calls before the failed one may then still complete.
     pub(super) fn give_up(&self, error: &SampleError) {
         if !matches!(error, SampleError::Exchange(error) if error.culprit().is_some()) {
             self.exchange.cancel();
@@ -284,7 +284,7 @@ impl<'e> Divided<'e> {
 }
 
 impl<'a> Answer<'a> {
-    /// The answer about so many lists. `None` where its length is none.
+    /// Parses the response for `lists` lists. `None` if its length is invalid.
     fn new(words: &'a [i64], lists: usize, with_edge_ids: bool) -> Option<Self> {
         let (picked, picks) = words.split_at_checked(words.len().checked_sub(lists)?)?;
         let (ids, edge_ids) = match with_edge_ids {
@@ -294,7 +294,7 @@ impl<'a> Answer<'a> {
         (!with_edge_ids || ids.len() == edge_ids.len()).then_some(Self { ids, edge_ids, picks: picks.iter() })
     }
 
-    /// The picks from the next list, and their edge ids. `None` where there are not as many.
+    /// The picks from the next list, and their edge ids. `None` if there are not as many.
     fn next(&mut self) -> Option<(&'a [i64], &'a [i64])> {
         let picks = usize::try_from(*self.picks.next()?).ok()?;
         let (ids, edge_ids);
@@ -303,13 +303,13 @@ impl<'a> Answer<'a> {
         Some((ids, edge_ids))
     }
 
-    /// Whether all of it was handed out.
+    /// Whether all of it has been consumed.
     fn is_used_up(&self) -> bool {
         self.ids.is_empty() && self.edge_ids.is_empty() && self.picks.len() == 0
     }
 }
 
-/// Gives each rank its bytes of `send`, whatever they expect, and gets what they give. Returns how many bytes each gave.
+/// Sends each rank its bytes of `send`, of any length, and receives theirs. Returns the number of bytes from each rank.
 fn passed(
     exchange: &mut dyn Exchange,
     send: &[i64],
@@ -340,7 +340,7 @@ fn message_bytes(splits: [&[usize]; 2]) -> u64 {
     splits.iter().map(|splits| (splits.iter().sum::<usize>() + lengths) as u64).sum()
 }
 
-/// A word that ranks have in common if they sample by the same options in the same graph, and are at the same hop.
+/// A word that is equal on ranks with the same options, graph and hop.
 fn hop_word(options: &SamplerOptions, graph: &GraphView<'_>, layer: usize) -> i64 {
     let SamplerOptions { kind, fanouts, replace, seed, batch_dependency, edge_ids, .. } = options;
     let name = kind.name().bytes().map(u64::from);
@@ -358,7 +358,7 @@ fn key_words(word: i64, key: BatchKey) -> [i64; KEY_WORDS] {
 /// The batch and the nodes of a rank's question to the owner of the nodes `own`, in the hop of `word`.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why the request is invalid.
 fn question_of(words: &[i64], word: i64, own: Range<u64>) -> Result<(BatchKey, &[i64]), &'static str> {
     let Some((&[given, split, epoch, batch], nodes)) = words.split_first_chunk::<KEY_WORDS>() else {
         return Err(NO_QUESTION);

@@ -8,7 +8,7 @@ use crate::philox::StreamKey;
 use crate::{BatchKey, GraphView, HopShape, ListReads, SampleError, SamplerOptions, VisitReads};
 use uva_graph::Relation;
 
-/// What draws from lists.
+/// The state for draws from lists.
 pub(super) struct Drawing<'g, P> {
     pub graph: GraphView<'g>,
     pub options: SamplerOptions,
@@ -18,7 +18,7 @@ pub(super) struct Drawing<'g, P> {
 }
 
 impl<'g, P: Picks<'g>> Drawing<'g, P> {
-    /// A hop of the batch `key`, and the most destinations of a group.
+    /// A hop of the batch `key`, and the maximum number of destinations in a group.
     pub fn hop<'a, I: NodeId>(&self, key: BatchKey, layer: usize, indices: &'a [I]) -> (Hop<'a, I>, usize)
     where
         'g: 'a,
@@ -49,8 +49,9 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
         (hop, group)
     }
 
-    /// Draws from the lists of `nodes`, in groups of `group`. `count` is told how many entries are picked from each list, in
-    /// order, before they go to `to`. `weights` is room for the weights of edges, with those that are there already.
+    /// Draws from the lists of `nodes`, in groups of `group`. `count` receives the number of entries picked from each
+    /// list, in order, before they are written to `to`. `weights` is memory for the weights of edges, with the number
+    /// already present.
     pub fn draw<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,

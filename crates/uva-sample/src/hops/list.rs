@@ -22,8 +22,8 @@ pub struct List {
 pub struct Hop<'a, I> {
     pub(crate) batch: BatchKey,
     pub(crate) layer: usize,
-    /// The most picks of a list, or, for a kind that draws together, the draws for all lists of the hop. `usize::MAX`
-    /// takes every list whole.
+    /// The maximum number of picks from a list, or, for a kind that draws together, the draws for all lists of the hop.
+    /// `usize::MAX` takes every list whole.
     pub(crate) fanout: usize,
     /// Random words of the hop; node and batch are set for each list or neighbour.
     pub(crate) like: StreamKey,
@@ -94,7 +94,7 @@ impl<I: NodeId> Hop<'_, I> {
         batch_of_picks(self.batch.batch, key, self.batch_dependency)
     }
 
-    /// The error for an entry that is no node.
+    /// The error for an entry that is not a node.
     #[cold]
     pub(crate) fn no_node(&self, position: usize) -> SampleError {
         SampleError::InvalidNeighbor {

@@ -31,12 +31,12 @@ pub use self::sink::PickSink;
 
 /// Samples batches hop by hop, with the picks of `P`.
 ///
-/// Its own memory is 4 bytes a node, the memory of its kind and some scratch, all allocated when it is made. Samplers
+/// Its own memory is 4 bytes per node, the memory of its kind and some scratch, all allocated on construction. Samplers
 /// share nothing: make one per thread.
 pub struct HopSampler<'g, P> {
     local_ids: LocalIds,
     drawing: Drawing<'g, P>,
-    /// Where ranks hold the lists between them.
+    /// Present if the lists are divided among ranks.
     divided: Option<Divided<'g>>,
 }
 
@@ -64,12 +64,12 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         })
     }
 
-    /// The same where ranks hold the lists between them. The kind has to pick list by list.
+    /// Sets the access to lists that are divided among ranks. The kind must pick list by list.
     pub(crate) fn among(self, divided: Option<Divided<'g>>) -> Self {
         Self { divided, ..self }
     }
 
-    /// The same, with the lists of nodes `0..lists` counted as cached ([`GraphView::cached_lists`]).
+    /// Counts the lists of nodes `0..lists` as cached ([`GraphView::cached_lists`]).
     #[must_use]
     pub fn with_cached_lists(mut self, lists: usize) -> Self {
         self.drawing.graph.cached_lists = lists;
@@ -128,14 +128,14 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Ok(counts)
     }
 
-    /// Draws what other ranks ask for in the hops of a batch, where this rank has none.
+    /// Draws the picks that other ranks request in the hops of a batch, if this rank has no batch.
     fn serve_ids<I: NodeId>(&mut self, indices: &[I]) -> PickResult {
         let Some(divided) = &mut self.divided else { return Ok(()) };
         (0..self.drawing.options.fanouts.hops())
             .try_for_each(|layer| divided.serve(&mut self.drawing, layer, indices))
     }
 
-    /// After a failure the ranks are at different calls: none of them waits for this one.
+    /// Ends the exchange after a failure, since the ranks are then at different calls and must not wait for this one.
     fn or_give_up<T>(&self, made: Result<T, SampleError>) -> Result<T, SampleError> {
         if let (Err(error), Some(divided)) = (&made, &self.divided) {
             divided.give_up(error);
@@ -155,7 +155,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             let Some(node) = usize::try_from(seed).ok().filter(|&node| node < count) else {
                 return Err(SampleError::SeedOutOfRange { key, position, seed, nodes: count });
             };
-            // A seed that occurs again is a destination of its own; as a source, the first of them stands for all.
+            // A repeated seed is a separate destination. As a source, its first occurrence stands for all.
             self.local_ids.insert(node, position as u32);
         }
         Ok(())
@@ -223,7 +223,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         };
         let mut total = kept.indices.len();
         let mut offsets = offsets.iter_mut();
-        // Where the next list ends in the block.
+        // The end of the next list in the block.
         let count = |picks: usize| {
             total += picks;
             if total > room {

@@ -1,4 +1,4 @@
-//! What differs between kinds of sampler: which entries of each list are picked.
+//! The difference between kinds of sampler: which entries of each list are picked.
 
 use super::list::{Hop, List, NodeId};
 use super::sink::PickSink;
@@ -6,7 +6,7 @@ use crate::philox::RandomPurpose;
 use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
 use uva_graph::Relation;
 
-/// Early end of a step: it fails only on an invalid graph or a full batch.
+/// The result of a step. It fails only on an invalid graph or a full batch.
 pub type PickResult = Result<(), SampleError>;
 
 /// The inputs that size a kind's memory.
@@ -68,14 +68,15 @@ pub trait Picks<'g>: Send + Sized {
         Ok(())
     }
 
-    /// Gives the sink the positions picked for a list: as many as [`prepare`](Self::prepare) set. If the kind [weighs
-    /// edges](SamplerKind::weighs_edges), it gives as many weights too. The lists of a group come in order, each once.
+    /// Passes the positions picked for a list to the sink: as many as [`prepare`](Self::prepare) set. If the kind
+    /// [weighs edges](SamplerKind::weighs_edges), it passes as many weights too. The lists of a group come in order,
+    /// each once.
     ///
     /// # Errors
     /// An invalid graph, and a full batch.
     fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut PickSink<'_>) -> PickResult;
 
-    /// The same for all lists of a group, one after the other.
+    /// Picks for all lists of a group, one after the other.
     ///
     /// # Errors
     /// As [`pick`](Self::pick).

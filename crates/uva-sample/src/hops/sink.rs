@@ -1,5 +1,5 @@
-//! The sink of picks: positions in the graph's `indices` come in. Out go local ids of the block, or, for another rank, the
-//! ids themselves.
+//! The sink of picks. Its input is positions in the graph's `indices`. Its output is local ids of the block, or, for
+//! another rank, the ids themselves.
 
 use super::list::{Hop, List, NodeId};
 use crate::batches::local_ids::{LocalIds, RelabelError};
@@ -12,7 +12,7 @@ pub(crate) struct PendingPositions {
 }
 
 impl PendingPositions {
-    /// For this many positions at once.
+    /// Allocates memory for `most` positions.
     pub(crate) fn new(most: usize) -> Self {
         Self { positions: vec![0; most], ids: vec![0; most] }
     }
@@ -29,11 +29,11 @@ pub struct PickSink<'a> {
     pub(super) weighed: usize,
 }
 
-/// Where picks go.
+/// The destination of picks.
 pub(super) enum PickTarget<'a> {
-    /// To a block of the batch at hand.
+    /// A block of the current batch.
     Block(BlockTarget<'a>),
-    /// To the rank that asked for them: the nodes picked, and their positions in the graph's `indices` if requested.
+    /// The rank that requested them: the picked nodes, and their positions in the graph's `indices` if requested.
     Rank { ids: &'a mut Vec<i64>, edge_ids: Option<&'a mut Vec<i64>> },
 }
 
@@ -50,7 +50,7 @@ pub(super) struct BlockTarget<'a> {
     pub edges: &'a mut usize,
     /// Room for the positions themselves; empty if not requested.
     pub edge_ids: &'a mut [i64],
-    /// Room for all nodes: for the message when it is full.
+    /// Room for all nodes, for the message when it is full.
     pub nodes_room: usize,
 }
 
@@ -125,7 +125,7 @@ impl PickSink<'_> {
                 let nodes = hop.indptr.len().saturating_sub(1) as u64;
                 for &position in positions {
                     let id = hop.indices[position].widen();
-                    // Here the file is known that has it. A negative id exceeds any number of nodes.
+                    // Only this code knows the file, for the error. A negative id exceeds any number of nodes.
                     if id.cast_unsigned() >= nodes {
                         return Err(hop.no_node(position));
                     }
@@ -140,11 +140,11 @@ impl PickSink<'_> {
     }
 }
 
-/// Why picks were not taken.
+/// The reason why picks were not taken.
 pub(super) enum TakeError {
-    /// The pick at that place is no node.
+    /// The pick at that place is not a node.
     NotANode { at: usize },
-    /// There are too many nodes.
+    /// There are more nodes than capacity.
     NoRoom(SampleError),
 }
 

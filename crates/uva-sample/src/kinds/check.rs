@@ -23,15 +23,15 @@ pub fn sampler<'g>(
     table::make(graph, options, None)
 }
 
-/// The sampler of one of several ranks that hold the lists of `graph` between them. Its batches are those of
+/// The sampler of one of several ranks among which the lists of `graph` are divided. Its batches are those of
 /// [`sampler`](sampler()).
 ///
-/// Of `indices` and weights, only the entries of the rank's own lists are read. The ranks' parts are ranges of the graph's own
-/// ids.
+/// Of `indices` and weights, only the entries of the rank's own lists are read. The ranks' parts are ranges of the
+/// graph's own ids.
 ///
 /// # Errors
 /// As [`sampler`](sampler()). [`InvalidOption::DividedLists`] for a kind that does not pick list by list,
-/// [`InvalidOption::DividedNodes`] for a graph of another number of nodes.
+/// [`InvalidOption::DividedNodes`] for a graph with another number of nodes.
 pub fn divided_sampler<'g>(
     graph: GraphView<'g>,
     options: &SamplerOptions,
@@ -52,10 +52,10 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Self::over(csc.into(), options)
     }
 
-    /// The same with everything that is known of the graph.
+    /// A sampler over a view of the graph, with its weights and cached lists.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and [`InvalidOption::NoWeights`] if the kind picks by weights and there are none.
+    /// As [`new`](Self::new), and [`InvalidOption::NoWeights`] if the kind picks by weights and the graph has none.
     pub fn over(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         if options.kind != P::KIND {
             return Err(InvalidOption::OtherKind { asked: options.kind, this: P::KIND }.into());
@@ -142,11 +142,12 @@ impl SamplerOptions {
         self.fanouts.of_relation(Relation::ONLY).enumerate().find(|(_, fanout)| is_one(*fanout))
     }
 
-    /// Checks that batches need no more of a part of a partitioned dataset than it has: the lists of nodes within `hops`
-    /// in-hops of its training nodes, those at that distance left out.
+    /// Checks that batches only need lists that a part of a partitioned dataset has: those of nodes at a distance of
+    /// fewer than `hops` in-hops from its training nodes.
     ///
     /// # Errors
-    /// [`InvalidOption::WholeGraph`] for a kind that may read any list, [`InvalidOption::BeyondPart`] for too many hops.
+    /// [`InvalidOption::WholeGraph`] for a kind that may read any list, [`InvalidOption::BeyondPart`] for too many
+    /// hops.
     pub fn check_reach(&self, hops: usize) -> Result<(), InvalidOption> {
         let kind = self.kind;
         match kind.reach(self.fanouts.hops(), self.walks.length as usize) {
@@ -174,7 +175,7 @@ impl SamplerOptions {
     }
 }
 
-/// Refuses graphs that exceed the random keys, and lists that cannot be picked from. It reads all lists only if one
+/// Rejects graphs that exceed the random keys, and lists that cannot be picked from. Reads all lists only if a list
 /// could be too long.
 fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOption> {
     let nodes = csc.nodes();

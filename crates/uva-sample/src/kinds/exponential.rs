@@ -5,8 +5,7 @@
 /// plus.
 ///
 /// q interpolates (log₂(1 + t) − t) / (t·(1 − t)) at the eleven Chebyshev points of [0, 1]. The coefficients are part
-/// of the contract (docs/spec/reproducible-batches.md): another approximation, however good, would sometimes pick other
-/// neighbours.
+/// of the contract (docs/spec/reproducible-batches.md): any other approximation would sometimes pick other neighbours.
 const LOG2: [u32; 11] = [
     1_901_360_720,
     1_196_802_686,

@@ -1,4 +1,5 @@
-//! Neighbours found around each destination, near or far. An edge of a block leads to a found node and has a weight.
+//! Kinds that find neighbours around each destination, at any distance. An edge of a block leads to a found node and
+//! has a weight.
 
 use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::philox::RandomPurpose;
@@ -15,7 +16,7 @@ pub trait Find: Send + Sized {
     /// Allocates all memory.
     fn new(setup: &KindSetup<'_, '_>) -> Self;
 
-    /// Appends to `found` what each list's node finds: the entry that leads to the found node, and its weight. Sets
+    /// Appends the finds of each list's node to `found`: the entry that leads to the found node, and its weight. Sets
     /// [`List::picks`] to their number.
     ///
     /// # Errors

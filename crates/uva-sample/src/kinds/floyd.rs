@@ -6,17 +6,17 @@
 
 use crate::philox::StreamKey;
 
-/// Bits of the map of taken positions: for lists up to this length it is exact.
+/// Bits of the map of taken positions. The map is exact for lists up to this length.
 const MAP_BITS: usize = 1 << 16;
 
 pub(crate) struct Picker {
-    /// One bit a position (modulo [`MAP_BITS`]); all zero between calls.
+    /// One bit per position (modulo [`MAP_BITS`]); all zero between calls.
     taken: Box<[u64; MAP_BITS / 64]>,
     exact: PositionSet,
 }
 
 impl Picker {
-    /// For up to `max_picks` picks from one list.
+    /// Allocates memory for up to `max_picks` picks from one list.
     pub(crate) fn new(max_picks: usize) -> Self {
         Self { taken: Box::new([0; MAP_BITS / 64]), exact: PositionSet::new(max_picks) }
     }
@@ -45,7 +45,7 @@ impl Picker {
         }
     }
 
-    /// As [`floyd_in_a_word`] for lists of any length.
+    /// The counterpart of [`floyd_in_a_word`] for lists of any length.
     #[inline]
     fn floyd_in_a_map(&mut self, words: &[u32], begin: usize, first: u32, picks: &mut [usize]) -> bool {
         let beyond_map = first as usize + picks.len() > MAP_BITS;
@@ -175,7 +175,7 @@ impl PositionSet {
         }
     }
 
-    /// False if it is already in the set.
+    /// Inserts a position. Returns false if it is already in the set.
     fn insert(&mut self, position: u32) -> bool {
         let entry = u64::from(self.stamp) << 32 | u64::from(position);
         let mask = self.entries.len() - 1;

@@ -73,7 +73,7 @@ impl Picks<'_> for Labor {
             }
             for &variate in variates.iter() {
                 self.smallest.offer(variate, place);
-                // A list has fewer than 2^32 entries, so this wraps at most behind the last.
+                // A list has fewer than 2^32 entries, so this wraps at most after the last.
                 place = place.wrapping_add(1);
             }
         }

@@ -1,9 +1,9 @@
 //! Uniform picks from many lists at once: their random words and Floyd's method in the lanes of a vector.
 //!
-//! One list by itself is a dependency chain: a word is ten multiplications in sequence, and a pick depends on those
-//! before it. Lists are independent of each other, so each lane of a vector takes one. A draw is compared with all
-//! picks before it. For usual fanouts that is less work than a set in memory, and it takes the same path for lists of
-//! any length.
+//! A single list is a dependency chain: a word is ten multiplications in sequence, and a pick depends on those before
+//! it. Lists are independent of each other, so each lane of a vector takes one. A draw is compared with all picks
+//! before it. For usual fanouts this is less work than a set in memory, and the path is the same for lists of any
+//! length.
 
 use bytemuck::cast_slice;
 use uva_ops::{Vectors, prefetch, vectorized};
@@ -13,16 +13,16 @@ use crate::hops::{Hop, List, NodeId};
 use crate::options::GROUP;
 use crate::philox::{StreamKey, lanes};
 
-/// The most picks from a list that are made side by side. The comparisons grow with the square of the picks, so beyond
-/// this number they cost more than a list by itself.
+/// The maximum number of picks from a list that is drawn in lanes. The comparisons grow with the square of the picks,
+/// so beyond this number they cost more than drawing list by list.
 ///
-/// Nanoseconds of CPU time a pick, hash and local ids included: one hop from 1000 seeds in a graph of 2.4 M nodes and
-/// 124 M edges, the least of three runs of 200 batches in turns. (Two cores of a Xeon with AVX-512.)
+/// Nanoseconds of CPU time per pick, hash and local ids included: one hop from 1000 seeds in a graph of 2.4 M nodes and
+/// 124 M edges, the minimum of three interleaved runs of 200 batches. (Two cores of a Xeon with AVX-512.)
 ///
 /// | fanout | 8 | 16 | 24 | 32 | 48 | 64 |
 /// |---|---|---|---|---|---|---|
-/// | side by side | 15.0 | **13.1** | 16.0 | 14.9 | 14.2 | 18.1 |
-/// | a list by itself | 18.8 | 16.9 | **14.3** | 13.5 | 12.6 | 12.5 |
+/// | in lanes | 15.0 | **13.1** | 16.0 | 14.9 | 14.2 | 18.1 |
+/// | list by list | 18.8 | 16.9 | **14.3** | 13.5 | 12.6 | 12.5 |
 pub(super) const MOST_PICKS: usize = 16;
 
 /// The lists of a group that are drawn from, in arrays that vectors load from.
@@ -68,14 +68,14 @@ impl SideBySide {
         self.used = 0;
     }
 
-    /// Adds a list, whose picks go to `pick` and behind. At most [`GROUP`] of them.
+    /// Adds a list, whose picks are written from `pick` on. There are at most [`GROUP`] lists.
     #[inline(always)]
     pub(super) fn push(&mut self, like: &StreamKey, list: &List, pick: usize) {
         let [c0, c1, c2, _] = StreamKey { node: list.key, batch: list.batch, ..*like }.counter(0);
         let [words0, words1, words2] = &mut *self.counters;
         let at = self.used;
         (words0[at], words1[at], words2[at]) = (c0, c1, c2);
-        // Longer lists were refused when the sampler was made.
+        // Longer lists are rejected when the sampler is made.
         self.degrees[at] = u32::try_from(list.degree).unwrap_or(u32::MAX);
         self.places[at] = Place { begin: list.begin, pick };
         self.used += 1;
@@ -139,7 +139,7 @@ fn pick_in_lanes<const LANES: usize>(
 }
 
 /// Draws for the lists of the lanes from `first` on, one pick per row of `picks`. A lane of the result is nonzero if
-/// one of its draws may have to be rejected: its picks are void. Lanes behind the last list are undefined.
+/// one of its draws may have to be rejected; its picks are then invalid. Lanes after the last list are undefined.
 #[inline(always)]
 fn draw<const LANES: usize, const REPLACE: bool>(
     lists: &SideBySide,
@@ -204,7 +204,7 @@ fn of_lanes<const LANES: usize>(array: &[u32; GROUP], first: usize) -> [u32; LAN
     of_lanes
 }
 
-/// Makes the picks of the lanes in doubt word by word.
+/// Repeats the picks of the doubtful lanes word by word.
 #[cold]
 fn redo(
     lists: &SideBySide,
@@ -229,7 +229,7 @@ mod tests {
     use crate::philox::RandomPurpose;
     use uva_graph::Split;
 
-    /// Lists of these degrees, one behind the other, keyed by nodes beyond 32 bits.
+    /// Lists of these degrees, one after the other, keyed by nodes beyond 32 bits.
     fn lists(degrees: &[u32]) -> Vec<List> {
         let mut begin = 7;
         let list = |(at, &degree): (usize, &u32)| {

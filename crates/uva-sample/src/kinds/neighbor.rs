@@ -30,7 +30,7 @@ pub struct Uniform {
     side_by_side: SideBySide,
     /// For larger ones: words of the group's lists that are drawn from, concatenated.
     blocks: BlockBatch,
-    /// How many of them are used.
+    /// The number of used words.
     used: usize,
 }
 
@@ -104,7 +104,7 @@ impl Picks<'_> for Uniform {
         let words = &self.blocks.words()[self.used..self.used + 4 * hop.fanout.div_ceil(4)];
         self.used += words.len();
         let key = StreamKey { node: list.key, batch: list.batch, ..hop.like };
-        // Longer lists were refused when the sampler was made.
+        // Longer lists are rejected when the sampler is made.
         let degree = u32::try_from(list.degree).unwrap_or(u32::MAX);
         if self.replace {
             with_replacement(&key, words, list.begin, degree, picks);

@@ -37,8 +37,8 @@ const STAYS: u64 = 4;
 /// A node passes its mass on if it has this much per entry of its list: ε = 2⁻¹⁰ of all mass.
 const LEAST: u64 = ALL >> 10;
 
-/// The most pushes besides the destination's own, and the most entries that they follow. Each push settles mass at its
-/// node for good, at least `LEAST / STAYS` per entry.
+/// The maximum number of pushes in addition to the destination's own, and of entries that they follow. Each push
+/// settles mass at its node permanently, at least `LEAST / STAYS` per entry.
 const MOST_ENTRIES: usize = (ALL / (LEAST / STAYS)) as usize;
 
 /// A node reached by mass.
@@ -54,7 +54,8 @@ struct Reached {
     queued: bool,
 }
 
-/// Samples the nodes of highest PageRank. Takes 4 bytes a node, and memory for the nodes reached from one destination.
+/// Samples the nodes of highest PageRank. It uses 4 bytes per node, and memory for the nodes reached from one
+/// destination.
 pub struct Ppr {
     /// The place of each reached node; undefined for the others.
     places: Vec<u32>,
@@ -104,7 +105,7 @@ impl Ppr {
     fn push<I: NodeId>(&mut self, hop: &Hop<'_, I>, destination: usize) -> PickResult {
         self.reached.clear();
         self.queue.clear();
-        // The destination is reached first by no entry, so its entry is never read.
+        // The destination is not reached by an entry, so its entry is never read.
         let start = self.place(hop, destination, usize::MAX)?;
         self.reached[start].waits = ALL;
         self.reached[start].queued = true;
@@ -136,7 +137,7 @@ impl Ppr {
         Ok(())
     }
 
-    /// The place of a reached node. If it was not reached before, it is now, along `entry`.
+    /// The place of a reached node. A node that was not reached before is added, along `entry`.
     #[inline]
     fn place<I: NodeId>(
         &mut self,

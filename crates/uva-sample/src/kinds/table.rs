@@ -46,7 +46,7 @@ const TABLE: &[Row] = table![
 ];
 
 impl SamplerKind {
-    /// All of them, the default first.
+    /// All kinds, the default first.
     pub const ALL: [SamplerKind; TABLE.len()] = {
         let mut all = [TABLE[0].kind; TABLE.len()];
         let mut row = 0;
@@ -81,7 +81,8 @@ impl Default for SamplerKind {
     }
 }
 
-/// The sampler for options that were checked against the graph, and its lists where ranks hold them between them.
+/// Makes the sampler for options that were checked against the graph, with its access to lists if these are divided
+/// among ranks.
 pub(super) fn make<'g>(
     graph: GraphView<'g>,
     options: &SamplerOptions,

@@ -25,10 +25,10 @@ impl SamplerKind {
     });
 }
 
-/// Steps buffered at a time. The walks of several destinations, of about this many steps in all, go side by side, so no
-/// step waits for another one's memory access. At 40 steps from a node that is a whole group: `bench sample
-/// --sampler-kind walk --fanouts 10,5` on the demo's graph takes 19.6 ms a batch on one core, and 24.9 ms with one
-/// destination at a time.
+/// Steps buffered at a time. The walks of several destinations, with about this many steps in total, advance together,
+/// so no step waits for another one's memory access. With 40 steps per node this is a whole group:
+/// `bench sample --sampler-kind walk --fanouts 10,5` on the demo's graph takes 19.6 ms per batch on one core, and 24.9
+/// ms with one destination at a time.
 const STEPS: usize = 1 << 14;
 
 /// Marks a step without a visit, and a walk that has ended.
@@ -45,7 +45,7 @@ pub struct Walk {
     entries: Vec<usize>,
     /// Nodes visited from one destination, each with its step.
     visits: Vec<(i64, u32)>,
-    /// For each visited node: how often, and its first step.
+    /// The number of visits and the first step of each visited node.
     counted: Vec<(Reverse<u32>, u32)>,
 }
 
@@ -85,7 +85,7 @@ impl Find for Walk {
     }
 }
 
-/// Destinations whose walks go side by side.
+/// Number of destinations whose walks advance together.
 fn piece(steps: usize) -> usize {
     (STEPS / steps.max(1)).clamp(1, GROUP)
 }

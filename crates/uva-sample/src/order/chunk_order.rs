@@ -10,10 +10,10 @@ use crate::{InvalidOption, SampleError};
 /// The batches of an epoch, as runs of places in a split.
 ///
 /// Places are cut into chunks of the same length, of which the last may be shorter. A shuffled epoch visits the chunks
-/// in the order that [`SeedOrder`] gives that many seeds, and the places of a chunk in theirs. So chunks of one place
-/// make the order of [`SeedOrder`]. Otherwise every epoch visits all places in their order.
+/// in the order of [`SeedOrder`] for that many seeds, and the places of a chunk in ascending order. With chunks of one
+/// place the order is that of [`SeedOrder`]. Otherwise every epoch visits all places in their order.
 pub struct ChunkOrder {
-    /// The order of the chunks; `None`: as they lie.
+    /// The order of the chunks; `None` for ascending order.
     chunks: Option<SeedOrder>,
     chunk: usize,
     /// Places of the split.
@@ -21,19 +21,20 @@ pub struct ChunkOrder {
     batch_size: usize,
     /// Places in batches: all, or those of the full batches.
     used: usize,
-    /// Where in the epoch prepared last the shorter chunk comes.
+    /// The position of the shorter chunk in the epoch that was prepared last.
     short_at: usize,
 }
 
 impl ChunkOrder {
-    /// For a split of `len` places in chunks of `chunk`; `None`: not shuffled. Starts in the order of the split;
-    /// [`prepare`](Self::prepare) shuffles for an epoch. `drop_last` omits a last batch smaller than `batch_size`.
+    /// Creates the order for a split of `len` places in chunks of `chunk`; `None` for no shuffle. Starts in the order
+    /// of the split; [`prepare`](Self::prepare) shuffles for an epoch. `drop_last` omits a last batch smaller than
+    /// `batch_size`.
     ///
     /// # Errors
-    /// Refuses a batch size of 0, and a split of 2³² chunks or more.
+    /// A batch size of 0, and a split of 2³² chunks or more.
     ///
     /// # Panics
-    /// If a chunk is to have no places.
+    /// If `chunk` is 0.
     pub fn new(
         seed: u64,
         split: Split,
@@ -51,7 +52,7 @@ impl ChunkOrder {
             SeedOrder::new(seed, split, count, true, count.max(1), false)
         };
         let chunks = chunk.map(order).transpose()?;
-        // A chunk that is longer than all is all.
+        // A chunk longer than the split is the whole split.
         let chunk = chunk.unwrap_or(len).min(len).max(1);
         let used = if drop_last { len - len % batch_size } else { len };
         let short_at = len.div_ceil(chunk).saturating_sub(1);
@@ -67,7 +68,7 @@ impl ChunkOrder {
     /// Orders the places of `epoch`. Uses the current rayon pool for many chunks; the order does not depend on it.
     ///
     /// # Errors
-    /// Refuses an epoch above [`MAX_EPOCH`](crate::MAX_EPOCH).
+    /// An epoch above [`MAX_EPOCH`](crate::MAX_EPOCH).
     pub fn prepare(&mut self, epoch: u32) -> Result<(), SampleError> {
         let Some(chunks) = &mut self.chunks else { return Ok(()) };
         chunks.prepare(epoch)?;
@@ -102,7 +103,7 @@ impl ChunkOrder {
     /// The places from the epoch's `at`-th to the end of its chunk.
     fn rest_of_chunk(&self, at: usize) -> Range<usize> {
         let missing = self.len.div_ceil(self.chunk) * self.chunk - self.len;
-        // Chunks behind the shorter one begin that much earlier.
+        // Chunks after the shorter one begin that much earlier.
         let short_end = (self.short_at + 1) * self.chunk - missing;
         let from_first = if at < short_end { at } else { at + missing };
         let (turn, within) = (from_first / self.chunk, from_first % self.chunk);

@@ -1,4 +1,4 @@
-//! The order of a run's seeds, whichever it is.
+//! The order of a run's seeds, of any kind.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use super::turns::InTurns;
 use crate::SampleError;
 use crate::limits::MAX_EPOCH;
 
-/// How an epoch follows sequences.
+/// The way in which an epoch follows sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
-    /// The first so many give a seed each in turns, each from a place that every epoch draws anew.
+    /// The first `n` sequences give one seed each alternately, each from a start that every epoch draws again.
     InTurns(usize),
-    /// Runs of so many seeds of the first sequence, the last of which may be shorter. Every epoch shuffles the runs anew.
+    /// Runs of `n` seeds of the first sequence, the last of which may be shorter. Every epoch shuffles the runs again.
     Segments(usize),
 }
 
-/// As the options have it.
+/// The form in options.
 impl fmt::Display for Follow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -35,14 +35,14 @@ impl fmt::Display for Follow {
 pub struct Sequenced {
     /// The sequences.
     pub sequences: SeedSequences,
-    /// How they are followed.
+    /// The way in which they are followed.
     pub follow: Follow,
 }
 
 /// The batches of an epoch, as positions in the split's index file, in one of several orders. In each of them an epoch
 /// has every position once.
 pub struct EpochOrder {
-    /// Cuts the order into batches. It makes the order too, where that does not follow sequences.
+    /// Cuts the order into batches. It also makes the order, if that does not follow sequences.
     seeds: SeedOrder,
     follows: Option<Follows>,
 }
@@ -53,14 +53,15 @@ enum Follows {
 }
 
 impl EpochOrder {
-    /// For a split of `len` nodes: shuffled, or in the order of the file, where `sequenced` is `None`, as
-    /// [`SeedOrder`]. Sequences are for a training split that is shuffled.
+    /// Creates the order for a split of `len` nodes. If `sequenced` is `None`, it is shuffled or in the order of the
+    /// file, like [`SeedOrder`]. Sequences require a training split that is shuffled.
     ///
     /// # Errors
     /// As [`SeedOrder::new`].
     ///
     /// # Panics
-    /// Where sequences are of another length, too few, or for a split that is not shuffled, or a segment has no seeds.
+    /// If sequences have another length, are too few, or are given for a split that is not shuffled, or a segment has
+    /// no seeds.
     pub fn new(
         seed: u64,
         split: Split,
@@ -101,7 +102,7 @@ impl EpochOrder {
     /// Orders the seeds of `epoch`. The order depends on neither threads nor earlier epochs.
     ///
     /// # Errors
-    /// Refuses an epoch above [`MAX_EPOCH`].
+    /// An epoch above [`MAX_EPOCH`].
     pub fn prepare(&mut self, epoch: u32) -> Result<(), SampleError> {
         let Some(follows) = &mut self.follows else { return self.seeds.prepare(epoch) };
         if epoch > MAX_EPOCH {
@@ -191,7 +192,7 @@ mod tests {
     fn sequences_give_a_seed_each_in_turns_and_pass_over_those_that_are_out() {
         let sequences = strided(3, 200);
         let order = order(&sequences, Follow::InTurns(3), &[0]);
-        // Each sequence counts up: so do the seeds that it gives, until it meets what others have given.
+        // Each sequence counts up, and so do its seeds, until it reaches seeds that other sequences have given.
         for turn in 0..30 {
             let step = (order[turn + 3] + 200 - order[turn]) % 200;
             assert!((1..=60).contains(&step), "{order:?}");

@@ -1,7 +1,8 @@
 //! The orders in which epochs visit the nodes of a split, or the rows of a hop set.
 //!
 //! [`EpochOrder`] is the order of a run's seeds: shuffled, as in the file, or by [`SeedSequences`]. [`Proximity`] makes
-//! sequences in which nodes that are near in the graph follow one another. [`ChunkOrder`] is that of a hop set's rows.
+//! sequences in which nodes that are near in the graph follow one another. [`ChunkOrder`] is the order of a hop set's
+//! rows.
 
 mod chunk_order;
 mod epoch_order;

@@ -2,27 +2,27 @@
 
 use uva_graph::Csc;
 
-/// For each node the nodes whose lists name it, in the order of original ids. A node is there as often as it is named.
+/// For each node the nodes whose lists name it, in the order of original ids. A node occurs as often as it is named.
 pub(super) struct OutLists {
-    /// Where each node's list ends; it begins where the one before ends.
+    /// The end of each node's list; it begins at the end of the previous list.
     ends: Vec<u64>,
     nodes: Vec<u32>,
 }
 
 impl OutLists {
-    /// Bytes that the lists of such a graph take.
+    /// Bytes of the lists of a graph of this size.
     pub fn bytes(nodes: usize, edges: usize) -> u64 {
         (8 * (nodes as u64 + 1)).saturating_add(4 * edges as u64)
     }
 
-    /// Those of a graph. `in_original_order` are its nodes in the order of original ids, or `None` where that is the order
-    /// of their ids.
+    /// Computes the out-lists of a graph. `in_original_order` are its nodes in the order of original ids, or `None` if
+    /// that is the order of their ids.
     ///
     /// # Panics
-    /// Where a list names something that is no node: a dataset that was opened has none.
+    /// If an entry of a list is not a node. A dataset that was opened has no such entry.
     pub fn new(csc: &Csc<'_>, in_original_order: Option<&[u32]>) -> Self {
         let nodes = csc.nodes();
-        // Entry `u + 1` counts the list of `u`, and then says where it begins. Filling the list moves that to its end.
+        // Entry `u + 1` counts the list of `u`, and then holds its start. Filling the list moves this to its end.
         let mut places = vec![0_u64; nodes + 1];
         for entry in 0..csc.edges() {
             places[csc.indices.get(entry) as usize + 1] += 1;

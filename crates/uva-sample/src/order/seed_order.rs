@@ -7,18 +7,18 @@ use crate::limits::MAX_EPOCH;
 use crate::philox::{RandomPurpose, StreamKey, philox4x32};
 use crate::{InvalidOption, SampleError};
 
-/// Below this many seeds one thread is faster than waking others.
+/// Number of seeds below which one thread is faster than waking others.
 const PARALLEL_FROM: usize = 1 << 15;
 
-/// The approximate number of seeds per bucket of the shuffle. Only a bucket's keys are in memory at a time, 256 KiB a
-/// thread; keys of all seeds would take 16 bytes each.
+/// The approximate number of seeds per bucket of the shuffle. Only a bucket's keys are in memory at a time, 256 KiB per
+/// thread; keys of all seeds would need 16 bytes each.
 const BUCKET: usize = 1 << 14;
-/// The most buckets, as a power of two: the shuffle writes to all of them alternately.
+/// The maximum number of buckets, as a power of two: the shuffle writes to all of them alternately.
 const MOST_BUCKETS: u32 = 12;
 
 /// The batches of an epoch, as positions in the split's index file.
 ///
-/// If the seeds are shuffled, each epoch orders them anew. Every position gets a 64-bit random key and positions are
+/// If the seeds are shuffled, each epoch has a new order. Every position gets a 64-bit random key and positions are
 /// sorted by (key, position), so the order depends on neither threads nor earlier epochs. Otherwise every epoch keeps
 /// the order of the file.
 pub struct SeedOrder {
@@ -34,11 +34,11 @@ pub struct SeedOrder {
 }
 
 impl SeedOrder {
-    /// For a split of `len` nodes. Starts in the order of the file; [`prepare`](Self::prepare) shuffles for an epoch.
-    /// `drop_last` omits a last batch smaller than `batch_size`.
+    /// Creates the order for a split of `len` nodes. Starts in the order of the file; [`prepare`](Self::prepare)
+    /// shuffles for an epoch. `drop_last` omits a last batch smaller than `batch_size`.
     ///
     /// # Errors
-    /// Refuses a batch size of 0, and a split of 2³² nodes or more.
+    /// A batch size of 0, and a split of 2³² nodes or more.
     pub fn new(
         seed: u64,
         split: Split,
@@ -73,7 +73,7 @@ impl SeedOrder {
     /// Orders the seeds of `epoch`. Uses the current rayon pool for large splits; the order does not depend on it.
     ///
     /// # Errors
-    /// Refuses an epoch above [`MAX_EPOCH`].
+    /// An epoch above [`MAX_EPOCH`].
     pub fn prepare(&mut self, epoch: u32) -> Result<(), SampleError> {
         if epoch > MAX_EPOCH {
             return Err(InvalidOption::Epoch { epoch }.into());
@@ -127,7 +127,7 @@ impl SeedOrder {
         &self.order[begin..end]
     }
 
-    /// All positions, for another order to be written in their place.
+    /// All positions, so that another order can overwrite them.
     pub(super) fn order_mut(&mut self) -> &mut [u32] {
         &mut self.order
     }
@@ -143,11 +143,11 @@ fn sort_into(pairs: &mut [(u64, u32)], order: &mut [u32]) {
 }
 
 /// Orders all positions by their pairs. A bucket holds those whose keys begin with the same bits. Each bucket is sorted
-/// on its own, with recomputed keys. So the result is that of one sort.
+/// separately, with recomputed keys. The result is that of one sort.
 fn sort_in_buckets(order: &mut [u32], keyed: impl Fn(u32) -> (u64, u32) + Sync) {
     let bits = (order.len() / BUCKET).max(2).ilog2().min(MOST_BUCKETS);
     let bucket = |position: u32| (keyed(position).0 >> (64 - bits)) as usize;
-    // Not truncated: `SeedOrder::new` refused more.
+    // Not truncated: `SeedOrder::new` rejected longer splits.
     let positions = 0..order.len() as u32;
     let counts = positions
         .clone()

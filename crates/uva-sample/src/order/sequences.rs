@@ -10,9 +10,9 @@ use uva_mem::FrozenBytes;
 #[derive(Clone)]
 pub struct SeedSequences {
     memory: Memory,
-    /// How many there are.
+    /// Number of sequences.
     count: usize,
-    /// Positions in each.
+    /// Positions in each sequence.
     len: usize,
 }
 
@@ -23,21 +23,21 @@ enum Memory {
 }
 
 impl SeedSequences {
-    /// `count` sequences of `len` positions each, one behind the other.
+    /// `count` sequences of `len` positions each, one after the other.
     ///
     /// # Panics
-    /// Where `positions` has another length. A sequence that is no permutation makes orders that are none either, or
-    /// that panic.
+    /// If `positions` has another length. A sequence that is not a permutation leads to orders that are not
+    /// permutations, or that panic.
     #[must_use]
     pub fn new(positions: Vec<u32>, count: usize, len: usize) -> Self {
         assert_eq!(positions.len(), count * len, "{count} sequences of {len} positions");
         Self { memory: Memory::Own(positions.into()), count, len }
     }
 
-    /// The same in memory that the maker of a run filled.
+    /// Sequences in shared memory that the launcher of a run filled.
     ///
     /// # Panics
-    /// As [`new`](Self::new).
+    /// See [`new`](Self::new).
     #[must_use]
     pub fn shared(memory: Arc<FrozenBytes>, count: usize, len: usize) -> Self {
         assert_eq!(
@@ -48,7 +48,7 @@ impl SeedSequences {
         Self { memory: Memory::Shared(memory), count, len }
     }
 
-    /// The shared memory, to hand over to other processes; `None` where it is this process's own.
+    /// The shared memory, for other processes; `None` if the memory belongs to this process.
     #[must_use]
     pub fn memory(&self) -> Option<&Arc<FrozenBytes>> {
         match &self.memory {
@@ -57,19 +57,19 @@ impl SeedSequences {
         }
     }
 
-    /// How many there are.
+    /// Number of sequences.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Positions in each.
+    /// Positions in each sequence.
     #[must_use]
     pub fn positions(&self) -> usize {
         self.len
     }
 
-    /// All of them, one behind the other.
+    /// All sequences, one after the other.
     #[must_use]
     pub fn all(&self) -> &[u32] {
         match &self.memory {
@@ -78,16 +78,16 @@ impl SeedSequences {
         }
     }
 
-    /// A hash of all of them, which says whether others are equal. Uses the current rayon pool.
+    /// A hash of all sequences, to compare them with others. Uses the current rayon pool.
     #[must_use]
     pub fn hash(&self) -> u64 {
         of_array(0, bytemuck::cast_slice(self.all()))
     }
 
-    /// One of them.
+    /// One of the sequences.
     ///
     /// # Panics
-    /// Where there is no such sequence.
+    /// If there is no such sequence.
     #[must_use]
     pub fn sequence(&self, number: usize) -> &[u32] {
         &self.all()[number * self.len..][..self.len]

@@ -1,4 +1,4 @@
-//! How a process of the user's command takes the consumer's place.
+//! Attachment of a process of the user's command to a run, in the consumer's place.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), uva_runtime::RuntimeError> {
@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! It is the user's process: its signal handlers stay, and it ends when it likes. It runs at most two threads of ours.
-//! One is the producer, where the GPU is not divided between processes. The other watches the launcher: this process
-//! need not be the launcher's child, so it gets no signal from the launcher's death.
+//! The process belongs to the user: its signal handlers are unchanged, and it may end at any time. This module runs at
+//! most two threads in it. One is the producer, where the GPU is not divided between processes. The other watches the
+//! launcher: this process need not be the launcher's child, so it gets no signal from the launcher's death.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,30 +47,30 @@ use uva_runtime::pipeline::consumer::{Attachment, BatchStream};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{Runtime, RuntimeError};
 
-/// How often a process that waits for its answer checks whether to continue.
+/// Interval at which a process that waits for its answer checks whether to continue.
 const ASK: Duration = Duration::from_millis(100);
 
-/// How long a process may continue once its launcher is gone: longer than the janitor waits.
+/// Maximum time that a process may continue after its launcher has ended, longer than the janitor waits.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The process in this address space that has taken the place: only one does in its life. A fork inherits this record.
+/// The process in this address space that has attached. A process attaches at most once. A fork inherits this record.
 static TAKEN_BY: Mutex<Option<u32>> = Mutex::new(None);
 
-/// Takes the consumer's place in the run that started this process: `uvatrain run DATA … -- COMMAND`. With `--ranks
-/// N` that of the rank that `RANK` and `WORLD_SIZE` name, as `torchrun` sets them.
+/// Takes the consumer's place in the run that started this process: `uvatrain run DATA … -- COMMAND`. With `--ranks N`,
+/// the place is that of the rank in `RANK` and `WORLD_SIZE`, which `torchrun` sets.
 ///
 /// # Errors
-/// [`RuntimeError::Unattached`] outside such a run, where the versions differ, and where this or another process has
-/// attached before; the message says how to attach. Also the errors of opening dataset and GPU.
+/// [`RuntimeError::Unattached`] outside such a run, if the versions differ, and if this or another process has attached
+/// before; the message explains how to attach. Also the errors of opening dataset and GPU.
 pub fn attach() -> Result<Attached, RuntimeError> {
     attach_as(rank_of_environment()?, &|| false)
 }
 
-/// The same as this rank, in a run with ranks; in others the rank does not count. It is given up when `interrupted`
-/// returns true, which is called ten times a second.
+/// Takes the consumer's place as this rank; a run without ranks ignores the rank. The attempt ends when `interrupted`,
+/// which is called ten times a second, returns true.
 ///
 /// # Errors
-/// As [`attach`]; [`RuntimeError::Interrupted`] when it was given up.
+/// See [`attach`]; [`RuntimeError::Interrupted`] if `interrupted` ended the attempt.
 pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached, RuntimeError> {
     let mut taken = TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = *taken {
@@ -117,7 +117,7 @@ pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached,
     begun
 }
 
-/// What `torchrun` tells its processes; without it the one rank of one.
+/// The rank that `torchrun` sets for its processes; without `torchrun`, rank 0 of 1.
 fn rank_of_environment() -> Result<Part, RuntimeError> {
     let told = ["RANK", "WORLD_SIZE"].map(|name| (name, std::env::var(name).ok()));
     let number = |(name, text): &(&str, Option<String>)| {
@@ -131,7 +131,7 @@ fn rank_of_environment() -> Result<Part, RuntimeError> {
     }
 }
 
-/// Where to knock, from the environment.
+/// The launcher's address, from the environment.
 fn address() -> Result<Address, RuntimeError> {
     let variable = std::env::var(VARIABLE).map_err(|_| {
         RuntimeError::unattached(
@@ -143,7 +143,7 @@ fn address() -> Result<Address, RuntimeError> {
     variable.parse().map_err(RuntimeError::unattached)
 }
 
-/// Knocks, and waits for the answer. Also returns the channel to the launcher.
+/// Requests a place, and waits for the answer. Also returns the channel to the launcher.
 fn knock(
     address: &Address,
     rank: Part,
@@ -191,7 +191,7 @@ fn knock(
         Err(HandoverError::Closed) => return Err(gone()),
         Err(error) => return Err(failed(&error)),
     }
-    // From here on only the launcher holds it: if the launcher ends without an answer, this end sees that.
+    // From here on only the launcher holds that end: if the launcher ends without an answer, the channel closes.
     drop(theirs);
     loop {
         match ours.recv_within(ASK) {
@@ -206,8 +206,8 @@ fn knock(
     }
 }
 
-/// The consumer's place in a run. Dropping it, or the stream made from it, gives it up: the roles then end, and the
-/// process continues.
+/// The consumer's place in a run. Dropping it, or the stream made from it, gives up the place: the roles then end, and
+/// the process continues.
 #[derive(Debug)]
 pub struct Attached {
     plan: Arc<RunPlan>,
@@ -245,7 +245,7 @@ impl Attached {
         &self.plan
     }
 
-    /// Begins to take batches. The epochs of `main` are expected to follow one another.
+    /// Begins to take batches. Epochs of `main` are expected in sequence.
     pub fn begin(self, main: Split) -> BatchStream {
         BatchStream::over_attached(self.runtime, main, Box::new(self.attachment))
     }
@@ -265,7 +265,7 @@ struct LauncherLink {
 impl Attachment for LauncherLink {
     fn asked(&mut self) -> Result<(), RuntimeError> {
         let told = self.usage.asked();
-        // Checked after a pass's last batch too: otherwise the caller would go on to another pass.
+        // Checked after a pass's last batch too: otherwise the caller would continue with another pass.
         if self.control.stop() == Stop::Now { self.failed(ended()) } else { told }
     }
 
@@ -279,7 +279,7 @@ impl Attachment for LauncherLink {
                 Ok(Some(batch))
             }
             Ok(None) if self.control.stop() == Stop::Now => self.failed(ended()),
-            // The caller's own affair: it continues, or ends with an error of its own.
+            // An error for the caller alone, which continues or ends with its own error.
             Err(error @ (RuntimeError::SlotHeld(_) | RuntimeError::Interrupted(_))) => Err(error),
             Err(error) => self.failed(error),
             Ok(None) => Ok(None),
@@ -287,10 +287,10 @@ impl Attachment for LauncherLink {
     }
 
     fn ends(&mut self) {
-        // Other checks report a launcher that is gone.
+        // Other checks report that the launcher has ended.
         let _ = self.usage.asked();
         self.control.note_memory(CONSUMER);
-        // Sent first, so that the launcher knows why its roles end.
+        // Sent first, so that the launcher has the reason why its roles end.
         if self.control.stop() != Stop::Now {
             let _ = say(&self.channel, &Report::Done(serde_json::Value::Null));
         }
@@ -306,7 +306,7 @@ impl LauncherLink {
     fn failed<T>(&mut self, error: RuntimeError) -> Result<T, RuntimeError> {
         if !self.said_why {
             self.said_why = true;
-            // The launcher's message then adds what the user's own may lack.
+            // The launcher's message then adds details that the user's own may lack.
             let _ = say(&self.channel, &Report::failed(&error));
         }
         Err(error)
@@ -319,11 +319,11 @@ fn ended() -> RuntimeError {
     )
 }
 
-/// A thread that watches the launcher until this is dropped. When the launcher is gone, the thread stops all waits
-/// here. If the process does not end then, the thread kills it.
+/// A thread that watches the launcher until this value is dropped. When the launcher has ended, the thread stops all
+/// waits in this process. If the process then does not end, the thread kills it.
 #[derive(Debug)]
 struct LauncherWatch {
-    /// A message here ends the thread.
+    /// A message on this channel ends the thread.
     word: Channel,
     thread: Option<JoinHandle<()>>,
 }
@@ -337,7 +337,7 @@ impl LauncherWatch {
                 return;
             }
             control.set_stop(Stop::Now);
-            // The janitor ends it within this time. If the janitor was killed too, nobody else does.
+            // The janitor ends the process within this time. If the janitor was killed too, no other process does.
             if let Err(HandoverError::TimedOut(_)) = theirs.recv_within(GRACE) {
                 let _ = kill_process(getpid(), Signal::KILL);
             }
@@ -352,8 +352,8 @@ impl LauncherWatch {
 
 impl Drop for LauncherWatch {
     fn drop(&mut self) {
-        // Sent, not only closed: a fork of this process holds this end too. Giving the place up must leave nothing
-        // behind, so wait for the thread, unless the message could not be sent.
+        // A message is sent, since a fork of this process also holds this end and a close would not suffice. Giving up
+        // the place must leave no thread, so wait for it, unless the message could not be sent.
         if self.word.send(&[], &[]).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -362,7 +362,7 @@ impl Drop for LauncherWatch {
     }
 }
 
-/// Waits for the launcher's end or for a message of this process; true: for the launcher's end.
+/// Waits for the launcher's end or for a message of this process; returns true for the launcher's end.
 fn launcher_ends(channel: &Channel, word: &Channel) -> bool {
     loop {
         // Only the launcher holds its end of the channel, so it closes with the launcher, which sends nothing more

@@ -1,13 +1,13 @@
-//! The consumers' places: where a process of the user's command requests one, and who is admitted.
+//! The consumers' places: requests from processes of the user's command, and their admission.
 //!
-//! The command and all its processes know one [socket](crate::launcher::wire::address). So a process that knocks there sends two
-//! descriptors along. One is a channel of its own, for the answer and all later messages. The other is its pidfd, which
-//! shows its end although it need not be the launcher's child.
+//! The command and all its processes share one [socket](crate::launcher::wire::address). A process that knocks there
+//! therefore sends two descriptors. The first is a private channel for the answer and all later messages. The second is
+//! the process's pidfd, by which the launcher detects its end even if it is not a child.
 //!
-//! An inherited socket can travel far, so the launcher asks the kernel for the sender. It refuses processes of other
-//! users, and a process that brings another's pidfd. A failed run ends its attached process, and nobody may name
-//! somebody else for that. At a named socket a secret shows that a process is of the command: whoever can read that
-//! could end the other process as well.
+//! An inherited socket can be passed on, so the launcher takes the sender from the kernel. It rejects processes of
+//! other users, and a process that sends another one's pidfd: a failed run ends its attached process, and that must not
+//! be a different process. At a named socket a secret proves that a process belongs to the command. A process that can
+//! read the secret could also end the other process directly.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -25,24 +25,24 @@ use uva_runtime::options::part::Part;
 
 /// The launcher's side: the consumers' places, and the processes that have them.
 pub(crate) struct Door {
-    /// Where processes of the command knock, while there may be any.
+    /// The socket at which processes of the command knock, while such processes may exist.
     pub knocks: Option<Channel>,
-    /// Of a run with ranks: what shows who speaks at its socket.
+    /// The secrets that authenticate senders at the socket of a run with ranks.
     secrets: Option<Secrets>,
-    /// One for each rank; one in a run without ranks.
+    /// One place for each rank; one in a run without ranks.
     pub places: Vec<ConsumerPlace>,
-    /// Why a process was refused.
+    /// The reason for the last rejection.
     pub refused: Option<String>,
     on_gpu: bool,
 }
 
-/// How many knocks are answered before the launcher looks at the rest of the run.
+/// Maximum number of knocks that are answered before the launcher handles other events.
 const AT_ONCE: usize = 100;
 
 /// A consumer's place.
 #[derive(Default)]
 pub(crate) struct ConsumerPlace {
-    /// What the first process that knocks is handed.
+    /// The set-up and descriptors for the first process that knocks.
     pending: Option<(Box<Setup>, Vec<OwnedFd>)>,
     /// The process that was admitted.
     pub attached: Option<AttachedProcess>,
@@ -51,11 +51,11 @@ pub(crate) struct ConsumerPlace {
 /// A process that took the consumer's place.
 pub(crate) struct AttachedProcess {
     pub pidfd: PidFd,
-    /// Present until it has closed its end.
+    /// Present until the process has closed its end.
     pub channel: Option<Channel>,
-    /// It has reported its failure.
+    /// Whether it has reported its failure.
     pub said_why: bool,
-    /// It has reported that it takes no more batches.
+    /// Whether it has reported that it takes no more batches.
     pub done: bool,
     pub ended: bool,
     pub on_gpu: bool,
@@ -67,37 +67,37 @@ impl AttachedProcess {
         !self.done && !self.gone()
     }
 
-    /// Whether it has ended without having said that it would.
+    /// Whether it has ended without a report.
     pub fn vanished(&self) -> bool {
         self.gone() && !self.done && !self.said_why
     }
 
-    /// Whether it has ended, or is about to: a process that is killed closes its end of the channel before its parent can
-    /// reap it. Other ranks hear of its connections' end in between, and may say their last word before.
+    /// Whether it has ended or is about to: a killed process closes its end of the channel before its parent can reap
+    /// it. Between these, other ranks may detect closed connections and send their last report.
     fn gone(&self) -> bool {
         self.ended || self.channel.is_none()
     }
 }
 
 impl Door {
-    /// So many places for processes that knock: for the first one, or with `secrets` for each rank. `on_gpu`: they will
-    /// have work on a GPU.
+    /// Creates `places` places for processes that knock: for the first one, or with `secrets` for each rank. `on_gpu`
+    /// states whether they will have work on a GPU.
     pub fn new(knocks: Channel, secrets: Option<Secrets>, places: usize, on_gpu: bool) -> Self {
         let places = std::iter::repeat_with(ConsumerPlace::default).take(places).collect();
         Self { knocks: Some(knocks), secrets, places, refused: None, on_gpu }
     }
 
-    /// What to hand over to whoever takes the place of this number, now that everything is ready.
+    /// Sets the set-up and descriptors for the process that takes place number `place`, once everything is ready.
     pub fn offer(&mut self, place: usize, setup: Setup, fds: Vec<OwnedFd>) {
         self.places[place].pending = Some((Box::new(setup), fds));
     }
 
-    /// Whether each place is a rank's.
+    /// Whether each place belongs to a rank.
     pub fn is_ranked(&self) -> bool {
         self.secrets.is_some()
     }
 
-    /// ` as rank N` of a place in a run with ranks, for messages; in others nothing.
+    /// ` as rank N` for a place in a run with ranks, for messages; otherwise empty.
     pub fn as_rank(&self, place: usize) -> String {
         if self.is_ranked() { format!(" as rank {place}") } else { String::new() }
     }
@@ -107,23 +107,23 @@ impl Door {
         self.places.iter().filter_map(|place| place.attached.as_ref())
     }
 
-    /// The first place that nobody has taken.
+    /// The first place that is not taken.
     pub fn vacant(&self) -> Option<usize> {
         self.places.iter().position(|place| place.attached.is_none())
     }
 
-    /// Answers knocks that are there. A malformed knock is ignored: it is no reason to end a run.
+    /// Answers pending knocks. A malformed knock is ignored, since it must not end a run.
     pub fn answer(&mut self, janitor: &Janitor) -> Result<(), RuntimeError> {
-        // A few at a time: anybody may send to a name, and the run goes on meanwhile.
+        // Only a few per call: any process may send to a name, and the run must continue.
         for _ in 0..AT_ONCE {
             let Some(channel) = &self.knocks else { return Ok(()) };
             match channel.recv_within(Duration::ZERO) {
                 Ok(knock) => self.let_in(knock, janitor)?,
                 Err(HandoverError::TimedOut(_)) => return Ok(()),
                 Err(HandoverError::Refused(what)) => self.refused = Some(what),
-                // An empty message, which anybody may send to a name.
+                // An empty message, which any process may send to a name.
                 Err(HandoverError::Closed) if self.is_ranked() => {}
-                // No process is left that could knock.
+                // No process that could knock remains.
                 Err(_) => self.knocks = None,
             }
         }
@@ -142,7 +142,7 @@ impl Door {
         };
         let who = match self.secrets {
             None => sender_itself(pidfd, received.sender),
-            // Nothing to say to somebody else.
+            // A sender without the secret gets no answer.
             Some(secrets) if knock.secret != Some(secrets.knock) => return Ok(()),
             Some(_) => PidFd::from_fd(pidfd, knock.pid).map_err(|error| error.to_string()),
         };
@@ -171,7 +171,7 @@ impl Door {
         match hand_over(&channel, &welcome, &borrowed) {
             Ok(()) => {}
             Err(HandoverError::Closed) => {
-                // It has ended meanwhile; the next process may come.
+                // It has ended meanwhile; the next process may take the place.
                 if let AttachReply::Welcome { setup, .. } = welcome {
                     place.pending = Some((setup, fds));
                 }
@@ -181,8 +181,8 @@ impl Door {
                 return Err(RuntimeError::failed(format!("process {pid} cannot attach: {error}")));
             }
         }
-        // Each descriptor leaves this process here. Only then does the attached process's death close what it shares
-        // with a role.
+        // Each descriptor is closed in this process here. Only then does the attached process's death close what it
+        // shares with a role.
         drop(fds);
         tracing::info!(
             pid,
@@ -201,10 +201,10 @@ impl Door {
         Ok(())
     }
 
-    /// The place of a process that calls itself this rank.
+    /// The place of a process that claims to be this rank.
     ///
     /// # Errors
-    /// Why it gets none.
+    /// The reason why it gets no place.
     fn place_for(&self, part: Part, pid: u32) -> Result<usize, String> {
         let ranks = self.places.len();
         if !self.is_ranked() {
@@ -244,7 +244,7 @@ impl Door {
         self.refused = Some(reason);
     }
 
-    /// Admits no one any more.
+    /// Stops the admission of processes.
     pub fn close(&mut self) {
         self.places.iter_mut().for_each(|place| place.pending = None);
     }
@@ -252,7 +252,7 @@ impl Door {
     /// Records which attached processes have ended.
     pub fn see_ends(&mut self) {
         for attached in self.places.iter_mut().filter_map(|place| place.attached.as_mut()) {
-            // A pidfd that cannot be polled is no sign of death.
+            // A pidfd that cannot be polled does not prove that the process has ended.
             attached.ended = attached.ended || !attached.pidfd.is_alive().unwrap_or(true);
         }
     }
@@ -263,7 +263,7 @@ fn has_attached(other: &AttachedProcess, rank: &str) -> String {
     format!("process {} has attached to this run{rank} before{ended}", other.pidfd.pid())
 }
 
-/// The pidfd that came with a knock, provided it is that of the knocking process.
+/// The pidfd that came with a knock, if it belongs to the knocking process.
 fn sender_itself(pidfd: OwnedFd, sender: Option<u32>) -> Result<PidFd, String> {
     let sender = sender.ok_or("the kernel does not say who knocked")?;
     let pidfd = PidFd::from_fd(pidfd, sender).map_err(|error| error.to_string())?;

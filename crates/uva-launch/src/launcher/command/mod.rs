@@ -1,4 +1,4 @@
-//! A command of the user's as the consumer: how it is started, and how its processes attach.
+//! A user's command as the consumer: its start, and the attachment of its processes.
 
 pub(crate) mod attach;
 pub(crate) mod door;

@@ -1,7 +1,7 @@
-//! A command of the user's as a run's consumer: how it is found, named and started.
+//! A user's command as a run's consumer: its lookup, name and start.
 //!
-//! It is the user's own program: its standard streams, signals and children are its own affair. The launcher adds only
-//! one variable and the socket that this leads to ([`crate::launcher::wire::address`]).
+//! The command is the user's program and controls its standard streams, signals and children. The launcher adds only
+//! one variable and the socket to which the variable leads ([`crate::launcher::wire::address`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use crate::launcher::wire::address::{Address, RANKS_VARIABLE, Secrets, Socket, V
 use uva_runtime::plan::topology::{Role, RunStage};
 use uva_runtime::{RuntimeError, machine};
 
-/// How much of a command line a message repeats.
+/// Maximum length of a command line in a message.
 const LONGEST: usize = 80;
 
 /// A command line that uses a run's batches.
@@ -34,7 +34,7 @@ impl UserCommand {
     /// A program, found in `PATH` or given by its path, and its arguments.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] when there is no such program, or it may not be executed.
+    /// [`RuntimeError::Usage`] if there is no such program, or it may not be executed.
     pub fn new(words: Vec<OsString>) -> Result<Self, RuntimeError> {
         let Some(program) = words.first() else {
             return Err(RuntimeError::usage(
@@ -66,8 +66,8 @@ impl UserCommand {
         format!("command ({line})")
     }
 
-    /// Starts it, for so many ranks where its processes are ranks. Also returns the end of the socket at which its processes
-    /// knock, and the secrets of ranks. `on_gpu`: it will have work on a GPU.
+    /// Starts the command, for `ranks` ranks if its processes are ranks. Also returns the end of the socket at which
+    /// its processes knock, and the secrets of ranks. `on_gpu` states whether the command will have work on a GPU.
     pub(crate) fn start(
         &self,
         environments: &Environments,
@@ -86,8 +86,8 @@ impl UserCommand {
         }
         set_variables(&mut command, environments.of(Role::Consumer));
         // SIGTERM, which any program understands as a request to end. Under MPS no client may be killed during its
-        // work, and a program without a handler would be. There the attached process watches the launcher itself
-        // (`attach`), and the janitor does the rest.
+        // work, and a program without a handler would be. Under MPS the attached process watches the launcher itself
+        // (`attach`), and the janitor handles the rest.
         let death_signal = if on_gpu { None } else { Some(Signal::TERM) };
         let inherit = Inherit { death_signal, ..Inherit::default() };
         let (ours, socket) = if let Some(ranks) = ranks {
@@ -108,7 +108,8 @@ impl UserCommand {
             command.env(VARIABLE, address.to_string());
         }
         let child = command.spawn().map_err(|error| self.not_started(&error))?;
-        // The command holds its end of the socket. Only without it does the end of its processes close the socket.
+        // The command holds its end of the socket. The socket closes with the end of its processes only after this
+        // drop.
         drop(command);
         tracing::info!(pid = child.id(), on_gpu, "the command is started");
         let member = Member {
@@ -139,14 +140,15 @@ impl UserCommand {
     }
 }
 
-/// Checked before the preparation, which may take minutes. The result is not kept: the system looks again.
+/// Checks whether the program can be started, before a preparation that may take minutes. The result is not kept: the
+/// system looks the program up again.
 fn check_startable(program: &OsStr) -> Result<(), RuntimeError> {
     let name = program.to_string_lossy();
     let refused = |what: String| Err(RuntimeError::usage(format!("cannot start the command {name}: {what}")));
     let candidates: Vec<PathBuf> = if Path::new(program).components().count() > 1 || name.contains('/') {
         vec![PathBuf::from(program)]
     } else {
-        // The system's default where the variable is missing.
+        // The system's default if the variable is missing.
         let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
         std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
     };

@@ -1,4 +1,4 @@
-//! Processes that help a launcher but are no stages of a run.
+//! Processes that help a launcher and are not stages of a run.
 
 use std::os::fd::RawFd;
 

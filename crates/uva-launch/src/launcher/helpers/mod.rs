@@ -1,4 +1,4 @@
-//! What the launcher's own processes run: a role, the planner, the janitor.
+//! The processes of the launcher: roles, the planner, the janitor.
 
 pub(crate) mod helper;
 mod planner;

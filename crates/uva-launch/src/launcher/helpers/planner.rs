@@ -1,5 +1,5 @@
 //! The planner: a process that determines what to cache, where to sample and how fast gathers are, before the others
-//! start. It may use the GPU, which the launcher never does, and it can be stopped.
+//! start. Unlike the launcher it may use the GPU, and it can be stopped.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -29,7 +29,7 @@ use uva_runtime::telemetry::metrics::Observer;
 use uva_runtime::tune::planning::{FoundParts, Search, SearchResult};
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 
-/// How often the launcher checks for signals while the planner works.
+/// Interval at which the launcher checks for signals while the planner works.
 const ASK: Duration = Duration::from_millis(100);
 
 /// The planner's task.
@@ -41,14 +41,14 @@ struct Task {
     search: Search,
 }
 
-/// How long a planner may take to end after its result.
+/// Maximum time for a planner to end after its result.
 const ENDING: Duration = Duration::from_secs(10);
 
 impl Launcher {
     /// [`CacheContents::of_plan`], interruptible by signals: reordering a large graph takes time.
     ///
     /// # Errors
-    /// As there; [`RuntimeError::Interrupted`] when a signal came first. The thread that does the work then ends with
+    /// See [`CacheContents::of_plan`]; [`RuntimeError::Interrupted`] after a signal. The worker thread then ends with
     /// the process.
     pub fn fill_caches(
         &mut self,
@@ -58,7 +58,7 @@ impl Launcher {
         let (sender, receiver) = mpsc::channel();
         let (dataset, plan) = (Arc::clone(dataset), plan.clone());
         let fill = move || {
-            // After an interrupt nobody receives it.
+            // After an interrupt there is no receiver.
             let _ = sender.send(CacheContents::of_plan(&dataset, &plan));
         };
         std::thread::Builder::new()
@@ -83,7 +83,7 @@ impl Launcher {
     /// Runs a planner for `search`.
     ///
     /// # Errors
-    /// The planner's error; [`RuntimeError::Interrupted`] when a signal came first.
+    /// The planner's error; [`RuntimeError::Interrupted`] after a signal.
     pub fn find_caches(
         &mut self,
         dataset: &Path,
@@ -92,7 +92,7 @@ impl Launcher {
         search: &Search,
         observer: &mut dyn Observer,
     ) -> Result<SearchResult, RuntimeError> {
-        // NVRTC may be beside the libtorch that trains.
+        // NVRTC may be in the directory of the libtorch that trains.
         let environments = Environments { producer: self.libtorch.clone(), ..Environments::default() };
         let environments = environments.divided(self.mps.as_deref(), backend);
         let on_gpu = backend.cuda().is_some();
@@ -118,7 +118,7 @@ impl Launcher {
             search: search.clone(),
         };
         if let Some(channel) = &planner.channel {
-            // What it counts are the run's own batches, in the order of its seeds.
+            // It counts the run's own batches, in the order of its seeds.
             let sequences: Vec<_> = loader.made_order.iter().filter_map(MadeOrder::fd).collect();
             match hand_over(channel, &task, &sequences) {
                 // The cause is found below.
@@ -127,14 +127,14 @@ impl Launcher {
             }
         }
         let found = self.hear_planner(&mut planner, observer);
-        // It has nothing left to do. If the driver does not finish, do not wait for it.
+        // The planner has no work left. If the driver does not finish, do not wait for it.
         let ended = found.is_ok() && planner.pidfd.wait_for_end(ENDING).unwrap_or(false);
         if ended {
             planner.wait();
         } else {
             if on_gpu && let Some(mps) = &self.mps {
-                // As with the roles: a client of MPS must not be killed during its work. A process that has ended is no
-                // client.
+                // As with the roles, a client of MPS must not be killed during its work. A process that has ended is
+                // not a client.
                 let _ = mps.terminate_client(pid);
             }
             planner.end_now();
@@ -187,7 +187,7 @@ fn ended_how(planner: &mut ChildProcess) -> RuntimeError {
     RuntimeError::failed(format!("the planner {how} before it had found out what it was asked"))
 }
 
-/// The planner's own life: receives its task, and returns the result, with its descriptors.
+/// The main function of the planner: receives its task, and returns the result with its descriptors.
 pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<OwnedFd>), RuntimeError> {
     let failed = |error: &dyn std::fmt::Display| RuntimeError::failed(error.to_string());
     let launcher = rustix::process::getppid();
@@ -200,8 +200,8 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
         made.take(fd)?;
     }
     if task.backend.cuda().is_some() {
-        // No other process sees this page. When the launcher ends, the work on the GPU is awaited, and then the planner
-        // ends.
+        // The page is private to this process. When the launcher ends, the work on the GPU is awaited, and then the
+        // planner ends.
         let control = Arc::new(Control::create(&LoaderOptions::default())?);
         signals::stop_with_launcher(launcher, vec![control]).map_err(|error| failed(&error))?;
     }

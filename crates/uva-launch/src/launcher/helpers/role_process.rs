@@ -1,4 +1,4 @@
-//! The life of a role's process: take up the channel, receive the set-up, do the work, report the end.
+//! The main function of a role's process: open the channel, receive the set-up, do the work, report the end.
 
 use std::io::Write;
 use std::os::fd::{OwnedFd, RawFd};
@@ -19,8 +19,7 @@ use uva_runtime::plan::topology::{Role, RunStage};
 use uva_runtime::telemetry::metrics::Observer;
 use uva_runtime::{Runtime, RuntimeError};
 
-/// What the consumer's process does with its batches. Gets the job that the launcher's caller wrote, returns the
-/// result.
+/// The work of the consumer's process. It receives the job of the launcher's caller and returns the result.
 pub type Consume = fn(&mut BatchReceiver, &Dataset, Value, &mut dyn Observer) -> Result<Value, RuntimeError>;
 
 /// Runs a role in this process, which a launcher started for it, and returns its exit code. All messages go to the
@@ -44,10 +43,10 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
 /// The channel to the launcher, which this process inherited under that number.
 ///
 /// # Errors
-/// The exit code of a process that no launcher started.
+/// The exit code for a process that was not started by a launcher.
 pub(crate) fn inherited(name: &str, channel: RawFd) -> Result<Arc<Channel>, i32> {
     Channel::from_inherited(channel).map(Arc::new).map_err(|error| {
-        // Where stderr is closed too, the exit code has to suffice.
+        // If stderr is closed too, the exit code has to suffice.
         let _ = writeln!(
             std::io::stderr(),
             "uvatrain {name}: started by `uvatrain train`, not by hand ({error})"
@@ -66,13 +65,13 @@ pub(crate) fn report(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> i32
         }
         _ => 0,
     };
-    // A launcher that cannot receive it is gone, and its janitor does the rest.
+    // A launcher that cannot receive it has ended, and its janitor handles the rest.
     let _ = say_with(channel, report, fds);
     code
 }
 
 enum Ended {
-    /// The launcher asked for it.
+    /// The launcher requested the end.
     Stopped,
     Failed(RuntimeError),
 }
@@ -129,7 +128,7 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
     };
     let counters = setup.stages.last().map_or(CONSUMER, |stage| stage.counters());
     for control in &controls {
-        // A role that did all its work has recorded its memory earlier, while it still held its data.
+        // A role that finished its work has recorded its memory earlier, while it still held its data.
         if control.memory(counters).is_none() {
             control.note_memory(counters);
         }

@@ -23,12 +23,13 @@ pub(crate) struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// A child that was just spawned. It is killed if it cannot be watched. `what` names it in the message.
+    /// Wraps a child that was just spawned. The child is killed if it cannot be watched. `what` names it in the
+    /// message.
     pub fn new(what: &str, mut child: Child, channel: Option<Channel>) -> Result<Self, RuntimeError> {
         match PidFd::open(child.id()) {
             Ok(pidfd) => Ok(Self { channel, pidfd, child, ended: None }),
             Err(error) => {
-                // Nobody else knows of it yet.
+                // No other code has a handle to it yet.
                 let _ = child.kill().and_then(|()| child.wait());
                 Err(cannot_start(what, error))
             }
@@ -38,7 +39,7 @@ impl ChildProcess {
     /// Reaps it if it has ended.
     pub fn reap(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
-            // Only ECHILD could make it fail, and nobody else reaps our children.
+            // Only ECHILD could make it fail, and no other code reaps these children.
             self.ended = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::from_raw(0)));
         }
         self.ended
@@ -51,7 +52,7 @@ impl ChildProcess {
 
     pub fn end_now(&mut self) {
         if self.reap().is_none() {
-            // An error means that it has ended already, as intended.
+            // An error means that it has already ended.
             let _ = self.child.kill();
             self.wait();
         }
@@ -61,27 +62,28 @@ impl ChildProcess {
 /// A process of this program, to be spawned.
 pub(crate) struct Spawn<'a> {
     pub program: &'a Path,
-    /// The subcommand to start it with.
+    /// The subcommand for its start.
     pub name: &'static str,
-    /// Its number, where there are several.
+    /// Its number, if there are several.
     pub index: Option<usize>,
     /// The run's dataset.
     pub dataset: &'a Path,
     pub variables: &'a [(String, Option<String>)],
     /// The CPU cores that it may run on; `None` for those of the launcher.
     pub cores: Option<&'a [usize]>,
-    /// What happens to it when the launcher dies.
+    /// The effect of the launcher's death on it.
     pub orphaned: Orphaned,
 }
 
-/// What happens to a child when its launcher dies.
+/// The effect of a launcher's death on a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Orphaned {
-    /// It is killed at once: it has nothing to finish.
+    /// The child is killed at once, since it has no work to finish.
     Killed,
-    /// It is asked to end, since it has work on a GPU: MPS does not survive a client that is killed during its work.
+    /// The child is requested to end, since it has work on a GPU: MPS does not survive a client that is killed during
+    /// its work.
     Asked,
-    /// It continues, in its own session, where a terminal's signals do not reach it.
+    /// The child continues in its own session, which a terminal's signals do not reach.
     Survives,
 }
 
@@ -89,7 +91,7 @@ impl Spawn<'_> {
     /// Spawns the process, with a channel to this one.
     ///
     /// # Errors
-    /// [`RuntimeError`] when the system gives no process or descriptor, or the program does not exist.
+    /// [`RuntimeError`] if no process or descriptor can be created, or the program does not exist.
     pub fn start(self) -> Result<ChildProcess, RuntimeError> {
         let Self { program, name, index, dataset, variables, cores, orphaned } = self;
         let (ours, theirs) = Channel::pair().map_err(|error| cannot_start(name, error))?;
@@ -98,7 +100,7 @@ impl Spawn<'_> {
         if let Some(index) = index {
             command.arg(format!("--index={index}"));
         }
-        // For readers of `ps`: the run it belongs to. One word, since a path may begin like an option.
+        // Names the run in the output of `ps`. It is one word, since a path may begin like an option.
         let mut named = OsString::from("--dataset=");
         named.push(dataset);
         command.arg(format!("--of={}", std::process::id())).arg(named);
@@ -118,7 +120,8 @@ impl Spawn<'_> {
             command.arg(format!("--channel={number}"));
         }
         let child = command.spawn().map_err(|error| machine::not_started(&format!("the {name}"), &error))?;
-        // The command holds the child's end of the channel. Only without it does the child's end close the channel.
+        // The command holds the child's end of the channel. The channel closes with the end of the child only after
+        // this drop.
         drop(command);
         tracing::info!(started = name, index, pid = child.id(), ?orphaned, "a process is started");
         ChildProcess::new(name, child, Some(ours))

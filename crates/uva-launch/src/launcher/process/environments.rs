@@ -1,4 +1,4 @@
-//! The environment of each role's process: its variables, MPS shares among them, and its CPU cores.
+//! The environment of each role's process: its variables, including MPS shares, and its CPU cores.
 
 use uva_plan::OfStages;
 use uva_runtime::backend::{Backend, Partition};
@@ -6,16 +6,16 @@ use uva_runtime::plan::topology::Role;
 
 use crate::mps;
 
-/// Environment variables by role, of which `None` removes one, and CPU cores.
+/// Environment variables by role, where `None` removes a variable, and CPU cores.
 #[derive(Clone, Debug, Default)]
 pub struct Environments {
-    /// The consumer's.
+    /// Variables of the consumer.
     pub consumer: Vec<(String, Option<String>)>,
-    /// The producer's.
+    /// Variables of the producer.
     pub producer: Vec<(String, Option<String>)>,
-    /// The samplers'.
+    /// Variables of the samplers.
     pub sampler: Vec<(String, Option<String>)>,
-    /// The CPU cores of each stage's processes; `None` where all stages share the launcher's.
+    /// The CPU cores of each stage's processes; `None` if all stages share the launcher's.
     pub cores: Option<OfStages<Vec<usize>>>,
 }
 
@@ -24,7 +24,7 @@ impl Environments {
         match role {
             Role::Consumer => &self.consumer,
             Role::Producer => &self.producer,
-            // They work on the CPU, or on a GPU of their own, which MPS does not divide.
+            // These work on the CPU, or on a separate GPU, which MPS does not divide.
             Role::Sampler | Role::Worker => &self.sampler,
         }
     }

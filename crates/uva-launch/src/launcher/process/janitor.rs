@@ -1,5 +1,5 @@
-//! The janitor: a small process in its own session that holds the launcher's pidfd. When the launcher is killed, it
-//! does what the launcher would have done: ends the roles, stops the run's own MPS daemon, and removes a half-written
+//! The janitor: a small process in its own session that holds the launcher's pidfd. When the launcher is killed, the
+//! janitor takes over its cleanup: it ends the roles, stops the run's own MPS daemon, and removes a half-written
 //! checkpoint. It does not use CUDA.
 
 use std::iter;
@@ -19,16 +19,16 @@ use uva_runtime::RuntimeError;
 use uva_runtime::machine::memory::Resident;
 use uva_runtime::machine::own_program;
 
-/// How long a role may take to die of its parent-death signal before it is killed explicitly.
+/// Maximum time for a role to die of its parent-death signal before it is killed explicitly.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The launcher's handle to its janitor. Dropping it tells the janitor that there is nothing left to do.
+/// The launcher's handle to its janitor. Dropping it notifies the janitor that no cleanup is left.
 pub(crate) struct Janitor {
     process: ChildProcess,
 }
 
 impl Janitor {
-    /// Starts it, and identifies this process to it.
+    /// Starts the janitor, and identifies this process to it.
     pub fn start(dataset: &Path, checkpoint: Option<&CheckpointDirectory>) -> Result<Self, RuntimeError> {
         let own = PidFd::open(std::process::id())
             .map_err(|error| RuntimeError::failed(format!("cannot start the janitor: {error}")))?;
@@ -53,12 +53,12 @@ impl Janitor {
         Ok(janitor)
     }
 
-    /// Its memory now; `None` where it was killed.
+    /// Its current memory; `None` if it was killed.
     pub fn resident(&self) -> Option<Resident> {
         Resident::of(self.process.pidfd.pid())
     }
 
-    /// Tells it what to clean up. A janitor that was killed is no reason to end the run.
+    /// Sends the janitor a resource to clean up. The run continues if the janitor was killed.
     pub fn tell(&self, word: &JanitorWord, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), RuntimeError> {
         use uva_mem::handover::HandoverError;
         let Some(channel) = &self.process.channel else { return Ok(()) };
@@ -71,15 +71,14 @@ impl Janitor {
 
 impl Drop for Janitor {
     fn drop(&mut self) {
-        // Sent, not only closed: a killed launcher closes its channels too, and does so before its pidfd becomes
-        // readable.
+        // A message is sent, since a killed launcher closes its channels too, before its pidfd becomes readable.
         let _ = self.tell(&JanitorWord::Done, &[]);
         self.process.channel = None;
         self.process.wait();
     }
 }
 
-/// What to clean up, as far as the launcher has reported it.
+/// The resources to clean up, as far as the launcher has reported them.
 #[derive(Default)]
 struct Known {
     launcher: Option<PidFd>,
@@ -89,10 +88,10 @@ struct Known {
     on_gpu: Vec<u32>,
 }
 
-/// The janitor's whole life.
+/// The main function of the janitor.
 pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
     let mut known = Known::default();
-    // A launcher that died before its first message has started nothing that a parent-death signal would miss.
+    // A launcher that died before its first message has started no process that a parent-death signal would miss.
     let Ok(first) = channel.recv() else { return Ok(()) };
     let mut done = known.hear(first)?;
     tracing::debug!(launcher = known.launcher.as_ref().map(PidFd::pid), "waits for the launcher's end");
@@ -111,7 +110,7 @@ pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
         if listening && fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
             match channel.recv() {
                 Ok(word) => done = known.hear(word)?,
-                // Closed: the launcher is being torn down, and its pidfd will show that in a moment.
+                // Closed: the launcher is ending, and its pidfd will become readable.
                 Err(_) => listening = false,
             }
         } else if launcher_ended {
@@ -122,7 +121,7 @@ pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
 }
 
 impl Known {
-    /// Processes a message. True: there is nothing left to do.
+    /// Processes a message. Returns true if no cleanup is left.
     fn hear(&mut self, word: ReceivedMessage) -> Result<bool, RuntimeError> {
         let parsed = serde_json::from_slice(&word.payload).map_err(|error| failed(&error))?;
         let mut fds = word.fds.into_iter();
@@ -172,15 +171,16 @@ impl Known {
             };
             if !ends_by(deadline)? {
                 if let Some(daemon) = self.daemon.as_ref().filter(|_| self.on_gpu.contains(&role.pid())) {
-                    // A client that is killed during its work may take the server with it; ours ends anyway.
+                    // A client that is killed during its work may take the server with it; the run's own daemon ends
+                    // anyway.
                     let _ = daemon.terminate_client(role.pid());
                 }
-                // An error means that it has ended already, as intended.
+                // An error means that it has already ended.
                 let _ = role.send_signal(Signal::KILL);
                 all_ended &= ends_by(Instant::now() + GRACE)?;
             }
         }
-        // Only after the last role's end: what a living consumer is writing is no leftover.
+        // Only after the last role has ended: files that a living consumer writes are not leftovers.
         if let Some(directory) = self.checkpoint.filter(|_| all_ended) {
             directory.remove_leftovers();
         }

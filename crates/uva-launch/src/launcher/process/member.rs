@@ -6,23 +6,24 @@ use uva_runtime::plan::topology::{Role, RunStage};
 
 /// One process of a run.
 pub(crate) struct Member {
-    /// The stage that names it: the last of its stages.
+    /// The stage that names the process, which is the last of its stages.
     pub stage: RunStage,
-    /// Whose batches it prepares; 0 in a run without ranks, and of the consumer. `None`: those of all ranks.
+    /// The rank whose batches it prepares; 0 in a run without ranks, and for the consumer. `None` for all ranks.
     pub rank: Option<usize>,
-    /// What its name in messages ends with: its rank, in a run with ranks.
+    /// The end of its name in messages: its rank, in a run with ranks.
     pub of_rank: String,
     pub process: ChildProcess,
-    /// Its name in messages, where that is not its stage's.
+    /// Its name in messages, if that is not its stage's.
     pub title: Option<String>,
-    /// It has reported its failure, so its exit code adds nothing.
+    /// Whether it has reported its failure, so that its exit code adds no information.
     pub said_why: bool,
-    /// It works on a GPU.
+    /// Whether it works on a GPU.
     pub is_on_gpu: bool,
 }
 
 impl Member {
-    /// The rank whose control page has its counters, for messages: one that serves all ranks counts on the page of each.
+    /// The rank whose control page has its counters, for messages. A process that serves all ranks counts on the page
+    /// of each.
     pub fn counted_by(&self) -> usize {
         self.rank.unwrap_or(0)
     }
@@ -44,8 +45,8 @@ impl Member {
         }
     }
 
-    /// The index, on the control page, of the counters that say which batch it is at. Of several workers these are those
-    /// of the one that is furthest behind: the batch that the consumer waits for.
+    /// The index, on the control page, of the counters with its current batch. Of several workers it is the slowest
+    /// one, whose batch the consumer waits for.
     pub fn counters(&self, control: &Control, samplers: usize) -> usize {
         match self.stage.role {
             Role::Worker => {

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as bytes on a socket, so that one poll() watches signals beside pidfds and channels.
+//! SIGINT and SIGTERM as bytes on a socket, so that one poll() watches signals together with pidfds and channels.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ use signal_hook::low_level;
 use uva_runtime::control::{Control, Stop};
 
 /// The signals that end a run, as they arrive. Dropping it stops listening. The signals do not regain their default
-/// meaning, so a process that goes on ignores them from then on.
+/// meaning, so a process that continues ignores them from then on.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     streams: [(i32, UnixStream); 2],
@@ -40,7 +40,7 @@ impl EndSignals {
         [self.streams[0].1.as_fd(), self.streams[1].1.as_fd()]
     }
 
-    /// The signals since the last call. Two of one kind may count as one if the system merged them.
+    /// Returns the signals since the last call. Two of one kind may count as one if the system merged them.
     pub fn take(&mut self) -> Vec<i32> {
         let mut arrived = Vec::new();
         for (signal, stream) in &mut self.streams {
@@ -71,11 +71,11 @@ pub(crate) fn leave_to_launcher() -> io::Result<()> {
     Ok(())
 }
 
-/// How long a role may take to end by itself once its launcher is gone: longer than the janitor waits.
+/// Maximum time for a role to end after its launcher has ended, longer than the janitor waits.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Makes a role with work on a GPU end in an orderly way when its launcher is gone. SIGTERM, its parent-death signal,
-/// then requests the end that the launcher would have requested. While the launcher lives, SIGTERM means nothing.
+/// Makes a role with work on a GPU end in an orderly way when its launcher has ended. SIGTERM, its parent-death signal,
+/// then requests the end that the launcher would have requested. While the launcher lives, SIGTERM is ignored.
 ///
 /// `launcher` is the parent that this process started with, `controls` the pages of the ranks that it serves.
 pub(crate) fn stop_with_launcher(launcher: Option<Pid>, controls: Vec<Arc<Control>>) -> io::Result<()> {
@@ -85,8 +85,8 @@ pub(crate) fn stop_with_launcher(launcher: Option<Pid>, controls: Vec<Arc<Contro
         for _ in std::iter::once(SIGTERM).chain(signals.forever()) {
             if getppid() != launcher {
                 controls.iter().for_each(|control| control.set_stop(Stop::Now));
-                // A role that waits for the GPU does not look at the stop word. The janitor would kill it; if the
-                // janitor was killed too, nobody else does.
+                // A role that waits for the GPU does not check the stop word. The janitor would kill it; if the janitor
+                // was killed too, no other process does.
                 std::thread::sleep(GRACE);
                 let _ = kill_process(getpid(), Signal::KILL);
             }

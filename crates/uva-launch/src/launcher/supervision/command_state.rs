@@ -1,4 +1,4 @@
-//! The launcher's state about a command of the user's.
+//! The launcher's state for a user's command.
 
 use std::time::{Duration, Instant};
 
@@ -6,18 +6,18 @@ use uva_mem::Signal;
 
 use super::fleet::Fleet;
 
-/// After this long without an attached process a line says so.
+/// Time without an attached process after which a note is given.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the watch knows of the command.
+/// The watch's state of the command.
 pub(super) struct CommandState {
-    /// When to note that no process has attached yet.
+    /// The time for a note that no process has attached yet.
     pub note_at: Option<Instant>,
-    /// When to tell it to end next, and how.
+    /// The time of the next signal to end it, and that signal.
     pub end_at: Option<(Instant, Signal)>,
-    /// It was asked to end, so its exit says nothing.
+    /// Whether it was requested to end, so that its exit code is not meaningful.
     pub told: bool,
-    /// Of several ranks those that were the first to take no more batches, with process and batch, for messages.
+    /// The first of several ranks that stopped taking batches, with process and batch, for messages.
     pub first_out: Option<String>,
 }
 
@@ -26,14 +26,14 @@ impl CommandState {
         Self { note_at: Some(Instant::now() + PATIENCE), end_at: None, told: false, first_out: None }
     }
 
-    /// When the watch has to act on it.
+    /// The time at which the watch has to act on the command.
     pub fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
         let waits = fleet.door.as_ref().is_some_and(|door| door.vacant().is_some());
         let note = self.note_at.filter(|_| waits);
         note.into_iter().chain(self.end_at.map(|(at, _)| at)).min()
     }
 
-    /// Whether the note is due; it is given once.
+    /// Whether the note is due; returns true once.
     pub fn note_is_due(&mut self, now: Instant) -> bool {
         let due = self.note_at.is_some_and(|at| now >= at);
         if due {

@@ -1,17 +1,17 @@
-//! The launcher's additional duties where the consumer is a command of the user's.
+//! The launcher's additional duties if the consumer is a user's command.
 //!
 //! | event | effect on the run |
 //! |---|---|
-//! | the command exits with 0, and a process of it attached, of ranks each | success, even if batches are left |
-//! | exits with 0, and none attached, or a rank has not | failure: nobody used the batches |
+//! | the command exits with 0, and a process of it, or every rank, has attached | success, even if batches are left |
+//! | exits with 0, but no process, or not every rank, has attached | failure: batches were not used |
 //! | exits with another code, or by a signal | failure, naming command, code or signal, and batch |
 //! | ends by SIGINT, or exits with 130 | interrupted |
-//! | does not attach for a while | a line says that its batches wait; nothing else |
-//! | a rank is gone without a word before any other has ended | failure: the others would wait for it |
-//! | stays when a role has died | the next batch request fails; after a grace period SIGTERM, then SIGKILL |
+//! | does not attach for a while | a line reports that its batches wait |
+//! | a rank ends without a report before any other has ended | failure: the others would wait for it |
+//! | continues when a role has died | the next batch request fails; after a grace period SIGTERM, then SIGKILL |
 //!
-//! Only the process that was started and those that attached are ended. The command's other processes are the user's:
-//! the launcher neither knows nor touches them.
+//! Only the process that was started and those that attached are ended. The command's other processes belong to the
+//! user, and the launcher does not touch them.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -32,16 +32,16 @@ use uva_runtime::machine::clock::since_boot;
 use uva_runtime::signal_name;
 use uva_runtime::telemetry::metrics::Observer;
 
-/// How long an attached process may take to end by itself when there are no more batches for it: a training step, a
-/// traceback, and the end of an interpreter.
+/// Maximum time for an attached process to end when there are no more batches for it: a training step, a traceback, and
+/// the end of an interpreter.
 const COMMAND_GRACE: Duration = Duration::from_secs(10);
 
 /// The exit code of shells and many programs for an interrupt.
 const INTERRUPTED: i32 = 128 + SIGINT;
 
 impl RunWatch<'_> {
-    /// Passes a signal on to the command if only the launcher got it, and returns a line about the effect. `None` where
-    /// there is no command.
+    /// Passes a signal on to the command if only the launcher got it, and returns a line about the effect. `None`
+    /// without a command.
     pub fn pass_on(&self, signal: i32, fleet: &Fleet) -> Option<&'static str> {
         let door = fleet.door.as_ref()?;
         if door.attached().any(AttachedProcess::takes_batches) {
@@ -51,13 +51,13 @@ impl RunWatch<'_> {
             return Some("waiting for the command, which got it too");
         }
         if let Some(number) = Signal::from_named_raw(signal) {
-            // If it has ended already, that shows in a moment.
+            // If it has already ended, that is detected soon.
             let _ = fleet.members[0].process.pidfd.send_signal(number);
         }
         Some("passed on to the command")
     }
 
-    /// Admits processes that knock, and processes the reports of the attached ones.
+    /// Admits processes that knock, and handles the reports of attached ones.
     pub fn hear_command(
         &mut self,
         fleet: &mut Fleet,
@@ -89,8 +89,8 @@ impl RunWatch<'_> {
         let name = command.name(1);
         let Some(door) = &mut fleet.door else { return };
         let ranked = door.is_ranked();
-        // As with a role: check ends first, and read reports after. All ends before all reports: where a rank ends
-        // because another one did, that one's last word is read.
+        // As with a role, check ends first, and read reports after. All ends are checked before all reports: if a rank
+        // ends because another one did, the last report of that one is read.
         door.see_ends();
         for (rank, place) in door.places.iter_mut().enumerate() {
             let Some(attached) = &mut place.attached else { continue };
@@ -100,7 +100,7 @@ impl RunWatch<'_> {
                     Ok(message) => {
                         let whose = Speaker { name: &name, rank: Some(rank), counters: CONSUMER };
                         match self.take_report(&message.payload, &whose, observer) {
-                            // The command's end decides how the run went.
+                            // The command's end determines the result of the run.
                             ReportKind::Done(_) => attached.done = true,
                             ReportKind::Failed => attached.said_why = true,
                             ReportKind::Other => {}
@@ -118,16 +118,16 @@ impl RunWatch<'_> {
         if out.is_empty() {
             return;
         }
-        // Not reaped here: its end is heard of elsewhere.
+        // Not reaped here: its end is handled elsewhere.
         let runs = command.process.pidfd.is_alive().unwrap_or(true);
         self.retire(&out, runs);
     }
 
-    /// Nobody takes the batches of these ranks any more. `runs`: the command does.
+    /// Retires ranks whose batches are no longer taken. `runs` states whether the command runs.
     fn retire(&mut self, out: &[(usize, &AttachedProcess)], runs: bool) {
         for (rank, _) in out {
             self.ranks[*rank].retired = true;
-            // The command may take its time.
+            // The command is not limited in time.
             self.wind_down_rank(*rank);
         }
         let described = out.iter().map(|(rank, attached)| {
@@ -145,11 +145,11 @@ impl RunWatch<'_> {
         };
         let told = command.told;
         command.first_out = Some(described.clone());
-        // Beside one that said a word, another's end may be its consequence. After an interrupt each rank ends at its next
-        // batch: none of them may learn of another's end before.
+        // If one rank has reported, another's end may be a consequence. After an interrupt each rank ends at its next
+        // batch, and must not be affected by another's end before that.
         if runs && !told && self.interrupted.is_none() && out.iter().all(|(_, attached)| attached.vanished())
         {
-            // The others would wait for it.
+            // The other ranks would wait for it.
             let error = format!(
                 "{described} ended without a word, as a process that is killed does; the other ranks and the roles were \
                  ended"
@@ -169,7 +169,7 @@ impl RunWatch<'_> {
         };
         door.close();
         command.note_at = None;
-        // A process that it leaves behind is ended too: there are no more batches for it.
+        // A remaining process of the command is ended too, since there are no more batches for it.
         command.end_at = Some((Instant::now() + GRACE, Signal::TERM));
         if command.told {
             return self.wind_down();
@@ -223,7 +223,7 @@ impl RunWatch<'_> {
             (None, Some(code)) => format!("ended with exit code {code}"),
             (None, None) => "ended".to_owned(),
         };
-        // If an attached process reported why, this failure is known already.
+        // If an attached process has reported the reason, this failure is already known.
         let said_why = door.attached().any(|attached| attached.said_why);
         let nearness = if said_why { Nearness::Follows } else { Nearness::Died };
         self.blame(
@@ -233,7 +233,7 @@ impl RunWatch<'_> {
         );
     }
 
-    /// Ends the command when the run has failed and its time is over.
+    /// Ends the command if the run has failed and its grace period is over.
     pub fn end_command_in_time(&mut self, fleet: &mut Fleet) {
         let Some(command) = &mut self.command else { return };
         let now = Instant::now();
@@ -243,7 +243,7 @@ impl RunWatch<'_> {
             command.end_at = match &take_batches[..] {
                 [] => Some((now, Signal::TERM)),
                 some if some.contains(&true) => Some((now + COMMAND_GRACE, Signal::TERM)),
-                // They have had their batches, or work without: they may end when they like.
+                // These processes have had their batches, or work without batches: they may end at any time.
                 _ => None,
             };
         }
@@ -260,8 +260,8 @@ impl RunWatch<'_> {
 /// Whether a terminal sends its signals to this process, and so to the command too.
 fn is_in_the_foreground() -> bool {
     let stat = uva_mem::files::read_kernel_text("/proc/self/stat").unwrap_or_default();
-    // The name, in parentheses, may contain anything. After it: state, parent, group, session, terminal, its foreground
-    // group.
+    // The name, in parentheses, may contain any characters. It is followed by state, parent, group, session, terminal,
+    // and the terminal's foreground group.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     matches!((fields.get(2), fields.get(5)), (Some(group), Some(foreground)) if group == foreground)
 }

@@ -1,4 +1,4 @@
-//! The processes of a run, and what each is handed.
+//! The processes of a run, and the resources of each.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use uva_runtime::telemetry::gauges::{Gauges, RoleProcess};
 pub(crate) struct Fleet {
     /// The consumer first, then the roles rank by rank.
     pub members: Vec<Member>,
-    /// The consumers' places, where the first member is a command of the user's.
+    /// The consumers' places, if the first member is a user's command.
     pub door: Option<Door>,
-    /// Asked to release a client before that is killed.
+    /// The MPS session, which is requested to release a client before the client is killed.
     mps: Option<Arc<mps::MpsSession>>,
-    /// Those of each rank, in the order in which a batch passes through them. The launcher only looks at their states.
+    /// The rings of each rank, in the order in which a batch passes through them. The launcher only reads their states.
     rings: Vec<Vec<(RingName, Ring)>>,
 }
 
@@ -41,7 +41,7 @@ struct Starting<'a> {
     plan: &'a RunPlan,
     control: &'a Control,
     topology: Topology,
-    /// Which member runs each process of the topology. All ranks share the command.
+    /// The member that runs each process of the topology. All ranks share the command.
     members: Vec<usize>,
 }
 
@@ -91,7 +91,7 @@ impl Fleet {
         }
         let Starting { topology, .. } = &starting;
 
-        // Until the janitor knows the roles, only their parent-death signal ends them.
+        // Until the janitor has the roles, only their parent-death signal ends them.
         let started = &self.members[known..];
         let pids: Vec<u32> = started.iter().map(Member::pid).collect();
         let on_gpu = started.iter().filter(|member| member.is_on_gpu).map(Member::pid).collect();
@@ -106,7 +106,7 @@ impl Fleet {
         }
         for process in 0..topology.processes {
             let what = topology.resources_of(process);
-            // Each end moves out of here: only then does a role's death close the channel for the other.
+            // Each end is moved out of this process: only then does a role's death close the channel for the other.
             let channel = what.contains(&Resource::FeatureSlotChannel).then(|| slot_channels.pop()).flatten();
             let fds = what
                 .iter()
@@ -132,16 +132,16 @@ impl Fleet {
             };
             if let Some(channel) = &member.process.channel {
                 match hand_over(channel, &setup, &fds) {
-                    // The watch finds a role that died before its set-up, and names the cause.
+                    // The watch detects a role that died before its set-up, and reports the cause.
                     Ok(()) | Err(HandoverError::Closed) => {}
                     Err(error) => return Err(cannot_start(member.stage.role.name(), error)),
                 }
             } else {
-                // The process of the command that attaches for this rank gets them.
+                // The process of the command that attaches for this rank receives them.
                 let owned = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>();
                 let owned = owned.map_err(|error| cannot_start("consumer", error))?;
                 drop(fds);
-                // It may have gone to another folder.
+                // The path is absolute, since the command may have changed its directory.
                 let dataset =
                     std::path::absolute(launch.dataset).unwrap_or_else(|_| launch.dataset.to_owned());
                 let setup = Setup { dataset, ..setup };
@@ -215,7 +215,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The descriptor of this resource.
+    /// The descriptor of a resource.
     fn descriptor<'a>(
         &'a self,
         what: Resource,
@@ -238,7 +238,7 @@ impl Fleet {
         found.ok_or_else(|| RuntimeError::failed(format!("the run has no {what}, which its plan needs")))
     }
 
-    /// The number of a process that is a resource.
+    /// The process number of a resource that is a process.
     fn pid(&self, what: Resource, starting: &Starting<'_>) -> Option<u32> {
         match what {
             Resource::Process(stage) => Some(self.members[starting.member_of(stage)].pid()),
@@ -246,7 +246,7 @@ impl Fleet {
         }
     }
 
-    /// Live counts of a run without ranks; this process is among its processes.
+    /// Live counts of a run without ranks, including this process.
     pub fn gauges(&self, control: &Arc<Control>, plan: &RunPlan) -> Gauges {
         let own = RoleProcess { role: "launcher".to_owned(), pid: std::process::id() };
         let roles =
@@ -255,7 +255,7 @@ impl Fleet {
         Gauges::new(Arc::clone(control), self.rings[0].clone(), plan.layout.table_row_bytes(), processes)
     }
 
-    /// The stages that name the processes of a rank, in the order in which a batch passes through them, and those
+    /// The stages that name the processes of a rank, in the order in which a batch passes through them, with their
     /// names.
     pub fn stages(&self, rank: usize) -> Vec<(RunStage, String)> {
         let of_rank = |(place, member): &(usize, &Member)| *place == 0 || member.counted_by() == rank;
@@ -270,18 +270,19 @@ impl Fleet {
         self.members.iter().all(|member| member.process.ended.is_some()) && self.attached().next().is_none()
     }
 
-    /// Whether every role of ours has been reaped that works for this rank alone, or for `None` those that work for all.
+    /// Whether every role that works only for this rank has been reaped; with `None`, every role that works for all
+    /// ranks.
     pub fn roles_have_ended(&self, rank: Option<usize>) -> bool {
         let roles = &self.members[self.first_role()..];
         roles.iter().filter(|member| member.rank == rank).all(|member| member.process.ended.is_some())
     }
 
-    /// The place of the first member that is no command.
+    /// The index of the first member that is not a command.
     fn first_role(&self) -> usize {
         usize::from(self.door.is_some())
     }
 
-    /// The processes that took up a consumer's place, while they run.
+    /// The running processes that took a consumer's place.
     pub fn attached(&self) -> impl Iterator<Item = &AttachedProcess> {
         self.door.iter().flat_map(Door::attached).filter(|attached| !attached.ended)
     }
@@ -293,7 +294,8 @@ impl Fleet {
         self.end_roles(None);
     }
 
-    /// Kills and reaps every role of ours that still runs for this rank alone, or for `None` those that run for all.
+    /// Kills and reaps every running role that works only for this rank; with `None`, every role that works for all
+    /// ranks.
     pub fn end_roles(&mut self, rank: Option<usize>) {
         for place in self.first_role()..self.members.len() {
             let member = &mut self.members[place];
@@ -308,8 +310,8 @@ impl Fleet {
         }
     }
 
-    /// Ends the command, where there is one, and its attached processes, by this signal. After SIGKILL it waits for
-    /// their end. The command's other processes are the user's.
+    /// Sends this signal to the command, if there is one, and to its attached processes. After SIGKILL it waits for
+    /// their end. The command's other processes belong to the user.
     pub fn end_command(&mut self, signal: Signal) {
         if self.door.is_none() {
             return;
@@ -323,7 +325,7 @@ impl Fleet {
             self.let_go(pid);
         }
         for attached in self.attached() {
-            // An error means that it has ended already, as intended.
+            // An error means that it has already ended.
             let _ = attached.pidfd.send_signal(signal);
         }
         let command = &mut self.members[0].process;
@@ -336,7 +338,8 @@ impl Fleet {
             for attached in
                 places.filter_map(|place| place.attached.as_mut()).filter(|attached| !attached.ended)
             {
-                // Not ours to reap. If it does not die of this it waits inside the kernel, and nothing helps.
+                // This process is not a child, so it cannot be reaped. If it does not die of SIGKILL, it waits inside
+                // the kernel, and cannot be ended.
                 let _ = attached.pidfd.wait_for_end(KILLED);
                 attached.ended = true;
             }
@@ -344,7 +347,7 @@ impl Fleet {
     }
 
     /// Makes MPS release a client before the client is ended. A client that is killed during its work may take the
-    /// server and the other client with it; a released client may be killed. Where the release fails only the signal is
+    /// server and the other client with it; a released client may be killed. If the release fails, only the signal is
     /// left, for the next client too: a server that waits for one client's work also waits for the other's.
     fn let_go(&mut self, pid: u32) {
         if self.mps.as_ref().is_some_and(|mps| mps.terminate_client(pid).is_err()) {
@@ -359,5 +362,5 @@ impl Drop for Fleet {
     }
 }
 
-/// How long a process may take to die of SIGKILL.
+/// Maximum time for a process to die of SIGKILL.
 const KILLED: Duration = Duration::from_secs(5);

@@ -18,41 +18,41 @@ use uva_runtime::sampler::cache::CacheContents;
 pub struct Launch<'a> {
     /// The dataset's directory.
     pub dataset: &'a Path,
-    /// Schedule, layout and slots: of each rank, where ranks divide the epochs, else one.
+    /// Schedule, layout and slots: one plan for each rank if ranks divide the epochs, otherwise one plan.
     pub plans: &'a [RunPlan],
-    /// Where each sampler works that all ranks share; empty where it is said by the plan.
+    /// The backend of each sampler that all ranks share; empty if the plan determines it.
     pub sampler_backends: &'a [Backend],
     /// The contents of each plan's caches.
     pub caches: &'a [CacheContents],
-    /// Who uses the batches.
+    /// The consumer of the batches.
     pub consumer: Consumer,
     /// Changes to the roles' environments, relative to this process's.
     pub environments: Environments,
 }
 
-/// Who uses a run's batches.
+/// The consumer of a run's batches.
 #[derive(Clone, Debug)]
 pub enum Consumer {
-    /// A program that runs as a role here ([`run_role`](crate::launcher::run_role)), in its own process.
+    /// A program that runs as a role ([`run_role`](crate::launcher::run_role)), in its own process.
     Program {
         /// Its file.
         program: PathBuf,
         /// Its job, in its own format ([`Consume`](crate::launcher::Consume)).
         job: Value,
     },
-    /// A command of the user's, which takes the place by [`attach`](crate::launcher::attach).
+    /// A user's command, which attaches by [`attach`](crate::launcher::attach).
     Command {
         /// The command.
         command: UserCommand,
         /// Whether to report each training batch to the observer.
         events: bool,
-        /// Whether each of its processes that attaches is a rank, and has a plan of its own.
+        /// Whether each of its processes that attaches is a rank with its own plan.
         ranked: bool,
     },
 }
 
 impl Launch<'_> {
-    /// Where a process of a plan with these stages works.
+    /// The backend of a plan's process with these stages.
     pub(crate) fn backend_of<'b>(&'b self, plan: &'b RunPlan, stages: &[RunStage]) -> &'b Backend {
         let shared = match stages {
             [RunStage { role: Role::Sampler, index }] => self.sampler_backends.get(*index),

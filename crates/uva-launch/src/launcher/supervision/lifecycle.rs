@@ -1,4 +1,5 @@
-//! A launcher at work: it starts the janitor, divides the GPU, and takes a run from its first process to its last.
+//! The lifecycle of a launcher: it starts the janitor, divides the GPU, and takes a run from its first process to its
+//! last.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use uva_runtime::plan::topology::RunStage;
 use uva_runtime::telemetry::metrics::{Observer, Roles};
 use uva_runtime::{DiskCounts, Features, RuntimeError};
 
-/// How long an MPS daemon may take to answer.
+/// Maximum time for an answer of an MPS daemon.
 const MPS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The result of a run.
@@ -37,38 +38,38 @@ pub struct Outcome {
     pub done: Value,
     /// Time totals of each role.
     pub roles: Roles,
-    /// The tally of a command of the user's as consumer; empty for the built-in consumer, whose result says more.
+    /// The tally of a user's command as consumer; empty for the built-in consumer, whose result has more details.
     pub tally: ConsumerTally,
     /// Each process's memory at the end of its work: the launcher, the janitor and the roles.
     pub memory: Vec<ProcessMemory>,
-    /// What reads of rows from disk took; `None` where rows are read from memory.
+    /// Counts of disk reads for rows; `None` if rows are read from memory.
     pub disk: Option<DiskCounts>,
     /// Seconds from the first process's start to the last one's end.
     pub seconds: f64,
 }
 
-/// A launcher at work. From its creation it receives signals, and a janitor cleans up if it is killed. Dropping it
+/// A running launcher. From its creation it receives signals, and a janitor cleans up if it is killed. Dropping it
 /// stops an MPS daemon that it started.
 pub struct Launcher {
-    // Fields are dropped in this order.
+    // Fields are dropped in order of declaration.
     pub(crate) mps: Option<Arc<mps::MpsSession>>,
     pub(crate) janitor: Janitor,
     pub(crate) signals: EndSignals,
     checkpoint: Option<CheckpointDirectory>,
-    /// How MPS divides the GPU, where it does.
+    /// The requested division of the GPU by MPS, if any.
     wish: Option<MpsRequest>,
     /// The variables by which helpers find the libtorch that trains.
     pub(crate) libtorch: Vec<(String, Option<String>)>,
 }
 
 impl Launcher {
-    /// Begins, before anything is started that would need cleaning up. `checkpoint` is where the consumer writes
-    /// checkpoints, if it does.
+    /// Starts the launcher, before any process that would need cleanup. `checkpoint` is the directory of the consumer's
+    /// checkpoints, if any.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no process or descriptor.
+    /// [`RuntimeError::Failed`] if no process or descriptor can be created.
     pub fn begin(dataset: &Path, checkpoint: Option<CheckpointDirectory>) -> Result<Self, RuntimeError> {
-        // Before the first child, so that no signal can end the launcher without its knowledge.
+        // Before the first child, so that every signal is handled.
         let signals = EndSignals::listen().map_err(|error| {
             RuntimeError::failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
         })?;
@@ -76,7 +77,7 @@ impl Launcher {
         Ok(Self { mps: None, janitor, signals, checkpoint, wish: None, libtorch: Vec::new() })
     }
 
-    /// With these variables for helpers, by which they find the libtorch that trains.
+    /// Sets the variables by which helpers find the libtorch that trains.
     #[must_use]
     pub(crate) fn with_libtorch(mut self, variables: Vec<(String, Option<String>)>) -> Self {
         self.libtorch = variables;
@@ -86,7 +87,7 @@ impl Launcher {
     /// Fulfils the request for MPS, if there is one, and returns the backend that the run uses.
     ///
     /// # Errors
-    /// [`RuntimeError::Missing`] when MPS is required and not available.
+    /// [`RuntimeError::Missing`] if MPS is required and not available.
     pub fn divide(
         &mut self,
         decision: BackendDecision,
@@ -116,10 +117,10 @@ impl Launcher {
         }
     }
 
-    /// The same backend where no sampler works on the GPU after all: the consumer gets its share.
+    /// The backend without a sampler on the GPU, whose share goes to the consumer.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when MPS does not grant that share.
+    /// [`RuntimeError::Failed`] if MPS does not grant that share.
     pub fn without_gpu_sampler(&mut self, backend: &Backend) -> Result<Backend, RuntimeError> {
         let (Backend::Cuda(cuda), Some(wish)) = (backend, self.wish.take()) else {
             return Ok(backend.clone());
@@ -134,12 +135,12 @@ impl Launcher {
 
     fn divide_by_mps(&mut self, wish: &MpsRequest, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let said = |error: mps::MpsError| error.to_string();
-        // A daemon that does not answer within this time is useless; and at its end a run asks it about each client.
+        // A daemon that does not answer within this time is useless; and at its end a run queries it for each client.
         let environment = mps::Environment { timeout: MPS_PATIENCE, ..mps::Environment::of_process() };
         let session = match mps::look(&environment).map_err(said)? {
             mps::AvailableMps::Running(running) => mps::MpsSession::Shared(running),
             mps::AvailableMps::Prepared(prepared) => {
-                // Before there is anything to clean up.
+                // Sent before there is anything to clean up.
                 let word = JanitorWord::Daemon(prepared.leftover().clone());
                 self.janitor.tell(&word, &[]).map_err(|error| error.to_string())?;
                 let device = mps::DaemonDevice::Uuid(wish.device.clone());
@@ -153,7 +154,7 @@ impl Launcher {
     /// The shares that the daemon grants, each measured by a process that has it.
     fn shares(&self, wish: &MpsRequest, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let session = self.mps.as_deref().ok_or("there is no daemon")?;
-        // What a process with this share sees: the device's number there, and its multiprocessors.
+        // The view of a process with this share: its number of the device, and its multiprocessors.
         let granted = |percentage: u32| -> Result<(usize, u32), String> {
             let probe = Probe::in_child(&client(session, percentage), true);
             let probe = probe.map_err(|error| error.to_string())?;
@@ -194,15 +195,15 @@ impl Launcher {
         Ok(CudaBackend { ordinal, partition, ..cuda.clone() })
     }
 
-    /// Runs it to its end, with one plan. Returns the outcome of that.
+    /// Runs to the end, with one plan, and returns the outcome.
     ///
     /// # Errors
-    /// As in the table of [`crate::launcher`]. In any case no process of the run is left.
+    /// See the table of [`crate::launcher`]. No process of the run is left in any case.
     pub fn run(mut self, launch: Launch<'_>, observer: &mut dyn Observer) -> Result<Outcome, RuntimeError> {
         self.run_once(launch, observer)
     }
 
-    /// The same, for a run that another one follows.
+    /// Runs to the end, before another run by the same launcher.
     ///
     /// # Errors
     /// As [`Launcher::run`].
@@ -215,7 +216,7 @@ impl Launcher {
         outcome.ok_or_else(|| RuntimeError::failed("the run has no plan"))
     }
 
-    /// The same with a plan for each rank. Returns the outcome of each.
+    /// Runs to the end, with a plan for each rank, and returns the outcome of each.
     ///
     /// # Errors
     /// As [`Launcher::run`].
@@ -235,7 +236,7 @@ impl Launcher {
         let control = |plan: &RunPlan| Control::create(&plan.options).map(Arc::new);
         let controls = plans.iter().map(control).collect::<Result<Vec<_>, _>>()?;
         let fleet = Fleet::start(&launch, &controls, &self.janitor, self.mps.clone())?;
-        // There are no figures of several ranks.
+        // There are no live counts of several ranks.
         if let ([control], [plan]) = (&controls[..], plans) {
             observer.begun(&fleet.gauges(control, plan));
         }
@@ -251,7 +252,7 @@ impl Launcher {
         let done = ended?;
         let own = Resident::of_self().map(|resident| ProcessMemory::new("launcher", resident));
         let janitor = self.janitor.resident().map(|resident| ProcessMemory::new("janitor", resident));
-        // What the ranks share is told once.
+        // Resources that the ranks share are reported once.
         let mut shared: Vec<_> = own.into_iter().chain(janitor).collect();
         let seconds = started.elapsed().as_secs_f64();
         let mut outcomes = Vec::with_capacity(plans.len());

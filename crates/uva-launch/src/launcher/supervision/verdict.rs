@@ -1,4 +1,4 @@
-//! What the launcher's watch knows of a run: why it ends, what its roles reported, and the result.
+//! The watch's record of a run: the cause of its end, the reports of its roles, and the result.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use uva_runtime::machine::clock::since_boot;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::telemetry::metrics::Observer;
 
-/// How long a role may take to return once it was asked to stop now. A role checks the stop word at every futex
-/// time-out, ten times a second, so a role that takes longer hangs.
+/// Maximum time for a role to return after a request to stop now. A role checks the stop word at every futex time-out,
+/// ten times a second, so a role that takes longer hangs.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
-/// How long the roles may take to end when a run has gone well.
+/// Maximum time for the roles to end after a successful run.
 const UNPINNING: Duration = Duration::from_secs(60);
 
-/// Why a run ends early. Ordered: the larger one is nearer to the cause.
+/// The cause of a run's early end. Causes are ordered: the larger one is nearer to the origin.
 #[derive(Debug)]
 pub(super) struct EndCause {
     nearness: Nearness,
-    /// When it failed, on the machine's clock since boot. Of two failed roles the first is the cause: its failure may
-    /// have caused the other's.
+    /// The time of the failure, on the machine's clock since boot. Of two failed roles the first is the cause, since
+    /// its failure may have caused the other's.
     at: Duration,
     error: RuntimeError,
 }
@@ -37,27 +37,27 @@ pub(super) enum Nearness {
     Failed,
     /// A role was killed, or ended without a report.
     Died,
-    /// A person asked for it, or the observer failed.
+    /// A user requested the end, or the observer failed.
     Asked,
 }
 
 pub(super) struct RunWatch<'a> {
-    /// Whose batches the roles prepare; a run without ranks has one.
+    /// The ranks whose batches the roles prepare; one in a run without ranks.
     pub ranks: Vec<WatchedRank<'a>>,
     pub cause: Option<EndCause>,
     pub done: Option<Value>,
     pub interrupted: Option<i32>,
-    /// What is known of the command, where the consumer is one.
+    /// The state of the command, if the consumer is a command.
     pub command: Option<CommandState>,
 }
 
-/// What the watch knows of a rank.
+/// The watch's record of a rank.
 pub(super) struct WatchedRank<'a> {
     pub control: &'a Control,
     pub plan: &'a RunPlan,
-    /// When its roles that still run are killed; set once they shall end.
+    /// The time at which its remaining roles are killed; set once they must end.
     pub deadline: Option<Instant>,
-    /// The roles were notified that nobody takes batches any more.
+    /// Whether the roles were notified that batches are no longer taken.
     pub retired: bool,
 }
 
@@ -75,7 +75,7 @@ impl RunWatch<'_> {
         let outcome = match serde_json::from_slice::<Report>(payload) {
             Ok(Report::Event(event)) => observer.event_of(of_rank, &event),
             Ok(Report::Progress(progress)) => {
-                // The others walk beside the first one.
+                // The other ranks advance together with the first one.
                 if of_rank == 0 {
                     observer.progress(&progress, control.roles().bottleneck());
                 }
@@ -96,7 +96,7 @@ impl RunWatch<'_> {
                 heard = ReportKind::Failed;
                 let follows = matches!(error, RuntimeError::PeerGone(_));
                 let nearness = if follows { Nearness::Follows } else { Nearness::Failed };
-                // One that works for all ranks says at whose batch it failed.
+                // A role that works for all ranks reports the rank whose batch it failed at.
                 let whereabouts = match rank {
                     Some(_) => format!("the {name} failed {}", self.whereabouts(rank, counters)),
                     None => format!("the {name} failed"),
@@ -114,10 +114,10 @@ impl RunWatch<'_> {
         heard
     }
 
-    /// Records why the run ends, keeps the error nearest to the cause, and begins to end the run.
+    /// Records the cause of the run's end, keeps the error nearest to the origin, and begins to end the run.
     pub fn blame(&mut self, nearness: Nearness, at: Duration, error: RuntimeError) {
         if nearness == Nearness::Follows && self.command.is_some() && self.done.is_some() {
-            // This follows the command's good end, which a process that it left behind notices too.
+            // This follows the successful end of the command, which its remaining processes notice too.
             return;
         }
         tracing::info!(?nearness, %error, "the run is to end before its time");
@@ -129,13 +129,13 @@ impl RunWatch<'_> {
         self.wind_down();
     }
 
-    /// Tells every role to return, and sets the deadline for that: short after a failure, longer otherwise, since a
-    /// producer may have a large table to unpin.
+    /// Requests every role to return, and sets the deadline: short after a failure, longer otherwise, since a producer
+    /// may have a large table to unpin.
     pub fn wind_down(&mut self) {
         (0..self.ranks.len()).for_each(|rank| self.wind_down_rank(rank));
     }
 
-    /// The same for the roles of one rank.
+    /// Requests the roles of one rank to return, and sets their deadline.
     pub fn wind_down_rank(&mut self, rank: usize) {
         let grace = if self.cause.is_some() || self.interrupted.is_some() { GRACE } else { UNPINNING };
         let deadline = Instant::now() + grace;
@@ -144,12 +144,12 @@ impl RunWatch<'_> {
         rank.deadline = Some(rank.deadline.map_or(deadline, |known| known.min(deadline)));
     }
 
-    /// When the roles of a rank are killed that still run, and for `None` those that work for all ranks.
+    /// The times at which running roles of a rank are killed; the entry `None` is for roles that work for all ranks.
     pub fn deadlines(&self) -> impl Iterator<Item = (Option<usize>, Instant)> {
         deadlines(self.ranks.iter().map(|rank| rank.deadline).collect())
     }
 
-    /// The batch that these counters of a rank are at. `None`: of each rank that still takes batches.
+    /// The batch that these counters of a rank are at. `None` for all ranks that still take batches.
     pub fn whereabouts(&self, rank: Option<usize>, counters: usize) -> String {
         let of = |rank: &WatchedRank<'_>| rank.plan.whereabouts(rank.control, counters);
         if let Some(rank) = rank {
@@ -167,7 +167,7 @@ impl RunWatch<'_> {
 
     pub fn verdict(self) -> Result<Value, RuntimeError> {
         match (self.interrupted, self.cause, self.done) {
-            // A person's request explains all that came after it, except a failure that a role reported.
+            // A user's request explains all later events, except a failure that a role reported.
             (
                 Some(signal),
                 None | Some(EndCause { nearness: Nearness::Follows | Nearness::Died | Nearness::Asked, .. }),
@@ -182,8 +182,8 @@ impl RunWatch<'_> {
     }
 }
 
-/// The deadlines of the ranks that have one, and for `None` that of the roles that work for all: the last one, once every
-/// rank has one.
+/// The deadlines of the ranks that have one. The entry `None` is for roles that work for all ranks: the last deadline,
+/// once every rank has one.
 fn deadlines(of_ranks: Vec<Option<Instant>>) -> impl Iterator<Item = (Option<usize>, Instant)> {
     let all: Option<Vec<Instant>> = of_ranks.iter().copied().collect();
     let last = all.into_iter().flatten().max().map(|deadline| (None, deadline));
@@ -202,7 +202,7 @@ pub(super) enum ReportKind {
 /// The sender of a report.
 pub(super) struct Speaker<'a> {
     pub name: &'a str,
-    /// Whose batches it prepares or takes; `None`: those of all ranks.
+    /// The rank whose batches it prepares or takes; `None` for all ranks.
     pub rank: Option<usize>,
     /// The index of its counters on the control page.
     pub counters: usize,

@@ -1,4 +1,4 @@
-//! The launcher's event loop: receives reports, ends and signals, and decides when the run is over and why.
+//! The launcher's event loop: receives reports, ends and signals, and determines the end of the run and its cause.
 
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -45,7 +45,7 @@ pub(super) fn watch(
         for member in 0..fleet.members.len() {
             watch.hear(&mut fleet, member, observer);
         }
-        // After reading the messages, and even if there were none: a role that keeps talking is ended too.
+        // After reading the messages, and even if there were none: a role that keeps sending reports is ended too.
         for (rank, deadline) in watch.deadlines() {
             if Instant::now() >= deadline {
                 fleet.end_roles(rank);
@@ -57,7 +57,7 @@ pub(super) fn watch(
 }
 
 impl RunWatch<'_> {
-    /// Handles a signal. True: everything must end at once.
+    /// Handles a signal. Returns true if all processes must end at once.
     fn signal(&mut self, signal: i32, fleet: &Fleet, observer: &mut dyn Observer) -> bool {
         let again = self.interrupted.replace(signal).is_some();
         let name = signal_name(signal);
@@ -77,7 +77,7 @@ impl RunWatch<'_> {
         again
     }
 
-    /// Reads a role's reports since the last call, and whether it has ended.
+    /// Reads a role's reports since the last call, and checks whether it has ended.
     fn hear(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
         // Check its end first and read its reports after, so that no report before its end is missed. A role that this
         // loop killed was reaped then, and is not blamed.
@@ -96,14 +96,14 @@ impl RunWatch<'_> {
         let samplers = plan.options.samplers;
         let name = member.name(samplers);
         tracing::info!(ended = name, pid = member.pid(), %status, "a role's process has ended");
-        // A consumer that was asked to stop has nothing more to report either.
+        // A consumer that was requested to stop has nothing more to report either.
         let expected = match member.stage.role {
             Role::Consumer => self.done.is_some() || self.cause.is_some(),
             _ => true,
         };
         if status.success() && expected {
             if member.stage.role == Role::Consumer {
-                // Nobody reads batches any more.
+                // Batches are no longer read.
                 self.wind_down();
             }
             return;
@@ -149,9 +149,9 @@ impl RunWatch<'_> {
         }
     }
 
-    /// When the watch has to act even if no message arrives.
+    /// The time at which the watch has to act even without a message.
     fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
-        // The roles' own deadline passes once: after it they are gone, and the command may take its time.
+        // The roles' deadline passes once. After it they have ended, and the command is not limited in time.
         let roles = self.deadlines().filter(|(rank, _)| !fleet.roles_have_ended(*rank));
         let roles = roles.map(|(_, deadline)| deadline);
         let command = self.command.as_ref().and_then(|command| command.next_deadline(fleet));
@@ -170,7 +170,7 @@ fn what_sends(signal: i32) -> &'static str {
     }
 }
 
-/// Waits until a role says something or ends, a signal comes, or the deadline passes.
+/// Waits until a role sends a report or ends, a signal arrives, or the deadline passes.
 fn wait(fleet: &Fleet, signals: &EndSignals, deadline: Option<Instant>) -> rustix::io::Result<()> {
     let mut fds: Vec<PollFd<'_>> = Vec::new();
     for fd in signals.fds() {

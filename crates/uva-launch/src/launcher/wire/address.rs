@@ -1,13 +1,14 @@
-//! Where a process of the user's command knocks for a consumer's place: the variable that says it, and the socket.
+//! The address at which a process of the user's command knocks for a consumer's place: the variable with the address,
+//! and the socket.
 //!
-//! | run | socket | what shows who speaks |
+//! | run | socket | authentication |
 //! |---|---|---|
-//! | without ranks | a descriptor that the command and all its processes inherit | the kernel names the sender |
+//! | without ranks | a descriptor that the command and all its processes inherit | the kernel reports the sender |
 //! | with ranks | a name, outside of the file system | a secret each way, which only the variable has |
 //!
-//! What starts ranks closes descriptors, as Python's `subprocess` does, so a name has to lead to the launcher. Every
-//! user of the machine may send there. Processes of other users cannot read the variable. Nor can they answer in the
-//! place of a launcher that has ended: its secret is never sent before the answer.
+//! Programs that start ranks close descriptors, as Python's `subprocess` does, so ranks need a name for the socket.
+//! Every user of the machine may send to it, but processes of other users cannot read the variable. They cannot answer
+//! for a launcher that has ended either, since its secret is never sent before the answer.
 
 use std::fmt;
 use std::os::fd::RawFd;
@@ -21,7 +22,7 @@ use super::protocol::{VERSION, check, protocol};
 /// The variable that names the socket to the command's processes.
 pub const VARIABLE: &str = "UVATRAIN_ATTACH";
 
-/// The variable that tells the command how many ranks it has to start.
+/// The variable with the number of ranks that the command has to start.
 pub const RANKS_VARIABLE: &str = "UVATRAIN_RANKS";
 
 /// The content of [`VARIABLE`]: `VERSION:PROTOCOL:LAUNCHER:` and a [`Socket`].
@@ -32,31 +33,31 @@ pub(crate) struct Address {
     pub socket: Socket,
 }
 
-/// The launcher's socket, as its command finds it.
+/// The launcher's socket, as the command's processes find it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Socket {
     /// `DESCRIPTOR:IDENTITY`.
     Inherited {
         /// Its number in the command and in all processes that inherit it.
         number: RawFd,
-        /// What distinguishes it from another under the same number.
+        /// An identity that distinguishes it from another descriptor with the same number.
         identity: u64,
     },
     /// `@NAME:KNOCK:ANSWER`.
     Named { name: String, secrets: Secrets },
 }
 
-/// What a launcher and the processes of its command alone know.
+/// Secrets shared by a launcher and the processes of its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Secrets {
-    /// Comes with a knock.
+    /// The secret of a knock.
     pub knock: u64,
-    /// Comes with the answer.
+    /// The secret of the answer.
     pub answer: u64,
 }
 
 impl Socket {
-    /// A name that no other socket has, and the end that receives what is sent there.
+    /// Creates a socket with a unique name, and returns the end that receives messages.
     ///
     /// # Errors
     /// [`HandoverError::System`].
@@ -67,7 +68,7 @@ impl Socket {
         Ok((Channel::named(&name)?, name, secrets))
     }
 
-    /// What comes with knocks and answers there.
+    /// The secrets of knocks and answers at this socket.
     pub fn secrets(&self) -> Option<Secrets> {
         match self {
             Self::Inherited { .. } => None,
@@ -91,12 +92,12 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = String;
 
-    /// The error says why it cannot be used: another version or protocol, named with this one's, or text that no
-    /// launcher wrote.
+    /// The error is the reason why the text cannot be used: another version or protocol, reported with this one's, or
+    /// text that is not from a launcher.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':');
         let version = parts.next().unwrap_or_default();
-        // Text without a number is of no launcher; a version is compared in any case.
+        // Text without a number is not from a launcher; a version is compared in any case.
         let number = parts.next().and_then(|part| part.parse().ok());
         check(version, number.unwrap_or_else(protocol))?;
         let rest: Vec<&str> = parts.collect();

@@ -1,4 +1,4 @@
-//! Turns what a launcher handed to this process into the connections of its stages.
+//! Turns the resources that a launcher passed to this process into the connections of its stages.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use uva_runtime::sampler::cache;
 /// Opens the resources of a set-up: the descriptors that it names, in its order.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] naming what is missing or cannot be opened; [`RuntimeError::Input`] for a changed dataset.
+/// [`RuntimeError::Failed`] with the resource that is missing or cannot be opened; [`RuntimeError::Input`] for a
+/// changed dataset.
 pub(crate) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Connections, RuntimeError> {
     // The launcher has verified the dataset; its roles only map it.
     let dataset = Arc::new(setup.loader.open_again(&setup.dataset)?);
     let mut fds: Vec<Option<OwnedFd>> = fds.into_iter().map(Some).collect();
     let mut loader = setup.loader.clone();
-    // Before the plan, which has the options.
+    // Opened before the plan, which contains the options.
     for (handed, fd) in setup.handed.iter().zip(&mut fds) {
         if let (Resource::SeedSequences, Some(made)) = (handed.what, &mut loader.made_order) {
             fd.take().map_or(Ok(()), |fd| made.take(fd))?;
@@ -49,7 +50,7 @@ pub(crate) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Conne
                 slot_channel = Some(Channel::from_fd(fd).map_err(|error| cannot(&error))?);
             }
             Resource::ReorderedGraph => reordered = Some(Arc::new(cache::open_graph(fd, &dataset)?)),
-            // Nothing to follow with the shuffle.
+            // A shuffle has no sequences to follow.
             Resource::SeedSequences => {}
             Resource::CachedRows => cached_rows = Some(Arc::new(cache::open_rows(fd, &plan.caches)?)),
         }

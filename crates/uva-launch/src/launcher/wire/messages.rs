@@ -1,13 +1,13 @@
 //! Messages between launcher and roles over their channel: JSON payloads of one hand-over message each.
 //!
 //! A role's process first receives its [`Setup`]. The set-up names each descriptor that comes with it ([`Resource`]),
-//! in the same order; the run's [topology](uva_runtime::plan::topology) determines which ones a process needs. Two helper processes
-//! are not roles. The planner receives a task; its result comes with memory that holds the ids of the lists and rows.
-//! The janitor receives [`JanitorWord`]s.
+//! in the same order; the run's [topology](uva_runtime::plan::topology) determines the resources of a process. Two
+//! helper processes are not roles. The planner receives a task; its result comes with memory that holds the ids of the
+//! lists and rows. The janitor receives [`JanitorWord`]s.
 //!
-//! A command of the user's receives nothing unasked. It inherits a socket, or the name of one, and a process of it
-//! that wants a consumer's place [knocks](Knock) there. Several processes know that socket, so the knock brings a
-//! channel of its own, over which the launcher answers. Where a command's process is a peer, the process that was
+//! A user's command receives no messages before a request. It inherits a socket, or the name of one, and a process of
+//! the command requests a consumer's place by a [knock](Knock) there. Several processes share that socket, so the knock
+//! carries a private channel, over which the launcher answers. If a command's process is a peer, the process that was
 //! started represents the one that attaches.
 
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ impl Helper {
 pub(crate) struct Setup {
     /// The stages that the process runs, in the order in which a batch passes through them.
     pub stages: Vec<RunStage>,
-    /// How many ranks its stages serve. It gets a set-up for each, one after the other.
+    /// Number of ranks that its stages serve. The process receives a set-up for each, one after the other.
     pub serves: usize,
     /// The descriptors that come with the message.
     pub handed: Vec<DescriptorName>,
@@ -66,75 +66,76 @@ pub(crate) struct Setup {
 /// The name of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DescriptorName {
-    /// What it refers to.
+    /// The resource that it refers to.
     pub what: Resource,
-    /// The process number, where it refers to a process.
+    /// The process number, if it refers to a process.
     pub pid: Option<u32>,
 }
 
-/// The request of a process for the consumer's place. Its own pidfd and its end of a channel come with it.
+/// A process's request for the consumer's place. The message carries the process's pidfd and the launcher's end of a
+/// channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Knock {
     /// The version of this crate in the process.
     pub version: String,
     /// Its [protocol](super::protocol::protocol).
     pub protocol: u32,
-    /// Its process number, as it sees it. Where the kernel names the sender, the launcher relies on that instead.
+    /// Its process number in its own namespace. If the kernel reports the sender, the launcher relies on that instead.
     pub pid: u32,
-    /// Which rank it is, of how many.
+    /// Its rank, and the number of ranks.
     pub part: Part,
-    /// What shows that the launcher has started it, where the socket does not.
+    /// The proof that the launcher has started it, if the socket does not provide one.
     pub secret: Option<u64>,
 }
 
 /// The answer over that channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum AttachReply {
-    /// It has the place. The consumer's descriptors come with the message.
+    /// The process has the place. The message carries the consumer's descriptors.
     Welcome {
         setup: Box<Setup>,
-        /// What shows that the launcher answers, where the socket does not.
+        /// The proof that the launcher answers, if the socket does not provide one.
         secret: Option<u64>,
     },
-    /// It does not have the place, and why.
+    /// The process does not have the place, for this reason.
     Refused(String),
 }
 
-/// What an attached process does besides using batches.
+/// The work of an attached process in addition to using batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AttachedJob {
     /// Whether to report each batch.
     pub events: bool,
 }
 
-/// What the launcher tells its janitor, each as soon as there is something to clean up.
+/// The launcher's messages to its janitor, each sent as soon as there is something to clean up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum JanitorWord {
-    /// The first message: the process whose death to wait for. Its pidfd comes with it.
+    /// The first message: the process to watch. The message carries its pidfd.
     Launcher {
         /// Its process number, for messages.
         pid: u32,
-        /// Where a killed consumer may have left a half-written checkpoint; the claim on the directory comes with the
-        /// message.
+        /// The directory in which a killed consumer may have left a half-written checkpoint; the message carries the
+        /// claim on it.
         checkpoint: Option<PathBuf>,
     },
     /// An MPS daemon of this run's own, about to be started.
     Daemon(mps::Leftover),
-    /// More roles. Their pidfds come with the message.
+    /// Further roles. The message carries their pidfds.
     Roles {
         /// Their process numbers.
         pids: Vec<u32>,
-        /// Which of them have work on a GPU.
+        /// The roles with work on a GPU.
         on_gpu: Vec<u32>,
     },
-    /// A process that took the consumer's place. Its pidfd comes with the message.
+    /// A process that took the consumer's place. The message carries its pidfd.
     Attached {
         /// Its process number.
         pid: u32,
         /// Whether it has work on a GPU.
         on_gpu: bool,
     },
-    /// Nothing is left to do.
+    /// No cleanup is left.
     Done,
 }
 
@@ -151,9 +152,9 @@ pub(crate) enum Report {
     Done(Value),
     /// The role cannot continue.
     Failed {
-        /// Why.
+        /// The error.
         error: RuntimeError,
-        /// When it failed ([`since_boot`](uva_runtime::machine::clock::since_boot)).
+        /// The time of the failure ([`since_boot`](uva_runtime::machine::clock::since_boot)).
         at: Duration,
     },
 }

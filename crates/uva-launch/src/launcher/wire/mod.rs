@@ -1,4 +1,4 @@
-//! What launcher and processes say to each other: messages, their version, reports, and the socket where a command's
+//! Communication between launcher and processes: messages, their version, reports, and the socket at which a command's
 //! processes attach.
 
 pub(crate) mod address;

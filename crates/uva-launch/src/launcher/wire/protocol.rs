@@ -1,7 +1,7 @@
 //! Version of the implicit layout that a launcher and an attached process share. The layout comprises the columns of a
-//! batch, the fields of a header in a slot, the words of the control page, and the fields of messages. The two processes
-//! come from separate builds, for example a program and a Python module, and builds of one version may differ. So each
-//! compares the other's number with its own before it trusts anything else.
+//! batch, the fields of a header in a slot, the words of the control page, and the fields of messages. The two
+//! processes come from separate builds, for example a program and a Python module, and builds of one version may
+//! differ. Each side therefore compares the other's number with its own before it reads anything else.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use uva_runtime::{LoaderOptions, Passes, RuntimeError, control};
 
 use super::messages::{AttachReply, AttachedJob, Knock, Setup};
 
-/// The version that both sides must have: that of this crate, in the program and in the attached process.
+/// The version of this crate, which must be equal in the program and in the attached process.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The number of that layout: a hash of its [description](description), computed once.
@@ -83,7 +83,7 @@ fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 /// Compares version and number of the other side with this one's.
 ///
 /// # Errors
-/// Both sides' version or number, and what to do.
+/// Both sides' version or number, and the remedy.
 pub(crate) fn check(version: &str, number: u32) -> Result<(), String> {
     if version != VERSION {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! How a process of a run reports to its launcher.
+//! Reports of a run's process to its launcher.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ impl Report {
     }
 }
 
-/// How often a pass reports its progress: more would cost messages that nobody sees.
+/// Interval of a pass's progress reports. More messages would not be visible.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Forwards what the consumer observes to the launcher.
 #[derive(Debug)]
 pub(crate) struct ChannelObserver {
     channel: Arc<Channel>,
-    /// The last progress forwarded, and when.
+    /// The last forwarded progress, and its time.
     progress: Option<(RunProgress, Instant)>,
 }
 
@@ -51,7 +51,7 @@ impl Observer for ChannelObserver {
             });
         if !dispensable {
             self.progress = Some((*progress, now));
-            // If the launcher is gone, the next event notices.
+            // If the launcher has ended, the next event detects it.
             let _ = say(&self.channel, &Report::Progress(*progress));
         }
     }
@@ -69,7 +69,7 @@ pub(crate) fn note_over(channel: &Arc<Channel>) -> Note {
 
 /// Sends a line for people.
 pub(crate) fn note(channel: &Channel, line: &str) {
-    // Other checks notice a launcher that is gone.
+    // Other checks detect that the launcher has ended.
     let _ = say(channel, &Report::Note(line.to_owned()));
 }
 

@@ -1,5 +1,5 @@
-//! What an attached process reports of the batches it uses: events on request, progress, and sums in the control page,
-//! which outlive the process.
+//! Reports of an attached process on the batches that it uses: events on request, progress, and sums in the control
+//! page, which outlive the process.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,11 +25,11 @@ pub(crate) struct Usage {
     /// Whether to report each training batch.
     events: bool,
     cached: bool,
-    /// How many of the first epochs the caches were chosen by.
+    /// Number of the first epochs that determined the caches.
     counted_epochs: u32,
     /// The batch in use.
     in_use: Option<InUse>,
-    /// When the next batch was requested.
+    /// The time at which the next batch was requested.
     asked: Instant,
 }
 
@@ -39,10 +39,10 @@ struct InUse {
     split: Split,
     /// Its event, as far as it is known.
     event: BatchEvent,
-    /// When it was requested, and when it was handed out.
+    /// The times at which it was requested and handed out.
     asked: Instant,
     since: Instant,
-    /// Records when the batch was given back.
+    /// The record of the time at which the batch was returned.
     used: Arc<UsedBatch>,
 }
 
@@ -60,10 +60,10 @@ impl Usage {
         }
     }
 
-    /// The next batch is requested, or none any more: the batch in use, if any, has been used.
+    /// Records that the next batch, or the end, is requested: the batch in use, if any, has been used.
     ///
     /// # Errors
-    /// [`RuntimeError::PeerGone`] when the launcher no longer receives it.
+    /// [`RuntimeError::PeerGone`] if the launcher no longer receives it.
     pub fn asked(&mut self) -> Result<(), RuntimeError> {
         let now = Instant::now();
         self.asked = now;
@@ -72,7 +72,7 @@ impl Usage {
             return Ok(());
         }
         let mut until = now;
-        // A tensor may still hold the batch: then only this much is known.
+        // Otherwise a tensor may still hold the batch, and no more is known.
         if let Some(BatchUse { at, gather_time, rows_cached }) = used.get() {
             until = at;
             event.gather_us = gather_time.as_micros() as u64;
@@ -95,7 +95,7 @@ impl Usage {
         if self.events { self.observer.event(&Event::Batch(event)) } else { Ok(()) }
     }
 
-    /// This batch is in use from now on.
+    /// Records that this batch is in use from now on.
     pub fn taken(&mut self, batch: &mut Batch) {
         let train_at_us = since_boot().as_micros() as u64;
         let event = BatchEvent { train_at_us, ..BatchEvent::of(batch, self.cached) };

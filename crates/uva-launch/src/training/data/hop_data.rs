@@ -10,7 +10,7 @@ use super::training_data::TrainingData;
 use crate::training::aggregate::AggregateVerdict;
 use crate::training::job::TrainingOptions;
 
-/// Rows of a hop set, which no neighbours are sampled for.
+/// The rows of a hop set, which need no sampled neighbours.
 pub(crate) struct HopData<'d> {
     hops: Hops<'d>,
 }
@@ -34,7 +34,7 @@ impl TrainingData for HopData<'_> {
         if let Some(batches) = &mut loader.hops {
             batches.tables = options.trainer().tables_read(stored);
         }
-        // Whose gather of rows is the fastest need not be measured: they come by copies, or are on the GPU.
+        // The fastest gather need not be measured: rows come by copies, or are on the GPU.
         let gather = match backend.gather {
             GatherChoice::Device => GatherChoice::Device,
             _ => GatherChoice::Dma,

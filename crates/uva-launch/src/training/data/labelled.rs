@@ -1,13 +1,13 @@
-//! Whether the nodes of a split have the labels that training, validation and early stopping depend on.
+//! Checks that the nodes of a split have the labels that training, validation and early stopping require.
 
 use uva_graph::{Dataset, Labels, Split};
 use uva_model::Metric;
 use uva_runtime::RuntimeError;
 
-/// Refuses a training split of which no node has a label: every step would be of nothing, and its loss 0.
+/// Rejects a training split without labelled nodes: every step would be empty, with a loss of 0.
 ///
 /// # Errors
-/// [`RuntimeError::Input`] with the split, or the file that stands in for it.
+/// [`RuntimeError::Input`] with the split, or the file that replaces it.
 pub(crate) fn check_training(dataset: &Dataset) -> Result<(), RuntimeError> {
     let nodes = dataset.split(Split::Train).len();
     if nodes == 0 || has_label(dataset, Split::Train) {
@@ -24,8 +24,8 @@ pub(crate) fn check_training(dataset: &Dataset) -> Result<(), RuntimeError> {
     Err(RuntimeError::input(format!("{name}: not one of the {nodes} {what} has a label: {remedy}")))
 }
 
-/// Refuses early stopping without a validation that could stop it. Returns a note where the metric that was given for the
-/// best model cannot be computed on the validation nodes.
+/// Rejects early stopping without a validation that could stop training. Returns a note if the metric of the best model
+/// cannot be computed on the validation nodes.
 ///
 /// # Errors
 /// [`RuntimeError::Usage`] with the option.
@@ -64,7 +64,7 @@ fn has_label(dataset: &Dataset, split: Split) -> bool {
     }
 }
 
-/// Whether an area under the ROC curve is defined: some column has nodes with and nodes without it.
+/// Whether an area under the ROC curve is defined: a column exists with both positive and negative nodes.
 fn has_both_answers(dataset: &Dataset, split: Split) -> bool {
     let columns = match dataset.labels() {
         Labels::Multi { classes, .. } => classes,

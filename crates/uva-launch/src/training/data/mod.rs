@@ -1,4 +1,4 @@
-//! The data of a training run: what its kind and its labels decide.
+//! The data of a training run, and the choices that depend on its kind and its labels.
 
 mod hop_data;
 pub(super) mod labelled;

@@ -1,11 +1,11 @@
-//! What a model learns from a dataset's labels.
+//! The task of a model, from a dataset's labels.
 
 use uva_graph::{Dataset, KindWords, Labels, Split};
 use uva_model::{ClassWeights, Metric, RegressionLoss, Task, TaskKind};
 
 use uva_runtime::RuntimeError;
 
-/// What a model predicts for a node, judged by `metric`. The default metric is accuracy for one class a node, the area
+/// The task of a model for a node, judged by `metric`. The default metric is accuracy for one class per node, the area
 /// under the ROC curve for several labels, and the loss for regression. `loss` is for regression; its default is the
 /// mean squared error.
 ///
@@ -52,10 +52,10 @@ pub fn task(
     Ok(task)
 }
 
-/// The weight of each class in the loss of training on this dataset; `None` where every node counts the same.
+/// The weight of each class in the loss of training on this dataset; `None` if all classes have the same weight.
 ///
 /// # Errors
-/// [`RuntimeError::Usage`] for labels that are not one class a node, or another number of weights than of classes.
+/// [`RuntimeError::Usage`] for labels other than one class per node, and for different numbers of weights and classes.
 pub fn class_weights(
     dataset: &Dataset,
     weights: Option<&ClassWeights>,

@@ -1,4 +1,4 @@
-//! The data that a run trains on, where its kind makes a difference: neighbours sampled in a graph, or rows of a hop set.
+//! The data of a run, if its kind makes a difference: neighbours sampled in a graph, or rows of a hop set.
 
 use uva_options::OptionError;
 use uva_runtime::backend::{Backend, BackendOptions, GatherChoice};
@@ -8,12 +8,12 @@ use uva_runtime::{LoaderOptions, RuntimeError};
 use crate::training::aggregate::AggregateVerdict;
 use crate::training::job::TrainingOptions;
 
-/// What a run does about its kind of data.
+/// The parts of a run that depend on its kind of data.
 pub(crate) trait TrainingData {
     /// Checks the options, and completes those that depend on the data. Returns the backend to request.
     ///
     /// # Errors
-    /// An option that is out of range, or that this kind of data does not take.
+    /// An option that is out of range, or not supported with this kind of data.
     fn check(
         &self,
         options: &mut TrainingOptions,
@@ -22,7 +22,7 @@ pub(crate) trait TrainingData {
         cached_on_gpu: bool,
     ) -> Result<BackendOptions, RuntimeError>;
 
-    /// Where the first layer is aggregated.
+    /// The place at which the first layer is aggregated.
     ///
     /// # Errors
     /// As [`AggregateVerdict::new`].
@@ -37,7 +37,7 @@ pub(crate) trait TrainingData {
     /// The loader's options for training on a GPU, or on the CPU, with rows brought as requested.
     ///
     /// # Errors
-    /// Rows in the memory of a GPU, where none trains.
+    /// Rows in the memory of a GPU, without a GPU that trains.
     fn loader_for(
         &self,
         loader: LoaderOptions,
@@ -45,6 +45,6 @@ pub(crate) trait TrainingData {
         gather: GatherChoice,
     ) -> Result<LoaderOptions, OptionError>;
 
-    /// Whether training rows go to the GPU's memory if a batch leaves it room for them.
+    /// Whether training rows go to the GPU's memory if they fit next to a batch.
     fn place_is_open(&self, on_gpu: bool, gather: GatherChoice) -> bool;
 }

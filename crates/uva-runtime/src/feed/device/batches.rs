@@ -1,12 +1,13 @@
-//! Batches of a sampler on the GPU, on their way to the producer, a thread of the same process: they stay on the device.
+//! Batches that pass on the device from a sampler on the GPU to the producer, a thread of the same process.
 //!
 //! Each slot of the batch ring has a place in device memory with the same columns at the same offsets. The slot itself
-//! carries the header, the columns that the host makes, and copies of those that the CPU reads. The sampler waits for its
-//! counts before it hands a slot over, so its columns are complete then. The producer copies them to the feature slot by
-//! one launch, records `taken`, and hands the slot back. The sampler's next batch there waits for that event on the device.
+//! carries the header, the columns that the host makes, and copies of those that the CPU reads. The sampler waits for
+//! its counts before it hands a slot over, so its columns are complete then. The producer copies them to the feature
+//! slot by one launch, records `taken`, and hands the slot back. The sampler's next batch there waits for that event on
+//! the device.
 //!
-//! The sampler cannot write to the feature slot itself: columns lie there one behind the other, so their places depend on
-//! counts that it learns last.
+//! The sampler cannot write to the feature slot: its columns are contiguous, so their places depend on counts that the
+//! sampler has only at the end.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,19 +34,19 @@ pub(crate) struct DeviceBatches {
     layout: Arc<BatchLayout>,
     /// The columns that the CPU reads too.
     on_host: Vec<Column>,
-    /// Recorded behind the last read of each place.
+    /// Events recorded after the last read of each place.
     taken: Vec<CudaEvent>,
 }
 
-/// Whether batches of a sampler on the GPU stay there. Padding is written on the host.
+/// Whether batches of a sampler on the GPU stay in its memory. Padding is written on the host.
 pub(crate) fn stays_on_gpu(plan: &RunPlan) -> bool {
     plan.layout.shapes().is_none()
         && plan.backend.gpu_sampler().is_some()
         && plan.backend.device_slots().is_some()
 }
 
-/// The columns that the CPU reads: node ids where it gathers rows or decides what a cache evicts, and edge ids where it
-/// gathers features of edges.
+/// The columns that the CPU reads: node ids if it gathers rows or determines evictions, and edge ids if it gathers
+/// features of edges.
 fn read_on_host(cuda: &CudaBackend, plan: &RunPlan) -> Vec<Column> {
     let by_kernels = matches!(cuda.gather, GatherChoice::ZeroCopy | GatherChoice::Device);
     let nodes = !by_kernels || plan.caches.dynamic.is_some();
@@ -84,8 +85,8 @@ impl DeviceBatches {
         self.on_host.contains(&column)
     }
 
-    /// The columns that the CPU reads, each with its room in a batch slot and the bytes of the memory that the batch of
-    /// this header uses.
+    /// The columns that the CPU reads, each with its range in a batch slot and the bytes of the memory that the batch
+    /// of this header uses.
     pub fn for_host<'c>(
         &self,
         slot: usize,
@@ -95,8 +96,8 @@ impl DeviceBatches {
         self.parts(slot, header, columns, |column| self.is_on_host(column))
     }
 
-    /// The whole batch of this header as a batch slot would hold it, had the CPU sampled it. `from` is what its batch
-    /// slot holds; the columns that are on the device come over this stream, and are waited for.
+    /// The whole batch of this header in the form of a batch slot that the CPU sampled. `from` is the content of its
+    /// batch slot; the columns on the device are copied over this stream, and waited for.
     pub fn on_host(
         &self,
         slot: usize,
@@ -107,7 +108,7 @@ impl DeviceBatches {
         let no_memory =
             |error| RuntimeError::failed(format!("a batch of the GPU's sampler in host memory: {error}"));
         let mut pages = ZeroedPages::new(self.layout.batch_bytes()).map_err(no_memory)?;
-        // Those on the device are nothing yet.
+        // Columns on the device are not filled yet.
         for range in self.layout.copied(header) {
             pages.bytes_mut()[range.clone()].copy_from_slice(&from[range]);
         }
@@ -117,7 +118,7 @@ impl DeviceBatches {
         Ok(pages)
     }
 
-    /// These columns, each with its room in a batch slot and the bytes of the memory that the batch of this header
+    /// These columns, each with its range in a batch slot and the bytes of the memory that the batch of this header
     /// uses.
     fn parts<'c>(
         &self,
@@ -136,7 +137,7 @@ impl DeviceBatches {
         places.map(with_room).collect()
     }
 
-    /// Where the sampler writes the batch of a slot of the ring.
+    /// The place in device memory for the batch of a slot of the ring.
     pub fn place(&self, slot: usize) -> BatchPlace<'_> {
         let room = |column: Column, layer| match self.layout.place(column.at(layer)) {
             Some(place) => self.within(slot, place.room()),
@@ -156,14 +157,14 @@ impl DeviceBatches {
         }
     }
 
-    /// The columns that the sampler wrote there for the batch of this header: where each goes in a feature slot, and its
+    /// The columns that the sampler wrote for the batch of this header: the offset of each in a feature slot, and its
     /// bytes of the memory.
     pub fn columns(&self, slot: usize, header: &BatchHeader) -> Vec<(usize, Range<usize>)> {
         let on_gpu = self.layout.packed(header).filter(|(place, _)| place.key.column.spec().made_on_gpu);
         on_gpu.map(|(place, to)| (to.start, self.within(slot, place.used(header)))).collect()
     }
 
-    /// These columns as a fill takes them.
+    /// These columns in the form for a fill.
     pub fn lent<'p>(
         &'p self,
         slot: usize,

@@ -16,15 +16,15 @@ use super::slots::{Gathered, SlotSignals, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::plan::RunPlan;
 
-/// The slots as the consumer has them.
+/// The consumer's handle to the slots.
 #[derive(Debug)]
 pub struct DeviceSlots {
     reader: SlotReader,
     signals: SlotSignals,
-    /// Nanoseconds that the stream waited for batches given back since the last reading.
+    /// Nanoseconds that the stream waited for batches returned since the last reading.
     waited: AtomicU64,
     rows: usize,
-    /// A failure to give a slot back, which the request for the next batch reports.
+    /// A failure to return a slot, which the request for the next batch reports.
     failed: Mutex<Option<RuntimeError>>,
 }
 
@@ -49,13 +49,13 @@ impl DeviceSlots {
         self.reader.context()
     }
 
-    /// Uses this stream for all batches taken from now on. They are handed out before they are complete, and work
-    /// enqueued on the stream meanwhile runs after their completion.
+    /// Uses this stream for all batches taken from now on. Batches are handed out before they are complete, and work
+    /// enqueued on the stream runs after their completion.
     pub fn use_stream(&self, stream: impl Into<Arc<CudaStream>>) {
         self.reader.use_stream(stream);
     }
 
-    /// A failure to give a slot back.
+    /// A failure to return a slot.
     pub(crate) fn failure(&self) -> Result<(), RuntimeError> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
@@ -65,8 +65,8 @@ impl DeviceSlots {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.into());
     }
 
-    /// Says that a slot is free which was not taken. A wait for an event that nobody records again passes, but one for a
-    /// stamp wants that stamp.
+    /// Signals that a slot is free which was not taken. A wait for an event passes even if the event is not recorded
+    /// again, but a wait for a stamp requires that stamp.
     pub(crate) fn pass_over(&self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
         if let SlotSignals::Stamps { .. } = self.signals {
             self.reader.give_back(slot, &*self.signals.free(slot, sequence)?)?;
@@ -81,7 +81,7 @@ impl DeviceSlots {
         Self::lend(slots, slot, sequence, (taking, None))
     }
 
-    /// The same of a batch that has no room in its slot. `image` is what the slot would hold; it is copied.
+    /// Takes a batch that does not fit its slot. `image` is the content that the slot would have; it is copied.
     pub(crate) fn take_aside(
         slots: &Arc<Self>,
         slot: usize,
@@ -107,15 +107,15 @@ impl DeviceSlots {
         Ok(Loan { receipt: Arc::new(receipt), aside })
     }
 
-    /// How long the stream waited for producers since the last reading.
+    /// The time that the stream waited for producers since the last reading.
     pub(crate) fn waited(&self) -> Duration {
         // Relaxed, as where it is added to: a sum for people, which orders nothing.
         Duration::from_nanos(self.waited.swap(0, Ordering::Relaxed))
     }
 }
 
-/// What a report says of a batch on a GPU. It may be kept beyond the batch, up to [`Receipt::LATE`] of them: the consumer
-/// runs ahead of its GPU and asks once the work on the batch has run.
+/// Access to the report on a batch on a GPU. Up to [`Receipt::LATE`] receipts may be kept beyond their batches: the
+/// consumer runs ahead of its GPU, and confirms a batch once the work on it has run.
 #[derive(Debug)]
 pub struct Receipt {
     slots: Arc<DeviceSlots>,
@@ -123,29 +123,29 @@ pub struct Receipt {
     taking: Option<SlotLease>,
     slot: usize,
     sequence: u64,
-    /// Rows that hit a cache that the host looks up: no report tells of them.
+    /// Rows that hit a cache in which the host looks up rows, and which are not in the report.
     hits_on_host: Option<u64>,
 }
 
 impl Receipt {
-    /// How many may be kept beyond their batches.
+    /// Maximum number of receipts that may be kept beyond their batches.
     pub const LATE: usize = SlotReader::LATE;
 
-    /// Whether the batch was whole when the stream reached it. Ask after waiting for the work on it; earlier it may
-    /// report an unfinished batch.
+    /// Checks that the batch was complete when the stream reached it. Call it after waiting for the work on the batch;
+    /// an earlier call may report an unfinished batch.
     ///
     /// # Errors
-    /// As [`Batch::confirm`](crate::Batch::confirm).
+    /// See [`Batch::confirm`](crate::Batch::confirm).
     pub fn confirm(&self) -> Result<(), RuntimeError> {
         self.gathered().map(drop)
     }
 
-    /// How long the producer worked on the batch; 0 until it is confirmed.
+    /// The duration of the producer's work on the batch; 0 until it is confirmed.
     pub fn gather_time(&self) -> Duration {
         self.gathered().map_or(Duration::ZERO, |gathered| gathered.time)
     }
 
-    /// How many of the batch's rows came from the feature cache; 0 until it is confirmed.
+    /// The number of the batch's rows from the feature cache; 0 until it is confirmed.
     pub fn rows_cached(&self) -> u64 {
         self.hits_on_host.unwrap_or_else(|| self.gathered().map_or(0, |gathered| gathered.hits))
     }
@@ -172,7 +172,7 @@ impl Drop for Receipt {
     fn drop(&mut self) {
         let Some(taking) = self.taking.take() else { return };
         let report = self.slots.reader.report(&taking);
-        // A batch that was dropped before its work was awaited has no time yet: that is no failure.
+        // A batch that was dropped before its work was awaited has no time yet, which is not a failure.
         if report.stamp == stamp(self.sequence) {
             match self.slots.reader.waited(&taking) {
                 // Relaxed: see `DeviceSlots::waited`.
@@ -186,18 +186,18 @@ impl Drop for Receipt {
     }
 }
 
-/// A taken slot. It is given back before the ring's slot, so that `free` is recorded before it is seen.
+/// A taken slot. It is returned before the ring's slot, so that `free` is recorded before it is visible.
 #[derive(Debug)]
 pub(crate) struct Loan {
     receipt: Arc<Receipt>,
-    /// The batch, where it has no room in the slot.
+    /// The batch, if it does not fit the slot.
     aside: Option<OversizedMemory>,
 }
 
 impl Loan {
-    /// The same of a batch of which the host knows how many rows came from a cache.
+    /// Sets the number of rows from a cache, for a batch whose hits the host counts.
     pub(crate) fn with_hits(mut self, hits: u64) -> Self {
-        // Nobody has been given the receipt yet.
+        // The receipt has not been handed out yet.
         if let Some(receipt) = Arc::get_mut(&mut self.receipt) {
             receipt.hits_on_host = Some(hits);
         }
@@ -213,15 +213,15 @@ impl Loan {
         self.receipt.slots.context().device().ordinal()
     }
 
-    /// Whether the batch has no room in the slot.
+    /// Whether the batch does not fit the slot.
     pub fn is_aside(&self) -> bool {
         self.aside.is_some()
     }
 
-    /// Bytes of the slot, or of what it would hold.
+    /// Bytes of the slot, or of the content that it would have.
     ///
     /// # Panics
-    /// When they are outside the slot. Ranges from a header that was checked against the layout are always inside.
+    /// If they are outside the slot. Ranges from a header that was checked against the layout are always inside.
     pub fn slice(&self, range: Range<usize>) -> DeviceSlice<'_> {
         let slice = match &self.aside {
             None => self.reader().slice(self.receipt.slot, range),
@@ -230,7 +230,7 @@ impl Loan {
         slice.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The bytes themselves, where device memory is host memory.
+    /// The bytes in host memory, if device memory is host memory.
     ///
     /// # Panics
     /// As [`Loan::slice`].
@@ -247,7 +247,7 @@ impl Loan {
         &self.receipt
     }
 
-    /// What shows on the device that the batch is whole.
+    /// The proof on the device that the batch is complete.
     ///
     /// # Panics
     /// Never: every slot has a report.
@@ -259,12 +259,12 @@ impl Loan {
         let words = words.unwrap_or_else(|error| panic!("{error}"));
         let (stamped, bad) =
             (offset_of!(GatherReport, stamp) / 8, offset_of!(GatherReport, bad_position) / 8);
-        // All ones where every id was a row.
+        // All ones if every id was a row.
         Proof { words, expected: [(stamped, stamp(self.receipt.sequence) as i64), (bad, -1)] }
     }
 
-    /// Gives the slot back. False: that failed, and the ring must not give it away either, since the GPU may still read
-    /// it.
+    /// Returns the slot. Returns false on failure: the ring must then not release the slot either, since the GPU may
+    /// still read it.
     pub fn give_back(self) -> bool {
         let Receipt { slots, slot, sequence, .. } = &*self.receipt;
         let free = slots.signals.free(*slot, *sequence);

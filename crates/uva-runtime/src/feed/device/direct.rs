@@ -1,4 +1,4 @@
-//! Rows of a hop set that cuFile brings from its files to the feature slots.
+//! Rows of a hop set that cuFile reads from its files into the feature slots.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use uva_rows::cuda::DirectRuns;
 use crate::RuntimeError;
 use crate::options::reader::{DiskReader, disk_error};
 
-/// The files of a hop set's tables, with what brings their rows to the slots.
+/// The files of a hop set's tables, with their reader.
 pub(super) struct DirectHops<'d> {
     pub hops: Hops<'d>,
     pub runs: RefCell<DirectRuns>,
 }
 
 impl<'d> DirectHops<'d> {
-    /// Opens the files of these tables, each of which has one of its own, for rows in this memory.
+    /// Opens the files of these tables, one per table, for rows in this memory.
     pub fn open(
         context: &Arc<Context>,
         hops: Hops<'d>,
@@ -44,7 +44,7 @@ impl<'d> DirectHops<'d> {
         Ok(Self { hops, runs: RefCell::new(runs) })
     }
 
-    /// A line for people about how rows get to the slots.
+    /// The way in which rows reach the slots, as a line for people.
     pub fn note(&self) -> String {
         let runs = self.runs.borrow();
         let way = DirectRuns::how(runs.compatibility());

@@ -1,4 +1,4 @@
-//! Errors of the GPU as errors of a run.
+//! Conversion of errors of the GPU to errors of a run.
 
 use uva_cuda::{CudaError, ErrorKind};
 use uva_rows::GatherError;
@@ -17,7 +17,7 @@ impl From<FillError> for RuntimeError {
     fn from(error: FillError) -> Self {
         let kind = error.kind();
         match error {
-            // Of rows and sums that the CPU makes.
+            // An error of rows and sums that the CPU makes.
             FillError::Rows(
                 error @ (GatherError::Lists(_)
                 | GatherError::Threads { .. }

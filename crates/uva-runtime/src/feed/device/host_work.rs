@@ -1,4 +1,4 @@
-//! What the CPU does for each batch in a slot on a GPU.
+//! The CPU's work for each batch in a slot on a GPU.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -14,23 +14,23 @@ use crate::control::disk_counts::DiskCounts;
 use crate::feed::hop_rows::runs_at;
 use crate::feed::rows::{EdgeRowSource, HopSource, HostRows};
 
-/// What the CPU does for the rows of each batch.
+/// The CPU's work for the rows of each batch.
 pub(super) enum HostWork<'d> {
-    /// Nothing beside the source's own threads.
+    /// No work other than that of the source's own threads.
     None,
-    /// It makes rows of a table, or own rows and sums, in page-locked memory.
+    /// Rows of a table, or own rows and sums, made in page-locked memory.
     Rows(RowsOnHost<'d>),
-    /// It begins sums with the rows that a cache on the GPU does not have. A kernel continues them.
+    /// Sums begun with the rows that a cache on the GPU does not have. A kernel continues them.
     Begun(RowsOnHost<'d>, Box<RefCell<SumBeginner>>),
-    /// It makes rows of a hop set's tables, of all splits or of those that are not on the GPU.
+    /// Rows of a hop set's tables, of all splits or of those that are not on the GPU.
     Hops(Box<RefCell<HopSource<'d>>>, Hops<'d>),
-    /// It has cuFile bring rows of a hop set from its files.
+    /// Rows of a hop set that cuFile reads from its files.
     Direct(Box<DirectHops<'d>>),
-    /// The source brings those rows that a cache on the GPU does not have, and counts hits and reads.
+    /// Rows that a cache on the GPU does not have, brought by the source, which counts hits and reads.
     Spliced,
 }
 
-/// Rows on their way, or own rows and sums.
+/// Rows, or own rows and sums, that are made on the host.
 pub(super) struct RowsOnHost<'d> {
     /// Borrowed by the closure that a fill calls once.
     pub rows: Box<RefCell<HostRows<'d>>>,
@@ -38,13 +38,13 @@ pub(super) struct RowsOnHost<'d> {
 }
 
 impl HostWork<'_> {
-    /// Whether it makes what [`feature_ranges`] of a slot hold.
+    /// Whether it makes the content of a slot's [`feature_ranges`].
     pub fn makes_ranges(&self) -> bool {
         matches!(self, Self::Rows(_) | Self::Hops(..))
     }
 
-    /// Makes the rows of the batch of this header in the parts of [`feature_ranges`]. `from` is its batch slot's payload.
-    /// Returns how many hit a cache, and what they took from disk.
+    /// Makes the rows of the batch of this header in the parts of [`feature_ranges`]. `from` is its batch slot's
+    /// payload. Returns the number of cache hits and the disk reads.
     pub fn make(
         &self,
         layout: &BatchLayout,
@@ -69,10 +69,10 @@ impl HostWork<'_> {
     }
 }
 
-/// The feature rows of edges on their way: gathered by the CPU, and sent to the slot with the batch's arrays.
+/// The feature rows of edges: gathered by the CPU, and sent to the slot with the batch's arrays.
 pub(super) struct EdgesOnHost {
     pub source: EdgeRowSource,
-    /// Of each layer of the present batch.
+    /// Rows of each layer of the current batch.
     pub rows: Vec<Vec<u8>>,
     pub threads: usize,
 }
@@ -99,8 +99,8 @@ impl EdgesOnHost {
     }
 }
 
-/// The bytes of a slot that the rows of the batch of this header take, or what it has in their place: a range for each of
-/// the layout's feature columns.
+/// The bytes of a slot for the rows, or their replacements, of the batch of this header: a range for each of the
+/// layout's feature columns.
 pub(super) fn feature_ranges(layout: &BatchLayout, header: &BatchHeader) -> Vec<Range<usize>> {
     layout.feature_columns().into_iter().map(|column| layout.packed_range(header, column)).collect()
 }
@@ -116,11 +116,11 @@ pub(super) fn hop_runs(
     runs_at(places, hops.rows_of(header.key().split).start)
 }
 
-/// Where the outermost layer's lists of the batch of this header lie in a slot, and where its sums go; `None` where rows
+/// The places of the outermost layer's lists and of its sums in a slot, for the batch of this header; `None` if rows
 /// are not summed.
 pub(super) fn slot_sums(layout: &BatchLayout, header: &BatchHeader) -> Option<SlotSums> {
     let by_degrees = match layout.aggregation() {
-        // No kernel makes the last two: `Backend::check_features` has refused them.
+        // No kernel makes the last two: `Backend::check_features` has rejected them.
         Aggregation::None | Aggregation::Sum | Aggregation::Max => return None,
         Aggregation::Mean => false,
         Aggregation::Degrees => true,

@@ -1,14 +1,15 @@
-//! How producer and consumer share slots and signals: a dialogue over a channel between them, once, at the start.
+//! The sharing of slots and signals between producer and consumer, by a dialogue over a channel between them at the
+//! start.
 //!
-//! | the producer says | the consumer answers |
+//! | producer | consumer |
 //! |---|---|
 //! | `memory`: how to open the slots | `opened`; or `refused`, and the producer offers the next way |
 //! | `events`: the handles of `ready` | `events`: the handles of `free`; or `stamps` |
-//! | `opened`: events it is; or `stamps` | |
+//! | `opened`, for events; or `stamps` | |
 //!
-//! Either side may find out that a way does not work: by a call of its own that fails. It notes that, and the next way
-//! is tried. Where the way was requested by name, it fails instead, and the other side sees the channel close. `stamps`
-//! instead of `events`, by either side, ends the dialogue about signals.
+//! On either side a call may fail, which shows that a way does not work. That side notes it, and the next way is tried.
+//! If the way was requested by name, the side fails instead, and the other side's channel closes. `stamps` instead of
+//! `events`, by either side, ends the dialogue about signals.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -35,29 +36,29 @@ use crate::plan::topology::Role;
 use crate::sampler::lane::Lane;
 use uva_options::ByteSize;
 
-/// How often a side that waits for the other's message checks that the other is still there.
+/// Interval at which a side that waits for the other's message checks whether the other still exists.
 const ASK: Duration = Duration::from_millis(100);
 
-/// The name of an event for another process: 64 bytes, which serde has no array for.
+/// The name of an event for another process: 64 bytes, for which serde supports no array.
 type Handle = Vec<u8>;
 
-/// What the sides tell each other.
+/// A message between the sides.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Message {
-    /// The slots' memory. Its descriptor, if it has one, comes along.
+    /// The slots' memory. The message carries its descriptor, if it has one.
     Memory(SharedMetadata),
-    /// What was offered last is open.
+    /// The last offer is open.
     Opened,
-    /// It cannot be opened.
+    /// The last offer cannot be opened.
     Refused,
     /// Handles of the events that this side records, slot by slot.
     Events(Vec<Handle>),
-    /// Stamps are used, and no events.
+    /// Stamps are used instead of events.
     Stamps,
 }
 
-/// This side's end.
+/// One side's end of the dialogue.
 pub(crate) struct SlotLink<'l> {
     pub role: Role,
     pub channel: &'l Channel,
@@ -116,7 +117,7 @@ pub(crate) fn one_process(
         let made_in = |context: &Arc<Context>| -> Result<Vec<Arc<CudaEvent>>, RuntimeError> {
             (0..plan.options.feature_slots).map(|_| Ok(Arc::new(CudaEvent::local(context)?))).collect()
         };
-        // The consumer's streams are outside of any green context.
+        // The consumer's streams do not belong to a green context.
         SlotSignals::Events { ready: made_in(lane.events_in())?, free: made_in(context)? }
     };
     let slots = DeviceSlots::new(context, plan, Arc::clone(&buffer), signals.clone())?;
@@ -135,7 +136,7 @@ fn make_slots(context: &Arc<Context>, plan: &RunPlan, kind: IpcKind) -> Result<S
     }
 }
 
-/// Bytes of the slots and of the words behind them.
+/// Bytes of the slots and of the words after them.
 fn buffer_bytes(plan: &RunPlan) -> usize {
     StampWords::new(plan).range().end
 }
@@ -148,7 +149,7 @@ fn what(plan: &RunPlan) -> String {
     )
 }
 
-/// Stale memory must look neither like a fill nor like a signal.
+/// Clears the memory: stale memory must not look like a fill or a signal.
 fn clear(buffer: &SharedBuffer, plan: &RunPlan) -> Result<(), RuntimeError> {
     slot_shape(plan).clear_reports(buffer)?;
     Ok(clear_stamps(buffer, StampWords::new(plan).range())?)
@@ -179,7 +180,7 @@ fn offer_memory(
     if cuda.ipc != IpcKind::Legacy {
         match make(IpcKind::Vmm) {
             Ok(made) => {
-                // The consumer says why it refused.
+                // The consumer reports the reason of its refusal.
                 if let Some(buffer) = offer(made)? {
                     return Ok(buffer);
                 }
@@ -229,7 +230,7 @@ fn open_memory(
     }
 }
 
-/// The producer's part about signals. `None`: stamps, which both sides know by then.
+/// The producer's part of the dialogue about signals. `None` means stamps, which both sides then use.
 fn offer_events(
     context: &Arc<Context>,
     cuda: &CudaBackend,
@@ -260,7 +261,7 @@ fn offer_events(
     Ok(None)
 }
 
-/// The consumer's part about signals. `None`: stamps, which both sides know by then.
+/// The consumer's part of the dialogue about signals. `None` means stamps, which both sides then use.
 fn open_events(
     context: &Arc<Context>,
     cuda: &CudaBackend,
@@ -294,7 +295,7 @@ fn open_events(
     }
 }
 
-/// Signals by words behind the slots, once this side has seen that its streams can write and await them.
+/// Signals by words after the slots, once this side has verified that its streams can write and await them.
 fn stamps(
     context: &Arc<Context>,
     cuda: &CudaBackend,
@@ -303,7 +304,7 @@ fn stamps(
     link: &SlotLink<'_>,
 ) -> Result<SlotSignals, RuntimeError> {
     let words = StampWords::new(plan);
-    // Each side tries a word that it alone writes.
+    // Each side tries a word that only it writes.
     let own = if link.role == Role::Producer { words.ready(0) } else { words.free(0) };
     StampSignal::check(context, buffer, own)
         .map_err(|error| forced("ipc-signals", "stamps", cuda.ipc_signals == SignalKind::Stamps, error))?;
@@ -327,8 +328,8 @@ fn own_events(
     Ok((events, handles))
 }
 
-/// A resource that the other process may use: alive until this process ends, even after a failure here. Otherwise the
-/// peer would fail on the missing resource before it learned of the cause.
+/// A resource that the other process may use. It is kept until this process ends, even after a failure here. Otherwise
+/// the peer would fail on the missing resource before it received the cause.
 fn outlives_the_peer<T>(shared: T) -> Arc<T> {
     let shared = Arc::new(shared);
     std::mem::forget(Arc::clone(&shared));
@@ -351,13 +352,13 @@ fn handles_of(plan: &RunPlan, handles: Vec<Handle>) -> Result<Vec<[u8; 64]>, Run
     handles.into_iter().map(whole).collect()
 }
 
-/// The other side's events. They are never destroyed here: after their owner's death that would be undefined behaviour,
-/// and they vanish with this process anyway.
+/// The other side's events. This process never destroys them: after their owner's death that would be undefined
+/// behaviour, and they vanish with this process.
 fn peer_events(context: &Arc<Context>, handles: &[[u8; 64]]) -> Result<Vec<Arc<CudaEvent>>, CudaError> {
     handles.iter().map(|handle| Ok(outlives_the_peer(CudaEvent::import(context, *handle)?))).collect()
 }
 
-/// The error of a way; where it was requested by name, that is told too.
+/// The error of a way, with the option if the way was requested by name.
 fn forced(option: &str, value: &str, by_name: bool, error: CudaError) -> RuntimeError {
     if !by_name {
         return error.into();
@@ -378,10 +379,10 @@ impl SlotLink<'_> {
         ));
     }
 
-    /// Notes why stamps are used instead of events.
+    /// Notes the reason why stamps are used instead of events.
     ///
     /// # Errors
-    /// The error itself, where events were requested by name, or nothing else could work either.
+    /// The error itself, if events were requested by name or stamps could not work either.
     fn falls_back_to_stamps(
         &self,
         cuda: &CudaBackend,

@@ -8,7 +8,7 @@ use crate::RuntimeError;
 use crate::backend::{CudaBackend, Partition};
 use crate::plan::topology::Role;
 
-/// The context of this process's GPU. Checks that the process has the share of the GPU that the plan says.
+/// The context of this process's GPU. Checks that the process has the planned share of the GPU.
 pub(crate) fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>, RuntimeError> {
     let context = Context::primary(cuda.ordinal)?;
     let Partition::Mps { producer_multiprocessors, consumer_multiprocessors, sampler, .. } = cuda.partition
@@ -23,7 +23,7 @@ pub(crate) fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>
         Role::Consumer => consumer_multiprocessors,
     };
     let device = context.device();
-    // When CUDA cannot reach the daemon, it silently runs without MPS.
+    // If CUDA cannot reach the daemon, it runs without MPS and without a message.
     if !device.mps_enabled() {
         return Err(RuntimeError::missing(
             "MPS was to divide the GPU, but the driver did not connect to its daemon; `uvatrain mps status` tells \

@@ -35,16 +35,16 @@ pub(crate) struct DeviceSetup {
     pub lane: Lane,
     pub cuda: CudaBackend,
     pub slots: (Arc<SharedBuffer>, SlotSignals),
-    /// Batches that come on the device.
+    /// Batches that stay on the device.
     pub batches: Option<Arc<DeviceBatches>>,
-    /// The rows of the feature cache, where several GPUs hold them already.
+    /// The rows of the feature cache, if several GPUs already hold them.
     pub joined_rows: Option<Arc<JoinedMemory>>,
 }
 
 impl DeviceSetup {
     /// Pins the table and prepares all that batches need; this takes minutes for hundreds of gigabytes. `cached_rows`
-    /// are the ids of the rows in the feature cache, if it holds the same ones throughout; `ranks` the others that have rows
-    /// of the table, where it is divided.
+    /// are the ids of the rows in the feature cache, if they do not change; `ranks` are the other ranks with rows of
+    /// the table, if it is divided.
     pub fn open<'d>(
         self,
         plan: &'d RunPlan,
@@ -86,7 +86,7 @@ pub(crate) struct DeviceGather<'d> {
     rows: usize,
     edges: Option<EdgesOnHost>,
     work: HostWork<'d>,
-    /// What the last batch's rows took from disk: those that the CPU made, and those that were brought.
+    /// Disk reads for the last batch's rows, made by the CPU or brought by the source.
     made: Cell<DiskCounts>,
     brought: Cell<DiskReads>,
     note: String,
@@ -169,7 +169,7 @@ impl<'d> DeviceGather<'d> {
         }
     }
 
-    /// Gives the other ranks the rows that they want, for a batch that they have and this rank does not.
+    /// Sends the other ranks their requested rows, for a batch that they have and this rank does not.
     pub fn serve(&mut self) -> Result<(), RuntimeError> {
         match &mut self.work {
             HostWork::Rows(on_host) | HostWork::Begun(on_host, _) => on_host.rows.get_mut().serve(),
@@ -177,12 +177,12 @@ impl<'d> DeviceGather<'d> {
         }
     }
 
-    /// Whether this process makes or reads the rows that a batch has, or what it has in their place, while it fills a slot.
+    /// Whether this process makes or reads a batch's rows, or their replacements, while it fills a slot.
     pub fn works_on_host(&self) -> bool {
         !matches!(self.work, HostWork::None)
     }
 
-    /// What the rows of the last batch, which has so many, took from disk.
+    /// Disk reads for the last batch, which has `rows` rows.
     pub fn disk_reads(&self, rows: usize) -> DiskCounts {
         match self.work {
             HostWork::Direct(_) => DiskCounts::of_runs(self.brought.get(), rows),
@@ -196,8 +196,8 @@ impl<'d> DeviceGather<'d> {
     }
 
     /// Enqueues the upload of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
-    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns. The
-    /// header gets what the CPU alone knows.
+    /// consumer's last use of it. `from` is the payload of batch slot `batch_slot`; it is not read after this returns.
+    /// The CPU's own counts are written to the header.
     pub fn fill(
         &mut self,
         plan: &RunPlan,
@@ -208,7 +208,7 @@ impl<'d> DeviceGather<'d> {
         let header = &*noted;
         let slots = plan.options.feature_slots as u64;
         let slot = (sequence % slots) as usize;
-        // In a slot's first generation there is nothing to wait for.
+        // In a slot's first generation there is no earlier use.
         let free = sequence.checked_sub(slots).map(|before| self.signals.free(slot, before)).transpose()?;
         let ready = self.signals.ready(slot, sequence)?;
         let layout = &plan.layout;
@@ -217,7 +217,7 @@ impl<'d> DeviceGather<'d> {
         let of_tables = self.filler.tables().is_some() && header.key().split == uva_graph::Split::Train;
         let ids_in = layout.row_ids();
         let on_host = batches.is_none_or(|batches| batches.is_on_host(ids_in));
-        // Rows that the CPU brings in runs are not read by id.
+        // Rows that the CPU copies in runs are not read by id.
         let ids: &[i64] = match on_host && (of_tables || !layout.has_one_size()) {
             true => bytemuck::cast_slice(&from[layout.range(header, ids_in)]),
             false => &[],
@@ -293,9 +293,9 @@ impl<'d> DeviceGather<'d> {
         Ok(())
     }
 
-    /// Writes the batch to `to` as it would lie in a slot on the GPU, where it has no [room](RunPlan::fits_slot):
-    /// report, arrays, and rows or sums. The CPU does all of it, and the device's slot is left as it is. `from` as in
-    /// [`fill`](Self::fill). Returns how many bytes that are.
+    /// Writes a batch that does not [fit](RunPlan::fits_slot) its slot on the GPU to `to`, in the form of the slot:
+    /// report, arrays, and rows or sums. The CPU does all of this, and the device's slot does not change. `from` is as
+    /// in [`fill`](Self::fill). Returns the number of bytes.
     pub fn fill_aside(
         &mut self,
         plan: &RunPlan,
@@ -354,7 +354,7 @@ impl<'d> DeviceGather<'d> {
         self.made.set(DiskCounts::of(&read));
         let bytes = layout.packed_bytes(header);
         noted.set_rows_cached(read.hits());
-        // All of it crosses the link.
+        // All bytes cross the link.
         noted.set_link_bytes(feature_bytes as u64);
         Ok(bytes)
     }
@@ -370,12 +370,12 @@ impl<'d> DeviceGather<'d> {
         self.add_up(&fills)
     }
 
-    /// Drops the slots as they are: the consumer is gone, and the GPU may wait for its events forever.
+    /// Drops the slots without waiting: the consumer has ended, and the GPU may wait indefinitely for its events.
     pub fn abandon(self) {
         self.filler.abandon();
     }
 
-    /// An error if nothing more runs on the GPU, as when its context is lost.
+    /// Returns an error if no work runs on the GPU any longer, as after the loss of its context.
     pub fn works(&self) -> Result<(), RuntimeError> {
         self.filler.stream().query()?;
         Ok(())
@@ -399,7 +399,7 @@ impl<'d> DeviceGather<'d> {
     }
 }
 
-/// What the CPU makes of the rows of this tree in page-locked memory.
+/// The CPU's work in page-locked memory for the rows of this tree.
 fn made_of<'d>(parts: &DeviceParts<'d, '_>, of: &RowTree) -> Result<HostWork<'d>, RuntimeError> {
     match of {
         RowTree::Upload(of) => made_of(parts, of),

@@ -1,8 +1,8 @@
-//! The end of waits for stamps that nobody will write: their writer's process has died.
+//! The end of waits for stamps whose writer's process has died.
 //!
-//! The driver ends no such wait, and a process that is killed while its stream waits may take an MPS server with it. The
-//! words are in memory that the survivor has too, so the survivor writes them. What its stream then computes on is an
-//! unfinished batch, as after any death of a peer: the report's stamp says so (`Receipt::confirm`).
+//! The driver does not end such a wait, and a process that is killed while its stream waits may take an MPS server with
+//! it. The words are in memory that the survivor has too, so the survivor writes them. The survivor's stream then
+//! computes on an unfinished batch, as after any death of a peer: the report's stamp shows this (`Receipt::confirm`).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::RuntimeError;
 use crate::control::peer::Peer;
 use crate::plan::topology::Role;
 
-/// How often the watch checks that somebody still uses the slots.
+/// Interval at which the watch checks that the slots are still in use.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Higher than any stamp of a batch. The driver compares as signed numbers do.
+/// A value above any stamp of a batch. The driver compares signed numbers.
 const BEHIND_ALL: u64 = i64::MAX as u64;
 
 /// Watches the other side's process, and ends the waits for its words if it dies while `in_use` is held elsewhere.
 /// `role` is this side's.
 ///
-/// Nothing is done for memory by handle in the process that opened it: after its maker's death that memory is not to be
-/// touched. There the launcher ends this process after a while.
+/// In a process that opened the memory by handle the watch does nothing, since the memory must not be touched after its
+/// maker's death. The launcher then ends this process after a while.
 pub(super) fn end_waits_for(
     peer: &Peer,
     role: Role,
@@ -66,7 +66,7 @@ struct Watch {
 
 impl Watch {
     fn run(&self) {
-        // A pidfd that cannot be polled is no sign of death.
+        // A pidfd that cannot be polled does not prove that the process has ended.
         while !self.pidfd.wait_for_end(LOOK).unwrap_or(false) {
             if self.in_use.strong_count() == 0 {
                 return;

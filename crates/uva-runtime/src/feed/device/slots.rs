@@ -1,4 +1,4 @@
-//! What both sides of feature slots on a GPU share: shape, signals, and the report stamp of a whole batch.
+//! The shared properties of feature slots on a GPU: shape, signals, and the report stamp of a complete batch.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use uva_rows::cuda::SlotShape;
 use crate::RuntimeError;
 use crate::plan::RunPlan;
 
-/// How either side learns on the device that a slot is ready, or free.
+/// The way in which a side detects on the device that a slot is ready, or free.
 #[derive(Clone, Debug)]
 pub(crate) enum SlotSignals {
     /// By events of each slot.
     Events { ready: Vec<Arc<CudaEvent>>, free: Vec<Arc<CudaEvent>> },
-    /// By words behind the slots. Who watches over them looks whether `in_use` is still held.
+    /// Words after the slots. Their watch checks whether `in_use` is still held.
     Stamps {
         buffer: Arc<SharedBuffer>,
         words: StampWords,
@@ -44,7 +44,7 @@ impl<'s> Deref for SlotSignal<'s> {
 }
 
 impl SlotSignals {
-    /// The name of the way, as `--ipc-signals` takes it.
+    /// The name of the way, as a value of `--ipc-signals`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Events { .. } => "events",
@@ -62,7 +62,7 @@ impl SlotSignals {
         })
     }
 
-    /// The consumer's signal that it has no more use for that batch.
+    /// The consumer's signal that it no longer uses that batch.
     pub fn free(&self, slot: usize, sequence: u64) -> Result<SlotSignal<'_>, CudaError> {
         Ok(match self {
             Self::Events { free, .. } => SlotSignal::Event(&free[slot]),
@@ -73,7 +73,7 @@ impl SlotSignals {
     }
 }
 
-/// Where the words of the slots lie in their buffer.
+/// The place of the slots' words in their buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StampWords {
     at: usize,
@@ -81,14 +81,14 @@ pub(crate) struct StampWords {
 }
 
 impl StampWords {
-    /// Words of one slot, in a line of their own: no slot's signal waits for another's.
+    /// Bytes of the words of one slot, a separate line, so that a slot's signal does not wait for another's.
     const BYTES: usize = 64;
 
     pub fn new(plan: &RunPlan) -> Self {
         Self { at: plan.device_bytes(), slots: plan.options.feature_slots }
     }
 
-    /// All of them, as bytes of the buffer.
+    /// All words, as bytes of the buffer.
     pub fn range(self) -> Range<usize> {
         self.at..self.at + self.slots * Self::BYTES
     }
@@ -121,9 +121,9 @@ pub(super) fn out_of_range(position: u64, id: i64, rows: usize) -> RuntimeError 
 /// The result of a gather.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gathered {
-    /// How long it took on the device.
+    /// Its duration on the device.
     pub time: Duration,
-    /// Rows that came from the feature cache.
+    /// Rows from the feature cache.
     pub hits: u64,
 }
 
@@ -136,7 +136,7 @@ impl Gathered {
     }
 }
 
-/// The stamp that a gather's report, and a word, get when the batch of this sequence number is whole.
+/// The stamp that a gather's report, and a word, get when the batch of this sequence number is complete.
 pub(super) fn stamp(sequence: u64) -> u64 {
     sequence + 1
 }

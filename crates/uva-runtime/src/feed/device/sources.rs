@@ -1,4 +1,4 @@
-//! Building the sources of rows for slots on a GPU that a tree describes.
+//! Construction of the sources of rows for slots on a GPU from a tree.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -22,16 +22,16 @@ use crate::options::hop_run::HopRun;
 use crate::plan::RunPlan;
 use crate::sampler::lane::Lane;
 
-/// What the sources of a tree are built from, for slots on a GPU.
+/// The parts from which the sources of a tree are built, for slots on a GPU.
 pub(super) struct DeviceParts<'d, 's> {
     pub lane: &'s Lane,
     pub cuda: &'s CudaBackend,
     pub kernels: &'s GatherKernels,
     pub dataset: &'d Arc<Dataset>,
     pub plan: &'d RunPlan,
-    /// On the CPU.
+    /// The parts on the CPU.
     pub host: HostParts<'d, 's>,
-    /// The cache on the GPU, until a source has it.
+    /// The cache on the GPU, until it is moved to a source.
     pub cache: Option<DeviceCache>,
 }
 
@@ -51,8 +51,7 @@ impl<'d> DeviceParts<'d, '_> {
         self.plan.layout.row_bytes()
     }
 
-    /// The source that kernels and copies read rows of this tree from. Where CPU threads make what a batch has, there is
-    /// none.
+    /// The source from which kernels and copies read rows of this tree. It has no rows if CPU threads make them.
     pub fn source(&mut self, tree: &RowTree) -> Result<DescribedSource<'d>, RuntimeError> {
         match tree {
             RowTree::Pinned => self.zero_copy(None),
@@ -96,7 +95,7 @@ impl<'d> DeviceParts<'d, '_> {
             RowTree::Upload(of) => Ok((Box::new(NoRows), read_by_cpu(of))),
             // The kernel that continues the sums checks its cache by the table of this source.
             RowTree::Begun(of) => Ok((Box::new(self.staged(&RowTree::Mapped)?), read_by_cpu(of))),
-            // Their rows lie in tables of the filler's, or come from files.
+            // Their rows are in tables of the filler, or come from files.
             RowTree::BySplit { .. } | RowTree::Tables(..) => Ok((Box::new(NoRows), String::new())),
             _ => Err(tree.is_not("read by a GPU")),
         }
@@ -121,7 +120,7 @@ impl<'d> DeviceParts<'d, '_> {
         Ok(StagingSource::new(self.context(), of.gathered(&self.host)?)?)
     }
 
-    /// The most rows of a batch that the source brings by id.
+    /// Maximum number of rows of a batch that the source brings by id.
     pub fn rows_by_id(&self, tree: &RowTree) -> usize {
         match tree {
             RowTree::Upload(_) | RowTree::Begun(_) | RowTree::BySplit { .. } | RowTree::Tables(..) => 0,
@@ -129,7 +128,7 @@ impl<'d> DeviceParts<'d, '_> {
         }
     }
 
-    /// The training rows of a hop set in tables on the GPU, if this tree has them there, and a line for people.
+    /// The training rows of a hop set in tables on the GPU, if this tree has them, with a line for people.
     pub fn tables(&self, tree: &RowTree) -> Result<Option<(DeviceTables, String)>, RuntimeError> {
         let RowTree::BySplit { others, .. } = tree else { return Ok(None) };
         let RowTree::Upload(stored) = &**others else { return Err(tree.is_not("brought by the CPU")) };
@@ -141,26 +140,27 @@ impl<'d> DeviceParts<'d, '_> {
         Ok(Some((tables, how)))
     }
 
-    /// The hop set of this tree, and the numbers of the tables that batches have.
+    /// The hop set of this tree, and the numbers of the tables of batches.
     pub fn hops(&self, tree: &RowTree) -> Result<(Hops<'d>, &'d [usize]), RuntimeError> {
         let run = HopRun::of(self.dataset, &self.plan.options);
         run.map(|run| (run.hops, &*run.batches.tables)).ok_or_else(|| tree.is_not("of a hop set"))
     }
 
-    /// The source on the CPU of rows of a hop set's tables.
+    /// The source of a hop set's rows on the CPU.
     pub fn hop_source(&self, tree: &RowTree) -> Result<HopSource<'d>, RuntimeError> {
         let RowTree::Tables(_, stored) = tree else { return Err(tree.is_not("of tables")) };
         let (hops, tables) = self.hops(tree)?;
         HopSource::new(hops, tables, self.host.threads, stored)
     }
 
-    /// Bytes of page-locked memory that the CPU makes rows or sums in, for each slot; `None` where it makes none there.
+    /// Bytes of page-locked memory per slot in which the CPU makes rows or sums; `None` if it makes none in such
+    /// memory.
     pub fn upload_bytes(&self, tree: &RowTree) -> Option<usize> {
         matches!(tree, RowTree::Upload(_) | RowTree::BySplit { .. }).then(|| upload_room(self.plan))
     }
 }
 
-/// A cache of this kind in the GPU's memory; of chosen rows, those with these ids.
+/// A cache of this kind in the GPU's memory; a cache of chosen rows gets the rows with these ids.
 pub(crate) fn cache_on_gpu(
     context: &Arc<Context>,
     dataset: &Dataset,
@@ -196,7 +196,7 @@ pub(crate) fn zero_copy(
     })
 }
 
-/// How rows come that the CPU brings, for people.
+/// The path of rows that the CPU brings, for people.
 fn read_by_cpu(tree: &RowTree) -> String {
     if tree.any(&|tree| matches!(tree, RowTree::Tables(..))) {
         return "rows of hops: the CPU copies them to pinned memory".to_owned();
@@ -208,13 +208,13 @@ fn read_by_cpu(tree: &RowTree) -> String {
     format!("feature table: not pinned, the CPU reads it{from}")
 }
 
-/// How much of what was copied to the GPU since then, for people.
+/// The amount and duration of a copy to the GPU, for people.
 fn copied(what: &str, bytes: usize, began: Instant) -> String {
     let (gigabytes, seconds) = (bytes as f64 * 1e-9, began.elapsed().as_secs_f64());
     format!("{what}: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s")
 }
 
-/// Copies the training rows of so many tables of a hop set to the GPU.
+/// Copies the training rows of `tables` tables of a hop set to the GPU.
 fn training_rows(
     context: &Arc<Context>,
     hops: Hops<'_>,
@@ -235,8 +235,8 @@ fn training_rows(
 type PinnedTables = Vec<((usize, PathBuf, String), Weak<PinnedTable>)>;
 static PINNED: Mutex<PinnedTables> = Mutex::new(Vec::new());
 
-/// The feature table, pinned, and the report about it. Loaders of several splits in one process share one, which is
-/// unpinned with the last of them.
+/// The pinned feature table, and the report about it. Loaders of several splits in one process share one table, which
+/// is unpinned with the last of them.
 fn pinned_once(
     context: &Arc<Context>,
     dataset: &Arc<Dataset>,
@@ -257,7 +257,7 @@ fn pinned_once(
     Ok((table, how))
 }
 
-/// How the table was pinned and on which pages, as a line for a person.
+/// The way in which the table was pinned, with its pages, as a line for people.
 fn pinned(report: &PinReport) -> String {
     let refused = report.refused.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let how = match report.how {

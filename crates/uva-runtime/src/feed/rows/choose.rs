@@ -1,4 +1,4 @@
-//! The tree of rows that a run has.
+//! The choice of a run's tree of rows.
 
 use uva_batch::{Aggregation, BatchLayout};
 use uva_rows::kept_row_bytes;
@@ -11,7 +11,7 @@ use crate::options::reader::{DiskReader, Features};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
 
-/// The most memory for rows that are read ahead, unless `host_cache` gives a size. It holds the rows of some batches of
+/// Maximum memory for rows that are read ahead, unless `host_cache` gives a size. It fits the rows of some batches of
 /// usual models, and is little compared to a table that does not fit into memory.
 const KEPT_BYTES: u64 = 256 << 20;
 
@@ -25,14 +25,14 @@ impl RowTree {
         }
     }
 
-    /// A row for each node from a table of these options, as the CPU brings it to slots of this layout, with a cache of chosen
-    /// rows in front or not: for measurements without a run.
+    /// The tree of a table with these options, with one row for each node in slots of this layout, with or without a
+    /// cache of chosen rows. It is for measurements without a run.
     pub(crate) fn of_table(options: &LoaderOptions, layout: &BatchLayout, is_cached: bool) -> Self {
         let cache = is_cached.then_some(RowCacheKind::Chosen);
         cached(cache, stored(options)).widened_for(layout)
     }
 
-    /// This tree, with its rows in the type that slots of this layout have.
+    /// Converts the rows to the type in slots of this layout.
     pub(crate) fn widened_for(self, layout: &BatchLayout) -> Self {
         match layout.widened_from() {
             None => self,
@@ -40,12 +40,12 @@ impl RowTree {
         }
     }
 
-    /// This tree behind the cache of rows of these caches, if they have one.
+    /// Puts the cache of rows of these caches, if there is one, before this tree.
     pub(crate) fn behind(self, caches: &Caches) -> Self {
         cached(cache(caches), self)
     }
 
-    /// The same for a batch that the CPU brings without any cache: one without room in its slot on a GPU.
+    /// The tree for a batch that the CPU makes without a cache because it does not fit its slot on a GPU.
     #[must_use]
     pub fn aside(plan: &RunPlan) -> Self {
         shaped(&plan.layout, table(plan))
@@ -61,7 +61,7 @@ fn table(plan: &RunPlan) -> RowTree {
     }
 }
 
-/// A table as it is stored. What is left open is read from memory.
+/// A table as it is stored. Without a choice it is read from memory.
 fn stored(options: &LoaderOptions) -> RowTree {
     match options.features {
         Features::Disk => RowTree::File(options.reader),
@@ -72,7 +72,7 @@ fn stored(options: &LoaderOptions) -> RowTree {
 /// The rows as slots in host memory have them.
 fn on_host(plan: &RunPlan) -> RowTree {
     match table(plan) {
-        // Their rows come in runs, which no cache keeps.
+        // Their rows are read in runs, which are not cached.
         tables @ RowTree::Tables(..) => tables,
         table => {
             let cache = cache(&plan.caches).filter(|_| !plan.divided);
@@ -97,7 +97,7 @@ fn cached(cache: Option<RowCacheKind>, of: RowTree) -> RowTree {
     }
 }
 
-/// With rows kept in memory in front of a file of a table.
+/// Adds rows kept in memory to a table that is read from a file.
 fn kept(plan: &RunPlan, of: RowTree) -> RowTree {
     let batches = plan.look_ahead();
     let is_kept = batches > 0 || plan.caches.are_before_disk();
@@ -111,7 +111,7 @@ fn kept(plan: &RunPlan, of: RowTree) -> RowTree {
     RowTree::LookAhead { rows, reads_ahead: batches > 0, of: Box::new(of) }
 }
 
-/// Rows in the form that slots have: as they are, widened, or summed.
+/// Rows in the form of slots: unchanged, widened, or summed.
 fn shaped(layout: &BatchLayout, of: RowTree) -> RowTree {
     match layout.aggregation() {
         Aggregation::None => of.widened_for(layout),
@@ -119,7 +119,7 @@ fn shaped(layout: &BatchLayout, of: RowTree) -> RowTree {
     }
 }
 
-/// The rows as slots on this GPU have them.
+/// The rows in the form of slots on this GPU.
 fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
     let by_cufile = plan.options.features == Features::Disk && plan.options.reader == DiskReader::Cufile;
     let table = table(plan);
@@ -137,7 +137,7 @@ fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
     let reads_disk = table.reads_disk();
     let caches = &plan.caches;
     let sums = plan.layout.aggregation() != Aggregation::None;
-    // A cache in front of a file is on this side of the link, any other on the GPU.
+    // A cache before a file is on this side of the link, any other cache is on the GPU.
     let before_disk = caches.are_before_disk();
     let cached_on_gpu = caches.holds_chosen_rows() && !before_disk && !plan.divided;
     let on_host = || {
@@ -163,7 +163,7 @@ fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
 fn gathered(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
     let staged = || RowTree::Staged(Box::new(RowTree::Mapped));
     match cuda.gather {
-        // `Auto` is never granted; it would be this.
+        // `Auto` is never granted, and would mean the same.
         GatherChoice::ZeroCopy | GatherChoice::Auto => cached(cache(&plan.caches), RowTree::Pinned),
         GatherChoice::Device => RowTree::Device,
         GatherChoice::Dma | GatherChoice::Cpu => staged(),

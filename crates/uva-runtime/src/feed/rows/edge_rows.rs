@@ -1,4 +1,4 @@
-//! The feature rows of a batch's edges, gathered by the places that the sampler gives.
+//! The feature rows of a batch's edges, gathered by the sampler's places.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
 
 use crate::RuntimeError;
 
-/// The bytes of edge_feat.npy, for as long as the dataset is mapped.
+/// The bytes of edge_feat.npy, while the dataset is mapped.
 struct EdgeFeatureBytes(Arc<Dataset>);
 
 impl TableBytes for EdgeFeatureBytes {
@@ -19,13 +19,13 @@ impl TableBytes for EdgeFeatureBytes {
     }
 }
 
-/// A source of those rows: the CPU reads the mapped table, also where the batch goes to a GPU.
+/// A source of these rows. The CPU reads the mapped table, even if the batch is on a GPU.
 pub(crate) struct EdgeRowSource {
     source: MappedTable<'static>,
 }
 
 impl EdgeRowSource {
-    /// For batches of this layout; `None` where they have no such rows. `threads` copy.
+    /// Creates the source for batches of this layout; `None` if they have no such rows. `threads` copy.
     pub fn new(
         dataset: &Arc<Dataset>,
         layout: &BatchLayout,
@@ -37,7 +37,7 @@ impl EdgeRowSource {
         Ok(Some(Self { source }))
     }
 
-    /// The bytes of a slot that the batch of this header has of each layer's rows.
+    /// The bytes of a slot for each layer's rows in the batch of this header.
     pub fn ranges(layout: &BatchLayout, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
         (0..layout.layers().len()).map(|layer| layout.range(header, Column::EdgeAttr.at(layer)))
     }

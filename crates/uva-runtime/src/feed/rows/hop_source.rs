@@ -11,7 +11,7 @@ use super::tree::RowTree;
 use crate::RuntimeError;
 use crate::plan::hop_files::OpenHopFiles;
 
-/// Brings the rows of a batch in the tables that batches have.
+/// A source of a batch's rows in the tables of batches.
 pub(crate) struct HopSource<'a> {
     hops: Hops<'a>,
     tables: &'a [usize],
@@ -21,8 +21,8 @@ pub(crate) struct HopSource<'a> {
 }
 
 impl<'a> HopSource<'a> {
-    /// Of these tables of a hop set, each `stored` in its mapped file or read from it. Rows in memory are copied by so many
-    /// threads; a reader of files has threads of its own.
+    /// Creates the source of these tables of a hop set, each `stored` in its mapped file or read from it. `threads`
+    /// threads copy rows in memory; a reader of files has its own threads.
     pub fn new(
         hops: Hops<'a>,
         tables: &'a [usize],
@@ -43,7 +43,7 @@ impl<'a> HopSource<'a> {
         Ok(Self { hops, tables, disk, pool })
     }
 
-    /// Brings the rows of these runs: of each table into the slice of its place, which is as long as they are.
+    /// Writes the rows of these runs, for each table into the slice with its index, which has the length of the rows.
     pub fn gather(&mut self, runs: &[Range<usize>], out: &mut [&mut [u8]]) -> Result<DiskReads, GatherError> {
         if let Some(disk) = &mut self.disk {
             return disk.read(runs, self.hops.row_bytes(), out);
@@ -53,7 +53,7 @@ impl<'a> HopSource<'a> {
             tables.zip(out).for_each(|(table, out)| copy(table, runs, out));
             return Ok(DiskReads::default());
         };
-        // Of each table every thread copies a part, if it is worth handing out.
+        // Every thread copies a part of each table, if the table is large enough.
         let row_bytes = self.hops.row_bytes();
         let bytes = runs.iter().map(ExactSizeIterator::len).sum::<usize>() * row_bytes;
         let threads = pool.current_num_threads();
@@ -73,7 +73,7 @@ impl<'a> HopSource<'a> {
     }
 }
 
-/// The rows of these runs in so many parts of about as many rows, one behind the other.
+/// Divides the rows of these runs into `parts` consecutive parts of about equal size.
 fn divided(runs: &[Range<usize>], parts: usize) -> Vec<Vec<Range<usize>>> {
     let rows: usize = runs.iter().map(ExactSizeIterator::len).sum();
     let mut rest = runs.iter().cloned();
@@ -111,7 +111,7 @@ fn copy(table: HopTable<'_>, runs: &[Range<usize>], out: &mut [u8]) {
     }
 }
 
-/// Copies `from` to the front of `to`, which then begins behind it.
+/// Copies `from` to the start of `to`, which is then advanced.
 fn put(to: &mut &mut [u8], from: &[u8]) {
     let (front, rest) = std::mem::take(to).split_at_mut(from.len());
     front.copy_from_slice(from);

@@ -17,16 +17,17 @@ use crate::RuntimeError;
 /// The columns of feature rows.
 pub(crate) const FEATURES: [Column; 3] = [Column::X, Column::Aggregated, Column::Argmax];
 
-/// Fills these columns of a slot, from tables in host memory or on disk.
+/// A filler of these columns of a slot, from tables in host memory or on disk.
 pub(crate) enum HostRows<'d> {
-    /// A row a node.
+    /// One row per node.
     Gathered(Box<dyn HostSource + 'd>),
-    /// Sums, or in some batches a row a node.
+    /// Sums, or in some batches one row per node.
     Summed(Box<dyn SumSource + 'd>),
 }
 
 impl HostRows<'_> {
-    /// Gives the other ranks the rows that they want, and gets none: for a fill that others make and this rank does not.
+    /// Sends the other ranks their requested rows without receiving any, for a fill that others make and this rank does
+    /// not.
     pub fn serve(&mut self) -> Result<(), RuntimeError> {
         let place = HostPlace::new(&mut []);
         match self {
@@ -37,7 +38,7 @@ impl HostRows<'_> {
         .map_err(failed)
     }
 
-    /// Says which nodes' rows the fills to come will ask for, as [`RowSource::expect`](uva_rows::RowSource::expect).
+    /// Announces the nodes whose rows later fills will request, see [`RowSource::expect`](uva_rows::RowSource::expect).
     pub fn expect(&mut self, coming: &[&[i64]]) {
         match self {
             Self::Gathered(source) => source.expect(coming),
@@ -46,7 +47,7 @@ impl HostRows<'_> {
     }
 
     /// Fills the columns of the batch of this header. `from` is the batch slot's payload, `to` the feature slot's from
-    /// byte `skipped` on. Returns where the batch's rows came from.
+    /// byte `skipped` on. Returns the origins of the batch's rows.
     pub fn fill(
         &mut self,
         layout: &BatchLayout,
@@ -59,7 +60,7 @@ impl HostRows<'_> {
         self.fill_ranges(layout, header, threads, from, (to, ranges))
     }
 
-    /// As [`fill`](Self::fill), to these ranges of `to` for the [`FEATURES`].
+    /// Fills like [`fill`](Self::fill), to these ranges of `to` for the [`FEATURES`].
     pub fn fill_ranges(
         &mut self,
         layout: &BatchLayout,
@@ -74,7 +75,7 @@ impl HostRows<'_> {
         self.fill_columns(layout, header, threads, from, [x, sums, argmax]).map_err(failed)
     }
 
-    /// As [`fill`](Self::fill), with the bytes that the batch uses of each of the [`FEATURES`], wherever they are.
+    /// Fills like [`fill`](Self::fill), to the bytes that the batch uses of each of the [`FEATURES`], at any place.
     pub fn fill_columns(
         &mut self,
         layout: &BatchLayout,
@@ -107,7 +108,7 @@ impl HostRows<'_> {
         }
     }
 
-    /// Begins the sums of the batch of this header, in this room, as `beginner` does. It is for sums that are not maxima.
+    /// Begins the sums of the batch of this header, in this memory, with `beginner`. Not supported for maxima.
     pub fn begin_sums(
         &mut self,
         layout: &BatchLayout,
@@ -125,18 +126,18 @@ impl HostRows<'_> {
     }
 }
 
-/// The outermost layer's lists, and what their rows are multiplied by.
+/// The outermost layer's lists, with the factors of their rows.
 struct WeighedLists<'b> {
     aggregation: Aggregation,
     lists: Lists<'b, i32>,
-    /// Empty where the sampler weighs no edges: it leaves the column out.
+    /// Weights from the sampler; empty if the sampler does not weight edges, and so omits the column.
     sampled: &'b [f32],
-    /// By degrees: of the edges, and of the lists' own rows.
+    /// Weights by degree, for the edges and for the lists' own rows.
     of_degrees: Option<(Vec<f32>, Vec<f32>)>,
 }
 
 impl<'b> WeighedLists<'b> {
-    /// Those of the batch of this header, whose batch slot's payload is `from`. `pool` shares the work.
+    /// The lists of the batch of this header, whose batch slot's payload is `from`. `pool` shares the work.
     fn of(
         layout: &BatchLayout,
         header: &BatchHeader,
@@ -158,7 +159,7 @@ impl<'b> WeighedLists<'b> {
         Ok(Self { aggregation, lists, sampled, of_degrees })
     }
 
-    /// The weights of the edges, and of own rows where they are in the sums.
+    /// The weights of the edges, and of own rows if they are in the sums.
     fn weights(&self) -> (Weights<'_, f32>, Option<&[f32]>) {
         match (self.aggregation, &self.of_degrees) {
             (Aggregation::Sum, _) => (Weights::One, None),
@@ -169,8 +170,8 @@ impl<'b> WeighedLists<'b> {
     }
 }
 
-/// What lies before a range, and what lies in it. A column that the batch lacks is empty, wherever it begins. The columns of
-/// [`FEATURES`] lie in their order, so each is cut off the bytes before the next.
+/// Cuts off the bytes before a range, and those in it. A column that the batch lacks is empty, at any offset. The
+/// columns of [`FEATURES`] are in order, so each is cut off the bytes before the next.
 fn cut_off(to: &mut [u8], range: Range<usize>) -> (&mut [u8], &mut [u8]) {
     if range.is_empty() {
         return (to, &mut []);
@@ -179,13 +180,13 @@ fn cut_off(to: &mut [u8], range: Range<usize>) -> (&mut [u8], &mut [u8]) {
     (before, &mut from[..range.len()])
 }
 
-/// The range in the part of a slot's payload that begins at byte `skipped`. A column that batches lack has an empty range
-/// at the payload's begin, which stays empty.
+/// Translates a range to the part of a slot's payload that begins at byte `skipped`. A column that batches lack has an
+/// empty range at the payload's start, which stays empty.
 pub(crate) fn behind(range: Range<usize>, skipped: usize) -> Range<usize> {
     range.start.saturating_sub(skipped)..range.end.saturating_sub(skipped)
 }
 
-/// The feature table's bytes, for as long as the dataset is mapped.
+/// The feature table's bytes, while the dataset is mapped.
 pub(crate) struct FeatureBytes(pub(crate) Arc<Dataset>);
 
 impl TableBytes for FeatureBytes {
@@ -194,7 +195,7 @@ impl TableBytes for FeatureBytes {
     }
 }
 
-/// An error of rows or sums as one of the run.
+/// Converts an error of rows or sums to one of the run.
 pub(crate) fn failed(error: GatherError) -> RuntimeError {
     match error {
         GatherError::Threads { .. } => {

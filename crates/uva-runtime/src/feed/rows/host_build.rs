@@ -1,4 +1,4 @@
-//! Building the sources of rows on the CPU that a tree describes.
+//! Construction of the sources of rows on the CPU from a tree.
 
 use std::sync::Arc;
 
@@ -19,30 +19,30 @@ use crate::backend::widening::narrow_float;
 use crate::feed::ranks::RankExchanges;
 use crate::options::reader::{DiskReader, row_file};
 
-/// What the sources of a tree are built from.
+/// The parts from which the sources of a tree are built.
 pub(crate) struct HostParts<'d, 's> {
     pub dataset: &'d Dataset,
     /// Threads that copy or sum.
     pub threads: usize,
     /// The rows that a cache of chosen rows holds.
     pub chosen: ChosenRows<'s>,
-    /// The other ranks, for rows that are divided among ranks.
+    /// The other ranks, if rows are divided among ranks.
     pub ranks: Option<&'s RankExchanges>,
 }
 
-/// The rows of a cache that holds the same ones throughout.
+/// The rows of a cache whose content does not change.
 #[derive(Clone)]
 pub(crate) enum ChosenRows<'s> {
     /// There is no such cache.
     None,
-    /// Those with these ids, to be copied.
+    /// Rows with these ids, to be copied.
     Ids(&'s [i64]),
-    /// Copied already, for several threads.
+    /// Rows that are already copied, for several threads.
     Copied(Arc<CachedRows>),
 }
 
 impl<'s> ChosenRows<'s> {
-    /// The ids of rows that are to be copied.
+    /// The ids of rows to copy.
     pub fn ids(&self) -> &'s [i64] {
         match self {
             Self::Ids(ids) => ids,
@@ -52,12 +52,12 @@ impl<'s> ChosenRows<'s> {
 }
 
 impl<'d, 's> HostParts<'d, 's> {
-    /// Without a cache and without other ranks.
+    /// Creates the parts without a cache and without other ranks.
     pub fn new(dataset: &'d Dataset, threads: usize) -> Self {
         Self { dataset, threads, chosen: ChosenRows::None, ranks: None }
     }
 
-    /// With a cache of the rows with these ids, where a run has one.
+    /// Adds a cache of the rows with these ids, if the run has one.
     pub fn with_chosen(self, ids: Option<&'s [i64]>) -> Self {
         let chosen = ids.map_or(ChosenRows::None, ChosenRows::Ids);
         Self { chosen, ..self }
@@ -65,7 +65,7 @@ impl<'d, 's> HostParts<'d, 's> {
 }
 
 impl RowTree {
-    /// The error of a tree that is built where it has no meaning: a fault of the program.
+    /// The error for a tree that is built where it is not valid, which is a bug of the program.
     pub(crate) fn is_not(&self, what: &str) -> RuntimeError {
         RuntimeError::failed(format!("rows ({self}) are not {what}: this is a bug, please report it"))
     }
@@ -73,7 +73,7 @@ impl RowTree {
     /// The source of this tree's rows, in the form of a slot of this layout.
     ///
     /// # Errors
-    /// Files that cannot be opened, threads that cannot be started, a table that is not of floats where rows are summed.
+    /// Files that cannot be opened, threads that cannot be started, a table of integers if rows are summed.
     pub(crate) fn on_host<'d>(
         &self,
         layout: &BatchLayout,
@@ -115,7 +115,7 @@ impl RowTree {
         Ok(Box::new(SummingSource::new(self.table(parts)?, values).map_err(failed)?))
     }
 
-    /// The table whose rows the CPU brings as they are, widened or summed.
+    /// The table whose rows the CPU writes unchanged, widened or summed.
     fn table<'d>(&self, parts: &HostParts<'d, '_>) -> Result<Box<dyn TableSource + 'd>, RuntimeError> {
         Ok(match self {
             Self::Mapped => Box::new(mapped(parts)?),
@@ -146,7 +146,7 @@ impl RowTree {
         })
     }
 
-    /// A cache in front of this tree.
+    /// A cache before this tree.
     fn row_cache(&self, kind: RowCacheKind, parts: &HostParts<'_, '_>) -> Result<RowCache, RuntimeError> {
         Ok(match kind {
             RowCacheKind::Chosen => {
@@ -160,7 +160,7 @@ impl RowTree {
         })
     }
 
-    /// Copies of the chosen rows of this tree; `None` where there are none.
+    /// Copies of the chosen rows of this tree; `None` without such rows.
     fn chosen(&self, parts: &HostParts<'_, '_>) -> Result<Option<Arc<CachedRows>>, RuntimeError> {
         match &parts.chosen {
             ChosenRows::None => Ok(None),
@@ -169,11 +169,11 @@ impl RowTree {
         }
     }
 
-    /// A copy of the rows with these ids, in the order in which this tree reads many of them fastest.
+    /// Copies the rows with these ids, in the fastest reading order of this tree.
     ///
-    /// From memory they keep their order, so that the first, which batches read most, lie together. From disk they are in
-    /// the order of the file: a fill is then one pass over it. For a third of 4 M rows of 1 KiB, chosen at random, that took
-    /// 3.2 s in place of 6.4 s on a virtual disk.
+    /// From memory they keep their order, so that the first rows, which batches read most, are adjacent. From disk they
+    /// are in the order of the file, so that a fill is one pass over it. For a third of 4 M rows of 1 KiB, chosen at
+    /// random, that took 3.2 s in place of 6.4 s on a virtual disk.
     ///
     /// # Errors
     /// As [`on_host`](Self::on_host).
@@ -186,7 +186,7 @@ impl RowTree {
         CachedRows::read(&mut self.table(parts)?, &ids).map_err(failed)
     }
 
-    /// These ids in the order in which this tree reads many of them fastest: sorted, if it reads a file.
+    /// These ids in the fastest reading order of this tree, which is sorted if it reads a file.
     pub(crate) fn in_reading_order(&self, ids: &[i64]) -> Vec<i64> {
         let mut ids = ids.to_vec();
         if self.reads_disk() {

@@ -1,4 +1,4 @@
-//! The memory that the trees of rows take.
+//! The memory of the trees of rows.
 
 use uva_cuda::memory::PinPages;
 use uva_graph::{Dataset, Split};
@@ -11,8 +11,8 @@ use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
 
 impl RowTree {
-    /// What the run of this plan, whose tree this is, takes for its rows: files and tables, and what lies on the way to the
-    /// slots. The rows of a cache are not included.
+    /// The memory for rows in the run of this plan, which has this tree: files, tables, and buffers before the slots.
+    /// The rows of a cache are not included.
     #[must_use]
     pub fn memory(&self, dataset: &Dataset, plan: &RunPlan) -> Vec<MemoryLine> {
         let line = MemoryLine::new;
@@ -24,7 +24,7 @@ impl RowTree {
             Self::File(_) | Self::Remote | Self::Direct => Vec::new(),
             Self::Pinned => {
                 let line = line("feature table", MemoryKind::Pinned, table);
-                // In place these are pages of the file, and else a copy of each process.
+                // Pages in place are those of the file. Otherwise each process has a copy.
                 let in_place = plan.backend.cuda().is_some_and(|cuda| cuda.table_pages == PinPages::InPlace);
                 vec![if in_place { MemoryLine { held: MemoryHolder::Once, ..line } } else { line }]
             }
@@ -42,7 +42,7 @@ impl RowTree {
                 }
                 _ => Vec::new(),
             },
-            // Few rows are of other splits, and not for long.
+            // Rows of the other splits are few, and used for a short time.
             Self::BySplit { train, .. } => {
                 let staged = line("staging of rows", MemoryKind::Pinned, of_slots(upload_room(plan)));
                 with(train, vec![staged])
@@ -59,7 +59,7 @@ impl RowTree {
                 let what = if of.sums().is_some() { "staging of sums" } else { "staging of rows" };
                 with(of, vec![line(what, MemoryKind::Pinned, of_slots(upload_room(plan)))])
             }
-            // Pages that both read are those of the pinned table.
+            // Pages that both read belong to the pinned table.
             Self::Split(first, _) => first.memory(dataset, plan),
             Self::Spliced(of) => {
                 let room = spliced_room(plan);
@@ -80,8 +80,8 @@ impl RowTree {
     }
 }
 
-/// Bytes of GPU memory that a cache of rows there takes beside the rows and the map: for what the CPU brings of each batch, or
-/// begins of its sums.
+/// Bytes of GPU memory for a cache of rows in addition to the rows and the map: for the rows or partial sums of each
+/// batch from the CPU.
 #[must_use]
 pub fn bytes_beside_gpu_cache(dataset: &Dataset, plan: &RunPlan) -> u64 {
     let with_cache = Caches { rows: 1, ..Caches::default() };
@@ -100,24 +100,24 @@ pub fn training_bytes(dataset: &Dataset, plan: &RunPlan) -> u64 {
     dataset.split(Split::Train).len() as u64 * plan.layout.table_row_bytes() as u64
 }
 
-/// The most bytes of a batch's rows or sums that the CPU makes in page-locked memory for a slot.
+/// Maximum bytes of a batch's rows or sums that the CPU makes in page-locked memory for a slot.
 pub(crate) fn upload_room(plan: &RunPlan) -> usize {
     plan.layout.features_bytes().min(plan.slot_room().bytes)
 }
 
-/// The most bytes of a batch's rows, and of their places, that are copied to lie beside those of a cache on the GPU: there
-/// once, and for each slot in page-locked memory.
+/// Maximum bytes of a batch's rows, and of their places, that are copied next to those of a cache on the GPU: once on
+/// the GPU, and for each slot in page-locked memory.
 fn spliced_room(plan: &RunPlan) -> usize {
     plan.slot_room().nodes.saturating_mul(plan.layout.table_row_bytes() + size_of::<i64>())
 }
 
-/// The bytes of a sum that the CPU begins, and of an own row beside it.
+/// The bytes of a sum that the CPU begins, and of its own row.
 pub(crate) fn begun_bytes(plan: &RunPlan) -> PartialSumBytes {
     let own = if plan.layout.aggregation().keeps_own_rows() { plan.layout.row_bytes() } else { 0 };
     PartialSumBytes { sum: plan.layout.dim() * size_of::<f32>(), own }
 }
 
-/// The most bytes of what the CPU begins of a batch's sums: in page-locked memory and on the GPU, for each slot.
+/// Maximum bytes of the CPU's partial sums of a batch, in page-locked memory and on the GPU, for each slot.
 pub(crate) fn begun_room(plan: &RunPlan) -> usize {
     let bytes = begun_bytes(plan);
     bytes.room(upload_room(plan).div_ceil((bytes.sum + bytes.own).max(1)))

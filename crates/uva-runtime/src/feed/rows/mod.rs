@@ -1,12 +1,12 @@
-//! The rows of batches: where they come from ([`RowTree`]), and the sources that a tree describes on the CPU. Those on a GPU
-//! are built in [`device`](crate::feed::device).
+//! The rows of batches: their origin ([`RowTree`]), and the sources of a tree on the CPU. Sources on a GPU are built in
+//! [`device`](crate::feed::device).
 //!
 //! | file | holds |
 //! |---|---|
-//! | `tree` | the tree: its branches, what follows from them, its line for people |
+//! | `tree` | the tree: its branches, their properties, its line for people |
 //! | `choose` | the tree of a run, from its plan |
-//! | `memory` | the memory that a tree takes |
-//! | `host_build`, `host` | sources of a tree on the CPU; a batch's columns filled by one |
+//! | `memory` | the memory of a tree |
+//! | `host_build`, `host` | sources of a tree on the CPU; filling a batch's columns |
 //! | `hop_source` | rows of a hop set's tables |
 //! | `edge_rows` | rows of edges |
 //! | `slot_rows` | all rows of a slot in host memory |

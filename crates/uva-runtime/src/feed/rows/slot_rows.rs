@@ -14,7 +14,7 @@ use crate::RuntimeError;
 use crate::control::disk_counts::DiskCounts;
 use crate::machine::clock::since_boot;
 
-/// Fills a slot's columns of rows.
+/// A filler of a slot's columns of rows.
 pub(crate) struct SlotRows<'d> {
     nodes: HostRows<'d>,
     edges: Option<EdgeRowSource>,
@@ -23,7 +23,8 @@ pub(crate) struct SlotRows<'d> {
 }
 
 impl<'d> SlotRows<'d> {
-    /// With nodes' rows from this tree, and edges' rows of this dataset, which is that of the parts.
+    /// Creates the filler with nodes' rows from this tree, and edges' rows of this dataset, the same dataset as in the
+    /// parts.
     pub fn new(
         tree: &RowTree,
         layout: &BatchLayout,
@@ -40,8 +41,8 @@ impl<'d> SlotRows<'d> {
         self.nodes.expect(coming);
     }
 
-    /// Fills the columns of the batch of this header, and writes into it what that took. `from` is the payload with the
-    /// sampler's columns, `to` the feature slot's from byte `skipped` on.
+    /// Fills the columns of the batch of this header, and writes the counts into the header. `from` is the payload with
+    /// the sampler's columns, `to` the feature slot's from byte `skipped` on.
     pub fn fill(
         &mut self,
         layout: &BatchLayout,
@@ -64,12 +65,12 @@ impl<'d> SlotRows<'d> {
         Ok(())
     }
 
-    /// As [`HostRows::serve`].
+    /// See [`HostRows::serve`].
     pub fn serve(&mut self) -> Result<(), RuntimeError> {
         self.nodes.serve()
     }
 
-    /// What the last batch's rows took from disk.
+    /// Disk reads for the last batch's rows.
     pub fn disk_reads(&self) -> DiskCounts {
         self.disk
     }

@@ -1,4 +1,4 @@
-//! Where the rows of a run's batches come from, as data.
+//! The origin of the rows of a run's batches, as data.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use uva_rows::cache::eviction::Eviction;
 use crate::control::aggregate_counts::SumsMade;
 use crate::options::reader::DiskReader;
 
-/// Where the rows of a run's batches come from. A leaf is where rows are read; a branch is what happens to the rows of
-/// the tree below it, on their way to a feature slot. The tree of a run is [chosen](Self::of) from its plan alone, so
-/// every role has the same one.
+/// The origin of the rows of a run's batches. A leaf is a place from which rows are read. A branch is an operation on
+/// the rows of the tree below it, before they reach a feature slot. The tree of a run is [chosen](Self::of) from its
+/// plan alone, so every role has the same one.
 ///
-/// The root of a run with feature slots on a GPU is a source that a kernel or a copy reads
-/// (`Pinned`, `Device`, `Staged`, `Split`, `Spliced`, or `Cached` over `Pinned`), one of the branches `Upload`, `Begun`
-/// and `SummedOnDevice`, or of a hop set `Tables` over `Direct` or `Device`.
+/// The root of a run with feature slots on a GPU is a source that a kernel or a copy reads (`Pinned`, `Device`,
+/// `Staged`, `Split`, `Spliced`, or `Cached` over `Pinned`), one of the branches `Upload`, `Begun` and
+/// `SummedOnDevice`, or for a hop set `Tables` over `Direct` or `Device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowTree {
     /// A mapped file.
     Mapped,
-    /// A file, read for each batch past the system's page cache.
+    /// A file, read for each batch without the system's page cache.
     File(DiskReader),
     /// The rows of this rank from its mapped file, and those of other ranks through the exchange.
     Remote,
@@ -28,24 +28,24 @@ pub enum RowTree {
     Device,
     /// A file from which cuFile reads into feature slots.
     Direct,
-    /// A cache of rows in front of a tree: in the memory of the GPU if a kernel reads that, else in host memory.
+    /// A cache of rows before a tree: in the memory of the GPU if a kernel reads it, otherwise in host memory.
     Cached(RowCacheKind, Box<Self>),
-    /// Rows kept in host memory as batches come, in front of a file.
+    /// Rows of batches kept in host memory, before a file.
     LookAhead {
-        /// The most rows that are kept.
+        /// Maximum number of rows that are kept.
         rows: usize,
-        /// Whether the rows of coming batches are read ahead.
+        /// Whether the rows of later batches are read ahead.
         reads_ahead: bool,
-        /// The file, or a cache of chosen rows in front of it.
+        /// The file, or a cache of chosen rows before it.
         of: Box<Self>,
     },
     /// Rows widened to float32.
     Widened(Box<Self>),
     /// Sums by the lists of the outermost layer, made by CPU threads.
     Summed(Box<Self>),
-    /// So many tables of a hop set, each from the tree below.
+    /// This many tables of a hop set, each from the tree below.
     Tables(usize, Box<Self>),
-    /// Of a hop set: training rows from one tree, rows of the other splits from another.
+    /// Rows of a hop set by split: training rows from one tree, rows of the other splits from another.
     BySplit {
         /// Training rows.
         train: Box<Self>,
@@ -54,11 +54,11 @@ pub enum RowTree {
     },
     /// Rows that CPU threads gather by id into page-locked memory, copied to the slot.
     Staged(Box<Self>),
-    /// What CPU threads make of a batch's rows in page-locked memory, copied to the slot: rows, sums, or rows of hops.
+    /// The CPU's work on a batch's rows in page-locked memory, copied to the slot: rows, sums, or rows of hops.
     Upload(Box<Self>),
     /// Some of a batch's rows from one tree, and the others from another at the same time.
     Split(Box<Self>, Box<Self>),
-    /// Rows in a cache on the GPU, and beside them the others from the tree below, copied there.
+    /// Rows in a cache on the GPU, together with the other rows from the tree below, copied to the GPU.
     Spliced(Box<Self>),
     /// Sums that CPU threads begin with the rows of the tree below, and a kernel continues with the rows in a cache on
     /// the GPU.
@@ -67,16 +67,16 @@ pub enum RowTree {
     SummedOnDevice(Box<Self>),
 }
 
-/// Which rows a cache holds.
+/// The rows that a cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowCacheKind {
-    /// The same rows throughout.
+    /// Rows that do not change.
     Chosen,
-    /// Rows as batches read them, until others replace them.
+    /// Rows that batches read, until others replace them.
     Evicting {
-        /// By which policy.
+        /// The eviction policy.
         policy: &'static Eviction,
-        /// The most rows that it holds.
+        /// Maximum number of rows.
         rows: usize,
     },
 }
@@ -105,18 +105,18 @@ impl RowTree {
         first.into_iter().chain(second).map(|tree| &**tree)
     }
 
-    /// Whether this tree, or one below, is such a tree.
+    /// Whether `is` holds for this tree, or for one below.
     pub(crate) fn any(&self, is: &dyn Fn(&Self) -> bool) -> bool {
         is(self) || self.below().any(|tree| tree.any(is))
     }
 
-    /// Whether rows are read from disk, by whichever reader.
+    /// Whether rows are read from disk, by any reader.
     #[must_use]
     pub fn reads_disk(&self) -> bool {
         self.any(&|tree| matches!(tree, Self::File(_) | Self::Direct))
     }
 
-    /// Where the producer sums; `None` where it does not.
+    /// The place where the producer sums; `None` if it does not sum.
     #[must_use]
     pub fn sums(&self) -> Option<SumsMade> {
         match self {
@@ -128,7 +128,7 @@ impl RowTree {
         }
     }
 
-    /// The most rows of a table on disk that are kept in host memory as batches come; `None` where none are kept.
+    /// Maximum number of rows of a table on disk that are kept in host memory; `None` if rows are not kept.
     #[must_use]
     pub fn kept_rows(&self) -> Option<usize> {
         match self {
@@ -137,7 +137,7 @@ impl RowTree {
         }
     }
 
-    /// The tree behind the cache of chosen rows; `None` without such a cache.
+    /// The tree below the cache of chosen rows; `None` without such a cache.
     pub(crate) fn behind_chosen(&self) -> Option<&Self> {
         match self {
             Self::Cached(RowCacheKind::Chosen, of) => Some(of),
@@ -145,7 +145,7 @@ impl RowTree {
         }
     }
 
-    /// The cache in the memory of the GPU that a kernel reads beside this tree's rows, if there is one.
+    /// The cache in the memory of the GPU that a kernel reads together with this tree's rows, if there is one.
     pub(crate) fn device_cache(&self) -> Option<RowCacheKind> {
         match self {
             Self::Cached(kind, of) if **of == Self::Pinned => Some(*kind),
@@ -154,10 +154,10 @@ impl RowTree {
         }
     }
 
-    /// Where the hits of a batch, and the rows that cross the link, are counted.
+    /// The places where the hits of a batch, and the rows that cross the link, are counted.
     pub(crate) fn counting(&self) -> Counting {
         Counting {
-            // What CPU threads bring, they count. A kernel's report counts the hits that a kernel finds.
+            // CPU threads count the rows that they bring. A kernel's report counts the hits that a kernel finds.
             hits_in_header: matches!(self, Self::Upload(_) | Self::Spliced(_)),
             // A cache below an upload is on the host's side of the link.
             hits_cross_link: matches!(self, Self::Upload(_)),
@@ -168,22 +168,22 @@ impl RowTree {
     }
 }
 
-/// How a batch's rows are counted.
+/// The way in which a batch's rows are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counting {
-    /// Whether the header of a batch on a GPU has its hits, and not the report of its gather.
+    /// Whether the header of a batch on a GPU has its hits, rather than the report of its gather.
     pub hits_in_header: bool,
     /// Whether rows that hit a cache cross the link to the GPU as well.
     pub hits_cross_link: bool,
-    /// Whether rows cross the link, where slots are on a GPU.
+    /// Whether rows cross the link, if slots are on a GPU.
     pub crosses_link: bool,
     /// Whether rows are read from disk.
     pub from_disk: bool,
-    /// Where the producer sums, if it does.
+    /// The place where the producer sums, if it does.
     pub sums: Option<SumsMade>,
 }
 
-/// A line for people, from where rows are read to the slot.
+/// A line for people, from the place of reading to the slot.
 impl fmt::Display for RowTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

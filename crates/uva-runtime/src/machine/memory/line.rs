@@ -1,4 +1,4 @@
-//! Items of memory that a run takes.
+//! Items of a run's memory.
 
 use serde::Serialize;
 
@@ -12,8 +12,8 @@ pub enum MemoryKind {
     Pinned,
     /// A GPU's memory.
     Device,
-    /// Pages of files, which all processes of the machine have in common. The system drops them where memory is short,
-    /// and reads them again.
+    /// Pages of files, which all processes of the machine have in common. The system drops them if memory is short, and
+    /// reads them again.
     Mapped,
 }
 
@@ -36,41 +36,41 @@ impl MemoryKind {
 /// An item of memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryLine {
-    /// What uses it.
+    /// Its use.
     pub item: String,
-    /// Where it is.
+    /// Its kind.
     pub kind: MemoryKind,
-    /// How much.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Who has it, where ranks divide the epochs.
+    /// Its holder, if ranks divide the epochs.
     #[serde(skip)]
     pub held: MemoryHolder,
 }
 
 impl MemoryLine {
-    /// Memory that each rank has.
+    /// An item that each rank has.
     #[must_use]
     pub fn new(item: &str, kind: MemoryKind, bytes: u64) -> Self {
         Self { item: item.to_owned(), kind, bytes, held: MemoryHolder::ByRank }
     }
 
-    /// Memory that all ranks have together, as pages of a file that each maps.
+    /// An item that all ranks share, such as pages of a file that each maps.
     #[must_use]
     pub fn once(item: &str, kind: MemoryKind, bytes: u64) -> Self {
         Self { held: MemoryHolder::Once, ..Self::new(item, kind, bytes) }
     }
 }
 
-/// Who has an item of memory in a run with ranks.
+/// The holder of an item of memory in a run with ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryHolder {
     /// Each rank.
     #[default]
     ByRank,
-    /// All together.
+    /// All ranks together.
     Once,
-    /// The samplers of a rank, and of all ranks where they share them: then for two epochs.
+    /// The samplers of a rank; if ranks share samplers, those of all ranks, for two epochs.
     BySamplers,
-    /// Each GPU, whether it trains or samples.
+    /// Each GPU that trains or samples.
     ByGpu,
 }

@@ -1,4 +1,4 @@
-//! Memory: of a process, of a program before it has data, and the items that a run takes.
+//! Memory of a process, of a program without data, and the items of a run's memory.
 
 mod line;
 pub mod program;

@@ -1,7 +1,7 @@
-//! What the programs of a run take beside the batches, for `--dry-run`.
+//! Memory of a run's programs without batches, for `--dry-run`.
 //!
-//! Measured as proportional set sizes (`Pss` of `/proc/PID/smaps_rollup`) on x86-64 Linux, `uvatrain train` on a graph of
-//! 300 nodes, whose batches take next to nothing. In MiB, of their own and of mapped files:
+//! Measured as proportional set sizes (`Pss` of `/proc/PID/smaps_rollup`) on x86-64 Linux, `uvatrain train` on a graph
+//! of 300 nodes, whose batches are negligible. Values are in MiB, for private memory and mapped files:
 //!
 //! | process | own | files |
 //! |---|---|---|
@@ -11,13 +11,13 @@
 //! | producer | 2 | 3 |
 //! | consumer with libtorch 2.11 for the CPU | 61 | 77 |
 
-/// Bytes of its own that a process of `uvatrain` has: heap, stacks of its threads, and the loader's pages.
+/// Private bytes of a process of `uvatrain`: heap, stacks of its threads, and the loader's pages.
 pub const OWN: u64 = 5 << 19;
 
 /// Bytes of the program and the system's libraries, which all its processes map.
 pub const CODE: u64 = 13 << 20;
 
-/// Bytes of its own that a consumer has with libtorch loaded and its threads started.
+/// Private bytes of a consumer with libtorch loaded and its threads started.
 pub const LIBTORCH_OWN: u64 = 60 << 20;
 
 /// Bytes of libtorch's files that training reads.

@@ -1,14 +1,14 @@
-//! What the system reports about a process's memory.
+//! The system's report about a process's memory.
 
 use serde::{Deserialize, Serialize};
 
-/// The resident set of a process by what backs its pages, in bytes.
+/// The resident set of a process, in bytes, by the backing of its pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// Pages of the process's own, which no file backs.
+    /// Private pages, which have no file.
     pub own: u64,
-    /// Pages of mapped files: the dataset, the program, its libraries. The machine holds each of them once, however
-    /// many processes map it.
+    /// Pages of mapped files: the dataset, the program, its libraries. The machine holds each of them once for all
+    /// processes that map it.
     pub files: u64,
     /// Pages of shared memory, mostly slots between processes. The machine holds these once too.
     pub shared: u64,
@@ -17,12 +17,12 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// The memory of the process with this number; `None` where there is none, or it has ended.
+    /// The memory of the process with this number; `None` if there is none, or it has ended.
     pub fn of(pid: u32) -> Option<Self> {
         Self::in_status(&uva_mem::files::read_kernel_text(format!("/proc/{pid}/status")).ok()?)
     }
 
-    /// The memory of this process; `None` where the system does not report it.
+    /// The memory of this process; `None` if the system does not report it.
     pub fn of_self() -> Option<Self> {
         Self::in_status(&uva_mem::files::read_kernel_text("/proc/self/status").ok()?)
     }
@@ -35,7 +35,7 @@ impl Resident {
             Some(kibibytes * 1024)
         };
         let (own, files, shared) = (bytes("RssAnon")?, bytes("RssFile")?, bytes("RssShmem")?);
-        // The kernel updates the peak only now and then.
+        // The kernel updates the peak only occasionally.
         Some(Self { own, files, shared, peak: bytes("VmHWM")?.max(own + files + shared) })
     }
 
@@ -48,11 +48,11 @@ impl Resident {
 /// The memory of a run's process at the end of its work: an element of the end line's `memory`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMemory {
-    /// Its role, as messages name it: `sampler 0`, `producer`; `all roles` where they are threads of one process.
+    /// Its role, as messages name it: `sampler 0`, `producer`; `all roles` if they are threads of one process.
     pub process: String,
     /// Its resident set, in bytes: the sum of the next three.
     pub resident_bytes: u64,
-    /// Pages of its own.
+    /// Private pages.
     pub own_bytes: u64,
     /// Pages of mapped files, which the machine holds once.
     pub file_bytes: u64,
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(resident.total(), 111 << 10);
         // A process that waits to be reaped has a name, and no memory.
         assert_eq!(Resident::in_status("Name:\tuvatrain\nState:\tZ (zombie)\n"), None);
-        // No process has the largest number that there is.
+        // The largest number is never assigned to a process.
         assert_eq!(Resident::of(i32::MAX as u32), None);
     }
 

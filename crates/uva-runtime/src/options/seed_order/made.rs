@@ -1,4 +1,4 @@
-//! The order of a run's training seeds, made and ready to be handed to the processes of the run.
+//! The order of a run's training seeds, ready for the processes of the run.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,60 +11,60 @@ use uva_sample::{Follow, SeedSequences, Sequenced};
 
 use crate::RuntimeError;
 
-/// How the shared memory of sequences is called.
+/// The name of the shared memory of sequences.
 const SEQUENCES: &str = "uvatrain-seed-sequences";
 
 fn no_memory(error: RegionError) -> RuntimeError {
     RuntimeError::failed(error.to_string())
 }
 
-/// How far the labels of batches are from those of all seeds: means over the batches of eight epochs.
+/// The deviation of the labels in batches from those of all seeds: means over the batches of eight epochs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LabelErrors {
-    /// In this order, or, where none will do, in the one of the most sequences.
+    /// The deviation in this order, or, if no order is acceptable, in the one with the most sequences.
     pub order: f64,
-    /// In the shuffle.
+    /// The deviation in the shuffle.
     pub shuffle: f64,
-    /// How much more than the shuffle's is allowed where the number of sequences is chosen.
+    /// The allowed excess over the shuffle's deviation, if the number of sequences is chosen.
     pub allowed: f64,
 }
 
-/// How epochs follow the sequences.
+/// The way in which epochs follow the sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SequenceRule {
-    /// They do not: no number of sequences would do.
+    /// Epochs do not follow sequences: no number of sequences is acceptable.
     Shuffle,
     InTurns(usize),
     Segments(usize),
 }
 
-/// What an order is, without its sequences.
+/// The description of an order, without its sequences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Described {
     way: SequenceRule,
     /// Sequences in memory.
     sequences: usize,
-    /// Positions in each.
+    /// Positions in each sequence.
     seeds: usize,
-    /// Identifies the sequences, where they are a file's: in a saved state.
+    /// The identity of sequences from a file, in a saved state.
     file: Option<String>,
     errors: Option<LabelErrors>,
     seconds: f64,
 }
 
-/// An order of the training seeds that follows sequences. The process that sees the options first makes it, and hands the
-/// sequences to the others. As an option's value it is described without them.
+/// An order of the training seeds that follows sequences. The first process with the options makes it, and passes the
+/// sequences to the others. As an option's value it is described without the sequences.
 #[derive(Clone, Debug)]
 pub struct MadeOrder {
     described: Described,
-    /// Absent where there are none, and in a process that was not handed them.
+    /// Absent without sequences, and in a process that has not received them.
     sequences: Option<SeedSequences>,
 }
 
 impl MadeOrder {
-    /// Over these sequences, which it copies to memory that processes can share. `file` identifies them where they are a
-    /// file's.
+    /// Creates the order over these sequences, which it copies to shared memory. `file` identifies sequences from a
+    /// file.
     pub(crate) fn new(
         follow: Follow,
         (sequences, seeds): (&[u32], usize),
@@ -84,29 +84,29 @@ impl MadeOrder {
         Ok(Self { described, sequences: Some(SeedSequences::shared(memory, count, seeds)) })
     }
 
-    /// The shuffle, in place of sequences whose batches have labels too far from all.
+    /// The shuffle, in place of sequences whose batches have labels too far from those of all seeds.
     pub(crate) fn shuffled(seeds: usize, file: Option<String>, errors: LabelErrors, seconds: f64) -> Self {
         let errors = Some(errors);
         let described = Described { way: SequenceRule::Shuffle, sequences: 0, seeds, file, errors, seconds };
         Self { described, sequences: None }
     }
 
-    /// Whether there are sequences, which a process that samples has to be handed.
+    /// Whether there are sequences, which a process that samples must receive.
     #[must_use]
     pub fn has_sequences(&self) -> bool {
         self.described.sequences > 0
     }
 
-    /// Whether this process lacks sequences that there are.
+    /// Whether this process lacks existing sequences.
     #[must_use]
     pub fn lacks_sequences(&self) -> bool {
         self.has_sequences() && self.sequences.is_none()
     }
 
-    /// What epochs follow; `None`: they are shuffled.
+    /// The sequences that epochs follow; `None` if epochs are shuffled.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] in a process that was not handed the sequences.
+    /// [`RuntimeError::Failed`] in a process that has not received the sequences.
     pub fn sequenced(&self) -> Result<Option<Sequenced>, RuntimeError> {
         let follow = match self.described.way {
             SequenceRule::Shuffle => return Ok(None),
@@ -119,16 +119,16 @@ impl MadeOrder {
         Ok(Some(Sequenced { sequences, follow }))
     }
 
-    /// The memory of the sequences, to hand to another process.
+    /// The memory of the sequences, for another process.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.sequences.as_ref()?.memory().map(|memory| memory.fd())
     }
 
-    /// Takes the sequences that the process which made them handed over.
+    /// Opens the sequences that another process made and passed on.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] where the memory has another size.
+    /// [`RuntimeError::Failed`] if the memory has another size.
     pub fn take(&mut self, fd: OwnedFd) -> Result<(), RuntimeError> {
         let Described { sequences, seeds, .. } = self.described;
         let bytes = sequences * seeds * size_of::<u32>();
@@ -143,19 +143,19 @@ impl MadeOrder {
         (self.described.sequences * self.described.seeds * size_of::<u32>()) as u64
     }
 
-    /// What identifies the sequences of a file, for a saved state; `None` where they were made.
+    /// The identity of sequences from a file, for a saved state; `None` if they were made.
     #[must_use]
     pub fn file(&self) -> Option<&str> {
         self.described.file.as_deref()
     }
 
-    /// How far its batches' labels are from all, where that was measured.
+    /// The deviation of its batches' labels from all labels, if it was measured.
     #[must_use]
     pub fn errors(&self) -> Option<LabelErrors> {
         self.described.errors
     }
 
-    /// As the metrics show it.
+    /// The form in the metrics.
     #[must_use]
     pub fn in_force(&self) -> Value {
         let Described { way, sequences, seconds, errors, .. } = &self.described;
@@ -179,7 +179,7 @@ impl MadeOrder {
         said
     }
 
-    /// As a line for people.
+    /// The form for people.
     #[must_use]
     pub fn note(&self) -> String {
         let Described { way, errors, seconds, .. } = &self.described;
@@ -207,7 +207,7 @@ impl MadeOrder {
     }
 }
 
-/// Equal where the description is.
+/// Orders are equal if their descriptions are.
 impl PartialEq for MadeOrder {
     fn eq(&self, other: &Self) -> bool {
         self.described == other.described

@@ -1,4 +1,4 @@
-//! The order of a run's training seeds, where that is another than the shuffle: as asked for, and as made.
+//! The order of a run's training seeds other than the shuffle: its request and its result.
 
 mod asked;
 mod made;

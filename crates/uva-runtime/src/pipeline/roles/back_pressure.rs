@@ -1,11 +1,11 @@
 //! Back-pressure from the consumer on the producer's threads: PaGraph's feedback (Lin et al., SoCC'20, §3.4.2), driven
 //! by the length of the queue to the consumer.
 //!
-//! A producer that is ahead takes cores and memory bandwidth from the training without a benefit. So while the queue is
-//! full it releases threads, one a batch. An empty queue means that the consumer waits: then it doubles its threads, up
-//! to all. Only the time changes, never a batch.
+//! A producer that is ahead takes cores and memory bandwidth from the training without a benefit. While the queue is
+//! full it therefore releases one thread per batch. An empty queue means that the consumer waits; the producer then
+//! doubles its threads, up to all. Only the time changes, never a batch.
 
-/// How many of its threads the producer uses.
+/// The number of threads that the producer uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackPressure {
     /// Threads in use, 1 to `most`.
@@ -16,11 +16,11 @@ pub(crate) struct BackPressure {
 }
 
 impl BackPressure {
-    /// For a producer with this many threads (at least 1) and feature slots. Starts with all threads, since at first
-    /// the consumer waits.
+    /// Creates the state for a producer with this many threads (at least 1) and feature slots. It starts with all
+    /// threads, since at first the consumer waits.
     pub fn new(threads: usize, slots: usize) -> Self {
         let most = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
-        // The consumer holds one slot while the others wait for it. With a single slot nothing ever waits.
+        // The consumer holds one slot while the others wait for it. With a single slot no batch ever waits.
         Self { now: most, most, full: (slots as u64).saturating_sub(1).max(1) }
     }
 

@@ -32,22 +32,22 @@ pub struct BatchReceiver {
     plan: Arc<RunPlan>,
     control: Arc<Control>,
     features: Reader,
-    /// Where the arrays are, if not in the ring itself.
+    /// The slots with the arrays, if these are not in the ring itself.
     device: Option<Arc<DeviceSlots>>,
-    /// Who fills the slots, in turns.
+    /// The roles that fill the slots alternately.
     writers: Vec<Peer>,
     clock: StageClock,
     /// The next sequence number.
     position: u64,
-    /// Slots that were given back unread.
+    /// Slots that were returned unread.
     passed_over: u64,
     ended: bool,
     counting: Counting,
-    /// Chooses how many of the batches the producer sums, where that is tried in the run.
+    /// The chooser of the number of batches that the producer sums, if the run tries this.
     sums: Option<SumsChooser>,
-    /// What it has chosen, until it is told.
+    /// The last choice, until it is reported.
     choice: Option<SumsChoice>,
-    /// The other ranks, where the feature table is divided among them.
+    /// The other ranks, if the feature table is divided among them.
     ranks: Option<Arc<RankExchanges>>,
 }
 
@@ -83,7 +83,7 @@ impl BatchReceiver {
         }
     }
 
-    /// Where the run gathers and trains.
+    /// The backend of the run.
     pub fn backend(&self) -> &Backend {
         &self.plan.backend
     }
@@ -92,17 +92,17 @@ impl BatchReceiver {
         &self.plan.options
     }
 
-    /// What is cached.
+    /// The caches of the run.
     pub fn caches(&self) -> &Caches {
         &self.plan.caches
     }
 
-    /// The feature slots on a GPU, if they are there.
+    /// The feature slots on a GPU, if slots are on a GPU.
     pub fn device_slots(&self) -> Option<&Arc<DeviceSlots>> {
         self.device.as_ref()
     }
 
-    /// Which batches there are.
+    /// The schedule of batches.
     pub fn schedule(&self) -> &Schedule {
         &self.plan.schedule
     }
@@ -112,13 +112,13 @@ impl BatchReceiver {
         self.counting.from_disk
     }
 
-    /// How the run is asked to end.
+    /// The requested end of the run.
     pub fn stop(&self) -> Stop {
         self.control.stop()
     }
 
-    /// Ends training before the next batch. Batches on their way are dropped, and the test pass follows if there is
-    /// one. Only the first call counts.
+    /// Ends training before the next batch. Batches in flight are dropped, and the test pass follows if there is one.
+    /// Only the first call has an effect.
     pub fn end_training(&mut self) {
         if self.control.turn().is_none() {
             let test = BatchOrder {
@@ -145,10 +145,10 @@ impl BatchReceiver {
         self.control.set_turn(Turn { sequence, order });
     }
 
-    /// Turns to this order of batches; batches on their way are dropped. `None`: nothing follows any more.
+    /// Turns to this order of batches; batches in flight are dropped. With `None` no batches follow.
     ///
     /// # Errors
-    /// As [`BatchReceiver::next_batch`]: an earlier turn must be reached first.
+    /// See [`BatchReceiver::next_batch`]; an earlier turn must be reached first.
     pub(crate) fn turn_to(
         &mut self,
         order: Option<BatchOrder>,
@@ -167,11 +167,11 @@ impl BatchReceiver {
         self.passed_over
     }
 
-    /// What follows unless the consumer turns; `None`: nothing.
+    /// The next batch unless the consumer turns; `None` if there is none.
     pub(crate) fn upcoming(&self) -> Option<BatchKey> {
         let turn = self.control.turn();
         let position = turn.map_or(self.position, |turn| self.position.max(turn.sequence));
-        // A part lacks one batch of a pass at most. Where a pass has no other, nobody asks for what follows it.
+        // A part lacks at most one batch of a pass. If a pass has no other batch, the next one is never requested.
         let mut items = (position..position + 2).map(|position| self.plan.schedule.item(position, turn));
         match items.find(|item| !matches!(item, ScheduleItem::Beside(_))) {
             Some(ScheduleItem::Batch(key)) => Some(key),
@@ -179,8 +179,8 @@ impl BatchReceiver {
         }
     }
 
-    /// Goes behind the sequence numbers of a pass at which other parts have a batch and this one has none: as many as there
-    /// are at the position, of this split and epoch. The pass of the next epoch may begin with such numbers, too.
+    /// Skips the sequence numbers of a pass at which other parts have a batch and this one has none: all consecutive
+    /// ones from the position on, of this split and epoch. The pass of the next epoch may begin with such numbers, too.
     pub(crate) fn pass_beside(
         &mut self,
         of: (Split, u32),
@@ -196,15 +196,15 @@ impl BatchReceiver {
         }
     }
 
-    /// Whether other parts have a batch of this split and epoch next, and this one has none.
+    /// Whether, at the next number, other parts have a batch of this split and epoch, and this part has none.
     pub(crate) fn is_beside(&self, of: (Split, u32)) -> bool {
         let turn = self.control.turn();
         let position = turn.map_or(self.position, |turn| self.position.max(turn.sequence));
         self.plan.schedule.item(position, turn).is_beside(of)
     }
 
-    /// Records that a split is evaluated on full neighbourhoods, after the epoch of that number, or that this is over.
-    /// If this consumer fails, the message about it says so.
+    /// Records that a split is evaluated on full neighbourhoods, after the epoch of that number, or the end of the
+    /// evaluation. If this consumer fails, the message mentions it.
     pub fn note_evaluation(&self, of: Option<(Split, u32)>) {
         self.control.note_evaluation(of);
     }
@@ -219,19 +219,20 @@ impl BatchReceiver {
         self.clock.log_end();
     }
 
-    /// Waits for the next batch. `None`: there is none, or the run is asked to stop ([`BatchReceiver::stop`]).
+    /// Waits for the next batch. Returns `None` if there is none, or a stop of the run is requested
+    /// ([`BatchReceiver::stop`]).
     ///
     /// # Errors
-    /// [`RuntimeError::PeerGone`] when the producer or a worker ended without handing it over; [`RuntimeError::SlotHeld`] when an
-    /// earlier batch still holds its slot.
+    /// [`RuntimeError::PeerGone`] if the producer or a worker ended without handing it over; [`RuntimeError::SlotHeld`]
+    /// if an earlier batch still holds its slot.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
         self.next_batch_unless(&|| false)
     }
 
-    /// The same, but gives up when `interrupted` returns true; it is called several times a second during the wait.
+    /// Waits for the next batch until `interrupted`, which is called several times a second, returns true.
     ///
     /// # Errors
-    /// As [`BatchReceiver::next_batch`], and [`RuntimeError::Interrupted`].
+    /// See [`BatchReceiver::next_batch`], and [`RuntimeError::Interrupted`].
     pub(crate) fn next_batch_unless(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -239,7 +240,7 @@ impl BatchReceiver {
         if let Some(device) = &self.device {
             device.failure()?;
         }
-        // The consumer itself decides the order, so it knows what is next without looking.
+        // The consumer determines the order, so it has the next key without reading the slot.
         let expected = loop {
             if self.ended {
                 return Ok(None);
@@ -304,7 +305,7 @@ impl BatchReceiver {
                 None
             }
             Some(device) => {
-                // Do not touch memory of a producer that is gone. It may also end at any later moment: `confirm`
+                // Do not touch memory of a producer that has ended. It may also end at any later moment: `confirm`
                 // detects that.
                 let checked = self.writers[self.next_writer()].watched(&self.control, Stop::Soon).check();
                 if let Err(gone) = checked {
@@ -333,20 +334,20 @@ impl BatchReceiver {
         Ok(Some(Batch::new(slot, loan, &self.plan.layout, self.counting, header)))
     }
 
-    /// How many of the batches the producer or the workers sum from now on, and why, if that has been chosen since the last
-    /// call.
+    /// The number of batches that the producer or the workers sum from now on, with the reason, if it has been chosen
+    /// since the last call.
     pub fn take_sums_choice(&mut self) -> Option<SumsChoice> {
         self.choice.take()
     }
 
-    /// Times the batch of this header, which is taken now, where it is tried who sums. Tells whoever fills slots what is
-    /// chosen.
+    /// Times the batch of this header, which is being taken, in a run that tries the place of sums. Notifies the roles
+    /// that fill slots of the choice.
     fn try_sums(&mut self, header: &BatchHeader) {
         let (schedule, key) = (&self.plan.schedule, header.key());
         let Some(sums) = self.sums.as_mut().filter(|_| key.split == Split::Train) else { return };
         let (number, in_epoch) = (schedule.training_number(key), schedule.in_epoch(key));
         let left = schedule.training_left().saturating_sub(number + 1);
-        // Nobody can have begun this batch: the slot that it gets is the one being taken.
+        // No role can have begun this batch: the slot that it gets is the one being taken.
         let from = self.position + self.plan.options.all_feature_slots() as u64;
         let summed = header.is_summed();
         let taken = TrialBatch { sequence: self.position, number, in_epoch, summed, at: since_boot() };
@@ -361,13 +362,13 @@ impl BatchReceiver {
         self.choice = Some(SumsChoice { from, ..choice });
     }
 
-    /// Which of the writers fills the next slot.
+    /// The index of the writer that fills the next slot.
     fn next_writer(&self) -> usize {
         (self.position % self.writers.len() as u64) as usize
     }
 
-    /// Waits for the slot of the next sequence number. `None`: the run is asked to stop. After success the clock keeps
-    /// counting as waiting until the caller changes it.
+    /// Waits for the slot of the next sequence number. Returns `None` if a stop of the run is requested. After success
+    /// the clock continues to count waiting until the caller changes it.
     fn acquire(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<ReadSlot>, RuntimeError> {
         let asked = Cell::new(false);
         let writer = self.next_writer();
@@ -394,7 +395,7 @@ impl BatchReceiver {
         }
     }
 
-    /// Gives the next slot back unread. False: the run is asked to stop.
+    /// Returns the next slot unread. The result is false if a stop of the run is requested.
     fn pass_over(&mut self, interrupted: &dyn Fn() -> bool) -> Result<bool, RuntimeError> {
         let Some(slot) = self.acquire(interrupted)? else { return Ok(false) };
         self.clock.now(Activity::Working);

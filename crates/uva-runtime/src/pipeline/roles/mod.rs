@@ -1,5 +1,5 @@
-//! The roles. Each is one loop that waits for input, waits for a slot, works and hands over. It is independent of whether
-//! its peers are threads or processes. Samplers and producer divide the work on a batch; workers do all of it.
+//! The roles. Each role is one loop that waits for input, waits for a slot, works and hands over. It does not depend on
+//! whether its peers are threads or processes. Samplers and producer divide the work on a batch; workers do all of it.
 
 mod back_pressure;
 mod consumer;

@@ -1,5 +1,5 @@
-//! The producer: gathers the feature rows of each batch's nodes, or sums them, and gathers those of its edges where asked
-//! for, into feature slots.
+//! The producer: gathers or sums the feature rows of each batch's nodes, and gathers those of its edges if requested,
+//! into feature slots.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::machine::clock::since_boot;
 use crate::plan::RunPlan;
 use crate::tune::sums_chooser::sums_batch;
 
-/// The one producer: it takes the batches in order, from any sampler.
+/// The producer, which takes the batches in order from all samplers.
 pub(crate) struct ProducerRole<'a> {
     pub dataset: &'a Arc<Dataset>,
     pub plan: &'a RunPlan,
@@ -32,9 +32,9 @@ pub(crate) struct ProducerRole<'a> {
     pub cached_rows: Option<&'a FrozenBytes>,
     pub batches: Reader,
     pub features: Writer,
-    /// The other ranks, where the feature table is divided among them.
+    /// The other ranks, if the feature table is divided among them.
     pub ranks: Option<&'a RankExchanges>,
-    /// Feature slots on a GPU, if they are there.
+    /// Feature slots on a GPU, if slots are on a GPU.
     pub device: Option<DeviceSetup>,
     /// Sampler `i` at index `i`.
     pub samplers: Vec<Peer>,
@@ -58,7 +58,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Gives the other ranks the rows that they want, for a batch that they have and this rank does not.
+    /// Sends the other ranks their requested rows, for a batch that they have and this rank does not.
     fn serve(&mut self) -> Result<(), RuntimeError> {
         match self {
             Self::Host(rows) => rows.serve(),
@@ -66,9 +66,9 @@ impl Gather<'_> {
         }
     }
 
-    /// Waits for a slot, until its peer is gone or the GPU has failed. A sampler on the same GPU can end with a failure
-    /// that nobody was there to be told. The consumer then waits for a gather that will not come, and the producer for
-    /// the consumer's slot.
+    /// Waits for a slot, until its peer has ended or the GPU has failed. A sampler on the same GPU can end with a
+    /// failure after its receiver has ended. The consumer then waits for a gather that will not come, and the producer
+    /// for the consumer's slot.
     fn watch<T>(
         &self,
         peer: impl Liveness,
@@ -153,7 +153,7 @@ impl ProducerRole<'_> {
             };
             // Before the wait for the consumer, during which rows are read, and after it, for batches that came meanwhile.
             taken.look(&mut self.batches, &batch, plan, |coming| gather.expect(coming))?;
-            // The batches handed over that the consumer has neither used nor begun: it is at its position.
+            // The batches that are handed over and that the consumer has neither used nor begun: it is at its position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Activity::WaitingOutput);
             let consumer = self.consumer.watched(control, Stop::Now);
@@ -171,7 +171,7 @@ impl ProducerRole<'_> {
                 header = BatchHeader::without_batch(HandOver::Skipped);
             }
             let length = match gather {
-                // The other ranks may have a batch where this one has none.
+                // The other ranks may have a batch at this number.
                 _ if header.kind() == HandOver::Skipped => {
                     if self.ranks.is_some() && !is_void {
                         or_left(gather.serve(), self.ranks)?;
@@ -241,8 +241,8 @@ impl ProducerRole<'_> {
         }
         if let Gather::Device(device) = &mut *gather {
             clock.really(Activity::Working, device.drain()?);
-            // The consumer may still enqueue waits for our events. It has none left once it gives back the slot of the
-            // end, which is then free for the sequence after it.
+            // The consumer may still enqueue waits for the events of this producer. After it has returned the slot of
+            // the end, which is then free for the sequence after it, it enqueues none.
             clock.now(Activity::WaitingOutput);
             let behind = end + plan.options.feature_slots as u64;
             let consumer = self.consumer.watched(control, Stop::Now);
@@ -252,8 +252,8 @@ impl ProducerRole<'_> {
     }
 }
 
-/// What came of rows, or nothing where a rank has left. That is noted: the consumer learns of it when it asks for a batch that
-/// cannot be made, and not before it has used those that are ready.
+/// The result for rows, or `None` if a rank has left. The rank's end is recorded: the consumer is notified when it
+/// requests a batch that cannot be made, after it has used those that are ready.
 fn or_left<T>(
     came: Result<T, RuntimeError>,
     ranks: Option<&RankExchanges>,
@@ -267,7 +267,7 @@ fn or_left<T>(
     }
 }
 
-/// Notes what the rows of the batch of this header took from disk, where the CPU read them for a slot on a GPU.
+/// Records the disk reads for the rows of the batch of this header, if the CPU read them for a slot on a GPU.
 fn count_disk_reads(control: &Control, device: &DeviceGather<'_>, header: &mut BatchHeader) {
     let read = device.disk_reads(header.nodes());
     header.set_disk(read.into());

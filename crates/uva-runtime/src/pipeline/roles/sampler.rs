@@ -1,5 +1,5 @@
-//! The sampler: writes seeds and their neighbourhoods into batch slots. Of a hop set there are no neighbours: it writes which
-//! rows a batch has.
+//! The sampler: writes seeds and their neighbourhoods into batch slots. For a hop set, which has no neighbours, it
+//! writes the rows of each batch.
 
 use std::sync::Arc;
 
@@ -19,20 +19,19 @@ use crate::sampler::cache::{Engine, OnGpu, SampledGraph};
 use crate::sampler::lane::Lane;
 use crate::{RuntimeError, machine};
 
-/// One of `W` samplers. It makes every `W`-th batch of a run, or of each rank that it serves.
+/// One of `W` samplers, which makes every `W`-th batch of a run, or of each rank that it serves.
 pub(crate) struct SamplerRole<'a> {
     pub index: usize,
     pub dataset: &'a Arc<Dataset>,
-    /// Whose batches it makes: of one run, or of all ranks, whose plans differ in part and schedule alone.
+    /// The ends of its batches: of one run, or of all ranks, whose plans differ only in part and schedule.
     pub ends: Vec<SamplerEnd>,
-    /// The other ranks, where the feature table is divided among them.
+    /// The other ranks, if the feature table is divided among them.
     pub ranks: Option<&'a RankExchanges>,
-    /// The graph in the order of the list cache, where a list cache needs one and the dataset's own order does not
-    /// serve.
+    /// The graph in the order of the list cache, if the cache requires an order other than the dataset's.
     pub reordered: Option<Arc<FrozenBytes>>,
-    /// The lane of the GPU to sample on; `None`: sample on the CPU.
+    /// The lane of the GPU to sample on; `None` for the CPU.
     pub gpu: Option<Lane>,
-    /// Where its batches stay on that GPU; `None`: they go to the batch slots.
+    /// The memory of batches that stay on that GPU; `None` if they go to the batch slots.
     pub on_device: Option<Arc<DeviceBatches>>,
 }
 
@@ -61,7 +60,7 @@ impl SamplerRole<'_> {
         clocks: &mut [StageClock],
     ) -> Result<(), RuntimeError> {
         if plan.options.pin_samplers {
-            // Threads of the shuffle would otherwise inherit the one core.
+            // Otherwise threads of the shuffle would inherit the single core.
             machine::start_threads()?;
             machine::pin_to_core(plan.options.number_of_all(self.index))?;
         }
@@ -94,7 +93,7 @@ impl SamplerRole<'_> {
             sampling.keep_two_epochs()?;
         }
         let ended = hand_over_all(self.index, ends, clocks, &mut |key, slot, payload| match among {
-            // The batch cannot be made, and none that comes behind it.
+            // Neither this batch nor any later one can be made.
             Some((_, link)) if link.left().is_some() => Ok(skipped()),
             Some((_, link)) => match sampling.sample_or_serve(key, slot, payload) {
                 Err(RuntimeError::PeerGone(said)) => {

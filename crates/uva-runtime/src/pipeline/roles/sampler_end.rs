@@ -1,4 +1,4 @@
-//! The ends of a sampler at batch rings: of one run, or of each rank that it serves.
+//! The ends of a sampler at batch rings, of one run or of each rank that it serves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,12 +15,12 @@ use crate::options::schedule::ScheduleItem;
 use crate::plan::RunPlan;
 use crate::{RuntimeError, machine};
 
-/// Writes a batch into a slot of this number and with this payload. Without a key there is none on this rank, and others may
-/// ask for picks of theirs.
+/// A function that writes a batch into a slot with this number and payload. Without a key this rank has no batch, and
+/// others may request picks for theirs.
 pub(super) type Sample<'s> =
     dyn FnMut(Option<BatchKey>, usize, &mut [u8]) -> Result<BatchHeader, RuntimeError> + Send + 's;
 
-/// Where the batches of a run go, or of one of the ranks that share the samplers.
+/// The destination of the batches of a run, or of one of the ranks that share the samplers.
 pub(crate) struct SamplerEnd {
     pub plan: Arc<RunPlan>,
     pub control: Arc<Control>,
@@ -29,7 +29,7 @@ pub(crate) struct SamplerEnd {
 }
 
 /// Makes the batches of all ends. Those of one end come one after the other; each of several ends has a thread, so that
-/// none waits for the slots of another. One at a time uses the engine.
+/// it does not wait for the slots of another. Only one thread at a time uses the engine.
 pub(super) fn hand_over_all(
     index: usize,
     ends: &mut [SamplerEnd],
@@ -57,7 +57,8 @@ pub(super) fn hand_over_all(
             let turns = &turns;
             let thread = std::thread::Builder::new().name(format!("uva-sampler-r{rank}"));
             let work = move || {
-                // Also at a panic: the others would otherwise go on without this rank, and nobody would hear of it.
+                // Also on a panic: otherwise the others would continue without this rank, and the failure would not be
+                // noticed.
                 let leaving = Failing(turns.failed);
                 let ended = end.hand_over(index, clock, turns);
                 match ended {
@@ -88,7 +89,7 @@ pub(super) fn hand_over_all(
 /// The engine of a sampler, which the threads of several ranks use one at a time.
 struct Turns<'s, 'f> {
     sample: Mutex<&'s mut Sample<'f>>,
-    /// The engine failed in the turn of one rank, so that no other can go on.
+    /// Whether the engine failed in the turn of one rank, so that the others cannot continue.
     failed: &'s AtomicBool,
 }
 
@@ -103,7 +104,7 @@ impl Drop for Failing<'_> {
 }
 
 impl SamplerEnd {
-    /// Makes its batches one after the other.
+    /// Makes the batches of this end one after the other.
     fn hand_over(
         &mut self,
         index: usize,
@@ -125,9 +126,10 @@ impl SamplerEnd {
                 }
             };
             let mut slot = batches.acquire(sequence, &watched)?;
-            // Of several ranks' batches each counts its turn's wait as work: the sampler is busy, and holds it up.
+            // For batches of several ranks, the wait for a turn counts as work: the sampler is busy and delays the
+            // rank.
             clock.now(Activity::Working);
-            // Only now: a turn that affects this sequence became visible with the slot (`schedule`).
+            // Read only now: a turn that affects this sequence became visible with the slot (`schedule`).
             let turn = control.turn();
             let sample = |key, number, payload: &mut [u8]| match turns.sample.lock() {
                 Ok(mut sample) => {

@@ -1,4 +1,4 @@
-//! Batches that the producer has taken before their turn, to say early which rows they need.
+//! Batches that the producer has taken before their turn, to announce their rows early.
 
 use std::collections::VecDeque;
 
@@ -8,32 +8,32 @@ use uva_mem::ring::{ReadSlot, Reader, RingError};
 use crate::feed::rows::RowTree;
 use crate::plan::RunPlan;
 
-/// Batches that were sampled early enough. It takes only what is there: a sampler may wait for the very slot that the
-/// producer holds, so a producer that waited for a later batch could wait forever.
+/// Batches that were sampled early enough. Only ready batches are taken: a sampler may wait for the slot that the
+/// producer holds, so a producer that waited for a later batch could deadlock.
 pub(super) struct TakenAhead {
     most: usize,
-    /// In their order, the first is the next.
+    /// The slots in order; the first is the next.
     slots: VecDeque<ReadSlot>,
-    /// The sequence number of the first batch that was not announced to the rows' source.
+    /// The sequence number of the first batch that was not announced to the source of rows.
     unannounced: u64,
-    /// Whether a batch without room in its slot gets its rows from elsewhere: the source beside a cache on the GPU has the
-    /// others' misses.
+    /// Whether a batch that does not fit its slot gets its rows from another source, because the source with a cache on
+    /// the GPU expects the other batches' misses.
     only_in_slots: bool,
 }
 
 impl TakenAhead {
-    /// At most so many, with rows from this tree.
+    /// Creates a queue of at most `most` batches, with rows from this tree.
     pub fn new(most: usize, tree: &RowTree) -> Self {
         let only_in_slots = matches!(tree, RowTree::Spliced(_));
         Self { most, slots: VecDeque::new(), unannounced: 0, only_in_slots }
     }
 
-    /// The next batch, if it was taken.
+    /// The next batch, if it has been taken.
     pub fn next(&mut self) -> Option<ReadSlot> {
         self.slots.pop_front()
     }
 
-    /// Takes what is there behind the batch whose turn it is, and announces the nodes to the source of rows by `expect`.
+    /// Takes the ready batches after the current one, and announces the nodes to the source of rows by `expect`.
     pub fn look(
         &mut self,
         batches: &mut Reader,

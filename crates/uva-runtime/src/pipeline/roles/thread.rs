@@ -1,4 +1,4 @@
-//! A role as a thread: how it starts, and how it reports its end.
+//! A role as a thread: its start, and its report at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use crate::control::peer::{ExitMark, Peer};
 use crate::control::{Control, Stop};
 use crate::{RuntimeError, machine};
 
-/// All the work of a stage.
+/// All work of a stage.
 pub type RoleWork = Box<dyn FnOnce() -> Result<(), RuntimeError> + Send>;
 
 /// The identity, for its peers, of a role that runs or will run as a thread.
@@ -29,7 +29,7 @@ impl ThreadName {
         Peer::Thread { name: self.name.clone(), alive: Arc::clone(&self.alive) }
     }
 
-    /// The role's work, for the calling thread: its peers see its end, too.
+    /// The role's work, for the calling thread. Its peers detect its end too.
     pub fn marked(&self, role: RoleWork) -> RoleWork {
         let leaving = ExitMark(Arc::clone(&self.alive));
         Box::new(move || {
@@ -80,7 +80,7 @@ fn first_error(threads: Vec<RoleThread>) -> Option<(Instant, RuntimeError)> {
     first
 }
 
-/// The roles that run as threads of this process. Dropping it ends them.
+/// The roles that run as threads of this process. Dropping the value ends them.
 #[derive(Debug)]
 pub struct RoleThreads {
     control: Arc<Control>,
@@ -88,7 +88,7 @@ pub struct RoleThreads {
 }
 
 impl RoleThreads {
-    /// No threads yet, for the run with this control page.
+    /// Creates the set without threads, for the run with this control page.
     pub fn new(control: Arc<Control>) -> Self {
         Self { control, threads: Vec::new() }
     }
@@ -125,10 +125,10 @@ impl RoleThreads {
         first_error(std::mem::take(&mut self.threads))
     }
 
-    /// Asks the run to stop, and waits for all of them.
+    /// Requests the run to stop, and waits for all threads.
     ///
     /// # Errors
-    /// As [`RoleThreads::join`].
+    /// See [`RoleThreads::join`].
     pub fn stop(&mut self) -> Result<(), RuntimeError> {
         // The launcher stops roles that are processes.
         if !self.threads.is_empty() {

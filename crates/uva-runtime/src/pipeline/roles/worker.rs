@@ -1,4 +1,4 @@
-//! The worker: samples a batch into a feature slot and gathers its rows there, alone. Of a hop set nothing is sampled.
+//! The worker: samples a batch into a feature slot and gathers its rows. The rows of a hop set are not sampled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,16 +26,17 @@ use crate::sampler::cache::{Engine, SampledGraph};
 use crate::tune::sums_chooser::sums_batch;
 use crate::{RuntimeError, machine};
 
-/// What the workers of a process share.
+/// The shared state of a process's workers.
 pub(crate) struct WorkerContext {
-    /// The rows that the feature cache holds throughout.
+    /// The rows of a feature cache that does not change.
     cached: Option<Arc<CachedRows>>,
-    /// A worker has ended before its last batch. The others wait for nobody but the consumer, which waits for that batch.
+    /// Whether a worker has ended before its last batch. The others wait only for the consumer, which waits for that
+    /// batch.
     broken: AtomicBool,
 }
 
 impl WorkerContext {
-    /// With a cache of the rows with these ids.
+    /// Creates the state with a cache of the rows with these ids.
     pub fn new(
         dataset: &Dataset,
         plan: &RunPlan,
@@ -52,14 +53,14 @@ impl WorkerContext {
     }
 }
 
-/// Makes batches in feature slots, one after the other.
+/// A maker of batches in feature slots, one after the other.
 trait MakesBatches {
-    /// Writes all but rows into the payload of this slot.
+    /// Writes everything except rows into the payload of this slot.
     fn sample(&mut self, key: BatchKey, slot: usize, payload: &mut [u8])
     -> Result<BatchHeader, RuntimeError>;
 
-    /// Writes the rows of the batch sampled last, whose sequence number is given, and notes in its header when they were
-    /// complete.
+    /// Writes the rows of the batch that was sampled last, with this sequence number, and records in its header the
+    /// time at which they were complete.
     fn gather(
         &mut self,
         sequence: u64,
@@ -96,7 +97,7 @@ impl MakesBatches for SampledBatches<'_> {
     ) -> Result<(), RuntimeError> {
         let layout = &self.plan.layout;
         header.set_summed(sums_batch(self.plan, self.control, sequence, header));
-        // The sampler's columns come first in a feature slot, where they are in a batch slot.
+        // The sampler's columns come first in a feature slot, at the same offsets as in a batch slot.
         let (from, to) = payload.split_at_mut(layout.batch_bytes());
         self.rows.fill(layout, header, 1, from, (to, from.len()))?;
         self.control.count_disk_reads(self.place, self.rows.disk_reads());
@@ -137,7 +138,8 @@ impl MakesBatches for HopBatches<'_> {
     }
 }
 
-/// A worker at work. However it leaves before its work is done, by an error or by a panic, the others see it.
+/// The membership of a running worker. The others detect any exit before the end of its work, by an error or by a
+/// panic.
 struct Membership<'a> {
     crew: &'a WorkerContext,
     done: bool,
@@ -146,19 +148,19 @@ struct Membership<'a> {
 impl Drop for Membership<'_> {
     fn drop(&mut self) {
         if !self.done {
-            // Release; partner: the acquire load in `watched`. It orders nothing else.
+            // Release; partner: the acquire load in `watched`. It orders no other accesses.
             self.crew.broken.store(true, Ordering::Release);
         }
     }
 }
 
-/// One of `W` workers. It makes the batches whose sequence number equals its own index modulo `W`.
+/// One of `W` workers, which makes the batches whose sequence number equals its own index modulo `W`.
 pub(crate) struct WorkerRole<'a> {
     pub index: usize,
     pub dataset: &'a Arc<Dataset>,
     pub plan: &'a RunPlan,
     pub control: &'a Arc<Control>,
-    /// As of [`SamplerRole`](super::SamplerRole).
+    /// See [`SamplerRole`](super::SamplerRole).
     pub reordered: Option<&'a FrozenBytes>,
     pub crew: &'a WorkerContext,
     pub features: Ring,
@@ -171,7 +173,7 @@ impl WorkerRole<'_> {
     /// Makes batches until the end of the schedule.
     ///
     /// # Errors
-    /// A batch larger than its slot; an id out of range; a consumer that is gone, or another worker; a stop.
+    /// A batch larger than its slot; an id out of range; the end of the consumer or of another worker; a stop.
     pub fn run(self) -> Result<(), RuntimeError> {
         let mut membership = Membership { crew: self.crew, done: false };
         let mut clock = StageClock::start(Arc::clone(self.control), FIRST_SAMPLER + self.index);
@@ -185,7 +187,7 @@ impl WorkerRole<'_> {
         let Self { dataset, plan, control, crew, .. } = *self;
         let place = FIRST_SAMPLER + self.index;
         let tree = RowTree::of(plan);
-        // Threads of the shuffle, and those that read from disk, would otherwise inherit the one core.
+        // Otherwise threads of the shuffle, and those that read from disk, would inherit the single core.
         machine::start_threads()?;
         if let Some(run) = HopRun::of(dataset, &plan.options) {
             let RowTree::Tables(_, stored) = &tree else { return Err(tree.is_not("of a hop set")) };
@@ -216,7 +218,7 @@ impl WorkerRole<'_> {
             clock.now(Activity::WaitingOutput);
             let mut slot = features.acquire(sequence, &self.watched())?;
             clock.now(Activity::Working);
-            // Only now: a turn that affects this sequence became visible with the slot (`schedule`).
+            // Read only now: a turn that affects this sequence became visible with the slot (`schedule`).
             let turn = control.turn();
             let (header, length) = match plan.schedule.item(sequence, turn) {
                 ScheduleItem::Batch(key) => {
@@ -263,7 +265,7 @@ impl WorkerRole<'_> {
         }
     }
 
-    /// Keeps this thread on its core. Where the system does not allow that, the worker goes on without.
+    /// Pins this thread to its core. If the system does not allow that, the worker continues unpinned.
     fn keep_on_core(&self) {
         let options = &self.plan.options;
         let Some(pin) = &options.pin_cores else { return };
@@ -278,7 +280,7 @@ impl WorkerRole<'_> {
         }
     }
 
-    /// Batches that wait for the consumer, whoever made them.
+    /// Batches from all workers that wait for the consumer.
     fn ready_batches(&self) -> u32 {
         let slots = self.features.shape().slots;
         (0..slots).map(|slot| u32::from(self.features.state(slot).state() == SlotState::Ready)).sum()

@@ -27,11 +27,11 @@ pub struct CacheContents {
 
 impl CacheContents {
     /// Fills memory with the plan's choice: the ids of the rows, and the graph in the order of the list cache, unless
-    /// the dataset has that order already. The graph takes as much memory as the adjacency, once for the whole run.
+    /// the dataset has that order already. The graph uses as much memory as the adjacency, once for the whole run.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] when the plan names nodes that the dataset lacks; [`RuntimeError::Failed`] when the
-    /// system gives no memory.
+    /// [`RuntimeError::Input`] if the plan names nodes that the dataset lacks; [`RuntimeError::Failed`] if memory
+    /// cannot be allocated.
     pub fn of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Self, RuntimeError> {
         let graph = graph_of_plan(dataset, plan)?;
         let Self { caches, rows, .. } = Self::rows_of_plan(plan)?;
@@ -45,7 +45,7 @@ impl CacheContents {
         Ok(Self { caches, graph, rows, joined: None })
     }
 
-    /// The plan's rows alone: no list is cached, and the graph keeps its order.
+    /// Only the plan's rows: no list is cached, and the graph keeps its order.
     fn rows_of_plan(plan: &CachePlan) -> Result<Self, RuntimeError> {
         let caches = Caches {
             rows: usize::try_from(plan.rows.count).unwrap_or(usize::MAX),
@@ -56,10 +56,10 @@ impl CacheContents {
         Ok(Self { caches, rows, ..Self::default() })
     }
 
-    /// The rows of these nodes alone, cached throughout; none at all is fine.
+    /// Only the rows of these nodes, cached permanently. `nodes` may be empty.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
+    /// [`RuntimeError::Failed`] if memory cannot be allocated.
     pub fn of_rows(nodes: &[i64]) -> Result<Self, RuntimeError> {
         let caches = Caches { rows: nodes.len(), ..Caches::default() };
         let rows = if nodes.is_empty() { None } else { Some(Arc::new(ids(ROWS, nodes)?)) };
@@ -69,15 +69,15 @@ impl CacheContents {
     /// The rows of these nodes, which several GPUs hold in this memory in that order.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
+    /// [`RuntimeError::Failed`] if memory cannot be allocated.
     pub(crate) fn of_joined(rows: &JoinedRows) -> Result<Self, RuntimeError> {
         Ok(Self { joined: Some(Arc::clone(&rows.memory)), ..Self::of_rows(&rows.nodes)? })
     }
 
-    /// The same lists with the rows that this plan has, for a GPU that has another share of them.
+    /// Replaces the rows by those of this plan, for a GPU with another share of rows.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
+    /// [`RuntimeError::Failed`] if memory cannot be allocated.
     pub fn with_rows_of(&self, plan: &CachePlan) -> Result<Self, RuntimeError> {
         let Self { caches, rows, .. } = Self::rows_of_plan(plan)?;
         let dynamic = caches.dynamic.filter(|_| caches.rows > 0);
@@ -88,7 +88,7 @@ impl CacheContents {
         })
     }
 
-    /// The same for a run whose first `counted_epochs` epochs the plan was based on
+    /// Sets the number of the run's first epochs on which the plan was based
     /// ([`counted_epochs`](CachePlan::counted_epochs)).
     #[must_use]
     pub fn chosen_by(mut self, counted_epochs: u32) -> Self {
@@ -96,35 +96,35 @@ impl CacheContents {
         self
     }
 
-    /// The same in a run that also keeps so many rows of a table on disk, as batches come.
+    /// Adds this many rows of a table on disk that are kept as batches read them.
     #[must_use]
     pub fn keeping(mut self, rows: usize) -> Self {
         self.caches.kept_rows = Some(rows);
         self
     }
 
-    /// What is cached.
+    /// The numbers of the caches.
     pub fn caches(&self) -> &Caches {
         &self.caches
     }
 
-    /// The reordered graph, where there is one.
+    /// The reordered graph, if there is one.
     pub fn graph(&self) -> Option<&Arc<FrozenBytes>> {
         self.graph.as_ref()
     }
 
-    /// The ids of the cached rows, where a policy chose them.
+    /// The ids of the cached rows, if a policy chose them.
     pub fn rows(&self) -> Option<&Arc<FrozenBytes>> {
         self.rows.as_ref()
     }
 
-    /// Where they are already, where several GPUs hold them.
+    /// The memory of rows that several GPUs already hold.
     pub fn joined(&self) -> Option<&Arc<JoinedMemory>> {
         self.joined.as_ref()
     }
 }
 
-/// The graph in the order of the plan's lists; `None` where there are none, or the dataset itself has that order.
+/// The graph in the order of the plan's lists; `None` without lists, or if the dataset has that order.
 fn graph_of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Option<Arc<FrozenBytes>>, RuntimeError> {
     if plan.list_ids.is_empty() {
         return Ok(None);
@@ -139,7 +139,7 @@ fn graph_of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Option<Arc<Froze
     Ok(Some(Arc::new(reordered_graph(dataset, &order)?)))
 }
 
-/// The graph in this order, as memory to share.
+/// The graph in this order, in shared memory.
 pub(crate) fn reordered_graph(dataset: &Dataset, order: &NodeOrder) -> Result<FrozenBytes, RuntimeError> {
     let layout = ReorderedLayout::new(dataset);
     let mut filled = Ok(());
@@ -149,24 +149,24 @@ pub(crate) fn reordered_graph(dataset: &Dataset, order: &NodeOrder) -> Result<Fr
     region.map_err(no_memory)
 }
 
-/// Node ids, of which there is at least one, as memory to share.
+/// Node ids, at least one, in shared memory.
 pub(crate) fn ids(name: &str, ids: &[i64]) -> Result<FrozenBytes, RuntimeError> {
     let ids: &[u8] = bytemuck::cast_slice(ids);
     FrozenBytes::create(name, ids.len(), |bytes| bytes.copy_from_slice(ids)).map_err(no_memory)
 }
 
-/// The reordered graph that the launcher made.
+/// Opens the reordered graph that the launcher made.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] where the memory is not of the dataset's size.
+/// [`RuntimeError::Failed`] if the memory does not have the dataset's size.
 pub fn open_graph(fd: OwnedFd, dataset: &Dataset) -> Result<FrozenBytes, RuntimeError> {
     FrozenBytes::from_fd(GRAPH, fd, ReorderedLayout::new(dataset).bytes()).map_err(no_memory)
 }
 
-/// The ids of the cached rows that the launcher wrote down.
+/// Opens the ids of the cached rows that the launcher wrote.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] where the memory is not of as many ids as there are cached rows.
+/// [`RuntimeError::Failed`] if the numbers of ids and of cached rows differ.
 pub fn open_rows(fd: OwnedFd, caches: &Caches) -> Result<FrozenBytes, RuntimeError> {
     FrozenBytes::from_fd(ROWS, fd, caches.rows * size_of::<i64>()).map_err(no_memory)
 }

@@ -24,7 +24,7 @@ use crate::backend::CudaBackend;
 use crate::sampler::lane::Lane;
 use crate::{LoaderOptions, RuntimeError};
 
-/// A sampler. Its batches are the same wherever it works.
+/// A sampler. Its batches do not depend on its place.
 pub(crate) enum Engine<'a> {
     Host { sampler: Box<dyn BatchSampler + 'a>, dataset: &'a Dataset },
     Device(Box<CudaSampler>),
@@ -35,9 +35,9 @@ pub(crate) struct OnGpu<'a> {
     pub lane: &'a Lane,
     pub cuda: &'a CudaBackend,
     pub dataset: &'a Arc<Dataset>,
-    /// The graph in the order of the list cache, where that is not the dataset's own.
+    /// The graph in the order of the list cache, if that differs from the dataset's.
     pub reordered: Option<&'a Arc<FrozenBytes>>,
-    /// Whether the sampler has device memory for a batch, and samples to no other.
+    /// Whether the sampler has device memory for a batch, and samples only to it.
     pub own_batch: bool,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Engine<'a> {
         Ok(Self::Host { sampler: sampler(view, &loader.sampling())?, dataset })
     }
 
-    /// The same over lists that ranks hold between them.
+    /// A sampler on the CPU over lists that are divided among ranks.
     pub fn on_divided(
         dataset: &'a Dataset,
         graph: &SampledGraph<'a>,
@@ -63,7 +63,7 @@ impl<'a> Engine<'a> {
         Ok(Self::Host { sampler: divided_sampler(graph.view(), &loader.sampling(), lists)?, dataset })
     }
 
-    /// Draws what other ranks ask for in the hops of one batch, where this rank has none.
+    /// Draws the picks that other ranks request in the hops of one batch, if this rank has no batch.
     pub fn serve(&mut self) -> Result<(), RuntimeError> {
         match self {
             Self::Host { sampler, .. } => Ok(sampler.serve()?),
@@ -84,7 +84,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Samples the batch `key` around `seeds`, which are ids of `graph`. The nodes it returns have the dataset's ids.
-    /// `degrees` receives the in-degrees in the whole graph of as many nodes as it has room for.
+    /// `degrees` receives the in-degrees in the whole graph of as many nodes as fit.
     pub fn sample(
         &mut self,
         graph: &SampledGraph<'_>,
@@ -121,7 +121,7 @@ impl<'a> Engine<'a> {
     /// The sampler on the GPU.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] where it is one on the CPU.
+    /// [`RuntimeError::Failed`] if the sampler is on the CPU.
     fn on_device(&mut self) -> Result<&mut CudaSampler, RuntimeError> {
         match self {
             Self::Host { .. } => Err(RuntimeError::failed("a sampler on the CPU has no memory on the GPU")),
@@ -129,7 +129,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The same for a sampler on the GPU, to device memory. Degrees go there too.
+    /// Samples on the GPU to device memory, including the degrees.
     pub fn sample_to(
         &mut self,
         graph: &SampledGraph<'_>,
@@ -169,7 +169,7 @@ impl OnGpu<'_> {
             Some(region) => self.reordered_source(region)?,
             None => GraphSource::of_dataset(context, self.dataset, &pin)?,
         };
-        // Weights and edge ids are in the dataset's order, even where the graph is not.
+        // Weights and edge ids are in the dataset's order, even if the graph is not.
         if self.reordered.is_some() && (weighted || loader.edge_ids) {
             source = source.with_home(of_dataset(DatasetArray::Indptr)?)?;
         }
@@ -181,7 +181,7 @@ impl OnGpu<'_> {
 
     fn reordered_source(&self, region: &Arc<FrozenBytes>) -> Result<GraphSource, RuntimeError> {
         let layout = ReorderedLayout::new(self.dataset);
-        // Its pages have been written already, so pinning them needs no more memory.
+        // Its pages have already been written, so pinning them needs no additional memory.
         let preflight = PreflightPolicy::Off;
         let options = PinOptions { preflight, ..self.cuda.pin_options("the reordered graph") };
         let owner: Arc<dyn TableBytes> = Arc::new(GraphBytes(Arc::clone(region)));
@@ -222,7 +222,7 @@ impl OnGpu<'_> {
     }
 }
 
-/// The reordered graph's bytes, for as long as they are pinned.
+/// The reordered graph's bytes, while they are pinned.
 struct GraphBytes(Arc<FrozenBytes>);
 
 impl TableBytes for GraphBytes {

@@ -1,4 +1,4 @@
-//! The graph as samplers see it: the dataset's own, or one in the order of the list cache.
+//! The graph of samplers: the dataset's own, or one in the order of the list cache.
 
 use uva_graph::reorder::{ReorderedLayout, ReorderedView};
 use uva_graph::{Csc, Dataset, Split};
@@ -18,7 +18,7 @@ impl<'a> SampledGraph<'a> {
     /// The dataset's own graph, or the reordered one in `reordered`, which was filled for this dataset.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when `reordered` has the wrong size.
+    /// [`RuntimeError::Failed`] if `reordered` has the wrong size.
     pub fn new(dataset: &'a Dataset, reordered: Option<&'a [u8]>) -> Result<Self, RuntimeError> {
         let Some(bytes) = reordered else { return Ok(Self { dataset, reordered: None }) };
         let layout = ReorderedLayout::new(dataset);
@@ -51,7 +51,7 @@ impl<'a> SampledGraph<'a> {
         }
     }
 
-    /// The same with the lists of `caches` counted as cached.
+    /// The graph in the form for samplers on the CPU, with the lists of `caches` counted as cached.
     pub fn view_of(&self, caches: &Caches) -> GraphView<'a> {
         GraphView { cached_lists: caches.lists, cached_weights: caches.list_weights, ..self.view() }
     }
@@ -61,7 +61,7 @@ impl<'a> SampledGraph<'a> {
         self.reordered.as_ref().map_or_else(|| self.dataset.split(split), |view| view.split(split))
     }
 
-    /// The dataset's id of each node of [`Self::csc`]; `None` where they are the same.
+    /// The dataset's id of each node of [`Self::csc`]; `None` if they are equal.
     pub fn dataset_ids(&self) -> Option<&'a [i64]> {
         self.reordered.as_ref().map(|view| view.to_dataset)
     }
@@ -75,7 +75,7 @@ impl<'a> SampledGraph<'a> {
         }
     }
 
-    /// The same error with the dataset's ids, which a person can look up.
+    /// Translates the error to the dataset's ids, which a user can look up.
     pub fn in_dataset_ids(&self, mut error: SampleError) -> SampleError {
         let Some(view) = &self.reordered else { return error };
         if let SampleError::InvalidList { node, .. } | SampleError::SeedOutOfRange { seed: node, .. } =

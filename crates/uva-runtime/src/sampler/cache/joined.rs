@@ -1,12 +1,13 @@
-//! A cache of rows that the GPUs of one machine hold between them: each rank keeps a share in its GPU's memory, and kernels
-//! read the other shares over NVLink or PCIe (BGL, Liu et al. 2023, section 3.2; phase 1 of docs/guide/caches.md).
+//! A cache of rows that is divided among the GPUs of one machine: each rank keeps a share in its GPU's memory, and
+//! kernels read the other shares over NVLink or PCIe (BGL, Liu et al. 2023, section 3.2; phase 1 of
+//! docs/guide/caches.md).
 //!
 //! Ranks meet once, over an exchange, before their batches begin:
 //!
-//! 1. They say which machine they are on, which GPU they have and what is asked of them.
-//! 2. Each allocates its share, and says which rows it chose: all have to choose the same.
+//! 1. Each reports its machine, its GPU and its request.
+//! 2. Each allocates its share, and reports the rows that it chose: all must choose the same.
 //! 3. On each machine they send each other descriptors of the shares, over sockets. Each maps all of them.
-//! 4. Each writes a part of the rows. When all have, the cache is whole, and nobody writes to it any more.
+//! 4. Each writes a part of the rows. When all parts are written, the cache is complete and no longer written.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,14 +29,15 @@ use uva_rows::cuda::fill_joined;
 
 use crate::RuntimeError;
 
-/// Receiving a message that was sent before all ranks met takes no time. A machine that is out of memory may take some.
+/// Time-out of a message. A message that was sent before all ranks met arrives at once, except on a machine that is out
+/// of memory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The other ranks of a group whose GPUs hold a cache of rows between them.
+/// The other ranks of a group whose GPUs share a cache of rows.
 pub struct CacheRanks {
-    /// Until they have met.
+    /// The exchange, until the ranks have met.
     exchange: Mutex<Option<Box<dyn Exchange>>>,
-    /// What came of it: roles that start anew beside the old ones use it again.
+    /// The result, which roles that start again next to the old ones reuse.
     made: OnceLock<SharedRows>,
 }
 
@@ -52,13 +54,13 @@ struct SharedRows {
 pub(crate) struct JoinedRows {
     /// The rows, side by side.
     pub memory: Arc<JoinedMemory>,
-    /// Their nodes, in that order.
+    /// Their nodes, in the order of the rows.
     pub nodes: Vec<i64>,
-    /// How many GPUs hold them.
+    /// Number of GPUs that hold them.
     pub gpus: usize,
 }
 
-/// What a rank asks for.
+/// The request of a rank.
 pub(crate) struct JoinRequest<'a> {
     pub context: &'a Arc<Context>,
     pub dataset: &'a Dataset,
@@ -66,21 +68,21 @@ pub(crate) struct JoinRequest<'a> {
     pub threads: usize,
     /// Bytes of this rank's GPU, map included.
     pub bytes: u64,
-    /// How rows are chosen.
+    /// The policy that chooses rows.
     pub policy: &'a str,
 }
 
-/// What ranks say of themselves first.
+/// The first message of a rank about itself.
 #[derive(Serialize, Deserialize)]
 struct Greeting {
-    /// Those with the same can share.
+    /// The machine's identity: ranks with the same identity can share.
     machine: String,
     /// The GPU's UUID.
     device: String,
     terms: Terms,
 }
 
-/// What has to be the same on all ranks.
+/// Values that must be equal on all ranks.
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
 struct Terms {
     dataset: String,
@@ -88,29 +90,30 @@ struct Terms {
     cache_policy: String,
 }
 
-/// What they say when they have a share.
+/// The message of a rank that has allocated its share.
 #[derive(Serialize, Deserialize)]
 struct Offer {
-    /// Of the chosen nodes.
+    /// A hash of the chosen nodes.
     hash: u64,
     share_bytes: usize,
-    /// The name of the socket that takes descriptors.
+    /// The name of the socket that receives descriptors.
     socket: String,
 }
 
 impl CacheRanks {
-    /// Over this exchange. All ranks of the group make such a cache, in the same order among their calls.
+    /// Creates the group over this exchange. All ranks of the group make such a cache, in the same order among their
+    /// calls.
     pub fn new(exchange: Box<dyn Exchange>) -> Self {
         Self { exchange: Mutex::new(Some(exchange)), made: OnceLock::new() }
     }
 
-    /// The rows that this machine's ranks hold between them. `choose` gives the nodes of at most so many rows, those that are
-    /// read most first: the same on all ranks.
+    /// Joins the rows that this machine's ranks share. `choose` returns the nodes of at most that many rows, those that
+    /// are read most first, and returns the same on all ranks.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] for ranks that ask for different caches; [`RuntimeError::Missing`] where a GPU cannot read another's
-    /// memory, or has no room; [`RuntimeError::PeerGone`] and [`RuntimeError::Failed`] for what happens to other ranks. The
-    /// others then fail too.
+    /// [`RuntimeError::Usage`] for ranks that request different caches; [`RuntimeError::Missing`] if a GPU cannot read
+    /// another's memory, or has too little memory; [`RuntimeError::PeerGone`] and [`RuntimeError::Failed`] for failures
+    /// of other ranks. The other ranks then fail too.
     pub(crate) fn join(
         &self,
         asked: &JoinRequest<'_>,
@@ -135,7 +138,7 @@ fn taken_before() -> RuntimeError {
 }
 
 impl CacheRanks {
-    /// Leaves the group where this rank has no use for a cache: the others end at once, and need not wait for it.
+    /// Leaves the group if this rank does not use a cache: the others end at once, and need not wait for it.
     pub(crate) fn leave(&self) {
         drop(self.exchange.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -191,14 +194,16 @@ fn meet(
     let others = hand_over(exchange, &own, (&channel, &sockets), at, most)?;
     let memory = JoinedMemory::new(own, at, others)?;
     let part = nodes.len() * at / here.len()..nodes.len() * (at + 1) / here.len();
-    // The parts of the ranks are disjoint, as all have found the same rows. Nobody reads them before the ranks meet below.
+    // The parts of the ranks are disjoint, since all have computed the same rows. They are not read before the ranks
+    // meet below.
     fill_joined(context, &memory, (table.bytes, row_bytes, asked.threads), &nodes, part)?;
-    // Behind this call all parts are written.
+    // After this call all parts are written.
     all_meet(exchange)?;
     Ok(JoinedRows { memory: Arc::new(memory), nodes, gpus: here.len() })
 }
 
-/// Ranks with the same can send each other descriptors: the same start of the same kernel, and one namespace of sockets.
+/// The identity of this machine: the same boot of the same kernel, and one namespace of sockets. Ranks with the same
+/// identity can send each other descriptors.
 fn machine() -> Result<String, RuntimeError> {
     let failed = |error| RuntimeError::failed(format!("which machine this is: {error}"));
     let boot = read_kernel_text("/proc/sys/kernel/random/boot_id").map_err(failed)?;
@@ -206,7 +211,7 @@ fn machine() -> Result<String, RuntimeError> {
     Ok(format!("{} {}", boot.trim(), sockets.display()))
 }
 
-/// Refuses a cache without room for a row.
+/// Rejects a cache that is too small for a row.
 fn check_room(asked: &JoinRequest<'_>, rows: u64, nodes: usize) -> Result<(), RuntimeError> {
     if rows > 0 {
         return Ok(());
@@ -255,7 +260,7 @@ fn check_offer(rank: usize, own: &Offer, other: usize, theirs: &Offer) -> Result
     Ok(())
 }
 
-/// Refuses a GPU of another rank whose memory this one's cannot read.
+/// Rejects a GPU of another rank whose memory this one cannot read.
 fn check_reach(context: &Context, other: usize, uuid: &str) -> Result<(), RuntimeError> {
     let here = context.device();
     match here.can_read_memory_of(uuid)? {
@@ -271,13 +276,13 @@ fn check_reach(context: &Context, other: usize, uuid: &str) -> Result<(), Runtim
     }
 }
 
-/// These nodes dealt to so many shares in turn, so that each has as many that are read often: those of the first share, then
-/// those of the second, and so on.
+/// Distributes these nodes over `shares` shares in turn, so that frequently read nodes are spread evenly. Returns those
+/// of the first share, then those of the second, and so on.
 fn dealt(nodes: &[i64], shares: usize) -> Vec<i64> {
     (0..shares).flat_map(|share| nodes.iter().skip(share).step_by(shares)).copied().collect()
 }
 
-/// A socket of this process's user for descriptors, and its name.
+/// Creates a socket of this process's user for descriptors, and returns its name.
 fn own_socket() -> Result<(String, Channel), RuntimeError> {
     let failed = |error: &dyn fmt::Display| of_share(RuntimeError::failed(format!("a socket: {error}")));
     let word = random_word().map_err(|error| failed(&error))?;
@@ -287,8 +292,8 @@ fn own_socket() -> Result<(String, Channel), RuntimeError> {
     Ok((name, channel))
 }
 
-/// Sends a descriptor of this rank's share to the others of the machine, which is at place `at` among them, and returns those of
-/// theirs, by place. `most` is the number of ranks of the machine that has most: all ranks meet equally often.
+/// Sends a descriptor of this rank's share to the others of the machine, which is at place `at` among them, and returns
+/// their descriptors, by place. `most` is the largest number of ranks on a machine: all ranks meet equally often.
 fn hand_over(
     exchange: &mut dyn Exchange,
     own: &Share,
@@ -307,7 +312,7 @@ fn hand_over(
             let sent = Channel::to_named(sockets[to]).map_err(|error| of(to, &error))?;
             sent.send(&at.to_le_bytes(), &[own.export()?.as_fd()]).map_err(|error| of(to, &error))?;
         }
-        // One message waits at each socket then, and there is always room for it.
+        // One message then waits at each socket, and there is always space for it.
         all_meet(exchange)?;
         if step < shares {
             let received = channel.recv_within(PATIENCE).map_err(|error| of(from, &error))?;
@@ -330,16 +335,17 @@ fn all_meet(exchange: &mut dyn Exchange) -> Result<(), ExchangeError> {
     exchange.counts(&zeros).map(drop)
 }
 
-/// The result of comparing what the ranks have told each other. A rank that refuses it waits for the next call of the others: they
-/// have then heard what it told. Its error ends the group, and would otherwise take their own from them, which says more.
+/// Returns the result of a comparison of the ranks' messages. A rank that rejects it first waits for the others' next
+/// call: they have then received its message. Its error ends the group, and would otherwise replace their own, more
+/// specific errors.
 fn once_heard(exchange: &mut dyn Exchange, checked: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
     checked.inspect_err(|_| {
-        // The error at hand is the cause of any that this call has.
+        // The present error is the cause of any error of this call.
         let _ = all_meet(exchange);
     })
 }
 
-/// What all ranks say, by rank.
+/// Exchanges a message among all ranks, and returns the messages by rank.
 fn all_tell<T: Serialize + DeserializeOwned>(
     exchange: &mut dyn Exchange,
     said: &T,

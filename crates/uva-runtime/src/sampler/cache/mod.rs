@@ -1,9 +1,9 @@
-//! The two caches of a run, as its roles use them: neighbour lists and feature rows.
+//! The two caches of a run: neighbour lists and feature rows.
 //!
-//! A [`CachePlan`] (made by [`crate::tune::planning`], here or in an earlier run) names the lists and rows that are worth
-//! their bytes. [`CacheContents`] turns it into memory that the roles share. Samplers work on the graph in the order of
-//! the list cache, with the cached lists first. The producer reads cached rows from its own copy. Batches carry the
-//! dataset's ids, so the later stages see no difference.
+//! A [`CachePlan`] (made by [`crate::tune::planning`], here or in an earlier run) names the lists and rows to cache.
+//! [`CacheContents`] turns it into memory that the roles share. Samplers work on the graph in the order of the list
+//! cache, with the cached lists first. The producer reads cached rows from its own copy. Batches carry the dataset's
+//! ids, so the later stages see no difference.
 
 mod caches;
 mod contents;

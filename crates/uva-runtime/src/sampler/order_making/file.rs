@@ -1,4 +1,4 @@
-//! Orders of seeds as files: an array of node ids, a row a sequence.
+//! Orders of seeds as files: an array of node ids with one sequence per row.
 
 use std::path::Path;
 
@@ -27,8 +27,8 @@ fn ids_of_training(dataset: &Dataset) -> Result<Vec<u32>, GraphError> {
     ids.map(narrow).collect()
 }
 
-/// Writes sequences of a dataset's training positions as original ids: uint32 \[sequences, training nodes\]. A file that
-/// is at `path` is replaced when this one is complete.
+/// Writes sequences of a dataset's training positions as original ids: uint32 \[sequences, training nodes\]. An
+/// existing file is replaced once the new one is complete.
 ///
 /// # Errors
 /// If it cannot be written, or an id has more than 32 bits.
@@ -47,19 +47,19 @@ pub fn write(path: &Path, dataset: &Dataset, sequences: &SeedSequences) -> Resul
     replacement.commit().map_err(cannot)
 }
 
-/// What a file of an order has.
+/// The content of an order's file.
 pub(super) struct OrderFile {
-    /// The first sequences, as positions in the dataset's training split, one behind the other: as many as were wanted.
+    /// The first sequences, as many as requested, as positions in the dataset's training split, one after the other.
     pub(super) positions: Vec<u32>,
-    /// How many sequences there are in the file.
+    /// Number of sequences in the file.
     pub(super) count: usize,
-    /// The hash of the positions of all of them.
+    /// The hash of the positions of all sequences.
     pub(super) hash: u64,
 }
 
-/// Bytes of memory that reading a file for so many training nodes takes, beside the positions.
+/// Bytes of memory for reading a file with this many training nodes, in addition to the positions.
 pub(super) fn bytes_beside(seeds: usize) -> u64 {
-    // Positions by id, the buckets over them, how many of each node are out, and one sequence.
+    // Positions by id, the buckets over them, the number of used positions of each node, and one sequence.
     (8 + 4 + 4 + 4) * seeds as u64
 }
 
@@ -67,9 +67,9 @@ pub(super) fn bytes_beside(seeds: usize) -> u64 {
 struct Positions {
     /// Ids with their positions, ascending.
     of: Vec<(u32, u32)>,
-    /// Where each bucket of ids begins in them, and their number behind the last one.
+    /// The start of each bucket of ids in `of`, followed by the total number.
     begins: Vec<u32>,
-    /// Ids of a bucket are equal without so many of their lowest bits.
+    /// Number of low bits that are ignored for buckets: ids of a bucket are otherwise equal.
     shift: u32,
 }
 
@@ -87,7 +87,7 @@ impl Positions {
         Self { of, begins, shift }
     }
 
-    /// Where the entries of `id` begin; `None` if there are none.
+    /// The index of the first entry of `id`; `None` if there is none.
     fn first(&self, id: u32) -> Option<usize> {
         let bucket = (id >> self.shift) as usize;
         let (begin, end) = (*self.begins.get(bucket)? as usize, *self.begins.get(bucket + 1)? as usize);
@@ -99,8 +99,8 @@ impl Positions {
 /// Reads the sequences in a file. All are checked, and the first `wanted` are kept.
 ///
 /// # Errors
-/// [`RuntimeError::Option`] for `order`, with the sequence and the entry: a node that is no training node, or is there too
-/// often. [`RuntimeError::Input`] for a file that is no such array.
+/// [`RuntimeError::Option`] for `order`, with the sequence and the entry, for a node that is not a training node or
+/// occurs too often. [`RuntimeError::Input`] for a file without such an array.
 pub(super) fn read(path: &Path, dataset: &Dataset, wanted: usize) -> Result<OrderFile, RuntimeError> {
     let array = NpyArray::open(path)?;
     let train = ids_of_training(dataset)?;
@@ -122,7 +122,7 @@ pub(super) fn read(path: &Path, dataset: &Dataset, wanted: usize) -> Result<Orde
     }
     let by_id = Positions::of(&train);
     drop(train);
-    // How many of a node's positions are out, where its entries begin.
+    // The number of used positions of each node, at the index of its first entry.
     let mut out = vec![0_u32; len];
     let mut hash = ArrayHash::new(0);
     let mut positions = Vec::with_capacity(wanted.min(count) * len);
@@ -177,10 +177,10 @@ mod tests {
         let file = read(&path, &dataset, 2).unwrap();
         let hash = of_array(0, bytemuck::cast_slice(&positions));
         assert_eq!((&file.positions, file.count, file.hash), (&positions, 2, hash));
-        // Those that are not wanted are checked and count in the hash.
+        // Sequences that are not requested are checked and included in the hash.
         let first = read(&path, &dataset, 1).unwrap();
         assert_eq!((&first.positions[..], first.count, first.hash), (&positions[..len as usize], 2, hash));
-        // A node that is given three times has three positions, which are taken in their order.
+        // A node that occurs three times has three positions, which are taken in order.
         let again = dataset.with_nodes(Split::Train, vec![7, 3, 7, 7], "input_nodes").unwrap();
         write_array(&temp.path().join("again.npy"), NpyType::U32, &[4], &[7_u32, 7, 3, 7]).unwrap();
         assert_eq!(read(&temp.path().join("again.npy"), &again, 1).unwrap().positions, [0, 2, 1, 3]);

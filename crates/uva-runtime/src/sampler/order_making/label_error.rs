@@ -1,4 +1,4 @@
-//! How far the labels of an order's batches are from those of all training seeds.
+//! The deviation of the labels in an order's batches from those of all training seeds.
 
 use rayon::prelude::*;
 use uva_graph::{Dataset, Labels, Split};
@@ -6,19 +6,19 @@ use uva_sample::EpochOrder;
 
 use crate::RuntimeError;
 
-/// Epochs over whose batches the error is a mean: the first ones.
+/// Number of first epochs whose batches determine the mean error.
 const EPOCHS: u32 = 8;
 
 /// The classes of the training seeds, by their positions.
 pub(super) enum SeedLabels<'d> {
     /// Each seed has one class.
     Single { of: &'d [i64], nodes: &'d [i64], classes: usize },
-    /// A seed may have several, or none.
+    /// Each seed may have several classes, or none.
     Rates { labels: Labels<'d>, nodes: &'d [i64], classes: usize },
 }
 
 impl<'d> SeedLabels<'d> {
-    /// Those of a dataset's training split; `None` where it has no classes.
+    /// The classes of a dataset's training split; `None` if it has no classes.
     pub fn of(dataset: &'d Dataset) -> Option<Self> {
         let (labels, classes) = (dataset.labels(), dataset.classes());
         let nodes = dataset.split(Split::Train);
@@ -31,9 +31,9 @@ impl<'d> SeedLabels<'d> {
         }
     }
 
-    /// Bytes that measuring errors of orders of so many seeds takes: an epoch's order for each of these threads.
+    /// Bytes for measuring errors of orders of `seeds` seeds: an epoch's order for each of these threads.
     pub fn bytes(seeds: usize, threads: usize) -> u64 {
-        // A position, a mark, and a key with its position where few seeds are shuffled.
+        // A position, a mark, and a key with its position if few seeds are shuffled.
         (4 + 1 + size_of::<(u64, u32)>() as u64) * seeds as u64 * threads.min(EPOCHS as usize) as u64
     }
 
@@ -61,8 +61,8 @@ impl<'d> SeedLabels<'d> {
         }
     }
 
-    /// What the absolute differences of the classes' shares are multiplied by: half their sum is the total variation
-    /// between two distributions; rates that do not add up to 1 are averaged.
+    /// The factor of the absolute differences of the classes' shares. For single classes half of their sum is the total
+    /// variation between two distributions; rates that do not add up to 1 are averaged.
     fn factor(&self) -> f64 {
         match self {
             Self::Single { .. } => 0.5,
@@ -70,11 +70,11 @@ impl<'d> SeedLabels<'d> {
         }
     }
 
-    /// The mean error of the batches of the first epochs in this order. `new` makes it, once an epoch: they are counted
-    /// side by side.
+    /// The mean error of the batches of the first epochs in this order. `new` makes the order once per epoch, since
+    /// epochs are counted in parallel.
     ///
     /// # Errors
-    /// As making the order.
+    /// Errors of making the order.
     pub fn error(
         &self,
         new: &(dyn Fn() -> Result<EpochOrder, RuntimeError> + Sync),
@@ -85,7 +85,7 @@ impl<'d> SeedLabels<'d> {
             Ok::<_, RuntimeError>((self.sum_of_errors(&order), order.batches()))
         };
         let sums: Vec<(f64, usize)> = (0..EPOCHS).into_par_iter().map(of_epoch).collect::<Result<_, _>>()?;
-        // One after the other: the sum does not depend on threads.
+        // Summed in order, so that the sum does not depend on threads.
         let (sum, batches) =
             sums.iter().fold((0.0, 0), |(sum, all), (of, batches)| (sum + of, all + batches));
         Ok(if batches == 0 { 0.0 } else { sum / batches as f64 })
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn batches_like_the_whole_have_no_error_and_those_of_one_class_the_most() {
         let of = [0, 0, 1, 1, 9, 9];
-        // Node 4 and 5 are not in training.
+        // Nodes 4 and 5 are not in training.
         let labels = SeedLabels::Single { of: &of, nodes: &[0, 1, 2, 3], classes: 10 };
         assert_eq!(error(&labels, vec![0, 2, 1, 3], 2), 0.0);
         assert_eq!(error(&labels, vec![0, 1, 2, 3], 2), 0.5);
@@ -147,7 +147,7 @@ mod tests {
         // The rate of the first class is 1 everywhere; of the second it is ½ in all, and 1 or 0 in a batch.
         assert_eq!(error(&labels, vec![0, 1, 2, 3], 2), 0.25);
         assert_eq!(error(&labels, vec![0, 2, 1, 3], 2), 0.0);
-        // A node without a class counts as having none of them.
+        // A node without a class counts as a node with none of the classes.
         let labels = SeedLabels::Rates { labels: Labels::Single(&[0, -1]), nodes: &[0, 1], classes: 1 };
         assert_eq!(error(&labels, vec![0, 1], 1), 0.5);
     }

@@ -1,4 +1,4 @@
-//! Makes the order of a run's training seeds: once, in the process that sees the options first.
+//! Creation of the order of a run's training seeds: once, in the first process with the options.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -15,16 +15,16 @@ use crate::options::seed_order::{AskedOrder, LabelErrors, MadeOrder};
 use crate::{RuntimeError, machine};
 use uva_options::ByteSize;
 
-/// The most sequences that `auto` tries.
+/// Maximum number of sequences that `auto` tries.
 const MOST_TRIED: usize = 64;
 
 impl LoaderOptions {
-    /// The same with the order of the training seeds, if it is another than the shuffle and still open. It depends on the
-    /// dataset and the options alone, so every resumed run makes the same one.
+    /// Makes the order of the training seeds, if it is not the shuffle and still open. The order depends only on the
+    /// dataset and the options, so every resumed run makes the same one.
     ///
     /// # Errors
-    /// [`RuntimeError::Option`] where the order cannot be made of this dataset, or does not fit into memory, or its file is
-    /// of another; [`RuntimeError::Input`] for a dataset without training nodes, or a file that is no order.
+    /// [`RuntimeError::Option`] if the order cannot be made for this dataset, does not fit into memory, or its file is
+    /// for another dataset; [`RuntimeError::Input`] for a dataset without training nodes, or an invalid file.
     pub fn with_order(&self, dataset: &Dataset) -> Result<Self, RuntimeError> {
         let options = self.clone();
         Ok(match self.seed_order {
@@ -41,7 +41,8 @@ impl LoaderOptions {
 /// The order of a split's seeds in a run with these options. Only training may drop its last batch.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] in a process that was not handed the sequences of the order; as [`EpochOrder::new`].
+/// [`RuntimeError::Failed`] in a process that has not received the sequences of the order; see also
+/// [`EpochOrder::new`].
 pub fn epoch_order(
     dataset: &Dataset,
     options: &LoaderOptions,
@@ -51,7 +52,7 @@ pub fn epoch_order(
     in_batches(dataset, options, split, (options.batch_size, drop_last))
 }
 
-/// The same in batches of this size, of which the last may be dropped where it is smaller.
+/// The order of a split's seeds in batches of this size, of which the last may be dropped if it is smaller.
 pub(crate) fn in_batches(
     dataset: &Dataset,
     options: &LoaderOptions,
@@ -66,10 +67,12 @@ pub(crate) fn in_batches(
     Ok(EpochOrder::new(options.seed, split, len, of, batch_size, drop_last)?)
 }
 
-/// So many sequences of a dataset's training positions, in which nodes that are near in the graph follow one another.
+/// Makes `count` sequences of a dataset's training positions, in which nodes that are near in the graph follow one
+/// another.
 ///
 /// # Errors
-/// [`RuntimeError::Input`] for a dataset without training nodes; [`RuntimeError::Usage`] where memory does not hold them.
+/// [`RuntimeError::Input`] for a dataset without training nodes; [`RuntimeError::Usage`] if they do not fit into
+/// memory.
 pub fn sequences(
     dataset: &Dataset,
     (seed, edges): (u64, OrderEdges),
@@ -92,18 +95,18 @@ fn training(dataset: &Dataset) -> Result<&[i64], RuntimeError> {
     }
 }
 
-/// Where sequences come from.
+/// The origin of sequences.
 #[derive(Clone, Copy)]
 enum SequencesFrom {
     Graph(OrderEdges),
     File,
 }
 
-/// What is wrong with so many sequences, if memory does not hold them.
+/// The problem with this many sequences, if they do not fit into memory.
 fn check_memory(dataset: &Dataset, from: SequencesFrom, count: u32) -> Result<(), String> {
     let seeds = dataset.split(Split::Train).len();
     let threads = machine::share_of_cores(1);
-    // They are made, and then copied to memory that processes share; those of a file are kept besides.
+    // Sequences are made, and then copied to shared memory; those of a file are kept in addition.
     let (copies, making, fewer) = match from {
         SequencesFrom::Graph(edges) => {
             let fewer = "give fewer sequences, or `order_edges=in`";
@@ -126,11 +129,11 @@ fn check_memory(dataset: &Dataset, from: SequencesFrom, count: u32) -> Result<()
     Ok(())
 }
 
-/// Sequences as they are needed.
+/// A source of sequences on demand.
 enum Source<'d> {
-    /// Made of the graph.
+    /// Sequences made from the graph.
     Graph(Box<Proximity<'d>>),
-    /// The first ones of a file: as many as are followed at most.
+    /// The first sequences of a file, up to the maximum number that is followed.
     File(Vec<u32>),
 }
 
@@ -144,15 +147,15 @@ impl Source<'_> {
     }
 }
 
-/// What an order is made of.
+/// The inputs of an order.
 struct Making<'d> {
     options: &'d LoaderOptions,
     source: Source<'d>,
     labels: Option<SeedLabels<'d>>,
     seeds: usize,
-    /// Sequences that there can be at most.
+    /// Maximum number of sequences.
     most: usize,
-    /// What identifies the file, where there is one.
+    /// The identity of the file, if there is one.
     file: Option<String>,
     began: Instant,
 }
@@ -171,7 +174,7 @@ fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result
     let most_wanted = match asked {
         AskedOrder::Shuffle | AskedOrder::Segments(_) => 1,
         AskedOrder::Proximity(Some(count)) => count,
-        // Those that are tried are kept until the number is settled.
+        // Sequences that are tried are kept until the number is settled.
         AskedOrder::Proximity(None) => MOST_TRIED as u32,
     };
     let from = options
@@ -213,7 +216,7 @@ impl Making<'_> {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// The mean error of the labels of batches in an order; `None`: of the shuffle.
+    /// The mean error of the labels of batches in an order; `None` for the shuffle.
     fn error(&self, labels: &SeedLabels<'_>, sequenced: Option<&Sequenced>) -> Result<f64, RuntimeError> {
         let LoaderOptions { seed, batch_size, drop_last, .. } = *self.options;
         let new = || {
@@ -223,13 +226,13 @@ impl Making<'_> {
         labels.error(&new)
     }
 
-    /// How much more than the shuffle's error is allowed.
+    /// The allowed excess over the shuffle's error.
     fn allowed(&self) -> f64 {
         let batch = (self.options.batch_size.min(self.seeds) as f64) * f64::from(self.options.part.of);
         (batch.sqrt() / self.seeds as f64).max(self.options.order_tolerance)
     }
 
-    /// The order that was asked for, whatever the labels of its batches. They are measured where that takes little beside
+    /// The requested order, for any labels of its batches. The labels are measured if that is cheap compared with
     /// making the sequences.
     fn named(self, follow: Follow, count: usize) -> Result<MadeOrder, RuntimeError> {
         let sequences = SeedSequences::new(self.source.sequences(0..count, self.seeds), count, self.seeds);
@@ -248,7 +251,7 @@ impl Making<'_> {
         MadeOrder::new(follow, (sequences.all(), self.seeds), self.file, errors, seconds)
     }
 
-    /// The order of the fewest sequences whose batches have labels near enough to all, or the shuffle.
+    /// The order of the fewest sequences whose batches have labels near enough to those of all seeds, or the shuffle.
     fn with_fewest(self) -> Result<MadeOrder, RuntimeError> {
         let Some(labels) = &self.labels else {
             let reason = "the number of sequences is chosen by the classes of batches, and the dataset has no classes: name \
@@ -260,7 +263,7 @@ impl Making<'_> {
         let mut last = LabelErrors { order: shuffle, shuffle, allowed };
         let mut count = 1;
         while count <= MOST_TRIED.min(self.most) {
-            // At most two copies of them are there at a time.
+            // At most two copies of the sequences exist at a time.
             let mut positions = Vec::with_capacity(count * self.seeds);
             let made = before.as_ref().map_or(0, SeedSequences::count);
             positions.extend_from_slice(before.as_ref().map_or(&[], SeedSequences::all));

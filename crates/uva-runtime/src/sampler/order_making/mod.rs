@@ -1,5 +1,5 @@
-//! Makes the order of a run's training seeds: of the graph, or of a file, and with as few sequences as the labels of
-//! batches allow.
+//! Creation of the order of a run's training seeds, from the graph or from a file, with as few sequences as the labels
+//! of batches allow.
 
 mod file;
 mod label_error;

@@ -1,4 +1,4 @@
-//! The gathers that are measured: a run's own sources over a sample of its table, through slots on the GPU.
+//! The measured gathers: a run's own sources over a sample of its table, through slots on the GPU.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,10 +21,10 @@ use super::verdict::fair_share;
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice};
 
-/// A copy of more takes longer than all cases may.
+/// Maximum bytes of a copy. A larger copy would exceed the time of all cases.
 const MOST_COPIED: usize = 256 << 20;
 
-/// Bytes of a gather at most. What an order of its rows is worth depends on how many there are.
+/// Maximum bytes of a gather. The gain of an order of its rows depends on their number.
 const MOST_BYTES: usize = 128 << 20;
 
 /// Slots, as a run has by default.
@@ -82,7 +82,7 @@ struct OnGpu {
     ids_at: usize,
     features_at: usize,
     most_rows: usize,
-    /// The sample where it is mapped, pinned with the first case that reads it.
+    /// The sample in its mapped pages, pinned with the first case that reads it.
     in_place: Option<Arc<PinnedTable>>,
     prepared: Option<Filling>,
     ids: Vec<i64>,
@@ -106,7 +106,7 @@ impl OnGpu {
         let sample = Sample { dataset: Arc::clone(dataset), length };
         // No more rows than the table has: the slots of a small one stay small.
         let most_rows = (MOST_BYTES / row_bytes).min(length / row_bytes).max(1);
-        // The report first: a fill sends it and the ids by one copy.
+        // The report comes first: a fill sends it and the ids by one copy.
         let ids_at = GatherReport::BYTES.next_multiple_of(ALIGNMENT);
         let features_at = (ids_at + most_rows * 8).next_multiple_of(ALIGNMENT);
         let stride = (features_at + most_rows * row_bytes).next_multiple_of(ALIGNMENT);
@@ -179,7 +179,7 @@ impl OnGpu {
 
 impl Gathers for OnGpu {
     fn prepare(&mut self, case: &Case, so_far: &[Figure]) -> Result<(), CaseFailure> {
-        // The last case's pages go first.
+        // The last case's pages are freed first.
         self.prepared = None;
         let source: Box<dyn DeviceSource> = match case.gather {
             GatherChoice::Dma => Box::new(self.copies()?),
@@ -224,13 +224,13 @@ impl Gathers for OnGpu {
     }
 }
 
-/// Slots that are filled from a source.
+/// Slots being filled from a source.
 struct Filling {
     filler: SlotFiller<Box<dyn DeviceSource>>,
     ready: CudaEvent,
     ids_at: usize,
     features_at: usize,
-    /// Of the last fill in which both had a part.
+    /// The share of the last fill in which both ways had a part.
     split_share: Option<f64>,
 }
 

@@ -1,16 +1,16 @@
-//! What `auto` options choose by: gathers of the run's own rows, measured at the first start on a GPU, and kept.
+//! The measurements for `auto` options: gathers of the run's own rows, timed at the first start on a GPU, and stored.
 //!
 //! | file | |
 //! |---|---|
-//! | `figures` | what is measured, and the result |
-//! | `timetable` | which gathers for how long, within the budget, by any clock |
+//! | `figures` | the measured cases, and the result |
+//! | `timetable` | the gathers and their durations, within the budget, by any clock |
 //! | `gathers` | the gathers on the GPU |
 //! | `verdict` | from figures to choices: a pure function |
 //! | `stored` | the file of a GPU |
-//! | `settle` | all of it, for a decision that leaves choices open |
+//! | `settle` | all steps, for a decision that leaves choices open |
 //!
-//! This module is above `device`, whose sources it times. The process that measures is whichever has the GPU before the
-//! run: the planner, or the caller's where the roles are threads.
+//! This module is above `device`, whose sources it times. The process that has the GPU before the run measures: the
+//! planner, or the caller's process if the roles are threads.
 
 pub mod figures;
 mod gathers;

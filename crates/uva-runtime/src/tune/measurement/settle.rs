@@ -1,4 +1,4 @@
-//! Settles what a decision leaves open: by stored figures, by a measurement now, or by the defaults.
+//! Settlement of a decision's open choices, by stored figures, by a measurement now, or by the defaults.
 
 use uva_graph::Dataset;
 
@@ -30,16 +30,16 @@ impl TargetRun {
     }
 }
 
-/// Measures for this backend, in whichever process may use the GPU.
+/// A function that measures for this backend, in a process that may use the GPU.
 pub type Measure<'m> = &'m mut dyn FnMut(&Backend) -> Result<Figures, RuntimeError>;
 
-/// Settles the decision. Without `measure`, only stored figures count. Under the simulator of the tests a measurement
-/// means nothing, so only `remeasure` makes one. `note` receives lines for people: the choices with their figures, and
-/// what was ignored or failed.
+/// Settles the decision. Without `measure`, only stored figures are used. Under the simulator of the tests a
+/// measurement is meaningless, so only `remeasure` makes one. `note` receives lines for people: the choices with their
+/// figures, and ignored or failed measurements.
 ///
 /// # Errors
-/// [`RuntimeError::Interrupted`]; as [`BackendDecision::settled`]. Another failure of the measurement is noted, and the
-/// defaults are in force.
+/// [`RuntimeError::Interrupted`]; see also [`BackendDecision::settled`]. Other failures of the measurement are noted,
+/// and the defaults are in force.
 pub fn settle(
     decision: BackendDecision,
     wanted: &TargetRun,
@@ -71,7 +71,7 @@ pub fn settle(
 
 type SourcedFigures = (Figures, String);
 
-/// The stored figures of this shape, and where they are.
+/// The stored figures of this shape, and their file.
 fn stored(
     file: Option<&FigureFile>,
     shape: &MeasurementShape,
@@ -89,7 +89,7 @@ fn stored(
     }
 }
 
-/// Measures now, and keeps the figures.
+/// Measures now, and stores the figures.
 fn measured(
     backend: &Backend,
     open: &OpenChoices,

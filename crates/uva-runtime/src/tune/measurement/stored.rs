@@ -9,16 +9,16 @@ use uva_mem::files::{read_kernel_text, read_regular, replace};
 
 use super::figures::{Figures, MeasurementShape};
 
-/// Raised with every change of what figures mean.
+/// The version of the format, raised with every change of the figures' meaning.
 const FORMAT: u32 = 2;
 
-/// Larger files are not ours.
+/// Maximum size of a file of this program.
 const LARGEST: u64 = 1 << 20;
 
-/// Shapes that are kept for a GPU; the oldest goes first.
+/// Maximum number of shapes that are kept for a GPU; the oldest is removed first.
 const MOST_SHAPES: usize = 64;
 
-/// What figures depend on: another GPU, driver or link has others.
+/// The machine that figures depend on: another GPU, driver or link has other figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The GPU's UUID.
@@ -27,12 +27,12 @@ pub struct Machine {
     pub name: String,
     /// The versions of driver and CUDA.
     pub driver: String,
-    /// Generation and width of the link, or else its address.
+    /// Generation and width of the link, or otherwise its address.
     pub link: String,
 }
 
 impl Machine {
-    /// This machine with that GPU. `cuda`: the CUDA version that the driver serves.
+    /// This machine with that GPU. `cuda` is the CUDA version of the driver.
     pub fn with(device: &DeviceReport, cuda: Option<&str>) -> Self {
         let mut driver = format!("CUDA {}", cuda.unwrap_or("unknown"));
         if let Ok(version) = read_kernel_text("/sys/module/nvidia/version") {
@@ -46,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// The first difference between the machine that was measured and this one.
+    /// The first difference between the measured machine and this one.
     fn difference(&self, measured: &Self) -> Option<String> {
         let pairs = [
             ("GPU", &self.gpu, &measured.gpu),
@@ -59,10 +59,10 @@ impl Machine {
     }
 }
 
-/// The link's generation and width, or its address where the system does not tell them.
+/// The link's generation and width, or its address if the system does not report them.
 fn link(devices: &Path, address: &str) -> String {
     let folder = devices.join(address.to_ascii_lowercase());
-    // The speed that it can have: an idle link is slower to save power.
+    // The maximum speed of the link: an idle link is slower to save power.
     let speed = read_kernel_text(folder.join("max_link_speed"));
     let width = read_kernel_text(folder.join("current_link_width"));
     match (speed, width) {
@@ -78,12 +78,12 @@ struct Content {
     measured: Vec<Figures>,
 }
 
-/// What a GPU's file has.
+/// The content of a GPU's file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredMeasurement {
-    /// There is none.
+    /// There is no file.
     Nothing,
-    /// It is of no use, with the reason.
+    /// The file cannot be used, for this reason.
     Stale(String),
     /// The figures of each shape.
     Figures(Vec<Figures>),
@@ -97,12 +97,12 @@ pub struct FigureFile {
 }
 
 impl FigureFile {
-    /// In the user's cache folder for this program; `None` where that is not known.
+    /// The file in the user's cache folder for this program; `None` if the folder cannot be determined.
     pub fn of_user(machine: Machine) -> Option<Self> {
         Some(Self::within(&uva_cuda::user_cache_folder()?.join("measured"), machine))
     }
 
-    /// In this folder.
+    /// The file in this folder.
     pub fn within(folder: &Path, machine: Machine) -> Self {
         let name: String = machine
             .gpu
@@ -112,17 +112,17 @@ impl FigureFile {
         Self { path: folder.join(format!("{name}.json")), machine }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The machine that it is for.
+    /// The machine that it belongs to.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// What it has for this machine.
+    /// Reads its content for this machine.
     pub fn read(&self) -> StoredMeasurement {
         let bytes = match read_regular(&self.path, LARGEST) {
             Ok(bytes) => bytes,
@@ -148,7 +148,7 @@ impl FigureFile {
         }
     }
 
-    /// The figures of this shape, or why there are none that hold.
+    /// The figures of this shape, or the reason why there are no valid ones.
     pub fn figures(&self, shape: &MeasurementShape) -> Result<Option<Figures>, String> {
         match self.read() {
             StoredMeasurement::Nothing => Ok(None),
@@ -159,10 +159,10 @@ impl FigureFile {
         }
     }
 
-    /// Adds figures, in place of former ones of their shape, and of all that do not hold here.
+    /// Adds figures, in place of earlier ones of their shape and of those that are not valid on this machine.
     ///
     /// # Errors
-    /// The file system's.
+    /// Errors of the file system.
     pub fn keep(&self, figures: &Figures) -> io::Result<()> {
         let mut measured = match self.read() {
             StoredMeasurement::Figures(measured) => measured,
@@ -218,7 +218,7 @@ mod tests {
         let larger = MeasurementShape::new(1 << 40, 400, Kernel::Wide, 2);
         assert_eq!((larger.up_to_bytes, file.figures(&larger)), (4 << 30, Ok(None)));
         assert_eq!(file.figures(&other), Ok(None));
-        // One file, whatever a UUID holds.
+        // One file, for any content of a UUID.
         let names: Vec<_> = std::fs::read_dir(folder.path().join("new")).unwrap().collect();
         assert_eq!(names.len(), 1);
         for row_bytes in 1..=2 * MOST_SHAPES {

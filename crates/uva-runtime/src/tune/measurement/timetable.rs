@@ -1,4 +1,4 @@
-//! Which gathers for how long, within the budget.
+//! The gathers and their durations, within the budget.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,46 +8,46 @@ use uva_cuda::memory::PinPages;
 use super::figures::{Case, Figure};
 use crate::backend::GatherChoice;
 
-/// All of it takes no longer, but for the gather that is under way.
+/// Maximum duration of all gathers, except for the one in progress.
 pub const BUDGET: Duration = Duration::from_secs(2);
 
-/// How long each case is timed.
+/// Duration of the timing of each case.
 pub const EACH: Duration = Duration::from_millis(100);
 
-/// A gather should take at least so long, so that starting it costs little beside it, and it has as many rows as a batch.
+/// Minimum duration of a gather, so that its start is negligible and it has as many rows as a batch.
 const LEAST: Duration = Duration::from_millis(4);
 
-/// Rows of the first gather of a case: few, since nothing is known of the machine yet.
+/// Rows of the first gather of a case. They are few, since the machine's speed is not yet known.
 const FIRST_ROWS: usize = 64;
 
-/// Multiprocessors that the kernel is kept to, in the order of the question: most links need 8 to 16.
+/// Numbers of multiprocessors for the kernel, in the order of measurement. Most links need 8 to 16.
 const FEW: [u32; 4] = [8, 16, 4, 32];
 
-/// Why something cannot be measured.
+/// The reason why a case cannot be measured.
 pub type CaseFailure = Box<dyn Error + Send + Sync>;
 
-/// Gathers, one case at a time.
+/// The gathers of one case at a time.
 pub trait Gathers {
-    /// Prepares for a case. An error concerns this case alone. `so_far`: the figures of the cases before it.
+    /// Prepares for a case. An error concerns only this case. `so_far` are the figures of the cases before it.
     ///
     /// # Errors
-    /// Why this case cannot be measured.
+    /// The reason why this case cannot be measured.
     fn prepare(&mut self, case: &Case, so_far: &[Figure]) -> Result<(), CaseFailure>;
 
-    /// The most rows of one gather.
+    /// Maximum number of rows of one gather.
     fn most_rows(&self) -> usize;
 
     /// Gathers this many random rows `times` times, waits for all, and returns the bytes.
     ///
     /// # Errors
-    /// A failure of the GPU, after which nothing more can be measured.
+    /// A failure of the GPU, after which no further case can be measured.
     fn gather(&mut self, rows: usize, times: u32) -> Result<u64, CaseFailure>;
 
-    /// The share of the rows that kernels read, where they are split.
+    /// The share of the rows that kernels read, if rows are split.
     fn split_share(&self) -> Option<f64>;
 }
 
-/// The cases for a GPU with this many multiprocessors; what matters most first.
+/// The cases for a GPU with this many multiprocessors, the most important first.
 pub fn cases(multiprocessors: u32) -> Vec<Case> {
     let ways = [GatherChoice::ZeroCopy, GatherChoice::Dma, GatherChoice::Split].map(Case::by);
     let few = FEW.into_iter().filter(|few| *few < multiprocessors).map(Case::within);
@@ -55,7 +55,7 @@ pub fn cases(multiprocessors: u32) -> Vec<Case> {
     ways.into_iter().chain(few).chain(pages).collect()
 }
 
-/// Times the cases in order. `clock` counts from any beginning.
+/// Times the cases in order. `clock` may count from any start.
 ///
 /// # Errors
 /// A failure of the GPU.
@@ -72,7 +72,7 @@ pub fn run(
         } else {
             match gathers.prepare(&case, &figures) {
                 Err(error) => left_out(case, error.to_string()),
-                // To have the pages of a copy takes time too.
+                // The allocation of a copy's pages takes time too.
                 Ok(()) if clock() + EACH > end => {
                     left_out(case, format!("the {} s for all were over", BUDGET.as_secs()))
                 }
@@ -97,7 +97,7 @@ fn timed(
     let began = clock();
     let most = gathers.most_rows();
     let mut rows = FIRST_ROWS.min(most);
-    // Warms up, and finds how many rows take long enough.
+    // Warms up, and determines a number of rows that takes long enough.
     loop {
         let from = clock();
         gathers.gather(rows, 1)?;
@@ -109,7 +109,7 @@ fn timed(
     }
     let (from, mut bytes, mut times) = (clock(), 0, 0);
     let seconds = loop {
-        // Two at a time: one is on its way while the next is prepared, as in a run.
+        // Two at a time: one is in flight while the next is prepared, as in a run.
         bytes += gathers.gather(rows, 2)?;
         times += 2;
         let now = clock();
@@ -133,12 +133,12 @@ mod tests {
 
     use super::*;
 
-    /// A machine on which time passes only where it says so.
+    /// A machine with simulated time.
     struct Machine {
         now: Rc<Cell<Duration>>,
         /// Seconds to prepare a case.
         prepares: f64,
-        /// Bytes a second of the case that is prepared.
+        /// Bytes per second of the prepared case.
         rate: f64,
         rates: fn(&Case) -> Result<f64, CaseFailure>,
         /// Bytes gathered in all.
@@ -211,17 +211,17 @@ mod tests {
         for figure in &figures[measured..] {
             assert!(figure.left_out.as_ref().unwrap().contains("2 s for all"), "{figure:?}");
         }
-        // The last that was begun ends no more than its preparation behind.
+        // The last case that was begun exceeds the budget by at most its preparation.
         assert!(machine.now.get() <= BUDGET + Duration::from_millis(500), "{:?}", machine.now.get());
     }
 
-    /// As under the simulator, which gathers a million times slower.
+    /// For example under the simulator, which gathers a million times slower.
     #[test]
     fn a_machine_of_any_slowness_ends_soon_after_the_budget() {
         let mut machine = Machine::new(0.0, |_| Ok(1e5));
         let figures = machine.measure().unwrap();
         assert!(figures[0].gathers > 0 && figures.last().unwrap().left_out.is_some());
-        // The gather that is under way may end: 64 rows a time here.
+        // The gather in progress may end, here with 64 rows at a time.
         assert!(machine.now.get() <= BUDGET + Duration::from_secs(1), "{:?}", machine.now.get());
     }
 

@@ -1,4 +1,4 @@
-//! From figures to choices. Options that name a value always win.
+//! Choices from figures. Options with explicit values always win.
 
 use uva_cuda::memory::PinPages;
 use uva_cuda::partition::mps_percentage;
@@ -6,17 +6,17 @@ use uva_cuda::partition::mps_percentage;
 use super::figures::{Case, Figure, Figures};
 use crate::backend::{BackendOptions, GatherChoice, GpuShare, TransferChoice};
 
-/// A way that takes more of the CPU than zero-copy has to be faster than it by so much.
+/// Minimum speedup over zero-copy of a way that uses more CPU time.
 const WORTH_THE_CPU: f64 = 1.05;
 
-/// A copy of the table takes its memory a second time, so it has to be faster by so much.
+/// Minimum speedup by a copy of the table, which uses its memory a second time.
 const WORTH_A_COPY: f64 = 1.1;
 
-/// Multiprocessors suffice where their rate is at least this part of the best.
+/// Minimum rate, as a part of the best, at which multiprocessors suffice.
 const SUFFICES: f64 = 0.97;
 
-/// The fastest choices by these figures, where the options leave them open. `cached`: the run caches rows, which only
-/// zero-copy reads.
+/// The fastest choices by these figures, for choices that the options leave open. `cached` states that the run caches
+/// rows, which only zero-copy reads.
 pub fn chosen(options: &BackendOptions, figures: &Figures, cached: bool) -> TransferChoice {
     let mut chosen = TransferChoice::unmeasured(options);
     if options.gather == GatherChoice::Auto && !cached {
@@ -38,7 +38,7 @@ pub fn chosen(options: &BackendOptions, figures: &Figures, cached: bool) -> Tran
     chosen
 }
 
-/// The fastest way, in doubt the one that needs less of the CPU.
+/// The fastest way; in doubt, the one that uses less CPU time.
 fn gather(figures: &Figures) -> GatherChoice {
     let rate = |gather| figures.rate(&Case::by(gather)).unwrap_or(0.0);
     let (mut best, mut wanted) = (GatherChoice::ZeroCopy, rate(GatherChoice::ZeroCopy) * WORTH_THE_CPU);
@@ -50,7 +50,7 @@ fn gather(figures: &Figures) -> GatherChoice {
     best
 }
 
-/// The least share that loses nothing, in per cent; else the best of the few.
+/// The smallest share in per cent without loss, otherwise the best of those measured.
 fn share(figures: &Figures) -> Option<u32> {
     let few = figures.cases.iter().filter_map(|figure| {
         let multiprocessors = figure.case.multiprocessors?;
@@ -64,7 +64,7 @@ fn share(figures: &Figures) -> Option<u32> {
     Some(mps_percentage(least.unwrap_or(fastest.0), figures.multiprocessors))
 }
 
-/// The pages in place, unless a copy is faster by enough, or in place is refused.
+/// The pages in place, unless a copy is sufficiently faster, or pages in place are not supported.
 fn pages(figures: &Figures) -> PinPages {
     let rate = |pages| figures.rate(&Case::on(pages));
     let wanted = rate(PinPages::InPlace).map_or(0.0, |rate| rate * WORTH_A_COPY);
@@ -74,7 +74,7 @@ fn pages(figures: &Figures) -> PinPages {
     best.map_or(PinPages::InPlace, |(pages, _)| pages)
 }
 
-/// The share of the rows with which kernels and copies end together, if each keeps the rate that it has alone.
+/// The share of the rows with which kernels and copies end at the same time, if each keeps its separate rate.
 pub fn fair_share(cases: &[Figure]) -> Option<f64> {
     let rate = |gather| {
         let case = Case::by(gather);
@@ -84,7 +84,7 @@ pub fn fair_share(cases: &[Figure]) -> Option<f64> {
     Some(kernels / (kernels + copies))
 }
 
-/// The choices with the figures that they follow from, for people. `source`: how the figures were come by.
+/// The choices with the figures that they follow from, for people. `source` is the origin of the figures.
 pub fn described(
     chosen: &TransferChoice,
     options: &BackendOptions,
@@ -185,7 +185,7 @@ mod tests {
             let chosen = auto(&[(ZERO_COPY, rates[0]), (DMA, rates[1]), (SPLIT, rates[2])]);
             assert_eq!(chosen.gather, expected, "{rates:?}");
         }
-        // In place was refused: what is left is the copies.
+        // Pages in place are not supported, so the copies remain.
         assert_eq!(auto(&[(DMA, 20.0)]).gather, GatherChoice::Dma);
         assert_eq!(auto(&[]), TransferChoice::unmeasured(&BackendOptions::default()));
     }
@@ -201,11 +201,11 @@ mod tests {
         assert_eq!(share([30.0, 50.0, 51.0, 51.2, 51.2]), 7);
         assert_eq!(share([30.0, 49.0, 51.0, 51.2, 51.2]), 13);
         assert_eq!(share([50.9, 51.0, 51.0, 51.2, 51.2]), 4);
-        // More in few hands than in all: that counts as the best.
+        // A few multiprocessors are faster than all: that counts as the best.
         assert_eq!(share([30.0, 52.0, 50.0, 49.0, 40.0]), 7);
-        // None suffices: as many as were tried.
+        // No number suffices: the largest number that was tried.
         assert_eq!(share([5.0, 10.0, 20.0, 35.0, 50.0]), 25);
-        // Nothing of this was measured.
+        // None of these cases was measured.
         assert_eq!(auto(&[(ZERO_COPY, 50.0)]).producer_percentage, 10);
     }
 

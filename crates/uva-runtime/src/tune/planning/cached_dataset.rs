@@ -1,4 +1,4 @@
-//! A dataset behind its two caches: DUCATI's two calls, for programs that make batches themselves.
+//! A dataset with its two caches: DUCATI's two calls, for programs that make batches themselves.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::sampler::cache::{CacheContents, Engine, OnGpu, SampledGraph};
 use crate::sampler::lane::{grid, sampler_lane};
 use crate::{LoaderOptions, RuntimeError};
 
-/// Samples and loads through the caches. Results are the same as without them; ids are the dataset's.
+/// A sampler and a loader that read through the caches. Results are the same as without them; ids are the dataset's.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -53,18 +53,18 @@ pub struct CachedDataset<'d> {
     rows: Box<dyn HostSource + 'd>,
     hits: Hits,
     layout: BatchLayout,
-    /// The samplers' id of each node; empty where it equals the dataset's.
+    /// The samplers' id of each node; empty if it equals the dataset's.
     places: Vec<i64>,
     seeds: Vec<i64>,
 }
 
 impl<'d> CachedDataset<'d> {
-    /// A sampler and a gather over `dataset` with these caches, each on the GPU where the backend says so. Rows always
-    /// end up in host memory.
+    /// A sampler and a gather over `dataset` with these caches, each on the GPU if the backend places it there. Rows
+    /// are always written to host memory.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] for options that cannot work; [`RuntimeError::Missing`] and [`RuntimeError::Failed`]
-    /// when the machine or its GPU lacks what they need.
+    /// [`RuntimeError::Usage`] for invalid options; [`RuntimeError::Missing`] and [`RuntimeError::Failed`] if the
+    /// machine or its GPU lacks the required resources.
     pub fn new(
         dataset: &'d Arc<Dataset>,
         options: &LoaderOptions,
@@ -102,13 +102,13 @@ impl<'d> CachedDataset<'d> {
         Ok(Self { graph, engine, rows, hits: Hits::default(), layout, places, seeds: Vec::new() })
     }
 
-    /// Room for any batch.
+    /// Memory for any batch.
     #[must_use]
     pub fn room(&self) -> MiniBatch {
         MiniBatch::with_bounds(self.layout.bounds())
     }
 
-    /// Device memory of its sampler: its lists take what the plan says, to the byte. `None` where the CPU samples.
+    /// Device memory of its sampler. The lists use exactly the bytes of the plan. `None` if the CPU samples.
     #[must_use]
     pub fn sampler_bytes(&self) -> Option<DeviceBytes> {
         self.engine.device_bytes()
@@ -130,7 +130,7 @@ impl<'d> CachedDataset<'d> {
     /// options.
     ///
     /// # Errors
-    /// Seeds that are no nodes, or repeat; a batch that does not fit; errors of the GPU.
+    /// Seeds that are not nodes, or repeat; a batch that does not fit; errors of the GPU.
     pub fn sample(
         &mut self,
         key: BatchKey,
@@ -142,7 +142,7 @@ impl<'d> CachedDataset<'d> {
             seeds
         } else {
             translated.clear();
-            // A seed that is no node is left as it is, so that the sampler names it.
+            // A seed that is not a node is unchanged, so that the sampler reports it.
             let place = |&seed: &i64| {
                 usize::try_from(seed).ok().and_then(|seed| places.get(seed)).copied().unwrap_or(seed)
             };
@@ -152,8 +152,8 @@ impl<'d> CachedDataset<'d> {
         batch.fill(|out| engine.sample(graph, key, seeds, out, &mut []))
     }
 
-    /// Writes the feature row of each node to its place in `rows`, in the options' feature type. Returns how many came
-    /// from the cache.
+    /// Writes the feature row of each node to its place in `rows`, in the options' feature type. Returns the number of
+    /// rows from the cache.
     ///
     /// # Errors
     /// A node out of range; `rows` of another length; errors of the GPU.
@@ -165,7 +165,7 @@ impl<'d> CachedDataset<'d> {
     }
 }
 
-/// The ids of the rows of a cache that holds the same ones throughout.
+/// The ids of the rows of a cache that does not change.
 fn chosen(contents: &CacheContents) -> Option<&[i64]> {
     contents.rows().map(|rows| bytemuck::cast_slice(rows.bytes()))
 }

@@ -1,4 +1,4 @@
-//! Caches on a GPU, timed: the sampler and the gather of a run, each alone, by the device's own clock.
+//! Timing of caches on a GPU: the sampler and the gather of a run, each alone, by the device's clock.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::{LoaderOptions, RuntimeError};
 /// Alignment of rows and of their report.
 const ALIGNMENT: usize = 128;
 
-/// Times the GPU's sampler and gather.
+/// The timing of the GPU's sampler and gather.
 pub(super) struct DeviceTimes<'d> {
     context: Arc<Context>,
-    /// Where the sampler works.
+    /// The sampler's lane.
     lane: Lane,
     cuda: &'d CudaBackend,
     dataset: &'d Arc<Dataset>,
@@ -50,18 +50,18 @@ struct OrderedGraph {
     source: GraphSource,
 }
 
-/// Which time counts.
+/// The clock of a measurement.
 #[derive(Clone, Copy)]
 enum Clock {
     Host,
-    /// Without the parts that a cache cannot change.
+    /// The device's clock, without the parts that a cache cannot change.
     Device,
 }
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 impl<'d> DeviceTimes<'d> {
-    /// For the first training batches of a run with these options on that GPU.
+    /// Creates the timing for the first training batches of a run with these options on that GPU.
     pub fn new(
         context: Arc<Context>,
         cuda: &'d CudaBackend,
@@ -73,12 +73,12 @@ impl<'d> DeviceTimes<'d> {
         Ok(Self { context, lane, cuda, dataset, loader, host, graph: None, table: None })
     }
 
-    /// The time of the CPU's sampler for the same batches: milliseconds a batch of one sampler.
+    /// The time of the CPU's sampler for the same batches, in milliseconds per batch of one sampler.
     pub fn sampling_on_cpu(&mut self) -> Result<f64, Failure> {
         Ok(self.host.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {})?.ms)
     }
 
-    /// The time of the GPU's sampler on the dataset's own graph, without a cache, as the host sees it. It includes the
+    /// The time of the GPU's sampler on the dataset's own graph, without a cache, by the host's clock. It includes the
     /// copy of ids and blocks, since a run waits for that.
     pub fn sampling_on_gpu(&mut self) -> Result<f64, Failure> {
         let at = self.on_gpu(None);

@@ -17,37 +17,37 @@ use crate::feed::rows::RowTree;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{CacheContents, CacheRanks, JoinRequest, summary};
 
-/// The cache asked for.
+/// The requested cache.
 #[derive(Clone, Debug)]
 pub struct GpuCache {
     /// Memory of this GPU, maps included.
     pub budget: Budget,
-    /// How rows are chosen.
+    /// The policy that chooses rows.
     pub policy: CachePolicy,
-    /// The ranks whose GPUs hold the rows between them; `None`: this GPU has all of its own.
+    /// The ranks whose GPUs share the rows; `None` if this GPU holds all of its rows.
     pub ranks: Option<Arc<CacheRanks>>,
-    /// What was found for this GPU alone: roles that start anew need not look again.
+    /// The result for a cache of this GPU alone, which roles that start again reuse.
     found: Arc<OnceLock<CacheContents>>,
 }
 
 impl GpuCache {
-    /// A cache of this GPU's own.
+    /// A cache of this GPU alone.
     #[must_use]
     pub fn new(budget: Budget, policy: CachePolicy) -> Self {
         Self { budget, policy, ranks: None, found: Arc::default() }
     }
 
-    /// The same between the GPUs of these ranks.
+    /// Divides the cache among the GPUs of these ranks.
     #[must_use]
     pub fn between(self, ranks: CacheRanks) -> Self {
         Self { ranks: Some(Arc::new(ranks)), ..self }
     }
 }
 
-/// What such a cache holds in a run of this plan, found in this process. Nothing where batches are in host memory.
+/// The contents of such a cache in a run of this plan, determined in this process. Empty if batches are in host memory.
 ///
 /// # Errors
-/// [`RuntimeError::Option`] for a cache that nothing would read; as [`Search::run`] and [`CacheRanks::join`].
+/// [`RuntimeError::Option`] for a cache that would not be read; see also [`Search::run`] and [`CacheRanks::join`].
 pub(crate) fn gpu_cache_contents(
     dataset: &Arc<Dataset>,
     plan: &RunPlan,
@@ -84,8 +84,8 @@ pub(crate) fn gpu_cache_contents(
     Ok(asked.found.get_or_init(|| contents).clone())
 }
 
-/// The rows that the GPUs of this machine's ranks hold between them. Every rank chooses for itself, from the batches of all ranks,
-/// and so chooses the same.
+/// The rows that the GPUs of this machine's ranks share. Every rank chooses from the batches of all ranks, and so
+/// chooses the same rows.
 fn between_ranks(
     dataset: &Arc<Dataset>,
     plan: &RunPlan,
@@ -111,7 +111,7 @@ fn between_ranks(
         let bytes = map_bytes(dataset.nodes()) + (rows * row_bytes) as u64;
         let kinds = CachedKinds { lists: false, rows: true };
         let request = PlanRequest { policy, kinds, ..PlanRequest::new(dataset, counted.clone(), bytes) };
-        // With rows alone there is nothing to divide, so no time is needed.
+        // With rows alone there is no division, so no times are needed.
         let (chosen, _) = uva_plan::plan_and_profile(&request, None)?;
         Ok(chosen.row_ids)
     };
@@ -128,10 +128,10 @@ fn between_ranks(
     Ok(CacheContents::of_joined(&rows)?.chosen_by(policy.counted_epochs()))
 }
 
-/// Refuses a cache on the GPU of which a run with these kinds would read nothing.
+/// Rejects a cache on the GPU that a run with these kinds would not read.
 ///
 /// # Errors
-/// [`RuntimeError::Option`] with what does.
+/// [`RuntimeError::Option`] with the kinds that would be read.
 pub fn check_kinds(kinds: CachedKinds, backend: &Backend) -> Result<(), RuntimeError> {
     if kinds.lists || kinds.rows {
         return Ok(());
@@ -144,7 +144,7 @@ pub fn check_kinds(kinds: CachedKinds, backend: &Backend) -> Result<(), RuntimeE
     Err(OptionError::of("gpu_cache", reason).into())
 }
 
-/// Refuses a cache on the GPU, which `option` asked for, where the CPU begins sums with rows from disk.
+/// Rejects a cache on the GPU, requested by `option`, if the CPU begins sums with rows from disk.
 ///
 /// # Errors
 /// [`RuntimeError::Option`] with an alternative.

@@ -1,4 +1,4 @@
-//! A host cache in front of a table on disk: how its memory is divided, and which rows it has throughout.
+//! A host cache before a table on disk: the division of its memory, and its fixed rows.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use crate::options::reader::Features;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{CacheContents, summary};
 
-/// The two parts of a host cache in front of a table on disk.
+/// The two parts of a host cache before a table on disk.
 #[derive(Clone, Copy, Debug)]
 pub struct HostCacheParts {
-    /// For the rows that are read most, and their map.
+    /// Bytes for the rows that are read most, and their map.
     planned_bytes: u64,
-    /// Rows as batches need them.
+    /// Number of rows that are kept as batches read them.
     pub kept_rows: usize,
 }
 
 impl HostCacheParts {
-    /// Divides the memory of a plan whose features are chosen; `None` where rows are read from memory. `note` receives
+    /// Divides the memory of a plan whose features are chosen; `None` if rows are read from memory. `note` receives
     /// lines for people.
     ///
     /// # Errors
-    /// [`RuntimeError::Missing`] for more bytes than there are; [`RuntimeError::Failed`] when the system does not report
+    /// [`RuntimeError::Missing`] if the bytes exceed the memory; [`RuntimeError::Failed`] if the system does not report
     /// its memory.
     pub fn new(
         dataset: &Dataset,
@@ -54,7 +54,7 @@ impl HostCacheParts {
         check_host_budget(HOST_CACHE, bytes, 0)?;
         let planned_bytes = match plan.options.prepare {
             Prepare::Roles => bytes / 2,
-            // A worker sees no batch before its own.
+            // A worker has no batch ahead of its own.
             Prepare::Whole => bytes,
         };
         let kept_rows = rows_kept_in(bytes - planned_bytes, dataset);
@@ -70,11 +70,11 @@ impl HostCacheParts {
     }
 }
 
-/// What a host cache of this budget holds in a run of this plan, found in this process. Nothing where rows are read from
-/// memory.
+/// The contents of a host cache of this budget in a run of this plan, determined in this process. Empty if rows are
+/// read from memory.
 ///
 /// # Errors
-/// As [`HostCacheParts::new`] and [`Search::run`].
+/// See [`HostCacheParts::new`] and [`Search::run`].
 pub(crate) fn host_cache_contents(
     dataset: &Arc<Dataset>,
     plan: &RunPlan,

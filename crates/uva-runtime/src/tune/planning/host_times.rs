@@ -1,8 +1,8 @@
-//! Caches in host memory, timed.
+//! Timing of caches in host memory.
 //!
-//! On the CPU a hit saves no read over a link. It may improve locality, since frequently read data then often lies
-//! together; its cost is the lookup. So hits are timed with the very structures that a run uses. Where they save
-//! nothing, the plan says so.
+//! On the CPU a hit saves no read over a link. It may improve locality, since frequently read data is then often
+//! adjacent; its cost is the lookup. Hits are therefore timed with the same structures that a run uses. If they save no
+//! time, the plan reports it.
 
 use std::error::Error;
 use std::time::Instant;
@@ -19,27 +19,28 @@ use crate::sampler::cache::{Caches, SampledGraph};
 use crate::sampler::order_making::epoch_order;
 use crate::{LoaderOptions, RuntimeError};
 
-/// Batches of one timed run; the median counts. Few, since a plan must cost less than the epochs it counts.
+/// Batches of one timed run; the median counts. The number is small, since a plan must cost less than the epochs it
+/// counts.
 const BATCHES: usize = 9;
 
-/// Batches before them, to warm up.
+/// Warm-up batches before them.
 const WARM_UP: usize = 2;
 
-/// Times the CPU's sampler and gather.
+/// The timing of the CPU's sampler and gather.
 pub(super) struct HostTimes<'d> {
     dataset: &'d Dataset,
     loader: &'d LoaderOptions,
     layout: BatchLayout,
     /// Seeds of the batches, as positions in the training split.
     seeds: Vec<Vec<u32>>,
-    /// Nodes of each batch, computed on demand: they take more memory than a sampler does.
+    /// Nodes of each batch, computed on demand: they use more memory than a sampler.
     nodes: Vec<Vec<i64>>,
 }
 
 pub(super) type TimingFailure = Box<dyn Error + Send + Sync>;
 
 impl<'d> HostTimes<'d> {
-    /// For the first training batches of a run with these options.
+    /// Creates the timing for the first training batches of a run with these options.
     pub fn new(dataset: &'d Dataset, loader: &'d LoaderOptions) -> Result<Self, RuntimeError> {
         let mut order = epoch_order(dataset, loader, Split::Train)?;
         order.prepare(0)?;
@@ -49,7 +50,7 @@ impl<'d> HostTimes<'d> {
         Ok(Self { dataset, loader, layout, seeds, nodes: Vec::new() })
     }
 
-    /// How large the batches may become.
+    /// The maximum sizes of the batches.
     pub fn bounds(&self) -> &BatchBounds {
         self.layout.bounds()
     }
@@ -70,7 +71,7 @@ impl<'d> HostTimes<'d> {
         Ok(&self.nodes)
     }
 
-    /// Gathers the rows of the batches by so many threads, with a cache of the rows of `cached`.
+    /// Gathers the rows of the batches with `threads` threads, with a cache of the rows of `cached`.
     pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<TimedRun, TimingFailure> {
         self.nodes()?;
         let parts = HostParts::new(self.dataset, threads).with_chosen(Some(cached));
@@ -136,7 +137,7 @@ impl TimedCaches for HostTimes<'_> {
     }
 }
 
-/// Caches of so many lists, with all arrays that a sampler reads of them.
+/// Caches of `lists` lists, with all arrays that a sampler reads of them.
 pub(super) fn of_lists(lists: usize) -> Caches {
     Caches { lists, list_weights: true, list_homes: true, ..Caches::default() }
 }
@@ -145,7 +146,7 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
 }
 
-/// The median of the times after the warm-up, or of all where there are none after it.
+/// The median of the times after the warm-up, or of all times without any after it.
 pub(super) fn median(mut times: Vec<f64>) -> f64 {
     if times.len() > WARM_UP {
         times.drain(..WARM_UP);

@@ -1,4 +1,4 @@
-//! Makes a plan: counts the run's own batches, and times its own sampler and gather.
+//! Creation of a plan: counts the run's own batches, and times its own sampler and gather.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,13 +32,14 @@ pub const GPU_CACHE: &str = "gpu_cache";
 /// The option that gives bytes for rows in front of the disk.
 pub const HOST_CACHE: &str = "host_cache";
 
-/// Of the available memory, `--gpu-cache auto` takes one part in this many where nothing trains on a GPU.
+/// The divisor of the available memory for `--gpu-cache auto` without a GPU that trains.
 const SHARE_OF_HOST_MEMORY: u64 = 4;
 
-/// Where sampling is faster, for a backend that leaves it open ([`SamplerChoice::Auto`]). Sets the backend's sampler.
+/// Measures whether the CPU or the GPU samples faster, for a backend that leaves it open ([`SamplerChoice::Auto`]), and
+/// sets the backend's sampler.
 ///
 /// # Errors
-/// Errors of sampling on the CPU; a GPU that cannot sample is no failure.
+/// Errors of sampling on the CPU; a GPU that cannot sample is not an error.
 pub fn measure_sampler(
     dataset: &Arc<Dataset>,
     loader: &LoaderOptions,
@@ -54,7 +55,7 @@ pub fn measure_sampler(
     }
 }
 
-/// A few batches on the CPU and on the GPU, without caches.
+/// Times a few batches on the CPU and on the GPU, without caches.
 fn where_to_sample(
     dataset: &Arc<Dataset>,
     loader: &LoaderOptions,
@@ -66,7 +67,7 @@ fn where_to_sample(
     let on_cpu = one_on_cpu / loader.samplers as f64;
     let on_gpu = match times.sampling_on_gpu() {
         Ok(milliseconds) => milliseconds,
-        // The run goes on without it: nobody required it.
+        // The run continues without the GPU's sampler, which was not required.
         Err(error) => {
             let reason = format!("`sampler=auto`: the CPU samples: the GPU cannot ({error})");
             return Ok(SamplerVerdict { on_gpu: false, reason });
@@ -81,37 +82,37 @@ fn where_to_sample(
     Ok(SamplerVerdict { on_gpu: on_gpu < on_cpu, reason })
 }
 
-/// What is asked of a plan.
+/// The request for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanAsked {
     /// Bytes for both caches and their maps.
     pub bytes: u64,
-    /// How hotness is found out.
+    /// The policy that determines hotness.
     pub policy: CachePolicy,
-    /// What the timed caches hold whose lines value hits.
+    /// The contents of the timed caches, whose lines value hits.
     pub timed_by: TimedBy,
     /// Another way to fill them, timed only to state how well its lines fit.
     pub timed_also: Option<TimedBy>,
 }
 
 impl PlanAsked {
-    /// A plan within so many bytes by this policy, timed as a run caches.
+    /// A request for a plan within `bytes` bytes by this policy, timed with the contents that a run caches.
     #[must_use]
     pub fn new(bytes: u64, policy: CachePolicy) -> Self {
         Self { bytes, policy, timed_by: TimedBy::Rank, timed_also: None }
     }
 
-    /// The same timed with caches that hold this. Random ones are compared with those of a run.
+    /// Sets the contents of the timed caches. Random ones are compared with those of a run.
     #[must_use]
     pub fn timed_by(self, by: TimedBy) -> Self {
         Self { timed_by: by, timed_also: (by == TimedBy::Random).then_some(TimedBy::Rank), ..self }
     }
 }
 
-/// [`plan_asked`] of a plan that is timed as a run caches.
+/// Makes a plan by [`plan_asked`], timed with the contents that a run caches.
 ///
 /// # Errors
-/// As [`Search::run`](super::Search::run).
+/// See [`Search::run`](super::Search::run).
 pub fn plan<'d>(
     dataset: &'d Arc<Dataset>,
     loader: &LoaderOptions,
@@ -123,14 +124,14 @@ pub fn plan<'d>(
     plan_asked(dataset, loader, backend, &PlanAsked::new(bytes, policy), note)
 }
 
-/// What to cache within so many bytes, and the profile behind that decision (`None` where the policy ranks nothing).
-/// Works in this process, and on the GPU where the backend has one.
+/// Chooses the lists and rows to cache within the requested bytes, and returns the profile of that choice (`None` if
+/// the policy does not rank). Works in this process, and on the GPU if the backend has one.
 ///
-/// On a GPU, lists are cached for a sampler there, and rows for the zero-copy gather, beside rows that the CPU brings by
-/// copies, or for sums that it begins: nothing else reads them.
+/// On a GPU, lists are cached for a sampler on it. Rows are cached for the zero-copy gather, for slots with other rows
+/// copied by the CPU, or for sums that the CPU begins. Other consumers do not read them.
 ///
 /// # Errors
-/// As [`Search::run`](super::Search::run).
+/// See [`Search::run`](super::Search::run).
 pub fn plan_asked<'d>(
     dataset: &'d Arc<Dataset>,
     loader: &LoaderOptions,
@@ -141,7 +142,7 @@ pub fn plan_asked<'d>(
     plan_kinds(dataset, loader, backend, (cacheable(backend, loader), asked), GPU_CACHE, note)
 }
 
-/// As [`plan_asked`], of these kinds of caches, whose bytes this option gave.
+/// Makes a plan like [`plan_asked`], of these kinds of caches, whose bytes are from this option.
 pub(super) fn plan_kinds<'d>(
     dataset: &'d Arc<Dataset>,
     loader: &LoaderOptions,
@@ -171,8 +172,8 @@ pub(super) fn plan_kinds<'d>(
             on_host = HostTimes::new(dataset, loader)?;
             Some(&mut on_host)
         }
-        // What a hit saves of rows that the CPU brings, or sums, is the CPU's time. Of sums it depends on which lists name the
-        // row, and of rows on where they are read. Bytes of the link stand for it.
+        // For rows that the CPU brings or sums, a hit saves the CPU's time. For sums it depends on the lists with the
+        // row, and for rows on their place. Bytes of the link approximate it.
         Some(cuda) if kinds.rows && cuda.gather != GatherChoice::ZeroCopy => {
             let context = Context::primary(cuda.ordinal)?;
             check_device_budget(bytes, &context, cuda)?;
@@ -190,7 +191,7 @@ pub(super) fn plan_kinds<'d>(
     Ok((plan, profile))
 }
 
-/// Which caches a run with these options reads on this backend.
+/// The caches that a run with these options reads on this backend.
 pub fn cacheable(backend: &Backend, loader: &LoaderOptions) -> CachedKinds {
     match backend.device_slots() {
         None => CachedKinds::default(),
@@ -205,8 +206,8 @@ pub fn cacheable(backend: &Backend, loader: &LoaderOptions) -> CachedKinds {
     }
 }
 
-/// Sampler and producer work beside each other on a GPU that is divided between them. They take turns on one that is not,
-/// and on the cores of a CPU.
+/// The objective: sampler and producer run concurrently on a GPU that is divided between them, and alternate on an
+/// undivided GPU and on the cores of a CPU.
 fn objective(backend: &Backend) -> Objective {
     match backend.device_slots() {
         Some(cuda) if cuda.partition != Partition::None => Objective::Pipeline,
@@ -217,7 +218,7 @@ fn objective(backend: &Backend) -> Objective {
 /// The run's own training batches, to be counted: in the order of its seeds.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] in a process that was not handed that order.
+/// [`RuntimeError::Failed`] in a process that has not received that order.
 pub fn workload<'d>(dataset: &'d Dataset, loader: &LoaderOptions) -> Result<Workload<'d>, RuntimeError> {
     Ok(Workload {
         sequenced: sequenced(loader)?,
@@ -235,7 +236,7 @@ fn sequenced(loader: &LoaderOptions) -> Result<Option<Sequenced>, RuntimeError> 
 /// Reads the plan in a file and checks it against dataset and options. Also returns the warnings.
 ///
 /// # Errors
-/// [`RuntimeError::Input`] for a file that is no plan, or one for another dataset.
+/// [`RuntimeError::Input`] for an invalid plan, or one for another dataset.
 pub fn read_plan(
     path: &Path,
     dataset: &Dataset,
@@ -247,7 +248,7 @@ pub fn read_plan(
     Ok((plan, warnings.iter().map(warn).collect()))
 }
 
-/// Checks that host memory can hold a plan's caches, which this option asked for; the roles check a GPU's memory themselves.
+/// Checks that host memory can hold a plan's caches, which this option requested; the roles check a GPU's memory.
 ///
 /// # Errors
 /// [`RuntimeError::Missing`] with both numbers.
@@ -263,11 +264,11 @@ pub fn check_plan_fits(
     check_host_budget(option, plan.bytes(), reordered_bytes(dataset, plan.lists.count > 0))
 }
 
-/// Bytes for `--gpu-cache auto` where nothing has been trained, with the reason: on the CPU as for a run, on a GPU the
-/// memory that is free now.
+/// Bytes for `--gpu-cache auto` without a trained batch, with the reason: on the CPU the same as for a run, on a GPU
+/// the memory that is free now.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] when the system or the GPU does not report its memory.
+/// [`RuntimeError::Failed`] if the system or the GPU does not report its memory.
 pub fn budget_left(dataset: &Dataset, backend: &Backend) -> Result<(u64, String), RuntimeError> {
     let Some(cuda) = backend.device_slots() else { return budget_on_cpu(dataset) };
     let (free, total) = Context::primary(cuda.ordinal)?.memory()?;
@@ -281,10 +282,10 @@ pub fn budget_left(dataset: &Dataset, backend: &Backend) -> Result<(u64, String)
     Ok((bytes, reason))
 }
 
-/// Bytes for `--gpu-cache auto` where the caches are in host memory, with the reason.
+/// Bytes for `--gpu-cache auto` if the caches are in host memory, with the reason.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] when the system does not report its available memory.
+/// [`RuntimeError::Failed`] if the system does not report its available memory.
 pub fn budget_on_cpu(dataset: &Dataset) -> Result<(u64, String), RuntimeError> {
     let graph = reordered_bytes(dataset, true);
     let left = host_memory()?.saturating_sub(graph);
@@ -300,7 +301,7 @@ pub fn budget_on_cpu(dataset: &Dataset) -> Result<(u64, String), RuntimeError> {
 /// Bytes for `--host-cache auto`, with the reason.
 ///
 /// # Errors
-/// As [`budget_on_cpu`].
+/// See [`budget_on_cpu`].
 pub(super) fn budget_of_rows() -> Result<(u64, String), RuntimeError> {
     let left = host_memory()?;
     let bytes = left / SHARE_OF_HOST_MEMORY;
@@ -314,13 +315,14 @@ fn in_gib(bytes: u64) -> String {
     format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64)
 }
 
-/// What a cache takes beside its own bytes: with neighbour lists a copy of the graph in their order, with rows alone nothing.
+/// Memory of a cache in addition to its own bytes: with neighbour lists a copy of the graph in their order, with rows
+/// alone none.
 fn reordered_bytes(dataset: &Dataset, lists: bool) -> u64 {
     if lists { ReorderedLayout::new(dataset).bytes() as u64 } else { 0 }
 }
 
-/// Checks that host memory can hold so many bytes of caches, which this option asked for, beside a reordered graph of `graph`
-/// bytes. More would make the kernel kill the run later.
+/// Checks that host memory can hold `bytes` bytes of caches, which this option requested, together with a reordered
+/// graph of `graph` bytes. Otherwise the kernel would kill the run later.
 ///
 /// # Errors
 /// [`RuntimeError::Missing`] with both numbers.
@@ -342,7 +344,7 @@ pub(super) fn check_host_budget(option: &str, bytes: u64, graph: u64) -> Result<
         .with_remedy("give less, or auto"))
 }
 
-/// Refuses more than the GPU has free before a run: no run could cache it.
+/// Rejects more bytes than the GPU has free before a run, since no run could cache them.
 fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Result<(), RuntimeError> {
     let (free, total) = context.memory()?;
     if bytes > free {
@@ -355,7 +357,8 @@ fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Res
     Ok(())
 }
 
-/// Rows of the dataset's table that so many bytes keep in memory as batches come, beside the map that finds them.
+/// Number of rows of the dataset's table that fit into these bytes with their map, if they are kept as batches read
+/// them.
 #[must_use]
 pub(super) fn rows_kept_in(bytes: u64, dataset: &Dataset) -> usize {
     let (nodes, row_bytes) = (dataset.nodes(), dataset.table().row_bytes());

@@ -1,6 +1,6 @@
-//! What to cache, where to sample and how fast gathers are, measured before a run: its own batches are counted, its own
-//! sampler and gather timed. Sums are timed for a benchmark. This module is above the roles, since it times their
-//! parts; no role knows of it.
+//! Choices that are measured before a run: caches, the place of sampling, and the speed of gathers. The run's own
+//! batches are counted, and its own sampler and gather are timed. Sums are timed for a benchmark. This module is above
+//! the roles, since it times their parts; the roles do not depend on it.
 
 mod cached_dataset;
 mod device_times;

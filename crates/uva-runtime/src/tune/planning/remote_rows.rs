@@ -1,4 +1,4 @@
-//! Which rows of other ranks to keep copies of.
+//! The choice of other ranks' rows to copy.
 
 use uva_graph::{Dataset, Split};
 use uva_plan::{CachePolicy, Hotness, rank_rows};
@@ -12,14 +12,14 @@ use crate::sampler::cache::SampledGraph;
 use crate::sampler::order_making::epoch_order;
 use crate::{LoaderOptions, RuntimeError};
 
-/// The rows of other ranks that batches read most: as many as the cache of these ranks holds beside its map.
+/// The rows of other ranks that batches read most: as many as fit into the cache of these ranks with its map.
 ///
-/// Where each rank has the whole graph, the batches are those of all ranks that [`CachePolicy::PRESAMPLE`] counts. An epoch's
-/// seeds are shuffled, so these are the rows that each rank's own batches will read most. Where the lists are divided too, all
-/// ranks sample the batches of their own in the first training epoch together, and each counts those.
+/// If each rank has the whole graph, the batches are those of all ranks that [`CachePolicy::PRESAMPLE`] counts. An
+/// epoch's seeds are shuffled, so these rows are also those that each rank's own batches read most. If the lists are
+/// divided too, all ranks together sample their own batches of the first training epoch, and each counts its own.
 ///
 /// # Errors
-/// As sampling the batches.
+/// Errors of sampling the batches.
 pub(crate) fn remote_rows(
     dataset: &Dataset,
     plan: &RunPlan,
@@ -37,7 +37,8 @@ pub(crate) fn remote_rows(
     Ok(others.take(room as usize).map(i64::from).collect())
 }
 
-/// How many of this rank's batches of the first training epoch read each row. All ranks have as many of them.
+/// The number of this rank's batches of the first training epoch that read each row. All ranks have the same number of
+/// batches.
 fn of_own_batches(dataset: &Dataset, plan: &RunPlan, link: &RankExchange) -> Result<Hotness, RuntimeError> {
     let options: &LoaderOptions = &plan.options;
     let mut exchange = link.take()?;

@@ -1,4 +1,4 @@
-//! A search before a run, in this process or another: what to cache, where to sample, how fast gathers are.
+//! A search before a run, in this process or another: caches, the place of sampling, and the speed of gathers.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::sampler::cache::{ids, no_memory};
 use crate::tune::measurement::{self, Figures};
 use crate::{LoaderOptions, RuntimeError};
 
-/// What to determine before a run.
+/// The choices to determine before a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Search {
-    /// What to cache within this many bytes, and by which policy.
+    /// The bytes and the policy of caches, if any.
     pub caches: Option<(u64, CachePolicy)>,
-    /// Of these, rows alone: they are in front of the disk.
+    /// Whether only rows are cached, before the disk.
     pub rows_only: bool,
-    /// What the caches hold by which it is timed what a hit saves.
+    /// The contents of the caches with which the saving of a hit is timed.
     pub timed_by: TimedBy,
-    /// Whether sampling is faster on the GPU.
+    /// Whether to measure where sampling is faster.
     pub sampler: bool,
-    /// How fast gathers are ([`measurement`]).
+    /// Whether to measure the speed of gathers ([`measurement`]).
     pub gathers: bool,
 }
 
 impl Search {
-    /// Runs the search in this process. `note` receives lines for people meanwhile.
+    /// Runs the search in this process. `note` receives lines for people.
     ///
     /// # Errors
-    /// [`RuntimeError::Missing`] for more bytes than there are; [`RuntimeError::Input`] where there is nothing to
-    /// count; errors of sampling, gathering and the GPU.
+    /// [`RuntimeError::Missing`] if the bytes exceed the memory; [`RuntimeError::Input`] if there is no batch to count;
+    /// errors of sampling, gathering and the GPU.
     pub fn run(
         &self,
         dataset: &Arc<Dataset>,
@@ -44,7 +44,7 @@ impl Search {
         note: &dyn Fn(&str),
     ) -> Result<SearchResult, RuntimeError> {
         let mut found = SearchResult::default();
-        // The CPU reads the rows of a host cache, wherever slots are.
+        // The CPU reads the rows of a host cache, for slots in any memory.
         let mut backend = if self.rows_only { Backend::Cpu } else { backend.clone() };
         if self.gathers
             && let Some(cuda) = backend.device_slots()
@@ -68,15 +68,15 @@ impl Search {
 /// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct SearchResult {
-    /// What to cache.
+    /// The plan of the caches.
     pub plan: Option<CachePlan>,
-    /// Where to sample.
+    /// The place of sampling.
     pub sampler: Option<SamplerVerdict>,
-    /// How fast gathers are.
+    /// The speed of gathers.
     pub figures: Option<Figures>,
 }
 
-/// [`SearchResult`] as it travels between processes; node ids have memory of their own.
+/// [`SearchResult`] in the form for messages between processes; node ids are in separate memory.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FoundParts {
     plan: Option<CachePlan>,
@@ -90,10 +90,10 @@ const LISTS: &str = "uvatrain-planned-lists";
 const ROWS: &str = "uvatrain-planned-rows";
 
 impl SearchResult {
-    /// Splits it into parts, and the memory that goes with them.
+    /// Splits it into parts and their memory.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the system gives no memory.
+    /// [`RuntimeError::Failed`] if memory cannot be allocated.
     pub fn parted(self) -> Result<(FoundParts, Vec<FrozenBytes>), RuntimeError> {
         let mut regions = Vec::new();
         let (mut lists, mut rows) = (0, 0);
@@ -114,7 +114,7 @@ impl FoundParts {
     /// Joins the parts again, with the descriptors of that memory.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] where a descriptor is missing or its memory has another size.
+    /// [`RuntimeError::Failed`] if a descriptor is missing or its memory has another size.
     pub fn joined(self, fds: Vec<OwnedFd>) -> Result<SearchResult, RuntimeError> {
         let Self { mut plan, lists, rows, sampler, figures } = self;
         let mut fds = fds.into_iter();

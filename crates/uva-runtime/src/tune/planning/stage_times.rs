@@ -1,4 +1,4 @@
-//! Sampling and gathering on the CPU, timed by the number of threads: what a division of cores goes by.
+//! Sampling and gathering on the CPU, timed by the number of threads, for a division of cores.
 
 use std::thread;
 
@@ -10,11 +10,11 @@ use crate::machine::not_started;
 use crate::sampler::cache::SampledGraph;
 use crate::{LoaderOptions, RuntimeError};
 
-/// The most samplers that are timed side by side, as many as a run has by default: each has tables of its own.
+/// Maximum number of samplers that are timed concurrently, equal to a run's default: each has separate tables.
 const MOST_SAMPLERS: usize = 8;
 
-/// Milliseconds a batch of this run's first training batches, sampled by as many samplers at the same time as each of
-/// `threads` says (8 at most), and gathered by as many threads. Nothing else should work meanwhile.
+/// Milliseconds per batch of this run's first training batches, for each number in `threads`: sampled by that many
+/// concurrent samplers (at most 8), and gathered by that many threads. No other work should run at the same time.
 ///
 /// # Errors
 /// Options that cannot sample this dataset; errors of sampling and of reading rows; a machine without threads.
@@ -37,7 +37,7 @@ pub fn time_stages(
     Ok([sampling, gathering])
 }
 
-/// Milliseconds a batch where so many samplers work side by side: each needs longer than that for its own.
+/// Milliseconds per batch of this many concurrent samplers. Each sampler takes longer than that for its own batch.
 fn time_samplers(dataset: &Dataset, times: &HostTimes<'_>, samplers: usize) -> Result<f64, RuntimeError> {
     let sample = || {
         let graph = SampledGraph::new(dataset, None)?;

@@ -1,7 +1,7 @@
-//! The sums that a first layer begins with, timed both ways: made from gathered rows, and made as the rows are read.
+//! Timing of the first layer's sums in both ways: made from gathered rows, and made while the rows are read.
 //!
-//! Sampler, slots and sources are those of a run. Sums of gathered rows are made as the trainer makes them. Both ways
-//! use as many threads, so that their times compare their work.
+//! Sampler, slots and sources are those of a run. Sums of gathered rows are made in the trainer's way. Both ways use
+//! the same number of threads, so that their times are comparable.
 
 use std::time::{Duration, Instant};
 
@@ -25,31 +25,31 @@ use crate::{LoaderOptions, Passes, RuntimeError};
 /// Lists that a thread sums at a time.
 const TASK_LISTS: usize = 128;
 
-/// What is timed.
+/// The request for a timing.
 pub struct SumsToTime<'a> {
     /// The sums.
     pub aggregation: Aggregation,
-    /// The cache of rows that both ways read through. A cache of lists does not count.
+    /// The cache of rows through which both ways read. A cache of lists is ignored.
     pub contents: &'a CacheContents,
-    /// Batches to time, after a pass over them that warms up.
+    /// Number of batches to time, after a warm-up pass over them.
     pub batches: usize,
 }
 
-/// Milliseconds that a batch takes both ways: medians.
+/// Milliseconds per batch in both ways, as medians.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SumTimes {
-    /// Batches that were timed.
+    /// Number of timed batches.
     pub batches: usize,
     /// Threads of each way.
     pub threads: usize,
-    /// To gather the rows of all nodes.
+    /// Time to gather the rows of all nodes.
     pub gather_ms: f64,
-    /// To sum the gathered rows.
+    /// Time to sum the gathered rows.
     pub sum_ms: f64,
-    /// Both, one after the other: what `off` takes.
+    /// Both steps in sequence: the time of `off`.
     pub off_ms: f64,
-    /// To sum while reading, and to gather the destinations' own rows where the sums do not have them: what `host`
-    /// takes.
+    /// Time to sum while reading, and to gather the destinations' own rows if the sums exclude them: the time of
+    /// `host`.
     pub host_ms: f64,
 }
 
@@ -58,17 +58,17 @@ pub struct SumTimes {
 pub struct TimedBatch<'a> {
     /// The batch's nodes, the block's sources. The first of them are its destinations.
     pub nodes: &'a [i64],
-    /// Where each destination's list begins among the indices, and where the last ends.
+    /// The start of each destination's list in the indices, and the end of the last.
     pub indptr: &'a [i32],
     /// Sources as positions among the nodes, list by list.
     pub indices: &'a [i32],
 }
 
 /// Times the sums of the first training batches of a run with these options, in this process. Both ways must agree bit
-/// for bit. `seen` gets each batch that is timed.
+/// for bit. `seen` receives each timed batch.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] where the two ways differ, and when the system gives no memory; errors of sampling and
+/// [`RuntimeError::Failed`] if the two ways differ, and if memory cannot be allocated; errors of sampling and
 /// gathering; [`RuntimeError::Usage`] for rows that cannot be summed.
 pub fn time_sums(
     dataset: &Dataset,
@@ -77,9 +77,9 @@ pub fn time_sums(
     seen: &mut dyn FnMut(TimedBatch<'_>),
 ) -> Result<SumTimes, RuntimeError> {
     let loader = LoaderOptions {
-        // A bound of bytes would be another one for each way. A batch of whole lists has no other than the graph's.
+        // A bound in bytes would differ between the ways. A batch of whole lists is bounded only by the graph.
         slot_bytes: loader.fanouts.hop_of_all().map(|_| u64::MAX),
-        // Whoever sums widens the rows, too.
+        // The stage that sums also widens the rows.
         feature_type: FeatureType::Float32,
         degrees: loader.degrees || asked.aggregation == Aggregation::Degrees,
         ..loader.with_order(dataset)?
@@ -107,7 +107,7 @@ pub fn time_sums(
     };
     let pair_of = |first: u64, batches: u64| if first + 1 < batches { 2 } else { 1 };
 
-    // A process that has just mapped the table pays for each of its pages once. That would hide what the ways take.
+    // A process that has just mapped the table pays for each of its pages once. That would hide the times of the ways.
     let batches = asked.batches as u64;
     for first in (0..batches).step_by(2) {
         let pair = &mut slots[..pair_of(first, batches)];
@@ -133,13 +133,13 @@ pub fn time_sums(
 /// The slots of one batch.
 struct Slots {
     header: BatchHeader,
-    /// From the sampler.
+    /// The slot from the sampler.
     batch: ZeroedPages,
-    /// With the rows of all nodes.
+    /// The slot with the rows of all nodes.
     gathered: ZeroedPages,
-    /// The sums of those.
+    /// The sums of these rows.
     sums: Vec<f32>,
-    /// With the producer's sums.
+    /// The slot with the producer's sums.
     summed: ZeroedPages,
 }
 
@@ -159,7 +159,7 @@ impl Slots {
         })
     }
 
-    /// Refuses sums that depend on who made them, and own rows that are not the table's.
+    /// Rejects sums that depend on the way, and own rows that differ from the table's.
     fn check(&self, off: &BatchLayout, host: &BatchLayout) -> Result<(), RuntimeError> {
         let column = |column| host.range(&self.header, column);
         let summed = &self.summed.bytes()[column(Column::Aggregated)];
@@ -202,7 +202,7 @@ struct Ways<'d> {
     summed: HostRows<'d>,
     aggregation: Aggregation,
     threads: usize,
-    /// Sums the gathered rows; `None` for one thread.
+    /// The pool that sums the gathered rows; `None` for one thread.
     pool: Option<ThreadPool>,
 }
 
@@ -233,7 +233,7 @@ impl<'d> Ways<'d> {
         Ok(Self { off, host, gathered, summed, aggregation: asked.aggregation, threads, pool })
     }
 
-    /// Gathers the rows of a batch, and sums them. Returns how long each took.
+    /// Gathers the rows of a batch, and sums them. Returns the duration of each step.
     fn gather_and_sum(&mut self, slots: &mut Slots) -> Result<[Duration; 2], RuntimeError> {
         let Slots { header, batch, gathered, sums, .. } = slots;
         let layout = &self.off.layout;
@@ -249,7 +249,7 @@ impl<'d> Ways<'d> {
         Ok([gather, began.elapsed()])
     }
 
-    /// As the trainer's first layer sums them.
+    /// Sums the rows like the trainer's first layer.
     fn sum(
         &self,
         header: &BatchHeader,
@@ -288,7 +288,7 @@ impl<'d> Ways<'d> {
         Ok(())
     }
 
-    /// Sums the rows of a batch as it reads them. Returns how long it took.
+    /// Sums the rows of a batch while reading them. Returns the duration.
     fn sum_while_reading(&mut self, slots: &mut Slots) -> Result<Duration, RuntimeError> {
         let Slots { header, batch, summed, .. } = slots;
         let began = Instant::now();
@@ -307,8 +307,8 @@ struct Times {
 }
 
 impl Times {
-    /// Times a pair of batches both ways. Each way meets one of them first, and the other after it has seen another
-    /// batch: what lies in the processor's caches, and what else the machine does meanwhile, is the same for both.
+    /// Times a pair of batches both ways. Each way processes one of them first, and the other after a different batch,
+    /// so that the content of the processor's caches and the machine's load are the same for both.
     fn take(
         &mut self,
         ways: &mut Ways<'_>,
@@ -364,7 +364,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dataset = dataset(&temp.path().join("graph"));
         let contents = CacheContents::of_rows(&[3, 1, 4]).unwrap();
-        // Two batches an epoch, or one that is the whole split.
+        // Two batches per epoch, or one that is the whole split.
         for (batch_size, batches) in [(dataset.split(Split::Train).len().div_ceil(2), 5), (10_000, 1)] {
             let options = LoaderOptions {
                 fanouts: [4, 3].into(),
@@ -381,7 +381,7 @@ mod tests {
                 })
                 .unwrap();
                 assert_eq!((times.batches, times.threads, seen.len()), (batches, 2, batches));
-                // Another sample of the same nodes is another batch.
+                // Another sample of the same nodes is a different batch.
                 seen.dedup();
                 assert_eq!(seen.len(), batches);
             }
@@ -421,7 +421,7 @@ mod tests {
             assert!(error.to_string().contains("differ from those of gathered rows"), "{error}");
             slots.summed.bytes_mut()[last] ^= 1;
         }
-        // Whatever is no number is as good as another.
+        // All values that are not numbers are equivalent.
         let last = host.layout.range(&slots.header, Column::Aggregated).end;
         slots.summed.bytes_mut()[last - 4..last].copy_from_slice(&f32::NAN.to_le_bytes());
         if let Some(sum) = slots.sums.last_mut() {

@@ -34,7 +34,7 @@ pub trait Draw: Send + Sized {
     /// The number of `node`, if it was drawn.
     ///
     /// # Errors
-    /// If it is no node.
+    /// If it is not a node.
     fn number(&self, node: i64) -> Result<Option<usize>, RelabelError>;
 
     /// The summand, in the sum for [`weight`](Self::weight), of each entry that names the drawn node.

@@ -30,7 +30,7 @@ impl SamplerKind {
     });
 }
 
-/// Sums of all nodes' importance, and the drawn nodes. Takes 12 bytes a node, and 8 more if the graph has been
+/// Sums of all nodes' importance, and the drawn nodes. It uses 12 bytes per node, and 8 more if the graph has been
 /// reordered.
 pub struct FastGcn {
     sums: Sums,
@@ -38,7 +38,7 @@ pub struct FastGcn {
     numbers: LocalIds,
     /// Places, in the order of original ids, that were drawn.
     places: Vec<u64>,
-    /// For each drawn node: how often, and its importance.
+    /// The number of draws and the importance of each drawn node.
     drawn: Vec<(u32, u64)>,
     /// Draws in the current hop.
     draws: f64,

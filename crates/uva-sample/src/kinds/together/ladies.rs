@@ -38,7 +38,7 @@ const CHUNK: usize = 128;
 /// The largest importance of a candidate: the largest integer that a double holds exactly.
 const MOST: u64 = (1 << 53) - 1;
 
-/// The candidates of a layer, and which of them are drawn. Takes 20 bytes a node. 16 of these are touched only if a
+/// The candidates of a layer, and which of them are drawn. It uses 20 bytes per node, 16 of which are touched only if a
 /// layer has that many candidates.
 pub struct Ladies {
     /// Numbers of the candidates, by first appearance.

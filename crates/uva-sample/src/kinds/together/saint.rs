@@ -25,8 +25,8 @@ pub trait Unit: Send + Sized {
     /// An invalid graph.
     fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError>;
 
-    /// Calls `member` for each node of the draw with this number, which is below the sum of all. It also passes how
-    /// much of that sum draws the node.
+    /// Calls `member` for each node of the draw with this number, which is below the sum of all. It also passes the
+    /// part of that sum that draws the node.
     ///
     /// # Errors
     /// An invalid graph.
@@ -39,15 +39,15 @@ pub trait Unit: Send + Sized {
     ) -> Result<(), SampleError>;
 }
 
-/// A batch's seeds and the nodes from its draws. Takes 12 bytes a node and the memory of `U`, and 8 more if the graph
-/// has been reordered.
+/// A batch's seeds and the nodes from its draws. It uses 12 bytes per node and the memory of `U`, and 8 more if the
+/// graph has been reordered.
 pub struct Saint<U> {
     unit: U,
     sums: Sums,
     /// Numbers of the members, the seeds first.
     numbers: LocalIds,
     seeds: usize,
-    /// The inverse probability of each member behind the seeds.
+    /// The inverse probability of each member after the seeds.
     shares: Vec<f64>,
 }
 

@@ -15,15 +15,15 @@ impl SamplerKind {
         fanout: Fanout::SubgraphDraws { nodes: 2 },
         reads_whole_lists: true,
         reads_whole_graph: true,
-        // Sums of importance, their order, and how much of the whole draws each node.
+        // Sums of importance, their order, and the part of the total that draws each node.
         node_bytes: 2 * LOCAL_ID_BYTES + 8 + 8,
         reordered_bytes: 8,
         ..KindRow::LIST_BY_LIST
     });
 }
 
-/// Draws edges in proportion to 1 / d + 1 / d' of their ends. So edges between small lists, which few others can
-/// replace, are likely. Takes 8 bytes a node.
+/// Draws edges in proportion to 1 / d + 1 / d' of their ends. Edges between small lists, which few others can replace,
+/// are therefore likely. It uses 8 bytes per node.
 pub struct SaintEdges {
     /// The part of the sum of all draws that belongs to an edge of each node.
     parts: Vec<u64>,

@@ -7,7 +7,7 @@ use crate::hops::NodeId;
 use crate::{GraphView, InvalidOption, SampleError, SamplerKind};
 
 /// Prefix sums of all nodes' importance, in the order of original ids, so that a draw does not depend on the graph's
-/// order. Takes 8 bytes a node, and 8 more if the graph has been reordered.
+/// order. It uses 8 bytes per node, and 8 more if the graph has been reordered.
 pub struct Sums {
     ends: Vec<u64>,
     /// The nodes in that order; empty if it is the order of the ids.
@@ -19,7 +19,7 @@ pub struct Sums {
 pub struct DrawnPlace {
     /// The node's place in the order of original ids.
     pub place: usize,
-    /// The offset of the draw behind the sum of all nodes before it: below the node's importance.
+    /// The offset of the draw after the sum of all previous nodes. It is below the node's importance.
     pub rest: u64,
 }
 
@@ -83,8 +83,8 @@ impl Sums {
     }
 }
 
-/// The importance that lists give to their entries, summed over the graph, by the graph's ids; `None` if that of a node
-/// exceeds 64 bits.
+/// The importance that lists give to their entries, summed over the graph, by the graph's ids; `None` if the importance
+/// of a node exceeds 64 bits.
 ///
 /// # Errors
 /// An invalid graph.
@@ -98,7 +98,7 @@ pub fn by_entries(graph: &GraphView<'_>) -> Result<Option<Vec<u64>>, SampleError
     Ok(whole.then_some(sums))
 }
 
-/// Adds; false if the sum exceeds 64 bits.
+/// Adds `more`; returns false if the sum exceeds 64 bits.
 pub fn add(sum: &mut u64, more: u64) -> bool {
     let added = sum.checked_add(more);
     *sum = added.unwrap_or(*sum);

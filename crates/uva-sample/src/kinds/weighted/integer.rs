@@ -2,7 +2,7 @@
 
 use crate::philox::PhiloxStream;
 
-/// Whether an entry of this weight exists for the sampler. (Opening the dataset refuses weights that are not finite.)
+/// Whether an entry of this weight exists for the sampler. (Opening the dataset rejects weights that are not finite.)
 #[inline]
 pub(super) fn exists(weight: f32) -> bool {
     weight > 0.0 && weight < f32::INFINITY

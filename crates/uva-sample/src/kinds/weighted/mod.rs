@@ -146,7 +146,7 @@ impl WeightedSampler<'_> {
                 if exists(weight) {
                     self.smallest.offer(exponential::key(word, weight.into()), place);
                 }
-                // A list has fewer than 2^32 entries, so this wraps at most behind the last.
+                // A list has fewer than 2^32 entries, so this wraps at most after the last.
                 place = place.wrapping_add(1);
             }
         }
