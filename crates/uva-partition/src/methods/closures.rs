@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn numbers_of_training_nodes_differ_by_one_even_where_a_closure_is_large() {
-        // Two groups of four are connected. Nodes 8 and 9 have closures that overlap with none.
+        // Two groups of four are connected. Nodes 8 and 9 have closures that are too large for any part to attract
+        // them.
         let mut lists: Vec<Vec<usize>> =
             (0..8).map(|node| (node / 4 * 4..node / 4 * 4 + 4).collect()).collect();
         lists.extend([(10..110).collect(), (10..110).collect()]);
