@@ -13,7 +13,7 @@ use uva_model::checkpoint::{self, CheckpointError, TrainerState};
 
 use crate::errors::UvatrainError;
 
-/// What `checkpoint.json` has besides the name of its tensors.
+/// The content of `checkpoint.json` without the name of its tensors.
 #[derive(Serialize, Deserialize)]
 struct Contents {
     trainer: TrainerState,

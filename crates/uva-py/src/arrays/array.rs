@@ -51,7 +51,7 @@ impl Array {
         Self { pointer, shape, element, device, read_only: false, stream: None, process: None, owner }
     }
 
-    /// The same, and nobody may write to it.
+    /// Marks the array as read-only.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
@@ -109,7 +109,7 @@ impl Array {
         let mut copy = vec![0_u64; self.bytes().div_ceil(8)].into_boxed_slice();
         let pointer = copy.as_mut_ptr().cast::<u8>();
         // SAFETY: the source has `bytes()` bytes for as long as the owner lives (see `new`). The target was just
-        // allocated with that length, and nobody else knows it.
+        // allocated with that length, and no other code has its address.
         unsafe { std::ptr::copy_nonoverlapping(self.pointer, pointer, self.bytes()) };
         Ok(LentArray { pointer, read_only: false, copied: true, owner: Arc::new(OwnedCopy(copy)), ..lent })
     }

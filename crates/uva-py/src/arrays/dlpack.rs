@@ -6,8 +6,8 @@
 //! tensor itself.
 //!
 //! The crate `dlpark` does the same and more: reading tensors, builders, types of a dozen libraries. This module needs
-//! only these structs and two C functions, which are easier to reason about here than behind its generics. It would
-//! also bring two dependencies.
+//! only these structs and two C functions, which are easier to check here than through its generics. It would also
+//! bring two dependencies.
 //!
 //! Layouts after `dlpack.h` of version 1.0; later minor versions changed none of them.
 
@@ -122,7 +122,7 @@ impl DlpackType {
     }
 }
 
-/// An array in memory: one or two dimensions, rows one behind the other.
+/// An array in memory: one or two dimensions, with consecutive rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayShape {
     sizes: [i64; 2],
@@ -206,7 +206,7 @@ pub struct LentArray {
     pub element: DlpackType,
     /// Where.
     pub device: DlpackDevice,
-    /// Nobody may write to it.
+    /// Whether the memory must not be written to.
     pub read_only: bool,
     /// The consumer has it for itself.
     pub copied: bool,
@@ -269,7 +269,7 @@ unsafe fn capsule<'py, M>(
     destructor: unsafe extern "C" fn(*mut pyo3::ffi::PyObject),
     delete: unsafe extern "C" fn(*mut M),
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: `py` shows that the interpreter is ours; the name lives for ever; the pointer is not null.
+    // SAFETY: `py` shows that this thread holds the interpreter; the name is static; the pointer is not null.
     let made = unsafe { pyo3::ffi::PyCapsule_New(managed.cast(), name.as_ptr(), Some(destructor)) };
     if made.is_null() {
         // SAFETY: there is no capsule, so the tensor is still the caller's, who lets us delete it.

@@ -12,7 +12,7 @@ use crate::arrays::array::Array;
 use crate::arrays::dlpack::{DlpackDevice, DlpackType};
 use crate::errors::{UvatrainError, of_graph, of_io};
 
-/// An array of a file, mapped once more for Python, which cannot be kept from writing to it.
+/// An array of a file, mapped again for Python, which cannot be prevented from writing to it.
 pub struct PrivateTable {
     file: Arc<PrivateFile>,
     offset: usize,

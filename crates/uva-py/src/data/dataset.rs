@@ -246,7 +246,7 @@ impl PyDataset {
             return Err(PyValueError::new_err(format!("ids is {}, it has to be int64 [n]", ids.describe())));
         };
         let described = out.describe();
-        // SAFETY: `out` was made for this call, by our own Python (pyg/stores.py), and is known to nobody else yet.
+        // SAFETY: our own Python (pyg/stores.py) allocated `out` for this call, and no other code has it yet.
         let Some(out) = (unsafe { out.bytes_mut() }) else {
             return Err(PyValueError::new_err("out cannot be written to"));
         };

@@ -135,7 +135,7 @@ pub fn propagate(
     }
 }
 
-/// Python's handlers of signals, and the function that is told how far the work is.
+/// Python's handlers of signals, and the function that receives the progress.
 struct ProgressWatch {
     signals: SignalCheck,
     progress: Option<Py<PyAny>>,
@@ -155,7 +155,7 @@ impl PropagateWatch for ProgressWatch {
             return;
         }
         let of_call = (progress.what, progress.done, progress.total);
-        // Without an interpreter nobody listens any more.
+        // Without an interpreter there is no listener.
         if let Some(Err(raised)) = Python::try_attach(|py| function.call1(py, of_call)) {
             self.raised = Some(raised);
         }

@@ -33,7 +33,7 @@ const PIECE: usize = 1 << 12;
 
 /// How one array is written.
 enum As {
-    /// As it is.
+    /// Unchanged.
     Bytes(NpyType),
     /// Widened to 64 bits.
     Wide,

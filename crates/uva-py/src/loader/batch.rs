@@ -198,8 +198,8 @@ impl PyBatch {
         }
         pair.resize(2 * edges, 0);
         let pointer = pair.as_mut_ptr().cast();
-        // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; nobody else
-        // knows it.
+        // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; no other code
+        // has its address.
         Ok(unsafe {
             Array::new(pointer, 2, Some(edges), DlpackType::I64, DlpackDevice::HOST, Arc::new(pair))
         })

@@ -21,7 +21,7 @@ pub struct TorchExchange {
     received: Lent,
 }
 
-/// Memory of a tensor that the object keeps until it is asked for other memory of that kind.
+/// Memory of a tensor that the object keeps until it is asked to lend other memory of that kind.
 #[derive(Clone, Copy, Default)]
 struct Lent {
     address: usize,
@@ -44,7 +44,8 @@ impl TorchExchange {
         })
     }
 
-    /// Where an exception is kept that is none of the exchange's own: an interrupt, or what a signal's handler raised.
+    /// The place for an exception that the exchange itself did not cause: an interrupt, or one that a signal's handler
+    /// raised.
     pub fn raised(&self) -> Arc<Mutex<Option<PyErr>>> {
         Arc::clone(&self.raised)
     }
@@ -58,7 +59,7 @@ impl TorchExchange {
         self.of_python(call)
     }
 
-    /// The same for what is no call of the group's.
+    /// Maps the error of a call that is not one of the group's.
     fn of_python<T>(
         &mut self,
         call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
@@ -129,9 +130,9 @@ impl Exchange for TorchExchange {
         if bytes == 0 {
             return Ok(&mut []);
         }
-        // SAFETY: `lend` gives the address of a tensor with as many bytes at least, which the object keeps until the next call
-        // of `lend`, and this borrow ends before that. Nobody else writes or reads it: gloo is done with the calls before,
-        // since each waits for it, and after one that did not wait to the end this has failed.
+        // SAFETY: `lend` returns the address of a tensor with at least this many bytes, which the object keeps until
+        // the next call of `lend`, and this borrow ends before that. The memory is not used otherwise: gloo is done
+        // with the calls before, since each waits for it, and after one that did not wait to the end this has failed.
         Ok(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) })
     }
 
@@ -160,7 +161,7 @@ impl Exchange for TorchExchange {
             return Canceller::new(|| {});
         };
         Canceller::new(move || {
-            // Where the interpreter has ended, so has whoever waited.
+            // If the interpreter has ended, so has every waiting thread.
             Python::try_attach(|py| drop(object.call_method0(py, "cancel")));
         })
     }

@@ -76,7 +76,7 @@ impl Source {
         backend: Backend,
         setup: Option<StreamSetup>,
     ) -> Self {
-        // So that threads that start anew pad likewise, have slots like these, and follow the same order.
+        // So that new threads pad likewise, have slots like these, and follow the same order.
         (options.shapes, options.slot_room) = (stream.shapes().cloned(), stream.slot_room());
         options.made_order = stream.made_order().cloned();
         let dataset = Arc::clone(stream.dataset());
@@ -119,7 +119,7 @@ impl Source {
         if self.own.is_some() { of_runtime(error) } else { of_launched(error) }
     }
 
-    /// Starts anew: threads and slots of their own, while the old slots stay for the tensors that look into them.
+    /// Restarts with new threads and slots, while the old slots stay for the tensors that refer to them.
     fn start_anew(&self) -> Option<Result<BatchStream, RuntimeError>> {
         if !self.exchanges.is_empty() {
             // The other ranks would have to do the same.
@@ -186,7 +186,7 @@ impl Open {
     /// The error for a slot that is still held, which names the batch.
     fn in_use(&mut self, place: PassCursor, slots: String) -> PyErr {
         self.out.retain(|held| held.strong_count() > 0);
-        // Slots are asked for in the order of the batches: the one that is missing is the oldest one's.
+        // Slots are requested in the order of the batches: the missing one belongs to the oldest.
         let batch = match self.out.front().and_then(Weak::upgrade) {
             Some(held) => {
                 let batch = held.batch();
@@ -545,7 +545,7 @@ impl Source {
         }
         py.detach(|| match self.take() {
             Some(open) => match open.stream.close() {
-                // Its roles were told to leave, and could not finish what they were at.
+                // Its roles were asked to leave, and could not finish their work.
                 Err(_) if !self.exchanges.is_empty() => Ok(()),
                 closed => closed.map_err(|error| self.error(error)),
             },

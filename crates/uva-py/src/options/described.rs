@@ -9,7 +9,7 @@ use uva_runtime::tune::planning::CacheOptions;
 use crate::options::keywords::{DEFAULTS, of_text, takes_numbers};
 use crate::options::ranks::{PlaceOptions, RankOptions};
 
-/// The caches that a loader makes by itself.
+/// The caches that a loader makes on its own.
 const OWN_CACHES: [&str; 3] = ["host_cache", "gpu_cache", "cache_policy"];
 
 /// Options whose values have a text, and may be of any type: a `torch.device`.
