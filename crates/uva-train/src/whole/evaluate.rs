@@ -23,7 +23,7 @@ enum LabelRows {
 }
 
 impl LabelRows {
-    /// Those of the nodes `ids`; each has a row.
+    /// The labels of the nodes `ids`; each has a row.
     fn of(labels: Labels<'_>, ids: &[i64]) -> Self {
         match labels {
             Labels::Absent => Self::Absent,
@@ -50,10 +50,10 @@ impl LabelRows {
     }
 }
 
-/// The logits of the wanted nodes, in the order in which they are wanted.
+/// The logits of the requested nodes, in the order of the request.
 struct Picked<'w> {
     wanted: &'w Wanted,
-    /// There is one once there is a row.
+    /// The table exists once there is a row.
     logits: Option<Tensor>,
 }
 

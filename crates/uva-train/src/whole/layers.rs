@@ -1,4 +1,4 @@
-//! What each layer does over a whole graph.
+//! The implementations of each layer over a whole graph.
 
 use crate::TrainError;
 use crate::block::aggregate::weighted_sums;
