@@ -375,8 +375,8 @@ struct BackwardPass<'p, 'b> {
 }
 
 impl<'p> BackwardPass<'p, '_> {
-    /// The gradient of the input of the first of `steps`, from the gradient of the last one's output. Undefined if the
-    /// steps are `outermost`: no trained parameter precedes the first step.
+    /// The gradient of the input of the first of `steps`, from the gradient of the last one's output. An undefined
+    /// tensor if the steps are `outermost` and no earlier result needs a gradient.
     fn run(&mut self, steps: &[Named], mut gradient: Tensor, outermost: bool) -> Result<Tensor, TrainError> {
         for (index, named) in steps.iter().enumerate().rev() {
             let input_gradient = !(outermost && index == 0);

@@ -59,7 +59,7 @@ impl TorchExchange {
         self.of_python(call)
     }
 
-    /// Maps the error of a call that is not one of the group's.
+    /// Calls Python for an operation that is not a numbered call of the group.
     fn of_python<T>(
         &mut self,
         call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
