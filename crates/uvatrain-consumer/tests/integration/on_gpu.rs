@@ -115,7 +115,7 @@ fn run(
             batch.columns().proof.expect("a proof").words.address()
         };
         let addresses = [0, 1].map(&mut address);
-        // The steps count from there, and the next batch's stamp is its number plus one.
+        // `steps` does not count these two, and the stamp of the next batch is its number plus one.
         let next = steps as u64 + 2;
         (steps, addresses[next as usize % 2], next + 1)
     });
