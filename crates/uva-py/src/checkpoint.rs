@@ -1,5 +1,5 @@
-//! The files of a checkpoint, as `uvatrain train` writes and reads them (docs/reference/checkpoint-format.md). What is in
-//! the tensors is for Python to pack and unpack.
+//! The files of a checkpoint, as `uvatrain train` writes and reads them (docs/reference/checkpoint-format.md). What is
+//! in the tensors is for Python to pack and unpack.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
-//! The runtime's errors as Python's exceptions.
+//! The runtime's errors as Python exceptions.
 //!
-//! The exceptions of our own are classes in `uvatrain/errors.py`.
+//! The exceptions of this package are classes in `uvatrain/errors.py`.
 
 use std::io;
 
@@ -25,7 +25,7 @@ pub use classes::*;
 
 /// A result whose error Python can raise.
 pub trait OrRaise<T> {
-    /// The same, with Python's exception.
+    /// Converts the error to the Python exception.
     fn or_raise(self) -> PyResult<T>;
 }
 
@@ -53,7 +53,7 @@ pub fn of_launched(error: RuntimeError) -> PyErr {
 }
 
 fn exception(error: &RuntimeError, message: &str) -> PyErr {
-    // Python prints it as it stands.
+    // Python prints the message unchanged.
     let message = escape::word(message).into_owned();
     let raised = match error {
         RuntimeError::Option(_) | RuntimeError::Usage(_) | RuntimeError::Input(_) => {
@@ -68,7 +68,7 @@ fn exception(error: &RuntimeError, message: &str) -> PyErr {
     with(raised, "field", error.field())
 }
 
-/// The exception with an attribute that programs read, where there is something to read.
+/// The exception with an attribute for programs, if it has a value.
 pub fn with(raised: PyErr, name: &str, value: Option<&str>) -> PyErr {
     if let Some(value) = value {
         // Every exception takes attributes.
@@ -90,7 +90,7 @@ pub fn of_graph(error: GraphError) -> PyErr {
     }
 }
 
-/// The `OSError` for what the system refused.
+/// The `OSError` for an operation that the system refused.
 pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
     let said = error.to_string();
     // An error without a system call has a kind, but no number.
@@ -100,7 +100,7 @@ pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
         _ => None,
     });
     match number {
-        // From the number, Python picks the class; it writes the number and the file itself.
+        // Python chooses the class by the number, and adds the number and the file to the message.
         Some(number) => {
             let said = said.strip_suffix(&format!(" (os error {number})")).unwrap_or(&said).to_owned();
             PyOSError::new_err((number, format!("cannot {action}: {said}"), path.to_owned()))
@@ -109,11 +109,11 @@ pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
     }
 }
 
-/// Linux's numbers.
+/// Error numbers of Linux.
 const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;
 
-/// A message of the runtime's with its options as Python knows them: `--batch-size 0` is `batch_size 0`.
+/// A message of the runtime with its options in Python's notation: `--batch-size 0` is `batch_size 0`.
 pub fn in_python(message: &str) -> String {
     let mut said = String::with_capacity(message.len());
     let mut rest = message;
@@ -122,7 +122,7 @@ pub fn in_python(message: &str) -> String {
         said.push_str(before);
         let name = &option[2..];
         let length = name.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(name.len());
-        // A dash at either end is a sentence's, not a name's; so is one inside a word.
+        // A dash at either end belongs to the sentence, and so does one inside a word.
         let named = &name[..length];
         let inside = before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '-');
         if inside || named.is_empty() || named.starts_with('-') || named.ends_with('-') {

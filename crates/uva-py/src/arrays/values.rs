@@ -1,4 +1,4 @@
-//! Vectors of ours as arrays.
+//! Vectors of this module as arrays.
 
 use std::sync::Arc;
 

@@ -49,7 +49,7 @@ impl Number for i64 {
     const ELEMENT: DlpackType = DlpackType::I64;
 }
 
-/// The pool of the last call, and the process that it is of: threads do not survive a fork.
+/// The pool of the last call with its process: threads do not survive a fork.
 static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
 
 /// A pool of this many threads. `None` for one thread, or if no thread can be spawned: then the caller does all the
@@ -66,7 +66,7 @@ fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
             .thread_name(|index| format!("lists-{index}"))
             .build()
             .ok()?;
-        // A fork must not wait for the threads of its parent: it leaves their pool alone.
+        // A fork must not wait for the threads of its parent, so it does not drop their pool.
         if let Some(old) = pool.replace((here, Arc::new(made)))
             && old.0 != here
         {
@@ -87,7 +87,7 @@ fn read<T: Pod>(input: &Input, kind: ElementKind) -> PyResult<&[T]> {
         .map_err(|error| PyValueError::new_err(format!("{} is {}: {error}", input.name, input.describe())))
 }
 
-/// `out`, which has to lie apart from all that is read.
+/// `out`, which must not overlap the arrays that are read.
 fn write<'o, T: Pod>(out: &'o mut Input, kind: ElementKind, others: &[&Input]) -> PyResult<&'o mut [T]> {
     if out.kind != kind {
         let message = format!("out is {}, and {} is needed", out.describe(), kind.name());
@@ -137,7 +137,7 @@ fn check(input: &Input, rows: usize, columns: usize) -> PyResult<()> {
     )))
 }
 
-/// What the loops refuse, with the argument's name.
+/// The loops' refusals, with the argument's name.
 fn refused(error: ListsError) -> PyErr {
     let argument = match error {
         ListsError::NoOffsets | ListsError::Offsets(_) => "indptr",

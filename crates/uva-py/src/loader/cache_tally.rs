@@ -1,4 +1,4 @@
-//! How many rows of a loader's batches came from the cache on their GPU.
+//! Counts of the rows of a loader's batches that came from the cache on their GPU.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl CacheTally {
         self.settle();
     }
 
-    /// Rows of the batches whose gather is done, and how many of them hit.
+    /// Rows of the batches whose gather is done, and the number of hits.
     pub fn counts(&mut self) -> (u64, u64) {
         self.settle();
         (self.rows, self.hits)

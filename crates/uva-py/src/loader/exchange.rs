@@ -81,7 +81,7 @@ impl TorchExchange {
         called.unwrap_or_else(|| Err(gone())).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    /// What Python raised. An exception of the exchange's own says which rank it is about.
+    /// The error for a Python exception. The exchange's own exceptions name the rank concerned.
     fn of(&self, py: Python<'_>, raised: &PyErr) -> ExchangeError {
         let value = raised.value(py);
         let peer = value.getattr("peer").and_then(|peer| peer.extract()).unwrap_or(self.rank);
@@ -150,9 +150,9 @@ impl Exchange for TorchExchange {
         if bytes == 0 {
             return &[];
         }
-        // SAFETY: `exchange` gave the address of a tensor with these bytes, which the object keeps until its next call. gloo has
-        // written them and is done: `exchange` waits for it, and raises where it did not wait to the end. Every call that
-        // changes them takes the exchange, and so ends this borrow.
+        // SAFETY: `exchange` gave the address of a tensor with these bytes, which the object keeps until its next call.
+        // gloo has written them and is done: `exchange` waits for it, and raises where it did not wait to the end.
+        // Every call that changes them takes the exchange, and so ends this borrow.
         unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }
     }
 
@@ -170,8 +170,8 @@ impl Exchange for TorchExchange {
 impl Drop for TorchExchange {
     fn drop(&mut self) {
         Python::try_attach(|py| {
-            // gloo cannot give up a call that others have not joined, and the end of its group waits for it. So a group that
-            // was used is never freed: the process may end before such a call does.
+            // gloo cannot give up a call that others have not joined, and the end of its group waits for it. So a group
+            // that was used is never freed: the process may end before such a call does.
             std::mem::forget(self.object.clone_ref(py));
             if self.failed.is_none() {
                 drop(self.object.call_method0(py, "leave"));

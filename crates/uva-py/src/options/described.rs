@@ -1,4 +1,4 @@
-//! What Python shows and checks of options, from their declarations.
+//! Descriptions and checks of options in Python, from their declarations.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -40,7 +40,7 @@ pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     Ok(found)
 }
 
-/// An option, with the default among `defaults` in place of the struct's.
+/// An option, with the default among `defaults` instead of the struct's.
 pub fn described<'py, O: Options>(
     py: Python<'py>,
     field: &Field,
