@@ -1,7 +1,7 @@
 //! Reads of other parts by batches of each part's own training nodes.
 //!
-//! The training nodes of a part, in the order of the split, make that part's batches: they are shuffled and cut as those
-//! of a dataset with just these training nodes. So a batch here is the batch that a run on the part would make.
+//! The training nodes of a part, in the order of the split, make that part's batches: they are shuffled and cut as
+//! those of a dataset with just these training nodes. So a batch here is the batch that a run on the part would make.
 
 use std::ops::Range;
 
@@ -44,7 +44,8 @@ pub struct Visits {
     pub rows: u64,
     /// Feature rows of nodes of other parts.
     pub remote_rows: u64,
-    /// Lists visited, by the part of the batch and the part of the list, row by row; empty for more than [`MOST_PAIRED`] parts.
+    /// Lists visited, by the part of the batch and the part of the list, row by row; empty for more than
+    /// [`MOST_PAIRED`] parts.
     pub by_pair: Vec<u64>,
     /// Messages to other parts: in each hop one to each part whose lists are requested, and one for rows.
     pub requests: u64,

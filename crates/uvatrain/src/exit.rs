@@ -8,8 +8,8 @@
 //! | 3 | the machine lacks a requested resource: a GPU, libtorch, space on the disk |
 //! | 129, 130, 143 | ended by SIGHUP, by SIGINT, by SIGTERM |
 //!
-//! Commands return `anyhow::Result<()>`. The error decides the code: a [`CommandError`] carries its own, [`code_of`] maps
-//! the libraries' public errors, and any other error is 1.
+//! Commands return `anyhow::Result<()>`. The error decides the code: a [`CommandError`] carries its own, [`code_of`]
+//! maps the libraries' public errors, and any other error is 1.
 
 use std::fmt;
 use std::io;

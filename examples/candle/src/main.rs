@@ -45,8 +45,8 @@ fn main() -> Result<()> {
     let adam = ParamsAdamW { lr: LEARNING_RATE, weight_decay: 0.0, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(variables.all_vars(), adam)?;
 
-    // Each epoch is a pass over the training nodes and one over the validation nodes. The next batches are prepared while
-    // candle computes.
+    // Each epoch is a pass over the training nodes and one over the validation nodes. The next batches are prepared
+    // while candle computes.
     let (mut losses, mut trained, mut correct, mut validated) = (0.0, 0, 0, 0);
     while let Some(batch) = runtime.next_batch()? {
         let Labels::Single(labels) = batch.labels() else {

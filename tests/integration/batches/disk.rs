@@ -226,8 +226,8 @@ fn shorten(split: &Path, nodes: u64) {
 }
 
 /// 300 MB of rows, and a limit on what each process may allocate that holds libtorch, threads and stacks, but no table.
-/// The pages of mapped files do not count, so the index arrays may be mapped. Some 10 s on two cores, since the table is
-/// written and read.
+/// The pages of mapped files do not count, so the index arrays may be mapped. Some 10 s on two cores, since the table
+/// is written and read.
 #[test]
 fn a_table_beyond_the_process_limit_trains_with_the_losses_of_memory() {
     const MOST_KIB: u64 = 200_000;

@@ -1,4 +1,5 @@
-//! Outputs never replace what a command reads, nor files of a dataset, hop set, partition or checkpoint, by whatever path.
+//! Outputs never replace what a command reads, nor files of a dataset, hop set, partition or checkpoint, by whatever
+//! path.
 
 use std::fs;
 use std::os::unix::fs::symlink;

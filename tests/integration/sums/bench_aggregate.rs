@@ -21,8 +21,8 @@ fn measured(directory: &Path, more: &str) -> Value {
 /// In-neighbours of each node.
 const LISTS: [&[usize]; 6] = [&[1, 2], &[0], &[0, 3, 4], &[2], &[2], &[]];
 
-/// The nodes of a batch of nodes 0 and 1 with this many hops of whole lists, and how many of them are destinations of the
-/// last hop.
+/// The nodes of a batch of nodes 0 and 1 with this many hops of whole lists, and how many of them are destinations of
+/// the last hop.
 fn block(hops: usize) -> (Vec<usize>, usize) {
     let mut nodes = vec![0, 1];
     let mut destinations = 0;

@@ -123,8 +123,8 @@ impl Layer {
     /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     ///
     /// Written by hand instead of recorded by autograd. Autograd's backward of the bag is 1.5 to 17 times slower than
-    /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/blocks/gradients.rs` compares
-    /// every element with finite differences.
+    /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/blocks/gradients.rs`
+    /// compares every element with finite differences.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

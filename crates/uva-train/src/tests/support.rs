@@ -245,8 +245,8 @@ pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> Trainer
     }
 }
 
-/// Gives the biases and GIN's ε, which start as zeros, the scales of norms, which start as ones, and the slopes of PReLUs
-/// values that show where they are used.
+/// Gives the biases and GIN's ε, which start as zeros, the scales of norms, which start as ones, and the slopes of
+/// PReLUs values that show where they are used.
 pub(crate) fn fill_biases(trainer: &Trainer) {
     let mut random = SplitMix64::new(3);
     let start_alike =

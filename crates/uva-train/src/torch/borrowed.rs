@@ -16,8 +16,9 @@ use uva_graph::ElementType;
 /// `'a`. So this type stays inside the crate, and callers of [`Borrowed::tensor`] keep two rules:
 ///
 /// - Every tensor made from it is dropped before the public function that received the memory returns. These are
-///   `train_batch`, `enqueue_batch`, `evaluate_batch`, `evaluate_full_each`, `predict_batch` and `predict_full`. They return numbers or
-///   hand copies on, and the only tensors they store are parameters and moments, which own their storage.
+///   `train_batch`, `enqueue_batch`, `evaluate_batch`, `evaluate_full_each`, `predict_batch` and `predict_full`. They
+///   return numbers or hand copies on, and the only tensors they store are parameters and moments, which own their
+///   storage.
 /// - Nothing is written through it (the memory may be mapped read-only).
 ///
 /// On a device, reads may continue after a tensor is dropped: enqueued work may run later. It has ended once an event
@@ -122,12 +123,12 @@ impl<'a> Borrowed<'a> {
     fn new(bytes: &'a [u8], kind: Kind, shape: &[i64]) -> Result<Self, TrainError> {
         // SAFETY: `f_from_blob` only stores the pointer, in a tensor that has no deleter and so never frees it.
         // libtorch may read shape × strides elements from the start through it. They are contiguous, so these are
-        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `array` and `matrix` have
-        // compared the product without overflow. They are aligned for the kind, by the slice's type or by their checks. Every
-        // bit pattern is valid, since all kinds are plain numbers. They stay allocated and unchanged for 'a, which the
-        // result carries. No tensor made from it lives longer, and nothing writes: that is the rule on the type, kept
-        // by the functions named there. Memory shared with another process is not changed either: a slot in state
-        // `reading` belongs to its reader.
+        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `array` and `matrix`
+        // have compared the product without overflow. They are aligned for the kind, by the slice's type or by their
+        // checks. Every bit pattern is valid, since all kinds are plain numbers. They stay allocated and unchanged for
+        // 'a, which the result carries. No tensor made from it lives longer, and nothing writes: that is the rule on
+        // the type, kept by the functions named there. Memory shared with another process is not changed either: a slot
+        // in state `reading` belongs to its reader.
         let tensor =
             unsafe { Tensor::f_from_blob(bytes.as_ptr(), shape, &strides(shape), kind, Device::Cpu) }?;
         Ok(Self { tensor, memory: PhantomData })

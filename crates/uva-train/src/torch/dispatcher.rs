@@ -75,8 +75,8 @@ impl Argument<'_> {
 /// A separate handle for a tensor; the tensor's memory is shared.
 fn handle(tensor: &Tensor) -> Result<Handle, TrainError> {
     let mut handle = std::ptr::null_mut();
-    // SAFETY: tch's pointer is one to an at::Tensor, which is what libtorch's handles are. It is read, and one handle is
-    // written.
+    // SAFETY: tch's pointer is one to an at::Tensor, which is what libtorch's handles are. It is read, and one handle
+    // is written.
     checked("aoti_torch_new_tensor_handle", unsafe {
         aoti_torch_new_tensor_handle(tensor.as_ptr().cast_mut().cast(), &mut handle)
     })?;

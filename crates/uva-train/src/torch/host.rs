@@ -26,8 +26,8 @@ pub(crate) fn values<T: Number>(tensor: &Tensor) -> Result<&[T], TrainError> {
     Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast_const().cast(), tensor.numel()) })
 }
 
-/// Lets `write` change the numbers of a contiguous tensor on the host, whose storage must be libtorch's own and not that
-/// of a [`crate::torch::borrowed::Borrowed`]. No slice of the same storage may be alive.
+/// Lets `write` change the numbers of a contiguous tensor on the host, whose storage must be libtorch's own and not
+/// that of a [`crate::torch::borrowed::Borrowed`]. No slice of the same storage may be alive.
 pub(crate) fn change<T: Number>(tensor: &mut Tensor, write: impl FnOnce(&mut [T])) -> Result<(), TrainError> {
     check::<T>(tensor)?;
     if tensor.numel() > 0 {

@@ -133,8 +133,8 @@ impl LateResults {
         let buffer = DeviceBuffer::new(&context, BUFFER_BYTES, "results of training")?;
         // SAFETY: within the buffer, which is not in use yet, and is freed after the stream's work (`drop`).
         unsafe { fill(&stream, buffer.address(), 0, BUFFER_BYTES) }?;
-        // SAFETY: the tensor has no deleter. It lives in the struct that owns the buffer, before it, and is handed out by
-        // reference only. It is one number within the buffer, aligned to 8 bytes.
+        // SAFETY: the tensor has no deleter. It lives in the struct that owns the buffer, before it, and is handed out
+        // by reference only. It is one number within the buffer, aligned to 8 bytes.
         let skipped = unsafe {
             let place = (buffer.address() as usize + SKIPPED_AT) as *const u8;
             Tensor::f_from_blob(place, &[1], &[1], Kind::Float, device.torch())
@@ -215,8 +215,8 @@ impl LateResults {
         Ok(&self.skipped)
     }
 
-    /// Copies of a batch's numbers in memory of the stand-in driver, which is the host's. Nothing is enqueued on the stream
-    /// now (`begin`), and the last verdict has been followed.
+    /// Copies of a batch's numbers in memory of the stand-in driver, which is the host's. Nothing is enqueued on the
+    /// stream now (`begin`), and the last verdict has been followed.
     fn copied(&self, numbers: [&Tensor; 3]) -> Result<[u64; 3], TrainError> {
         let mut places = [0; 3];
         for (which, (number, place)) in numbers.into_iter().zip(&mut places).enumerate() {
@@ -272,8 +272,8 @@ impl LateResults {
             ended.synchronize()?;
         }
         assert!(place < ROOM);
-        // SAFETY: within the buffer, which has READING_BYTES for each place, aligned to 8 bytes; any bits are numbers. The
-        // verdict that wrote them has run, and none is written there before this batch is taken from `batches`.
+        // SAFETY: within the buffer, which has READING_BYTES for each place, aligned to 8 bytes; any bits are numbers.
+        // The verdict that wrote them has run, and none is written there before this batch is taken from `batches`.
         let numbers: [f64; NUMBERS] =
             unsafe { self.pinned.as_ptr().add(place * READING_BYTES).cast::<[f64; NUMBERS]>().read() };
         let loss = numbers[LOSS] as f32;

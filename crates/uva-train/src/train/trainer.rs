@@ -73,8 +73,8 @@ impl Trainer {
     /// that many classes, one per node, judged by accuracy.
     ///
     /// # Errors
-    /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no classes,
-    /// [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
+    /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no
+    /// classes, [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
     pub fn new(
         options: &TrainerOptions,
         input_dim: usize,
@@ -189,8 +189,8 @@ impl Trainer {
     /// reads: before the call it makes this stream wait for an event after the writes, and after the call it records an
     /// event for which the next writes wait.
     ///
-    /// Invalid contents of device memory cannot do harm: an offset, a source or a label out of range is clamped into the
-    /// range. So a batch that a dying peer left half-written gives a wrong loss and no fault, and `confirm`, or its
+    /// Invalid contents of device memory cannot do harm: an offset, a source or a label out of range is clamped into
+    /// the range. So a batch that a dying peer left half-written gives a wrong loss and no fault, and `confirm`, or its
     /// [proof](BatchColumns::proof), can still refuse it. Batches are validated where they are made.
     ///
     /// # Errors
@@ -304,8 +304,8 @@ impl Trainer {
     /// was to be read or not. `None` if nothing has arrived, or nothing is unread.
     ///
     /// # Errors
-    /// [`TrainError::Unconfirmed`] if a batch was not whole when the device used it, [`TrainError::Diverged`] if its loss
-    /// is not finite. From that batch on no step has changed anything, nor will a later one.
+    /// [`TrainError::Unconfirmed`] if a batch was not whole when the device used it, [`TrainError::Diverged`] if its
+    /// loss is not finite. From that batch on no step has changed anything, nor will a later one.
     pub fn reading(&mut self, wait: bool) -> Result<Option<Reading>, TrainError> {
         self.late.as_mut().map_or(Ok(None), |late| late.next(wait))
     }

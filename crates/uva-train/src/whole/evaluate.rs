@@ -95,9 +95,10 @@ impl Trainer {
 
     /// Loss and hits on each of these sets of nodes, with every node's whole neighbourhood at every layer.
     ///
-    /// `graph`, `features` and `labels` are those of a whole dataset; the sets are of its node ids. Each layer is computed
-    /// for all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to three tables of
-    /// nodes × hidden f32, and the logits of the sets. The feature table is read front to back, in chunks.
+    /// `graph`, `features` and `labels` are those of a whole dataset; the sets are of its node ids. Each layer is
+    /// computed for all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to
+    /// three tables of nodes × hidden f32, and the logits of the sets. The feature table is read front to back, in
+    /// chunks.
     ///
     /// It runs on the CPU, even for a trainer on a CUDA device (with copies of its parameters). These tables are as
     /// large as the graph and need not fit in device memory.

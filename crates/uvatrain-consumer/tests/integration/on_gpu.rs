@@ -70,8 +70,8 @@ impl Observer for Told {
             self.control.set_stop(Stop::Soon);
         }
         if let Some((_, address, stamp)) = self.spoil.filter(|spoil| spoil.0 == self.steps) {
-            // SAFETY: the stamp of a slot's report, in memory that the stand-in shares with the host, which outlives the
-            // run. The simulator writes it as one word.
+            // SAFETY: the stamp of a slot's report, in memory that the stand-in shares with the host, which outlives
+            // the run. The simulator writes it as one word.
             let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
             let since = Instant::now();
             while word.load(Ordering::Acquire) != stamp {

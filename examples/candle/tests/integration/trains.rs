@@ -91,8 +91,8 @@ fn the_model_learns_from_the_edges_what_the_features_lack() {
     let with = accuracies(&graph, "6");
     let without = accuracies(&without_edges(&graph, folder.path()), "6");
     assert_eq!((with.len(), without.len()), (6, 6));
-    // candle draws the first weights without a seed. In 25 runs the last epochs had 0.84 to 0.90 with edges, and the best
-    // ones 0.50 to 0.54 without.
+    // candle draws the first weights without a seed. In 25 runs the last epochs had 0.84 to 0.90 with edges, and the
+    // best ones 0.50 to 0.54 without.
     assert!(with[5] > 0.7, "with edges: {with:?}");
     assert!(without.iter().all(|&accuracy| accuracy < 0.6), "without edges: {without:?}");
 }

@@ -1,5 +1,6 @@
-//! `docs/reference/commands.md` between `<!-- generated: NAME, NAME -->` and `<!-- end -->` is made from the declarations
-//! of commands and options. `UVATRAIN_WRITE_DOCS=1` writes these parts; the notes between them are written by hand.
+//! `docs/reference/commands.md` between `<!-- generated: NAME, NAME -->` and `<!-- end -->` is made from the
+//! declarations of commands and options. `UVATRAIN_WRITE_DOCS=1` writes these parts; the notes between them are written
+//! by hand.
 
 use std::fs;
 

@@ -22,8 +22,8 @@ const FEWEST: usize = 1000;
 ///
 /// 1. A node goes to the part that has most of its neighbours, of those with room for it, if that has more of them than
 ///    its own part. Both directions count; of equal parts the first.
-/// 2. Else, if its part has too many nodes, or too many training nodes and it is one, it goes to the part with room that
-///    has most of its neighbours, and if none has one to the part with room that has the fewest (training) nodes.
+/// 2. Else, if its part has too many nodes, or too many training nodes and it is one, it goes to the part with room
+///    that has most of its neighbours, and if none has one to the part with room that has the fewest (training) nodes.
 ///
 /// Moves are carried out in order, each if there is still room, and one of the second kind if its part still has too
 /// many. Uses the current rayon pool.
