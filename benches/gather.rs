@@ -1,21 +1,21 @@
-//! Gather of random rows, and a plain copy of as many bytes beside it; then the ways of moving rows, in turns; then what
-//! the machine gives to either half of a gather alone.
+//! Gathers of random rows compared with a plain copy of the same number of bytes; then the methods of moving rows, in
+//! alternating rounds; then the machine's limit for each half of a gather alone.
 //!
 //! `cargo bench -p uva-bench`. Settings, by the environment:
 //!
-//! | `UVATRAIN_BENCH_` | without it | |
+//! | `UVATRAIN_BENCH_` | default | |
 //! |---|---|---|
 //! | `TABLE_MIB` | 1024 | the table, which should exceed the last-level cache |
 //! | `OUT_MIB` | 40 | gathered at a time |
-//! | `THREADS` | 1 | that gather, and that copy |
-//! | `PAGES` | huge | or `base`, under table and output: what came of it is printed |
+//! | `THREADS` | 1 | threads of gather and copy |
+//! | `PAGES` | huge | or `base`, for table and output; the pages in use are printed |
 //! | `ROW_BYTES` | 128,400,512,1028,2408 | |
-//! | `AHEAD` | 0,16,32,48,64,96 | rows between the one being copied and the one being asked for, in the turns |
-//! | `ROUNDS` | 15 | turns of each way |
-//! | `WAYS` | | only ways whose name contains this |
+//! | `AHEAD` | 0,16,32,48,64,96 | prefetch distance in rows, in the rounds |
+//! | `ROUNDS` | 15 | rounds of each method |
+//! | `WAYS` | | only methods whose name contains this |
 //!
-//! The turns are timed by what the thread has had of its core where there is one, which leaves other work out, and by
-//! the clock where there are several.
+//! With one thread, rounds are timed by the thread's CPU time, which excludes other work, and with several by the
+//! clock.
 
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Of the table, whole rows.
+    /// The table's whole rows.
     fn rows(&self, row_bytes: usize) -> &[u8] {
         let table = self.table.bytes();
         &table[..table.len() / row_bytes * row_bytes]
@@ -100,7 +100,7 @@ fn by_criterion(bench: &mut Bench) {
         group.bench_function(BenchmarkId::new("random rows", row_bytes), |bencher| {
             bencher.iter_batched_ref(
                 || {
-                    // Fresh for each sample, so that no rows are in a cache because of the sample before.
+                    // Fresh for each sample, so that the sample before leaves no rows in a cache.
                     ids.fill_with(|| random.below(rows) as i64);
                     ids.clone()
                 },
@@ -120,7 +120,7 @@ fn by_criterion(bench: &mut Bench) {
     criterion.final_summary();
 }
 
-/// A way of moving rows, as the turns name it.
+/// The methods of moving rows, with their names.
 fn ways() -> Vec<(String, RowCopy, Option<NarrowFloat>)> {
     let only = text("WAYS", "");
     let mut ways = Vec::new();
@@ -149,7 +149,7 @@ fn ways() -> Vec<(String, RowCopy, Option<NarrowFloat>)> {
     ways
 }
 
-/// Seconds that `work` took: of the thread's core, or of the clock.
+/// Seconds of `work`: CPU time of the thread, or of the clock.
 fn seconds(threads: usize, work: impl FnOnce()) -> f64 {
     let cpu = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -186,7 +186,7 @@ fn in_turns(bench: &mut Bench) {
             gathers.rotate_left(first);
             for (_, gather, times) in &mut gathers {
                 let count = out.len() / gather.row_bytes();
-                // Twice: what a way finds in the caches should be what it left there itself.
+                // Twice, so that each method finds only its own data in the caches.
                 for warm in [true, false] {
                     ids.clear();
                     ids.extend((0..count).map(|_| random.below(rows) as i64));
@@ -209,8 +209,8 @@ fn in_turns(bench: &mut Bench) {
     }
 }
 
-/// A gather beside its two halves: random rows read and nothing written, and whole lines streamed with nothing read.
-/// Neither half does any work besides, so a gather that takes as long as the slower one has nothing left to win.
+/// A gather compared with its two halves: random reads without writes, and streaming writes of whole lines without
+/// reads. Neither half does any other work, so a gather that is as fast as the slower half cannot be improved.
 #[cfg(target_arch = "x86_64")]
 fn halves(bench: &mut Bench) {
     let rounds = numbers("ROUNDS", "15")[0].max(1);
@@ -250,7 +250,7 @@ fn halves(bench: &mut Bench) {
 #[cfg(not(target_arch = "x86_64"))]
 fn halves(_: &mut Bench) {}
 
-/// Does each part on a thread, the first on this one.
+/// Runs each part on a thread, the first on this one.
 #[cfg(target_arch = "x86_64")]
 fn on_threads<T: Send>(parts: Vec<T>, part: impl Fn(T) + Sync) {
     std::thread::scope(|scope| {
@@ -263,7 +263,7 @@ fn on_threads<T: Send>(parts: Vec<T>, part: impl Fn(T) + Sync) {
     });
 }
 
-/// Reads rows, asked for as a gather asks for them.
+/// Reads rows, prefetched as in a gather.
 #[cfg(target_arch = "x86_64")]
 fn read_rows(table: &[u8], row_bytes: usize, ids: &[i64], threads: usize) {
     let ahead = RowCopy::best().ahead;

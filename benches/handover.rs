@@ -1,11 +1,12 @@
-//! What handing over costs by itself: a batch of 512 bytes, the size of a header, goes from a sampler's process through
-//! the batch ring to a producer's and through the feature ring to a consumer's, with nothing to sample, gather or train.
+//! The cost of a hand-over alone: a batch of 512 bytes, the size of a header, passes from a sampler's process through
+//! the batch ring to a producer's and through the feature ring to a consumer's, without sampling, gathering or
+//! training.
 //!
 //!     cargo bench -p uva-mem --bench handover
 //!
-//! Two figures, on one core and on two. *Back to back*: each side is at it all the time, so the time a batch is what the
-//! pipeline's fastest rate costs. *Alone*: a batch comes when all sides have gone to sleep, so the time is what it takes
-//! from its sampler's publishing to its consumer's hands, with two wake-ups on the way. Rounds alternate; medians.
+//! Two figures, on one core and on two. *Back to back*: each side is always busy, so the time per batch is the cost at
+//! the pipeline's highest rate. *Alone*: a batch arrives when all sides sleep, so the time is the latency from its
+//! sampler's publishing to its consumer, with two wake-ups. Rounds alternate; medians.
 
 use std::env;
 use std::mem::size_of;
@@ -20,7 +21,7 @@ use uva_mem::ring::{AlwaysAlive, Ring, RingShape};
 use uva_mem::spawn::Inherit;
 use uva_mem::{PidFd, Signal};
 
-/// A run's slots as they are by default: a sampler's and two more, and two for the consumer.
+/// The default slots of a run: three for one sampler, and two for the consumer.
 const BATCH_RING: RingShape = RingShape { slots: 3, payload_bytes: PAYLOAD };
 const FEATURE_RING: RingShape = RingShape { slots: 2, payload_bytes: PAYLOAD };
 const PAYLOAD: usize = 512;
@@ -28,7 +29,7 @@ const PAYLOAD: usize = 512;
 const ROUNDS: usize = 9;
 const BACK_TO_BACK: u64 = 100_000;
 const ALONE: u64 = 300;
-/// Long enough that every side sleeps.
+/// Long enough for every side to sleep.
 const PAUSE: Duration = Duration::from_micros(500);
 
 const ROLE: &str = "UVA_HANDOVER_ROLE";
@@ -37,7 +38,7 @@ fn main() {
     if let Ok(role) = env::var(ROLE) {
         return role_process(&role);
     }
-    // What cargo passes on, such as --bench, is of no meaning here.
+    // Arguments that cargo adds, such as --bench, are ignored.
     let cores: Vec<usize> = {
         let allowed = sched_getaffinity(None).expect("this process's cores");
         (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect()
@@ -63,7 +64,7 @@ fn main() {
     }
 }
 
-/// Starts the three, and returns the microseconds a batch that the consumer says.
+/// Starts the three processes, and returns the consumer's microseconds per batch.
 fn round(cores: &[usize], alone: bool) -> f64 {
     let mut set = CpuSet::new();
     cores.iter().for_each(|core| set.set(*core));
@@ -135,7 +136,7 @@ fn role_process(role: &str) {
                 let stamp = slot.payload()[..size_of::<u64>()].try_into().expect("eight bytes");
                 waits.push(now - u64::from_le_bytes(stamp));
                 slot.release().expect("it is given back");
-                // The first waits for the processes to be there.
+                // The first batch waits until all processes run.
                 begun.get_or_insert_with(Instant::now);
             }
             let elapsed = begun.expect("there was a batch").elapsed();
@@ -150,7 +151,7 @@ fn role_process(role: &str) {
     }
 }
 
-/// Of the clock that all processes share.
+/// Nanoseconds of the clock that all processes share.
 fn nanoseconds() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

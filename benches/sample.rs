@@ -1,4 +1,4 @@
-//! Sampled edges a second on one core: 100,000 nodes, 2 million edges, fanouts 15,10,5, batches of 1000.
+//! Sampled edges per second on one core: 100,000 nodes, 2 million edges, fanouts 15,10,5, batches of 1000.
 //!
 //! `cargo bench -p uva-sample`. The rate that criterion prints ("thrpt") is edges of all three blocks; each batch
 //! is complete, its hash included.
@@ -16,7 +16,7 @@ const NODES: usize = 100_000;
 const EDGES: usize = 2_000_000;
 const BATCH_SIZE: usize = 1000;
 const FANOUTS: [i32; 3] = [15, 10, 5];
-/// Batches that are sampled in turn, so that none is known to the branch predictor by heart.
+/// Different batches are sampled, so that the branch predictor does not adapt to one.
 const BATCHES: usize = 50;
 
 /// A graph whose in-degrees follow a power law from 2 upward, its neighbours uniform.
@@ -28,7 +28,7 @@ struct Graph {
 impl Graph {
     fn power_law(nodes: usize, edges: usize) -> Self {
         let mut random = words(1);
-        // Pareto with exponent 2.1 above a floor of 2, scaled to the number of edges asked for.
+        // Pareto with exponent 2.1 above a floor of 2, scaled to the requested number of edges.
         let weights: Vec<f64> = (0..nodes)
             .map(|_| {
                 let uniform = (f64::from(random.next_u32()) + 1.0) / f64::from(u32::MAX);

@@ -1,9 +1,9 @@
-//! Gives this crate's test binaries the folder of libtorch as their run path, so that they start with nothing
-//! exported.
+//! Sets the folder of libtorch as the run path of this crate's test binaries, so that they start without environment
+//! variables.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // torch-sys (`links = "tch"`) tells it to direct dependants only; its own link arguments do not travel.
+    // torch-sys (`links = "tch"`) passes it only to direct dependants, and does not propagate its own link arguments.
     if let Some(folder) = std::env::var_os("DEP_TCH_LIBTORCH_LIB") {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{}", folder.to_string_lossy());
     }

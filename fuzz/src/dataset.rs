@@ -68,7 +68,7 @@ pub fn dataset(input: &[u8]) -> bool {
     true
 }
 
-/// Goes through all that a dataset that was accepted lends: its checks are what makes these safe to index by.
+/// Reads all arrays of an accepted dataset: its checks are what makes them safe to index by.
 pub fn look_at(dataset: &Dataset) {
     let csc = dataset.csc();
     for node in 0..dataset.nodes() {

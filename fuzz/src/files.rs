@@ -1,4 +1,4 @@
-//! Directories of files out of bytes.
+//! Directories of files made from bytes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,18 +6,18 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// Larger files than this are not made: readers have no limit of their own that lies above.
+/// Size limit of a file: readers have no larger limit of their own.
 const MOST: usize = 1 << 20;
 
-/// A directory in memory, where there is one, gone when it is dropped.
+/// A directory in memory if possible, removed when it is dropped.
 pub fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let builder = || tempfile::Builder::new().prefix("fuzz-").to_owned();
     builder().tempdir_in(memory).or_else(|_| builder().tempdir()).expect("a temporary directory")
 }
 
-/// Reads `(which file, length, bytes)` after each other, and puts those bytes in the place of the file of that number;
-/// a length of 65,535 takes the file away. So that a fuzzer changes one file and leaves the others as they are.
+/// Reads records `(file number, length, bytes)`, and replaces the file of that number with the bytes; a length of
+/// 65,535 removes the file. So a fuzzer changes single files and keeps the others.
 pub fn change(files: &mut BTreeMap<String, Vec<u8>>, mut input: &[u8]) {
     let names: Vec<String> = files.keys().cloned().collect();
     while let [which, low, high, rest @ ..] = input {
@@ -34,7 +34,7 @@ pub fn change(files: &mut BTreeMap<String, Vec<u8>>, mut input: &[u8]) {
     }
 }
 
-/// Inputs of which each puts one of the files into its own place: [`change`] by it changes nothing.
+/// Inputs that each replace a file with its own content, so that [`change`] has no effect.
 pub fn seeds(files: &BTreeMap<String, Vec<u8>>) -> Vec<Vec<u8>> {
     let small = files.values().enumerate().filter(|(_, bytes)| bytes.len() < usize::from(u16::MAX));
     small
@@ -59,7 +59,7 @@ pub fn read(directory: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Writes them.
+/// Writes the files.
 pub fn write(directory: &Path, files: &BTreeMap<String, Vec<u8>>) {
     for (name, bytes) in files {
         fs::write(directory.join(name), bytes).expect("room for a file");

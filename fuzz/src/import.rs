@@ -1,4 +1,4 @@
-//! Importers. What an importer has accepted is a dataset, which opens.
+//! Importers. An accepted import must be a dataset that opens.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::sources::{SeedSource, pack};
 /// Lets the source's importer read its files after the input has changed some.
 pub fn import(source: &SeedSource, input: &[u8]) -> bool {
     let mut files = source.files().clone();
-    // The first byte says what is changed on the way in.
+    // The first byte selects the conversions of the import.
     let Some((&how, input)) = input.split_first() else { return false };
     files::change(&mut files, input);
     let directory = directory();

@@ -1,9 +1,9 @@
-//! What may come from outside (files that somebody made, messages of another process) given to what reads it.
+//! Fuzz targets for input from outside (files of any origin, messages of another process) and the code that reads it.
 //!
-//! A target takes bytes, makes of them what its reader reads, and lets it read. Every target holds that nothing panics,
-//! overflows, hangs or allocates without bound, and that what is accepted is what it claims to be; what is refused is
-//! refused with an error. `scripts/check/fuzz.sh` runs libFuzzer over them; the tests here flip every byte of every seed
-//! once.
+//! A target takes bytes, converts them to its reader's input, and lets the reader read it. Every target requires that
+//! no input causes a panic, an overflow, a hang or unbounded allocation, that accepted input is valid, and that other
+//! input is refused with an error. `scripts/check/fuzz.sh` runs libFuzzer over them; the tests here flip every byte of
+//! every seed once.
 //!
 //! | target | bytes become | and are read by |
 //! |---|---|---|
@@ -27,10 +27,10 @@ mod plan;
 mod slots;
 mod sources;
 
-/// What a target does with an input; whether it was accepted.
+/// Runs a target on an input; returns whether the input was accepted.
 type Run = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
-/// One thing to fuzz.
+/// A fuzz target.
 pub struct Target {
     /// Its name on the command line.
     pub name: String,
@@ -47,18 +47,18 @@ impl Target {
         Target { name: name.into(), run: Box::new(run), seeds: Box::new(seeds) }
     }
 
-    /// Takes one input, and says whether it was accepted.
+    /// Runs the target on one input, and returns whether it was accepted.
     pub fn run(&self, input: &[u8]) -> bool {
         (self.run)(input)
     }
 
-    /// Inputs that are accepted, to start from.
+    /// Accepted inputs, to start from.
     pub fn seeds(&self) -> Vec<Vec<u8>> {
         (self.seeds)()
     }
 }
 
-/// All of them; those of importers from the list of sources.
+/// All targets, with one importer target per source.
 pub fn targets() -> Vec<Target> {
     let mut targets = vec![
         Target::new("npy", dataset::npy, dataset::npy_seeds),
@@ -82,7 +82,7 @@ pub fn targets() -> Vec<Target> {
 /// The target of this name.
 ///
 /// # Panics
-/// When there is none; says which there are.
+/// If there is no such target; the message lists all names.
 pub fn target(name: &str) -> Target {
     let names: Vec<_> = targets().into_iter().map(|target| target.name).collect();
     let found = targets().into_iter().find(|target| target.name == name);
@@ -102,13 +102,13 @@ mod tests {
         }
     }
 
-    /// Two seconds: the importers write files for each.
+    /// About two seconds: the importers write files for each input.
     #[test]
     fn every_byte_of_every_seed_flipped_once_is_survived() {
         for target in targets() {
             for seed in target.seeds() {
                 target.run(&seed);
-                // A long seed is mostly payload: some thousand places of it tell as much.
+                // A long seed is mostly payload, so some thousand positions of it are enough.
                 let step = seed.len().div_ceil(1500).max(1);
                 for place in (0..seed.len()).step_by(step) {
                     let mut flipped = seed.clone();

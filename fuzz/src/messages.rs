@@ -1,4 +1,4 @@
-//! What a peer sends over a socket that was inherited or connected to.
+//! Messages of a peer over an inherited or connected socket.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

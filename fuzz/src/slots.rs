@@ -1,4 +1,4 @@
-//! What a writer or a reader finds in a ring that another process has written to.
+//! A ring that another process has written to, as a writer or a reader finds it.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use uva_mem::ring::protocol::{Patience, SlotHeader, SlotState, StateWord, checksum};
 use uva_mem::ring::{PeerGone, Ring, RingShape, SharedWord, Word};
 
-/// Whoever waits asks at once, and hears that nobody is there.
+/// A wait checks at once, and finds that no peer is there.
 const PATIENCE: Patience = Patience { spins: 0, interval: Duration::from_nanos(1) };
 
 fn nobody() -> Result<(), PeerGone> {
@@ -39,14 +39,14 @@ fn header(input: &[u8]) -> SlotHeader<SharedWord> {
 }
 
 pub fn slot(input: &[u8]) -> bool {
-    // As its reader finds it.
+    // As the slot's reader finds it.
     let read = header(input);
     let claimed = read.claim_for_reading(SEQUENCE, GENERATION, CAPACITY, PATIENCE, &nobody);
     if let Ok(length) = claimed {
         assert!(length <= CAPACITY, "{length} bytes of {CAPACITY}");
         read.release(GENERATION).expect("it was claimed");
     }
-    // As its writer does.
+    // As the slot's writer finds it.
     let written = header(input);
     let free = written.claim_for_writing(GENERATION, PATIENCE, &nobody).is_ok();
     if free {
@@ -55,12 +55,12 @@ pub fn slot(input: &[u8]) -> bool {
         let length = written.claim_for_reading(SEQUENCE, GENERATION, CAPACITY, PATIENCE, &nobody);
         assert_eq!(length, Ok(CAPACITY));
     }
-    // And as whoever moves on without having looked.
+    // As a process that moves on without a check.
     let moved = header(input);
     let filled = moved.publish(SEQUENCE, GENERATION, CAPACITY).is_ok();
     moved.give_up(GENERATION);
     let was_read = header(input).release(GENERATION).is_ok();
-    // A slot is somebody's, one's only.
+    // A slot has exactly one owner.
     assert!([claimed.is_ok(), free, filled, was_read].into_iter().filter(|yes| *yes).count() <= 1);
     claimed.is_ok() || free || filled || was_read
 }

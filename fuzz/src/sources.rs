@@ -1,4 +1,4 @@
-//! A small whole source for every importer: what the fuzzer starts from, and what the tests of `uva-io` change and import.
+//! A small complete source for every importer: the fuzzer's seeds, and the input of `uva-io`'s tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,16 +10,16 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use uva_graph::npy::{NpyType, write_array};
 
-/// Names and contents.
+/// File contents by name.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// One source.
 pub struct SeedSource {
-    /// What it is called here.
+    /// The name of the source.
     pub name: &'static str,
     /// The importer that reads it.
     pub importer: &'static str,
-    /// Which of the files is named to the importer; the directory where empty.
+    /// The file that is passed to the importer; the directory if empty.
     pub path: &'static str,
     make: fn(&mut Files),
     files: OnceLock<Files>,
@@ -45,7 +45,7 @@ impl SeedSource {
     }
 }
 
-/// All of them.
+/// All sources.
 pub static SOURCES: [SeedSource; 10] = [
     SeedSource::new("npy", "npy", "", arrays),
     SeedSource::new("planetoid", "planetoid", "", citations),
@@ -61,8 +61,8 @@ pub static SOURCES: [SeedSource; 10] = [
 
 /// Writes the files of a source into the directory `source`, those of archives by `method`.
 ///
-/// What lies packed in a source is not packed in [`Files`], so that a fuzzer changes what is in it: a name that ends
-/// with `.gz` is compressed, and `FILE.npz/NAME` becomes a member of that archive.
+/// Files in archives are stored unpacked in [`Files`], so that a fuzzer changes their content: a name that ends with
+/// `.gz` is compressed, and `FILE.npz/NAME` becomes a member of that archive.
 pub fn pack(source: &Path, files: &Files, method: zip::CompressionMethod) {
     fs::create_dir_all(source).expect("a directory");
     let mut archives: BTreeMap<&str, Vec<(&str, &[u8])>> = BTreeMap::new();
@@ -131,8 +131,8 @@ fn arrays(files: &mut Files) {
     text(files, "meta.json", r#"{"name": "fuzz", "classes": 2}"#);
 }
 
-/// Cora's form with three nodes. The matrices are pickles of protocol 2, as scipy and numpy of the published files'
-/// time wrote them; the graph is one of protocol 0.
+/// Cora's format with three nodes. The matrices are pickles of protocol 2, as the scipy and numpy of the published
+/// files wrote them; the graph is one of protocol 0.
 fn citations(files: &mut Files) {
     let mut file = |name: &str, bytes: &[u8]| files.insert(format!("ind.fuzz.{name}"), bytes.to_vec());
     file("graph", b"(dp0\nI0\n(lp1\nI1\nasI1\n(lp2\nI0\naI2\nasI2\n(lp3\nI1\nas.");
@@ -211,7 +211,7 @@ fn igb(files: &mut Files) {
     array(files, "processed/paper__cites__paper/edge_index.npy", &[2], &[4_i64, 0, 1, 0, 2, 2, 0, 4]);
 }
 
-/// Four edges of four nodes that are called by name, with features, classes by name and splits.
+/// Four edges between four named nodes, with features, classes by name and splits.
 fn comma_separated(files: &mut Files) {
     let nodes = "id,height,label,split\nd,1.5,\"x, y\",train\nc,2,z,valid\n\"b\"\"\",-3,,test\na,4e1,z,\n";
     files.insert("nodes.csv".to_owned(), nodes.as_bytes().to_vec());
@@ -219,7 +219,7 @@ fn comma_separated(files: &mut Files) {
     files.insert("edges.csv".to_owned(), edges.as_bytes().to_vec());
 }
 
-/// Four edges of four nodes that are called by name, each table in two row groups, as the tests of the importer write them.
+/// Four edges between four named nodes, each table in two row groups, as the importer's tests write them.
 fn tables(files: &mut Files) {
     files.insert("edges.parquet".to_owned(), include_bytes!("../seeds/edges.parquet").to_vec());
     files.insert("nodes.parquet".to_owned(), include_bytes!("../seeds/nodes.parquet").to_vec());

@@ -1,7 +1,7 @@
-//! libFuzzer over the target that UVATRAIN_FUZZ_TARGET names. scripts/check/fuzz.sh builds and runs it.
+//! libFuzzer over the target named by UVATRAIN_FUZZ_TARGET. scripts/check/fuzz.sh builds and runs it.
 //!
 //! With UVATRAIN_FUZZ_SEEDS=DIR it writes the seeds of every target into DIR/TARGET instead, and prints the targets'
-//! names: a program of its own could not be linked with the counters, which are libFuzzer's.
+//! names: a separate program could not be linked with the counters, which belong to libFuzzer.
 #![no_main]
 #![allow(missing_docs)]
 
@@ -22,7 +22,7 @@ fuzz_target!(
     |input: &[u8]| {
         static TARGET: OnceLock<Target> = OnceLock::new();
         let target = TARGET.get_or_init(|| target(&env::var("UVATRAIN_FUZZ_TARGET").unwrap_or_default()));
-        // Whether it was accepted is for the tests.
+        // The tests check whether the input was accepted.
         let _ = target.run(input);
     }
 );

@@ -1,7 +1,7 @@
-//! The real binary, driven as its users drive it. One program, one folder a subject: each would be linked anew otherwise.
+//! Tests of the real binary. One program with a folder per subject: separate programs would each be linked again.
 //!
-//! Tests of all modules run side by side. A test therefore keeps to a directory of its own, cache included, and judges
-//! nothing of the machine that another test may change meanwhile.
+//! Tests of all modules run concurrently. So a test uses its own directory, cache included, and does not check any
+//! state of the machine that another test may change meanwhile.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! How fast rows are gathered on this machine, next to a plain copy of as many bytes in the same run.
+//! The speed of row gathers on this machine, compared with a plain copy of the same number of bytes in the same run.
 
 use std::time::Instant;
 
@@ -9,19 +9,19 @@ use uva_mem::{PageSize, ZeroedPages, huge_share};
 
 use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
 
-/// What to measure.
+/// The options of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasureOptions {
-    /// Threads that gather; the plain copy gets as many.
+    /// Threads of the gather and of the plain copy.
     pub threads: usize,
-    /// Bytes gathered a repeat, about: at least one row.
+    /// Approximate bytes gathered per repeat: at least one row.
     pub bytes: usize,
-    /// Timed repeats, at least 1; the median counts. One more goes before them.
+    /// Timed repeats, at least 1, after one that warms up. The median is reported.
     pub repeats: usize,
     /// Seed of the random ids.
     pub seed: u64,
-    /// The pages under table and output: both copied to anonymous memory. `None` measures the table where it lies, and
-    /// a slot as a run has them.
+    /// The pages of table and output, which are copied to anonymous memory. `None` measures the table in place, and a
+    /// slot as a run has it.
     pub pages: Option<PageSize>,
 }
 
@@ -36,9 +36,9 @@ impl Default for MeasureOptions {
 pub struct Measurement {
     /// Random rows into a shared slot.
     pub gb_per_second: f64,
-    /// A sequential copy of as many bytes of the same table into the same slot.
+    /// A sequential copy of the same number of bytes of the same table into the same slot.
     pub memcpy_gb_per_second: f64,
-    /// The first over the second.
+    /// The first rate divided by the second.
     pub share_of_memcpy: f64,
     /// Threads of both.
     pub threads: usize,
@@ -46,22 +46,22 @@ pub struct Measurement {
     pub row_bytes: usize,
     /// Rows of the table.
     pub table_rows: usize,
-    /// Rows gathered a repeat.
+    /// Rows gathered per repeat.
     pub rows: usize,
     /// Timed repeats.
     pub repeats: usize,
-    /// The pages that were asked for.
+    /// The requested pages.
     pub pages: Option<&'static str>,
-    /// The share of the table that is mapped by 2 MiB at once, as the kernel counts it; `None` where it does not tell.
+    /// The share of the table in 2 MiB mappings, as the kernel reports it; `None` if it does not.
     pub table_huge_share: Option<f64>,
-    /// The same of the output.
+    /// The share of the output in 2 MiB mappings.
     pub output_huge_share: Option<f64>,
     /// Whether every byte moved by the last repeat of each was compared with the table. Always true: a difference is an
     /// error.
     pub verified: bool,
 }
 
-/// Why nothing was measured.
+/// The reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// The table is empty, or not whole rows.
@@ -70,18 +70,18 @@ pub enum MeasureError {
     /// The gather failed.
     #[error(transparent)]
     Gather(#[from] GatherError),
-    /// There is no shared memory to gather into.
+    /// Shared memory for the output is not available.
     #[error(transparent)]
     Slot(#[from] RingError),
-    /// There is no memory for a table or an output on such pages.
+    /// Memory for a table or an output on such pages is not available.
     #[error("no memory on the pages that were asked for ({bytes} bytes): {source}")]
     Pages {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Bytes that were moved are not those of the table.
+    /// Moved bytes differ from those of the table.
     #[error("{what} wrote other bytes than the table's at byte {position} of the slot")]
     Wrong {
         /// Gather or copy.
@@ -134,8 +134,8 @@ fn measure_into(
     let repeats = options.repeats.max(1);
     let (mut gathers, mut copies) = (Vec::with_capacity(repeats), Vec::with_capacity(repeats));
     for repeat in 0..=repeats {
-        // Each repeat uses fresh ids and another range of the table, so that neither finds its rows cached from the
-        // repeat before.
+        // Each repeat uses fresh ids and another range of the table, so that neither gather nor copy finds its rows
+        // cached from the repeat before.
         ids.fill_with(|| random.below(table_rows as u64) as i64);
         let start = Instant::now();
         source.fill(&ids, HostPlace::new(out))?;
@@ -151,7 +151,7 @@ fn measure_into(
         if repeat == repeats {
             check_copy(table, from, out)?;
         }
-        // The first pays for the pages of the slot.
+        // The first repeat also pays for mapping the slot's pages.
         if repeat > 0 {
             gathers.push(gathered.as_secs_f64());
             copies.push(copied.as_secs_f64());
@@ -178,7 +178,7 @@ fn measure_into(
     })
 }
 
-/// Fills `out` from the table's bytes at `from` on, going round at its end.
+/// Fills `out` from the table's bytes at `from` on, wrapping around at its end.
 fn copy(table: &[u8], from: usize, out: &mut [u8], source: &MappedTable<'_>) {
     let part = out.len().div_ceil(source.threads());
     let copy_part = |(index, out): (usize, &mut [u8])| {
@@ -212,7 +212,7 @@ fn check_copy(table: &[u8], from: usize, out: &[u8]) -> Result<(), MeasureError>
     }
 }
 
-/// splitmix64: ids for a measurement need no more.
+/// splitmix64, sufficient for the ids of a measurement.
 struct SplitMix(u64);
 
 impl SplitMix {

@@ -1,4 +1,4 @@
-//! What a process leaves that is killed, or interrupted, while it writes a directory.
+//! The state that a process leaves when it is killed or interrupted while it writes a directory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -21,7 +21,8 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// This very test in another process, which stages a directory, says so, and does as it is told on its standard input.
+/// Runs this test in another process, which stages a directory, reports that, and follows commands on its standard
+/// input.
 fn child(test: &str, out: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -77,7 +78,7 @@ fn an_interrupted_process_can_remove_what_its_threads_are_writing() {
         let staged = stage(&out);
         let none = remove_unfinished();
         assert!(!staged.path().exists());
-        // One that begins now waits for the end of the process, so it leaves nothing.
+        // A directory that is begun now waits for the end of the process, so it leaves nothing.
         let (begins, begun) = std::sync::mpsc::channel();
         let out = out.clone();
         let later = std::thread::spawn(move || {

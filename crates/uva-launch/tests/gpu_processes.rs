@@ -1,7 +1,7 @@
-//! The roles as processes over the stand-in for NVIDIA's driver, with a consumer that holds every byte against the
-//! dataset and no libtorch, so that a run takes a fraction of a second and hundreds of faults can be tried.
+//! The roles as processes over the stand-in for NVIDIA's driver, with a consumer that compares every byte with the
+//! dataset and does not use libtorch, so that a run takes a fraction of a second and hundreds of faults can be tried.
 //!
-//! A program of its own, without libtest's harness: the launcher starts this executable as its roles too.
+//! A separate program, without libtest's harness: the launcher also starts this executable as its roles.
 
 #[path = "../../uva-runtime/tests/common/mod.rs"]
 mod common;
@@ -31,7 +31,7 @@ use uva_runtime::tune::planning::Search;
 use uva_runtime::{Aggregation, Batch, LoaderOptions, Passes, RuntimeError, SlotRoom};
 use uva_sample::{SamplerKind, batch_hash};
 
-/// A run that takes longer hangs: it has some twenty small batches. Generous, for machines that do other things too.
+/// A run that takes longer hangs: it has some twenty small batches. Generous, for busy machines.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
 fn main() {
@@ -95,7 +95,7 @@ fn main() {
     }
 }
 
-/// The consumer: every array of every batch is what the dataset has, or the run fails.
+/// The consumer: every array of every batch must equal the dataset's, or the run fails.
 fn hold_against_the_dataset(
     receiver: &mut BatchReceiver,
     dataset: &Dataset,
@@ -189,7 +189,7 @@ fn hold_against_the_dataset(
     }))
 }
 
-/// Whether the batch's sums are the means of the table's rows, which are float32, to their rounding; `None` without sums.
+/// Whether the batch's sums are the means of the table's float32 rows, up to rounding; `None` without sums.
 fn sums_are_means(batch: &Batch, table: &[u8]) -> Option<bool> {
     let (sums, nodes) = (batch.aggregated()?, batch.input_nodes());
     let block = batch.block(batch.layers() - 1);
@@ -215,7 +215,7 @@ fn resident_bytes() -> u64 {
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4096)
 }
 
-/// What a launched run does: the part of `uvatrain train` that is not training.
+/// The work of a launched run: the part of `uvatrain train` that is not training.
 fn launch(dataset: &Path, what: &str) -> i32 {
     let what: Value = serde_json::from_str(what).expect("a description of the run");
     let ended = (|| {
@@ -319,7 +319,7 @@ fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcK
     })
 }
 
-/// The same with signals by this way.
+/// The backend with this kind of signals.
 fn signalling(backend: Backend, ipc_signals: SignalKind) -> Backend {
     match backend {
         Backend::Cuda(cuda) => Backend::Cuda(CudaBackend { ipc_signals, ..cuda }),
@@ -327,7 +327,7 @@ fn signalling(backend: Backend, ipc_signals: SignalKind) -> Backend {
     }
 }
 
-/// Two processes that share in these ways.
+/// Two processes that share memory and signals by these kinds.
 fn sharing(ipc: IpcKind, signals: SignalKind) -> Backend {
     signalling(backend(Partition::None, GatherChoice::ZeroCopy, Kernel::Wide, ipc), signals)
 }
@@ -335,7 +335,7 @@ fn sharing(ipc: IpcKind, signals: SignalKind) -> Backend {
 /// As `--partition green` has it: without a fall-back.
 const GREEN: Partition = Partition::Green { multiprocessors: 8, sampler: None, required: true };
 
-/// A sampler on the GPU too.
+/// A backend with a sampler on the GPU as well.
 fn sampling(partition: Partition, gather: GatherChoice) -> Backend {
     match backend(partition, gather, Kernel::Wide, IpcKind::Auto) {
         Backend::Cuda(cuda) => Backend::Cuda(CudaBackend { sampler: SamplerChoice::Gpu, ..cuda }),
@@ -343,19 +343,19 @@ fn sampling(partition: Partition, gather: GatherChoice) -> Backend {
     }
 }
 
-/// Bytes that hold some of the lists and of the rows.
+/// Bytes for some of the lists and rows.
 const CACHE: u64 = 14_000;
 
 fn two_processes() -> Backend {
     backend(Partition::None, GatherChoice::ZeroCopy, Kernel::Wide, IpcKind::Auto)
 }
 
-/// Two processes, where the CPU's rows and sums go to the GPU by copies.
+/// Two processes with the CPU's rows and sums copied to the GPU.
 fn copying() -> Backend {
     backend(Partition::None, GatherChoice::Dma, Kernel::Wide, IpcKind::Auto)
 }
 
-/// A graph, and the cache of compiled kernels that all runs of a test share.
+/// A graph, and the cache of compiled kernels shared by all runs of a test.
 struct Place {
     directory: tempfile::TempDir,
     graph: PathBuf,
@@ -406,8 +406,8 @@ struct Ended {
     stderr: String,
 }
 
-/// Runs it to its end. `wait_with_output` ends when the last process that holds the pipes has: a role that outlives its
-/// launcher, or hangs, is killed by the watchdog and fails the test.
+/// Runs the command to its end. `wait_with_output` returns when the last process that holds the pipes has ended: a role
+/// that outlives its launcher, or hangs, is killed by the watchdog and fails the test.
 fn end(mut command: Command, case: &[(&str, String)]) -> Ended {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
@@ -429,12 +429,12 @@ fn end(mut command: Command, case: &[(&str, String)]) -> Ended {
     }
 }
 
-/// The hashes of a run on the CPU: what every other must have.
+/// The hashes of a run on the CPU, which every other run must have.
 fn expected(place: &Place) -> Value {
     expected_of(place, "neighbor")
 }
 
-/// The same of a kind of sampler.
+/// The hashes of a run on the CPU with this kind of sampler.
 fn expected_of(place: &Place, kind: &str) -> Value {
     let ended = place.run(&json!({ "backend": Backend::Cpu, "kind": kind }), &[]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -465,7 +465,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
                 let what = json!({
                     "backend": backend, "slots": slots, "samplers": slots, "epochs": 1, "edge_attr": edge_attr
                 });
-                // Late by other little times in each run: an order that holds by luck does not.
+                // Delayed by different times in each run: an order that holds by chance does not hold then.
                 let ended = place.run(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
                 assert_eq!(ended.code, Some(0), "{what}\n{}", ended.stderr);
                 assert_eq!(ended.done["hashes"], hashes, "{what}");
@@ -492,7 +492,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
         }
     }
     for (gpu_cache, room) in [(None, None), (Some(CACHE), None), (Some(CACHE), Some(SOME_FIT))] {
-        // Sums of the CPU, which it only begins where rows are cached; some batches are larger than their slots.
+        // Sums of the CPU, which only begins them if rows are cached; some batches are larger than their slots.
         let mut what = json!({ "backend": copying(), "sums": true, "policy": "degree" });
         (what["gpu_cache"], what["slot_bytes"]) = (gpu_cache.into(), room.into());
         let ended = place.run(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
@@ -504,7 +504,8 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
     for kind in ["neighbor", "labor", "weighted"] {
         let hashes = expected_of(&place, kind);
         for cache in [None, Some(CACHE)] {
-            // Beside a sampler on the GPU rows are cached for the zero-copy gather only: here all bytes go to lists.
+            // With a sampler on the GPU, rows are cached only for the zero-copy gather: here all bytes are used for
+            // lists.
             let backend = sampling(Partition::None, GatherChoice::Dma);
             let mut what = json!({ "backend": backend, "kind": kind, "edge_ids": true, "edge_attr": true });
             if let Some(bytes) = cache {
@@ -540,10 +541,10 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
     place.nothing_is_left("clean runs");
 }
 
-/// Bytes that some batches of a run take in a slot on a GPU, and others exceed.
+/// A number of bytes between the sizes of smaller and larger batches of a run in a slot on a GPU.
 const SOME_FIT: u64 = 13_696;
 
-/// Nodes that some batches of a run have, and others exceed, whatever columns they have.
+/// A number of nodes between those of smaller and larger batches of a run, for any columns.
 const SOME_NODES: u64 = 272;
 
 fn batches_larger_than_their_slots_bring_the_datasets_own_bytes() {
@@ -587,7 +588,7 @@ fn batches_larger_than_their_slots_bring_the_datasets_own_bytes() {
                 (GatherChoice::Split, None),
                 (GatherChoice::Device, None),
             ] {
-                // With two columns of the host's, and all that a sampler on the GPU makes there.
+                // With two columns of the host's, and all arrays that a sampler on the GPU makes there.
                 let mut what = json!({
                     "backend": sampling(partition, gather), "kind": kind, "most_nodes": 200,
                     "edge_attr": policy.is_none(), "edge_ids": true, "degrees": true, "input_id": true,
@@ -607,7 +608,7 @@ fn batches_larger_than_their_slots_bring_the_datasets_own_bytes() {
     place.nothing_is_left("larger batches");
 }
 
-/// A way that fails (a fault, or a feature that the machine lacks), the side that says so, and a part of what it says.
+/// A failing method (a fault, or a feature that the machine lacks), the side that reports it, and a part of the report.
 type Failing = (&'static str, &'static str, &'static str, &'static str);
 
 fn a_way_of_sharing_that_fails_is_replaced_or_refused_where_required() {
@@ -642,7 +643,7 @@ fn a_way_of_sharing_that_fails_is_replaced_or_refused_where_required() {
         for part in [&format!("the {role} {how} {what}"), call, "avoids the attempt"] {
             assert!(line.contains(part), "{case}: no {part} in {line}");
         }
-        // By name there is no other way.
+        // If named explicitly, there is no fallback.
         let (ipc, signals, option) = if what == memory {
             (IpcKind::Vmm, SignalKind::Auto, "--ipc vmm")
         } else {
@@ -668,7 +669,7 @@ fn a_way_of_sharing_that_fails_is_replaced_or_refused_where_required() {
             assert!(ended.stderr.contains(part), "{case}: no {part} in {}", ended.stderr);
         }
     }
-    // What the machine lacks altogether, on both sides.
+    // A feature that the machine lacks entirely, on both sides.
     for (lacks, works) in [
         ("vmm", true),
         ("ipc_event", true),
@@ -725,10 +726,10 @@ fn a_green_context_that_fails_is_replaced_by_grids_or_refused_if_required() {
 /// One CUresult of each class: out of memory, invalid value, not supported, launch failed, MPS client terminated.
 const CODES: [u32; 5] = [2, 1, 801, 719, 810];
 
-/// Those of them after which nothing works any more.
+/// The codes after which no call works any longer.
 const LOSES_THE_CONTEXT: [u32; 2] = [719, 810];
 
-/// The way that caches, and samples on the GPU.
+/// The method with caches and sampling on the GPU.
 const CACHES: &str = "caches and a sampler";
 
 fn backend_of(what: &Value) -> Backend {
@@ -767,23 +768,23 @@ fn every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless() {
             json!({ "backend": sampling(GREEN, GatherChoice::ZeroCopy), "slot_bytes": SOME_FIT }),
         ),
     ];
-    // Every code for each call takes minutes: scripts/measure/long_tests.sh has them all, and here they take turns.
+    // Every code for each call takes minutes: scripts/measure/long_tests.sh runs all, and here they alternate.
     let all = std::env::var_os("UVATRAIN_TESTS").is_some_and(|which| which == "all");
     let mut cases = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for (way, what) in &ways {
         for ((role, function), calls) in calls_of(&place, what) {
-            // Behind the other side's end, the watch over stamps writes too, and nobody waits for that. As many writes of a
-            // side's own as there are batches come before that end: the first ones try the word.
+            // After the other side's end, the watch over stamps writes as well, and nothing waits for that. A side's
+            // own writes, as many as there are batches, come before that end: the first ones test the function.
             let watched = function == "cuStreamWriteValue64_v2";
             let calls =
                 if watched { calls.min(hashes.as_array().expect("hashes").len() as u64) } else { calls };
-            // A function that another way was swept with already gets its first call only, by one code.
+            // A function that another method was swept with already gets its first call only, with one code.
             let thorough = seen.insert((role.clone(), function.clone()));
             let mut positions = vec![1, calls.div_ceil(2), calls];
             positions.dedup();
             positions.truncate(if thorough { positions.len() } else { 1 });
-            // The planner is alone, and whatever fails it ends the run before it begins: two codes show that.
+            // The planner runs alone, and any failure of it ends the run before it begins: two codes show that.
             let codes: &[u32] = if role == "planner" { &[2, 719] } else { &CODES };
             for position in positions {
                 let turn = cases.len() % codes.len();
@@ -805,7 +806,7 @@ fn every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless() {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // Relaxed: a ticket, nothing else is ordered by it.
+                // Relaxed: a ticket that orders nothing else.
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (way, what, role, function, position, code) = case;
                     let fault = format!("{role}:{function}:{position}={code}");
@@ -814,10 +815,10 @@ fn every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless() {
                     let case = format!("{way}, {fault}: code {:?}\n{text}", ended.code);
                     assert!(!text.contains("panicked") && !text.contains("WRONG DATA"), "{case}");
                     match ended.code {
-                        // What the run can do without, or has a second way for: then it is right all the same.
+                        // A failure that the run tolerates, or has a fallback for: the result is then still right.
                         Some(0) => {
                             assert_eq!(ended.done["hashes"], hashes, "{case}");
-                            // Every record orders somebody's next write behind somebody's last read.
+                            // Every record orders the next write of one process after the last read of another.
                             assert!(
                                 !["cuEventRecord", "cuStreamWriteValue64_v2"].contains(&&**function),
                                 "{case}"
@@ -825,8 +826,8 @@ fn every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless() {
                         }
                         Some(1..=3) => {
                             let call = function.trim_end_matches("_v2");
-                            // A lost context fails every call from then on. The first to meet it may be the other
-                            // thread of the process, or a `drop`, which has nobody to tell: then the next is told.
+                            // A lost context fails every call from then on. The first to encounter it may be the other
+                            // thread of the process, or a `drop`, which cannot report it: then the next call does.
                             let gives_back = ["Destroy", "Free", "Unmap", "Release", "Unregister", "Unload"];
                             let backend = backend_of(what);
                             let mute = backend.in_one_process()
@@ -860,7 +861,7 @@ fn every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless() {
     assert!(told.len() >= 30, "only {told:?} were ever told: is anything injected?");
 }
 
-/// How often each role calls each function in a clean run.
+/// Number of calls of each function by each role in a clean run.
 fn calls_of(place: &Place, what: &Value) -> BTreeMap<(String, String), u64> {
     let counts = tempfile::tempdir().expect("a temporary directory");
     let variable = counts.path().to_str().expect("a path of text").to_owned();
@@ -896,12 +897,12 @@ fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
         "backend": copying(), "epochs": 10_000, "note": true, "gpu_cache": CACHE, "policy": "degree", "sums": true
     });
     for round in 0..24_u64 {
-        // Every second round of the plain one is one of sums that the CPU begins.
+        // Every second round of the plain one has sums that the CPU begins.
         let what =
             [&plain, &cached, &stamps, &larger, &continued, &cached, &stamps, &larger][round as usize % 8];
         let mut command = place.command(what, &[("CUDA_SIM_DELAY_US", "300".into())]);
         let mut child = command.spawn().expect("this executable runs");
-        // Some batches on, and then a moment that differs from round to round by what the machine does.
+        // After some batches, at a moment that varies from round to round with the machine's load.
         let stderr = std::io::BufReader::new(child.stderr.take().expect("stderr"));
         let mut lines = std::io::BufRead::lines(stderr);
         let mut batches = 0;
@@ -950,7 +951,7 @@ fn child_of(parent: u32, role: &str) -> Option<rustix::process::Pid> {
 
 fn memory_does_not_grow_with_the_batches() {
     let place = Place::new();
-    // Also where most batches have memory of their own.
+    // Also if most batches have their own memory.
     for slot_bytes in [Value::Null, 13_376.into()] {
         let what = json!({ "backend": two_processes(), "epochs": 100, "slot_bytes": slot_bytes });
         let ended = place.run(&what, &[]);
@@ -960,7 +961,7 @@ fn memory_does_not_grow_with_the_batches() {
         assert!(resident.len() >= 500, "{} batches", resident.len());
         let oversized = ended.done["oversized"].as_u64().expect("a count");
         assert_eq!(oversized > 400, !slot_bytes.is_null(), "{oversized} of {}", resident.len());
-        // Behind the first quarter every slot has been used and every buffer has grown.
+        // After the first quarter every slot has been used and every buffer has grown.
         let (early, late) = (resident[resident.len() / 4], resident[resident.len() - 1]);
         assert!(late <= early + (2 << 20), "the consumer grew from {early} to {late} bytes");
     }
@@ -1000,7 +1001,7 @@ fn only_counts_come_to_the_host(place: &Place, partition: Partition) {
     assert_eq!(a_batch("cuMemcpyDtoHAsync"), 3);
     // One launch copies nodes and degrees, and indptr, indices and edge ids of both layers.
     assert_eq!(a_batch("cuMemcpyDtoDAsync"), 0);
-    // That one, gather and report, beside the sampler's 3, and 8 a layer.
+    // That one, gather and report, in addition to the sampler's 3, and 8 per layer.
     assert_eq!(a_batch("cuLaunchKernel"), 3 + 3 + 2 * 8);
     // The sampler for its counts, and this consumer, which is on the CPU, for the batch.
     assert_eq!(a_batch("cuStreamSynchronize"), 2);

@@ -1,5 +1,5 @@
-//! What a forked child can do with the memory of its parent. A program of its own: a child holds the sockets and files
-//! that other tests would have open.
+//! Access of a forked child to the memory of its parent. A separate program, because a child inherits the sockets and
+//! files that other tests have open.
 
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -12,7 +12,7 @@ use uva_mem::{FrozenBytes, Pages, SharedRegion, ZeroedPages};
 
 const BYTES: usize = 1 << 20;
 
-/// How a child ended.
+/// The end of a child.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     By(Signal),
@@ -21,14 +21,14 @@ enum Ended {
 
 const SEGV: Ended = Ended::By(Signal::SEGV);
 
-/// What becomes of a forked child that runs `work` and exits with what it returns. It has 60 s.
+/// Forks a child that runs `work` and exits with its result, and returns how it ended, within 60 s.
 fn in_child(work: impl FnOnce() -> i32) -> Ended {
     // SAFETY: the child runs `work`, which uses no lock that a thread of the test program may hold, and ends.
     match unsafe { libc::fork() } {
         0 => {
-            // An expected SIGSEGV leaves no file behind.
+            // An expected SIGSEGV leaves no core file.
             let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-            // SAFETY: neither call touches memory of ours; the signal ends the child.
+            // SAFETY: neither call accesses memory of this program; the signal ends the child.
             unsafe {
                 libc::alarm(60);
                 libc::_exit(work())
@@ -47,7 +47,7 @@ fn in_child(work: impl FnOnce() -> i32) -> Ended {
 }
 
 fn byte_at(at: *const u8) -> i32 {
-    // SAFETY: mapped, or the process ends by SIGSEGV, which is what is tested.
+    // SAFETY: mapped, or the process ends by SIGSEGV, which the test expects.
     i32::from(unsafe { read_volatile(at) })
 }
 
@@ -93,7 +93,7 @@ fn a_child_cannot_access_a_region_of_its_parent() {
 
 #[test]
 fn a_child_cannot_access_pages_that_are_kept_from_it() {
-    // No whole number of pages.
+    // Not a whole number of pages.
     let mut pages = ZeroedPages::new(BYTES + 1).unwrap();
     pages.bytes_mut()[BYTES] = 7;
     let at = pages.bytes().as_ptr().wrapping_add(BYTES);
@@ -198,7 +198,7 @@ fn forks_while_threads_make_and_drop_regions_stay_guarded() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                // Relaxed: the flag stands alone.
+                // Relaxed: no other data depends on the flag.
                 while !ends.load(Ordering::Relaxed) {
                     drop(SharedRegion::create("forks", 1 << 14).unwrap());
                     drop(SharedRegion::for_threads("forks", 1 << 14).unwrap());
@@ -206,7 +206,7 @@ fn forks_while_threads_make_and_drop_regions_stay_guarded() {
             });
         }
         let well = kept.iter().cycle().take(200).all(|region| {
-            // Memory that became free is the child's to use.
+            // The child can use memory that was freed.
             let ended = in_child(|| {
                 let own: Vec<*mut u8> = (0..64).map(|_| mapped(1 << 14)).collect();
                 own.iter().for_each(|&at| set_byte(at, 9));

@@ -1,7 +1,7 @@
-//! Bodies compiled for every set of instructions, from outside as other crates have them: that they are, and that they
-//! compute the same.
+//! Bodies compiled for every instruction set, as used by other crates: that they are compiled, and that they compute
+//! the same.
 //!
-//! A program of its own: it replaces the C library's `fmaf` for its whole process.
+//! A separate program, because it replaces the C library's `fmaf` for its whole process.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -13,9 +13,9 @@ thread_local! {
     static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The C library's function in this program: what the compiler makes of `mul_add` where it may not assume FMA. Right for
-/// small whole numbers.
-// SAFETY: it has the signature of C's function, and is called in this program by the test below alone.
+/// Replaces the C library's function in this program, which the compiler uses for `mul_add` if it may not assume FMA.
+/// Correct for small whole numbers.
+// SAFETY: it has the signature of C's function, and only the test below calls it in this program.
 #[unsafe(no_mangle)]
 extern "C" fn fmaf(a: f32, b: f32, c: f32) -> f32 {
     CALLS.set(CALLS.get() + 1);
@@ -116,7 +116,7 @@ fn a_body_is_compiled_for_the_instructions_of_its_set() {
         CALLS.set(0);
         multiply_add(vectors, black_box(&a), black_box(&b), black_box(&mut out));
         assert_eq!(out, [7.0; 37], "{vectors}");
-        // A function is called where there is no instruction.
+        // Without an instruction, a function is called.
         let expected = if vectors.set() == Set::Portable && !cfg!(target_feature = "fma") { 37 } else { 0 };
         assert_eq!(CALLS.get(), expected, "{vectors}");
     }
@@ -138,7 +138,7 @@ fn every_set_gives_what_the_portable_one_gives() {
 
 #[test]
 fn a_product_is_rounded_before_it_is_added_with_every_set() {
-    // (1 + e)² − 1 = 2e + e², of which the last is lost where the product is rounded.
+    // (1 + e)² − 1 = 2e + e², whose last term is lost if the product is rounded.
     fn check<T: Number + PartialEq + std::fmt::Debug>(factor: T, minus_one: T, rounded: T) {
         for vectors in Vectors::available() {
             let (factors, mut out) = (vec![factor; 37], vec![minus_one; 37]);

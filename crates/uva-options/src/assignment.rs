@@ -9,7 +9,7 @@ use crate::error::OptionError;
 use crate::field::{Field, OptionPurpose};
 use crate::suggestion::nearest;
 
-/// Options as they were given. Those not given stay open until [`options`](Self::options).
+/// Options as given by name. The others stay open until [`options`](Self::options).
 #[derive(Clone, Debug)]
 pub struct PartialOptions<O> {
     /// A value for each of [`Options::FIELDS`], as [`Field::read`] returned it.
@@ -24,10 +24,10 @@ impl<O: Options> Default for PartialOptions<O> {
 }
 
 impl<O: Options> PartialOptions<O> {
-    /// Gives an option.
+    /// Sets an option.
     ///
     /// # Errors
-    /// There is no such option (the message suggests the nearest), or it does not accept this value.
+    /// The option does not exist (the message suggests the nearest), or it does not accept this value.
     pub fn give(&mut self, name: &str, text: &str) -> Result<(), OptionError> {
         let Some(place) = place::<O>(name) else {
             let near = nearest(name, O::declared().map(|field| field.name));
@@ -39,13 +39,13 @@ impl<O: Options> PartialOptions<O> {
         Ok(())
     }
 
-    /// What was given for an option, as [`Field::read`] returned it.
+    /// The given value of an option, as [`Field::read`] returned it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.values.get(place::<O>(name)?)?.as_deref()
     }
 
-    /// The options: those given, computed defaults, and the struct's.
+    /// The complete options: given values, computed defaults, and the struct's defaults.
     #[must_use]
     pub fn options(&self) -> O {
         let mut options = O::default();
@@ -71,10 +71,10 @@ impl<O: Options> PartialOptions<O> {
         })
     }
 
-    /// Checks that the options given go together, and that each takes effect beside the others.
+    /// Checks that the given options fit together, and that each takes effect in combination with the others.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first option that does not.
     pub fn check_use(&self, options: &O) -> Result<(), OptionError> {
         for (field, value) in O::FIELDS.iter().zip(&self.values) {
             if value.is_some() {
@@ -101,11 +101,11 @@ impl<O: Options> PartialOptions<O> {
         Ok(())
     }
 
-    /// Adds every option that `shown` takes to a map, in the form of the metrics: `null` where nothing was given and the
-    /// default is no constant. Options that take no effect beside the others' defaults are left out unless given.
+    /// Adds every option that `shown` accepts to a map, in the form of the metrics: `null` for an option that is not
+    /// given and has no constant default. Options without effect under the others' defaults are omitted unless given.
     ///
     /// # Errors
-    /// The serializer's.
+    /// The serializer's error.
     pub fn add_to<M: SerializeMap>(
         &self,
         map: &mut M,

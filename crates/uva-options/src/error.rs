@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct OptionError {
     /// The option's name, with underscores: `batch_size`.
     pub field: String,
-    /// The refused value, as text. `None` where the reason contains it, or where the value is not at fault.
+    /// The refused value, as text. `None` if the reason contains it, or if the value is not at fault.
     pub value: Option<String>,
     /// What is wrong, and what to give instead. Other options appear in it as `` `slot_bytes` `` or ``
     /// `slot_bytes=64MiB` ``; [`Spelling::sentence`] writes them as a front end does.
@@ -22,7 +22,7 @@ impl OptionError {
         Self { field: field.into(), value: Some(value.to_string()), reason: reason.into() }
     }
 
-    /// The same; an empty value is not shown.
+    /// Refuses an option and its value; an empty value is not shown.
     pub(super) fn refused(field: &str, value: &str, reason: String) -> Self {
         if value.is_empty() { Self::of(field, reason) } else { Self::new(field, value, reason) }
     }
@@ -32,7 +32,7 @@ impl OptionError {
         Self { field: field.into(), value: None, reason: reason.into() }
     }
 
-    /// From a message that begins with the option, as in `` `expand=new`: … ``, or contains it.
+    /// Parses a message that begins with the option, as in `` `expand=new`: … ``, or contains it.
     #[must_use]
     pub fn in_front_of(message: &str, field: &str) -> Self {
         let begins = message.strip_prefix('`').and_then(|rest| rest.split_once("`: "));
@@ -59,7 +59,7 @@ impl fmt::Display for OptionError {
 
 impl std::error::Error for OptionError {}
 
-/// How a front end writes an option and its value.
+/// The notation of a front end for an option and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
     /// `--batch-size 0`.
@@ -69,7 +69,7 @@ pub enum Spelling {
 }
 
 impl Spelling {
-    /// An option, with its value where there is one.
+    /// An option, with its value if there is one.
     #[must_use]
     pub fn option(self, field: &str, value: Option<&str>) -> String {
         match (self, value) {
@@ -80,7 +80,7 @@ impl Spelling {
         }
     }
 
-    /// A sentence in which `` `options` `` are written as this front end does. Other text between backticks stays.
+    /// A sentence with `` `options` `` in this front end's notation. Other text between backticks stays.
     #[must_use]
     pub fn sentence(self, text: &str) -> String {
         let mut spelled = String::with_capacity(text.len());
@@ -102,7 +102,7 @@ impl Spelling {
     }
 }
 
-/// Whether it is spelled like an option. Commands and code have spaces or other letters.
+/// Whether the text is spelled like an option. Commands and code have spaces or other letters.
 fn is_a_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')

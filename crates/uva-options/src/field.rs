@@ -8,18 +8,18 @@ use crate::real::Real;
 use crate::size::ByteSize;
 use crate::whole_number::{WholeRange, whole};
 
-/// What depends on an option.
+/// A property that depends on an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionPurpose {
-    /// Which nodes and edges a batch has. A saved state of the loader has to agree in it, and so does a checkpoint.
+    /// The nodes and edges of a batch. A saved state of the loader, and a checkpoint, must have the same value.
     Identity,
-    /// What is computed from the batches: a checkpoint has to agree in it.
+    /// The computations on the batches. A checkpoint must have the same value.
     Training,
-    /// How often each list and row is read: a cache plan is made for one value.
+    /// The number of reads of each list and row. A cache plan is valid for one value.
     Plan,
-    /// How many bytes a batch takes, or which arrays it has.
+    /// The bytes of a batch, or its arrays.
     Layout,
-    /// How fast batches come. No batch depends on it.
+    /// The speed of the batches, but not their content.
     Speed,
 }
 
@@ -42,7 +42,7 @@ impl OptionPurpose {
 pub struct Choice {
     /// The name.
     pub name: &'static str,
-    /// What it means.
+    /// The meaning of the name.
     pub help: &'static str,
 }
 
@@ -54,10 +54,10 @@ impl Choice {
     }
 }
 
-/// Which values an option accepts.
+/// The values that an option accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueKind {
-    /// On when given.
+    /// A switch, on if given.
     Switch,
     /// A whole number.
     Whole(WholeRange),
@@ -65,9 +65,9 @@ pub enum ValueKind {
     Real(Real),
     /// Bytes, with a unit or without.
     Size,
-    /// Whole numbers from 1, or -1, separated by commas: one a hop.
+    /// Whole numbers from 1, or -1, separated by commas: one per hop.
     Fanouts {
-        /// The most hops.
+        /// The maximum number of hops.
         hops: usize,
         /// The largest number.
         most: i32,
@@ -76,14 +76,14 @@ pub enum ValueKind {
     Choice(fn() -> Vec<Choice>),
     /// A file or a folder.
     Path,
-    /// Text that the value's type reads.
+    /// Text that the value's type parses.
     Text {
         /// Reads a value, and returns it as [`OptionValue::of_text`](super::OptionValue::of_text) reads it.
         read: fn(&str) -> Result<String, String>,
-        /// The values it accepts, for the documentation.
+        /// The accepted values, for the documentation.
         range: &'static str,
     },
-    /// No option: the program sets it.
+    /// Not an option: the program sets it.
     Internal,
 }
 
@@ -100,13 +100,13 @@ pub struct Field {
     doc: &'static str,
     /// The placeholder of the value in help: `NODES`. Empty for a switch.
     pub value: &'static str,
-    /// Which values it accepts.
+    /// The accepted values.
     pub kind: ValueKind,
     /// The section of help that lists it.
     pub group: &'static str,
-    /// What depends on it.
+    /// The properties that depend on the option.
     pub purposes: &'static [OptionPurpose],
-    /// The default, described, where it is no constant.
+    /// A description of the default, if it is not constant.
     pub unless_given: Option<&'static str>,
     /// Computes the default; without this the struct's default applies.
     pub computed: Option<fn() -> String>,
@@ -116,15 +116,15 @@ pub struct Field {
     pub needs: Option<&'static str>,
     /// The options that cannot be given with this one.
     pub excludes: &'static [&'static str],
-    /// The value of an option that is given without one.
+    /// The value of an option that is given without a value.
     pub bare: Option<&'static str>,
-    /// Whether every checkpoint holds it. Others are there only where they differ from the default, so that options may
-    /// be added.
+    /// Whether every checkpoint contains the option. Others are stored only if they differ from the default, so that
+    /// options may be added.
     pub in_every_checkpoint: bool,
 }
 
 impl Field {
-    /// A field that is no option.
+    /// A field that is not an option.
     #[must_use]
     pub const fn internal() -> Self {
         Self {
@@ -208,7 +208,7 @@ impl Field {
         Self { value, kind: ValueKind::Path, ..Self::internal() }
     }
 
-    /// Text that `T` reads, and writes as its option value.
+    /// Text that `T` parses, and writes as its option value.
     #[must_use]
     pub const fn text<T: FromStr<Err: Display> + super::OptionValue>(
         value: &'static str,
@@ -223,49 +223,49 @@ impl Field {
         Self { name, ..self }
     }
 
-    /// Sets the section of help, and what depends on it.
+    /// Sets the section of help, and the properties that depend on the option.
     #[must_use]
     pub const fn of(self, group: &'static str, purposes: &'static [OptionPurpose]) -> Self {
         Self { group, purposes, ..self }
     }
 
-    /// Sets the description of a default that is no constant.
+    /// Sets the description of a default that is not constant.
     #[must_use]
     pub const fn unless_given(self, said: &'static str) -> Self {
         Self { unless_given: Some(said), ..self }
     }
 
-    /// The same for a default computed on the machine at hand.
+    /// Sets a default that is computed on the current machine, and its description.
     #[must_use]
     pub const fn computed(self, said: &'static str, computed: fn() -> String) -> Self {
         Self { unless_given: Some(said), computed: Some(computed), ..self }
     }
 
-    /// Takes effect only where option `name` has one of these values.
+    /// Limits the effect to runs in which option `name` has one of these values.
     #[must_use]
     pub const fn only_with(self, name: &'static str, values: fn() -> Vec<&'static str>) -> Self {
         Self { only_with: Some((name, values)), ..self }
     }
 
-    /// Has to be given with option `name`.
+    /// Requires option `name` as well.
     #[must_use]
     pub const fn needs(self, name: &'static str) -> Self {
         Self { needs: Some(name), ..self }
     }
 
-    /// Cannot be given with these options.
+    /// Excludes these options.
     #[must_use]
     pub const fn excludes(self, names: &'static [&'static str]) -> Self {
         Self { excludes: names, ..self }
     }
 
-    /// Can be given without a value, and means this one then. A value follows after `=`.
+    /// Allows the option without a value, which then means this one. A value follows after `=`.
     #[must_use]
     pub const fn bare(self, value: &'static str) -> Self {
         Self { bare: Some(value), ..self }
     }
 
-    /// Puts it into every checkpoint.
+    /// Stores the option in every checkpoint.
     #[must_use]
     pub const fn in_every_checkpoint(self) -> Self {
         Self { in_every_checkpoint: true, ..self }
@@ -278,7 +278,7 @@ impl Field {
         Self { name, field, doc, ..self }
     }
 
-    /// Whether it is an option, and not a field that the program sets.
+    /// Whether this is an option, and not a field that the program sets.
     #[must_use]
     pub fn is_option(&self) -> bool {
         !matches!(self.kind, ValueKind::Internal)
@@ -290,13 +290,13 @@ impl Field {
         self.name.replace('_', "-")
     }
 
-    /// What it does, without the default.
+    /// The help text, without the default.
     #[must_use]
     pub fn about(&self) -> &'static str {
         self.doc.trim().trim_end_matches('.')
     }
 
-    /// What it does, with a default that is no constant.
+    /// The help text, with a default that is not constant.
     #[must_use]
     pub fn help(&self) -> String {
         match self.unless_given {
@@ -305,7 +305,7 @@ impl Field {
         }
     }
 
-    /// The values it accepts, for the documentation.
+    /// The accepted values, for the documentation.
     #[must_use]
     pub fn range(&self) -> String {
         match self.kind {
@@ -323,11 +323,11 @@ impl Field {
         }
     }
 
-    /// Reads a value as people write it. Returns it in the form that
+    /// Reads a value in the notation of users. Returns it in the form that
     /// [`OptionValue::of_text`](super::OptionValue::of_text) reads.
     ///
     /// # Errors
-    /// What is wrong with it. The message does not name the option.
+    /// The reason for a refusal. The message does not name the option.
     pub fn read(&self, text: &str) -> Result<String, String> {
         match self.kind {
             ValueKind::Switch => match text {
@@ -394,7 +394,7 @@ fn fanouts(text: &str, hops: usize, most: i32) -> Result<String, String> {
     Ok(fanouts.join(","))
 }
 
-/// `10,5` for `[10, 5]` and `10 5`; `None` where it has other words, or is written so already.
+/// `10,5` for `[10, 5]` and `10 5`; `None` if it has other words, or already has this form.
 fn as_list(text: &str) -> Option<String> {
     let bare = text.trim().trim_start_matches(['[', '(']).trim_end_matches([']', ')']);
     let words: Vec<&str> = bare.split([',', ' ']).filter(|word| !word.is_empty()).collect();

@@ -6,7 +6,8 @@
 //! were given by name, and builds the struct from them. [`named!`] declares the values of an option that takes one of
 //! a few names.
 //!
-//! Nothing here knows a particular option, a command line or Python. Next: `uva_runtime::options` for the loader's.
+//! This crate must not depend on a particular option, a command line or Python. `uva_runtime::options` declares the
+//! loader's options.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

@@ -25,7 +25,7 @@ impl Real {
     /// Reads a number within the bounds.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason for a refusal.
     pub fn read(self, text: &str) -> Result<f64, String> {
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
         let number = number.ok_or_else(|| format!("'{text}' is no finite number"))?;

@@ -26,7 +26,7 @@ impl ByteSize {
     }
 }
 
-/// What is wrong with a size.
+/// The reason why a size is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SizeError(String);
 

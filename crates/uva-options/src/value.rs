@@ -1,4 +1,4 @@
-//! Types that an option's value may have.
+//! Types of option values.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ pub trait OptionValue: Sized + PartialEq {
     /// messages for people.
     fn of_text(text: &str) -> Option<Self>;
 
-    /// As on a command line. Empty where there is no value.
+    /// The value as on a command line; empty if there is none.
     fn text(&self) -> String;
 
-    /// As in messages and metrics.
+    /// The value as in messages and metrics.
     fn json(&self) -> Value {
         self.text().into()
     }
@@ -26,7 +26,7 @@ pub trait OptionValue: Sized + PartialEq {
     }
 }
 
-/// Makes values of types that are read and shown as text, and held as that text too.
+/// Implements values for types that are read, shown and stored as text.
 #[macro_export]
 macro_rules! text_values {
     ($($type:ty),* $(,)?) => {$(
@@ -72,7 +72,7 @@ impl<T: Named> OptionValue for T {
     }
 }
 
-/// Paths that are UTF-8 text: front ends refuse others.
+/// Paths in UTF-8; front ends refuse others.
 impl OptionValue for PathBuf {
     fn of_text(text: &str) -> Option<Self> {
         Some(text.into())

@@ -5,7 +5,7 @@
 pub struct WholeRange {
     /// The least value.
     pub least: u64,
-    /// The greatest value. `None`: the type's own, which messages need not name.
+    /// The greatest value. `None` for that of the type, which messages need not name.
     pub most: Option<u64>,
     /// The greatest value of the type.
     pub type_most: u64,
@@ -14,7 +14,7 @@ pub struct WholeRange {
 /// Reads a whole number within bounds.
 ///
 /// # Errors
-/// What is wrong with it; the message names both bounds.
+/// The reason for a refusal; the message names both bounds.
 pub fn whole(text: &str, bounds: WholeRange) -> Result<u64, String> {
     let WholeRange { least, most, type_most } = bounds;
     let number: i128 = text.parse().map_err(|_| format!("'{text}' is no whole number"))?;

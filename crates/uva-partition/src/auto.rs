@@ -1,4 +1,4 @@
-//! Several methods, of which the one is kept whose batches ask least of other parts.
+//! A choice between several methods by the reads of other parts that their batches cause.
 
 use serde::{Deserialize, Serialize};
 use uva_graph::{GraphError, PartitionMap, Progress};
@@ -11,43 +11,43 @@ use crate::options::{Method, PartitionOptions};
 use crate::task::{MethodResult, PartitionTask, StageSeconds, name};
 use crate::visits::{self, Batches, VisitError};
 
-/// The largest share of training nodes over the mean that auto takes.
+/// The largest ratio of training nodes to the mean that auto accepts.
 pub(crate) const BALANCED: f64 = 1.05;
 
-/// What auto counts visits over: this fanout in each hop, but in no more hops than these, batches of this size, and
-/// about so many of them.
+/// The batches over which auto counts visits: this fanout in each hop, at most this many hops, batches of this size,
+/// and about this many of them.
 const FANOUT: i32 = 10;
 const MOST_HOPS: u32 = 3;
 const BATCH_SIZE: usize = 1024;
 const BATCHES: usize = 64;
 
-/// The most entries of lists of a graph that auto tries multilevel on. On two cores, 20 M took multilevel a minute and a
-/// half. A number of entries, and not one of seconds or bytes, has every machine try the same methods.
+/// The largest number of list entries for which auto tries multilevel. On two cores, 20 M entries took a minute and a
+/// half. A limit on entries, not on seconds or bytes, makes every machine try the same methods.
 const MOST_ENTRIES: u64 = 1 << 26;
 
-/// A method that auto has tried.
+/// A method that auto tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The method, as in `partition.json`.
     pub method: String,
-    /// Lists that its batches visited.
+    /// Lists that the method's batches visited.
     pub list_visits: u64,
-    /// Those of other parts.
+    /// Visited lists of other parts.
     pub remote_list_visits: u64,
-    /// The most training nodes of a part over the mean.
+    /// The largest ratio of a part's training nodes to the mean.
     pub train_balance: f64,
     /// Parts without a training node.
     pub untrained_parts: usize,
 }
 
-/// The methods that auto tries on a graph of so many entries of lists.
+/// The methods that auto tries on a graph with this many list entries.
 pub(crate) fn tried(entries: u64) -> &'static [Method] {
     let all = &[Method::Range, Method::Ldg, Method::Bgl, Method::Multilevel];
     if entries <= MOST_ENTRIES { all } else { &all[..3] }
 }
 
-/// The best of several methods, of those with the fewest parts without training nodes: the one with the smallest share of
-/// remote visits whose training nodes are balanced, or else the most balanced one; the first of equal ones.
+/// The best of several methods, among those with the fewest parts without training nodes: the one with the smallest
+/// share of remote visits whose training nodes are balanced, otherwise the most balanced one; the first of equal ones.
 pub(crate) fn best(
     task: &PartitionTask<'_>,
     seconds: &mut StageSeconds,
@@ -62,7 +62,7 @@ pub(crate) fn best(
             best = Some((candidate, method, made));
         }
     }
-    // Three methods were tried at least.
+    // At least three methods were tried.
     best.map(|(_, method, made)| (method, made))
         .ok_or_else(|| GraphError::usage("method", "auto has tried no method".to_owned()))
 }
@@ -92,7 +92,7 @@ fn judged(
     let map = PartitionMap { parts, of: made.of, summary: None };
     let visits = visits::count(task.dataset, &map, &batches).map_err(|error| match error {
         VisitError::Map(error) => error,
-        // The options are our own: only the machine can be at fault.
+        // The options are set here, so only the machine can be at fault.
         VisitError::Sample(error) => GraphError::Lacking {
             path: task.dataset.path().to_owned(),
             message: format!("batches of parts could not be sampled: {error}"),
@@ -109,8 +109,8 @@ fn judged(
     Ok((candidate, MethodResult { of: map.of, blocks: made.blocks }))
 }
 
-/// Whether a candidate is kept in place of the best before it: the one with fewer parts that cannot train, whatever they
-/// visit.
+/// Whether a candidate replaces the best so far. A candidate with fewer parts without training nodes wins, whatever its
+/// visits.
 pub(crate) fn is_better(candidate: &Candidate, best: &Candidate) -> bool {
     if candidate.untrained_parts != best.untrained_parts {
         return candidate.untrained_parts < best.untrained_parts;

@@ -1,22 +1,22 @@
-//! Partitions: which part each node of a graph belongs to, so that training on one part asks little of the others.
+//! Partitions: they assign each node of a graph to a part, so that training on one part reads little from other parts.
 //!
-//! [`partition()`] divides the nodes by one of several [`Method`]s. The result is a function of the dataset in original
-//! ids, the options and the seed: the number of threads and a reordering of the dataset change nothing. [`visits`]
-//! counts what batches of the parts' own training nodes then ask of other parts.
+//! [`partition()`] partitions the nodes by one of several [`Method`]s. The result is a function of the dataset in
+//! original ids, the options and the seed: the number of threads and a reordering of the dataset change nothing.
+//! [`visits`] counts the reads of other parts by batches of each part's own training nodes.
 //!
-//! | module | what it is for |
+//! | module | content |
 //! |---|---|
 //! | `options` | methods and their parameters |
-//! | `graphs` | graphs as the methods read them: weights, orders, limits, counts |
+//! | `graphs` | graphs as input of the methods: weights, orders, limits, counts |
 //! | `methods` | the methods, a module each |
-//! | `memory` | how much memory dividing takes |
-//! | `task` | a graph, and what one method makes of it |
+//! | `memory` | an estimate of the memory required |
+//! | `task` | a graph, and the result of one method |
 //! | `auto` | several methods, and the best of them |
-//! | `result` | what a partition is, and what a map comes to |
+//! | `result` | a partition, and the statistics of a map |
 //! | `run` | the methods put together |
 //! | `visits` | batches of the parts, and the lists and rows of other parts that they read |
 //!
-//! This crate must not know of processes, devices, models or the datasets of parts. Next: `uva-graph` has the map as a
+//! This crate must not depend on processes, devices, models or the datasets of parts. `uva-graph` stores the map as a
 //! file ([`uva_graph::partition_map`]).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,4 +1,4 @@
-//! How much memory dividing a graph takes, estimated before it begins.
+//! An estimate of the memory that partitioning a graph requires.
 
 use uva_files::disk_space::BytesOnDisk;
 use uva_graph::{Dataset, GraphError, Split};
@@ -11,16 +11,16 @@ use crate::options::{Method, PartitionOptions};
 /// Bytes of an edge between two blocks: the other block, and how many edges there are.
 const BLOCK_EDGE: u64 = 4 + 8;
 
-/// About how many bytes dividing `dataset` takes, beside its mapped files. Blocks of bgl are counted as twice as many
-/// as there would be if all were full.
+/// Approximate bytes that partitioning `dataset` uses, without its mapped files. The estimate assumes twice as many
+/// blocks of bgl as there would be if all were full.
 #[must_use]
 pub fn bytes(dataset: &Dataset, options: &PartitionOptions) -> u64 {
     let (nodes, edges) = (dataset.nodes() as u64, dataset.edges() as u64);
     let train = dataset.split(Split::Train).len() as u64;
     let is_reordered = dataset.original_ids().is_some();
-    // Random keys with their nodes, sorted, before the lists are made.
+    // Random keys with their nodes, sorted before the lists are made.
     let order = 16 * nodes + 4 * nodes;
-    // Out-lists and their ends, which nodes train, where each original id is; the random order.
+    // Out-lists and their ends, the set of training nodes, the position of each original id; the random order.
     let places = if is_reordered { 4 * nodes } else { 0 };
     let lists = (8 + 1 + 4) * nodes + 4 * edges + 4 * train + places;
     let blocks = || {
@@ -34,7 +34,7 @@ pub fn bytes(dataset: &Dataset, options: &PartitionOptions) -> u64 {
         Method::Bgl => results(1) + blocks(),
         Method::Multilevel => results(2).saturating_add(multilevel::bytes(nodes, edges)),
         Method::Ldg | Method::Range | Method::Random => results(1),
-        // The best so far stays while the next is made. A sampler has a place for each node.
+        // The best result so far is kept while the next is made. A sampler has a place for each node.
         Method::Auto => {
             let samplers = 4 * nodes * rayon::current_num_threads() as u64 + 16 * train;
             let levels = match auto::tried(edges).contains(&Method::Multilevel) {
@@ -47,7 +47,7 @@ pub fn bytes(dataset: &Dataset, options: &PartitionOptions) -> u64 {
     order.max(lists.saturating_add(method))
 }
 
-/// Refuses what would take more memory than the options allow.
+/// Refuses a method that would use more memory than the options allow.
 pub(crate) fn check(dataset: &Dataset, options: &PartitionOptions) -> Result<(), GraphError> {
     let needed = bytes(dataset, options);
     if needed <= options.memory {

@@ -1,4 +1,4 @@
-//! What a partition is, and what it comes to.
+//! A partition, and its statistics.
 
 use std::collections::BTreeMap;
 
@@ -10,34 +10,34 @@ use crate::auto::Candidate;
 use crate::graphs::counts::{InLists, edge_cut};
 use crate::options::PartitionOptions;
 
-/// The method of a map that does not tell where it comes from.
+/// The method of a map without information on its origin.
 const GIVEN: &str = "given";
 
-/// Which part each node belongs to.
+/// The part of each node.
 #[derive(Clone, Debug)]
 pub struct NodePartition {
-    /// How many parts there are.
+    /// Number of parts.
     pub parts: u32,
     /// The part of each node, by original id.
     pub of: Vec<u16>,
-    /// What made it: the method's name, with `+refine` if it was refined.
+    /// The method's name, with `+refine` if the partition was refined.
     pub method: String,
     /// Nodes of each part.
     pub nodes: Vec<u64>,
     /// Training nodes of each part.
     pub train: Vec<u64>,
-    /// Blocks before and after merging, of bgl.
+    /// Blocks before and after merging, for bgl.
     pub blocks: Option<[u64; 2]>,
     /// Entries of neighbour lists whose node is in another part than the list's.
     pub edge_cut: u64,
-    /// What auto tried; empty of other methods.
+    /// The methods that auto tried; empty for other methods.
     pub candidates: Vec<Candidate>,
     /// Wall-clock seconds of each stage.
     pub seconds: BTreeMap<String, f64>,
 }
 
 impl NodePartition {
-    /// As the files of a partition have it.
+    /// The description in the files of a partition.
     #[must_use]
     pub fn into_map(self, dataset: &Dataset, options: &PartitionOptions) -> PartitionMap {
         let mut other = Map::new();
@@ -64,10 +64,10 @@ impl NodePartition {
         PartitionMap { parts: self.parts, of: self.of, summary: Some(summary) }
     }
 
-    /// Of a map that is there, as it comes to on its dataset. Uses the current rayon pool.
+    /// The statistics of an existing map on its dataset. Uses the current rayon pool.
     ///
     /// # Errors
-    /// If the map is of another dataset, or a neighbour is no node.
+    /// If the map belongs to another dataset, or a neighbour is not a node.
     pub fn of_map(dataset: &Dataset, map: &PartitionMap) -> Result<NodePartition, GraphError> {
         dataset.check_edges()?;
         let owners = map.by_node(dataset)?;
@@ -100,7 +100,7 @@ impl InLists for DatasetGraph<'_> {
     }
 }
 
-/// The options from which a partition can be made again.
+/// The options that reproduce the partition.
 fn described(dataset: &Dataset, options: &PartitionOptions) -> serde_json::Value {
     let mut described = json!({"method": options.method, "refine": options.passes()});
     if options.method.makes_blocks() {

@@ -12,7 +12,7 @@ use crate::result::NodePartition;
 use crate::task::{PartitionTask, StageSeconds, name};
 use crate::{auto, memory};
 
-/// Divides the nodes of a dataset. Uses the current rayon pool; the result does not depend on it.
+/// Partitions the nodes of a dataset. Uses the current rayon pool; the result does not depend on it.
 ///
 /// # Errors
 /// As [`PartitionOptions::check`]; if a method would take too much time, or more memory than the options allow; if the

@@ -1,4 +1,4 @@
-//! A graph to divide, and what one method makes of it.
+//! A graph to partition, and the result of one method.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(crate) struct MethodResult {
     pub(crate) blocks: Option<[u64; 2]>,
 }
 
-/// A graph to divide.
+/// A graph to partition.
 pub(crate) struct PartitionTask<'t> {
     pub(crate) dataset: &'t Dataset,
     pub(crate) graph: OriginalGraph<'t>,
@@ -49,7 +49,7 @@ pub(crate) struct PartitionTask<'t> {
 }
 
 impl PartitionTask<'_> {
-    /// What a method makes, refined as the options say.
+    /// The result of a method, refined as the options specify.
     pub(crate) fn refined(
         &self,
         method: Method,
@@ -84,7 +84,7 @@ impl PartitionTask<'_> {
         Ok(MethodResult { of, blocks: None })
     }
 
-    /// The training nodes in the order in which pagraph has them.
+    /// The training nodes in the order in which pagraph assigns them.
     fn scanned(&self) -> Cow<'_, [u32]> {
         match self.options.scan {
             Scan::File => Cow::Borrowed(self.graph.train()),
@@ -110,7 +110,7 @@ impl PartitionTask<'_> {
     }
 }
 
-/// The most of a block: an eighth of a part's training nodes, besides the nodes.
+/// The limits of a block: an eighth of a part's training nodes, and a number of nodes.
 pub(crate) fn caps(options: &PartitionOptions, graph: &OriginalGraph<'_>) -> Caps {
     let train = graph.train().len() as u64 / (8 * u64::from(options.parts));
     Caps { nodes: options.nodes_a_block(graph.nodes()), train: train.max(1) }

@@ -14,12 +14,12 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// As a dataset in `directory`.
+    /// Writes the graph as a dataset to `directory`.
     pub(crate) fn dataset(&self, directory: &Path) -> Dataset {
         self.in_order(directory, None)
     }
 
-    /// The same, with node `order[p]` at place `p`.
+    /// Writes the graph with node `order[p]` at place `p`.
     pub(crate) fn reordered(&self, directory: &Path, order: &[usize]) -> Dataset {
         self.in_order(directory, Some(order))
     }
@@ -88,10 +88,10 @@ pub(crate) fn shuffled(nodes: usize) -> Vec<usize> {
     crate::graphs::order::by_key(nodes, 99).into_iter().map(|node| node as usize).collect()
 }
 
-/// Runs in a pool of so many threads.
+/// Runs in a pool with this many threads.
 pub(crate) fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
 }
 
-/// Nobody watches.
+/// A progress callback that does nothing.
 pub(crate) fn unwatched(_: Progress) {}

@@ -1,4 +1,4 @@
-//! Every stage against the second implementation (tests/reference/partitions.py).
+//! Tests of every stage against the second implementation (tests/reference/partitions.py).
 
 use serde_json::Value;
 use uva_graph::Dataset;

@@ -1,7 +1,7 @@
-//! Batches of the parts' own training nodes, and what they read of other parts.
+//! Reads of other parts by batches of each part's own training nodes.
 //!
-//! The training nodes of a part, in the order of the split, make that part's batches: they are shuffled and cut as those
-//! of a dataset with just these training nodes. So a batch here is the batch that a run on the part would make.
+//! The training nodes of a part, in the order of the split, make that part's batches: they are shuffled and cut as
+//! those of a dataset with just these training nodes. So a batch here is the batch that a run on the part would make.
 
 use std::ops::Range;
 
@@ -12,43 +12,44 @@ use uva_sample::{
     SeedOrder, sampler,
 };
 
-/// The most parts whose visits are counted pair by pair: 8 bytes a pair, for each thread.
+/// The maximum number of parts whose visits are counted pair by pair: 8 bytes a pair, for each thread.
 pub const MOST_PAIRED: usize = 1024;
 
 /// Bytes of a node id between parts.
 const ID_BYTES: u64 = 8;
 
-/// Which batches are counted.
+/// The batches that are counted.
 #[derive(Clone, Debug)]
 pub struct Batches {
-    /// How they are sampled, by a kind for which [`counts`] holds.
+    /// The sampling of the batches, by a kind for which [`counts`] holds.
     pub sampling: SamplerOptions,
-    /// Seeds of a batch.
+    /// Seeds per batch.
     pub batch_size: usize,
     /// The epochs.
     pub epochs: Range<u32>,
-    /// The most batches of a part in an epoch, its first ones; `None`: all.
+    /// The maximum number of batches of a part in an epoch, from the first on; `None` for all.
     pub most: Option<usize>,
 }
 
-/// What batches read. Sums over all of them.
+/// The reads of batches, summed over all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
-    /// How many batches.
+    /// Number of batches.
     pub batches: u64,
-    /// Neighbour lists that neighbours were picked from, in each hop anew.
+    /// Neighbour lists from which neighbours were picked, counted in each hop.
     pub list_visits: u64,
-    /// Those of nodes of other parts.
+    /// Visited lists of nodes of other parts.
     pub remote_list_visits: u64,
     /// Feature rows.
     pub rows: u64,
-    /// Those of nodes of other parts.
+    /// Feature rows of nodes of other parts.
     pub remote_rows: u64,
-    /// Lists visited, by the part of the batch and the part of the list, row by row; empty for more than [`MOST_PAIRED`] parts.
+    /// Lists visited, by the part of the batch and the part of the list, row by row; empty for more than
+    /// [`MOST_PAIRED`] parts.
     pub by_pair: Vec<u64>,
-    /// Messages to other parts: in each hop one to each part that lists are asked of, and one for rows.
+    /// Messages to other parts: in each hop one to each part whose lists are requested, and one for rows.
     pub requests: u64,
-    /// Bytes between parts: 8 for each list or row that is asked for, 8 for each neighbour that comes back, and the rows.
+    /// Bytes between parts: 8 for each requested list or row, 8 for each returned neighbour, and the rows.
     pub bytes: u64,
 }
 
@@ -77,7 +78,7 @@ pub fn counts(options: &SamplerOptions) -> bool {
     options.kind.picks_in_lists() && !options.kind.draws_together()
 }
 
-/// Counts. Uses the current rayon pool; the result does not depend on it.
+/// Counts the visits. Uses the current rayon pool; the result does not depend on it.
 ///
 /// # Errors
 /// [`VisitError::Map`] if the map does not fit the dataset, [`VisitError::Sample`] if options and graph do not fit each
@@ -98,7 +99,7 @@ pub fn count(dataset: &Dataset, map: &PartitionMap, batches: &Batches) -> Result
         let size = batches.batch_size;
         orders.push(SeedOrder::new(batches.sampling.seed, Split::Train, seeds.len(), true, size, false)?);
     }
-    // No slot limits this memory: where lists are taken whole, the graph itself does.
+    // No slot limits this memory: if lists are taken whole, only the graph does.
     let bytes = batches.sampling.fanouts.hop_of_all().map(|_| usize::MAX);
     let (nodes, edges) = (dataset.nodes(), dataset.edges());
     let bounds = BatchBounds::for_options(&batches.sampling, batches.batch_size, nodes, edges, bytes)?;
@@ -136,17 +137,17 @@ pub fn count(dataset: &Dataset, map: &PartitionMap, batches: &Batches) -> Result
     Ok(workers.iter().fold(Visits::of_parts(parts), |sum, worker| sum.add(&worker.counted)))
 }
 
-/// A thread's sampler, and what it has counted.
+/// A thread's sampler and counts.
 struct Worker<'g> {
     sampler: Box<dyn BatchSampler + 'g>,
     batch: MiniBatch,
-    /// Parts that something is asked of.
+    /// Parts to which a request is sent.
     marks: Vec<bool>,
     counted: Visits,
 }
 
 impl Worker<'_> {
-    /// Counts the batch sampled last, whose seeds are of `part`. `of` is the part of each node of the dataset.
+    /// Counts the last sampled batch, whose seeds belong to `part`. `of` is the part of each node of the dataset.
     fn count(&mut self, part: usize, of: &[u16], row_bytes: u64) {
         let Self { sampler, batch, marks, counted } = self;
         let parts = marks.len();
@@ -182,7 +183,7 @@ impl Worker<'_> {
     }
 }
 
-/// How many parts are marked; none is afterwards.
+/// The number of marked parts. Clears the marks.
 fn asked(marks: &mut [bool]) -> u64 {
     marks.iter_mut().map(|mark| u64::from(std::mem::take(mark))).sum()
 }
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Batches of all training nodes of a part whose lists are taken whole, counted in the obvious way.
+    /// Batches of all training nodes of a part whose lists are taken whole, counted naively.
     fn by_hand(lists: &Lists, of: &[u16], parts: usize, hops: usize, expand: Expand) -> Visits {
         let mut visits = Visits::of_parts(parts);
         for part in 0..parts {

@@ -1,5 +1,5 @@
-//! Whether `hops.json` says what a hop set can be. Whoever reads one may have it from anywhere, so nothing that it says is
-//! used as a size, a row or a file name before.
+//! Validation of `hops.json`. A hop set may come from any source, so no value in it is used as a size, a row or a file
+//! name before these checks.
 
 use uva_model::TrainerOptions;
 
@@ -8,7 +8,7 @@ use crate::operator::Operator;
 use crate::options::{MOST_HOPS, MOST_OPERATORS};
 use crate::resumption::part::DATA_OFFSET;
 
-/// What is wrong with a key.
+/// An invalid key.
 #[derive(Debug, thiserror::Error)]
 #[error("{key} {problem}")]
 pub(crate) struct WrongKey {
@@ -16,10 +16,10 @@ pub(crate) struct WrongKey {
     problem: String,
 }
 
-/// Checks every key that something depends on.
+/// Checks every key that is used later.
 ///
 /// # Errors
-/// About the first that no hop set has.
+/// About the first invalid key.
 pub(crate) fn check(set: &HopSet) -> Result<(), WrongKey> {
     operators(set)?;
     require(set.dim > 0, "dim", || "is 0: a row has one feature at least".to_owned())?;
@@ -59,7 +59,7 @@ fn operators(set: &HopSet) -> Result<(), WrongKey> {
     Ok(())
 }
 
-/// The three splits lie one behind the other, from the first row.
+/// The three splits follow one another, from the first row.
 fn splits(set: &HopSet) -> Result<(), WrongKey> {
     let mut behind = 0;
     for name in ["train", "valid", "test"] {
@@ -75,7 +75,7 @@ fn splits(set: &HopSet) -> Result<(), WrongKey> {
     require(set.splits.len() == 3, "splits", || "has others than train, valid and test".to_owned())
 }
 
-/// All arrays are named, and no other file: so names lead out of the hop set in no way.
+/// All arrays are named, and no other file: so no name points outside the hop set.
 fn files(set: &HopSet) -> Result<(), WrongKey> {
     let mut names = set.hop_files();
     names.push(NODE_IDS.to_owned());

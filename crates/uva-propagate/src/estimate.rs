@@ -1,4 +1,4 @@
-//! What making a hop set takes, computed before anything is written.
+//! The resources required to make a hop set, computed before anything is written.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::product::features::FloatFeatures;
 use crate::product::sums::{Matrix, OperatorGraph};
 use crate::resumption::part::{DATA_OFFSET, WRITE_BYTES};
 
-/// Columns of a panel are a multiple of this, a line of the cache, unless it has all.
+/// Columns of a panel are a multiple of this, a cache line, unless the panel has all columns.
 const COLUMNS: usize = 16;
 
 /// Bytes of the headers of node ids and labels.
@@ -25,45 +25,45 @@ const SMALL_HEADER: u64 = 128;
 pub struct Estimate {
     /// Rows of the hop set.
     pub rows: u64,
-    /// Features a row.
+    /// Features per row.
     pub dim: u64,
-    /// Hops, the features themselves among them.
+    /// Number of hops, including the features themselves.
     pub hops: u64,
     /// Bytes of the hop set's arrays.
     pub set_bytes: u64,
-    /// The most bytes on the disk at once, what is only there meanwhile included.
+    /// The maximum number of bytes on the disk at once, temporary files included.
     pub disk_bytes: u64,
-    /// Columns of a panel.
+    /// Columns per panel.
     pub columns: u64,
-    /// Passes over the lists, for each operator and sum: panels.
+    /// Passes over the lists for each operator and sum, that is, the number of panels.
     pub panels: u64,
     /// Bytes of tables and buffers.
     pub memory_bytes: u64,
-    /// Bytes that are read, in all passes: features, lists and what is put together. Those that the system still has in
-    /// memory are read from there.
+    /// Bytes read in all passes: features, lists and the parts to assemble. The system may serve some of these reads
+    /// from memory.
     pub read_bytes: u64,
-    /// Bytes that are written.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// Multiply-adds of rows of one column: entries of the lists times columns, in all sums.
+    /// Multiply-adds of rows of one column: list entries times columns, in all sums.
     pub multiply_adds: u64,
-    /// Seconds that the sums take, by a short measurement. Reading and writing come on top.
+    /// Seconds that the sums take, from a short measurement. Reading and writing add to this.
     pub seconds: f64,
-    /// Bytes of `disk_bytes` for turning edges round, sorting included.
+    /// Bytes of `disk_bytes` for reversing edges, sorting included.
     #[serde(skip)]
     pub(crate) turned_bytes: u64,
 }
 
-/// Bytes on the disk that are still to come.
+/// Bytes on the disk that are still to be written.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// For the hop set.
     pub(crate) set: u64,
-    /// For what is only there meanwhile.
+    /// For temporary files.
     pub(crate) meanwhile: u64,
 }
 
 impl Estimate {
-    /// What is to come where so many bytes are finished; `turns`: the transposed graph has to be written.
+    /// The space still required after this many bytes are finished; `turns`: the transposed graph has to be written.
     pub(crate) fn room(&self, finished: u64, turns: bool) -> Room {
         let all = self.disk_bytes - if turns { 0 } else { self.turned_bytes };
         let set = self.set_bytes.saturating_sub(finished);
@@ -77,10 +77,10 @@ pub(crate) fn panels(columns: &Range<usize>, width: usize) -> impl Iterator<Item
     columns.clone().step_by(width.max(1)).map(move |first| first..(first + width).min(end))
 }
 
-/// The estimate for so many kept rows.
+/// The estimate for this many kept rows.
 ///
 /// # Errors
-/// [`GraphError::Lacking`] if the memory does not hold the narrowest panel, with what it would take.
+/// [`GraphError::Lacking`] if the memory is too small for the narrowest panel, with the memory required.
 pub(crate) fn of(
     dataset: &Dataset,
     options: &PropagateOptions,
@@ -105,12 +105,12 @@ pub(crate) fn of(
     Ok(within(dataset, options, rows, fixed))
 }
 
-/// The same where nothing is left to compute, so that memory need not hold the narrowest panel.
+/// The estimate if nothing is left to compute, so that memory need not hold the narrowest panel.
 pub(crate) fn of_finished(dataset: &Dataset, options: &PropagateOptions, rows: usize) -> Estimate {
     within(dataset, options, rows, fixed_bytes(dataset, options, rows))
 }
 
-/// With panels as wide as memory holds, and the narrowest if it holds none.
+/// The estimate with panels as wide as memory permits, or the narrowest if none fits.
 fn within(dataset: &Dataset, options: &PropagateOptions, rows: usize, fixed: u64) -> Estimate {
     let (dim, column) = (dataset.table().dim, column_bytes(dataset, options));
     let fit = options.memory.saturating_sub(fixed) / column.max(1);
@@ -159,7 +159,7 @@ fn with_panels(
     let small = headers + rows as u64 * (8 + dataset.labels().row_bytes() as u64);
     let arrays = if options.layout == Layout::Rows { 1 } else { hops };
     let set_bytes = hops * hop_bytes + arrays * DATA_OFFSET as u64 + small;
-    // Parts become files: one hop at a time, and all at once if they lie side by side.
+    // Parts become files: one hop at a time, or all at once if hops are stored side by side.
     let meanwhile = match options.layout {
         Layout::Rows => hops * hop_bytes,
         Layout::Hops if panels > 1 => hop_bytes,
@@ -172,7 +172,7 @@ fn with_panels(
     let sums: u64 = options.operators.iter().map(|operator| u64::from(operator.sums() * options.hops)).sum();
     let norm = if options.feature_norm == FeatureNorm::Row { 1 } else { 0 };
     let table = features.bytes.len() as u64;
-    // Rows of features are so short that a panel's columns are read with all others.
+    // Rows of features are so short that reading a panel's columns reads all others as well.
     let reads = (operators * panels + norm) * table
         + (rows * features.row_bytes()) as u64
         + sums * panels * list_bytes;

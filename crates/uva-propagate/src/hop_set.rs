@@ -1,4 +1,4 @@
-//! A hop set on disk: whether `hops.json` and the files agree.
+//! A hop set on disk, checked for agreement of `hops.json` with the files.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use crate::hop_sets::description::{AppliedOperator, FILE_NAME, FORMAT, HopSet, L
 use crate::options::{Decisive, HopType, Layout};
 use crate::resumption::part::DATA_OFFSET;
 
-/// Bytes that are checked from one question about an end to the next.
+/// Bytes that are checked between two checks for a stop.
 const PIECE: usize = 64 << 20;
 
-/// More than the description of the largest hop set takes: some hundred bytes for each of at most 4,097 files.
+/// More than the description of the largest hop set: some hundred bytes for each of at most 4,097 files.
 const MOST_BYTES: u64 = 2 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -47,12 +47,12 @@ enum SetProblem {
 }
 
 impl HopSet {
-    /// Whether there is one at `path`.
+    /// Whether a hop set is at `path`.
     pub fn is_at(path: &Path) -> bool {
         path.join(FILE_NAME).is_file()
     }
 
-    /// Reads `hops.json`, and checks that every array is there, of the length, type and shape that it says.
+    /// Reads `hops.json`, and checks that every array exists with the length, type and shape that it specifies.
     ///
     /// # Errors
     /// About the first file that differs, with what is expected and what is found.
@@ -92,7 +92,7 @@ impl HopSet {
         Ok(set)
     }
 
-    /// `hops.json` alone, whose sizes and names are those of a hop set.
+    /// Reads `hops.json` alone, and checks its sizes and names.
     pub(crate) fn read(path: &Path) -> Result<HopSet, GraphError> {
         let path = path.join(FILE_NAME);
         let bytes = read_regular(&path, MOST_BYTES).map_err(GraphError::io(&path, "read"))?;
@@ -115,7 +115,8 @@ impl HopSet {
         self.verify_until(path, &|| false).map(|_| ())
     }
 
-    /// The same until `stops`, which is asked once in a while; whether it came to the end.
+    /// As [`HopSet::verify`], until `stops` returns true, which is called occasionally. Returns whether the check was
+    /// completed.
     ///
     /// # Errors
     /// As [`HopSet::verify`].
@@ -170,7 +171,7 @@ impl HopSet {
         Ok(true)
     }
 
-    /// Checks that labels which are one a row are those of the classes; -1 means none.
+    /// Checks that labels with one column are valid classes; -1 means no label.
     fn verify_labels(&self, arrays: &[NpyArray], path: &Path) -> Result<(), GraphError> {
         let file = path.join(LABELS);
         let labels = arrays.iter().find(|array| array.path() == file && array.shape().len() == 1);
@@ -187,7 +188,7 @@ impl HopSet {
         }
     }
 
-    /// What decided its bytes.
+    /// The options that determine the bytes of the set.
     pub(crate) fn decisive(&self) -> Decisive {
         Decisive {
             data: self.dataset.fingerprint.clone(),
@@ -204,7 +205,7 @@ impl HopSet {
     }
 }
 
-/// The tag of a file's hash: its hop, and 0 for what is no hop of an operator.
+/// The tag of a file's hash: its hop, or 0 for a file that is not a hop of an operator.
 fn tag_of(operators: &[AppliedOperator], file: &str) -> u32 {
     operators
         .iter()

@@ -1,11 +1,11 @@
 //! Features multiplied by graph operators, and stored: *hop sets*, which models are trained on without the graph.
 //!
 //! [`propagate`] computes `B^r X` for operators `B` and hops `r`, and keeps the rows of the splits. Columns of features
-//! do not depend on each other, so it takes as many as memory holds, a *panel*, through all hops, and then the next. What
-//! is finished is in a journal beside the result, and an interrupted run goes on from there. The bytes of the result do
-//! not depend on threads, memory or interruptions. [`HopSet`] opens and checks a result.
+//! do not depend on each other, so it processes a *panel*, as many columns as memory holds, through all hops, and then
+//! the next. A journal next to the result records the finished work, from which an interrupted run resumes. The bytes
+//! of the result do not depend on threads, memory or interruptions. [`HopSet`] opens and checks a result.
 //!
-//! This crate must not know of models, batches, processes, or any GPU. Next: `uva-ops` has the sums, `uva-graph` the
+//! This crate must not depend on models, batches, processes, or any GPU. `uva-ops` implements the sums, `uva-graph` the
 //! datasets.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,4 +1,4 @@
-//! The operators: their names, parameters, and what the lists of the graph stand for in each.
+//! The operators: their names, their parameters, and their use of the graph's lists.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 /// The default number of sums in one application of `ppr` or `heat`.
 const DEFAULT_STEPS: u32 = 10;
 
-/// The most of them.
+/// The maximum number of these sums.
 const MOST_STEPS: u32 = 100;
 
-/// The least ALPHA and TIME. Far below float32's precision they say nothing, and file names have all their digits.
+/// The minimum of ALPHA and TIME. Smaller values have no effect in float32, and file names have all their digits.
 const LEAST_PARAMETER: f64 = 1e-9;
 
-/// The most TIME.
+/// The maximum of TIME.
 const MOST_TIME: f64 = 100.0;
 
 /// Name, parameters and help of every operator.
@@ -26,7 +26,7 @@ pub const OPERATORS: &[(&str, &str)] = &[
     ("heat:TIME[,T]", "the heat kernel: Σ e^−TIME TIME^k / k! · sym^k(x) for k from 0 to T (10)"),
 ];
 
-/// What features are multiplied by.
+/// A graph operator, by which features are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operator {
     /// Normalised by both ends' list lengths + 1, with the node itself.
@@ -43,12 +43,12 @@ pub enum Operator {
     Ppr {
         /// The share of the node's own row, between 0 and 1.
         alpha: f64,
-        /// Sums that one application takes.
+        /// Number of sums in one application.
         steps: u32,
     },
     /// The heat kernel.
     Heat {
-        /// For how long heat spreads: more than 0.
+        /// The duration of the heat's spread: more than 0.
         time: f64,
         /// The last power of `sym` in the series.
         steps: u32,
@@ -56,7 +56,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Whether a node's own row is among those that are summed.
+    /// Whether a node's own row is among the summed rows.
     pub fn has_self_loops(self) -> bool {
         match self {
             Self::Sym | Self::RowLoop | Self::Ppr { .. } | Self::Heat { .. } => true,
@@ -64,7 +64,7 @@ impl Operator {
         }
     }
 
-    /// Sums over all lists that one application takes.
+    /// Number of sums over all lists in one application.
     pub fn sums(self) -> u32 {
         match self {
             Self::Ppr { steps, .. } | Self::Heat { steps, .. } => steps,
@@ -72,8 +72,8 @@ impl Operator {
         }
     }
 
-    /// Tables of a panel's columns that so many hops have in memory. The very last sum is made for kept rows alone, and has
-    /// none.
+    /// Number of tables of a panel's columns in memory for this many hops. The very last sum is made only for kept
+    /// rows, and needs no table.
     pub fn tables(self, hops: u32) -> u32 {
         match self {
             Self::Heat { .. } => 3,
@@ -83,12 +83,12 @@ impl Operator {
         }
     }
 
-    /// The name as files have it: the operator's, with `-` in the place of `:` and `,`.
+    /// The operator's name in file names, with `-` instead of `:` and `,`.
     pub fn file_stem(self) -> String {
         self.to_string().replace([':', ','], "-")
     }
 
-    /// Whether this is the stem of some operator.
+    /// Whether this is the file stem of an operator.
     pub(crate) fn is_file_stem(text: &str) -> bool {
         let is_number = |byte: u8| byte.is_ascii_digit() || b"e.-".contains(&byte);
         match text.strip_prefix("ppr-").or_else(|| text.strip_prefix("heat-")) {
@@ -98,7 +98,7 @@ impl Operator {
     }
 }
 
-/// The name that is parsed again as this operator, all parameters said.
+/// The name with all parameters, which parses as this operator.
 impl fmt::Display for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -182,8 +182,8 @@ fn numbers(text: &str, example: &str, parameters: Option<&str>) -> Result<(f64, 
     Ok((number, steps))
 }
 
-/// Several operators, separated by commas: `sym,ppr:0.1,10,row`. What begins with a digit belongs to the operator before
-/// it.
+/// Parses several operators, separated by commas: `sym,ppr:0.1,10,row`. A word that begins with a digit belongs to the
+/// operator before it.
 ///
 /// # Errors
 /// A message about the first name or parameter that is wrong, or an operator that occurs twice.

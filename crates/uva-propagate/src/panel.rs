@@ -1,5 +1,5 @@
-//! One operator on one panel of columns, all hops: columns do not depend on each other, so nothing but the kept rows
-//! ever has to be stored.
+//! One operator on one panel of columns, all hops. Columns do not depend on each other, so only the kept rows are ever
+//! stored.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
@@ -19,15 +19,15 @@ use crate::product::sums::Matrix;
 use crate::resumption::part::{self, FinishedPart};
 use crate::row_nodes::RowNodes;
 
-/// Rows between two looks at whether to stop.
+/// Rows between two checks for a stop.
 const BLOCK_ROWS: usize = 1 << 16;
 
 /// Values that a thread adds at once.
 const TASK_VALUES: usize = 1 << 14;
 
-/// An operator whose hops are wanted.
+/// An operator whose hops are requested.
 pub(crate) struct OperatorTask<'a> {
-    /// Its place among those asked for.
+    /// Its position among the requested operators.
     pub(crate) place: usize,
     pub(crate) operator: Operator,
     pub(crate) matrix: Matrix<'a>,
@@ -36,35 +36,35 @@ pub(crate) struct OperatorTask<'a> {
     pub(crate) nodes: usize,
     pub(crate) kept: &'a RowNodes,
     pub(crate) element: HopType,
-    /// The file that a wrong entry would be in.
+    /// The file named in the error about a wrong entry.
     pub(crate) lists: &'a Path,
 }
 
-/// Whom a panel tells how far it is.
+/// Receives the progress of a panel.
 pub(crate) trait PanelProgress {
-    /// So many rows have been summed in this hop since the last call. True if the work is to stop.
+    /// Reports rows summed in this hop since the last call. Returns true to stop the work.
     fn rows(&mut self, hop: u32, rows: usize) -> bool;
 
-    /// A part is finished.
+    /// Reports a finished part.
     fn part(&mut self, part: FinishedPart) -> Result<(), GraphError>;
 }
 
-/// The tables of a panel, each a row a node.
+/// The tables of a panel, with a row per node.
 struct Tables {
     width: usize,
-    /// What the operator is applied to.
+    /// The operand of the operator.
     x: Values,
-    /// The last sum, or what becomes the next; empty where the very last sum is the only one.
+    /// The last sum, or the buffer of the next; empty if the very last sum is the only one.
     sums: Values,
-    /// The sum before the last (`ppr`), or that of the series (`heat`); else empty.
+    /// The sum before the last (`ppr`), or that of the series (`heat`); otherwise empty.
     other: Values,
 }
 
-/// Values of a table, zeros at first. Sums read its rows at random, so that it lies on large pages where the system has them.
+/// Values of a table, initially zeros. Sums read its rows at random, so it uses large pages if the system has them.
 struct Values(ZeroedPages);
 
 impl Values {
-    /// So many; `folder` is named where there is no memory for them.
+    /// A table of this many zeros; the error names `folder` if memory is insufficient.
     fn zeros(values: usize, folder: &Path) -> Result<Self, GraphError> {
         let pages = ZeroedPages::new(values * size_of::<f32>());
         pages.map(Self).map_err(GraphError::io(folder, "get memory for the tables of"))
@@ -86,7 +86,7 @@ impl DerefMut for Values {
     }
 }
 
-/// Stores all hops of the operator for these columns. False if it was stopped.
+/// Stores all hops of the operator for these columns. Returns false if it was stopped.
 pub(crate) fn run(
     task: &OperatorTask<'_>,
     columns: &Range<usize>,
@@ -103,7 +103,7 @@ pub(crate) fn run(
     for hop in 1..=task.hops {
         let (last, sums) = (hop == task.hops, task.operator.sums());
         tables.begin(task.operator, pool);
-        // The very last sum is only made for the rows that are kept.
+        // The very last sum is only made for the kept rows.
         for step in 1..=if last { sums - 1 } else { sums } {
             if !tables.sum_all(task, step, pool, &mut |rows| follow.rows(hop, rows))? {
                 return Ok(false);
@@ -136,7 +136,7 @@ fn wrong(task: &OperatorTask<'_>, error: ListsError) -> GraphError {
 }
 
 impl Tables {
-    /// Before the first sum of a hop.
+    /// Prepares the first sum of a hop.
     fn begin(&mut self, operator: Operator, pool: &ThreadPool) {
         if let Operator::Heat { time, .. } = operator {
             self.other.fill(0.0);
@@ -144,7 +144,7 @@ impl Tables {
         }
     }
 
-    /// One sum over all lists. False if it was stopped.
+    /// Computes one sum over all lists. Returns false if it was stopped.
     fn sum_all(
         &mut self,
         task: &OperatorTask<'_>,
@@ -154,7 +154,7 @@ impl Tables {
     ) -> Result<bool, GraphError> {
         let width = self.width;
         let is_ppr = matches!(task.operator, Operator::Ppr { .. });
-        // What is summed, and where the sums go.
+        // The summed table, and the destination of the sums.
         let (from, to): (&[f32], &mut [f32]) = match is_ppr && step > 1 {
             true => (&self.sums, &mut self.other),
             false => (&self.x, &mut self.sums),
@@ -175,7 +175,7 @@ impl Tables {
             Operator::Ppr { .. } if step > 1 => std::mem::swap(&mut self.sums, &mut self.other),
             Operator::Heat { time, .. } => {
                 add(&self.sums, heat_weight(time, step), &mut self.other, pool);
-                // The next power is made of this one.
+                // The next power is made from this one.
                 std::mem::swap(&mut self.x, &mut self.sums);
             }
             _ => {}
@@ -183,7 +183,7 @@ impl Tables {
         Ok(true)
     }
 
-    /// After the last sum of a hop: the hop becomes what the next one is made of.
+    /// Completes a hop after its last sum: its table becomes the operand of the next.
     fn end(&mut self, operator: Operator) {
         match operator {
             Operator::Heat { .. } => std::mem::swap(&mut self.x, &mut self.other),
@@ -191,8 +191,8 @@ impl Tables {
         }
     }
 
-    /// The rows of these nodes behind the last sum of a hop, of which all sums but that have been made. Uses the current
-    /// rayon pool.
+    /// The rows of these nodes after the last sum of a hop, all previous sums of which are done. Uses the current rayon
+    /// pool.
     fn last_rows(&self, task: &OperatorTask<'_>, nodes: &[i64], out: &mut [f32]) -> Result<(), ListsError> {
         let width = self.width;
         let sums = task.operator.sums();

@@ -1,14 +1,14 @@
-//! `OUT.propagating`: what is finished of a hop set that is being made, and how an interrupted run is resumed.
+//! `OUT.propagating`: the finished work of an incomplete hop set, from which an interrupted run resumes.
 //!
-//! | file | what it is for |
+//! | file | content |
 //! |---|---|
-//! | `folder` | the names that a run creates there; a folder with any other entry is refused, and none is removed |
-//! | `lock` | one process at a time; its file marks the folder as one of this program's |
+//! | `folder` | the names that a run creates there; a folder with any other entry is refused, and not changed |
+//! | `lock` | one process at a time; its file marks the folder as one of this program |
 //! | `part` | some columns of one hop, as they are computed |
 //! | `transpose` | the graph with all edges reversed, for `col` |
 //! | `journal` | the options, and every finished part and file with length and hash |
-//! | `assemble` | parts put together to the files of the hop set |
-//! | `remaining_work` | what an earlier run has left to do |
+//! | `assemble` | assembly of parts to the files of the hop set |
+//! | `remaining_work` | the work that an earlier run did not finish |
 
 pub(crate) mod assemble;
 pub(crate) mod folder;

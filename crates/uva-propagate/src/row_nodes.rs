@@ -1,4 +1,4 @@
-//! Which nodes have a row in a hop set, and in which order.
+//! The nodes that have a row in a hop set, and their order.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use uva_sample::philox::{RandomPurpose, StreamKey, philox4x32};
 use crate::options::{KeptNodes, PropagateOptions, RowOrder};
 
 /// The nodes of the rows: training nodes first, then those of validation and test, then others; or all in the order of
-/// their ids, with no split.
+/// their ids, without splits.
 pub(crate) struct RowNodes {
     /// The node of each row.
     pub(crate) nodes: Vec<i64>,
@@ -18,13 +18,13 @@ pub(crate) struct RowNodes {
 }
 
 impl RowNodes {
-    /// Those that the options ask for. Uses the current rayon pool; the order does not depend on it.
+    /// The nodes that the options select. Uses the current rayon pool; the order does not depend on it.
     ///
     /// # Errors
     /// If there is nothing to keep, or nothing to train on.
     pub(crate) fn of(dataset: &Dataset, options: &PropagateOptions) -> Result<RowNodes, GraphError> {
         if options.row_order == RowOrder::Nodes && dataset.nodes() > 0 {
-            // Rows of a split do not lie one behind the other there.
+            // In this order, the rows of a split are not consecutive.
             return Ok(RowNodes { nodes: (0..dataset.nodes() as i64).collect(), splits: [0..0, 0..0, 0..0] });
         }
         let mut nodes = Vec::new();
@@ -67,7 +67,7 @@ fn has_label(dataset: &Dataset, node: i64) -> bool {
     }
 }
 
-/// The places 0 to `count` − 1 of the training split, in the order of their random keys.
+/// The positions 0 to `count` − 1 of the training split, in the order of their random keys.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut keyed: Vec<(u64, usize)> =
         (0..count).into_par_iter().map(|place| (key(seed, place), place)).collect();
@@ -76,7 +76,7 @@ fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     keyed.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The first 64 bits of the stream of a place, low word first.
+/// The first 64 bits of a position's stream, low word first.
 fn key(seed: u64, place: usize) -> u64 {
     let stream = StreamKey {
         seed,

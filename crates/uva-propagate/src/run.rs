@@ -1,4 +1,4 @@
-//! A hop set made from beginning to end, or from where an earlier run was interrupted.
+//! A run that makes a hop set from the start, or resumes an interrupted run.
 
 use std::io::{ErrorKind, Write};
 use std::ops::Range;
@@ -35,42 +35,42 @@ use crate::resumption::remaining_work::RemainingWork;
 use crate::resumption::transpose::TransposedLists;
 use crate::row_nodes::RowNodes;
 
-/// How far the work is.
+/// The progress of the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropagateProgress<'a> {
-    /// The operator, or what else is done.
+    /// The operator, or the name of another step.
     pub what: &'a str,
-    /// The hop, from 1, and all hops.
+    /// The hop, from 1, and the number of hops.
     pub hop: (u32, u32),
-    /// The panel, from 1, and all panels of this operator in this run.
+    /// The panel, from 1, and the number of panels of this operator in this run.
     pub panel: (usize, usize),
-    /// Rows that are summed, in all these panels and their hops. It starts anew with each operator.
+    /// Rows summed, in all these panels and their hops. Each operator starts again from 0.
     pub done: u64,
-    /// All of them.
+    /// Rows to sum in total.
     pub total: u64,
 }
 
-/// Whom the work tells what it takes and how far it is, and who may stop it.
+/// Receives the estimate and the progress of the work, and may stop it.
 pub trait PropagateWatch {
-    /// What it takes, before anything is written; and the bytes that an earlier run has finished.
+    /// Receives the resources required, before anything is written, and the bytes that an earlier run has finished.
     fn begins(&mut self, estimate: &Estimate, finished: u64);
 
-    /// How far it is.
+    /// Receives the progress.
     fn progress(&mut self, progress: PropagateProgress<'_>);
 
     /// Whether to stop.
     fn stops(&mut self) -> bool;
 
-    /// All is computed: the result gets its name now, in a moment that is not to be interrupted.
+    /// Announces that all is computed: the result is about to be renamed, which must not be interrupted.
     fn finishes(&mut self) {}
 }
 
-/// How the work ended.
+/// The end of a run.
 #[derive(Debug)]
 pub enum PropagateOutcome {
-    /// With a hop set.
+    /// The hop set is finished.
     Made(Box<FinishedHopSet>),
-    /// It was stopped. What is finished stays in [`folder_of`](crate::folder_of) the result.
+    /// The run was stopped. Finished work stays in [`folder_of`](crate::folder_of) the result.
     Stopped,
 }
 
@@ -79,20 +79,20 @@ pub enum PropagateOutcome {
 pub struct FinishedHopSet {
     /// Its description.
     pub set: HopSet,
-    /// What it took.
+    /// The resources that it required.
     pub estimate: Estimate,
     /// Bytes that an earlier run had finished.
     pub resumed: u64,
-    /// Whether an earlier run had made all of it.
+    /// Whether an earlier run had finished it.
     pub was_there: bool,
 }
 
-/// Makes the hop set `out` of a dataset; `resume`: goes on with what an earlier run has left.
+/// Makes the hop set `out` of a dataset. With `resume`, continues the work of an earlier run.
 ///
 /// # Errors
-/// [`GraphError::Usage`] for options that do not go together, an `out` that is there, or one that is being made.
-/// [`GraphError::Lacking`] where memory or disk are too small, before anything is written. [`GraphError::Io`] where the
-/// system refuses; what is finished then stays.
+/// [`GraphError::Usage`] for options that do not fit together, an `out` that exists, or one that another process makes.
+/// [`GraphError::Lacking`] if memory or disk are too small, before anything is written. [`GraphError::Io`] if the
+/// system refuses; finished work then stays.
 pub fn propagate(
     dataset: &Dataset,
     out: &Path,
@@ -127,7 +127,7 @@ pub fn propagate(
     }
     let lock = FolderLock::take(out, resume)?;
     if out.symlink_metadata().is_ok() {
-        // Another process has finished since the first look, and let the lock go.
+        // Another process has finished since the first check, and released the lock.
         lock.remove_if_new()?;
         if resume && HopSet::is_at(out) {
             return finished_before(dataset, out, options, &decisive);
@@ -157,7 +157,7 @@ pub fn propagate(
     })))
 }
 
-/// An earlier run has made all of it, and may have been interrupted while it cleaned up.
+/// The result of an earlier run that finished, and may have been interrupted during cleanup.
 fn finished_before(
     dataset: &Dataset,
     out: &Path,
@@ -169,7 +169,7 @@ fn finished_before(
     if let Some(lock) = FolderLock::of_left(out)? {
         lock.remove()?;
     }
-    // Nothing is computed, so it does not matter whether memory or disk would be enough.
+    // Nothing is computed, so memory and disk are not checked.
     let estimate = estimate::of_finished(dataset, options, set.rows);
     let resumed = set.bytes();
     Ok(PropagateOutcome::Made(Box::new(FinishedHopSet { set, estimate, resumed, was_there: true })))
@@ -185,7 +185,7 @@ fn pool(threads: usize, out: &Path) -> Result<ThreadPool, GraphError> {
     })
 }
 
-/// The lists, with weights if they count.
+/// The lists, with weights if these count.
 fn graph<'d>(dataset: &'d Dataset, options: &PropagateOptions) -> Result<OperatorGraph<'d>, GraphError> {
     let csc = dataset.csc();
     let weights = match (options.weighted, dataset.weights()) {
@@ -229,7 +229,7 @@ struct Work<'w> {
     journal: Journal,
     remaining: RemainingWork,
     watch: &'w mut dyn PropagateWatch,
-    /// Columns of a panel.
+    /// Columns per panel.
     width: usize,
 }
 
@@ -263,7 +263,7 @@ impl PanelProgress for Followed<'_> {
 }
 
 impl Work<'_> {
-    /// Node ids and labels of the rows.
+    /// Writes node ids and labels of the rows.
     fn arrays(&mut self) -> Result<bool, GraphError> {
         let nodes = &self.kept.nodes;
         if self.journal.file(NODE_IDS).is_none() {
@@ -304,7 +304,7 @@ impl Work<'_> {
         self.journal.add_file(FinishedFile { name: name.to_owned(), tag: 0, bytes, hash }, &[])
     }
 
-    /// Hop 0: the features themselves. False if it was stopped.
+    /// Writes hop 0, the features themselves. Returns false if it was stopped.
     fn features(&mut self) -> Result<bool, GraphError> {
         let table = self.dataset.features();
         let columns = 0..table.dim;
@@ -334,7 +334,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// All hops of all operators. False if it was stopped.
+    /// Computes all hops of all operators. Returns false if it was stopped.
     fn operators(&mut self, graph: OperatorGraph<'_>) -> Result<bool, GraphError> {
         let (mut features, table) = (None, self.dataset.features());
         for (place, &operator) in self.options.operators.iter().enumerate() {
@@ -385,7 +385,7 @@ impl Work<'_> {
                 element: self.options.element,
                 lists: &lists,
             };
-            // The last sum is made for the kept rows alone.
+            // The last sum is made only for the kept rows.
             let sums = u64::from(operator.sums() * self.options.hops) - 1;
             let total = panels.len() as u64 * (sums * table.rows as u64 + self.kept.nodes.len() as u64);
             let folder = Arc::clone(self.journal.parts_folder());
@@ -408,7 +408,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Puts parts together. False if it was stopped.
+    /// Assembles the parts. Returns false if it was stopped.
     fn files(&mut self) -> Result<bool, GraphError> {
         let dim = self.dataset.table().dim;
         let hops = self.hops();
@@ -503,11 +503,11 @@ impl Work<'_> {
         Ok(set)
     }
 
-    /// Gives the set its name, and removes the folder.
+    /// Renames the set to its final name, and removes the folder.
     fn commit(self, out: &Path) -> Result<(), GraphError> {
         self.journal.check_lock()?;
         staging::flush(self.journal.set().path())?;
-        // What remains is done in a moment, and is not to be interrupted: it would leave the folder beside the set.
+        // The remaining steps are short and must not be interrupted, which would leave the folder next to the set.
         self.watch.finishes();
         match self.journal.folder().rename_to(SET, out) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => staging::refuse_existing(out)?,
@@ -517,7 +517,7 @@ impl Work<'_> {
         open_directory(parent)
             .and_then(|parent| parent.sync_all())
             .map_err(GraphError::io(parent, "flush"))?;
-        // The folder goes last, so that a run that is killed here is known to have finished.
+        // The folder is removed last, so that a run that is killed here is recognised as finished.
         self.journal.remove()
     }
 }

@@ -1,5 +1,5 @@
-//! The files of a checkpoint, as `uvatrain train` writes and reads them (docs/reference/checkpoint-format.md). What is in
-//! the tensors is for Python to pack and unpack.
+//! The files of a checkpoint, as `uvatrain train` writes and reads them (docs/reference/checkpoint-format.md). What is
+//! in the tensors is for Python to pack and unpack.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use uva_runtime::spec::Spelling;
 
 use crate::errors::UvatrainError;
 
-/// What `checkpoint.json` has besides the name of its tensors.
+/// The content of `checkpoint.json` without the name of its tensors.
 #[derive(Serialize, Deserialize)]
 struct Contents {
     trainer: TrainerState,

@@ -11,7 +11,7 @@ use uva_runtime::backend::Probe;
 /// process of its own. PyTorch's half of the question is for Python to ask.
 #[pyfunction]
 pub fn probe(py: Python<'_>) -> PyResult<String> {
-    // Detached: other threads of Python go on while the driver thinks.
+    // Detached, so that other Python threads continue while the driver works.
     let probe = py.detach(|| Probe::here(|| Ok(())));
     serde_json::to_string(&probe).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

@@ -1,6 +1,6 @@
-//! The runtime's errors as Python's exceptions.
+//! The runtime's errors as Python exceptions.
 //!
-//! The exceptions of our own are classes in `uvatrain/errors.py`.
+//! The exceptions of this package are classes in `uvatrain/errors.py`.
 
 use std::io;
 
@@ -25,7 +25,7 @@ pub use classes::*;
 
 /// A result whose error Python can raise.
 pub trait OrRaise<T> {
-    /// The same, with Python's exception.
+    /// Converts the error to the Python exception.
     fn or_raise(self) -> PyResult<T>;
 }
 
@@ -52,7 +52,7 @@ pub fn of_launched(error: RuntimeError) -> PyErr {
 }
 
 fn exception(error: &RuntimeError, message: &str) -> PyErr {
-    // Python prints it as it stands.
+    // Python prints the message unchanged.
     let message = escape::word(message).into_owned();
     let raised = match error {
         RuntimeError::Option(_) | RuntimeError::Usage(_) | RuntimeError::Input(_) => {
@@ -67,7 +67,7 @@ fn exception(error: &RuntimeError, message: &str) -> PyErr {
     with(with(raised, "field", error.field()), "path", error.path())
 }
 
-/// The exception with an attribute that programs read, where there is something to read.
+/// The exception with an attribute for programs, if it has a value.
 pub fn with(raised: PyErr, name: &str, value: Option<&str>) -> PyErr {
     if let Some(value) = value {
         // Every exception takes attributes.
@@ -90,7 +90,7 @@ pub fn of_graph(error: GraphError) -> PyErr {
     }
 }
 
-/// The `OSError` for what the system refused.
+/// The `OSError` for an operation that the system refused.
 pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
     let said = error.to_string();
     // An error without a system call has a kind, but no number.
@@ -100,7 +100,7 @@ pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
         _ => None,
     });
     match number {
-        // From the number, Python picks the class; it writes the number and the file itself.
+        // Python chooses the class by the number, and adds the number and the file to the message.
         Some(number) => {
             let said = said.strip_suffix(&format!(" (os error {number})")).unwrap_or(&said).to_owned();
             PyOSError::new_err((number, format!("cannot {action}: {said}"), path.to_owned()))
@@ -109,6 +109,6 @@ pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
     }
 }
 
-/// Linux's numbers.
+/// Error numbers of Linux.
 const ENOENT: i32 = 2;
 const ENOTDIR: i32 = 20;

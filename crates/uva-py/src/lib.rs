@@ -1,4 +1,4 @@
-//! The Python module `uvatrain._core`: what Python cannot do itself. What a person uses is the package around it, in
+//! The Python module `uvatrain._core`, the native part of the package. Users use the package around it, in
 //! `python/uvatrain`.
 //!
 //! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every

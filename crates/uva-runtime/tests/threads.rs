@@ -1,4 +1,4 @@
-//! A program of its own, beside `integration`: the test counts its process's threads, and other tests start some.
+//! A separate program from `integration`: the test counts its process's threads, and other tests start some.
 
 mod common;
 

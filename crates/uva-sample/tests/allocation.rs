@@ -1,4 +1,4 @@
-//! That batches cost no allocation, and how much memory a sampler takes. Counted by an allocator of its own.
+//! Batches make no allocation, and a sampler's memory is bounded. Counted by a custom allocator.
 
 #[path = "integration/common/mod.rs"]
 mod common;
@@ -11,7 +11,7 @@ use uva_graph::Split;
 use uva_sample::{SamplerKind, SamplerOptions, SeedOrder};
 
 thread_local! {
-    /// Allocations of this thread so far, and their bytes. Constant at first, so reading it allocates nothing.
+    /// Allocations of this thread so far, and their bytes. Initialised as a constant, so reading it allocates nothing.
     static ALLOCATED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
@@ -22,12 +22,12 @@ fn count(layout: Layout) {
     ALLOCATED.set((times + 1, bytes + layout.size()));
 }
 
-// SAFETY: every call is handed on to the system's allocator with the arguments it came with, so that allocator's
-// guarantees are these. Counting touches a thread-local cell without a destructor and does not allocate.
+// SAFETY: every call is passed on to the system's allocator with the same arguments, so that allocator's guarantees
+// hold here. Counting accesses a thread-local cell without a destructor and does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout);
-        // SAFETY: the caller's promises about `layout` are those that the system's allocator asks for.
+        // SAFETY: the caller's promises about `layout` are those that the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -67,7 +67,7 @@ fn batches_and_epochs_allocate_nothing() {
     for (graph, kind) in
         [&wide, &narrow].into_iter().flat_map(|graph| SamplerKind::ALL.map(|kind| (graph, kind)))
     {
-        // With replacement every list is drawn from, so that 70,000 would be refused.
+        // With replacement every list is drawn from, so 70,000 would be refused.
         for (fanouts, replace) in [
             (&[15, 10, 5][..], false),
             (&[15, 10, 5], true),
@@ -76,7 +76,7 @@ fn batches_and_epochs_allocate_nothing() {
             (&[300], true),
         ] {
             let replace = replace && kind.replaces();
-            // A layer that is drawn as a whole is to have more nodes than a list has picks.
+            // A layer that is drawn as a whole needs more nodes than a list has picks.
             let larger = |fanout: i32| if fanout < 0 { fanout } else { (50 * fanout).min(70_000) };
             let of_layer = kind.draws_together();
             let fanouts = fanouts.iter().map(|&fanout| if of_layer { larger(fanout) } else { fanout });
@@ -90,7 +90,7 @@ fn batches_and_epochs_allocate_nothing() {
 
             let before = ALLOCATED.get();
             let mut edges = 0;
-            // Kinds that look further than lists take longer.
+            // Kinds that read more than lists take longer.
             for epoch in 0..if kind.picks_in_lists() { 3 } else { 1 } {
                 order.prepare(epoch).unwrap();
                 for number in 0..order.batches() {
@@ -115,7 +115,7 @@ fn a_sampler_takes_what_its_kind_says_for_each_node_and_little_else() {
         let sampler = graph.sampler_for(&options);
         let (_, after) = ALLOCATED.get();
         drop(sampler);
-        // Local ids, and numbers of what is drawn, lie in pages of their own, which this allocator does not see.
+        // Local ids, and numbers of draws, are on separate pages, which this allocator does not count.
         let pages = if kind.draws_together() { 8 } else { 4 };
         let rest = (after - before) as i64 - ((kind.bytes_a_node(false) - pages) * nodes) as i64;
         assert!((0..512 << 10).contains(&rest), "{kind}: {rest} bytes");

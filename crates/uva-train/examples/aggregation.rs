@@ -1,5 +1,5 @@
-//! Compares the fused operations that can aggregate a sampled block, forward and backward, and prints what each
-//! took; stops if one does not repeat bit for bit or is wrong. The figures in `src/aggregate.rs` and the ratio in
+//! Compares the fused operations that can aggregate a sampled block, forward and backward, and prints their times;
+//! stops if one does not repeat bit for bit or is wrong. The figures in `src/aggregate.rs` and the ratio in
 //! `src/model.rs` come from it:
 //!
 //!     cargo run --release -p uva-train --example aggregation -- [DESTINATIONS FANOUT SOURCES WIDTH]
@@ -13,7 +13,7 @@ const SUM: i64 = 0;
 const MEAN: i64 = 1;
 const REPEATS: usize = 9;
 
-/// A forward pass from the sources' rows to the destinations' means, and the leaf that gets the gradient.
+/// A forward pass from the sources' rows to the destinations' means, and the leaf that receives the gradient.
 type Forward<'a> = Box<dyn Fn(&Tensor) -> Tensor + 'a>;
 
 /// SplitMix64, so that every run sees the same block.
@@ -130,7 +130,7 @@ fn compare(destinations: usize, fanout: usize, sources: usize, width: usize) {
         "the transposed bag is wrong"
     );
     println!("  {:42} backward {transposed:7.2} ms", "transposed bag, counting sort included");
-    // What the crate does instead: its own loop, with the mean's weights written down nowhere.
+    // The crate's alternative: its own loop, which does not store the mean's weights.
     let edge_offsets: Vec<i32> = (0..=destinations).map(|v| (v * fanout) as i32).collect();
     let weighed = vec![1.0 / fanout as f32; edges];
     for (name, weights) in [("our sums, mean", &[][..]), ("our sums, weighted", &weighed[..])] {
@@ -149,7 +149,7 @@ fn compare(destinations: usize, fanout: usize, sources: usize, width: usize) {
         assert!(spread.iter().zip(&by_autograd).all(|(a, b)| (a - b).abs() < 1e-4), "{name} are wrong back");
         println!("  {name:42} forward {forward:8.2} ms, backward alone {backward:8.2} ms");
     }
-    // What the elements cost against the multiply-adds of a matrix product, which decides the order of the two.
+    // The cost of the elements compared with the multiply-adds of a matrix product, which decides the order of the two.
     let weight = Tensor::rand([64, width as i64], (Kind::Float, Device::Cpu));
     let (product, _) = median_milliseconds(|| tch::no_grad(|| rows.linear::<Tensor>(&weight, None)));
     let (bag, _) = median_milliseconds(|| tch::no_grad(|| ways[2].1(&rows)));

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use uva_cuda::{Context, CudaStream};
 
 const LIBRARY: &str = "libtorch_cuda.so";
-/// Linked to by every program with this crate, so it says where the libtorch in use lies.
+/// Every program with this crate links to it, so its path is the folder of the libtorch in use.
 const CPU_LIBRARY: &str = "libtorch_cpu.so";
 
 /// How to get a libtorch with its CUDA half, for messages.
@@ -24,13 +24,13 @@ const MEND: &str = "`pip install torch==2.11.0`, and name it by `libtorch` or UV
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TorchCudaError {
-    /// libtorch's CUDA half is not there.
+    /// libtorch's CUDA half is missing.
     #[error("this libtorch is for the CPU only: there is no {LIBRARY} {place} ({MEND})")]
     CpuOnly {
-        /// Where it was looked for.
+        /// The searched places.
         place: String,
     },
-    /// libtorch's CUDA half is there and cannot be loaded, mostly for want of one of NVIDIA's libraries.
+    /// libtorch's CUDA half exists but cannot be loaded, mostly because one of NVIDIA's libraries is missing.
     #[error("{} cannot be loaded: {problem} ({MEND})", library.display())]
     Unloadable {
         /// The library.
@@ -44,7 +44,7 @@ pub enum TorchCudaError {
         /// The function.
         symbol: &'static str,
     },
-    /// libtorch is whole and sees no device.
+    /// libtorch is complete but sees no device.
     #[error(
         "libtorch sees no CUDA device: {reason} (it is made for CUDA 13: `nvidia-smi` must show driver 580 or newer; \
          see also `uvatrain doctor`)"
@@ -58,7 +58,7 @@ pub enum TorchCudaError {
     NoSuchDevice {
         /// The requested device.
         ordinal: usize,
-        /// How many there are.
+        /// Number of devices.
         devices: usize,
     },
     /// A call failed; libtorch has written why to standard error.
@@ -89,11 +89,11 @@ pub struct TorchCuda {
 }
 
 impl TorchCuda {
-    /// Loads it, once for the life of the process; later calls return what the first one did.
+    /// Loads libtorch's CUDA half, once for the life of the process; later calls return the first result.
     ///
-    /// It is looked up beside the libtorch of this program, as only that one fits. If that path is unknown, the dynamic
+    /// It is searched next to the libtorch of this program, as only that one fits. If that path is unknown, the dynamic
     /// loader searches (run path, LD_LIBRARY_PATH). With the CPU-only simulator of the driver nothing is loaded: its
-    /// device memory is trained on as host memory.
+    /// device memory is used as host memory.
     ///
     /// # Errors
     /// The missing part, with the command that installs it.
@@ -146,7 +146,7 @@ impl TorchCuda {
     }
 }
 
-/// Opens the library beside libtorch's CPU half in `folder`, or by its name alone.
+/// Opens the library next to libtorch's CPU half in `folder`, or by its name alone.
 fn open_library(folder: Option<&Path>) -> Result<Library, TorchCudaError> {
     let (path, place) = match folder {
         Some(folder) => {
@@ -160,14 +160,14 @@ fn open_library(folder: Option<&Path>) -> Result<Library, TorchCudaError> {
         None => (PathBuf::from(LIBRARY), "where the loader looks".to_owned()),
     };
     // SAFETY: opening runs the library's initialisers. They register its operations with the CPU half that is already
-    // loaded, and are made for that; they touch none of our state. Its symbols are global, as the CPU half and the
-    // libraries it opens later look some of them up.
+    // loaded, as designed, and touch no state of this program. Its symbols are global, as the CPU half and the
+    // libraries it opens later resolve some of them.
     let opened = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
     opened.map_err(|error| {
-        // The loader's own words are the source of libloading's error.
+        // The loader's message is the source of libloading's error.
         let problem =
             std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        // The loader names what it did not find: this library, or one that it needs.
+        // The loader names the library that is missing: this one, or one that it needs.
         if folder.is_none() && problem.starts_with(LIBRARY) && problem.contains("cannot open shared object") {
             TorchCudaError::CpuOnly { place }
         } else {
@@ -247,7 +247,7 @@ mod tests {
         assert!(cpu_library_folder().unwrap().join(CPU_LIBRARY).is_file());
     }
 
-    /// What this machine has decides which of the answers it is; each is checked for what it must say.
+    /// The machine determines which error it is; the message of each is checked.
     #[test]
     fn loading_here_gives_a_device_or_says_what_is_missing() {
         if let Err(error) = TorchCuda::load() {

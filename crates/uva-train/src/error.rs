@@ -7,11 +7,11 @@ use uva_model::OptionsError;
 
 use crate::cuda::TorchCudaError;
 
-/// Why a trainer could not be made, or could not take a batch.
+/// The reason why a trainer could not be made, or could not process a batch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// An option or the dataset is none that a model can be made of.
+    /// An option or the dataset does not permit a model.
     #[error(transparent)]
     Options(#[from] OptionsError),
     /// A batch, or the dataset's tables, contradict themselves or the model.
@@ -39,15 +39,15 @@ pub enum TrainError {
         seed_name(*node, *seed)
     )]
     NotFinite {
-        /// The first such node, where the caller knows its id.
+        /// The first such node, if the caller knows its id.
         node: Option<i64>,
-        /// Its number among the seeds of the batch.
+        /// Its position among the seeds of the batch.
         seed: usize,
     },
     /// The caller refused to confirm the batch; its reason follows. This batch has not changed the model.
     #[error("{0}")]
     Unconfirmed(String),
-    /// The caller broke a pass off.
+    /// The caller stopped a pass.
     #[error("stopped")]
     Stopped,
     /// libtorch cannot use the requested CUDA device.
@@ -70,12 +70,12 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// The error about a table in `directory`, for `map_err`.
+    /// The error of a table in `directory`, for `map_err`.
     pub(crate) fn table(directory: &Path) -> impl FnOnce(io::Error) -> Self + use<'_> {
         |source| Self::Table { directory: directory.to_owned(), source }
     }
 
-    /// The same, where the nodes of the seeds are known.
+    /// Adds the node's id from the ids of the seeds.
     #[must_use]
     pub fn of_seeds(self, seeds: &[i64]) -> Self {
         match self {
@@ -95,7 +95,7 @@ impl TrainError {
     }
 }
 
-/// What to do when the model's own tensors do not fit beside the slots.
+/// What to do if the model's own tensors do not fit into the memory left by the slots.
 fn out_of_memory_hint(error: &tch::TchError) -> &'static str {
     let text = error.to_string();
     if text.contains("out of memory") || text.contains("OutOfMemory") {

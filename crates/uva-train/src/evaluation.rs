@@ -1,11 +1,11 @@
-//! The result of an evaluation, batch by batch or at once.
+//! The result of an evaluation, by batch or in total.
 
 use uva_model::{ClassCounts, ClassScore, Metric};
 
 /// The result of an evaluation. Results of several batches can be added.
 ///
-/// Of one class a node, nodes are counted; of several labels a node, single labels: nodes × classes; of regression,
-/// numbers: nodes × columns.
+/// The counted items are nodes for one class per node, single labels (nodes × classes) for several labels per node, and
+/// numbers (nodes × columns) for regression.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
     /// Loss summed over all labels.
@@ -13,17 +13,17 @@ pub struct Evaluation {
     /// Labelled nodes whose class had the largest logit. With several labels per node: correct labels, where a positive
     /// logit means yes. 0 for regression.
     pub correct: usize,
-    /// Nodes with a label, or labels, or numbers.
+    /// Number of nodes with a label, of labels, or of numbers.
     pub labelled: usize,
-    /// Labels and answers by class, of one class a node.
+    /// Labels and predictions by class, for one class per node.
     pub(crate) classes: ClassCounts,
-    /// Every single answer, where the task is judged by them.
+    /// Every single prediction, if the metric requires them.
     pub(crate) scores: Scores,
     /// Sums of errors; `None` unless the task is regression.
     pub(crate) errors: Option<Errors>,
 }
 
-/// How far answers are from their targets, summed over all numbers.
+/// Errors of predictions, summed over all numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Errors {
     /// Squared errors.
@@ -43,7 +43,7 @@ impl Evaluation {
         self.classes.macro_f1()
     }
 
-    /// How well each class that occurs is predicted; empty unless the task is one class a node.
+    /// The scores of each class that occurs; empty unless the task is one class per node.
     pub fn of_classes(&self) -> Vec<ClassScore> {
         self.classes.scores()
     }
@@ -96,14 +96,14 @@ impl std::ops::AddAssign for Evaluation {
     }
 }
 
-/// Answers with what they should have been: element i is of class i mod `classes`.
+/// Predictions with their labels: element i belongs to class i mod `classes`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Scores {
-    /// Classes a node; 0 as long as there is no answer.
+    /// Classes per node; 0 without predictions.
     classes: usize,
-    /// The higher, the surer that the node has the class.
+    /// A higher value means that the node is more likely to have the class.
     values: Vec<f32>,
-    /// Whether it has.
+    /// Whether the node has the class.
     positive: Vec<bool>,
 }
 

@@ -1,14 +1,14 @@
 //! GNN models over sampled blocks, their loss, their optimiser, and checkpoints of both.
 //!
-//! A [`Trainer`] takes one mini-batch at a time as borrowed memory: its arrays by column, as they lie in a slot in host
-//! memory or on a CUDA device ([`uva_batch::BatchColumns`]). It trains on them there, and copies only data that needs
-//! conversion. From a device, only a batch's loss and counts are copied back: at once, or with
-//! [`Trainer::enqueue_batch`] while the host goes on.
+//! A [`Trainer`] takes one mini-batch at a time as borrowed memory: its arrays by column, as stored in a slot in host
+//! memory or on a CUDA device ([`uva_batch::BatchColumns`]). It trains on them in place, and copies only data that
+//! needs conversion. From a device, only a batch's loss and counts are copied back: at once, or with
+//! [`Trainer::enqueue_batch`] while the host continues.
 //!
-//! This crate must not know where a batch comes from: no rings, processes, samplers, signals or events. It reads a
+//! This crate must not depend on the source of a batch: no rings, processes, samplers, signals or events. It reads a
 //! dataset's tables only to evaluate and predict on full neighbourhoods ([`Trainer::evaluate_full`],
-//! [`Trainer::predict_full`]), and it knows libtorch, which no other crate does. A program that trains on a CUDA device calls [`cuda::TorchCuda::load`] before anything else
-//! here.
+//! [`Trainer::predict_full`]). It is the only crate that depends on libtorch. A program that trains on a CUDA device
+//! calls [`cuda::TorchCuda::load`] before anything else here.
 //!
 //! # Repeatable runs
 //!

@@ -1,4 +1,4 @@
-//! For the example `aggregation`, which measures them: the sums of a block, and back.
+//! The sums of a block and their transpose, for the example `aggregation`, which measures them.
 
 use crate::TrainError;
 pub use crate::block::aggregate::HostLists;
@@ -11,12 +11,12 @@ fn weights<'a>(block: &HostLists<'a>) -> Weights<'a, f32> {
     if block.weights.is_empty() { Weights::Mean } else { Weights::Each(block.weights) }
 }
 
-/// One row a destination. `block` is what a trainer would have accepted.
+/// The sums, with a row per destination. `block` is one that a trainer would accept.
 pub fn aggregate(block: &HostLists<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
     sums::weighted_sums(rows, (block.indptr, block.indices), weights(block))
 }
 
-/// One row a source.
+/// The transposed sums, with a row per source.
 pub fn spread(block: &HostLists<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
     spread_on_host(rows, block, weights(block))
 }

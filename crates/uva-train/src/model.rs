@@ -1,4 +1,4 @@
-//! The networks: steps one after the other over sampled blocks, forward and backward.
+//! The networks: sequences of steps over sampled blocks, forward and backward.
 
 use crate::TrainError;
 use crate::block::aggregate::Block;
@@ -13,11 +13,11 @@ use crate::nn::rowwise::{LayerNorm, Linear, Normalised, Prelu};
 use tch::{Device, Kind, Tensor};
 use uva_model::{ActivationKind, ModelKind, NormKind, TrainerOptions};
 
-/// One thing that is done to all rows.
+/// An operation on all rows.
 pub(crate) enum Step {
     /// A layer over the next block: from the rows of sources to those of destinations.
     Hop(Layer),
-    /// The first layer, of rows that have its sums beside them.
+    /// The first layer, for rows that already have its sums.
     Given(Convolution),
     /// A linear map of each row.
     Linear(Linear),
@@ -29,23 +29,24 @@ pub(crate) enum Step {
     Prelu(Prelu),
     /// Dropout alone.
     Drop,
-    /// The output of the steps is added to the destinations' rows from before.
+    /// A branch of steps whose output is added to the destinations' rows before it.
     Residual(Vec<Named>),
 }
 
-/// A step with the name that its parameters begin with.
+/// A step with the prefix of its parameters' names.
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) step: Step,
 }
 
-/// A network: steps in the order in which rows pass them.
+/// A network: steps in order.
 ///
-/// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals follows
+/// A plain network is layer, then normalisation if requested, activation, layer, and so on. One with residuals follows
 /// Platonov et al. 2023: a linear map to the hidden width; for each hop x + linear(activation(layer(norm(x)))); at the
-/// end, norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's own.
+/// end, norm and a linear map to the logits. The second linear map of their layers is the one here; the first is part
+/// of the layer.
 ///
-/// One over a hop set has no blocks: its front makes one row a node of the tables of hops.
+/// A network over a hop set has no blocks: its front makes one row per node from the tables of hops.
 pub(crate) struct Model {
     front: Front,
     pub(crate) steps: Vec<Named>,
@@ -54,7 +55,7 @@ pub(crate) struct Model {
     input_dropout: f64,
 }
 
-/// Draws the parameters of a network, step by step in their order.
+/// Draws the parameters of a network, step by step in order.
 struct Builder<'o> {
     options: &'o TrainerOptions,
     place: (Kind, Device),
@@ -101,7 +102,7 @@ impl Builder<'_> {
         Ok(steps)
     }
 
-    /// What follows the front of a model over a hop set.
+    /// The steps after the front of a model over a hop set.
     fn over_hops(&mut self, input_dim: usize, classes: usize) -> Result<Vec<Named>, TrainError> {
         let TrainerOptions { model, hidden, layers, hops, .. } = *self.options;
         match model {
@@ -147,7 +148,7 @@ impl Builder<'_> {
 }
 
 impl Step {
-    /// The same layer where its sums come with the rows.
+    /// The layer if its sums come with the rows.
     fn given(self) -> Result<Self, TrainError> {
         match self {
             Self::Hop(Layer::Convolution(layer)) => Ok(Self::Given(layer)),
@@ -157,7 +158,7 @@ impl Step {
         }
     }
 
-    /// Whether its rows are those of a layer.
+    /// Whether the step's output rows are those of a layer.
     pub(crate) fn is_layer(&self) -> bool {
         matches!(self, Self::Hop(_) | Self::Given(_) | Self::Residual(_))
     }
@@ -208,15 +209,15 @@ impl Model {
         Ok(Self { front, steps, activation, dropout: options.dropout, input_dropout: options.input_dropout })
     }
 
-    /// Every parameter with its name (`layers.0.own.weight`), in an order that never changes. The tensors share
-    /// storage with the model.
+    /// Every parameter with its name (`layers.0.own.weight`), in a fixed order. The tensors share storage with the
+    /// model.
     pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
         let mut parameters = self.front.parameters();
         self.steps.iter().for_each(|named| named.add_parameters(&mut parameters));
         parameters
     }
 
-    /// How many steps it takes until the rows behind this layer are there, counted from 1: as the next layer gets them.
+    /// The number of steps up to the rows after this layer, counted from 1, as the next layer receives them.
     pub(crate) fn behind(&self, layer: usize) -> usize {
         let mut layers =
             (0..).zip(&self.steps).filter(|(_, named)| named.step.is_layer()).map(|(place, _)| place);
@@ -224,13 +225,13 @@ impl Model {
         match (this, next) {
             (None, _) => self.steps.len(),
             (Some(_), Some(next)) => next,
-            // Of the last, what follows a residual branch makes logits of them.
+            // After the last layer, the steps following a residual branch make the logits.
             (Some(this), None) => this + 1,
         }
     }
 
-    /// From the input nodes' rows, or the tables of their hops, to the seeds' logits, and to the input nodes' rows behind
-    /// `steps` steps on the way. Nothing is dropped.
+    /// The seeds' logits from the input nodes' rows, or from the tables of their hops, together with the rows after
+    /// `steps` steps. Nothing is dropped.
     pub(crate) fn forward_by(
         &self,
         inputs: impl Into<Inputs>,
@@ -245,9 +246,9 @@ impl Model {
         Ok((hidden, logits))
     }
 
-    /// From the input nodes' rows, or the tables of their hops, to the seeds' logits. `blocks[0]` is the hop at the seeds,
-    /// so hops take the blocks from the last to the first. With `draws` it is a training pass, and they choose the dropped
-    /// elements.
+    /// The seeds' logits from the input nodes' rows, or from the tables of their hops. `blocks[0]` is the hop at the
+    /// seeds, so hops use the blocks from the last to the first. With `draws` it is a training pass, and they choose
+    /// the dropped elements.
     pub(crate) fn forward(
         &self,
         inputs: impl Into<Inputs>,
@@ -266,8 +267,8 @@ impl Model {
         Ok(Forward { logits, front, tape: pass.tape })
     }
 
-    /// Gradients of all parameters, in the order of [`Model::parameters`], from that of the logits. `forward` is of
-    /// a training pass over the same blocks.
+    /// Gradients of all parameters, in the order of [`Model::parameters`], from that of the logits. `forward` is the
+    /// result of a training pass over the same blocks.
     pub(crate) fn backward(
         &self,
         forward: &Forward,
@@ -281,7 +282,7 @@ impl Model {
     }
 }
 
-/// A forward pass: its result, and after training what its steps left, in their order.
+/// A forward pass: its result, and after training the state of its steps, in order.
 pub(crate) struct Forward {
     pub(crate) logits: Tensor,
     front: hops::Saved,
@@ -292,13 +293,13 @@ pub(crate) struct Forward {
 enum Left {
     /// The layer's input and saved state.
     Hop(Tensor, Saved),
-    /// Its input.
+    /// The input of the step.
     Given(Tensor),
-    /// Its input.
+    /// The input of the step.
     Linear(Tensor),
     Norm(Normalised),
     Activated(activation::Saved),
-    /// Its input.
+    /// The input of the step.
     Prelu(Tensor),
     /// The factors of the rows.
     Dropped(Option<Tensor>),
@@ -306,9 +307,9 @@ enum Left {
 
 struct ForwardPass<'p, 'b> {
     model: &'p Model,
-    /// Those of the hops to come; the last is the next one's.
+    /// The blocks of the remaining hops; the last is the next one's.
     blocks: &'p [Block<'b>],
-    /// Of a training pass.
+    /// The random numbers of a training pass.
     draws: Option<&'p mut Draws>,
     /// Whether a step has been done: the input of the first needs no gradient.
     begun: bool,
@@ -365,17 +366,17 @@ impl ForwardPass<'_, '_> {
 }
 
 struct BackwardPass<'p, 'b> {
-    /// Those of the hops to come; the first is the next one's.
+    /// The blocks of the remaining hops; the first is the next one's.
     blocks: &'p [Block<'b>],
     /// The saved state of the remaining steps; the last is the next one's.
     tape: &'p [Left],
-    /// Of the steps' parameters, the last step's first.
+    /// The gradients of the steps' parameters, the last step's first.
     gradients: Vec<Vec<Tensor>>,
 }
 
 impl<'p> BackwardPass<'p, '_> {
-    /// The gradient of the input of the first of `steps`, from the gradient of the last one's output. None if they are
-    /// `outermost`: no trained parameter precedes the first step.
+    /// The gradient of the input of the first of `steps`, from the gradient of the last one's output. An undefined
+    /// tensor if the steps are `outermost` and no earlier result needs a gradient.
     fn run(&mut self, steps: &[Named], mut gradient: Tensor, outermost: bool) -> Result<Tensor, TrainError> {
         for (index, named) in steps.iter().enumerate().rev() {
             let input_gradient = !(outermost && index == 0);
@@ -393,7 +394,7 @@ impl<'p> BackwardPass<'p, '_> {
                     self.blocks = rest;
                     layer.backward(x, saved, block, &gradient, input_gradient)?
                 }
-                // Nothing is trained before it.
+                // No trained step precedes this one.
                 (Step::Given(layer), Left::Given(x)) => (layer.backward_given(x, &gradient)?, None),
                 (Step::Linear(linear), Left::Linear(x)) => linear.backward(x, &gradient, input_gradient)?,
                 (Step::Norm(norm), Left::Norm(saved)) => {

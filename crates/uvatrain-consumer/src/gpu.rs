@@ -1,4 +1,4 @@
-//! The trainer's device, and how its work is ordered behind the producer's.
+//! The trainer's device, and how its work is ordered after the producer's.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use uva_runtime::backend::CudaBackend;
 use uva_runtime::feed::device::DeviceSlots;
 use uva_runtime::pipeline::roles::BatchReceiver;
 
-/// Where a model computes.
+/// The device of a model.
 pub(crate) struct ModelDevice {
     pub(crate) device: TrainDevice,
-    /// For batches in device memory, if there are such: the kernels of a training step, and the stream on which they and
-    /// libtorch use the batches.
+    /// For batches in device memory: the kernels of a training step, and the stream on which these and libtorch use the
+    /// batches.
     pub(crate) ahead: Option<(TrainKernels, Arc<CudaStream>)>,
 }
 
-/// Makes the device of the run's backend ready for training, before anything else of libtorch is used.
+/// Prepares the device of the run's backend for training, before any other use of libtorch.
 ///
-/// Device memory that is host memory (the stand-in driver of the tests) is trained on by the CPU, in place. Where the
-/// stand-in says so, all is then done as on a GPU: batches stay where they are, and dropout differs from the CPU's.
+/// Device memory that is host memory (the stand-in driver of the tests) is used by the CPU in place. If the stand-in
+/// requests it, everything else is done as on a GPU: batches stay where they are, and dropout differs from the CPU's.
 pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<ModelDevice, RuntimeError> {
     let no_slots = |device| Ok(ModelDevice { device, ahead: None });
     let Some(cuda) = receiver.backend().cuda().cloned() else { return no_slots(TrainDevice::Cpu) };
@@ -33,14 +33,14 @@ pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<ModelDevice, Runti
             return no_slots(TrainDevice::Cpu);
         }
         let Some(slots) = receiver.device_slots() else { return no_slots(TrainDevice::StandIn) };
-        // In place of libtorch's.
+        // Replaces libtorch's own stream.
         let stream = CudaStream::new(slots.context())?;
         return on_stream(slots, stream, TrainDevice::StandIn, &cuda);
     }
     let torch = TorchCuda::load().map_err(|error| RuntimeError::missing(error.to_string()))?;
     let device = TrainDevice::Cuda(cuda.ordinal);
     let Some(slots) = receiver.device_slots() else {
-        // Only to report an unusable GPU now, under its own name.
+        // Only to report an unusable GPU now, with its own error.
         Context::primary(cuda.ordinal)?;
         return no_slots(device);
     };
@@ -66,7 +66,7 @@ fn on_stream(
 /// Whether libtorch can use a GPU.
 ///
 /// # Errors
-/// What it lacks, and the command that fixes it.
+/// What libtorch lacks, and the command that fixes it.
 pub fn torch_on_gpu() -> Result<(), String> {
     TorchCuda::load().map(drop).map_err(|error| error.to_string())
 }

@@ -1,11 +1,11 @@
-//! The built-in consumer: a model trained on the batches of a run, as the launcher asks for it.
+//! The built-in consumer: trains a model on the batches of a run, as the launcher requests.
 //!
-//! It ties `uva-runtime`, which hands over batches, to `uva-train`, which computes. Programs that link this crate load
-//! libtorch: of the programs here that is `uvatrain-consumer` alone. It must not know command lines and terminals, nor
-//! how a batch travels.
+//! It connects `uva-runtime`, which hands over batches, to `uva-train`, which computes. Programs that link this crate
+//! load libtorch: in this workspace only `uvatrain-consumer` does. The crate must not depend on command lines and
+//! terminals, nor on the transport of batches.
 //!
-//! Next: [`session`] is what happens to the batches; [`consume`] is the job that a launcher hands over; [`inference`] uses
-//! a trained model.
+//! [`session`] processes the batches; [`consume`] runs the job that a launcher hands over; [`inference`] uses a trained
+//! model.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

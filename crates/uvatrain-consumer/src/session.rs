@@ -50,11 +50,11 @@ pub fn train(
 
 /// A training batch whose step has been enqueued.
 struct Pending {
-    /// Complete but for what the GPU tells.
+    /// The event, complete except for the results from the GPU.
     event: BatchEvent,
-    /// How long the producer's CPU threads worked on it.
+    /// The time that the producer's CPU threads worked on the batch.
     on_cpu: Duration,
-    /// Of a batch on a GPU.
+    /// The receipt of a batch on a GPU.
     receipt: Option<Arc<Receipt>>,
 }
 
@@ -66,14 +66,14 @@ pub(crate) struct Session<'a> {
     caches: Caches,
     state: TrainingState,
     outcome: TrainingOutcome,
-    /// Training batches whose results are on their way from a GPU, in their order.
+    /// Training batches whose results have not arrived from a GPU, in order.
     pending: VecDeque<Pending>,
     /// Sums of the current validation or test pass.
     evaluation: Evaluation,
     epochs: u32,
     epoch_began: Instant,
     pass_began: Instant,
-    /// Batches trained that no checkpoint holds yet; counts on where there is no directory for one.
+    /// Batches trained since the last checkpoint; it also counts without a directory for one.
     since_checkpoint: u32,
 }
 
@@ -98,8 +98,8 @@ impl<'a> Session<'a> {
         if trainer.device() != TrainDevice::Cpu
             && let Err(error) = trainer.rehearse()
         {
-            // It only saves time, while the others start and the first batch is made, and it takes a second network's memory
-            // for that long. What is wrong for good ends the first step.
+            // A rehearsal only saves time while the other roles start and make the first batch. It uses a second
+            // network's memory for that time. A permanent error also ends the first step.
             tracing::warn!(%error, "no rehearsal of a training step");
         }
         if let Some(directory) = &options.checkpoint {
@@ -204,7 +204,7 @@ impl<'a> Session<'a> {
                     if last {
                         self.end_of_training_pass();
                         if schedule.valid_batches() == 0 {
-                            // A full evaluation may take long: who asks for the end does not wait for it.
+                            // A full evaluation may take long: a request to end does not wait for it.
                             if receiver.stop() >= Stop::Soon {
                                 return self.interrupt(observer);
                             }
@@ -249,8 +249,8 @@ impl<'a> Session<'a> {
         best.map(|best| best.epoch).or(self.state.cursor.epoch.checked_sub(1))
     }
 
-    /// Whether early stopping ends training here. Asked at an epoch's end and on a resume, which may have been given
-    /// other epochs or another patience; so a checkpoint does not hold the answer.
+    /// Whether early stopping ends training here. Evaluated at an epoch's end and on a resume, which may have another
+    /// number of epochs or another patience; so a checkpoint does not store the result.
     fn is_out_of_patience(&self) -> bool {
         let state = &self.state;
         state.cursor.batch == 0
@@ -262,13 +262,13 @@ impl<'a> Session<'a> {
         self.is_out_of_patience() || self.state.cursor.epoch >= self.epochs
     }
 
-    /// Trains with so many threads of one operation from now on.
+    /// Sets the number of threads that an operation uses in training.
     pub(crate) fn use_threads(&mut self, threads: usize) {
         self.trainer.set_threads(threads);
     }
 
-    /// Trains on a batch; `last`: it is its pass's last. On a GPU its step is only enqueued, except that the results of a
-    /// pass's last batch, and of all before it, are waited for.
+    /// Trains on a batch; `last` marks the last of its pass. On a GPU its step is only enqueued, except at the last
+    /// batch of a pass, which waits for the results of all batches up to it.
     pub(crate) fn train_batch(
         &mut self,
         batch: &Batch,
@@ -303,7 +303,7 @@ impl<'a> Session<'a> {
         self.state.sums.loss += f64::from(step.loss) * step.labelled as f64;
         self.state.sums.correct += step.correct as u64;
         self.state.sums.labelled += step.labelled as u64;
-        // Known only now, if the batch is on a GPU.
+        // Only known now if the batch is on a GPU.
         event.gather_us = batch.gather_time().as_micros() as u64;
         event.set_row_hits(batch.rows_cached());
         event.loss = told.then_some(step.loss);
@@ -311,8 +311,8 @@ impl<'a> Session<'a> {
         self.tell(event, observer)
     }
 
-    /// Reads the results that have arrived from a GPU, and with `all` waits for those on their way. Without, it waits only
-    /// where the next batch could not be enqueued otherwise.
+    /// Reads the results that have arrived from a GPU, and with `all` waits for the outstanding ones. Otherwise it
+    /// waits only if the next batch could not be enqueued.
     pub(crate) fn read_results(
         &mut self,
         all: bool,
@@ -322,7 +322,7 @@ impl<'a> Session<'a> {
             match self.trainer.reading(all || self.trainer.must_read()) {
                 Ok(Some(reading)) => self.count(&reading, observer)?,
                 Ok(None) => return Ok(()),
-                // The first batch that was not whole says so itself, with what the run is to end of.
+                // The first incomplete batch has the error that ends the run.
                 Err(TrainError::Unconfirmed(reason)) => {
                     let receipts = self.pending.iter().filter_map(|batch| batch.receipt.as_ref());
                     let told = receipts.into_iter().find_map(|receipt| receipt.confirm().err());
@@ -344,14 +344,14 @@ impl<'a> Session<'a> {
                 event.gather_us = (on_cpu + receipt.gather_time()).as_micros() as u64;
                 event.set_row_hits(receipt.rows_cached());
             }
-            // A batch whose loss is told is the last of its reading.
+            // A batch whose loss is reported is the last of its reading.
             event.loss = event.loss.map(|_| reading.loss);
             self.tell(event, observer)?;
         }
         Ok(())
     }
 
-    /// Counts what a trained batch took from the caches, and the producer's sums in it, and reports it.
+    /// Counts the cache hits of a trained batch and the producer's sums in it, and reports the batch.
     fn tell(&mut self, event: BatchEvent, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
         if let Some(counts) = event.cache {
             let totals = self.outcome.cache.get_or_insert_default();
@@ -380,7 +380,7 @@ impl<'a> Session<'a> {
         if dataset.split(split).is_empty() {
             return Ok(Evaluation::default());
         }
-        // Should it fail here, or be killed, it is not of the last batch.
+        // A failure or kill here does not belong to the last batch.
         receiver.note_evaluation(Some((split, self.state.cursor.epoch)));
         let evaluation = self
             .trainer
@@ -394,7 +394,7 @@ impl<'a> Session<'a> {
         self.outcome.training_seconds += self.pass_began.elapsed().as_secs_f64();
     }
 
-    /// Behind an epoch's last batch, and its validation where that went through the slots.
+    /// Ends an epoch after its last batch, and after its validation if that used the slots.
     fn end_epoch(
         &mut self,
         receiver: &mut BatchReceiver,
@@ -438,7 +438,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Only the test pass is left: it tests the model that is kept. The last parameters are in a checkpoint by now.
+    /// Only the test pass remains, which tests the kept model. The last parameters are already in a checkpoint.
     fn end_training(&mut self, receiver: &mut BatchReceiver) -> Result<(), RuntimeError> {
         if self.options.keep == Keep::Best && self.state.best.is_some() {
             self.trainer.restore_best().map_err(train_error)?;
@@ -497,7 +497,7 @@ fn sums_of(evaluation: &Evaluation) -> PassSums {
     }
 }
 
-/// A batch that was not whole says so itself, with what the run is to end of.
+/// An incomplete batch has its own error, with which the run ends.
 pub(crate) fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
     match error {
         TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::failed(reason)),

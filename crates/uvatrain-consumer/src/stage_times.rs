@@ -1,4 +1,4 @@
-//! The stages of a run, timed one after the other by the number of threads.
+//! Times of a run's stages, measured one after the other by the number of threads.
 
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use uva_runtime::tune::planning::time_stages;
 use crate::session::Session;
 use crate::trial::NullObserver;
 
-/// Times training on all batches of the trial, and then sampling and gathering in this process. The first batch of each
-/// number of threads warms up.
+/// Times training on all batches of the trial, and then sampling and gathering in this process. The first batch for
+/// each number of threads warms up.
 pub(crate) fn run(
     receiver: &mut BatchReceiver,
     dataset: &Dataset,
@@ -21,7 +21,8 @@ pub(crate) fn run(
 ) -> Result<OfStages<Vec<TimedThreads>>, RuntimeError> {
     let alone = TrainingOptions { checkpoint: None, resume: false, ..job.training.clone() };
     let mut session = Session::begin(receiver, dataset, &alone, &mut NullObserver)?;
-    // Each has a slot. Once all are here, there is nothing left to sample or to gather, and nothing works beside the training.
+    // Each batch has a slot. Once all have arrived, nothing is left to sample or to gather, and only the training
+    // works.
     let mut batches = Vec::new();
     for _ in 0..receiver.schedule().train_batches() {
         batches.extend(receiver.next_batch()?);

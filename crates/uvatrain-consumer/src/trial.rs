@@ -1,4 +1,4 @@
-//! One training batch beside everything that a run has on the GPU, to see how much memory that leaves.
+//! One training batch with everything else of the run on the GPU, to measure the memory that remains.
 
 use uva_graph::Dataset;
 use uva_launch::training::{TrainingOptions, TrialOutcome};
@@ -8,8 +8,8 @@ use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 
 use crate::session::Session;
 
-/// Trains the first batch and asks the driver for the free memory. libtorch keeps the memory it has allocated, so the
-/// answer accounts for its peak. The other roles hold their memory at that moment too.
+/// Trains the first batch and reads the driver's free memory. libtorch keeps the memory it has allocated, so the result
+/// accounts for its peak. The other roles hold their memory at that moment as well.
 pub(crate) fn run(
     receiver: &mut BatchReceiver,
     dataset: &Dataset,

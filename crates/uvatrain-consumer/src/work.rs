@@ -9,7 +9,7 @@ use uva_runtime::telemetry::metrics::Observer;
 
 use crate::{session, stage_times, trial};
 
-/// Does a [`Job`] with the batches, and returns its result: the function that [`uva_launch::launcher::run_role`] calls.
+/// Runs a [`Job`] on the batches, and returns its result: the function that [`uva_launch::launcher::run_role`] calls.
 ///
 /// # Errors
 /// As [`session::train`].

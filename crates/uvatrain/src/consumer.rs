@@ -1,5 +1,5 @@
-//! `uvatrain-consumer`, the program with the built-in models: the only one that links libtorch. `uvatrain train`,
-//! `predict` and `evaluate` find it beside themselves and start it.
+//! `uvatrain-consumer`, the program with the built-in models and the only one that links libtorch. `uvatrain train`,
+//! `predict` and `evaluate` find it in their own directory and start it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

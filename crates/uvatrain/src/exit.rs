@@ -5,11 +5,11 @@
 //! | 0 | done |
 //! | 1 | the run failed: a peer died, training diverged, the disk filled up |
 //! | 2 | bad usage or bad input: an option, a file or a value has to change |
-//! | 3 | the machine lacks what was asked for: no GPU, no libtorch, no room on the disk |
+//! | 3 | the machine lacks a requested resource: a GPU, libtorch, space on the disk |
 //! | 129, 130, 143 | ended by SIGHUP, by SIGINT, by SIGTERM |
 //!
-//! Commands return `anyhow::Result<()>`. The error decides the code: a [`CommandError`] carries its own, [`code_of`] maps
-//! the libraries' public errors, and any other error is 1.
+//! Commands return `anyhow::Result<()>`. The error decides the code: a [`CommandError`] carries its own, [`code_of`]
+//! maps the libraries' public errors, and any other error is 1.
 
 use std::fmt;
 use std::io;
@@ -71,12 +71,12 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-/// Bad usage or input; the message names the option, file or value and what would do instead.
+/// Bad usage or input; the message names the option, file or value and what is valid instead.
 pub fn usage(message: impl Into<String>) -> CommandError {
     CommandError { code: Code::BadInput, message: message.into(), next: None }
 }
 
-/// Why an output that the user named was not written: bad usage where the name is at fault, and else a failed run.
+/// An output that the user named could not be written: bad usage if the name is at fault, otherwise a failed run.
 pub fn of_output(option: &str, path: &Path, error: io::Error) -> anyhow::Error {
     let message = format!("{option} {}: {error}", path.display());
     if uva_mem::files::is_about_the_name(&error) { usage(message).into() } else { anyhow::anyhow!(message) }
@@ -109,7 +109,7 @@ pub fn at_once(problem: &CommandError) -> ! {
     std::process::exit(problem.code as i32)
 }
 
-/// The code an error ends with. The first link of its chain that we know decides.
+/// The exit code of an error: the first recognised error in its chain decides.
 pub fn code_of(error: &anyhow::Error) -> Code {
     error.chain().find_map(known).unwrap_or(Code::Failed)
 }
@@ -122,7 +122,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
         return Some(of_graph(graph));
     }
     if let Some(run) = error.downcast_ref::<RuntimeError>() {
-        // The library has a code of its own for each, since roles pass theirs on to the launcher.
+        // The library has its own code for each, since roles pass these on to the launcher.
         return Some(match run.exit_code() {
             2 => Code::BadInput,
             3 => Code::Lacking,
@@ -141,7 +141,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     if matches!(gather, Some(GatherError::Threads { .. })) {
         return Some(Code::Lacking);
     }
-    // Sampling goes wrong only where options and graph do not fit each other.
+    // Sampling fails only if options and graph do not fit each other.
     error.is::<SampleError>().then_some(Code::BadInput)
 }
 
@@ -161,7 +161,7 @@ pub fn conclude(result: anyhow::Result<()>) -> u8 {
     conclude_with(result, |_| String::new())
 }
 
-/// The same, with more behind the line of a failed run.
+/// As [`conclude`], with more lines after the line of a failed run.
 pub fn conclude_with(result: anyhow::Result<()>, more: impl FnOnce(&str) -> String) -> u8 {
     match result {
         Ok(()) => 0,
@@ -169,7 +169,7 @@ pub fn conclude_with(result: anyhow::Result<()>, more: impl FnOnce(&str) -> Stri
         Err(error) => {
             // A closed stderr cannot be helped; the exit code still reports the failure.
             let (line, code) = (line(&error), code_of(&error));
-            // What is refused has its own remedy.
+            // A refusal contains its own remedy.
             let more = if code == Code::Failed { more(&line) } else { String::new() };
             out::say(&format!("uvatrain: {line}{more}"));
             if let Some(next) = error.downcast_ref::<CommandError>().and_then(|problem| problem.next.as_ref())
@@ -181,8 +181,8 @@ pub fn conclude_with(result: anyhow::Result<()>, more: impl FnOnce(&str) -> Stri
     }
 }
 
-/// The error and its causes in one line. Some errors quote their cause and also name it as their source: it is not
-/// said twice.
+/// The error and its causes in one line. Some errors quote their cause and also have it as their source: it is printed
+/// once.
 fn line(error: &anyhow::Error) -> String {
     error.chain().map(spelled).fold(String::new(), |said, cause| match () {
         () if said.is_empty() => cause,
@@ -191,7 +191,7 @@ fn line(error: &anyhow::Error) -> String {
     })
 }
 
-/// The message with options as the command line has them.
+/// The message with options as spelled on the command line.
 fn spelled(error: &(dyn std::error::Error + 'static)) -> String {
     let spelling = Spelling::CommandLine;
     match error.downcast_ref::<RuntimeError>() {

@@ -1,12 +1,11 @@
-//! The command line: it parses, calls the libraries, and prints. Two programs are made of it: `uvatrain`, and
-//! `uvatrain-consumer`, which has the built-in models and libtorch besides ([`Models`]).
+//! The command line: it parses, calls the libraries, and prints. Two programs are made from it: `uvatrain`, and
+//! `uvatrain-consumer`, which adds the built-in models and libtorch ([`Models`]).
 //!
-//! The way in: `flags` declares every option once; `config` reads them from the command line and from a file; a file of
-//! `commands` calls `uva-graph` and `uva-runtime` and prints through `ui`; `runs` has what commands of runs share, and
-//! `signals` ends them; `exit` turns errors into exit codes;
-//! `memory` says what takes less of it.
+//! `flags` declares every option once; `config` reads options from the command line and from a file; a file in
+//! `commands` calls `uva-graph` and `uva-runtime` and prints through `ui`; `runs` has code shared by commands that
+//! start runs, and `signals` ends these; `exit` turns errors into exit codes; `memory` prints how to use less memory.
 //!
-//! It must not know libtorch, and no algorithm lives here.
+//! This crate must not depend on libtorch, and contains no algorithm.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -29,16 +28,16 @@ use config::ConfigRequest;
 use flags::Command;
 pub use models::Models;
 
-/// The program `uvatrain`: does what the command line asks for.
+/// The program `uvatrain`: runs the command line.
 pub fn program() -> ExitCode {
     ExitCode::from(run(commands::run))
 }
 
-/// The program `uvatrain-consumer`: the role that trains, its probe, `train` with all roles as threads, and what a trained
-/// model does.
+/// The program `uvatrain-consumer`: the role that trains, its probe, `train` with all roles as threads, and commands of
+/// trained models.
 ///
-/// Destructors of libtorch take 0.2 s at a process's end, where loading it took 0.35 s, to free what the end frees
-/// anyway. They are left out, but not where a GPU's driver is loaded: it ends its own work in such a destructor.
+/// Destructors of libtorch take 0.2 s at a process's end, after 0.35 s for loading it, to free what the end frees
+/// anyway. They are skipped, except if a GPU's driver is loaded: it ends its own work in such a destructor.
 pub fn consumer_program(models: Models) -> ExitCode {
     let code = match std::env::args_os().nth(1).as_deref().and_then(|word| word.to_str()) {
         Some(name) if commands::with_models(name) => {
@@ -59,7 +58,7 @@ pub fn consumer_program(models: Models) -> ExitCode {
 fn run(execute: impl FnOnce(Command) -> anyhow::Result<()>) -> u8 {
     ui::log::install();
     errors_for_files_that_may_not_grow();
-    // If it is refused, a read behind the end of a file made shorter ends the process by SIGBUS, without the file's name.
+    // If it is refused, a read past the end of a truncated file ends the process by SIGBUS, without the file's name.
     let _ = uva_mem::end_with_the_files_name();
     let asked = match config::parse(std::env::args_os().collect()) {
         Ok(asked) => asked,
@@ -76,8 +75,7 @@ fn run(execute: impl FnOnce(Command) -> anyhow::Result<()>) -> u8 {
 }
 
 /// Beyond the file size limit (`ulimit -f`) the kernel silently ends a process that has no handler for the signal. With
-/// a handler the write fails, and its error names the file. (Ignoring the signal is no alternative: child processes
-/// would inherit that disposition.)
+/// a handler the write fails, and its error names the file. (Child processes would inherit an ignored signal.)
 fn errors_for_files_that_may_not_grow() {
     let noticed = Arc::new(AtomicBool::new(false));
     // If registration fails, the process ends as it would have.

@@ -1,16 +1,16 @@
-//! What a command says that gets no memory: the limits in force, and its options that take less.
+//! Messages of a command that runs out of memory: the limits in force, and its options that use less.
 
 use uva_mem::out_of_memory::{self, MemoryLimits, NotedAllocator, OUT_OF_MEMORY};
 
 use crate::exit::Code;
 use crate::flags::{BenchCommand, Command};
 
-/// The allocator of both programs: what it was refused can be said.
+/// The allocator of both programs, which records a refused allocation for the message.
 #[global_allocator]
 static ALLOCATOR: NotedAllocator = NotedAllocator;
 
-/// Where this process aborts for want of memory, it ends with a line that says so, and as its kind does: a role by a code
-/// that its launcher knows.
+/// From now on, if this process aborts because memory runs out, it prints a line with the reason and ends as its kind
+/// does: a role with a code that its launcher recognises.
 pub fn end_with_a_line(command: &Command) {
     let (remedy, code) = match is_role(command) {
         true => ("", OUT_OF_MEMORY),
@@ -20,9 +20,9 @@ pub fn end_with_a_line(command: &Command) {
     let _ = out_of_memory::end_with_a_line(remedy, code);
 }
 
-/// Limits and remedy behind an error's line that is about memory; nothing behind any other.
+/// Limits and remedy, to follow an error's line that concerns memory; empty for any other error.
 pub fn explained(line: &str, remedy: &str) -> String {
-    // Each is how a library says it: the system (ENOMEM), libstdc++, libtorch, and our roles.
+    // The wording of each source: the system (ENOMEM), libstdc++, libtorch, and the roles.
     let signs = ["(os error 12)", "bad_alloc", "can't allocate memory", "not enough memory", "out of memory"];
     let is_of_memory = signs.iter().any(|sign| line.contains(sign)) && !line.contains("CUDA");
     if is_of_memory { format!("{}{remedy}", MemoryLimits::now()) } else { String::new() }

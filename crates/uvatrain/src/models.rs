@@ -1,4 +1,4 @@
-//! The built-in models, as a program that has them hands them in.
+//! The built-in models, as passed in by the program that contains them.
 
 use uva_launch::launcher::Consume;
 use uva_launch::training::{Evaluate, Predict};
@@ -10,7 +10,7 @@ pub struct Models {
     pub consume: Consume,
     /// Predicts with a trained model.
     pub predict: Predict,
-    /// Evaluates one.
+    /// Evaluates a trained model.
     pub evaluate: Evaluate,
     /// Whether libtorch can use a GPU, and if not, why.
     pub torch_on_gpu: fn() -> Result<(), String>,

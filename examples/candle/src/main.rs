@@ -1,4 +1,4 @@
-//! GraphSAGE of one's own, written with candle and trained on the loader's batches. One process, without libtorch.
+//! A custom GraphSAGE, written with candle and trained on the loader's batches, in one process and without libtorch.
 //!
 //!     cargo run --release -p uvatrain-candle-example -- data/demo 3
 
@@ -27,7 +27,7 @@ fn main() -> Result<()> {
         std::process::exit(2);
     };
 
-    // Narrower features come as float32, too: the producer widens them.
+    // Narrower features arrive as float32 as well: the producer widens them.
     let options = LoaderOptions {
         fanouts: FANOUTS.into(),
         batch_size: BATCH_SIZE,
@@ -45,8 +45,8 @@ fn main() -> Result<()> {
     let adam = ParamsAdamW { lr: LEARNING_RATE, weight_decay: 0.0, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(variables.all_vars(), adam)?;
 
-    // Each epoch is a pass over the training nodes and one over the validation nodes. The next batches are prepared while
-    // candle computes.
+    // Each epoch is a pass over the training nodes and one over the validation nodes. The next batches are prepared
+    // while candle computes.
     let (mut losses, mut trained, mut correct, mut validated) = (0.0, 0, 0, 0);
     while let Some(batch) = runtime.next_batch()? {
         let Labels::Single(labels) = batch.labels() else {
@@ -72,9 +72,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// GraphSAGE with mean aggregation (Hamilton, Ying and Leskovec 2017), a layer for each fanout.
+/// GraphSAGE with mean aggregation (Hamilton, Ying and Leskovec 2017), with a layer for each fanout.
 struct Sage {
-    /// The first reads the features, the last gives the logits.
+    /// The first reads the features, the last computes the logits.
     layers: Vec<SageLayer>,
 }
 
@@ -126,7 +126,7 @@ impl SageLayer {
     }
 }
 
-/// The mean of the rows that each destination has picked; 0 where it has no neighbours.
+/// The mean of the rows that each destination has picked; 0 if it has no neighbours.
 fn mean(rows: &Tensor, block: &BlockRef) -> Result<Tensor> {
     let (mut owners, mut shares) = (Vec::with_capacity(block.indices.len()), Vec::new());
     for (destination, ends) in (0_u32..).zip(block.indptr.windows(2)) {
@@ -134,7 +134,7 @@ fn mean(rows: &Tensor, block: &BlockRef) -> Result<Tensor> {
         owners.extend(repeat_n(destination, picks));
         shares.push(1.0 / picks.max(1) as f32);
     }
-    // candle's ids are unsigned. `from_vec` takes the vectors as they are, so this is the one copy of the block.
+    // candle's ids are unsigned. `from_vec` takes ownership of the vectors, so this is the only copy of the block.
     let sources: Vec<u32> = block.indices.iter().map(|&source| source as u32).collect();
     let sources = Tensor::from_vec(sources, block.indices.len(), &CPU)?;
     let owners = Tensor::from_vec(owners, block.indices.len(), &CPU)?;

@@ -1,5 +1,5 @@
-//! The caches' way through the program: the real binary plans, rewrites, trains with and without, on the CPU and under
-//! the stand-in for NVIDIA's driver. Whatever is cached, batches, losses and accuracies are those of a run without.
+//! Caches in the whole program: the real binary plans, rewrites, trains with and without caches, on the CPU and under
+//! the stand-in for NVIDIA's driver. With any caches, batches, losses and accuracies equal those of a run without.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use crate::support::{self, Uvatrain, directory, uvatrain};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Everything that a run's metrics say of what was computed: batches (epoch, number, hash, loss), then losses and
-/// accuracies of the epochs and the test.
+/// All results in a run's metrics: batches (epoch, number, hash, loss), then losses and accuracies of the epochs and
+/// the test.
 type Computed = (Vec<(u64, u64, String, String)>, Vec<String>);
 
 fn computed(path: &Path) -> Computed {
@@ -31,7 +31,7 @@ fn plan(directory: &Path, extra: &str) -> Uvatrain {
     uvatrain(directory, line.split_whitespace())
 }
 
-/// Of a run that had caches: what they did, with the counts checked against each other.
+/// The cache totals of a run with caches, with the counts checked against each other.
 fn hits(path: &Path) -> Value {
     let metrics = Metrics::read(path);
     let cache = one(&metrics, "end")["cache"].clone();
@@ -46,7 +46,8 @@ fn hits(path: &Path) -> Value {
     cache
 }
 
-/// A rate of the end's `cache`: of the epochs that were not counted beforehand, or of those where the run had no others.
+/// A rate in the end's `cache`: of the epochs that were not counted beforehand, or of all epochs if the run had no
+/// others.
 fn rate_of(cache: &Value, name: &str) -> f64 {
     let rate = if cache[name].is_null() { &cache["counted_beforehand"][name] } else { &cache[name] };
     rate.as_f64().expect("a rate")
@@ -87,11 +88,12 @@ fn a_run_with_caches_computes_what_one_without_does() {
         let rate = |name: &str| rate_of(&cache, name);
         assert!(rate("row_hit_rate") + rate("list_hit_rate") > 0.05, "{options}: {cache}");
         if options.contains("fifo") {
-            // A FIFO cache of a part of the rows: the simulation of half an epoch says about what a run gets.
+            // A FIFO cache of some rows: the simulation of half an epoch approximates the rate of a run.
             assert!((rate("row_hit_rate") - rate("expected_row_hit_rate")).abs() < 0.1, "{cache}");
             assert_eq!(cache["list_hits"], 0);
         } else {
-            // Expected of batches that were not counted; the same graph, seeds and fanouts give nearly the same.
+            // Expected rates are from batches that were not counted; the same graph, seeds and fanouts give nearly the
+            // same.
             for kind in ["row", "list"] {
                 let (got, expected) =
                     (rate(&format!("{kind}_hit_rate")), rate(&format!("expected_{kind}_hit_rate")));
@@ -116,7 +118,7 @@ fn hits_in_the_epochs_that_the_choice_was_made_by_are_separate() {
             assert_eq!(cache[rate].as_f64(), Some(read(hits) / read(reads)), "{rate} {name}: {cache}");
         }
     };
-    // Sums over the batches of some epochs, as the end tells them.
+    // Sums over the batches of some epochs, as the end reports them.
     let summed = |metrics: &Metrics, epochs: std::ops::Range<u64>| {
         let mut sums = serde_json::json!({});
         for name in ["list_reads", "list_hits", "rows", "row_hits"] {
@@ -145,7 +147,7 @@ fn hits_in_the_epochs_that_the_choice_was_made_by_are_separate() {
         (others["list_hit_rate"], others["row_hit_rate"]) =
             (cache["list_hit_rate"].clone(), cache["row_hit_rate"].clone());
         rates(&others, "of the others");
-        // A choice made by these very batches fits them better than any others.
+        // A choice made from these batches fits them better than any others.
         let rate = |of: &Value| of["row_hit_rate"].as_f64().unwrap();
         assert!(rate(counted) > rate(&cache), "{cache}");
         let percent = |of: &Value| format!("{:.1} %", 100.0 * rate(of));
@@ -163,12 +165,12 @@ fn hits_in_the_epochs_that_the_choice_was_made_by_are_separate() {
     let page = std::fs::read_to_string(temp.path().join("page.html")).unwrap();
     assert!(page.contains("epochs 1 to 2, counted beforehand"), "{page}");
 
-    // A run of those epochs alone has no others to tell of.
+    // A run with only those epochs has no others to report.
     train(temp.path(), "short.jsonl", "--device cpu --epochs 2 --gpu-cache 40KiB").run().succeeds();
     let cache = hits(&temp.path().join("short.jsonl"));
     assert!(cache["row_hit_rate"].is_null() && cache["list_hit_rate"].is_null(), "{cache}");
     rates(&cache["counted_beforehand"], "of a short run");
-    // What is chosen by degree, or for other batches, was not made by these.
+    // A choice by degree, or from other batches, was not made from these batches.
     plan(temp.path(), "--gpu-cache 40KiB --seed 9 --out plan.json").run().succeeds();
     for options in ["--gpu-cache 40KiB --cache-policy degree", "--plan plan.json"] {
         train(temp.path(), "other.jsonl", &format!("--device cpu --epochs 1 {options}")).run().succeeds();
@@ -176,7 +178,7 @@ fn hits_in_the_epochs_that_the_choice_was_made_by_are_separate() {
         assert!(cache.get("counted_beforehand").is_none(), "{options}: {cache}");
         rates(&cache, options);
     }
-    // The plan of the same batches was.
+    // The plan of the same batches was made from them.
     plan(temp.path(), "--gpu-cache 40KiB --out same.json").run().succeeds();
     train(temp.path(), "same.jsonl", "--device cpu --epochs 1 --plan same.json").run().succeeds();
     assert_eq!(hits(&temp.path().join("same.jsonl"))["counted_beforehand"]["epochs"], 2);
@@ -253,7 +255,7 @@ fn a_dataset_in_the_order_of_its_lists_gives_the_same_batches_and_losses() {
         "--fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --gather-threads 1 --device cpu";
     for (name, extra) in [
         ("moved.jsonl", ""),
-        // The plan that was written with it: its lists are the first nodes, so nothing has to be reordered for the run.
+        // The plan that was written with it: its lists are the first nodes, so the run does not reorder.
         ("moved-planned.jsonl", "--plan reordered/plan.json"),
         ("moved-again.jsonl", "--gpu-cache 100KiB --cache-policy degree"),
     ] {
@@ -282,7 +284,7 @@ fn what_cannot_be_cached_is_refused_with_the_numbers() {
     let line = "train other --fanouts 5,4 --batch-size 100 --epochs 1 --device cpu --plan plan.json";
     uvatrain(temp.path(), line.split(' ')).run().refuses(2, &["plan", "graph", "other"]);
 
-    // Other fanouts than the plan's are taken, with a word.
+    // A plan for other fanouts is accepted with a warning.
     let line =
         "train graph --fanouts 3,3 --batch-size 100 --hidden 16 --epochs 1 --device cpu --plan plan.json";
     let warned = uvatrain(temp.path(), line.split(' ')).run().succeeds();
@@ -314,7 +316,7 @@ fn a_train_set_that_reads_nothing_is_nothing_to_plan_for() {
 
 fn on_gpu(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
     let options = format!("--device cuda:0 {extra}");
-    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    // Enqueued work is delayed by a little, by a varying time: an order that holds by chance does not hold then.
     train(directory, metrics, &options).simulated().env("CUDA_SIM_DELAY_US", "100")
 }
 

@@ -1,5 +1,5 @@
-//! Feature rows read from disk for each batch: the batches and losses of rows in memory, by every reader and every way to
-//! prepare; what the metrics say of it; and runs whose system or file is not as it should be.
+//! Feature rows read from disk for each batch: the batches and losses of rows in memory, by every reader and every way
+//! to prepare; the metrics of the reads; and runs with a faulty system or file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -21,10 +21,10 @@ fn train(directory: &Path, options: &str) -> Uvatrain {
     uvatrain(directory, format!("{TRAIN} --metrics run.jsonl {options}").split_whitespace())
 }
 
-/// What must not depend on where rows are read.
+/// The results that must not depend on where rows are read.
 type Learned = (Vec<(u64, u64, String, String)>, Vec<String>, String);
 
-/// Trains, and says what was learned, the start's `features`, and the end.
+/// Trains, and returns the results, the start's `features`, and the end.
 fn learned(directory: &Path, options: &str) -> (Learned, Value, Value) {
     train(directory, options).run().succeeds();
     let metrics = Metrics::read(&directory.join("run.jsonl"));
@@ -40,7 +40,7 @@ fn rows_from_disk_give_the_hashes_and_losses_of_memory_for_every_reader() {
     let temp = directory();
     small_graph(temp.path());
     let sieve = "--gpu-cache 96KiB --cache-policy sieve";
-    // 4000 rows of 96 bytes, and half of it for the rows that are read most. The second is smaller than a batch.
+    // 4000 rows of 96 bytes, and half of that for the most-read rows. The second is smaller than a batch.
     let (kept, little) =
         ("--host-cache 300KiB --look-ahead 5", "--host-cache 60KiB --look-ahead 1 --in-process");
     let of_workers = "--host-cache 200KiB --prepare whole --samplers 2";
@@ -66,7 +66,7 @@ fn rows_from_disk_give_the_hashes_and_losses_of_memory_for_every_reader() {
         assert_eq!((&features["from"], &features["reason"]), (&"memory".into(), &"asked for".into()));
         assert!(end.get("disk").is_none(), "{end}");
         for (number, way) in ways.iter().enumerate() {
-            // Every reader with the first way; the others by the first that the system allows.
+            // Every reader with the first way; the others with the first reader that the system allows.
             let readers = if number == 0 { &["auto", "pread", "mmap"][..] } else { &["auto"] };
             for &reader in readers {
                 let line = format!("{options} --eval sampled {way} --features disk --reader {reader}");
@@ -93,7 +93,7 @@ fn bytes_asked_are_those_of_all_rows_that_no_cache_had() {
     let rows = |metrics: &Metrics, of: &str| -> u64 {
         metrics.of("batch").map(|batch| batch["cache"][of].as_u64().unwrap()).sum()
     };
-    // A full evaluation reads the mapped table: only training batches ask for rows.
+    // A full evaluation reads the mapped table: only training batches request rows.
     let line = "--epochs 2 --features disk --look-ahead 0 --eval full --gpu-cache 96KiB --cache-policy";
     let mut shares = Vec::new();
     for policy in ["sieve", "presample", "fifo"] {
@@ -111,7 +111,7 @@ fn bytes_asked_are_those_of_all_rows_that_no_cache_had() {
     assert_eq!(end["disk"]["bytes_asked"], nodes * 96);
 }
 
-/// Of an object that says what rows took from disk: bytes asked for, bytes read, reads, and rows by where they were.
+/// Counts of reads from disk: bytes requested, bytes read, reads, and rows by source.
 fn counts(disk: &Value) -> [u64; 7] {
     let names =
         ["bytes_asked", "bytes_read", "reads", "cached_rows", "kept_rows", "ahead_rows", "demanded_rows"];
@@ -147,7 +147,7 @@ fn disk_reads_of_batches_add_up_to_the_runs_and_kept_rows_save_reads() {
     assert!(cached > 0 && kept > 0 && ahead > 0 && known < all, "{cached} {kept} {ahead} {known}");
     let [asked, _, _, cached, kept, ahead, _] = took("--host-cache 300KiB --look-ahead 0");
     assert!(cached > 0 && kept > 0 && ahead == 0 && asked < all, "{cached} {kept} {asked}");
-    // Without a cache of its own, rows of batches that are known together are read once for them.
+    // Without a cache of its own, rows of batches that are known together are read once for all of them.
     let [asked, _, _, cached, _, ahead, _] = took("--look-ahead 6");
     assert!(cached == 0 && ahead > 0 && asked < all, "{ahead} {asked}");
     let [.., cached, kept, ahead, _] = took("--host-cache 300KiB --prepare whole");
@@ -179,7 +179,7 @@ fn where_the_table_fits_auto_reads_from_memory_and_says_why() {
     assert!(
         reason.starts_with("the table of 0.00 GiB fits into the ") && reason.contains("GiB available of")
     );
-    // Given out loud, it is a fact for people, too.
+    // An option on the command line is also printed for users.
     let told = train(temp.path(), "--epochs 1 --features disk --reader mmap").run().succeeds();
     assert!(told.stderr.contains("feature rows are read from disk by mmap"), "{}", told.stderr);
     assert!(told.stdout.contains("read from disk") && told.stdout.contains("reads of"), "{told}");
@@ -217,7 +217,7 @@ fn a_command_gets_the_same_columns_and_halves_are_widened_alike() {
     assert!(disk["disk"]["reads_per_second"].as_f64().unwrap() > 0.0, "{disk}");
 }
 
-/// Leaves so many of a split's nodes.
+/// Keeps this many of a split's nodes.
 fn shorten(split: &Path, nodes: u64) {
     let file = fs::read(split).unwrap();
     let begin = 10 + usize::from(u16::from_le_bytes([file[8], file[9]]));
@@ -226,8 +226,8 @@ fn shorten(split: &Path, nodes: u64) {
 }
 
 /// 300 MB of rows, and a limit on what each process may allocate that holds libtorch, threads and stacks, but no table.
-/// The pages of mapped files do not count, so the index arrays may be mapped. Some 10 s on two cores, since the table is
-/// written and read.
+/// The pages of mapped files do not count, so the index arrays may be mapped. Some 10 s on two cores, since the table
+/// is written and read.
 #[test]
 fn a_table_beyond_the_process_limit_trains_with_the_losses_of_memory() {
     const MOST_KIB: u64 = 200_000;
@@ -337,7 +337,7 @@ fn a_table_truncated_replaced_or_written_to_ends_the_run_by_name() {
         ("", "mmap", &deeds[..1]),
         ("--prepare whole --samplers 2", "auto", &deeds[..1]),
         ("--in-process", "pread", &deeds[..1]),
-        // All of it is in memory before long.
+        // The whole table is in memory after a while.
         ("--host-cache 10MiB --look-ahead 5", "auto", &deeds[2..]),
     ] {
         for (deed, says) in deeds {
@@ -356,10 +356,10 @@ fn a_table_truncated_replaced_or_written_to_ends_the_run_by_name() {
     }
 }
 
-/// Tells the test below which program to start behind a filter, and its arguments, a line each.
+/// Specifies which program the test below starts after it has set a filter, and its arguments, one per line.
 const BEHIND: &str = "UVATRAIN_TEST_BEHIND_FILTER";
 
-/// Starts a program to which io_uring is forbidden, as Docker's default filter does it.
+/// Starts a program that must not use io_uring, as under Docker's default filter.
 #[test]
 fn the_filter() {
     let Ok(words) = std::env::var(BEHIND) else { return };
@@ -387,7 +387,7 @@ fn the_filter() {
     panic!("{}: {error}", words[0]);
 }
 
-/// `uvatrain` with io_uring forbidden to it.
+/// `uvatrain` without permission to use io_uring.
 fn behind_filter(directory: &Path, line: &str) -> Uvatrain {
     let own = std::env::current_exe().unwrap();
     let words = format!("export {BEHIND}=\"$(printf '%s\\n' \"$@\")\"");

@@ -1,4 +1,4 @@
-//! A hop set in place of the first layer's sums, as users train with one: `train --first-layer`.
+//! Tests of `train --first-layer`: a hop set that replaces the first layer's sums.
 
 use std::fs;
 use std::path::Path;
@@ -83,7 +83,7 @@ fn a_model_trained_so_is_evaluated_and_predicts_on_the_dataset_alone() {
         assert!(told["test"]["accuracy"].as_f64().unwrap() > 0.5, "{told}");
         let line = format!("{line} --eval sampled");
         call(temp.path(), &line).run().refuses(2, &["--eval sampled", "--first-layer", "--eval full"]);
-        // A hop set with the same content may lie elsewhere when the run goes on.
+        // A hop set with the same content may be elsewhere when the run resumes.
         fs::rename(temp.path().join(set), temp.path().join(format!("moved-{set}"))).unwrap();
         let moved = options.replace("--first-layer ", "--first-layer moved-");
         let resumed = trained(temp.path(), &format!("{moved} --epochs 3 --checkpoint {model} --resume"));
@@ -138,6 +138,6 @@ fn hop_sets_without_the_first_layers_sums_are_refused_with_a_remedy() {
     train("graph --first-layer nothing").refuses(2, &["nothing"]);
     let line = "propagate graph rows --operator row --hops 1 --row-order nodes";
     call(temp.path(), line).run().refuses(2, &["--row-order nodes", "--nodes all"]);
-    // No split has rows one behind the other there.
+    // In this set, the rows of a split are not consecutive.
     call(temp.path(), "train mean --model sgc").run().refuses(2, &["mean"]);
 }

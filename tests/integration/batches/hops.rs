@@ -1,5 +1,5 @@
-//! Training on hop sets as users meet it: equal losses however rows reach the model, orders that can be computed again,
-//! faults of roles, refusals that say what to do.
+//! Training on hop sets in whole programs: equal losses on every path of the rows, orders that can be recomputed,
+//! faults of roles, refusals with a remedy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -128,7 +128,8 @@ fn narrow_rows_are_trained_on_and_differ_by_their_rounding_alone() {
     }
 }
 
-/// Rows that the batches of so many epochs, their validation and a test have, and the runs that these rows are.
+/// Number of rows in the batches of this many epochs, their validation and a test, and number of runs of consecutive
+/// rows.
 fn rows_and_runs(set: &Path, epochs: u32, chunk: usize) -> (usize, usize) {
     let description: Value = serde_json::from_slice(&fs::read(set.join("hops.json")).unwrap()).unwrap();
     let (mut rows, mut runs) = (0, 0);
@@ -210,7 +211,7 @@ fn a_hop_file_truncated_or_replaced_under_a_run_ends_it_by_name() {
     }
 }
 
-/// Hashes of the training batches of an epoch, out of the hop set's files and random words.
+/// Hashes of the training batches of an epoch, computed from the hop set's files and random words.
 fn expected_hashes(set: &Path, epoch: u32, chunk: usize) -> Vec<String> {
     let description: Value = serde_json::from_slice(&fs::read(set.join("hops.json")).unwrap()).unwrap();
     let rows = description["splits"]["train"][1].as_u64().unwrap() as usize;
@@ -255,7 +256,7 @@ fn an_interrupted_run_goes_on_at_the_next_batch_with_the_same_losses() {
         let parts = format!("{name}.jsonl");
         let path = temp.path().join(&parts);
         let options = format!("--model sgc --shuffle chunks --chunk 13 --checkpoint {name} {mode}");
-        // It would go on for minutes: however late the signal comes, it comes in the middle.
+        // The run would continue for minutes, so a signal at any time arrives before its end.
         let mut run = train(temp.path(), "hops", &parts, &format!("--epochs 100000 {options}")).start();
         wait_for_batches(&mut run, &path, 25);
         kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
@@ -270,7 +271,7 @@ fn an_interrupted_run_goes_on_at_the_next_batch_with_the_same_losses() {
         assert!(before.len() < after.len());
         assert_eq!(after, expected, "{name}");
     }
-    // What would change batches or rows is refused, and named.
+    // An option that would change batches or rows is refused by name.
     let options = "--model sgc --checkpoint processes --resume --epochs 200000";
     let refused =
         train(temp.path(), "hops", "r.jsonl", &format!("{options} --shuffle chunks --chunk 12")).run();
@@ -358,7 +359,7 @@ fn options_of_no_use_with_a_hop_set_are_refused_by_name() {
         refused.refuses(2, &parts);
         assert!(!temp.path().join("refused.jsonl").exists(), "{options}");
     }
-    // The ways out of a model or an option with the wrong data.
+    // The remedies for a model or an option with the wrong data.
     let call = |line: &str| call(temp.path(), line).run();
     call("train hops --model sage").refuses(2, &["--model sage", "sgc"]);
     call("train graph --model sgc").refuses(2, &["--model sgc", "uvatrain propagate"]);
@@ -428,7 +429,7 @@ fn what_a_run_takes_and_reads_is_shown() {
     let rings = told["rings"].as_array().unwrap();
     assert_eq!(rings.len(), 1);
     assert_eq!(rings[0]["slots"], 4);
-    // Five tables of 100 rows of 24 float32, and little else.
+    // Five tables of 100 rows of 24 float32, and little more.
     let bytes = rings[0]["slot_bytes"].as_u64().unwrap();
     assert!((5 * 100 * 96..5 * 100 * 96 + 16_384).contains(&bytes), "{told}");
     let line = "--epochs 1 --model sign --use-hops 2 --samplers 1";
@@ -448,7 +449,7 @@ fn what_a_run_takes_and_reads_is_shown() {
     assert_eq!(start["dataset"]["hop_set"], serde_json::json!({ "hops": 3, "operators": 2 }), "{start}");
     let outcome = train(temp.path(), "hops", "run.jsonl", line).run().succeeds();
     assert!(outcome.stderr.contains(&format!("{rows} rows, 5 of 7 tables read, rows shuffled")), "{outcome}");
-    // Where they lie, and why.
+    // The place of the rows, and the reason.
     let hops = &start["in_force"]["hops"];
     assert_eq!(hops["place"], "host");
     let reason = hops["reason"].as_str().unwrap();

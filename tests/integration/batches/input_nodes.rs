@@ -1,4 +1,4 @@
-//! `--input-nodes`: a file of nodes in place of the training split's.
+//! `--input-nodes`: a file of nodes instead of the training split's.
 
 use std::fs;
 use std::path::Path;
@@ -96,7 +96,7 @@ fn a_node_that_is_given_again_is_trained_on_again() {
     let batches = of("one.jsonl", "");
     assert_eq!(batches.len(), ids.len().div_ceil(100));
     assert_eq!(batches, of("in.jsonl", "--in-process --samplers 2"));
-    // Caches find a row as often as it is asked for.
+    // Caches contain a row whenever it is requested.
     assert_eq!(batches, of("cached.jsonl", "--gpu-cache 100KiB --cache-policy degree"));
     assert_eq!(batches, of("lru.jsonl", "--gpu-cache 100KiB --cache-policy fifo"));
 }

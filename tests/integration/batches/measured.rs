@@ -1,5 +1,5 @@
-//! What `auto` options choose by on a GPU, under the stand-in for NVIDIA's driver: its clock says nothing, so the tests
-//! write the figures that they want into the file of the GPU.
+//! Choices of `auto` options on a GPU, under the stand-in for NVIDIA's driver. Its clock means nothing, so the tests
+//! write their own figures into the GPU's file.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const STEPS: &str = "attach; pass train 0; close";
 
-/// A run of that graph on the GPU, with a cache folder of its own.
+/// A run of that graph on the GPU, with its own cache folder.
 fn on_gpu(directory: &Path, options: &str) -> Outcome {
     let _ = std::fs::remove_file(directory.join(command::RECORD));
     let options = format!("--samplers 2 --device cuda:0 --metrics run.jsonl {options}");
@@ -77,7 +77,7 @@ fn a_measurement_is_kept_by_gpu_and_the_simulators_only_on_request() {
     assert_eq!((&content["format"], &content["measured"][0]["row_bytes"]), (&json!(2), &json!(96)));
     let cases = content["measured"][0]["cases"].as_array().unwrap();
     assert!(cases[0]["gb_per_second"].as_f64() > Some(0.0), "{cases:?}");
-    // The next run takes it as it is; one of other rows does not.
+    // The next run uses it unchanged; a run with other rows does not.
     let second = on_gpu(temp.path(), "--partition none").succeeds();
     assert!(second.stderr.contains("stored in "), "{second}");
     assert_eq!(stored(temp.path()), content);
@@ -128,7 +128,7 @@ fn the_fastest_way_is_taken_and_the_batches_stay_those_of_the_cpu() {
 fn a_measurement_of_another_machine_or_format_is_ignored_and_replaced() {
     let temp = measured(&[ZERO_COPY, DMA]);
     let good = stored(temp.path());
-    // What is stored decides of a dry run too: copies need no pinned table.
+    // Stored figures determine a dry run as well: copies need no pinned table.
     let dry = command::run_with(temp.path(), "--device cuda:0 --dry-run", None, STEPS).simulated();
     let dry = dry.env("XDG_CACHE_HOME", temp.path().join("cache")).env("UVATRAIN_CACHE", "").run().succeeds();
     assert!(!dry.stdout.contains("feature table"), "{dry}");
@@ -191,7 +191,7 @@ fn named_table_pages_are_had_or_refused_and_change_no_batch() {
         assert!(told.stderr.contains(part), "{pages}: {told}");
         assert_eq!(recorded(temp.path()), expected, "{pages}");
     }
-    // What is reserved here may do, or not: then the run ends with the command that reserves more.
+    // The reserved pages may suffice or not: if not, the run ends with the command that reserves more.
     let told = on_gpu(temp.path(), "--partition none --table-pages hugetlb");
     if !told.stderr.contains("hugetlb pages") {
         let told = told.ends_with(3);

@@ -1,4 +1,4 @@
-//! What batches hold, whichever way they are prepared.
+//! The contents of batches, for every way to prepare them.
 
 mod caches;
 mod disk;

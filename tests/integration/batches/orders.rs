@@ -1,4 +1,4 @@
-//! The order of the training seeds: by proximity and in segments, through the real binary.
+//! The order of the training seeds, by proximity and in segments, in the real binary.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::support::{directory, uvatrain};
 type Trained = Vec<(u64, u64, String, String)>;
 
 fn trained(directory: &Path, options: &str) -> Trained {
-    // A run that is resumed goes on with its metrics; each of these is judged alone.
+    // A resumed run appends to its metrics; each of these runs is checked alone.
     let _ = fs::remove_file(directory.join("run.jsonl"));
     train(directory, "run.jsonl", options).run().succeeds();
     Metrics::read(&directory.join("run.jsonl")).trained()
@@ -131,7 +131,7 @@ fn sequences_are_the_fewest_with_near_labels_or_else_seeds_are_shuffled() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let number = |of: &Value, name: &str| of["seed_order"][name].as_f64().unwrap();
-    // Sequences of one class after the other: over fewer of them, a batch has seeds of fewer classes.
+    // Sequences with one class after the other: with fewer of them, a batch has seeds of fewer classes.
     let dataset = Dataset::open(&graph).unwrap();
     let Labels::Single(labels) = dataset.labels() else { panic!("a class a node") };
     let mut sorted: Vec<u32> = dataset.split(Split::Train).iter().map(|node| *node as u32).collect();
@@ -199,10 +199,10 @@ fn caches_are_judged_by_the_runs_own_order() {
         }
     }
     assert_ne!(shuffled["rows_per_epoch"], ordered["rows_per_epoch"]);
-    // A run's cache evicts by neither.
+    // A run's cache evicts by neither policy.
     let refused = train(temp.path(), "none.jsonl", "--gpu-cache 150KiB --cache-policy lru").run();
     refused.refuses(2, &["lru", "fifo"]);
-    // A plan says for which order it was made.
+    // A plan records the order that it was made for.
     let words = "plan graph --fanouts 5,4 --batch-size 100 --device cpu --gpu-cache 150KiB --out plan.json \
                  --seed-order segments:50 --json";
     let plan = uvatrain(temp.path(), words.split_whitespace()).run().succeeds().json();

@@ -1,4 +1,4 @@
-//! `--pad auto`: batches of static shapes, as trainers, commands and metrics meet them.
+//! `--pad auto`: batches of static shapes in trainers, commands and metrics.
 
 use std::fs;
 use std::path::Path;
@@ -21,13 +21,13 @@ fn all<'m>(metrics: &'m Metrics, event: &'m str, field: &str) -> Vec<&'m Value> 
     metrics.of(event).map(|line| &line[field]).collect()
 }
 
-/// Compares numbers that differ by rounding alone.
+/// Compares numbers that differ only by rounding.
 fn close(one: &Value, other: &Value, what: &str) {
     let (one, other) = (one.as_f64().expect(what), other.as_f64().expect(what));
     assert!((one - other).abs() <= 2e-3 * other.abs().max(0.1), "{what}: {one} and {other}");
 }
 
-/// Trains with and without padding, and compares everything that is told.
+/// Trains with and without padding, and compares everything that is reported.
 fn compared(directory: &Path, options: &str) {
     let options = format!("--epochs 2 --dropout 0 {options}");
     let plain = metrics_of(directory, "plain.jsonl", &options);
@@ -102,7 +102,7 @@ fn a_resumed_run_pads_to_the_same_shapes_and_goes_on_with_the_same_losses() {
     };
     let all = [shapes(&whole), shapes(&parts)].concat();
     assert!(all.len() == 3 && all.iter().all(|pad| *pad == all[0] && pad.is_object()), "{all:?}");
-    // Dropout draws for the rows of padding too, so losses depend on it.
+    // Dropout draws numbers for padding rows as well, so losses depend on it.
     let other = train(temp.path(), "more.jsonl", "--epochs 4 --checkpoint kept --resume");
     other.run().refuses(2, &["pad"]);
 }
@@ -152,7 +152,7 @@ fn the_producers_sums_are_those_without_padding_and_so_are_their_counts() {
 
 const STEPS: &str = "attach; contents; close";
 
-/// What the command saw of each batch.
+/// The output of the command for each batch.
 fn seen(run: Uvatrain) -> Vec<String> {
     let told = run.run().succeeds().stdout;
     let lines = told.lines().filter(|line| line.contains(" true ") || line.contains(" false "));

@@ -1,5 +1,5 @@
-//! Workers that prepare whole batches, as users meet them: the losses of samplers and a producer, refusals that say what to
-//! do, and nothing left of a run whose workers fail or are killed.
+//! Workers that prepare whole batches: the losses of samplers and a producer, refusals with a remedy, and no leftovers
+//! of a run whose workers fail or are killed.
 
 use std::fs;
 use std::net::TcpListener;
@@ -27,7 +27,8 @@ fn train(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
     uvatrain(directory, format!("{TRAIN} --metrics {metrics} {extra}").split_whitespace())
 }
 
-/// What must not depend on who prepares: hashes and losses of all batches, the validation of each epoch, and the test.
+/// Results that must not depend on the way to prepare: hashes and losses of all batches, the validation of each epoch,
+/// and the test.
 type Learned = (Vec<(u64, u64, String, String)>, Vec<String>, String);
 
 fn learned(directory: &Path, metrics: &str, options: &str) -> Learned {
@@ -209,7 +210,7 @@ fn a_trace_has_a_track_for_each_worker_and_no_bars_overlap() {
 fn top_shows_workers_in_place_of_samplers_and_a_producer() {
     let temp = directory();
     small_graph(temp.path());
-    // A port that was free a moment ago; the system gives such a number again late.
+    // A port that was just free; the system does not assign such a number again for a while.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let options = format!("--epochs 100000 --prepare whole --samplers 2 --metrics-listen {port}");
     let mut run = train(temp.path(), "run.jsonl", &options).start();
@@ -320,7 +321,7 @@ fn a_worker_that_fails_ends_the_others_and_the_run_says_why() {
     fs::create_dir(temp.path().join("tmp")).unwrap();
     let before = Traces::now(&temp.path().join("tmp"));
     for more in ["--samplers 2", "--samplers 3", "--samplers 3 --in-process"] {
-        // The batch of the one node does not fit, and all others do.
+        // The batch with that node does not fit; all others do.
         let line = format!(
             "train graph --fanouts -1 --batch-size 10 --hidden 4 --train-threads 1 --device cpu --epochs 3 --slot-bytes 4KiB \
              --prepare whole {more}"
@@ -333,7 +334,7 @@ fn a_worker_that_fails_ends_the_others_and_the_run_says_why() {
     }
 }
 
-/// Stops the roles at a moment when a slot in front of the consumer is in this state.
+/// Stops the roles at a moment when a slot before the consumer is in this state.
 fn stop_all_in_state(roles: &[&Process], rings: &Rings, state: usize) {
     let since = Instant::now();
     for round in 0.. {
@@ -351,7 +352,7 @@ fn stop_all_in_state(roles: &[&Process], rings: &Rings, state: usize) {
             "no moment was found when a slot is {}",
             STATES[state]
         );
-        // Not yet: let them go on, one of them a little later than the other, so that slots run empty and full.
+        // Not yet: the roles continue, one of them slightly later than the other, so that slots run empty and full.
         let late = roles[round % roles.len()];
         for role in roles.iter().filter(|role| role.pid != late.pid) {
             role.signal(Signal::CONT);

@@ -1,4 +1,4 @@
-//! `uvatrain bench roles` as its users meet it. Nothing here needs a GPU.
+//! Tests of `uvatrain bench roles`, which does not require a GPU.
 
 use crate::support::runs::small_graph;
 use crate::support::{directory, uvatrain};
@@ -11,7 +11,7 @@ fn json(arguments: &str) -> serde_json::Value {
 
 #[test]
 fn the_division_of_eight_gpus_is_the_one_whose_slower_side_is_fastest() {
-    // A batch of GCN on papers100M, as GNNLab's authors measured it.
+    // A batch of GCN on papers100M, as measured by GNNLab's authors.
     let report = json("--times 6.69,3.31,26.7 --gpus 8 --batches 151");
     assert_eq!((&report["samplers"], &report["samplers_by_ratio"]), (&2.into(), &2.into()), "{report}");
     let divisions = report["divisions"].as_array().unwrap();
@@ -23,7 +23,7 @@ fn the_division_of_eight_gpus_is_the_one_whose_slower_side_is_fastest() {
     for division in divisions {
         let of = |name: &str| division[name].as_f64().unwrap();
         let least = slower_side(of("samplers"), of("trainers"));
-        // Beyond it at most a batch on its way, and a last step that is not full.
+        // The epoch exceeds it by at most a batch in flight, and a last step that is not full.
         assert!((least..least + 6.69 + 3.31 + 2.0 * 26.7).contains(&of("epoch_ms")), "{division}");
     }
 }
@@ -38,7 +38,7 @@ fn samplers_that_go_on_to_train_make_the_epoch_shorter() {
         assert!(of(&switched, "standby_batches") > 50.0, "{switched}");
         assert!(of(&switched, "epoch_ms") < 0.65 * of(&plain, "epoch_ms"), "{plain} {switched}");
     }
-    // Two of three sample, where they then train: the slower side alone would leave one to it.
+    // Two of three GPUs sample if they train afterwards: the slower side alone would keep only one sampler.
     let report = json("--times 10,1,10 --gpus 3 --switch");
     assert_eq!((&report["samplers"], &report["samplers_by_slower_side"]), (&2.into(), &1.into()), "{report}");
 }

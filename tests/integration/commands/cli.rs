@@ -1,6 +1,6 @@
-//! The command line as its users meet it: the real binary, its exit codes, its messages, and what it leaves behind.
+//! The command line: the real binary, its exit codes, its messages, and the files that it leaves.
 //!
-//! Nothing here needs libtorch: training has whole-program tests of its own.
+//! These tests do not need libtorch: training has whole-program tests of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ fn control_characters_of_a_name_are_escaped_wherever_it_is_printed() {
     let options = ["--nodes", "300", "--avg-degree", "5"];
     let made = plain(uvatrain(temp.path(), [&["generate", name], &options[..]].concat()).run().succeeds());
     plain(uvatrain(temp.path(), ["info", name]).run().succeeds());
-    // The next steps can be typed as they stand.
+    // The next steps can be typed exactly as printed.
     let next = made.stderr.lines().find_map(|line| line.strip_prefix("next: uvatrain info ")).unwrap();
     let quoted = next.split(", uvatrain").next().unwrap();
     let read =
@@ -308,7 +308,7 @@ fn features_that_are_not_finite_are_found_by_verify() {
         features[10] = value;
         fs::write(data.join("feat.npy"), npy(&[6, 3], false, &features)).unwrap();
         uvatrain(temp.path(), ["info", "six"]).run().succeeds();
-        // Row 3, column 1, behind a header of 128 bytes.
+        // Row 3, column 1, after a header of 128 bytes.
         let says = ["feat.npy", "row 3", "column 1", "offset 168", name];
         uvatrain(temp.path(), ["info", "six", "--verify"]).run().refuses(2, &says);
     }
@@ -425,7 +425,7 @@ fn a_graph_too_large_for_the_disk_is_refused_with_3_before_any_write() {
 fn memory_does_not_grow_with_the_edges() {
     for kind in ["powerlaw", "rmat", "sbm"] {
         let temp = directory();
-        // 30 million edges are 120 MB as they are written, and more than may be had for all that the program allocates.
+        // 30 million edges are 120 MB on the disk, which is more than the program may allocate in total.
         let args =
             format!("generate graph --kind {kind} --nodes 1000000 --avg-degree 30 --feat-dim 1 --threads 2");
         let limited = format!("ulimit -d {DATA_KIB} && exec \"$0\" {args}");
@@ -498,21 +498,21 @@ fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
     };
     let pipeline = bench("pipeline", &["--samplers", "1"]);
     assert_eq!(pipeline["hash"], bench("pipeline", &["--samplers", "2"])["hash"]);
-    // What was counted there is all batches but the first.
+    // The pipeline counted all batches except the first.
     let batches = (pipeline["batches"].as_u64().unwrap() + 1).to_string();
     for threads in ["1", "2"] {
         let sample = bench("sample", &["--threads", threads, "--batches", &batches]);
         assert_eq!(sample["hash"], pipeline["hash"], "{threads} threads");
         assert!(sample["edges_per_second"].as_f64().unwrap() > 0.0);
         assert_eq!(sample["verified"]["hops"], 2);
-        // The pipeline has not counted the first, and that is the one compared with the graph.
+        // The pipeline did not count the first batch, and that is the one compared with the graph.
         for key in ["edges", "input_nodes"] {
             let [all, counted, first] =
                 [&sample[key], &pipeline[key], &sample["verified"][key]].map(|count| count.as_u64().unwrap());
             assert_eq!(all, counted + first, "{key}");
         }
     }
-    // Fewer than there are, the first one not counted there.
+    // Fewer than all batches, without the first.
     let fewer = bench("pipeline", &["--batches", "3"]);
     assert_eq!(fewer["batches"], 3);
     assert_eq!(fewer["hash"], bench("sample", &["--batches", "4"])["hash"]);
@@ -588,7 +588,7 @@ fn unusable_edge_weights_are_refused_before_anything_starts() {
         let place = ["weight.npy: the weight of edge 1000 at offset 4128 is -0.25"];
         bench(what, "weighted", &[]).refuses(2, &place);
     }
-    // Who does not pick by them does not mind.
+    // Samplers that do not pick by weight ignore it.
     bench("sample", "labor", &["--batches", "1"]).succeeds();
     bench("pipeline", "labor", &["--replace"]).refuses(2, &["--replace", "labor", "--sampler-kind neighbor"]);
     bench("sample", "labour", &[]).refuses(2, &["labour", "labor"]);

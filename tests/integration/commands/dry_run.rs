@@ -1,4 +1,4 @@
-//! `--dry-run` of `train`, `run` and `bench pipeline`: it says what a run would start and take, and starts nothing.
+//! `--dry-run` of `train`, `run` and `bench pipeline`: it reports what a run would start and use, and starts nothing.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn item<'a>(dry: &'a serde_json::Value, item: &str) -> (&'a str, u64) {
 fn a_dry_run_names_stages_rings_and_memory_and_writes_nothing() {
     let temp = directory();
     small_graph(temp.path());
-    // The stamp of the checked dataset is written by whoever reads it first.
+    // The stamp of the checked dataset is written by its first reader.
     uvatrain(temp.path(), ["info", "graph"]).run().succeeds();
     let before = contents(temp.path());
     for args in [
@@ -47,7 +47,7 @@ fn a_dry_run_names_stages_rings_and_memory_and_writes_nothing() {
     assert_same_contents(&before, &contents(temp.path()));
 }
 
-/// Bytes of the process and its descendants. Pages that several have are divided between them.
+/// Bytes of the process and its descendants. Shared pages are divided between the processes.
 fn proportional_set_size(process: u32) -> u64 {
     let directory = format!("/proc/{process}");
     let rollup = fs::read_to_string(format!("{directory}/smaps_rollup")).unwrap_or_default();

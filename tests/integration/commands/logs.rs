@@ -1,5 +1,5 @@
-//! The program's own trace: `RUST_LOG` and `UVATRAIN_LOG`, in every process of a run, each line with whose it is. The
-//! real binary throughout.
+//! The program's own trace: `RUST_LOG` and `UVATRAIN_LOG` in every process of a run, each line with its role. Tests of
+//! the real binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::support::runs::{Metrics, small_graph, train};
 use crate::support::{directory, uvatrain};
 use serde_json::Value;
 
-/// The lines of the trace as text: level, and whose with target and message behind it.
+/// The lines of the trace as text: the level, and the role with target and message after it.
 fn lines(stderr: &str) -> Vec<(&str, &str)> {
     let traced = stderr.lines().filter_map(|line| {
         let (time, rest) = line.split_once(' ')?;
@@ -34,7 +34,7 @@ fn rust_log_shows_every_role_and_each_line_names_its_own() {
         assert!(["DEBUG", "INFO", "WARN", "ERROR"].contains(level), "{level} {rest}");
         assert!([" uva_runtime::", " uva_launch::"].iter().any(|name| rest.contains(name)), "{rest}");
     }
-    // What a person is told anyway is there too, as it always is.
+    // The usual messages for users are printed as well.
     assert!(outcome.stderr.contains("epoch 1/1"), "{outcome}");
 }
 
@@ -73,7 +73,7 @@ fn info_is_a_few_lines_of_every_process_on_its_settings_and_its_end() {
             }
             counts.push(lines.len());
         }
-        // As many, however long the run is.
+        // The number of lines does not depend on the length of the run.
         assert_eq!(counts[0], counts[1], "{options}");
         assert!((8..40).contains(&counts[0]), "{counts:?}");
     }
@@ -131,7 +131,7 @@ fn json_lines_have_whose_they_are_and_fields_of_their_own() {
     let all: BTreeSet<u64> = pids.values().flatten().copied().collect();
     assert!(pids.values().all(|of_role| of_role.len() == 1) && all.len() == 4, "{pids:?}");
 
-    // Each batch that the metrics tell of was sampled, gathered and taken, and so were those of validation and test.
+    // Each batch in the metrics was sampled, gathered and taken, and so were those of validation and test.
     let batches = Metrics::read(&temp.path().join("run.jsonl")).of("batch").count();
     let sequences = |lines: &[Value], message: &str| -> BTreeSet<u64> {
         let of_it = lines.iter().filter(|line| line["message"] == message);
@@ -142,7 +142,7 @@ fn json_lines_have_whose_they_are_and_fields_of_their_own() {
     assert_eq!(sampled, sequences(&processes, "gathered"));
     assert_eq!(sampled, sequences(&processes, "taken"));
 
-    // As threads of one process they are told apart by their threads.
+    // As threads of one process, roles are distinguished by their threads.
     let threads = traced("--epochs 1 --samplers 2 --in-process");
     let roles: BTreeSet<&str> = threads.iter().map(|line| line["role"].as_str().unwrap()).collect();
     assert_eq!(roles.into_iter().collect::<Vec<_>>(), ["consumer", "producer", "sampler 0", "sampler 1"]);
@@ -158,7 +158,7 @@ fn unreadable_input_is_reported_once_and_the_run_continues() {
     for complaint in ["RUST_LOG=uva_runtime=loud", "UVATRAIN_LOG_FORMAT=xml"] {
         assert_eq!(outcome.stderr.matches(complaint).count(), 1, "{complaint}\n{outcome}");
     }
-    // Every command says it, and none fails of it.
+    // Every command reports it, and none fails because of it.
     let outcome = uvatrain(temp.path(), ["info", "graph"]).env("UVATRAIN_LOG", "a=b=c").run().succeeds();
     assert!(outcome.stderr.contains("UVATRAIN_LOG=a=b=c"), "{outcome}");
 }

@@ -59,7 +59,7 @@ fn the_options_in_force_are_printed_as_a_file_that_gives_the_same() {
         let first = uvatrain(temp.path(), &asked).run().succeeds();
         assert!(first.stderr.is_empty(), "{first}");
         fs::write(temp.path().join("printed.toml"), &first.stdout).unwrap();
-        // The options are left out and come from the file.
+        // The options are omitted and come from the file.
         let words = if matches!(args[0], "bench" | "mps") { 2 } else { 1 };
         let again = [&args[..words], &["--config", "printed.toml", "--print-config"]].concat();
         let second = uvatrain(temp.path(), again).run().succeeds();
@@ -202,7 +202,7 @@ fn colours_are_for_terminals_and_no_color_takes_them_away() {
     assert!(!refused(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), "NO_COLOR is stronger");
     assert!(!refused(&[("CLICOLOR", "0")]));
 
-    // The program's own trace, here of what a file says, keeps to the same.
+    // The program's own trace, here about the content of a file, follows the same rule.
     fs::write(temp.path().join("run.toml"), "[mps.status]\ntimeout = '5s'\n").unwrap();
     let traced = |variables: &[(&str, &str)]| {
         let call = uvatrain(temp.path(), ["mps", "status", "--config", "run.toml", "--print-config"]);

@@ -1,5 +1,5 @@
-//! What a run prints: figures with what they count, epochs and batches from 1, where a failure was, how to continue.
-//! The real binary throughout.
+//! The messages of a run: figures with their units, epochs and batches from 1, the place of a failure, how to continue.
+//! Tests of the real binary.
 
 use std::fs;
 
@@ -73,7 +73,7 @@ fn a_resume_with_nothing_left_says_how_to_train_on_and_shows_no_speed() {
         assert!(fewer.stderr.contains(part), "{part} is missing\n{fewer}");
     }
     support::assert_same_contents(&before, &contents(&temp.path().join("kept")));
-    // Where it was patience that ended, it is patience that goes on.
+    // If patience ended the run, it needs more patience to continue.
     let stops = "--epochs 200 --patience 1 --lr 0.03 --checkpoint stopped --json";
     let end = train(temp.path(), "stopped.jsonl", stops).run().succeeds().json();
     assert_eq!(end["stopped_early"], true);
@@ -82,11 +82,11 @@ fn a_resume_with_nothing_left_says_how_to_train_on_and_shows_no_speed() {
         again.stderr.contains("nothing is left to train") && again.stderr.contains("--patience 2"),
         "{again}"
     );
-    // And what was said is what helps.
+    // The printed command works.
     train(temp.path(), "run.jsonl", "--epochs 3 --checkpoint kept --resume").run().succeeds();
     let epochs = Metrics::read(&temp.path().join("run.jsonl")).of("epoch").count();
     assert_eq!(epochs, 3);
-    // A report of a file that has such a run leaves out what it does not know.
+    // A report of a file with such a run omits unknown values.
     train(temp.path(), "alone.jsonl", "--epochs 3 --checkpoint kept --resume").run().succeeds();
     uvatrain(temp.path(), ["report", "alone.jsonl", "--out", "page.html"]).run().succeeds();
     let page = fs::read_to_string(temp.path().join("page.html")).unwrap();
@@ -160,7 +160,7 @@ fn more_picks_than_a_stream_has_words_for_are_refused_before_the_run() {
     let hub = temp.path().join("hub");
     fs::create_dir(&hub).unwrap();
     let write = |name: &str, bytes: Vec<u8>| fs::write(hub.join(name), bytes).unwrap();
-    // Node 0 has everybody as neighbour, the others none.
+    // Node 0 has all others as neighbours, the others have none.
     let indptr: Vec<i64> = (0..=HUB as i64).map(|node| if node == 0 { 0 } else { HUB as i64 }).collect();
     write("indptr.npy", npy(&[HUB + 1], false, &indptr));
     write("indices.npy", npy(&[HUB], false, &(0..HUB as i32).collect::<Vec<_>>()));
@@ -179,7 +179,7 @@ fn more_picks_than_a_stream_has_words_for_are_refused_before_the_run() {
     ] {
         let refused = uvatrain(temp.path(), command.split(' ')).run();
         let refused = refused.refuses(2, &["--fanouts", "70000", "70001", "65536"]);
-        // Nobody had been started who could fail.
+        // No role had been started that could fail.
         assert!(!refused.stderr.contains("failed"), "{refused}");
         assert!(!temp.path().join("new.jsonl").exists(), "{command}");
     }
@@ -207,7 +207,7 @@ fn a_number_out_of_its_range_is_refused_with_both_ends() {
 fn results_name_the_epoch_that_they_are_of() {
     let temp = directory();
     small_graph(temp.path());
-    // The model that is kept is tested, with early stopping or without.
+    // The kept model is tested, with early stopping or without.
     for (options, tests_the_best) in [
         ("--epochs 3 --keep last", false),
         ("--epochs 12", true),
@@ -239,7 +239,7 @@ fn results_name_the_epoch_that_they_are_of() {
     assert!(tile.contains(&format!("of epoch {}", best.unwrap() + 1)), "{tile}");
 }
 
-/// As many threads as nobody takes who asks for none.
+/// A number of threads that is not a default.
 fn unusual_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from) / 2 + 1
 }
@@ -266,16 +266,16 @@ fn a_resume_keeps_the_number_of_threads_and_says_where_it_does_not() {
     assert_eq!(parts.of("start").last().unwrap()["in_force"]["train_threads"], threads);
     assert_eq!(parts.trained(), whole.trained());
 
-    // Asked for another number it takes that, and says what it costs.
+    // With another requested number the run uses it, and prints the consequence.
     let other = threads + 1;
     let options = format!("--epochs 3 --checkpoint kept --resume --train-threads {other}");
     let changed = run("parts.jsonl", &options);
     let said = format!("--train-threads {other}, {threads} before");
     assert_eq!(changed.stderr.matches(&said).count(), 1, "{said}\n{changed}");
-    // From then on that is the number.
+    // From then on that number is used.
     let again = run("parts.jsonl", "--epochs 4 --checkpoint kept --resume");
     assert!(again.stderr.contains(&format!("--train-threads {other}, as before")), "{again}");
-    // The same number by name is nothing to talk about.
+    // The same number given explicitly causes no message.
     let same = run("parts.jsonl", &format!("--epochs 5 --checkpoint kept --resume --train-threads {other}"));
     assert!(!same.stderr.contains("before"), "{same}");
 }
@@ -293,7 +293,7 @@ fn a_run_that_waits_for_training_names_the_option_that_the_report_would() {
     let verdict = page.split("<p class=\"verdict\">").nth(1).unwrap().split("</p>").next().unwrap();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     assert!(verdict.contains("--train-threads 2"), "{verdict}");
-    // Where there is no second core a second thread gains nothing.
+    // Without a second core, a second thread gains nothing.
     let suggested = outcome.stdout.contains("--train-threads 2");
     assert_eq!(suggested, cores > 1, "{outcome}");
 }

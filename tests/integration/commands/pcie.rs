@@ -1,5 +1,5 @@
-//! `uvatrain bench pcie`: the real binary under the stand-in for NVIDIA's driver. No figure is looked at but for being
-//! one.
+//! `uvatrain bench pcie`: the real binary under the stand-in for NVIDIA's driver. The tests only check that figures
+//! exist.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn every_axis_is_measured_verified_and_plotted() {
     for way in list(&report, "ways") {
         assert_eq!(way["verified_rows"], way["rows"], "{way}");
     }
-    // Reserved huge pages are there or not; either is told.
+    // Reserved huge pages may exist or not; the report shows which.
     let told = |list: &[Value]| list.iter().any(|cell| cell["pages"] == "hugetlb");
     assert!(told(cells) || told(list(&report, "skipped")));
     let svg = std::fs::read_to_string(folder.path().join("plot.svg")).unwrap();
@@ -81,11 +81,11 @@ fn one_cell_can_be_run_alone_and_gives_the_ids_that_it_always_gives() {
                 --table-size 1MiB --sample-bytes 4KiB --samples 3 --zero-copy-only --json";
     let report = bench(folder.path(), args).run().succeeds().json();
     let cells = list(&report, "cells");
-    // And one of whole lines, for the ceiling.
+    // And a cell of whole lines, for the ceiling.
     assert_eq!((cells.len(), list(&report, "ways").len()), (2, 0));
     assert_eq!((&cells[1]["row_bytes"], &cells[1]["axis"]), (&1024.into(), &"ceiling".into()));
-    // Recomputed from what the documentation of `ids` says of draws. The number of rows depends on the measured time of
-    // a first gather, so two runs need not agree in it, and their check sums are not compared.
+    // Recomputed from the documentation of `ids`. The number of rows depends on the measured time of a first gather, so
+    // two runs may differ in it, and their check sums are not compared.
     let mix = |x: u64| {
         let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

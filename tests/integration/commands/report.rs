@@ -1,5 +1,5 @@
-//! `uvatrain report`: pages out of metrics, of real runs and of files made by hand. The real binary, and the pages read
-//! by a parser that forgives nothing.
+//! `uvatrain report`: pages made from metrics of real runs and from handmade files. The real binary, and a strict
+//! parser for the pages.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ fn check(page: &str) {
                 "src" | "xlink:href" | "style" | "data" | "action" => panic!("{element:?}"),
                 _ => {}
             }
-            // Where a number is no number, a place in a picture is none.
+            // A value that is not a number must not become a coordinate in a picture.
             assert!(!value.contains("NaN") && !value.contains("inf"), "{element:?}");
         }
         if element.name == "svg" {
@@ -62,7 +62,7 @@ fn check(page: &str) {
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
 }
 
-/// The one script is the program's own, and the policy lets no other run: it names that one's hash.
+/// The only script is the program's own, and the policy allows no other: it contains the script's hash.
 #[track_caller]
 fn check_script(page: &str, elements: &[Element]) {
     let scripts: Vec<_> = elements.iter().filter(|element| element.name == "script").collect();
@@ -88,7 +88,7 @@ fn sha256(text: &str) -> String {
     (0..43).map(|place| characters[six(6 * place)]).chain(['=']).collect()
 }
 
-/// What is drawn in a picture, but for its axes, is in the legend above it.
+/// Every shape of a picture except its axes is in the legend above it.
 #[track_caller]
 fn check_legends(page: &str) {
     for figure in page.split("<figure>").skip(1) {
@@ -105,7 +105,7 @@ fn check_legends(page: &str) {
 /// Grid lines and axes.
 const RULE: &str = "#DDE2E8";
 
-/// The colours of shapes, as they are by day.
+/// The colours of shapes in the light theme.
 fn colours(html: &str) -> BTreeSet<&str> {
     let shapes = html.split('<').filter(|part| !part.starts_with("text"));
     let values = shapes.flat_map(|shape| shape.split('"').skip(1).step_by(2));
@@ -124,7 +124,7 @@ impl Element {
     }
 }
 
-/// The elements of a page that is well-formed XML behind its first line; panics of another.
+/// The elements of a page that is well-formed XML after its first line; panics for any other page.
 #[track_caller]
 fn elements(page: &str) -> Vec<Element> {
     let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("its first line");
@@ -274,7 +274,7 @@ fn a_runs_page_has_the_figures_of_its_metrics() {
     // In a run as short as this one starting may take most of the time, and no option changes that.
     let advice = verdict.contains("<code>--") || verdict.contains("would gain nothing");
     assert!(verdict.contains(named) && advice, "{verdict}");
-    // Each role's share of its time is the end's, in the table behind the picture.
+    // Each role's share of its time is that of the end, in the table below the picture.
     for (role, times) in end["roles"].as_object().unwrap() {
         let seconds = |name: &str| times[name].as_f64().unwrap();
         let whole = seconds("working_s") + seconds("waiting_input_s") + seconds("waiting_output_s");
@@ -283,7 +283,7 @@ fn a_runs_page_has_the_figures_of_its_metrics() {
         let row = row.split("</tr>").next().unwrap();
         assert!(row.contains(&share), "{share} in {row}");
     }
-    // And so is what each process had of memory: launcher, janitor, two samplers, producer, consumer.
+    // The same holds for the memory of each process: launcher, janitor, two samplers, producer, consumer.
     let memory =
         page.split("<caption>Memory of each process").nth(1).unwrap().split("</table>").next().unwrap();
     let processes = end["memory"].as_array().unwrap();
@@ -305,7 +305,7 @@ fn a_runs_page_has_the_figures_of_its_metrics() {
         assert!(page.contains(&format!("-t\">{title}")), "{title}");
     }
     assert!(page.matches("-t\">Edges a batch").count() == 2, "one for each layer");
-    // The same file gives the same page, and what others may read is the umask's to say.
+    // The same file gives the same page, and the umask determines who may read it.
     let again = self::page(temp.path(), &["run.jsonl"]);
     assert!(page == again, "another page of the same file");
     let plain = temp.path().join("plain");
@@ -323,7 +323,7 @@ fn several_runs_are_compared_before_each_is_shown() {
     fs::create_dir(temp.path().join("other")).unwrap();
     fs::copy(temp.path().join("slow.jsonl"), temp.path().join("other/slow.jsonl")).unwrap();
     let page = page(temp.path(), &["wide.jsonl", "slow.jsonl", "other/slow.jsonl"]);
-    // Two of a name are told apart by their folders.
+    // Runs with the same file name are distinguished by their folders.
     shows(&page, &["3 runs compared", "wide, slow.jsonl, other/slow.jsonl", "Options in which they differ"]);
     let table = page.split("<caption>Options in which").nth(1).unwrap().split("</table>").next().unwrap();
     let row = |name: &str, values: [&str; 3]| {
@@ -393,7 +393,7 @@ fn a_run_that_goes_on_is_shown_as_far_as_its_file_goes() {
     let temp = directory();
     let mut lines = vec![start()];
     let file = temp.path().join("run.jsonl");
-    // Nothing but its beginning.
+    // Only its beginning.
     write_lines(&file, &lines);
     shows(&page(temp.path(), &["run.jsonl"]), &["has no  end", "no training batches in this file yet"]);
     lines.extend((0..50).map(batch));
@@ -405,7 +405,7 @@ fn a_run_that_goes_on_is_shown_as_far_as_its_file_goes() {
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 40]).unwrap();
     shows(&page(temp.path(), &["run.jsonl"]), &["Line 51, the last one, is cut in the middle", "49 batches"]);
-    // One that was continued behind the cut.
+    // A line that was continued after the cut.
     fs::write(&file, [&bytes[..bytes.len() - 40], b"\n", format!("{}\n", batch(49)).as_bytes()].concat())
         .unwrap();
     refuses(
@@ -480,7 +480,7 @@ fn what_is_not_a_metrics_file_is_refused_with_file_and_line() {
     ] {
         refuses(temp.path(), &[name, "--out", "report.html"], &parts);
     }
-    // Of several the wrong one is named, and nothing is written.
+    // Of several files the wrong one is named, and nothing is written.
     file("good.jsonl", format!("{}\n", start()).as_bytes());
     refuses(temp.path(), &["good.jsonl", "notes.txt", "--out", "report.html"], &["notes.txt:1:"]);
 }
@@ -507,14 +507,14 @@ fn a_page_takes_the_place_of_the_last_and_never_of_a_run() {
     refuses(temp.path(), &[&many[..], &["--out", "report.html"]].concat(), &["25 runs", "at most 24"]);
     fs::write(temp.path().join("report.html"), "what was there").unwrap();
     page(temp.path(), &["run.jsonl"]);
-    // A disk that is full leaves the last page, and nothing of the next.
+    // A full disk leaves the last page unchanged, and no part of the next.
     fs::write(temp.path().join("report.html"), "what was there").unwrap();
     let args = ["report", "run.jsonl", "--out", "report.html"];
     let outcome = uvatrain_behind(temp.path(), "ulimit -f 4", args).run().refuses(1, &["--out report.html"]);
     assert_eq!(fs::read(temp.path().join("report.html")).unwrap(), b"what was there", "{outcome}");
     let left: Vec<_> = fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
-    // What is no file is written to as it is.
+    // An output that is not a regular file is written to directly.
     let outcome = uvatrain(temp.path(), ["report", "run.jsonl", "--out", "/dev/stdout"]).run().succeeds();
     check(&outcome.stdout);
 }
@@ -556,14 +556,14 @@ fn neither_memory_nor_the_page_grows_with_the_batches() {
         }
     }
     file.into_inner().unwrap();
-    // Less than the file, by far; what libtorch takes for itself is a quarter of that.
+    // Far less than the file; libtorch alone uses a quarter of that.
     let args = ["report", "run.jsonl", "--out", "report.html"];
     uvatrain_behind(temp.path(), "ulimit -d 229376", args).run().succeeds();
     let page = fs::read_to_string(temp.path().join("report.html")).unwrap();
     check(&page);
     assert!(page.len() < 300_000, "{} bytes", page.len());
     shows(&page, &["1,000,000 batches", "16 min 40 s"]);
-    // Many runs share the room of a page.
+    // Many runs share the space of a page.
     let mut lines = vec![start()];
     lines.extend((0..2000).map(batch));
     write_lines(&path, &lines);

@@ -1,4 +1,4 @@
-//! `uvatrain bench requests` as its users meet it. Nothing here needs libtorch or a GPU.
+//! Tests of `uvatrain bench requests`, which does not require libtorch or a GPU.
 
 use crate::support::{directory, uvatrain};
 

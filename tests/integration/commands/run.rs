@@ -1,5 +1,5 @@
-//! `uvatrain run`: a command of the user's takes the batches. The command here is this very executable ([`command`]),
-//! so that every ending it may have can be told to it.
+//! `uvatrain run`: a user's command takes the batches. The command here is this test executable ([`command`]), so that
+//! a test can specify how it ends.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use uva_launch::launcher::protocol;
 use uva_runtime::options::part::Part;
 use uva_runtime::{LoaderOptions, Runtime};
 
-/// The batches of so many epochs, as the roles make them as threads.
+/// The batches of this many epochs, as made by roles that are threads.
 fn expected(directory: &Path, epochs: u32) -> Vec<(String, u64, u64, String)> {
     ranks::expected(directory, epochs, Part::default(), false)
 }
@@ -86,7 +86,7 @@ fn a_command_that_takes_what_it_likes_and_ends_well_has_done_its_work() {
         let end = outcome.json();
         let taken =
             steps.split("take ").nth(1).map_or(0, |rest| rest.split(';').next().unwrap().parse().unwrap());
-        // Nothing of the command's own output is on stdout with --json.
+        // With --json, the command's own output is not on stdout.
         assert_eq!(end["event"], "end", "{outcome}");
         assert_eq!(end["batches"], taken, "{outcome}");
         assert_eq!(recorded(temp.path()).len(), taken);
@@ -178,7 +178,7 @@ fn a_command_that_cannot_be_started_is_bad_usage_and_named() {
         let args = ["run", "graph", "--metrics", "x.jsonl", "--", words];
         support::uvatrain(temp.path(), args).run().refuses(2, &parts);
     }
-    // What only the system sees.
+    // Values that only the system sees.
     let odd = temp.path().join("odd");
     std::fs::write(&odd, "#!/no/such/interpreter\n").unwrap();
     std::fs::set_permissions(&odd, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -193,7 +193,7 @@ fn one_process_attaches_and_a_second_is_refused_with_the_reason() {
     // In one process.
     let twice = run(temp.path(), "", None, "attach; attach").run().ends_with(1);
     assert!(twice.stderr.contains("is attached already"), "{twice}");
-    // Two of a shell's: the second while the first takes batches.
+    // Two commands of a shell: the second starts while the first takes batches.
     let both = r#""$@" & wait; UVATRAIN_TEST_STEPS="attach" "$@"; test $? = 70"#;
     let outcome = run(temp.path(), "", Some(both), "attach; take 2").run().succeeds();
     for part in ["has attached to this run before, which has ended since", "came second"] {
@@ -299,7 +299,7 @@ fn an_interrupt_of_the_launcher_reaches_the_command_with_its_next_batch() {
         kill_process(Pid::from_child(&run.child), signal).unwrap();
         let outcome = run.wait().ends_with(code);
         assert!(outcome.stderr.contains("told with its next batch"), "{outcome}");
-        // It ended by itself: with what it makes of being asked to stop.
+        // The command ended on its own: with the code for a stop request.
         assert!(outcome.stderr.contains("command: interrupted by SIGINT"), "{outcome}");
     }
 }
@@ -350,9 +350,9 @@ fn a_second_interrupt_ends_a_command_that_does_not_listen() {
     assert!([130, 143].contains(&outcome.code()), "{outcome}");
 }
 
-/// The roles prepare such a batch in a fraction of a millisecond: a command that holds each for 30 ms is what they wait
-/// for, and one that holds none takes them as they come. Who waits for whom then is the scheduler's to say, and is not
-/// asked.
+/// The roles prepare such a batch in a fraction of a millisecond: they wait for a command that holds each batch for 30
+/// ms, and a command that does not hold batches takes them as they arrive. In the second case the scheduler determines
+/// who waits, so this is not checked.
 #[test]
 fn a_far_slower_or_faster_command_gets_the_same_batches_from_the_slots() {
     let temp = directory();
@@ -390,8 +390,8 @@ fn a_process_of_another_user_does_not_get_the_batches() {
     assert!(recorded(temp.path()).is_empty());
 }
 
-/// A process of the command that knocks by hand with the pidfd of another: the launcher's, or the one of its argument.
-/// It says what it is answered, and ends with 5 where it was let in.
+/// A process of the command that connects with the pidfd of another process: the launcher's, or that of its argument.
+/// It prints the answer, and ends with 5 if it was accepted.
 const KNOCKS_FOR_ANOTHER: &str = r#"
 import array, json, os, socket, struct, sys
 version, protocol, launcher, descriptor, _ = os.environ["UVATRAIN_ATTACH"].split(":")
@@ -420,14 +420,14 @@ fn a_process_that_attaches_in_anothers_name_is_rejected_and_ends_no_other() {
             .chain([KNOCKS_FOR_ANOTHER])
             .collect::<Vec<_>>();
         words.extend(named.as_deref());
-        // Not ended by a signal: its own, had the launcher taken itself for what attached.
+        // Not ended by a signal: the launcher did not mistake itself for the attached process.
         let outcome = support::uvatrain(temp.path(), words).run().ends_with(1);
         for part in ["answered", "brought the pidfd of process", "ended without having attached"] {
             assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
         }
         assert!(bystander.try_wait().unwrap().is_none(), "it was ended\n{outcome}");
     }
-    // Whoever comes after it gets in.
+    // The next process to connect is accepted.
     let shell = format!("python3 -c '{KNOCKS_FOR_ANOTHER}' && exec \"$@\"");
     run(temp.path(), "", Some(&shell), "attach; take 3; close").run().succeeds();
     bystander.kill().unwrap();

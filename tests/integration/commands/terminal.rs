@@ -1,5 +1,4 @@
-//! Names, errors and answers of others on their way to a terminal: whatever they hold, no control character of theirs
-//! arrives there.
+//! Names, errors and answers from outside on a terminal: their control characters are never printed.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,9 +9,9 @@ use crate::support::runs::small_graph;
 use crate::support::{Outcome, Uvatrain, directory, uvatrain};
 use serde_json::Value;
 
-/// Sets a title, colours, deletes, and turns the direction of writing, in seven bits and in eight.
+/// Sets a title, colours, deletes, and reverses the direction of writing, in seven bits and in eight.
 const PLANTED: &str = "\x1b]0;owned\x07\x1b[31mred\x7f\u{9b}1m\u{202e}evil";
-/// How its beginning is shown.
+/// The escaped form of its beginning.
 const SHOWN: &str = "\\x1b]0;owned\\x07\\x1b[31mred\\x7f\\u{9b}1m\\u{202e}evil";
 
 fn is_command(c: char) -> bool {
@@ -56,7 +55,7 @@ fn no_command_passes_on_control_characters_of_names_words_or_errors() {
     let dashed = format!("--{PLANTED}");
     let port = format!("{PLANTED}:9");
     let report = ["report", "garbage.jsonl", "--out", PLANTED];
-    // What is called, its exit code, and whether the planted text is to be seen as such.
+    // The call, its exit code, and whether the planted text is visible in escaped form.
     let cases: Vec<(&str, Uvatrain, i32, bool)> = vec![
         ("a dataset's name and licence", call(&["info", "graph"]), 0, true),
         ("in JSON", call(&["info", "graph", "--json"]), 0, false),

@@ -1,4 +1,4 @@
-//! `uvatrain top`: a run watched from beside, and whatever else may be at an address. The real binary on both sides.
+//! `uvatrain top`: a run watched by another process, and addresses with anything else. The real binary on both sides.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,9 +11,9 @@ use crate::support::runs::{small_graph, train, wait_until};
 use crate::support::{Running, directory, uvatrain};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
-/// A run that does not end by itself, and its port.
+/// A run that does not end on its own, and its port.
 fn watched_run(directory: &std::path::Path, options: &str) -> (Running, u16) {
-    // A port that was free a moment ago; the system gives such a number again late.
+    // A port that was just free; the system does not assign such a number again for a while.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let options = format!("--epochs 100000 --metrics-listen {port} {options}");
     let run = train(directory, "run.jsonl", &options).start();
@@ -21,7 +21,7 @@ fn watched_run(directory: &std::path::Path, options: &str) -> (Running, u16) {
     (run, port)
 }
 
-/// What the run tells; nothing while it does not listen yet.
+/// The figures of the run; empty while it does not listen yet.
 fn figures(port: u16) -> String {
     let mut answer = String::new();
     if let Ok(mut client) = TcpStream::connect(("127.0.0.1", port)) {
@@ -48,7 +48,7 @@ fn one_view_of_a_run_shows_roles_slots_speed_loss_and_memory() {
     let temp = directory();
     small_graph(temp.path());
     let (run, port) = watched_run(temp.path(), "--samplers 2 --slots 3 --batch-slots 5 --gpu-cache 64KiB");
-    // Stdout is a pipe: no terminal is drawn on, with --once or without.
+    // Stdout is a pipe, so no view is drawn, with --once or without.
     let port_alone = port.to_string();
     let printed = format!("http://127.0.0.1:{port}/metrics");
     for args in [["top", &port_alone, "--once"], ["top", &printed, "--interval=500ms"]] {
@@ -63,10 +63,11 @@ fn one_view_of_a_run_shows_roles_slots_speed_loss_and_memory() {
         }
         assert!(frame.contains("% validation accuracy"), "{outcome}");
         let speed = row(frame, "speed");
-        // Of the second between its two looks; on a machine that is busy otherwise that may be none.
+        // From the second between its two samples; on a busy machine the speed may be 0.
         assert!(speed[1].parse::<f64>().unwrap() >= 0.0 && speed[2] == "batches/s,", "{outcome}");
         assert!(frame.contains("/s gathered") && frame.contains(" training batches, "), "{outcome}");
-        // Shares of each role are its whole time, and what worked most of its time is the bottleneck.
+        // The shares of each role add up to its whole time, and the role with the largest working share is the
+        // bottleneck.
         let (mut most, mut named) = (0, Vec::new());
         for (role, processes) in [("sampler ", "2"), ("producer", "1"), ("consumer", "1")] {
             let words = row(frame, role);
@@ -95,7 +96,7 @@ fn one_view_of_a_run_shows_roles_slots_speed_loss_and_memory() {
         }
     }
     interrupt(run);
-    // Behind the run's end nobody listens.
+    // After the run's end no process listens.
     uvatrain(temp.path(), ["top", &port_alone])
         .run()
         .refuses(2, &["nobody listens", &port_alone, "--metrics-listen"]);
@@ -155,7 +156,7 @@ fn a_client_that_sends_byte_by_byte_delays_no_other_and_is_dropped() {
     });
     first.recv().unwrap();
     assert!(answer_to(connected(port)).contains("uvatrain_batches_total"));
-    // Its time is over although it always says a little more.
+    // Its time is over although it keeps sending.
     wait_until("the slow client is let go", || drips.is_finished());
     drop(over);
     assert!(drips.join().unwrap());
@@ -186,7 +187,7 @@ fn limit_descriptors(run: &Running, most: u64) {
 /// Clock ticks that the run's process has used, and its thread that answers.
 fn ticks(run: &Running) -> (u64, u64) {
     let of = |stat: String| -> u64 {
-        // Behind the name: the state, then numbers, of which the terminal's group is -1 without a terminal. User and
+        // After the name: the state, then numbers, of which the terminal's group is -1 without a terminal. User and
         // system time are fields 14 and 15 of proc(5), whose third is the state.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
@@ -205,7 +206,7 @@ fn without_descriptors_no_client_is_answered_and_nothing_spins() {
     small_graph(temp.path());
     let (run, port) = watched_run(temp.path(), "--in-process");
     let open = open_descriptors(&run);
-    // Enough for the files that the run itself opens now and then, and not for the clients.
+    // Enough for the files that the run itself opens occasionally, and not for the clients.
     limit_descriptors(&run, open + 3);
     let idle: Vec<_> = (0..130).map(|_| connected(port)).collect();
     assert!(answer_to(connected(port)).contains("uvatrain_batches_total"));
@@ -256,7 +257,7 @@ fn a_response_that_is_not_of_a_run_is_refused_and_quoted() {
         uvatrain(temp.path(), ["top", &port]).run().refuses(2, &[&format!("127.0.0.1:{port}"), part]);
         served.join().unwrap();
     }
-    // One that listens and never says anything.
+    // A server that accepts connections but never sends.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
     uvatrain(temp.path(), ["top", &port]).run().refuses(2, &["no answer", "did not answer within"]);
@@ -273,10 +274,10 @@ fn an_invalid_address_is_refused_and_a_file_is_distinguished_from_it() {
     uvatrain(temp.path(), ["top", "--interval", "1ms"]).run().refuses(2, &["--interval", "from 100ms to 1m"]);
 }
 
-/// A terminal of `script`'s: `uvatrain top` on it, with what is typed. What it drew, and its exit code as the last
-/// line.
+/// Runs `uvatrain top` on a terminal of `script` with the given keys. Returns the drawn output, with the exit code as
+/// the last line.
 fn on_a_terminal(directory: &std::path::Path, port: u16, columns: u16, keys: Keys<'_>) -> Option<String> {
-    // Ctrl-C is heard by all that run on the terminal: a shell that has no trap for it ends before it tells the code.
+    // Ctrl-C reaches all processes on the terminal: a shell without a trap for it ends before it prints the code.
     let top = format!(
         "trap : INT; stty cols {columns} rows 40; '{}' top {port} --interval 200ms; echo \"code $?\"; stty -a | tr ' ' '\\n' | grep icanon",
         env!("CARGO_BIN_EXE_uvatrain")
@@ -327,12 +328,12 @@ fn on_a_terminal_it_is_drawn_in_place_until_q_ctrl_c_or_the_runs_end() {
         let (drawn, behind) = seen.split_once("\x1b[?1049l").unwrap_or_else(|| panic!("it stays in: {seen}"));
         assert!(drawn.starts_with("\x1b[?1049h\x1b[?25l"), "{seen}");
         assert!(drawn.matches("waiting for output").count() >= 2, "{seen}");
-        // The last view stays, and the terminal is as it was.
+        // The last view stays, and the terminal is restored.
         assert!(behind.contains("waiting for output") && behind.contains("code 0"), "{seen}");
         assert!(behind.lines().any(|line| line.trim() == "icanon"), "{seen}");
         assert_eq!(behind.contains("has ended"), matches!(keys, Keys::EndOf(_)), "{seen}");
     }
-    // The last of them has ended it, where there is a script(1).
+    // The last of them has ended it, if script(1) exists.
     let _ = kill_process(Pid::from_child(&run.child), Signal::INT);
     run.wait().ends_with(130);
 }

@@ -1,5 +1,5 @@
-//! The commands that make datasets out of what users have: what they refuse, what they say of what came, and how they
-//! end when a signal ends them. The real binary throughout; only the last tests need libtorch.
+//! The commands that make datasets from users' files: their refusals, their messages, and their end after a signal. The
+//! real binary throughout; only the last tests need libtorch.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,7 @@ fn generate(directory: &Path, out: &str, more: &str) {
         .succeeds();
 }
 
-// ---- what is refused
+// ---- refusals
 
 /// Matrices and labels of a Planetoid graph of three nodes, by the ends of their files' names.
 const PLANETOID: [(&str, &[u8]); 6] = [
@@ -169,11 +169,11 @@ fn a_name_that_is_not_text_is_refused_first_and_with_its_argument() {
         uvatrain(temp.path(), words(args)).run().refuses(2, &[option, r"caf\xE9", "not UTF-8"]);
         assert_same_contents(&before, &contents(&temp.path().join("six")));
     }
-    // Who starts no processes takes it.
+    // Commands that start no processes accept it.
     uvatrain(temp.path(), words(&["info", "NAME"])).run().succeeds();
 }
 
-// ---- what is said
+// ---- messages
 
 #[test]
 fn an_import_without_labels_proposes_what_works_and_all_but_training_does() {
@@ -322,8 +322,8 @@ fn new_in(directory: &Path, before: &BTreeSet<OsString>) -> Vec<PathBuf> {
     new.map(|entry| entry.path()).collect()
 }
 
-/// Runs a command that writes `out`, signals it once `moment` has come, and looks at how it ended: by the signal and with
-/// nothing left, or with the whole of its output, of which `last` is the last file.
+/// Runs a command that writes `out`, signals it once `moment` has come, and checks its end: by the signal and without
+/// leftovers, or with its whole output, of which `last` is the last file.
 fn signalled(directory: &Path, words: &str, signal: Signal, last: &str, moment: &str) {
     let before = contents_of_regular(directory);
     let running = uvatrain(directory, words.split_whitespace()).start();
@@ -332,7 +332,7 @@ fn signalled(directory: &Path, words: &str, signal: Signal, last: &str, moment: 
     let comes =
         || new_in(directory, &before).iter().any(|path| moment.is_empty() || path.join(moment).exists());
     while !comes() && fs::read_link(&alive).is_ok() {
-        // Looks again soon, and leaves the core to the command meanwhile.
+        // Checks again soon, and leaves the core to the command meanwhile.
         std::thread::sleep(Duration::from_micros(200));
     }
     let _ = kill_process(Pid::from_child(&running.child), signal);

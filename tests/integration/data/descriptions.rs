@@ -1,5 +1,5 @@
-//! `partition.json` and `hops.json` from anywhere: `info` refuses what no partition and no hop set has, in memory of a few
-//! times the file's size. The real binary throughout.
+//! `partition.json` and `hops.json` of any origin: `info` refuses invalid values, with memory of a few times the file's
+//! size. Tests of the real binary.
 
 use std::fs;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn a_description_takes_memory_of_a_few_times_its_size() {
         ("/other", Value::Array(lists), "more than 65536 values"),
     ] {
         change(&file, &text, pointer, value);
-        // The program and its libraries take most of it, and the text up to 50 MB.
+        // The program and its libraries use most of it, and the text up to 50 MB.
         let limit = format!("ulimit -d {}", 200 << 10);
         uvatrain_behind(temp.path(), &limit, ["info", "parts"]).run().refuses(2, &["partition.json", named]);
     }

@@ -1,4 +1,5 @@
-//! Outputs never replace what a command reads, nor files of a dataset, hop set, partition or checkpoint, by whatever path.
+//! Outputs never replace what a command reads, nor files of a dataset, hop set, partition or checkpoint, by whatever
+//! path.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +9,7 @@ use crate::support::arrays::npy;
 use crate::support::runs::{TRAIN, small_graph, train};
 use crate::support::{assert_same_contents, contents, directory, uvatrain};
 
-/// A dataset, and what is made of it: `graph`, `hops`, `parts`, `ranges`, `kept`, and a run `run.jsonl`.
+/// A dataset, and files made from it: `graph`, `hops`, `parts`, `ranges`, `kept`, and a run `run.jsonl`.
 fn everything(directory: &Path) {
     small_graph(directory);
     for line in [
@@ -25,7 +26,7 @@ fn everything(directory: &Path) {
     fs::write(directory.join("options.toml"), "[train]\nepochs = 1\n").unwrap();
 }
 
-/// Every command with an output, which stands at the end of the line.
+/// Every command with an output, which is the last word of the line.
 const COMMANDS: [&str; 13] = [
     "order graph --sequences 2 --out",
     "plan graph --gpu-cache 64KiB --out",
@@ -64,7 +65,7 @@ fn no_output_replaces_a_file_of_a_dataset_hop_set_partition_or_checkpoint() {
     }
     let absolute = temp.path().join("graph/meta.json");
     for (output, kind) in [
-        // One that the dataset could have, and another spelling, and links.
+        // A file that the dataset could have, another spelling, and links.
         ("graph/edge_feat.npy", "the dataset in"),
         ("dangling", "weight.npy is a file of the dataset in"),
         ("sub/../graph//feat.npy", ""),
@@ -90,7 +91,7 @@ fn no_output_replaces_a_file_of_a_dataset_hop_set_partition_or_checkpoint() {
     }
     fs::remove_file(temp.path().join("dangling")).unwrap();
     assert_same_contents(&before, &contents(temp.path()));
-    // Other files beside them are outputs as any.
+    // Other files in the same directories are valid outputs.
     for line in [
         "order graph --sequences 2 --out graph/order.npy",
         "predict graph --checkpoint kept --output hops/p.npy",

@@ -1,4 +1,4 @@
-//! `uvatrain partition` and `uvatrain bench partition` as their users call them.
+//! Tests of `uvatrain partition` and `uvatrain bench partition`.
 
 use std::fs;
 use std::path::Path;
@@ -282,7 +282,7 @@ fn a_graph_is_divided_into_described_and_checked_ranges() {
     fs::write(&file, bytes).unwrap();
     call(at, "info out --verify").run().refuses(2, &["out/partition.json", "part-2"]);
 
-    // By the map of another layout, with the same shape of what is said.
+    // By the map of another layout, with the same shape of the output.
     let words = "partition graph cut --map out --hops 1 --json";
     let cut = call(at, words).run().succeeds().json();
     assert_eq!(

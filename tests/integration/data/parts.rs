@@ -56,13 +56,13 @@ fn a_run_on_a_part_equals_one_on_the_graph_over_the_parts_nodes() {
     let original = |node: &i64| part.original_ids().unwrap()[*node as usize];
     let ids: Vec<i64> = part.split(Split::Train).iter().map(original).collect();
     fs::write(at.join("ids.npy"), npy(&[ids.len() as u64], false, &ids)).unwrap();
-    // The weights of a graph convolution depend on the in-degrees of nodes whose lists the part has not.
+    // The weights of a graph convolution depend on the in-degrees of nodes whose lists the part does not have.
     let expected = trained(at, "graph", "--model gcn --input-nodes ids.npy");
     assert_eq!(expected.len(), ids.len().div_ceil(100));
     assert_eq!(trained(at, "parts/part-0", "--model gcn --samplers 2 --checkpoint kept"), expected);
     run(at, "predict parts/part-0 --checkpoint kept").refuses(2, &["--nodes", "too near to the border"]);
     run(at, "predict parts/part-0 --checkpoint kept --nodes train").succeeds();
-    // Lists in the order of a cache of the part's own, whose nodes have other places.
+    // Lists in the order of the part's own cache, whose nodes have other positions.
     let cached = "--model gcn --gpu-cache 100KiB --cache-policy degree";
     assert_eq!(trained(at, "parts/part-0", cached), expected);
 }
@@ -133,7 +133,7 @@ fn one_command_divides_and_cuts_and_the_parts_are_those_of_its_map() {
         run(at, words).refuses(2, &parts);
         assert!(!at.join("no").exists(), "{words}");
     }
-    // Without what says that its lists are cut, a part is no dataset.
+    // Without the description that its lists are cut, a part is not a dataset.
     fs::rename(at.join("cut/part-0/meta.json"), at.join("meta.json")).unwrap();
     run(at, "info cut/part-0").refuses(2, &["degree.npy", "meta.json"]);
     let edited = fs::read_to_string(at.join("meta.json")).unwrap().replace("\"hops\": 1", "\"hops\": 99");

@@ -1,4 +1,4 @@
-//! `uvatrain propagate` as its users call it: hop sets, interruptions, disks and memory that are too small.
+//! Tests of `uvatrain propagate`: hop sets, interruptions, and disks and memory that are too small.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn arrays(set: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// The least memory that `line` takes, which its refusal says.
+/// The minimum memory for `line`, as printed in its refusal.
 fn least_memory(directory: &Path, line: &str) -> u64 {
     let refused = call(directory, &format!("{line} --memory 1MiB")).run().refuses(3, &["--memory 1.0 MiB"]);
     let said = refused.stderr.rsplit('(').next().unwrap().split(' ').next().unwrap();
@@ -62,7 +62,7 @@ fn send(run: &Running, signal: Signal) {
     kill_process(Pid::from_child(&run.child), signal).unwrap();
 }
 
-/// Waits until the run has finished so many parts and files that it had not, sends the signal, and waits for the end.
+/// Waits until the run has finished this many new parts and files, sends the signal, and waits for the end.
 fn interrupted(mut run: Running, folder: &Path, more: usize, signal: Signal) -> Outcome {
     let before = finished(folder);
     wait_until("the journal has more", || {
@@ -130,7 +130,7 @@ fn a_hop_set_is_made_shown_and_checked() {
 fn a_run_that_is_killed_twenty_times_goes_on_to_the_same_bytes() {
     let temp = directory();
     generated(temp.path());
-    // Sums enough that a run is still at it when its journal is looked at.
+    // Enough sums that a run is still busy when its journal is read.
     let operators = "ppr:0.1,60,heat:2,60,ppr:0.3,60,heat:3,60,ppr:0.5,60,heat:4,60,col";
     for (layout, wanted) in [("hops", 20), ("rows", 6)] {
         let line = format!("graph --operator {operators} --hops 2 --type f16 --layout {layout}");
@@ -149,7 +149,7 @@ fn a_run_that_is_killed_twenty_times_goes_on_to_the_same_bytes() {
             let line = format!("{} --memory {memory} --threads {threads} {resume}", line("killed"));
             let run = call(temp.path(), &line).start();
             let outcome = match kills < wanted {
-                // Both in the middle of a panel and behind one.
+                // Both in the middle of a panel and after one.
                 true => interrupted(run, &folder, 1 + turn % 3, Signal::KILL),
                 false => run.wait(),
             };
@@ -185,13 +185,13 @@ fn an_interrupt_keeps_the_journal_and_says_how_to_go_on() {
         assert!(outcome.stderr.contains("a smaller --memory makes shorter ones"), "{outcome}");
         assert!(entries(&folder) > 0 && !temp.path().join("hops").exists());
     }
-    // Without --resume nothing is overwritten, and both ways out are said.
+    // Without --resume nothing is overwritten, and the message has both remedies.
     call(temp.path(), line).run().refuses(2, &["hops.propagating", "--resume", "rm -r"]);
     let resumed = call(temp.path(), &format!("{line} --resume --json")).run().succeeds();
     assert!(resumed.json()["resumed_bytes"].as_u64().unwrap() > 0);
     assert!(resumed.stderr.contains("are finished already"), "{resumed}");
     assert_eq!(arrays(&temp.path().join("hops")), arrays(&temp.path().join("whole")));
-    // What is complete is left as it is.
+    // A complete set is not changed.
     let again = call(temp.path(), &format!("{line} --resume")).run().succeeds();
     assert!(again.stderr.contains("an earlier run has made all of it"), "{again}");
 }
@@ -204,9 +204,9 @@ fn two_processes_do_not_make_the_same_hop_set() {
     let first = call(temp.path(), line).start();
     let folder = temp.path().join("hops.propagating");
     wait_until("the first is at it", || entries(&folder) > 2);
-    // The first stands still, so that it is not done before the second looks.
+    // The first is stopped, so that it is not done before the second checks.
     send(&first, Signal::STOP);
-    // Neither is told to remove what the first is working in.
+    // Neither is advised to remove the folder in which the first works.
     for line in [line, &format!("{line} --resume")] {
         let second = call(temp.path(), line).run().refuses(2, &["another process is making it"]);
         assert!(!second.stderr.contains("rm -r"), "{second}");
@@ -261,7 +261,7 @@ fn a_run_that_continues_needs_no_room_for_an_existing_transposed_graph() {
         .unwrap()
         .map(|entry| entry.unwrap().metadata().unwrap().len())
         .sum();
-    // What is there, what is missing, and less beside it than turning edges round would take.
+    // The existing files, the missing ones, and less additional space than reversing edges needs.
     let room = set + turned + (disk - set) / 3;
     let mount = format!(
         "mkdir -p small after\nmount -t tmpfs -o size={room} none small\ncp -r hops.propagating small\n\
@@ -343,7 +343,7 @@ fn what_cannot_be_propagated_is_refused_by_name_and_nothing_is_written() {
         left.sort();
         assert_eq!(left, ["graph", "taken"], "{options}");
     }
-    // A folder that somebody else has given this name is none of ours.
+    // A folder of the same name that another user made does not belong to this program.
     let foreign = temp.path().join("hops.propagating");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("notes.txt"), "mine").unwrap();
@@ -369,7 +369,7 @@ fn two_signals_at_the_end_do_not_leave_the_folder_beside_the_hop_set() {
     let mut met = 0;
     for round in 0..30 {
         let mut run = call(temp.path(), line).start();
-        // Stopped between the rename and the removal of the folder, as far as two processes can meet there.
+        // Stopped between the rename and the removal of the folder, as far as two processes can coincide there.
         let mut ended = false;
         while !out.exists() && !ended {
             ended = run.child.try_wait().unwrap().is_some();

@@ -1,5 +1,5 @@
-//! Machines that are short of something, files that change under a run, clocks that jump: a run either does its work or
-//! says what is missing, and leaves nothing.
+//! Machines that lack a resource, files that change under a run, clocks that jump: a run either does its work or
+//! reports what is missing, and leaves no files.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn traces(directory: &Path) -> Traces {
     Traces::now(&directory.join("tmp"))
 }
 
-/// Trains an epoch behind the line, and gives how that ended, with nothing left of it.
+/// Trains an epoch after a line of the shell, checks that no leftovers exist, and returns the outcome.
 fn train_behind(directory: &Path, line: &str, options: &str) -> Outcome {
     let before = traces(directory);
     let args = format!("{TRAIN} --epochs 1 {options}");
@@ -36,8 +36,8 @@ fn train_behind(directory: &Path, line: &str, options: &str) -> Outcome {
     outcome
 }
 
-/// Lowers a limit step by step. A run behind it does its work, or is refused with one of the words; the highest does
-/// its work, and the lowest is refused.
+/// Lowers a limit step by step. A run under it does its work, or is refused with one of the words; with the highest
+/// limit it does its work, and with the lowest it is refused.
 fn lowered(directory: &Path, values: &[u64], limit: &dyn Fn(u64) -> String, says: &[&str]) {
     let mut codes = Vec::new();
     for value in values {
@@ -132,7 +132,8 @@ fn without_proc_whatever_starts_processes_says_so_before_it_starts_any() {
     }
 }
 
-/// Where libtorch's libraries do not fit, it is not started. Behind that, a role or a command gets no memory.
+/// If libtorch's libraries do not fit, it is not started. Under slightly higher limits, a role or a command gets no
+/// memory.
 #[test]
 fn too_little_memory_is_named_with_the_limit_and_what_takes_less() {
     let temp = directory();
@@ -157,12 +158,12 @@ fn too_little_memory_is_named_with_the_limit_and_what_takes_less() {
                 let line = format!("ulimit -{kind} {}", mib << 10);
                 let outcome = uvatrain_behind(temp.path(), &line, words(args)).run();
                 codes.push(outcome.code());
-                // libgomp ends a process by itself where a thread of it gets no stack.
+                // libgomp ends a process if one of its threads gets no stack.
                 if outcome.code() == 0 || outcome.stderr.contains("libgomp: Thread creation failed") {
                     continue;
                 }
                 assert!([1, 3].contains(&outcome.code()), "{line}\n{outcome}");
-                // Whatever has its own words for it names a remedy of its own. A second thread may write behind the line.
+                // An error with its own message has its own remedy. A second thread may write after the line.
                 let raise = format!("ulimit -{kind}");
                 let explains =
                     |line: &str| line.contains(&raise) && (outcome.code() == 3 || line.contains(remedy));
@@ -218,7 +219,7 @@ fn a_full_disk_ends_the_run_by_name_and_the_last_checkpoint_resumes() {
     let sized = temp.path().join("sized");
     let bytes = |name: &String| fs::metadata(sized.join(name)).unwrap().len() + 4096;
     let bytes: u64 = checkpoint_files(&sized).iter().map(bytes).sum();
-    // One checkpoint has room, and the next, which is written beside it, has not.
+    // One checkpoint fits, and the next, which is written next to it, does not.
     let size = bytes * 3 / 2;
     let line = format!(
         "mkdir -p kept\nmount -t tmpfs -o size={size} none kept\ncode=0\n\"$@\" || code=$?\ncp -r kept after\nexit $code"
@@ -238,7 +239,7 @@ fn a_full_disk_under_a_new_dataset_is_named_and_nothing_of_it_stays() {
     let temp = directory();
     let source = "generate source --nodes 20000 --avg-degree 8 --feat-dim 16 --classes 3";
     uvatrain(temp.path(), words(source)).run().succeeds();
-    // One disk says beforehand that it has not the room; the other has room for bytes, but not for as many files.
+    // One disk reports beforehand that it lacks space; the other has space for the bytes, but not for as many files.
     for (disk, code, message) in
         [("size=256k", 3, "there is room for 25"), ("size=64m,nr_inodes=6", 1, "No space left on device")]
     {
@@ -258,7 +259,8 @@ fn a_full_disk_under_a_new_dataset_is_named_and_nothing_of_it_stays() {
     }
 }
 
-/// What the estimate cannot foresee: here a limit on the size of files, as a disk that somebody else fills meanwhile.
+/// Conditions that the estimate cannot foresee: here a limit on the size of files, like a disk that another process
+/// fills meanwhile.
 #[test]
 fn a_limited_temporary_file_ends_the_import_by_name_and_leaves_nothing() {
     let temp = directory();
@@ -313,7 +315,7 @@ fn a_dataset_that_is_cut_under_a_run_ends_it_by_name() {
             wait_until(&format!("the {} ends", process.role), || process.has_ended());
         }
         assert_eq!(before, traces(temp.path()));
-        // The dataset is refused as it is now, by name.
+        // The changed dataset is refused by name.
         train(temp.path(), "after.jsonl", "--epochs 1 --checkpoint kept --resume").run().refuses(2, &[name]);
         fs::write(&file, whole).unwrap();
         fs::remove_dir_all(temp.path().join("kept")).unwrap();
@@ -339,7 +341,7 @@ fn a_table_that_is_cut_under_a_prediction_ends_it_by_name() {
     assert!(!ended.stderr.contains("SIGBUS"), "{ended}");
 }
 
-/// The way that docs/reference/data-format.md tells people: a new file under the old one's name.
+/// The method of docs/reference/data-format.md: a new file under the old one's name.
 #[test]
 fn a_dataset_replaced_under_a_run_does_not_change_it_or_its_checkpoint() {
     let temp = directory();
@@ -382,7 +384,7 @@ fn a_second_run_in_a_checkpoint_directory_is_refused_without_harm() {
         let second = format!("--epochs 1 --checkpoint kept {more}");
         train(temp.path(), "second.jsonl", &second).run().refuses(2, &refusal);
     }
-    // The janitor holds the claim too: until everybody has ended, nobody else comes in.
+    // The janitor holds the lock as well: until all processes have ended, no other run can take it.
     let so_far = Metrics::read(&metrics).trained().len();
     wait_for_batches(&mut first, &metrics, so_far + 5);
     let consumer = role_of(&first, "consumer");
@@ -397,12 +399,12 @@ fn a_second_run_in_a_checkpoint_directory_is_refused_without_harm() {
 fn a_directory_for_checkpoints_that_gets_none_does_not_stay() {
     let temp = directory();
     small_graph(temp.path());
-    // Refused before the first batch: for a plan that is not there.
+    // Refused before the first batch, because the plan does not exist.
     train(temp.path(), "run.jsonl", "--epochs 1 --checkpoint kept --plan missing.json").run().ends_with(2);
     assert!(!temp.path().join("kept").exists());
 }
 
-/// A library that puts a day on the wall clock with every other look at it, and takes it off again.
+/// A library that adds a day to the wall clock at every other read, and subtracts it again.
 const JUMPING_CLOCK: &str = r#"
 #include <stdatomic.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
-//! Names under which something else lies than the program expects: a link to a file of the caller's, a pipe that nobody
-//! writes, a device that never ends, a directory. No call hangs, no file of the caller's changes, and what is refused is
-//! refused as bad input that names the path.
+//! Names at which the program finds something unexpected: a link to a file of the caller's, a pipe without a writer, a
+//! device that never ends, a directory. No call hangs, no file of the caller's changes, and refusals are errors of bad
+//! input that name the path.
 //!
 //! A command that opens or writes another file gets a line in a table here.
 
@@ -18,13 +18,13 @@ use crate::support::stamps::settle;
 use crate::support::{directory, uvatrain};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// A hang is one after that long: far more than any of these calls takes on a loaded machine.
+/// A call that takes this long hangs: far more than any of these calls takes on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const MINE: &str = "a file of the caller's\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plant {
-    /// To the victim.
+    /// A link to the victim.
     Link,
     Pipe,
     /// A link to /dev/zero.
@@ -34,12 +34,12 @@ enum Plant {
 
 const PLANTS: [Plant; 4] = [Plant::Link, Plant::Pipe, Plant::Zero, Plant::Directory];
 
-/// What is done about what was planted.
+/// The expected outcome for a planted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// Exit code 2, and a message that names the file.
     Refused,
-    /// The command does its work: what lies there is replaced, or does without.
+    /// The command does its work: the planted file is replaced or ignored.
     Done,
 }
 use Answer::{Done, Refused};
@@ -67,14 +67,14 @@ const CASES: &[Case] = &[
     reads("info graph", "graph/weight.npy"),
     reads("info graph", "graph/orig_id.npy"),
     Case { args: "info graph", path: "graph/.uvatrain-stamp.json", answers: [Done; 4] },
-    // The name that a stamp on its way once had.
+    // The former temporary name of a stamp.
     Case { args: "info graph", path: "graph/.uvatrain-stamp.json.partial", answers: [Done; 4] },
     // Options.
     reads("info graph --config planted.toml", "planted.toml"),
     // What is exported.
     reads("export graph out --to edgelist", "graph/node_names.txt"),
     reads("export graph out --to edgelist", "graph/node_id.npy"),
-    // Names are copied as they are.
+    // Names are copied unchanged.
     Case {
         args: "export graph out --to npy",
         path: "graph/node_names.txt",
@@ -86,12 +86,12 @@ const CASES: &[Case] = &[
     reads("import --from npy graph out", "graph/indptr.npy"),
     reads("import --from graphbolt graphbolt out", "graphbolt/metadata.yaml"),
     reads("import --from planetoid planetoid out --name tiny", "planetoid/ind.tiny.x"),
-    // What is written, and may not be there.
+    // Outputs that must not exist.
     reads("generate out --nodes 100 --avg-degree 3 --feat-dim 2 --classes 2", "out"),
     reads("import --from npy graph out", "out"),
     reads("export graph out --to npy", "out"),
     reads("plan graph --gpu-cache 64KiB --fanouts 3,2 --batch-size 50 --write-reordered out", "out"),
-    // A plan, and the ids beside it.
+    // A plan, and the ids next to it.
     reads("run graph --plan plan.json --fanouts 3,2 --batch-size 50 -- true", "plan.json"),
     reads("run graph --plan plan.json --fanouts 3,2 --batch-size 50 -- true", "plan.lists.npy"),
     Case {
@@ -119,13 +119,13 @@ const OF_TRAINING: &[Case] = &[
         path: "kept/checkpoint.json",
         answers: [Done, Done, Done, Refused],
     },
-    // What a run on its way to a checkpoint once made.
+    // The former temporary file of a checkpoint.
     Case {
         args: "train graph TRAIN --overwrite-checkpoint",
         path: "kept/checkpoint-partial-1-0",
         answers: [Done; 4],
     },
-    // Of the names that a checkpoint has, and not written here.
+    // A name that checkpoints use, and that this command does not write.
     Case {
         args: "train graph TRAIN --overwrite-checkpoint",
         path: "kept/tensors-0123456789abcdef.safetensors",
@@ -141,7 +141,7 @@ const OF_TRAINING: &[Case] = &[
         path: "graph/node_names.txt",
         answers: [Refused; 4],
     },
-    // What they write, and may not be there; what is unfinished goes by names of its own.
+    // Outputs of predictions, which must not exist; unfinished files have other names.
     reads("predict graph --checkpoint kept --output p.npy", "p.npy"),
     reads("predict graph --checkpoint kept --ids p.npy", "p.npy"),
     reads("predict graph --checkpoint kept --output p.csv", "p.csv"),
@@ -172,7 +172,7 @@ fn plant(what: Plant, path: &Path, victim: &Path) {
     }
 }
 
-/// Files of every kind that the table names, whole.
+/// Files of every kind in the table, complete.
 fn furnish(directory: &Path) {
     let run = |line: &str| drop(uvatrain(directory, line.split(' ')).run().succeeds());
     run("generate graph --nodes 300 --avg-degree 5 --feat-dim 4 --classes 2 --seed 1");
@@ -184,7 +184,7 @@ fn furnish(directory: &Path) {
     fs::write(directory.join("victim"), MINE).unwrap();
 }
 
-/// Runs each case with each plant, on a copy of what `furnish` made.
+/// Runs each case with each plant, on a copy of the files that `furnish` made.
 fn try_all(furnished: &Path, cases: &[Case], of_case: &dyn Fn(&str) -> String) {
     for case in cases {
         for (what, answer) in PLANTS.into_iter().zip(case.answers) {
@@ -240,8 +240,8 @@ fn whatever_is_planted_among_checkpoints_no_run_hangs_or_changes_others() {
     try_all(furnished.path(), OF_TRAINING, &of_case);
 }
 
-/// What the user names as an output may be a link, a terminal or a device, and is then written to as any program would;
-/// a pipe needs a reader.
+/// An output that the user names may be a link, a terminal or a device, and is then written to as by any program; a
+/// pipe needs a reader.
 #[test]
 fn a_named_output_is_followed_and_the_wait_for_a_pipes_reader_is_bounded() {
     let temp = directory();
@@ -264,7 +264,7 @@ fn a_named_output_is_followed_and_the_wait_for_a_pipes_reader_is_bounded() {
             let said = format!("{line}, {what:?}");
             match what {
                 Plant::Link | Plant::Zero => {
-                    // The command of `run` takes no batch: that is its fault, not the output's.
+                    // The command of `run` takes no batch, which is not the output's fault.
                     assert_eq!(outcome.code(), works, "{said}\n{outcome}");
                     assert!(fs::symlink_metadata(&planted).unwrap().is_symlink(), "{said}");
                 }
@@ -285,7 +285,7 @@ fn files_planted_in_the_cache_are_replaced_and_not_written_through() {
     let temp = directory();
     furnish(temp.path());
     let graph = temp.path().join("graph");
-    // A directory where the stamp should be: it lies in the cache directory then.
+    // If a directory has the stamp's name, the stamp is in the cache directory.
     let beside = graph.join(".uvatrain-stamp.json");
     plant(Plant::Directory, &beside, &beside);
     settle(&graph);
@@ -314,7 +314,7 @@ fn another_user_who_may_read_a_directory_of_checkpoints_cannot_lock_it() {
     for open in [temp.path(), &kept] {
         fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    // Everything there that this user may open at all is locked, the directory with it.
+    // All files there that this user may open are locked, and the directory as well.
     let line = "exec 8<. 9<.uvatrain-lock; flock -n 9";
     let locked = Command::new(words[0])
         .args(&words[1..])
@@ -357,7 +357,7 @@ fn a_checkpoint_that_would_be_replaced_is_named_before_anything_starts() {
     assert_eq!(state(), before);
     train("--overwrite-checkpoint").run().succeeds();
     assert_ne!(state(), before);
-    // One that cannot be read is somebody's too.
+    // An unreadable checkpoint may belong to another program as well.
     fs::write(temp.path().join("kept/checkpoint.json"), "{").unwrap();
     train("").run().refuses(2, &["cannot be read", "--overwrite-checkpoint"]);
 }
@@ -367,7 +367,7 @@ fn a_checkpoint_that_would_be_replaced_is_named_before_anything_starts() {
 fn an_unwritable_checkpoint_directory_is_refused_before_anything_starts() {
     let temp = directory();
     furnish(temp.path());
-    // Nobody makes files there, root included; then one that permissions close.
+    // No user can make files there, root included; then a directory closed by permissions.
     let closed = temp.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
@@ -411,7 +411,7 @@ fn files_of_others_among_checkpoints_stay_whatever_they_are_called() {
     assert_eq!(files.len(), foreign.len() + 2, "{files:?}");
 }
 
-/// `clippy.toml` names the ways of opening a file that are not taken; each crate turns that on for what it ships.
+/// `clippy.toml` lists the forbidden functions that open files; each crate enables it for its product code.
 #[test]
 fn every_crate_that_is_shipped_forbids_opening_files_by_hand() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

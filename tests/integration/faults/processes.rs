@@ -1,5 +1,5 @@
-//! What is left when a run is killed, stopped or interrupted: nothing but its exit code, its message and its last
-//! good checkpoint. Every wait has a watchdog.
+//! The state after a run is killed, stopped or interrupted: only its exit code, its message and its last good
+//! checkpoint. Every wait has a watchdog.
 
 use std::fs;
 use std::io::Read;
@@ -13,7 +13,7 @@ use crate::support::runs::{
 use crate::support::{self, Running, directory, uvatrain};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// A run that would go on for minutes, under way for some batches, with two samplers.
+/// A run that would continue for minutes, after some batches, with two samplers.
 fn long_run(directory: &Path, metrics: &str, extra: &str) -> (Running, Vec<Process>) {
     let temporary = directory.join("tmp");
     fs::create_dir_all(&temporary).unwrap();
@@ -28,7 +28,7 @@ fn one<'a>(processes: &'a [Process], role: &str) -> &'a Process {
     processes.iter().find(|process| process.role == role).unwrap_or_else(|| panic!("no {role}"))
 }
 
-/// Nothing of the run is left, and its checkpoint can be taken up.
+/// Asserts that the run left no files or processes, and that its checkpoint can be resumed.
 fn nothing_is_left(directory: &Path, processes: &[Process], before: &Traces) {
     for process in processes {
         wait_until(&format!("the {} (process {}) ends", process.role, process.pid), || process.has_ended());
@@ -103,7 +103,7 @@ fn an_interrupt_finishes_the_batch_keeps_it_and_ends_with_130() {
         let state = fs::read_to_string(temp.path().join("kept/checkpoint.json")).unwrap();
         let state: serde_json::Value = serde_json::from_str(&state).unwrap();
         let cursor = &state["state"]["cursor"];
-        // The cursor is behind the last batch trained, or at the next epoch's start where that was an epoch's last.
+        // The cursor is after the last batch trained, or at the next epoch's start if that was an epoch's last.
         let next = (cursor["epoch"].as_u64().unwrap(), cursor["batch"].as_u64().unwrap());
         assert!(next == (*epoch, batch + 1) || next == (epoch + 1, 0), "{next:?} behind {epoch}.{batch}");
         nothing_is_left(temp.path(), &processes, &before);
@@ -123,7 +123,7 @@ fn the_last_line_after_an_interrupt_is_the_command_that_resumes() {
     let line = outcome.stderr.lines().last().and_then(|line| line.strip_prefix("to resume: "));
     let line = line.unwrap_or_else(|| panic!("no command\n{outcome}"));
     assert!(line.ends_with(r"--checkpoint 'it'\''s kept' --resume"), "{line}");
-    // As it stands it would train for hours.
+    // Unchanged it would train for hours.
     let shorter = line.replace("--epochs 100000", "--epochs 1");
     let resumed =
         std::process::Command::new("sh").args(["-c", &shorter]).current_dir(temp.path()).output().unwrap();
@@ -172,7 +172,7 @@ fn a_role_that_is_stopped_for_a_while_is_waited_for_and_changes_no_batch() {
         let path = temp.path().join(&metrics);
         let (mut run, processes) = long_run(temp.path(), &metrics, "--overwrite-checkpoint");
         one(&processes, role).signal(Signal::STOP);
-        // Longer than ten liveness checks: whoever took a stopped role for a dead one would have ended by then.
+        // Longer than ten liveness checks: a process that took a stopped role for a dead one would have ended by then.
         let since = std::time::Instant::now();
         wait_until("a second and a half has passed", || since.elapsed().as_millis() > 1500);
         let stopped_at = Metrics::read(&path).trained().len();
@@ -225,7 +225,7 @@ fn a_role_that_is_killed_before_its_first_batch_is_named_too() {
     }
 }
 
-/// What a terminal does on Ctrl-C: the signal goes to every process of the run but the janitor.
+/// As for Ctrl-C on a terminal: the signal reaches every process of the run except the janitor.
 #[test]
 fn an_interrupt_of_the_whole_process_group_is_the_launchers_alone() {
     let temp = directory();

@@ -1,9 +1,9 @@
-//! Kills and stops at random moments, in every state that a slot can be in, and one long training that survives them
-//! all: each round takes up the last good checkpoint of the round before.
+//! Kills and stops at random moments, in every state of a slot, and one long training that survives them all: each
+//! round resumes from the last good checkpoint of the round before.
 //!
-//! Forty rounds, about two and a half seconds each: starting four processes and loading libtorch twice is most of it.
-//! `UVATRAIN_FAULT_ROUNDS=200 UVATRAIN_FAULT_RESULTS=FILE.json cargo test --test integration random_faults`
-//! plays more, and writes down how each ended.
+//! Forty rounds, about two and a half seconds each, mostly for starting four processes and loading libtorch twice.
+//! `UVATRAIN_FAULT_ROUNDS=200 UVATRAIN_FAULT_RESULTS=FILE.json cargo test --test integration random_faults` runs more
+//! rounds, and writes how each ended.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use serde_json::json;
 use uva_graph::mix;
 
 const ROLES: [&str; 4] = ["sampler", "producer", "consumer", "launcher"];
-/// Kills of each role in each state of each ring's slots, then so many stops.
+/// Kills of each role in each state of each ring's slots, then the same number of stops.
 const KILLS: usize = ROLES.len() * RINGS.len() * STATES.len();
 const STOPS: usize = 8;
 
@@ -31,7 +31,7 @@ struct Round {
     role: &'static str,
     ring: usize,
     state: usize,
-    /// Stopped for so long and let go on, instead of killed.
+    /// Stopped for this time and continued, instead of killed.
     stopped: Option<Duration>,
     random: Random,
 }
@@ -81,7 +81,7 @@ fn train(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
 struct Trained(BTreeMap<(u64, u64), (String, String)>);
 
 impl Trained {
-    /// Takes in what a round's metrics say. A batch that was trained before has to be what it was.
+    /// Adds a round's metrics. A batch that was trained before must be identical.
     fn add(&mut self, metrics: &Path, round: &str) -> usize {
         let trained = Metrics::read(metrics).trained();
         let count = trained.len();
@@ -107,7 +107,7 @@ fn stop_all_in_state(round: &mut Round, roles: &[&Process], rings: &Rings) {
         if rings.states(round.ring).contains(&round.state) {
             return;
         }
-        // Not yet: let them go on, one of them a little later than the others, so that queues run empty and full.
+        // Not yet: the roles continue, one of them slightly later than the others, so that queues run empty and full.
         assert!(since.elapsed() < Duration::from_secs(60), "no moment was found to {}", round.name());
         let late = round.random.below(2 * roles.len() as u64) as usize;
         for (_, role) in roles.iter().enumerate().filter(|(number, _)| *number != late) {
@@ -152,7 +152,7 @@ fn play(directory: &Path, round: &mut Round, trained: &mut Trained) -> (usize, i
 fn kill(round: &mut Round, run: Running, roles: &[&Process]) -> i32 {
     let go_on = |struck: Option<&Process>| {
         for role in roles.iter().filter(|role| struck.is_none_or(|struck| struck.pid != role.pid)) {
-            // One that its parent's death has ended meanwhile is past that.
+            // A role that its parent's death has ended meanwhile cannot be continued.
             let _ = role.try_signal(Signal::CONT);
         }
     };
@@ -172,7 +172,7 @@ fn kill(round: &mut Round, run: Running, roles: &[&Process]) -> i32 {
     outcome.code()
 }
 
-/// Lets everybody go on but one, that one later; then some batches are trained, and the run is interrupted.
+/// Continues all roles except one, which follows later; then some batches are trained, and the run is interrupted.
 fn stop_for(round: &mut Round, mut run: Running, roles: &[&Process], metrics: &Path, pause: Duration) -> i32 {
     let launcher = Pid::from_child(&run.child);
     let stopped = roles.iter().find(|process| process.role == round.role);
@@ -215,7 +215,7 @@ fn after_any_kill_or_stop_in_any_state_the_next_run_has_the_same_losses() {
     train(temp.path(), "whole.jsonl", &format!("--epochs {}", last + 1)).run().succeeds();
     let mut whole = Trained::default();
     whole.add(&temp.path().join("whole.jsonl"), "none");
-    // What the launcher had not heard of when it was killed is missing, and nothing else.
+    // Only batches that had not been reported to the launcher when it was killed are missing.
     assert!(!trained.0.is_empty());
     for (at, batch) in &trained.0 {
         assert_eq!(Some(batch), whole.0.get(at), "epoch and batch {at:?}");

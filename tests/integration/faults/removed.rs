@@ -1,7 +1,7 @@
-//! What commands remove, rename or truncate: only files of their own, under names of their own.
+//! Files that commands remove, rename or truncate: only their own files, under their own names.
 //!
-//! Something else may stand at such a name: a link, a directory or a file of the user's, or a record that somebody forged.
-//! Each such name has a line in a table here, and a new call in the sources fails a test until it has one.
+//! Such a name may belong to something else: a link, a directory or a file of the user's, or a forged record. Each such
+//! name has a line in a table here, and a new call in the sources fails a test until it has one.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -14,15 +14,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{as_another_user, assert_same_contents, contents, directory, uvatrain, uvatrain_behind};
 
-/// A hang is one after that long.
+/// A call that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A file of the sources, how many calls it has that remove, rename, replace or truncate something by its name, what that
-/// is, and which tests plant something there.
+/// A source file, its number of calls that remove, rename, replace or truncate a file by name, a description of these
+/// files, and the tests that plant something there.
 struct Site(&'static str, usize, &'static str, &'static str);
 
-/// Every file with such a call, outside `uva_mem::files`, which has the calls themselves. A new one is tried with a link, a
-/// directory, a foreign file and a forged record in its place.
+/// Every file with such a call, outside `uva_mem::files`, which contains the calls themselves. A new one is tested with
+/// a link, a directory, a foreign file and a forged record at the name.
 const SITES: &[Site] = &[
     Site(
         "uva-cuda/src/code/cubin_cache.rs",
@@ -88,7 +88,7 @@ const CALLS: [&str; 18] = [
     "nameless(",
 ];
 
-/// How many of these calls a line has. `replace(` is one where it is not a method of text.
+/// Number of these calls in a line. `replace(` counts unless it is a method of text.
 fn calls(line: &str) -> usize {
     if ["//", "use ", "fn "].iter().any(|start| line.starts_with(start)) || line.contains(" fn ") {
         return 0;
@@ -140,7 +140,7 @@ fn every_call_that_removes_or_replaces_by_name_is_in_the_table() {
     assert!(SITES.iter().all(|site| !site.2.is_empty() && !site.3.is_empty()));
 }
 
-/// What stands at a name.
+/// The kind of a planted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plant {
     LinkToDirectory,
@@ -167,7 +167,7 @@ fn plant(what: Plant, path: &Path, victims: &Path) {
     }
 }
 
-/// What stands there afterwards, links not followed.
+/// Whether the planted file is unchanged, without following links.
 fn is_unchanged(what: Plant, path: &Path) -> bool {
     match what {
         Plant::LinkToDirectory | Plant::LinkToFile => {
@@ -182,8 +182,8 @@ fn is_unchanged(what: Plant, path: &Path) -> bool {
 struct Case {
     args: &'static str,
     path: &'static str,
-    /// Whether a regular file at this name is the command's by its name alone: within a folder that is marked as its own,
-    /// or as the output that the user named.
+    /// Whether the command owns a regular file at this name by its name alone: within a folder that is marked as its
+    /// own, or as the output that the user named.
     is_its_own: bool,
 }
 
@@ -356,7 +356,7 @@ fn a_signal_at_any_moment_of_its_start_leaves_no_unfinished_directory() {
     for line in ["partition graph new --parts 2 --method ldg", GENERATE, "import --from npy graph new"] {
         for milliseconds in 0..16 {
             let run = uvatrain(temp.path(), line.split(' ')).limit(LIMIT).start();
-            // The moment is what varies: nothing depends on where exactly it is.
+            // Only the moment varies: the result does not depend on it.
             std::thread::sleep(Duration::from_millis(milliseconds));
             kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
             let ended = run.wait();
@@ -375,7 +375,7 @@ fn a_signal_at_any_moment_of_its_start_leaves_no_unfinished_directory() {
     }
 }
 
-/// A signal is noticed while the command still prepares, and the line that says so meets a full pipe: the command must not
+/// A signal arrives while the command still prepares, and the line about it meets a full pipe: the command must not
 /// begin its directory meanwhile.
 #[test]
 fn a_command_that_a_signal_is_ending_begins_no_directory() {
@@ -401,11 +401,11 @@ fn a_command_that_a_signal_is_ending_begins_no_directory() {
             .stderr(writer)
             .spawn()
             .unwrap();
-        // The moment is what varies: nothing depends on where exactly it is.
+        // Only the moment varies: the result does not depend on it.
         std::thread::sleep(Duration::from_millis(milliseconds));
         let finished = new() > 0;
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-        // Long enough to begin and to finish, if it could.
+        // Long enough to begin and to finish, if the command could.
         let since = std::time::Instant::now();
         while since.elapsed() < Duration::from_millis(150) && new() == 0 {
             std::thread::yield_now();
@@ -438,7 +438,7 @@ mod trained {
                          --gather-threads 1 --checkpoint kept --overwrite-checkpoint";
 
     const CHECKPOINTS: &[Case] = &[
-        // Nothing says that these are this program's, whatever they are called.
+        // Despite their names, nothing marks these files as this program's.
         foreign(AGAIN, "kept/tensors-0123456789abcdef.safetensors"),
         foreign(AGAIN, "kept/notes"),
         // The names of a checkpoint, in the directory that the user named for it.
@@ -483,7 +483,7 @@ mod trained {
     fn a_forged_journal_of_predictions_leads_to_no_file() {
         let temp = directory();
         furnish_with_a_model(temp.path());
-        // As an earlier version wrote it.
+        // As written by an earlier version.
         let film = temp.path().join("victims/film.mkv");
         let journal = serde_json::json!({
             "written_by": "uvatrain", "job": {"files": [["classes", film]]}, "done": 3,

@@ -1,6 +1,5 @@
-//! What becomes of `uvatrain run` when one of its processes dies: the others end, the one that died is named, and
-//! nothing is left. Every wait has a watchdog, and a process that outlived the run would hold its stderr, which the
-//! watchdog sees.
+//! `uvatrain run` after one of its processes dies: the others end, the message names the dead process, and nothing is
+//! left. Every wait has a watchdog, which also notices a process that outlives the run and holds its stderr.
 
 use std::path::Path;
 
@@ -9,10 +8,10 @@ use crate::support::runs::{Process, Traces, role_of, small_graph, wait_until};
 use crate::support::{Running, directory};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Around the command, so that what attaches is no child of the launcher's.
+/// Runs the command in a shell, so that the attached process is not a child of the launcher.
 const SHELL: &str = r#""$@"; exit $?"#;
 
-/// A run whose command takes batches for ever, under way for some.
+/// A run whose command takes batches endlessly, after some batches.
 fn long_run(directory: &Path, shell: Option<&str>, steps: &str) -> (Running, Vec<Process>) {
     let _ = std::fs::remove_file(directory.join(command::RECORD));
     let run =
@@ -129,7 +128,7 @@ fn a_launcher_killed_while_an_attached_process_is_stopped_leaves_nothing() {
     let (run, processes) = long_run(temp.path(), Some(SHELL), "attach; pid attached; take");
     let number = std::fs::read_to_string(temp.path().join("attached")).unwrap();
     let attached = number.parse().ok().and_then(Pid::from_raw).unwrap();
-    // Stopped it can neither see the end nor end itself: that is left to the janitor.
+    // While stopped it can neither see the end nor end itself: the janitor ends it.
     kill_process(attached, Signal::STOP).unwrap();
     kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
     run.wait().ends_with(128 + 9);
@@ -174,10 +173,10 @@ fn what_attached_may_end_before_its_shell_which_decides_how_the_run_went() {
 fn attached_processes_left_by_a_command_end_with_their_batches() {
     let temp = directory();
     small_graph(temp.path());
-    // The shell ends at once; what attached would take batches for ever.
+    // The shell ends at once; the attached process would take batches endlessly.
     let leaves = r#""$@" & while ! test -s record; do :; done"#;
     run(temp.path(), "", Some(leaves), "attach; take").run().succeeds();
-    // A process that has nothing to do with batches: it outlives the run until it has what it waits for.
+    // A process that does not use batches: it outlives the run until its file exists.
     let other = r#"(while ! test -e over; do :; done; touch ended) >/dev/null 2>&1 & "$@""#;
     run(temp.path(), "", Some(other), "attach; take 3").run().succeeds();
     assert!(!temp.path().join("ended").exists());

@@ -1,6 +1,6 @@
-//! The GPU's way through the program, under the stand-in for NVIDIA's driver: the real binary, its processes, the real
+//! The GPU in the whole program, under the stand-in for NVIDIA's driver: the real binary, its processes, the real
 //! kernels run on the host. Device memory is host memory there, and the model trains on the CPU, so batches *and*
-//! losses must be those of a run without a GPU, bit for bit.
+//! losses must equal those of a run without a GPU, bit for bit.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{Uvatrain, directory, uvatrain, uvatrain_behind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Everything that a run's metrics say of what was computed.
+/// All results in a run's metrics.
 #[derive(Debug, PartialEq)]
 struct Computed {
     /// Epoch, batch, hash and loss.
@@ -35,7 +35,7 @@ fn computed(path: &Path) -> Computed {
 
 fn on_gpu(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
     let options = format!("--device cuda:0 {extra}");
-    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    // Enqueued work is delayed by a little, by a varying time: an order that holds by chance does not hold then.
     train(directory, metrics, &options).simulated().env("CUDA_SIM_DELAY_US", "200")
 }
 
@@ -130,7 +130,7 @@ fn a_first_contact_that_fails_is_reported_in_one_line_with_a_fallback() {
         for change in changes {
             let divided = &change["backend"]["cuda"]["partition"];
             assert!(divided["grid"]["multiprocessors"].as_u64() > Some(0), "{change}");
-            // The report shows what is in force, and not what the start says.
+            // The report shows the values in force, and not those of the start.
             let report = temp.path().join("report.html");
             uvatrain(temp.path(), ["report", "gpu.jsonl", "--out", "report.html"]).run().succeeds();
             let page = std::fs::read_to_string(&report).unwrap();
@@ -145,11 +145,11 @@ fn a_first_contact_that_fails_is_reported_in_one_line_with_a_fallback() {
     }
 }
 
-/// How often the consumer calls each function of the driver, and the number of batches that it trains on.
+/// Number of calls of each driver function in the consumer, and number of batches that it trains on.
 fn calls_of_the_consumer(directory: &Path, epochs: u32) -> (BTreeMap<String, u64>, u64) {
     let counts = crate::support::directory();
     let name = format!("{epochs}.jsonl");
-    // Nothing but training: validation reads each batch's result at once.
+    // Only training: validation reads each batch's result at once.
     let options = format!("--epochs {epochs} --eval full --partition none --keep last");
     on_gpu(directory, &name, &options)
         .env("CUDA_SIM_DROPOUT", "device")
@@ -175,13 +175,13 @@ fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
     let (few, many) = (calls_of_the_consumer(temp.path(), 1), calls_of_the_consumer(temp.path(), 5));
     let (batches, epochs) = (many.1 - few.1, 4);
     assert!(batches >= 8 * epochs, "{batches}");
-    // What the further batches cost. At the end of an epoch the host waits for its last results.
+    // The cost of the additional batches. At the end of an epoch the host waits for its last results.
     let more = |function: &str| {
         let count = |calls: &BTreeMap<String, u64>| calls.get(function).copied().unwrap_or(0);
         count(&many.0) - count(&few.0)
     };
     for function in ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"] {
-        // One more if the single epoch's results had arrived when the host looked.
+        // One more if the single epoch's results had arrived when the host checked.
         assert!(more(function) <= epochs + 1, "{function}: {} in {batches} batches", more(function));
     }
     for function in ["cuMemHostAlloc", "cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2", "cuEventCreate"] {
@@ -200,14 +200,14 @@ fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
     }
 }
 
-/// NVIDIA's driver pins whatever the limit says, so a low one is no refusal; where a system does count, it is the
-/// cause.
+/// NVIDIA's driver pins memory regardless of the limit, so a low limit is not a refusal; if a system enforces it, it is
+/// the cause.
 #[test]
 fn a_limit_on_locked_memory_only_matters_where_pinning_is_required() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
-    // What root may do beyond the limit is given up first.
+    // Privileges of root beyond the limit are dropped first.
     let line =
         "ulimit -l 16\n[ \"$(id -u)\" != 0 ] || exec setpriv --bounding-set=-ipc_lock -- \"$@\"\nexec \"$@\"";
     let limited = || {
@@ -351,11 +351,11 @@ fn a_sampler_on_the_gpu_has_its_own_share_or_leaves_it_to_the_consumer() {
         shares("gpu.jsonl", "--sampler gpu --mps-sampler-percentage 30 --gpu-cache 250KiB");
     assert_eq!((sampler, consumer), ("gpu".into(), 50.into()));
     assert_eq!((&share["percentage"], &share["multiprocessors"]), (&30.into(), &39.into()));
-    // One process has both shares, 66 multiprocessors, and the sampler's is a part of these.
+    // One process has both shares, 66 multiprocessors, and the sampler's share is part of these.
     let mps = in_force(&folder.join("gpu.jsonl"))["backend"]["cuda"]["partition"]["mps"].clone();
     assert_eq!((&mps["producer_percentage"], &mps["producer_multiprocessors"]), (&20.into(), &27.into()));
     let (sampler, share, consumer) = shares("auto.jsonl", "--sampler auto");
-    // Which of the two was faster under the stand-in is its own business; the shares follow from it.
+    // Either of the two may be faster under the stand-in; the shares follow from the choice.
     match sampler.as_str() {
         Some("gpu") => assert_eq!((&share["percentage"], consumer), (&20.into(), 60.into())),
         _ => assert_eq!((sampler.as_str(), share.is_null(), consumer), (Some("cpu"), true, 80.into())),
@@ -382,7 +382,7 @@ fn somebody_elses_daemon_is_used_and_left_running() {
     assert!(!quit, "the daemon was told to quit: {:?}", machine.recorded());
 }
 
-/// The stand-in loses the server with a client that is killed while it has work in flight, as NVIDIA warns.
+/// In the stand-in, the server dies with a client that is killed while it has work in flight, as NVIDIA warns.
 #[test]
 fn a_run_that_fails_or_is_interrupted_leaves_the_server_of_others_sound() {
     let machine = Machine::new();
@@ -463,7 +463,7 @@ fn a_kill_under_mps_leaves_no_daemon_and_its_clients_leave_first() {
 fn a_gpu_too_small_for_the_slots_is_reported_with_what_sizes_them() {
     let temp = directory();
     small_graph(temp.path());
-    // The stand-in has a GPU smaller than the slots: which buffer, how large, and the options.
+    // The stand-in has a GPU smaller than the slots: the message names the buffer, its size, and the options.
     let small = on_gpu(temp.path(), "a.jsonl", "--epochs 1 --partition none").env("CUDA_SIM_MEMORY", "65536");
     small.run().refuses(1, &["feature slots", "--slots", "--batch-size", "--slot-bytes"]);
 }

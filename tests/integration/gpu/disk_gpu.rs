@@ -1,5 +1,5 @@
-//! Feature rows read from disk for slots on a GPU, under the stand-in for NVIDIA's driver: the batches and losses of rows in
-//! memory, with rows kept in host memory and read ahead, and what the metrics say of it.
+//! Feature rows read from disk for slots on a GPU, under the stand-in for NVIDIA's driver: the batches and losses of
+//! rows in memory, with rows kept in host memory and read ahead, and the metrics of the reads.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::support::{Uvatrain, directory};
 const ROW_BYTES: u64 = 96;
 
 fn on_gpu(directory: &Path, options: &str) -> Uvatrain {
-    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    // Enqueued work is delayed by a little, by a varying time: an order that holds by chance does not hold then.
     let options = format!("--device cuda:0 {options}");
     train(directory, "gpu.jsonl", &options).simulated().env("CUDA_SIM_DELAY_US", "200")
 }
@@ -38,14 +38,14 @@ fn number(of: &Value, name: &str) -> u64 {
 fn rows_from_disk_on_a_gpu_give_the_losses_of_memory_and_count_once() {
     let temp = directory();
     smaller_graph(temp.path());
-    // Half of it for the rows that are read most. The second is smaller than a batch.
+    // Half of it for the most-read rows. The second is smaller than a batch.
     let cached = "--gpu-cache 48KiB";
     let (kept, little) = (format!("--host-cache {}", SMALLER_NODES * 50), "--host-cache 20KiB".to_owned());
     for (model, ways) in [
         (
             "sage --aggregate off",
             &[
-                // By copies, since nothing else was asked for.
+                // By copies, the default.
                 "--partition none".to_owned(),
                 format!("--partition none --slots 1 --look-ahead 0 {kept}"),
                 format!("--partition green --gather dma --ipc-signals stamps --look-ahead 1 {little}"),

@@ -1,5 +1,5 @@
-//! Feature slots on a GPU that have room for batches as they are sampled, under the stand-in for NVIDIA's driver: a
-//! batch that is larger goes another way, and changes neither hash nor loss.
+//! Feature slots on a GPU sized for usual batches, under the stand-in for NVIDIA's driver: a larger batch takes another
+//! path, with the same hash and loss.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ const HUB: usize = 600;
 const BATCHES: &str = "--fanouts 600,2 --batch-size 20 --gather-threads 1";
 
 /// A graph in which the one batch of each epoch that has the hub among its seeds is far larger than the others. With
-/// the default seed it is none of those that are sampled beforehand in the first epoch.
+/// the default seed it is not among those that are sampled beforehand in the first epoch.
 fn hub_graph(directory: &Path) {
     let graph = directory.join("graph");
     fs::create_dir(&graph).unwrap();
@@ -53,19 +53,19 @@ fn train(directory: &Path, options: &str) -> Uvatrain {
     uvatrain(directory, line.split_whitespace())
 }
 
-/// The metrics of a run that succeeds, and what it said.
+/// The metrics of a successful run, and its messages.
 fn metrics_of(directory: &Path, run: Uvatrain) -> (Metrics, String) {
     let said = run.run().succeeds().said();
     (Metrics::read(&directory.join("run.jsonl")), said)
 }
 
 fn on_gpu(directory: &Path, options: &str) -> (Metrics, String) {
-    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    // Enqueued work is delayed by a little, by a varying time: an order that holds by chance does not hold then.
     let run = train(directory, &format!("--device cuda:0 {options}")).simulated();
     metrics_of(directory, run.env("CUDA_SIM_DELAY_US", "200"))
 }
 
-/// What must not depend on slots: hashes and losses of all batches, and the evaluations.
+/// Results that must not depend on slots: hashes and losses of all batches, and the evaluations.
 type Learned = (Vec<(u64, u64, String, String)>, Vec<String>, String);
 
 fn learned(metrics: &Metrics) -> Learned {
@@ -81,14 +81,14 @@ fn in_force(metrics: &Metrics) -> &Value {
     &metrics.of("start").next().expect("a start")["in_force"]
 }
 
-/// Where each oversized batch is: epoch and number.
+/// The epoch and number of each oversized batch.
 fn oversized(metrics: &Metrics) -> Vec<(u64, u64)> {
     let number = |batch: &Value, name: &str| batch[name].as_u64().expect("a number");
     let of = metrics.of("batch").filter(|batch| batch["oversized"] == true);
     of.map(|batch| (number(batch, "epoch"), number(batch, "batch"))).collect()
 }
 
-/// That the batch with the hub, one in each of two epochs, had no room, and that this is told.
+/// Checks that the batch with the hub, one in each of two epochs, did not fit, and that this is reported.
 fn check_told(metrics: &Metrics, said: &str, what: &str) {
     let found = oversized(metrics);
     assert_eq!(found.iter().map(|(epoch, _)| *epoch).collect::<Vec<_>>(), [0, 1], "{what}");
@@ -148,7 +148,7 @@ fn a_batch_larger_than_its_slot_has_the_hash_and_loss_of_a_larger_slots() {
             assert_eq!(learned(&found), learned(&cpu), "{model} {way}");
             check_told(&found, &said, way);
         }
-        // Not so where slots have room for all, as asked for, or where they are on the host.
+        // Not with slots for the largest batch, as requested, or with slots on the host.
         for (way, reason) in [
             ("--partition none --gpu-slots largest", "asked for"),
             ("--partition none --slot-bytes 4MiB", "--slot-bytes 4MiB"),
@@ -165,7 +165,8 @@ fn a_batch_larger_than_its_slot_has_the_hash_and_loss_of_a_larger_slots() {
     }
 }
 
-/// The stand-in's way to train as on a GPU: batches stay where they are, the consumer enqueues its work and reads
+/// The stand-in's mode of training as on a GPU: batches stay in place, the consumer enqueues its work and reads results
+/// later.
 /// results later.
 #[test]
 fn a_consumer_that_runs_ahead_trains_on_a_larger_batch_from_its_copy() {
@@ -253,7 +254,8 @@ fn a_command_that_attached_has_the_bytes_of_every_batch_and_the_count() {
 #[test]
 fn savings_of_smaller_slots_are_shown_beforehand_and_go_to_the_caches() {
     let temp = directory();
-    // Batches of few seeds with a wide fanout: a batch could be most of the graph, and is a small part of it.
+    // Batches of few seeds with a wide fanout: the upper bound of a batch is most of the graph, and its usual size a
+    // small part.
     let args = "generate graph --nodes 6000 --avg-degree 8 --feat-dim 1000 --classes 4 --seed 7";
     uvatrain(temp.path(), args.split(' ')).run().succeeds();
     let options = "train graph --fanouts 600 --batch-size 8 --hidden 4 --train-threads 1 --gather-threads 1 --epochs 1 \
@@ -277,15 +279,16 @@ fn savings_of_smaller_slots_are_shown_beforehand_and_go_to_the_caches() {
     for part in ["feature slots on the GPU", "five standard deviations", "20 sampled batches"] {
         assert!(told.contains(part), "{part} in {told}");
     }
-    // Rows that a kernel sums lie beside the slots, and have the same bound.
+    // Rows that a kernel sums are stored next to the slots, and have the same bound.
     let rows = |more: &str| device(&dry(&format!("--aggregate device {more}")).0, "rows that are summed");
     assert!(rows("") * 2 < rows("--gpu-slots largest"));
-    // Where slots are in host memory, pages exist once they are used, and nothing is sampled.
+    // If slots are in host memory, pages are allocated on use, and nothing is sampled.
     let (on_host, told) = dry("--gather cpu");
     assert!(on_host["gpu_slots"].is_null() && !told.contains("feature slots on the GPU"), "{told}");
 
     let budget = |more: &str| {
-        // The stand-in counts a process's own memory: here the slots are the consumer's, which asks for what is free.
+        // The stand-in counts a process's own memory: here the slots belong to the consumer, which queries the free
+        // memory.
         let line =
             format!("{options} --partition green --eval full --gpu-cache auto --metrics run.jsonl {more}");
         let run = uvatrain(temp.path(), line.split_whitespace()).simulated();
@@ -294,6 +297,6 @@ fn savings_of_smaller_slots_are_shown_beforehand_and_go_to_the_caches() {
     };
     let (more, less) = (budget(""), budget("--gpu-slots largest"));
     let saved = slots(&largest) - slots(&sampled);
-    // Memory is taken in pieces of 2 MiB.
+    // Memory is allocated in pieces of 2 MiB.
     assert!(more > less && (more - less).abs_diff(saved) <= 4 << 20, "{more} {less}: {saved} saved");
 }

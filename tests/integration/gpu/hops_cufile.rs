@@ -1,5 +1,5 @@
-//! Hop sets whose rows cuFile brings into the memory of a GPU, by its stand-in: the losses and hashes of the CPU, what a machine
-//! without it gets, and reads that fail.
+//! Hop sets whose rows cuFile's stand-in reads into the memory of a GPU: the losses and hashes of the CPU, the fallback
+//! on a machine without cuFile, and failing reads.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -35,7 +35,7 @@ fn on_gpu(directory: &Path, set: &str, options: &str) -> Uvatrain {
 /// Hashes and losses of all batches, and the test.
 type Learned = (Vec<(u64, u64, String, String)>, String);
 
-/// What a run learned that succeeds, what was in force, its end, and what it said.
+/// The results of a successful run, the values in force, its end, and its messages.
 fn learned(directory: &Path, run: Uvatrain) -> (Learned, Value, Value, String) {
     let told = run.run().succeeds().said();
     let metrics = Metrics::read(&directory.join("run.jsonl"));
@@ -50,7 +50,7 @@ fn rows_brought_by_cufile_have_the_cpus_losses_and_the_choice_is_shown() {
     let folder = temp.path();
     let (expected, ..) = learned(folder, train(folder, "hops", "--device cpu --in-process"));
     assert!(expected.0.len() > 3);
-    // Interrupted, and in parts.
+    // Interrupted and resumed.
     let run = on_gpu(folder, "hops", "--reader cufile --partition none --slots 1 --ipc-signals stamps");
     let run = run.with_cufile().env("CUDA_SIM_CUFILE", "short").env("CUDA_SIM_DELAY_US", "200");
     let (found, start, end, told) =
@@ -67,7 +67,7 @@ fn rows_brought_by_cufile_have_the_cpus_losses_and_the_choice_is_shown() {
     );
     let disk = &end["disk"];
     assert!(disk["bytes_asked"].as_u64().unwrap() > 0 && disk["bytes_asked"] == disk["bytes_read"], "{end}");
-    // In compatibility mode by name alone: others pass through host memory as well.
+    // In compatibility mode only if named explicitly: others pass through host memory as well.
     let compat = |reader: &str, way: &str| {
         let run = on_gpu(folder, "hops", &format!("--reader {reader} {way}")).with_cufile();
         learned(folder, run.env("CUDA_SIM_CUFILE", "compat"))
@@ -81,7 +81,7 @@ fn rows_brought_by_cufile_have_the_cpus_losses_and_the_choice_is_shown() {
     let line = start["features"]["passed_over"][0].as_str().unwrap();
     assert!(line.starts_with("cufile is not used: it would pass through host memory"), "{line}");
     assert!(told.contains(line) && start["hops"]["reader"] != "cufile", "{told}");
-    // Auto takes it, and batches stay where they are while the consumer runs ahead.
+    // Auto chooses it, and batches stay in place while the consumer runs ahead.
     let run = on_gpu(folder, "hops", "--partition green --slots 3").with_cufile();
     let run = run.env("CUDA_SIM_DROPOUT", "device").env("CUDA_SIM_DELAY_US", "200");
     let (found, start, ..) = learned(folder, run);

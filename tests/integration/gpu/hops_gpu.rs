@@ -1,5 +1,5 @@
-//! Training on hop sets on a GPU, under the stand-in for NVIDIA's driver: the losses and hashes of the CPU, wherever rows lie
-//! and however the GPU is divided.
+//! Training on hop sets on a GPU, under the stand-in for NVIDIA's driver: the losses and hashes of the CPU, for every
+//! place of the rows and every division of the GPU.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn train(directory: &Path, set: &str, options: &str) -> Uvatrain {
     uvatrain(directory, format!("train {set} {TRAIN} --metrics run.jsonl {options}").split_whitespace())
 }
 
-/// Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+/// Enqueued work is delayed by a little, by a varying time: an order that holds by chance does not hold then.
 fn on_gpu(directory: &Path, set: &str, options: &str) -> Uvatrain {
     let options = format!("--device cuda:0 {options}");
     train(directory, set, &options).simulated().env("CUDA_SIM_DELAY_US", "200")
@@ -35,7 +35,7 @@ fn on_gpu(directory: &Path, set: &str, options: &str) -> Uvatrain {
 /// Hashes and losses of all batches, the validation of each epoch, and the test.
 type Learned = (Vec<(u64, u64, String, String)>, Vec<String>, String);
 
-/// What a run learned that succeeds, its start and its end.
+/// The results of a successful run, its start and its end.
 fn learned(directory: &Path, run: Uvatrain) -> (Learned, Value, Value) {
     run.run().succeeds();
     let metrics = Metrics::read(&directory.join("run.jsonl"));
@@ -86,7 +86,7 @@ fn losses_and_hashes_equal_the_cpus_for_all_places_and_partitions() {
     }
 }
 
-/// The stand-in's way to train as on a GPU: batches stay where they are, and the consumer runs ahead.
+/// The stand-in's mode of training as on a GPU: batches stay in place, and the consumer runs ahead.
 #[test]
 fn a_consumer_that_takes_batches_in_place_has_the_cpus_losses_rounded() {
     let temp = directory();
@@ -163,7 +163,7 @@ fn auto_puts_training_rows_where_a_batch_leaves_room_and_says_why() {
     assert!(reason.starts_with("0.00 GiB of training rows fit into the "), "{reason}");
     assert!(told.contains("training rows lie in the GPU's memory: 0.00 GiB"), "{told}");
     assert!(told.contains("--place auto: one training batch left"), "{told}");
-    // 256 MiB are kept in reserve at least.
+    // At least 256 MiB are kept in reserve.
     let (place, reason, told) = run("", "200000000");
     assert_eq!(place, "host", "{told}");
     assert!(reason.contains("training rows do not fit into the 0.00 GiB that a batch leaves"), "{reason}");
@@ -186,7 +186,7 @@ fn what_a_run_takes_is_shown_and_options_without_use_are_refused() {
         let mut found = lines.filter(|line| line["item"] == item).map(|line| line["bytes"].as_u64().unwrap());
         found.next().unwrap_or_else(|| panic!("no {item} in {told}"))
     };
-    // Three slots of three tables of 100 rows of 24 float32, and little else.
+    // Three slots of three tables of 100 rows of 24 float32, and little more.
     let rows = 3 * 3 * 100 * 96;
     assert!((rows..rows + 3 * 16_384).contains(&bytes("feature slots")), "{told}");
     assert!((rows..rows + 3 * 4096).contains(&bytes("staging of rows")), "{told}");
@@ -203,7 +203,7 @@ fn what_a_run_takes_is_shown_and_options_without_use_are_refused() {
     assert_eq!((&rows["kind"], &rows["bytes"]), (&"device".into(), &(train * 3 * 96).into()));
     let on_cpu = train_on(&temp, "--model sign --place gpu --device cpu");
     on_cpu.refuses(2, &["--place gpu", "--device cuda:0"]);
-    // Without a GPU one that is asked for is missing.
+    // Without a GPU, a requested one is missing.
     let lacking = train_on(&temp, "--model sign --device cuda:0");
     lacking.refuses(3, &["--device cuda:0"]);
 }

@@ -1,5 +1,5 @@
-//! The MPS daemon as `uvatrain mps` handles it: the real binary against a stand-in for NVIDIA's control program, and
-//! what is left behind, processes and folders, after each of them.
+//! The MPS daemon of `uvatrain mps`: the real binary with a stand-in for NVIDIA's control program, and the processes
+//! and folders that each command leaves.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -36,7 +36,7 @@ fn is_root(test: &str) -> bool {
     root
 }
 
-/// Whether CUDA's default place is free: what runs there on this machine is not the test's to meddle with.
+/// Whether CUDA's default directory is free: a test must not interfere with a daemon of this machine.
 fn default_place_is_free(test: &str) -> bool {
     let free = !Path::new("/tmp/nvidia-mps").exists();
     if !free {
@@ -76,7 +76,7 @@ fn a_daemon_is_started_shown_and_stopped_and_leaves_nothing() {
     machine.assert_clean();
     machine.mps("stop").run().succeeds();
 
-    // The daemon alone is told which devices it serves.
+    // Only the daemon receives the list of devices that it serves.
     let recorded = machine.recorded();
     assert_eq!(recorded[0]["command"], "-d");
     assert_eq!(recorded[0]["environment"]["CUDA_VISIBLE_DEVICES"], "1");
@@ -116,7 +116,7 @@ fn status_shows_the_server_and_its_clients() {
     let machine = Machine::new();
     let pipe = machine.pipe();
     machine.mps_in(&pipe, "start").run().succeeds();
-    // What the stand-in counts as a client.
+    // A process that the stand-in counts as a client.
     let mut client = Command::new("sleep")
         .arg("600")
         .env("CUDA_MPS_PIPE_DIRECTORY", &pipe)
@@ -136,7 +136,7 @@ fn status_shows_the_server_and_its_clients() {
     machine.assert_clean();
 }
 
-// ---- what is missing, dead, stale, or somebody else's
+// ---- missing, dead, stale, or another user's
 
 #[test]
 fn without_the_control_program_every_command_exits_with_3_and_a_remedy() {
@@ -228,7 +228,7 @@ fn another_users_daemon_is_reported_by_name_and_left_alone() {
     let machine = Machine::new();
     let (pipe, program) = (machine.pipe(), stand_in().join("nvidia-cuda-mps-control"));
     fs::set_permissions(machine.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // Another user can run the stand-in and its interpreter only where it can reach them.
+    // Another user can run the stand-in and its interpreter only if their paths are accessible.
     let other = 65534;
     let reached = Command::new(&program).env("CUDA_SIM_MPS", "refuse").arg("-d").uid(other).output();
     if !reached.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("refuse")) {
@@ -240,7 +240,7 @@ fn another_users_daemon_is_reported_by_name_and_left_alone() {
         kill(daemon);
         fs::remove_dir_all(&pipe).unwrap();
     }
-    // A directory of another user's with a daemon of ours in it: whoever owns the directory owns its sockets.
+    // A directory of another user's with a daemon of this user: the owner of the directory owns its sockets.
     let daemon = machine.somebodys_daemon(&pipe, None);
     chown(&pipe, Some(other), None).unwrap();
     assert_is_foreign(&machine, &pipe, other);
@@ -303,7 +303,7 @@ fn another_users_socket_is_not_used_though_the_pid_file_names_our_daemon() {
     assert!(machine.recorded().is_empty(), "{:?}", machine.recorded());
     theirs.kill().unwrap();
     theirs.wait().unwrap();
-    // Left behind, and nobody listens there.
+    // A stale socket without a listener.
     let status = machine.mps_in(&pipe, "status --json").run().succeeds().json();
     assert_eq!(status["state"], "stale", "{status}");
     assert!(status["reason"].as_str().unwrap().contains("nobody listens"), "{status}");
@@ -356,7 +356,8 @@ fn assert_is_foreign(machine: &Machine, pipe: &Path, uid: u32) {
 
 #[test]
 fn a_control_program_that_hangs_is_an_error_in_bounded_time() {
-    // `hang`: the daemon starts and nobody answers; `hang-start`: not even that. The watchdog of each run is the bound.
+    // `hang`: the daemon starts but does not answer; `hang-start`: it does not even start. The watchdog of each run is
+    // the bound.
     for (mode, asked) in [("hang", "get_default_active_thread_percentage"), ("hang-start", "-d")] {
         let machine = Machine::new();
         let start = machine.mps_in(&machine.pipe(), "start --timeout 1").env("CUDA_SIM_MPS", mode);

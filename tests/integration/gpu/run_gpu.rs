@@ -1,5 +1,5 @@
-//! `uvatrain run` on a GPU, under the stand-in for NVIDIA's driver, and with caches: whatever the way, the batches are
-//! those of the CPU.
+//! `uvatrain run` on a GPU, under the stand-in for NVIDIA's driver, and with caches: the batches are those of the CPU
+//! on every path.
 
 use std::path::Path;
 
@@ -63,10 +63,10 @@ fn rows_go_to_a_gpu_in_the_tables_type_and_other_types_are_refused() {
         let parts = ["--feature-type float32", "Leave --feature-type out", "batch.x.float()"];
         on_gpu(temp.path(), asked, "file started").run().refuses(2, &parts);
         assert!(!temp.path().join("started").exists());
-        // Under the stand-in driver what is on the GPU is lent as host memory.
+        // Under the stand-in driver, arrays on the GPU are lent as host memory.
         let told = on_gpu(temp.path(), "--partition none", "attach; features").run().succeeds();
         assert!(told.stdout.contains(&format!("{kind} ")), "{told}");
-        // With the slots in host memory the CPU gathers, and widens.
+        // With the slots in host memory the CPU gathers, and widens the values.
         let told = on_gpu(temp.path(), &format!("{asked} --gather cpu"), "attach; features").run().succeeds();
         assert!(told.stdout.contains("f32 "), "{told}");
     }

@@ -1,5 +1,4 @@
-//! The documentation is true of this program as far as a test can tell: examples parse, links lead somewhere, every
-//! page is in the book.
+//! Tests of the documentation against this program: examples parse, links are valid, every page is in the book.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +31,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Further pages, which are no part of the book.
+/// Further pages, which are not part of the book.
 fn pages_beside_the_book() -> Vec<(PathBuf, String)> {
     let names = [
         "CONTRIBUTING.md",
@@ -45,7 +44,7 @@ fn pages_beside_the_book() -> Vec<(PathBuf, String)> {
     names.map(|name| root().join(name)).map(|path| (path.clone(), fs::read_to_string(path).unwrap())).into()
 }
 
-/// The lines of a page's ```sh blocks that call `uvatrain`, with where they stand.
+/// The lines of a page's ```sh blocks that call `uvatrain`, with their place.
 fn examples_of(path: &Path, text: &str) -> Vec<(String, String)> {
     let mut examples = Vec::new();
     let mut shell = false;
@@ -92,7 +91,7 @@ fn examples_of_help() -> Vec<(String, String)> {
     examples
 }
 
-/// What the line asks of `uvatrain` alone: up to a comment, a pipe or a redirection. None is quoted in an example.
+/// The part of the line that belongs to `uvatrain`: up to a comment, a pipe or a redirection. No example quotes one.
 fn call(line: &str) -> &str {
     let end = [" #", " |", " >", " 2>", " &&"].into_iter().filter_map(|end| line.find(end)).min();
     line[..end.unwrap_or(line.len())].trim()
@@ -113,7 +112,7 @@ fn every_example_is_understood_by_the_program() {
         if call.starts_with(" bench requests") && cfg!(not(feature = "request-model")) {
             continue;
         }
-        // Says which options are in force, and does nothing.
+        // Prints the options in force without doing the work.
         let asked = match call.split_once(" -- ") {
             Some((ours, theirs)) => format!("{ours} --print-config -- {theirs}"),
             None => format!("{call} --print-config"),
@@ -128,7 +127,7 @@ fn every_example_is_understood_by_the_program() {
     }
 }
 
-/// What GitHub and mdBook make of a heading: small letters, digits, hyphens.
+/// The anchor that GitHub and mdBook make for a heading: small letters, digits, hyphens.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -146,7 +145,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Targets of `[text](target)`, those of other sites left out.
+/// Targets of `[text](target)`, except those on other sites.
 fn links(text: &str) -> Vec<&str> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     targets.filter(|target| !target.contains("://") && !target.is_empty()).collect()
@@ -212,13 +211,13 @@ fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
     let raw = fs::read_to_string(root().join("docs/results/accuracy.json")).unwrap();
     let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
     let mut found = 0;
-    // Rows of a sampler, of narrower features or of a hop set are of another page.
+    // Rows of a sampler, of narrower features or of a hop set belong to another page.
     let is_empty = |field: &serde_json::Value| field.as_str().is_none_or(str::is_empty);
     let of_models =
         |row: &&serde_json::Value| ["sampler", "features", "hops"].iter().all(|name| is_empty(&row[*name]));
     for row in raw["rows"].as_array().unwrap().iter().filter(of_models) {
         let of_graph = format!("| {} |", row["graph"].as_str().unwrap());
-        // What was measured since is not on the page yet.
+        // Newer measurements are not on the page yet.
         let Some(line) = page.lines().find(|line| line.starts_with(&of_graph)) else { continue };
         let column = ["sage", "gcn", "gat"].iter().position(|model| row["model"] == *model).unwrap();
         let cell = line.split('|').nth(column + 2).unwrap().trim();

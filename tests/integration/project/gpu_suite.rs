@@ -1,5 +1,5 @@
-//! `scripts/gpu/suite.sh`, `carry.sh` and `peers.py`, as far as they go without a GPU: the steps that drive the
-//! binary, under the stand-ins for NVIDIA's driver and for the control program of MPS.
+//! Tests of `scripts/gpu/suite.sh`, `carry.sh` and `peers.py` without a GPU: the steps that drive the binary, under the
+//! stand-ins for NVIDIA's driver and for the control program of MPS.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,7 @@ fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").canonicalize().unwrap()
 }
 
-/// `python3 scripts/SCRIPT ARGS…`, where nothing that is installed can be imported: a PyTorch that sees a GPU, for
-/// instance.
+/// `python3 scripts/SCRIPT ARGS…`, without installed packages, such as a PyTorch that sees a GPU.
 fn script(script: &str, args: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("python3");
     command.args(["-I", "-S", "-B"]).arg(scripts().join(script)).args(args);
@@ -28,13 +27,13 @@ fn ends(output: &Output, code: i32, part: &str) {
     assert!(output.status.code() == Some(code) && said.contains(part), "{}: {said}", output.status);
 }
 
-/// A carried folder, where results go, and what one call keeps for the next.
+/// A carried folder, the folder of results, and the state that one call keeps for the next.
 struct Place {
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    /// What `scripts/gpu/carry.sh` puts together, from what cargo has made for these tests.
+    /// The folder that `scripts/gpu/carry.sh` makes, from cargo's outputs for these tests.
     fn new() -> Self {
         let place = Self { folder: directory() };
         let bin = place.bin();
@@ -63,7 +62,7 @@ impl Place {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Test programs that pass, and write down which folders of kernels they were given.
+    /// Test programs that pass, and record the folders of kernels that they receive.
     fn passing_tests(&self) {
         let noted = self.path("noted");
         for name in ["test-uva-cuda", "test-uva-rows", "test-uva-sample"] {
@@ -123,7 +122,7 @@ fn the_suite_says_what_it_lacks_and_what_it_cannot_understand() {
     ends(&place.suite("--profile fast"), 2, "smoke");
     ends(&place.suite("--bin /nonexistent"), 2, "carry.sh");
     assert!(!place.path("out").exists() && !place.path("state").exists());
-    // Whoever else can write there could lead the results anywhere.
+    // Another user with write permission could redirect the results.
     symlink(place.path("elsewhere"), place.path("link")).unwrap();
     std::fs::create_dir(place.path("elsewhere")).unwrap();
     ends(
@@ -179,7 +178,7 @@ fn a_smoke_run_passes_and_leaves_two_files() {
     for (name, way) in ways {
         assert_eq!(way["fell_back"], serde_json::json!([]), "{name}: {way}");
     }
-    // What a first start measures, under a clock that says nothing.
+    // The measurements of a first start, under a clock that means nothing.
     let startup = &smoke["startup"];
     let cases = startup["measured"][0]["cases"].as_array().unwrap();
     assert!(cases[0]["gather"] == "zero-copy" && cases[0]["gb_per_second"].as_f64() > Some(0.0), "{startup}");
@@ -195,8 +194,8 @@ fn a_smoke_run_passes_and_leaves_two_files() {
     }
 }
 
-/// Two calls, the results emptied between them: what the first found is there after the second. Dropout is drawn as on a
-/// device, so losses are equal because there is none.
+/// Two calls, with the results emptied between them: the results of the first are there after the second. Dropout is
+/// drawn as on a device, so losses are equal because there is none.
 #[test]
 #[ignore = "a minute of processor time: scripts/measure/long_tests.sh"]
 fn correct_and_measure_pass_in_two_calls_that_share_their_state() {
@@ -218,7 +217,7 @@ fn correct_and_measure_pass_in_two_calls_that_share_their_state() {
     assert_eq!(summary["profiles"], Value::from(["correct", "measure"]));
     let correctness = json(&place.path("state/correctness.json"));
     let ways = correctness["training"]["ways"].as_object().unwrap();
-    // Trained as a device does it: other sums than the CPU's, to rounding.
+    // Trained as on a device: sums that differ from the CPU's by rounding.
     let close = |way: &Value| way["farthest_loss"].as_f64().is_some_and(|farthest| farthest < 1e-3);
     assert!(ways.len() == 18 && ways.contains_key("none, float8") && ways.values().all(close), "{ways:?}");
     let pcie = &json(&place.path("state/pcie.json"))["pcie"];
@@ -233,7 +232,7 @@ fn correct_and_measure_pass_in_two_calls_that_share_their_state() {
     let multiprocessors: Vec<u64> =
         shares.as_array().unwrap().iter().map(|share| share["multiprocessors"].as_u64().unwrap()).collect();
     assert_eq!(multiprocessors, [9, 13, 26, 66, 132]);
-    // One folder of compiled kernels for all test programs and for the program itself, and one of carried ones.
+    // One folder of compiled kernels for all test programs and the program itself, and one of carried ones.
     let cache = place.path("state/cache").display().to_string();
     let given = format!("{cache}/uvatrain/kernels {} {cache}", place.bin().join("kernels").display());
     let noted = std::fs::read_to_string(place.path("noted")).unwrap();
@@ -243,8 +242,8 @@ fn correct_and_measure_pass_in_two_calls_that_share_their_state() {
     }
 }
 
-/// The suite's command less its `--dropout 0`: for one seed the stand-in then draws other numbers than the CPU, as a GPU
-/// does, and the comparison of losses fails.
+/// The suite's command without its `--dropout 0`: for one seed the stand-in then draws other numbers than the CPU, as a
+/// GPU does, and the comparison of losses fails.
 #[test]
 fn losses_are_compared_without_dropout_since_a_device_draws_it_otherwise() {
     let place = Place::new();
@@ -259,7 +258,7 @@ fn losses_are_compared_without_dropout_since_a_device_draws_it_otherwise() {
     ends(&place.suite_with("--simulate --only partitions", &[("CUDA_SIM_DROPOUT", "host")]), 0, "SIMULATED");
 }
 
-/// The command answers SIGINT, as a launcher does that takes its roles off MPS; what it leaves behind is ended too.
+/// The command handles SIGINT, like a launcher that takes its roles off MPS; its leftover processes are ended as well.
 #[test]
 fn a_step_that_runs_out_of_time_is_ended_in_order_and_does_not_fail() {
     let place = Place::new();
@@ -275,7 +274,7 @@ fn a_step_that_runs_out_of_time_is_ended_in_order_and_does_not_fail() {
     place.program("uvatrain", &lines);
     ends(&place.suite("--simulate --only link,python --step-seconds 3"), 0, "UNFINISHED");
     place.has("link", "unfinished");
-    // The next one is tried, and says what it lacks.
+    // The next one is tried, and reports what it lacks.
     place.has("python", "skipped");
     assert_eq!(place.summary()["unfinished"], Value::from(["link"]));
     assert_eq!(std::fs::read_to_string(answered).unwrap(), "INT\n");
@@ -292,7 +291,7 @@ fn where_correctness_fails_nothing_is_measured() {
     let place = Place::new();
     let fault = [("CUDA_SIM_FAIL", "producer:cuLaunchKernel:50=719")];
     ends(&place.suite_with("--simulate --only training,pcie", &fault), 1, "CUDA_ERROR_LAUNCH_FAILED");
-    // Neither in the same run nor in one that goes on after it, wherever its results go.
+    // Neither in the same run nor in one that continues it, wherever its results are written.
     for _ in 0..2 {
         place.has("pcie", "left out");
         std::fs::remove_dir_all(place.path("out")).unwrap();
@@ -356,14 +355,14 @@ fn carried_files_lie_in_the_checkout_ignored_and_count_with_all_others() {
         text.lines().filter(|line| *line == "/.carry/").count()
     };
     assert_eq!(named(), 1);
-    // Named once, however often.
+    // Named once, even if it occurs several times.
     ends(&carry(&inside), 7, "");
     assert_eq!(named(), 1);
-    // A file that git does not ignore travels too. It has no bytes on the disk.
+    // A file that git does not ignore is copied as well. It has no bytes on the disk.
     let large = std::fs::File::create(checkout.path().join("large")).unwrap();
     large.set_len(64 << 20).unwrap();
     ends(&carry(&inside), 1, "64.0 MiB may travel");
-    // A folder that somebody else made is nobody's to replace.
+    // A folder that another program made must not be replaced.
     std::fs::create_dir(checkout.path().join("data")).unwrap();
     ends(&carry(&checkout.path().join("data")), 2, "none that this script made");
 }

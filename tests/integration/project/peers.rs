@@ -1,4 +1,4 @@
-//! `scripts/peers/compare.py` without any of the peers: a stand-in that speaks a worker's protocol takes their place.
+//! Tests of `scripts/peers/compare.py` without the peers: a stand-in with a worker's protocol replaces them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use crate::support::{directory, uvatrain};
 use serde_json::Value;
 
-/// Answers every request at once: a batch of a hundredth of a second. It is started in the place of a Python.
+/// Answers every request at once with a batch of a hundredth of a second. It is started instead of a Python.
 const STAND_IN: &str = r#"#!/usr/bin/env python3
 import json, sys
 print(json.dumps({"ready": True, "versions": {"stand-in": "1"}}), flush=True)
@@ -22,7 +22,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-/// `compare.py ARGS…`, where nothing that is installed can be imported.
+/// `compare.py ARGS…`, without installed packages.
 fn compare(args: &[&str]) -> Output {
     let script: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/compare.py");
     Command::new("python3").args(["-I", "-S", "-B"]).arg(script).args(args).output().unwrap()
@@ -76,7 +76,7 @@ fn rounds_alternate_and_a_peer_whose_batch_is_invalid_takes_no_part() {
         "pyg=there is none",
     ];
     let (_, told) = succeeds(&compare(&[&args[..], &["--only", "sampling"]].concat()));
-    // Rounds of a disturbed contender follow, for which there is no order to tell.
+    // Rounds of a disturbed contender follow, whose order is not determined.
     let order = |round: &str| -> Vec<String> {
         let lines = told.lines().filter_map(|line| line.trim().strip_prefix(&format!("round {round}  ")));
         lines.map(|line| line.split("   ").next().unwrap().trim().to_owned()).collect()
@@ -85,7 +85,7 @@ fn rounds_alternate_and_a_peer_whose_batch_is_invalid_takes_no_part() {
     assert_eq!(order("1"), ["DGL, int32", "DGL, int64", "uvatrain"], "{told}");
     assert!(told.contains("GraphBolt, int32: a node stands twice"), "{told}");
 
-    // What is there already is not measured again.
+    // Existing results are not measured again.
     let (page, told) = succeeds(&compare(&[&args[..], &["--only", "sampling,loading", "--append"]].concat()));
     assert!(told.contains("loading, tiny") && !told.contains("sampling, tiny"), "{told}");
     let results: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
@@ -97,7 +97,7 @@ fn rounds_alternate_and_a_peer_whose_batch_is_invalid_takes_no_part() {
         let contenders = cell["contenders"].as_array().unwrap();
         let of = |name: &str| contenders.iter().find(|one| one["name"] == name).unwrap();
         assert_eq!(of("DGL, int64")["figure"]["median"], figure);
-        // Loading has two ways of ours, and the faster stands beside the peers.
+        // Loading has two methods in this project, and the faster is compared with the peers.
         let ours = contenders.iter().filter(|one| one["runtime"] == "uvatrain");
         let medians = ours.map(|one| one["figure"]["median"].as_f64().unwrap());
         let ours = if cell["section"] == "sampling" {
@@ -115,7 +115,7 @@ fn rounds_alternate_and_a_peer_whose_batch_is_invalid_takes_no_part() {
     assert!(names.iter().all(|name| checked.iter().any(|check| check["name"] == *name)), "{checked:?}");
     assert!(page.contains("pyg is left out, because there is none."), "{page}");
 
-    // What was printed is what the file comes to, and nothing else is.
+    // The printed page is exactly the rendered file.
     let printed = path("page.md");
     fs::write(&printed, &page).unwrap();
     succeeds(&compare(&["--check", &out, "--page", &printed]));
@@ -137,7 +137,7 @@ fn the_figures_beside_the_peers_are_those_of_the_raw_results() {
     let mut checked = 0;
     for file in fs::read_dir(results).unwrap() {
         let file = file.unwrap().path();
-        // One for each machine.
+        // One file per machine.
         if file.file_name().unwrap().to_str().is_some_and(|name| name.starts_with("peers")) {
             succeeds(&compare(&["--check", file.to_str().unwrap()]));
             checked += 1;

@@ -1,4 +1,4 @@
-//! Ranks, roles of GPUs, and samplers that go on to train.
+//! Ranks, roles of GPUs, and samplers that later train.
 
 mod run_ranks;
 mod run_roles;

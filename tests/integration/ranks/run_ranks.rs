@@ -1,5 +1,5 @@
 //! `uvatrain run --ranks N`: one launcher for all ranks of a machine, each of which attaches and has its part of every
-//! epoch. A shell stands in for torchrun here; `crates/uva-py/tests` has that itself.
+//! epoch. A shell replaces torchrun here; `crates/uva-py/tests` tests torchrun itself.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use uva_runtime::options::part::Part;
 
-/// Two ranks beside each other.
+/// Two concurrent ranks.
 const TWO: &str = ranks::OF_TWO;
 
-/// The same, with steps of its own for rank 1.
+/// Two ranks, with separate steps for rank 1.
 fn two(steps_of_the_second: &str) -> String {
     let steps = format!(r#"test $rank = 0 || export {}="{steps_of_the_second}"; cd r$rank"#, command::STEPS);
     TWO.replace("cd r$rank", &steps)
 }
 
-/// A run whose two ranks take batches for ever, under way for some.
+/// A run whose two ranks take batches endlessly, after some batches.
 fn long_run(directory: &Path, shell: &str, steps: &str) -> (Running, Vec<Process>) {
     for rank in ["r0", "r1"] {
         let _ = std::fs::remove_dir_all(directory.join(rank));
@@ -78,7 +78,7 @@ fn what_starts_ranks_may_close_every_descriptor() {
     let all = expected(temp.path(), 1, Part::default(), false);
     assert_eq!(recorded(temp.path()), all[..recorded(temp.path()).len()]);
     assert!(temp.path().join("run.jsonl").exists());
-    // Without ranks it is told what to do.
+    // Without ranks the message has the remedy.
     let outcome = run(temp.path(), "", Some(closes), "attach").run().ends_with(1);
     assert!(outcome.stderr.contains("--ranks N"), "{outcome}");
 }
@@ -163,13 +163,13 @@ fn an_interrupt_ends_every_rank() {
     for (group, signal, code) in
         [(true, Signal::INT, 130), (false, Signal::INT, 130), (false, Signal::TERM, 143)]
     {
-        // One comes to its next batch when the other has ended for long.
+        // One rank requests its next batch long after the other has ended.
         let (run, _) = long_run(temp.path(), &two("attach; hold 200; take"), "attach; take");
         let launcher = Pid::from_child(&run.child);
         let sent = if group { kill_process_group(launcher, signal) } else { kill_process(launcher, signal) };
         sent.unwrap();
         let outcome = run.wait().ends_with(code);
-        // Two processes write at once, so that their lines may lie in each other. The launcher says it, too.
+        // Two processes write at once, so their lines may be mixed. The launcher reports it as well.
         let told = |words: &str| outcome.stderr.matches(words).count();
         assert!(group || (told("command: ") == 2 && told("interrupted by") == 3), "{outcome}");
     }
@@ -188,7 +188,7 @@ fn more_ranks_than_training_batches_are_refused_with_both_numbers() {
 fn a_rank_that_ends_early_is_named_where_the_command_fails() {
     let temp = directory();
     small_graph(temp.path());
-    // Its roles end, and the other rank goes on until it has what it wants.
+    // Its roles end, and the other rank continues until it has its batches.
     let outcome = run(
         temp.path(),
         "--ranks 2",
@@ -198,7 +198,7 @@ fn a_rank_that_ends_early_is_named_where_the_command_fails() {
     .run()
     .succeeds();
     assert_eq!(recorded(&temp.path().join("r0")).len(), 63, "{outcome}");
-    // It has ended before the other one does so without a word.
+    // The rank has ended before the other one ends silently.
     let failing = two("attach; take 3; await ../r0/gone; exit 7");
     let outcome =
         run(temp.path(), "--ranks 2", Some(&failing), "attach; take 3; close; file gone").run().ends_with(1);
@@ -245,7 +245,7 @@ fn a_rank_outside_the_run_is_refused_by_its_number() {
     }
 }
 
-/// Sends to the launcher's socket what anybody of the machine could send there: it has the name, and no secret.
+/// Sends to the launcher's socket what any user of the machine could send: it has the name, and not the secret.
 const STRANGER: &str = r#"
 import array, json, os, socket, struct
 name, knock = os.environ["UVATRAIN_ATTACH"].split(":")[3:5]
@@ -278,7 +278,7 @@ fn the_name_of_the_socket_alone_gets_no_answer_and_disturbs_no_rank() {
 fn a_process_without_the_answers_secret_is_not_fooled_by_another_launcher() {
     let temp = directory();
     small_graph(temp.path());
-    // The launcher's answer is then that of somebody else.
+    // The launcher's answer then comes from another process.
     let other =
         r#"export RANK=0 WORLD_SIZE=1 UVATRAIN_ATTACH="${UVATRAIN_ATTACH%:*}:0123456789abcdef"; "$@""#;
     let outcome = run(temp.path(), "--ranks 1", Some(other), "attach; take 3").run().ends_with(1);
@@ -330,7 +330,7 @@ fn a_dry_run_shows_the_stages_of_every_rank_and_their_memory() {
     assert_eq!((&one["ranks"], &two["ranks"]), (&serde_json::Value::Null, &2.into()));
     let bytes = |dry: &serde_json::Value| dry["memory"][0]["bytes"].as_u64().unwrap();
     assert_eq!(bytes(&two), 2 * bytes(&one));
-    // Cores are there once: the default is divided.
+    // The cores are shared by the ranks, so the default is divided.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let args = "run graph --fanouts 4,3 --ranks 2 --dry-run --json -- true";
     let told = support::uvatrain(temp.path(), args.split(' ')).run().succeeds().json();

@@ -1,5 +1,5 @@
-//! `uvatrain run --roles S:T`: samplers that all ranks share, on the CPU and on GPUs of their own. A shell stands in for
-//! torchrun, and `cuda-sim` for a machine with four GPUs.
+//! `uvatrain run --roles S:T`: samplers that all ranks share, on the CPU and on separate GPUs. A shell replaces
+//! torchrun, and `cuda-sim` a machine with four GPUs.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::support::ranks::{
 use crate::support::runs::{Metrics, role_of, samplers_of, small_graph, wait_until};
 use crate::support::{self, directory};
 
-/// Every rank got the batches of a loader of that rank, and removes what was recorded.
+/// Asserts that every rank received the batches of a loader of that rank, and removes the records.
 fn each_rank_has_its_batches(directory: &Path, ranks: u32, what: &str) {
     for index in 0..ranks {
         let folder = directory.join(format!("r{index}"));
@@ -97,7 +97,7 @@ fn an_interrupt_ends_ranks_that_share_samplers() {
         for rank in ["r0", "r1"] {
             let _ = std::fs::remove_dir_all(temp.path().join(rank));
         }
-        // One that does not listen is ended by the second signal.
+        // A rank that ignores the signal is ended by the second signal.
         let steps = if again { "attach; ignore; take 5; linger" } else { "attach; take" };
         let run = run(temp.path(), 2, "--roles 2:2 --device cpu", steps);
         let run = run.env("TMPDIR", temp.path().join("tmp")).start();
@@ -106,7 +106,7 @@ fn an_interrupt_ends_ranks_that_share_samplers() {
         });
         let processes = samplers_of(&run, 2);
         let (launcher, number) = (Pid::from_child(&run.child), run.child.id());
-        // Signals of one kind may merge into one before they are heard.
+        // Signals of one kind may merge into one before they are handled.
         let signals = if again { &[Signal::INT, Signal::TERM][..] } else { &[Signal::INT] };
         signals.iter().for_each(|signal| kill_process(launcher, *signal).unwrap());
         let outcome = run.wait();
@@ -299,7 +299,7 @@ fn contradicting_places_are_refused_and_too_few_gpus_are_reported() {
     ] {
         four(options).refuses(3, &parts);
     }
-    // Without a GPU roles are processes, and named GPUs are lacking.
+    // Without a GPU, roles of processes are available and named GPUs are lacking.
     let none = |options: &str| {
         let args = format!("run graph --fanouts 5,4 {options} -- touch started");
         support::uvatrain(temp.path(), args.split(' ')).run()
@@ -380,7 +380,7 @@ fn a_dry_run_shows_shared_samplers_once_and_the_gpu_of_every_stage() {
         assert_eq!(found.len(), 1, "{item} in {dry}");
         found[0]["bytes"].as_u64().unwrap()
     };
-    // Pages of files are there once, and a cache on each GPU.
+    // Pages of files exist once, and a cache on each GPU.
     let table = std::fs::metadata(temp.path().join("graph/feat.npy")).unwrap().len();
     assert!((table - 256..table).contains(&bytes("feature table")));
     let graph = std::fs::metadata(temp.path().join("graph/indices.npy")).unwrap().len();

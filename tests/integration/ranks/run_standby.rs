@@ -1,5 +1,5 @@
-//! `uvatrain run --roles S:T --switch BATCH`: ranks that stand by where samplers are, and train from a batch of each epoch on.
-//! A shell stands in for torchrun, and `cuda-sim` for a machine with four GPUs.
+//! `uvatrain run --roles S:T --switch BATCH`: standby ranks that share the samplers' GPUs, and train from a batch of
+//! each epoch on. A shell replaces torchrun, and `cuda-sim` a machine with four GPUs.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use crate::support::ranks::{
 use crate::support::runs::{Metrics, role_of, samplers_of, small_graph, wait_until};
 use crate::support::{self, directory};
 
-/// The training batches of each rank, as a step after the other takes them: `trainers` ranks until the batch `from`, then
-/// all as long as there is a batch for each, and at the end again the first ones alone.
+/// The training batches of each rank, step by step: `trainers` ranks until the batch `from`, then all as long as there
+/// is a batch for each, and at the end again only the first ones.
 fn steps_of(trainers: usize, standby: usize, from: u64, all: u64) -> Vec<Vec<u64>> {
     let mut of_rank = vec![Vec::new(); trainers + standby];
     let mut next = 0;
@@ -31,8 +31,8 @@ fn steps_of(trainers: usize, standby: usize, from: u64, all: u64) -> Vec<Vec<u64
     }
 }
 
-/// Every rank got its batches of two epochs, those of other splits without the ranks that stand by, and each is that of one
-/// process.
+/// Asserts that every rank received its batches of two epochs, those of other splits without the standby ranks, and
+/// that each equals that of one process.
 fn ranks_that_stand_by_join(directory: &Path, trainers: u32, standby: u32, from: u64, what: &str) {
     let alone = expected(directory, 2, Part { index: 0, of: 1 }, false);
     let in_epoch =

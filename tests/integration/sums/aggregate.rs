@@ -1,4 +1,4 @@
-//! Sums of the producer as users meet them: the losses of whole rows, smaller slots, refusals that say what to do.
+//! Sums of the producer in whole programs: the losses of whole rows, smaller slots, refusals with a remedy.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn losses_are_equal_in_processes_threads_on_resume_and_behind_caches() {
             assert_eq!(last["in_force"]["aggregate"]["way"], second);
             assert_eq!(learned(&resumed), expected, "{model} from {first} to {second}");
         }
-        // A row counts once a batch, however many sums it is in: hits are those of gathered rows.
+        // A row counts once per batch, in however many sums it is: hits are those of gathered rows.
         for policy in ["degree", "fifo"] {
             let cached = |way: &str| {
                 let options = format!("--epochs 2 --in-process --gpu-cache 100KB --cache-policy {policy}");
@@ -167,7 +167,7 @@ fn the_end_of_a_run_has_the_sums_of_its_batches_counts() {
         ] {
             let sum: u64 = metrics.of("batch").map(|batch| batch["aggregate"][name].as_u64().unwrap()).sum();
             assert_eq!(end[name].as_u64(), Some(sum), "{options}: {name}");
-            // Nothing crosses a link here, and gcn has no own rows beside its sums.
+            // No bytes cross a link here, and gcn has no own rows in addition to its sums.
             let none = name.contains("link") || (name == "own_rows" && options.contains("gcn"));
             assert_eq!(sum == 0, none, "{options}: {name}");
         }

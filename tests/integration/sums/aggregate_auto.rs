@@ -1,4 +1,5 @@
-//! `--aggregate auto`, as users meet it: the trial of both ways, the search for the share between them, and what is told.
+//! `--aggregate auto` in whole programs: the trial of both methods, the search for the share between them, and the
+//! reports.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +17,13 @@ const SMALL_BATCHES: &str = "train graph --fanouts 5,4 --batch-size 5 --train-th
 /// The other stages of such a run.
 const BY_ROLES: &str = "--gather-threads 1 --samplers 1 --batch-slots 3";
 
-/// Or workers in their place.
+/// Workers instead of these stages.
 const BY_WORKERS: &str = "--prepare whole --samplers 3";
 
-/// How many of them an epoch has.
+/// Number of batches in an epoch.
 const EPOCH: usize = 325;
 
-/// A run of them.
+/// A run of these batches.
 pub fn small_batches(directory: &Path, metrics: &str, options: &str) -> Metrics {
     made_by(BY_ROLES, directory, metrics, options)
 }
@@ -33,22 +34,22 @@ fn made_by(stages: &str, directory: &Path, metrics: &str, options: &str) -> Metr
     Metrics::read(&directory.join(metrics))
 }
 
-/// Who sums, as the last run of a metrics file says at its start.
+/// Where the first layer is aggregated, according to the start record of the last run in a metrics file.
 fn at_start(metrics: &Metrics) -> Value {
     metrics.of("start").last().unwrap()["in_force"]["aggregate"].clone()
 }
 
-/// Checks that the batches of a file's last run were tried in windows, and went on as the lines say that the choices put
-/// among them.
+/// Checks that the batches of a file's last run were tried in windows, and continued according to the choices recorded
+/// between them.
 pub fn check_the_trial(metrics: &Metrics) {
     // Feature slots, and batch slots.
     check_the_trial_with(2, 3, metrics);
 }
 
-/// With so many slots that the consumer takes, and so many behind those.
+/// Checks the trial with this many slots before the consumer, and this many slots before those.
 fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
-    // Batches of a window that are not timed, since they may be in flight when the way changes; those of a whole window, and
-    // of a round.
+    // Batches of a window that are not timed, since they may be in flight when the method changes; batches of a whole
+    // window, and of a round.
     let settling = slots + behind;
     let window = settling + 16;
     let round = 4 * window;
@@ -56,7 +57,7 @@ fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
     let run = Metrics(metrics.0[start..].to_vec());
     assert_eq!(at_start(&run)["way"], "auto");
     let choices: Vec<&Value> = run.of("in_force").map(|line| &line["in_force"]["aggregate"]).collect();
-    // One that falls with the last batches holds for none.
+    // A choice made with the last batches applies to no batch.
     let choices: Vec<&Value> = choices.into_iter().filter(|choice| choice["from"].is_object()).collect();
     let chosen = *choices.first().expect("a choice");
     let way = chosen["way"].as_str().unwrap();
@@ -72,7 +73,7 @@ fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
     let place = |batch: &Value| (batch["epoch"].as_u64().unwrap(), batch["batch"].as_u64().unwrap());
     let index = |of: &Value| batches.iter().position(|batch| place(batch) == place(of)).unwrap();
     let from = index(&chosen["from"]);
-    // It falls when a batch behind a round is taken, and holds for the batch that gets the slot of that one.
+    // The choice is made when a batch after a round is taken, and applies from the batch that gets that slot.
     let rounds = (from - window) / round;
     assert_eq!(from, window + rounds * round + slots, "{chosen}");
     assert!((1..=3).contains(&rounds), "{chosen}");
@@ -83,7 +84,7 @@ fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
     }
     assert!(chosen["measured_batches"].as_u64().unwrap() <= (rounds * 4 * 15) as u64, "{chosen}");
 
-    // What follows is the search, as far as the run gets.
+    // The search follows, as far as the run gets.
     let parts = if behind == 0 { slots - 1 } else { 4 };
     let whole = |share: &Value| (share.as_f64().unwrap() * parts as f64).round() as usize;
     let kept: Vec<(usize, usize)> =
@@ -106,8 +107,8 @@ fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
         assert_eq!(choice["way"], expected, "{choice}");
         assert_eq!(choice["sums"] == "none", expected == "off", "{choice}");
     }
-    // Parts are of the training batches, or of all batches where they are workers: a sequence number counts validation
-    // batches, too. Batches have five nodes.
+    // Parts consist of training batches, or of all batches with workers: a sequence number counts validation batches as
+    // well. Batches have five nodes.
     let validation = run.of("start").next().unwrap()["dataset"]["valid"].as_u64().unwrap().div_ceil(5);
     let absolute = |batch: &Value| place(batch).0 * (EPOCH as u64 + validation) + place(batch).1;
     let places: Vec<u64> = match behind {
@@ -124,16 +125,17 @@ fn check_the_trial_with(slots: usize, behind: usize, metrics: &Metrics) {
     }
 }
 
-/// Checks that batches have the ways of the kept share of that many parts, given by the batches that it holds from, but
-/// for windows of a share beside it. A window has so many batches at least. A search leaves no other trace.
+/// Checks that batches use the methods of the kept share of this many parts, given by the batches from which it
+/// applies, except in windows of a neighbouring share. A window has at least this many batches. A search leaves no
+/// other trace.
 fn check_the_search(kept: &[(usize, usize)], parts: usize, window: usize, ways: &[&str], places: &[u64]) {
     let has = |share: usize, place: u64| {
-        // The order in which parts join a share.
+        // The order in which parts are added to a share.
         let order = [0, 2, 1, 3].into_iter().filter(|part| *part < parts);
         order.take(share).any(|part| place % parts as u64 == part as u64)
     };
     let (first, mut share) = kept[0];
-    // Steps away from the kept share at which the batches so far can have been made, and for how many batches.
+    // Possible distances from the kept share for the batches so far, and the number of batches at each.
     let mut possible = vec![(0_isize, 0_usize)];
     for (number, (way, place)) in ways.iter().zip(places).enumerate().skip(first) {
         let mut next: Vec<(isize, usize)> = Vec::new();
@@ -186,7 +188,7 @@ fn auto_tries_both_ways_in_the_first_batches_and_goes_on_with_one() {
         assert_eq!(off.of("batch").count(), 2 * EPOCH);
         assert!(off.of("in_force").next().is_none() && host.of("in_force").next().is_none());
         let cached = "--in-process --gpu-cache 100KB --cache-policy fifo";
-        // The choice knows nothing of the model: one of them is tried in every way.
+        // The choice does not depend on the model: one of them is tried with every method.
         let ways: &[&str] = if model == "sage" { &["", "--in-process", cached] } else { &["", cached] };
         for options in ways {
             let auto = run(options);
@@ -277,7 +279,7 @@ fn auto_tries_nothing_in_a_run_too_short_or_with_slots_of_a_given_size() {
         assert!(auto.of("in_force").next().is_none());
         assert!(auto.of("batch").all(|batch| batch.get("aggregate").is_none()), "{options}");
     }
-    // What is left of a resumed run counts.
+    // Only the metrics of the resumed run count.
     let kept = "--hidden 16 --checkpoint kept";
     small_batches(temp.path(), "kept.jsonl", &format!("{kept} --epochs 1 --aggregate off"));
     let resumed = small_batches(temp.path(), "kept.jsonl", &format!("{kept} --epochs 2 --resume"));
@@ -323,7 +325,7 @@ fn the_choice_is_shown_on_the_screen_once() {
         let told = format!("--aggregate auto: {}", last["reason"].as_str().unwrap());
         assert_eq!(outcome.stderr.matches(&told).count(), 1, "{told} in {outcome}");
     }
-    // The report takes the line where it stands, in the middle of the batches.
+    // The report accepts the line in the middle of the batches.
     crate::support::uvatrain(temp.path(), ["report", "run.jsonl", "--out", "page.html"]).run().succeeds();
     let page = fs::read_to_string(temp.path().join("page.html")).unwrap();
     let [way, reason] = ["way", "reason"].map(|name| last[name].as_str().unwrap());

@@ -1,5 +1,5 @@
 //! Sums that the CPU begins and a kernel continues with the rows of a cache on the GPU, under the stand-in for NVIDIA's
-//! driver: the batches of whole rows, losses equal to rounding, and as many bytes over the link as anyone can recompute.
+//! driver: the batches of whole rows, losses equal up to rounding, and the recomputed number of bytes over the link.
 
 use std::collections::HashSet;
 use std::fs;
@@ -19,7 +19,7 @@ const WIDTH: u64 = 24;
 const CACHED: &str = "--gather dma --sampler cpu --aggregate host --plan plan.json";
 
 fn on_gpu(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
-    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    // Enqueued work is delayed by a little, by a varying time: an order that holds by chance does not hold then.
     let options = format!("--device cuda:0 {options}");
     train(directory, metrics, &options).simulated().env("CUDA_SIM_DELAY_US", "200")
 }
@@ -29,7 +29,7 @@ fn metrics_of(directory: &Path, name: &str, options: &str) -> Metrics {
     Metrics::read(&directory.join(name))
 }
 
-/// Plans a cache of rows alone, and returns their ids.
+/// Plans a cache of rows only, and returns their ids.
 fn planned(directory: &Path) -> HashSet<i64> {
     let plan = "plan graph --fanouts 5,4 --batch-size 100 --device cuda:0 --partition none --sampler cpu --gpu-cache 90KB \
                 --cache-policy degree --out plan.json";
@@ -39,7 +39,7 @@ fn planned(directory: &Path) -> HashSet<i64> {
     plan.row_ids.into_iter().collect()
 }
 
-/// The counts of each training batch of so many epochs, from its ids and blocks and the cached ids.
+/// The counts of each training batch of this many epochs, from its ids and blocks and the cached ids.
 fn recounted(directory: &Path, epochs: u32, cached: &HashSet<i64>) -> Vec<SumCounts> {
     let options =
         LoaderOptions { fanouts: [5, 4].into(), batch_size: 100, seed: 3, ..LoaderOptions::default() };
@@ -54,7 +54,7 @@ fn recounted(directory: &Path, epochs: u32, cached: &HashSet<i64>) -> Vec<SumCou
     all
 }
 
-/// That hashes are equal, and losses to rounding. Returns how many losses differ.
+/// Asserts that hashes are equal, and losses up to rounding. Returns how many losses differ.
 fn close(one: &Metrics, other: &Metrics, what: &str) -> usize {
     let (one, other) = (one.trained(), other.trained());
     assert_eq!(one.len(), other.len(), "{what}");
@@ -96,7 +96,7 @@ fn batches_equal_whole_rows_losses_are_close_and_link_bytes_as_recounted() {
             let run = metrics_of(temp.path(), "run.jsonl", &format!("{options} {CACHED} {way}"));
             let apart = close(&off, &run, &format!("{model} {way}"));
             assert!(apart > 0, "{model} {way}: sums in another order have the same digits");
-            // The order is the same, whoever runs where.
+            // The order does not depend on where roles run.
             let learned = first.get_or_insert_with(|| run.trained());
             assert_eq!(*learned, run.trained(), "{model} {way}");
             let in_force = &run.of("start").next().expect("a start")["in_force"]["aggregate"];
@@ -114,7 +114,7 @@ fn batches_equal_whole_rows_losses_are_close_and_link_bytes_as_recounted() {
                 assert_eq!(count(sums, "link_bytes"), bytes, "{model} {way}: {event}");
                 assert_eq!(count(sums, "raw_link_bytes"), counts.raw_bytes(row_bytes), "{event}");
                 assert_eq!(count(sums, "rows_read"), counts.entries + counts.destinations, "{event}");
-                // Each row counts once, as where rows are gathered.
+                // Each row counts once, as with gathered rows.
                 assert_eq!(event["cache"], raw["cache"], "{event}");
                 assert_eq!(count(&event["cache"], "row_hits"), counts.sources - counts.misses, "{event}");
                 assert!(bytes > 0 && bytes < count(sums, "slot_bytes"), "{event}");
@@ -188,7 +188,7 @@ fn what_cannot_be_continued_is_refused_by_name_and_its_memory_is_listed() {
             let line = dry["memory"].as_array().unwrap().iter().find(|line| line["item"] == item);
             line.unwrap_or_else(|| panic!("{item} in {dry}"))
         };
-        // In each of two slots: 200 destinations' sums and own rows, and where they lie, each on cache lines of its own.
+        // In each of two slots: 200 destinations' sums and own rows, and their positions, each on separate cache lines.
         let room = 2 * (200 * row + numbers * 832_u64);
         for (item, kind) in [("begun sums", "device"), ("staging of sums", "pinned")] {
             assert_eq!(

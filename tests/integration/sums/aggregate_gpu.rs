@@ -1,5 +1,5 @@
 //! Sums made on a GPU, under the stand-in for NVIDIA's driver: the losses of whole rows and of the CPU's sums, bit for
-//! bit, whoever gathers the rows and however the GPU is divided.
+//! bit, for every source of the rows and every division of the GPU.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,8 @@ use crate::support::mps::Machine;
 use crate::support::runs::{Metrics, SMALLER_NODES, small_graph, smaller_graph, train};
 use crate::support::{Uvatrain, directory, uvatrain};
 
-/// What must not depend on who sums: hashes and losses of all batches, and the validation of each epoch.
+/// Results that must not depend on the place of aggregation: hashes and losses of all batches, and the validation of
+/// each epoch.
 type Learned = (Vec<(u64, u64, String, String)>, Vec<String>);
 
 fn learned(metrics: &Metrics) -> Learned {
@@ -18,12 +19,12 @@ fn learned(metrics: &Metrics) -> Learned {
 }
 
 fn on_gpu(directory: &Path, metrics: &str, options: &str) -> Uvatrain {
-    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    // Enqueued work is delayed by a little, by a varying time: an order that holds by chance does not hold then.
     let options = format!("--device cuda:0 {options}");
     train(directory, metrics, &options).simulated().env("CUDA_SIM_DELAY_US", "200")
 }
 
-/// The metrics of a run that succeeds.
+/// The metrics of a successful run.
 fn metrics_of(directory: &Path, name: &str, run: Uvatrain) -> Metrics {
     run.run().succeeds();
     Metrics::read(&directory.join(name))
@@ -35,7 +36,7 @@ fn way(metrics: &Metrics) -> String {
 
 #[test]
 fn losses_and_hashes_equal_the_cpus_for_every_gather_and_partition() {
-    // A run takes seconds of two processes that load libtorch: each is here for something that no other has.
+    // A run takes seconds of two processes that load libtorch, so each run here covers a case of its own.
     let temp = directory();
     smaller_graph(temp.path());
     for (model, ways) in [
@@ -86,7 +87,7 @@ fn losses_and_hashes_equal_the_cpus_for_every_gather_and_partition() {
                 assert_eq!(number("slot_bytes"), (own + number("sum_rows")) * 96, "{batch}");
                 let crossed = [number("link_bytes"), number("raw_link_bytes")];
                 let expected = match partition {
-                    // A table on the GPU is not behind the link.
+                    // Rows of a table on the GPU do not cross the link.
                     _ if partition.contains("--gather device") => [0; 2],
                     _ if by_host => [number("slot_bytes"), number("raw_slot_bytes")],
                     _ => [number("raw_slot_bytes"); 2],
@@ -125,8 +126,8 @@ fn weighted_and_layer_samplers_and_padding_give_the_losses_of_the_cpu() {
     }
 }
 
-/// The stand-in's way to train as on a GPU: batches stay where they are, and libtorch's operations replace our loops. So
-/// losses are equal to rounding.
+/// The stand-in's mode of training as on a GPU: batches stay in place, and libtorch's operations replace the loops of
+/// `uva-train`. So losses are equal up to rounding.
 #[test]
 fn a_consumer_that_takes_batches_in_place_has_the_losses_of_whole_rows() {
     let temp = directory();
@@ -153,7 +154,7 @@ fn a_consumer_that_takes_batches_in_place_has_the_losses_of_whole_rows() {
     }
 }
 
-/// That the rows which no cache had have crossed the link, and no others.
+/// Asserts that exactly the rows missing from all caches have crossed the link.
 fn check_crossed(metrics: &Metrics) {
     let mut hits = 0;
     for batch in metrics.of("batch") {
@@ -191,7 +192,7 @@ fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
             assert_eq!(hits(&device), hits(&off), "{model} {policy}");
             assert!(hits(&device).iter().sum::<u64>() > 0, "{model} {policy}");
             check_crossed(&device);
-            // Where the consumer runs ahead, hits are known only behind the batch.
+            // If the consumer runs ahead, hits are known only after the batch.
             let options = format!(
                 "--epochs 1 --dropout 0 --partition none --model {model} --gpu-cache 30KB --cache-policy {policy} \
                  --aggregate device"
@@ -256,7 +257,7 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_shown_and_bounded() {
     let temp = directory();
     small_graph(temp.path());
     let dry = |options: &str| {
-        // Slots with room for the largest batch: what that takes can be said.
+        // Slots with room for the largest batch, so that their memory is known in advance.
         let args = format!(
             "train graph --device cuda:0 --partition none --gpu-slots largest --dry-run --json {options}"
         );
@@ -277,21 +278,21 @@ fn slots_of_sums_are_smaller_and_the_rows_beside_them_shown_and_bounded() {
         // 200 seeds with ten neighbours each, of 24 float32.
         assert_eq!(bytes(&summed, "rows that are summed"), Some(2200 * 96), "{model}");
     }
-    // Sums of the CPU wait in page-locked memory for their copies, as large as two slots are.
+    // Sums of the CPU wait in page-locked memory, as large as two slots, for their copies.
     let by_host = dry("--fanouts 10 --batch-size 200 --gather dma --aggregate host");
     let line = |item| by_host["memory"].as_array().unwrap().iter().find(|line| line["item"] == item);
     let staging = line("staging of sums").unwrap();
     assert_eq!((&staging["kind"], staging["bytes"].as_u64()), (&"pinned".into(), Some(2 * 200 * (96 + 96))));
     assert_eq!(line("rows that are summed"), None);
-    // What bounds the rows in slots bounds those beside them.
+    // The bound of the rows in slots also applies to those next to the slots.
     let bounded = dry("--fanouts 10 --batch-size 200 --aggregate device --slot-bytes 90000");
     assert_eq!(bytes(&bounded, "rows that are summed"), Some(90_000 / 96 * 96));
-    // A GPU of the stand-in with room for the slots alone.
+    // A GPU of the stand-in with memory only for the slots.
     let (slots, rows) = {
         let summed = dry("--fanouts 5,4 --batch-size 100 --aggregate device");
         (bytes(&summed, "feature slots").unwrap(), bytes(&summed, "rows that are summed").unwrap())
     };
-    // Memory that is shared is taken in pieces of 2 MiB; behind the slots lie their signals.
+    // Shared memory is allocated in pieces of 2 MiB; the slots are followed by their signals.
     let room = (slots + 4096).next_multiple_of(2 << 20) + rows / 2;
     let options = "--epochs 1 --partition none --gpu-slots largest --aggregate device";
     let small = on_gpu(temp.path(), "a.jsonl", options);

@@ -1,4 +1,4 @@
-//! `bench aggregate`: its counts and bytes are those that a list of six nodes gives by hand, whatever is cached.
+//! `bench aggregate`: its counts and bytes equal those computed by hand for a list of six nodes, with any cache.
 
 use std::fs;
 use std::path::Path;
@@ -21,8 +21,8 @@ fn measured(directory: &Path, more: &str) -> Value {
 /// In-neighbours of each node.
 const LISTS: [&[usize]; 6] = [&[1, 2], &[0], &[0, 3, 4], &[2], &[2], &[]];
 
-/// The nodes of a batch of nodes 0 and 1 with this many hops of whole lists, and how many of them are destinations of the
-/// last hop.
+/// The nodes of a batch of nodes 0 and 1 with this many hops of whole lists, and how many of them are destinations of
+/// the last hop.
 fn block(hops: usize) -> (Vec<usize>, usize) {
     let mut nodes = vec![0, 1];
     let mut destinations = 0;
@@ -39,8 +39,8 @@ fn block(hops: usize) -> (Vec<usize>, usize) {
     (nodes, destinations)
 }
 
-/// What a report has to say of such batches, where these rows are cached: counts of a batch, and bytes by rows of `row`
-/// bytes and sums of 12.
+/// The expected report on such batches with these cached rows: counts of a batch, and bytes for rows of `row` bytes and
+/// sums of 12.
 fn by_hand(hops: usize, cached: &[usize], row: usize) -> [(&'static str, Value); 4] {
     let (nodes, destinations) = block(hops);
     let missed = |node: &&usize| !cached.contains(*node);
@@ -54,7 +54,7 @@ fn by_hand(hops: usize, cached: &[usize], row: usize) -> [(&'static str, Value);
     let (misses, own_misses) = (nodes.iter().filter(missed).count(), own.iter().filter(missed).count());
     let ratio = |raw: usize, sums: usize| (sums > 0).then(|| raw as f64 / sums as f64);
     let (off, mean, gcn) = (misses * row, missing * 12 + own_misses * row, missing_with_own * 12);
-    // A read over the link takes whole lines of 128 bytes, and rows lie anywhere that their size allows.
+    // A read over the link transfers whole lines of 128 bytes, and rows may begin anywhere that their size allows.
     let common = if row == 12 { 4 } else { 2 };
     [
         (
@@ -152,7 +152,7 @@ fn times_are_of_the_requested_batches_and_the_speedup_follows_from_them() {
         assert!(["gather_ms", "sum_ms", "off_ms", "host_ms"].iter().all(|name| time(name) > 0.0), "{report}");
         assert_eq!(report["speedup"].as_f64().unwrap(), time("off_ms") / time("host_ms"));
     }
-    // For people, too.
+    // The table as text.
     let text = bench(temp.path(), "--fanouts 5 --cached-rows 17").run().succeeds().stdout;
     for part in ["over a link", "in a slot", "sum while reading", "1 rows by degree", "speedup", "verified"] {
         assert!(text.contains(part), "{part}: {text}");

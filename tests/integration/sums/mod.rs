@@ -1,4 +1,4 @@
-//! Sums of the first layer that the producer makes.
+//! Sums of the first layer computed by the producer.
 
 #[cfg(feature = "train")]
 mod aggregate;

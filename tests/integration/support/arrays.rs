@@ -1,13 +1,13 @@
-//! Small datasets made by hand, right ones and wrong ones.
+//! Small handmade datasets, valid and invalid ones.
 
 use std::fs;
 use std::path::Path;
 
 /// A value that a `.npy` file can hold.
 pub trait Element: Copy {
-    /// numpy's name of the type.
+    /// The type's name in numpy.
     const DTYPE: &'static str;
-    /// Its bytes.
+    /// The value's bytes.
     fn bytes(self) -> Vec<u8>;
 }
 
@@ -30,7 +30,7 @@ pub fn npy<T: Element>(shape: &[u64], fortran: bool, values: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// The header alone, whatever follows it.
+/// The header alone.
 pub fn header(dtype: &str, shape: &[u64], fortran: bool) -> Vec<u8> {
     let shape: Vec<String> = shape.iter().map(u64::to_string).collect();
     let shape = if shape.len() == 1 { format!("{},", shape[0]) } else { shape.join(", ") };

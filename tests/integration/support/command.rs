@@ -1,12 +1,12 @@
 //! A command for `uvatrain run`, written in Rust: the test's own executable, started with the name of the one test that
-//! runs it, and told by a variable what to do.
+//! runs it. A variable specifies its steps.
 //!
-//! | step | what it does |
+//! | step | effect |
 //! |---|---|
 //! | `attach` | attaches; a refusal goes to stderr, and ends it with 70 |
-//! | `take N` | takes so many training batches, through the epochs, and records each |
-//! | `take` | takes them until there are none: asked to stop it ends with 75, told of an end with 74 |
-//! | `hold MILLISECONDS` | holds each batch for so long from now on |
+//! | `take N` | takes this many training batches, through the epochs, and records each |
+//! | `take` | takes all remaining batches: ends with 75 after a stop request, and with 74 at the end |
+//! | `hold MILLISECONDS` | from now on holds each batch for this time |
 //! | `pass SPLIT EPOCH` | takes that pass |
 //! | `features` | takes a training batch; says the type of its feature values and the hash of their bytes |
 //! | `contents` | takes the batches of the pass; says sizes and a hash of all columns of each |
@@ -14,8 +14,8 @@
 //! | `say WORD`, `file NAME`, `pid NAME` | a line on stdout; an empty file; a file with its process number |
 //! | `await NAME` | waits until a file is there |
 //! | `ignore` | SIGINT and SIGTERM do nothing from now on |
-//! | `linger` | waits for ever |
-//! | `catch` | from now on an error of `take` is said, and the next step follows |
+//! | `linger` | waits indefinitely |
+//! | `catch` | from now on an error of `take` is printed, and the next step follows |
 //! | `kill`, `exit N` | ends by SIGKILL, or with a code |
 
 use std::fs::OpenOptions;
@@ -37,19 +37,19 @@ use super::runs::wait_until;
 /// The test that is the command, by its full name.
 pub const NAME: &str = "support::command::the_command";
 
-/// What the command does, steps with semicolons between them.
+/// The steps of the command, separated by semicolons.
 pub const STEPS: &str = "UVATRAIN_TEST_STEPS";
 
-/// Where it records each batch: split, epoch, number, hash.
+/// The file in which it records each batch: split, epoch, number, hash.
 pub const RECORD: &str = "record";
 
-/// `uvatrain run graph OPTIONS -- …`, with a command that does these steps. `shell` is put around it where there is
-/// one: a line in which `"$@"` is the command.
+/// `uvatrain run graph OPTIONS -- …`, with a command that runs these steps. `shell`, if given, is a line of the shell
+/// in which `"$@"` is the command.
 pub fn run(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
     run_with(directory, &format!("--samplers 2 {options}"), shell, steps)
 }
 
-/// The same, with as many samplers as the options say. Workers gather by themselves.
+/// As [`run`], with the number of samplers from the options. Workers gather alone.
 pub fn run_with(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
     let own = std::env::current_exe().expect("this executable");
     let threads = if options.contains("--prepare whole") { "" } else { "--gather-threads 1" };
@@ -66,7 +66,7 @@ pub fn run_with(directory: &Path, options: &str, shell: Option<&str>, steps: &st
     super::uvatrain(directory, words).env(STEPS, steps)
 }
 
-/// What the tests start; in the test run itself it does nothing.
+/// The test that is started as the command; in a normal test run it does nothing.
 #[test]
 fn the_command() {
     let Ok(steps) = std::env::var(STEPS) else { return };
@@ -131,7 +131,7 @@ fn do_step(
         "say" => println!("{rest}"),
         "file" => std::fs::write(rest, "").expect("a file"),
         "pid" => {
-            // Whole, or not there.
+            // Written whole, so that a reader never sees a part.
             std::fs::write("pid", std::process::id().to_string()).expect("a file");
             std::fs::rename("pid", rest).expect("a file");
         }
@@ -171,7 +171,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Takes so many batches and records each; through the epochs that follow, or this pass only.
+/// Takes this many batches and records each, through the epochs that follow, or in this pass only.
 fn take(
     stream: &mut BatchStream,
     most: u64,
@@ -202,7 +202,7 @@ fn take(
     Ok(())
 }
 
-/// What was recorded: split, epoch, number and hash of each batch.
+/// The recorded split, epoch, number and hash of each batch.
 pub fn recorded(directory: &Path) -> Vec<(String, u64, u64, String)> {
     let text = std::fs::read_to_string(directory.join(RECORD)).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);

@@ -1,7 +1,7 @@
-//! What whole-program tests share: the real binary under a watchdog, small datasets made by hand, and comparisons
-//! that say what differs.
+//! Shared code of whole-program tests: the real binary under a watchdog, small handmade datasets, and comparisons that
+//! report differences.
 //!
-//! What a module needs that drives training is idle in a build without it.
+//! Modules that drive training are unused in a build without it.
 #![cfg_attr(not(feature = "train"), allow(dead_code))]
 
 pub mod arrays;
@@ -29,7 +29,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 /// Long enough for a loaded machine, short enough that a hanging test names itself before CI gives up.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// A call of the `uvatrain` under test, with nothing of the caller's cache in it.
+/// A call of the `uvatrain` under test, with a cache separate from the caller's.
 pub struct Uvatrain {
     command: Command,
     limit: Duration,
@@ -49,13 +49,13 @@ pub fn uvatrain<S: AsRef<OsStr>>(directory: &Path, args: impl IntoIterator<Item 
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A group of its own, so that the watchdog ends the roles too.
+        // In a separate process group, so that the watchdog ends the roles as well.
         .process_group(0);
     Uvatrain { command, limit: WATCHDOG }
 }
 
-/// `uvatrain ARGS…` where a line of the shell has changed something for it: `ulimit -n 16`, say. In the line `"$@"` is
-/// the call, and without one it follows the line.
+/// `uvatrain ARGS…` after a line of the shell that changes its conditions, such as `ulimit -n 16`. In the line `"$@"`
+/// is the call; if it is missing, the call follows the line.
 pub fn uvatrain_behind<S: AsRef<OsStr>>(
     directory: &Path,
     line: &str,
@@ -65,8 +65,8 @@ pub fn uvatrain_behind<S: AsRef<OsStr>>(
     in_shell(uvatrain(directory, args), &["sh", "-ec", &line, "sh"])
 }
 
-/// The same, with mounts of its own, so that the line may mount what it likes. `None`, with a line saying so, where the
-/// machine does not allow that: the caller skips.
+/// As [`uvatrain_behind`], in a separate mount namespace, so that the line may mount anything. `None`, with a message,
+/// if the machine does not allow that: the caller skips.
 pub fn uvatrain_behind_mounts<S: AsRef<OsStr>>(
     directory: &Path,
     line: &str,
@@ -86,21 +86,21 @@ pub fn uvatrain_behind_mounts<S: AsRef<OsStr>>(
     Some(in_shell(uvatrain(directory, args), &[way, &["sh", "-ec", &line, "sh"][..]].concat()))
 }
 
-/// `uvatrain ARGS…` where its user may have `most` processes and threads, itself among them. Under root it runs as a user
-/// that has no others; elsewhere the user of the tests has many, so that it gets no thread however large `most` is.
-/// `None`, with a line saying so, where the machine has no prlimit(1) or setpriv(1): the caller skips.
+/// `uvatrain ARGS…` whose user may have `most` processes and threads, including this process. Under root it runs as a
+/// user without other processes; otherwise the user of the tests has many, so that it gets no thread for any `most`.
+/// `None`, with a message, if the machine has no prlimit(1) or setpriv(1): the caller skips.
 pub fn uvatrain_with_threads<S: AsRef<OsStr>>(
     directory: &Path,
     most: u32,
     args: impl IntoIterator<Item = S>,
 ) -> Option<Uvatrain> {
-    // A user of its own for each call: what an earlier one has left may still be ending.
+    // A separate user for each call: processes of an earlier one may still be ending.
     static USERS: AtomicU32 = AtomicU32::new(0);
     let user = 1_000_000 + std::process::id() % 100_000 * 100 + USERS.fetch_add(1, Ordering::Relaxed) % 100;
     let (reuid, limit) = (format!("--reuid={user}"), format!("--nproc={most}:{most}"));
     let mut way = vec![];
     if rustix::process::geteuid().is_root() {
-        // Root's limit is none. It still reads what is root's alone: its libtorch, say.
+        // Root has no limit. The user can still read files that only root can, such as its libtorch.
         let capabilities = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"];
         way.extend(["setpriv", &reuid, "--clear-groups", "--bounding-set=-sys_resource,-sys_admin"]);
         way.extend(capabilities);
@@ -134,7 +134,7 @@ fn in_shell(inner: Uvatrain, words: &[&str]) -> Uvatrain {
 }
 
 impl Uvatrain {
-    /// Another limit than the usual two minutes.
+    /// Sets a limit other than the usual two minutes.
     pub fn limit(mut self, limit: Duration) -> Uvatrain {
         self.limit = limit;
         self
@@ -146,19 +146,19 @@ impl Uvatrain {
         self
     }
 
-    /// Lets it find the stand-in for NVIDIA's driver (crates/cuda-sim).
+    /// Makes the stand-in for NVIDIA's driver (crates/cuda-sim) available.
     pub fn simulated(mut self) -> Uvatrain {
         cuda_sim::environment(&mut self.command);
         self
     }
 
-    /// The same with the stand-in for NVIDIA's cuFile beside it.
+    /// Makes the stand-ins for NVIDIA's driver and cuFile available.
     pub fn with_cufile(mut self) -> Uvatrain {
         cuda_sim::cufile_environment(&mut self.command);
         self
     }
 
-    /// Starts it and gives the running program to the caller, who tends to it.
+    /// Starts the program and returns it to the caller while it runs.
     pub fn start(mut self) -> Running {
         let line = format!("{:?}", self.command);
         let mut child = self.command.spawn().unwrap_or_else(|e| panic!("cannot start {line}: {e}"));
@@ -168,13 +168,13 @@ impl Uvatrain {
         Running { child, line, stdout, stderr, watchdog }
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub fn run(self) -> Outcome {
         self.start().wait()
     }
 }
 
-/// A program that runs.
+/// A running program.
 pub struct Running {
     /// The launcher.
     pub child: Child,
@@ -185,11 +185,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits for its end.
+    /// Waits for the program's end.
     pub fn wait(mut self) -> Outcome {
         let status = self.child.wait().unwrap_or_else(|e| panic!("cannot wait for {}: {e}", self.line));
         let late = self.watchdog.dismiss();
-        // A pipe ends with the last process that holds it: one that outlives the launcher is a fault of its own.
+        // A pipe ends with the last process that holds it: a process that outlives the launcher is a fault.
         let rest = |pipe: mpsc::Receiver<String>, name| {
             pipe.recv_timeout(WATCHDOG).unwrap_or_else(|_| {
                 panic!("{} has ended, and another process still holds its {name}", self.line)
@@ -202,7 +202,7 @@ impl Running {
     }
 }
 
-/// Reads a pipe to its end, beside everything else, so that a full pipe stops nobody.
+/// Reads a pipe to its end on a separate thread, so that a full pipe blocks no process.
 fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     let mut pipe = pipe.expect("the pipe was asked for");
     let (sender, receiver) = mpsc::channel();
@@ -214,8 +214,8 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// Kills a process and its group when it takes too long, and when nobody waits for it any more: a test that fails
-/// beside a run leaves none behind, which would slow the tests after it.
+/// Kills a process and its group if it takes too long, or if no test waits for it any longer: a failed test must not
+/// leave a run that would slow later tests down.
 struct Watchdog {
     /// Both are `None` once it is dismissed.
     dismissed: Option<mpsc::Sender<()>>,
@@ -225,7 +225,7 @@ struct Watchdog {
 impl Watchdog {
     fn over(child: &Child, limit: Duration) -> Watchdog {
         let pid = Pid::from_child(child);
-        // A handle, not a number: a number could be another process's by the time it is used.
+        // A descriptor, not a number: a number could belong to another process by the time it is used.
         let handle = pidfd_open(pid, PidfdFlags::empty()).expect("pidfd_open");
         let (dismissed, dismissal) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -238,7 +238,7 @@ impl Watchdog {
         Watchdog { dismissed: Some(dismissed), thread: Some(thread) }
     }
 
-    /// Whether it had to act.
+    /// Whether the watchdog had to act.
     fn dismiss(mut self) -> bool {
         if let Some(dismissed) = self.dismissed.take() {
             let _ = dismissed.send(());
@@ -256,14 +256,14 @@ impl Drop for Watchdog {
     }
 }
 
-/// How a program ended.
+/// The end of a program.
 pub struct Outcome {
     line: String,
     /// Its status.
     pub status: ExitStatus,
-    /// What it printed as result.
+    /// The printed result.
     pub stdout: String,
-    /// What it said to people.
+    /// The messages for users.
     pub stderr: String,
 }
 
@@ -275,7 +275,7 @@ impl std::fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// The output, and behind it the messages.
+    /// The output, followed by the messages.
     pub fn said(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
@@ -298,7 +298,8 @@ impl Outcome {
         self
     }
 
-    /// Asserts that the message on stderr has all of these in it, and that stdout is empty: a refusal is no result.
+    /// Asserts that the message on stderr contains all of these, and that stdout is empty, since a refusal has no
+    /// result.
     #[track_caller]
     pub fn refuses(self, code: i32, message: &[&str]) -> Outcome {
         let outcome = self.ends_with(code);
@@ -317,7 +318,7 @@ impl Outcome {
     }
 }
 
-/// The words that make a program another user's; `None`, with a line that says so, where that is not possible.
+/// The words that run a program as another user; `None`, with a message, if that is not possible.
 pub fn as_another_user() -> Option<[&'static str; 3]> {
     let words = ["setpriv", "--reuid=65534", "--clear-groups"];
     let tried = Command::new(words[0]).args(&words[1..]).arg("true").stderr(Stdio::null()).status();
@@ -333,7 +334,8 @@ pub fn directory() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("uvatrain-test-").tempdir().expect("a temporary directory")
 }
 
-/// Everything below a directory: each file's bytes, by path. What a run may not change is equal before and after.
+/// All files in a directory: each file's bytes, by path. Compared before and after a run, they show that it changed
+/// nothing.
 pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![directory.to_owned()];
@@ -341,7 +343,7 @@ pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         for entry in std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
             let path = entry.expect("a directory entry").path();
             if path.is_dir() {
-                // A folder counts by itself too: an empty one that appears is a change.
+                // A folder counts on its own: an empty one that appears is a change.
                 found.insert(path.strip_prefix(directory).unwrap().join(""), Vec::new());
                 folders.push(path);
             } else {
@@ -371,8 +373,8 @@ pub fn assert_same_contents(before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMa
     assert!(differences.is_empty(), "contents differ:\n{differences}");
 }
 
-/// The folder of graphs kept outside the checkout: `UVATRAIN_SHARED`, or `shared` beside it. `None`, with a line
-/// saying so, where there is none: the caller skips.
+/// The folder of graphs outside the checkout: `UVATRAIN_SHARED`, or `shared` in the checkout's folder. `None`, with a
+/// message, if there is none: the caller skips.
 pub fn shared_datasets(test: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("UVATRAIN_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -384,8 +386,8 @@ pub fn shared_datasets(test: &str) -> Option<PathBuf> {
     None
 }
 
-/// A real graph unpacked by scripts/setup/datasets.sh: in `UVATRAIN_DATASETS`, or in the cache folder. `None`, with a line
-/// saying so, where it is not there: the caller skips.
+/// A real graph unpacked by scripts/setup/datasets.sh: in `UVATRAIN_DATASETS`, or in the cache folder. `None`, with a
+/// message, if it does not exist: the caller skips.
 pub fn real_graph(test: &str, name: &str) -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let folder = variable("UVATRAIN_DATASETS")

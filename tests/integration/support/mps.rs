@@ -1,5 +1,5 @@
-//! A machine with MPS: folders of its own, NVIDIA's control program played by the stand-in of crates/cuda-sim, and
-//! what is left of it.
+//! A machine with MPS: separate folders, the stand-in of crates/cuda-sim for NVIDIA's control program, and checks for
+//! leftovers.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,31 +18,31 @@ pub fn stand_in() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda-sim")
 }
 
-/// One test's machine: folders of its own, with the stand-in in PATH. Dropped, it asserts that nothing is left.
+/// One test's machine: separate folders, with the stand-in in PATH. On drop it asserts that nothing is left.
 pub struct Machine {
-    /// Its folder; everything else lies in it.
+    /// The machine's folder, which contains everything else.
     pub folder: tempfile::TempDir,
 }
 
 impl Machine {
-    /// An empty one, with no daemon.
+    /// An empty machine, without a daemon.
     pub fn new() -> Machine {
         let machine = Machine { folder: directory() };
         fs::create_dir(machine.runtime()).unwrap();
         machine
     }
 
-    /// What stands in for /run/user/UID.
+    /// The replacement of /run/user/UID.
     pub fn runtime(&self) -> PathBuf {
         self.folder.path().join("run")
     }
 
-    /// Where a daemon that a test starts has its sockets.
+    /// The directory of the sockets of a daemon that a test starts.
     pub fn pipe(&self) -> PathBuf {
         self.folder.path().join("pipe")
     }
 
-    /// Where the stand-in records.
+    /// The file of the stand-in's records.
     pub fn recorded_in(&self) -> PathBuf {
         self.folder.path().join("recorded")
     }
@@ -70,7 +70,7 @@ impl Machine {
             .env("CUDA_SIM_MPS_LOG", self.recorded_in())
     }
 
-    /// The control program itself, as somebody else than uvatrain uses it.
+    /// The control program itself, as a program other than uvatrain uses it.
     pub fn control(&self, pipe: &Path) -> Command {
         let mut command = Command::new(stand_in().join("nvidia-cuda-mps-control"));
         command.env("CUDA_MPS_PIPE_DIRECTORY", pipe).env("CUDA_MPS_LOG_DIRECTORY", pipe);
@@ -78,7 +78,7 @@ impl Machine {
         command
     }
 
-    /// Starts a daemon in `pipe` as somebody else does, and returns its process number.
+    /// Starts a daemon in `pipe` like another program, and returns its process number.
     pub fn somebodys_daemon(&self, pipe: &Path, uid: Option<u32>) -> u32 {
         fs::create_dir(pipe).unwrap();
         let mut command = self.control(pipe);
@@ -91,7 +91,7 @@ impl Machine {
         pid_file(pipe).unwrap()
     }
 
-    /// What the control program was told, as the stand-in recorded it.
+    /// The requests to the control program, as the stand-in recorded them.
     pub fn recorded(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.recorded_in()).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -102,7 +102,7 @@ impl Machine {
         let inside = self.folder.path().as_os_str().as_encoded_bytes().to_vec();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
-            // A zombie's files are empty: it has ended, and waits for its parent alone.
+            // A zombie's files are empty: it has ended, and waits only for its parent.
             let file = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
             let environment = file("environ");
             let ours = environment.split(|byte| *byte == 0).any(|variable| {
@@ -117,7 +117,7 @@ impl Machine {
         found
     }
 
-    /// Asserts that no process of MPS runs here and that the user's folder is as empty as it was.
+    /// Asserts that no process of MPS runs here and that the user's folder is empty again.
     #[track_caller]
     pub fn assert_clean(&self) {
         let processes = self.processes();
@@ -136,7 +136,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Whatever a failed test leaves: the stand-in ends by itself once its folder is gone, what hangs does not.
+        // Leftovers of a failed test: the stand-in ends once its folder is gone, hanging processes do not.
         let _ = fs::remove_dir_all(self.pipe());
         let _ = fs::remove_dir_all(self.runtime());
     }

@@ -1,4 +1,4 @@
-//! Ranks of `uvatrain run`: a shell that stands in for torchrun, and the batches that each rank has to get.
+//! Ranks of `uvatrain run`: a shell that replaces torchrun, and the expected batches of each rank.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::Uvatrain;
 use super::command;
 use super::runs::{Metrics, Process, Traces, wait_until};
 
-/// Starts two ranks beside each other, each in a folder of its own, and ends with the code of one that failed.
+/// Starts two concurrent ranks, each in its own folder, and ends with the code of one that failed.
 pub const OF_TWO: &str = r#"
 for rank in 0 1; do
     mkdir -p r$rank
@@ -18,14 +18,14 @@ for rank in 0 1; do
 done
 code=0; for one in $all; do wait $one || code=$?; done; exit $code"#;
 
-/// The same of so many ranks.
+/// As [`OF_TWO`], for this many ranks.
 pub fn of(ranks: usize) -> String {
     let numbers: Vec<String> = (0..ranks).map(|rank| rank.to_string()).collect();
     let all = OF_TWO.replace("rank in 0 1;", &format!("rank in {};", numbers.join(" ")));
     all.replace("WORLD_SIZE=2", &format!("WORLD_SIZE={ranks}"))
 }
 
-/// Split, epoch, number and hash of every batch of a rank, as the roles make them as threads.
+/// Split, epoch, number and hash of every batch of a rank, as made by roles that are threads.
 pub fn expected(
     directory: &Path,
     epochs: u32,
@@ -44,19 +44,19 @@ pub fn expected(
     all
 }
 
-/// The process of a rank, which wrote its number down (`pid pid`).
+/// The process of a rank, which recorded its number (`pid pid`).
 pub fn process_of(directory: &Path, rank: u32) -> Pid {
     let number = std::fs::read_to_string(directory.join(format!("r{rank}/pid"))).unwrap();
     number.parse().ok().and_then(Pid::from_raw).unwrap()
 }
 
-/// What runs leave behind, so far.
+/// The current traces of runs.
 pub fn traces(directory: &Path) -> Traces {
     std::fs::create_dir_all(directory.join("tmp")).unwrap();
     Traces::now(&directory.join("tmp"))
 }
 
-/// Nothing of the run is left: no process, no file, no socket.
+/// Asserts that the run left no process, no file and no socket.
 pub fn nothing_is_left(directory: &Path, launcher: u32, processes: &[Process], before: &Traces) {
     for process in processes {
         wait_until(&format!("the {} (process {}) ends", process.role, process.pid), || process.has_ended());
@@ -70,12 +70,12 @@ pub fn nothing_is_left(directory: &Path, launcher: u32, processes: &[Process], b
 pub const ALL_SPLITS: &str =
     "attach; pass train 0; pass valid 0; pass train 1; pass valid 1; pass test 0; close";
 
-/// A run of so many ranks with these options.
+/// A run of this many ranks with these options.
 pub fn run(directory: &Path, ranks: u32, options: &str, steps: &str) -> Uvatrain {
     command::run_with(directory, options, Some(&of(ranks as usize)), steps)
 }
 
-/// The same on a machine with four GPUs.
+/// A run of this many ranks on a machine with four GPUs.
 pub fn on_four_gpus(directory: &Path, ranks: u32, options: &str, steps: &str) -> Uvatrain {
     run(directory, ranks, options, steps)
         .simulated()
@@ -83,13 +83,13 @@ pub fn on_four_gpus(directory: &Path, ranks: u32, options: &str, steps: &str) ->
         .env("CUDA_SIM_DELAY_US", "200")
 }
 
-/// What a rank's metrics have in force.
+/// The values in force according to a rank's metrics.
 pub fn in_force(directory: &Path, rank: u32, ranks: u32) -> serde_json::Value {
     let name = if ranks == 1 { "run.jsonl".to_owned() } else { format!("run.{rank}.jsonl") };
     Metrics::read(&directory.join(name)).of("start").next().expect("a start")["in_force"].clone()
 }
 
-/// Writes a run's own lines under another name, with times of sampling, gathering and training that leave no doubt, in
+/// Writes a run's own lines under another name, with unambiguous times of sampling, gathering and training, in
 /// microseconds.
 pub fn with_times(directory: &Path, from: &str, name: &str, [sample_us, gather_us, train_us]: [u64; 3]) {
     let text = std::fs::read_to_string(directory.join(from)).unwrap();

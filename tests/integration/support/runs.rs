@@ -1,5 +1,4 @@
-//! Training runs under test: a small graph, the options that every run shares, what its metrics say, and its
-//! processes.
+//! Training runs under test: a small graph, the options that every run shares, their metrics, and their processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +15,8 @@ pub fn small_graph(directory: &Path) -> PathBuf {
     graph_of(directory, 4000)
 }
 
-/// The same for tests that run kernels in the stand-in for a GPU, which takes some 40 µs for each row of a batch: five
-/// training batches of 100 and two for validation.
+/// A smaller graph for tests that run kernels in the stand-in for a GPU, which takes some 40 µs for each row of a
+/// batch: five training batches of 100 and two for validation.
 pub fn smaller_graph(directory: &Path) -> PathBuf {
     graph_of(directory, SMALLER_NODES)
 }
@@ -42,7 +41,7 @@ pub fn train(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
     uvatrain(directory, format!("{TRAIN} --metrics {metrics} {extra}").split_whitespace())
 }
 
-/// What a metrics file says. Objects are compared as they are written, floats by their shortest digits.
+/// The content of a metrics file. Objects are compared as written, floats by their shortest digits.
 pub struct Metrics(pub Vec<Value>);
 
 impl Metrics {
@@ -77,7 +76,8 @@ impl Metrics {
     }
 }
 
-/// What must not depend on who sums: hashes and losses of all batches, and the validation of each epoch.
+/// Results that must not depend on the place of aggregation: hashes and losses of all batches, and the validation of
+/// each epoch.
 pub type Learned = (Vec<(u64, u64, String, String)>, Vec<String>);
 
 pub fn learned(metrics: &Metrics) -> Learned {
@@ -91,7 +91,7 @@ pub fn checkpoint_files(directory: &Path) -> Vec<String> {
     names.filter(|name| name != ".uvatrain-lock").collect()
 }
 
-/// Waits until the run has trained this many batches, as its metrics say.
+/// Waits until the run has trained this many batches, according to its metrics.
 pub fn wait_for_batches(run: &mut Running, metrics: &Path, batches: usize) {
     wait_until("the run trains batches", || {
         if let Ok(Some(status)) = run.child.try_wait() {
@@ -101,8 +101,8 @@ pub fn wait_for_batches(run: &mut Running, metrics: &Path, batches: usize) {
     });
 }
 
-/// Looks again and again until it is so; fails the test, with what was awaited, when that takes three minutes: other
-/// test programs and the Python suite run beside it.
+/// Polls until the condition holds; fails the test, with a description of the condition, after three minutes, since
+/// other test programs and the Python suite may run at the same time.
 pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !so() {
@@ -116,33 +116,33 @@ pub fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
 pub struct Process {
     /// Its first argument, such as `producer`.
     pub role: String,
-    /// Its number.
+    /// The process number.
     pub pid: i32,
     handle: std::os::fd::OwnedFd,
 }
 
 impl Process {
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         self.try_signal(signal).unwrap_or_else(|e| panic!("{} to the {}: {e}", signal.as_raw(), self.role));
     }
 
-    /// Sends it a signal, unless it has ended.
+    /// Sends a signal to the process, unless it has ended.
     pub fn try_signal(&self, signal: Signal) -> rustix::io::Result<()> {
         pidfd_send_signal(&self.handle, signal)
     }
 
-    /// Whether all its threads stand still, after SIGSTOP.
+    /// Whether all threads of the process are stopped, after SIGSTOP.
     pub fn is_stopped(&self) -> bool {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
         threads.flatten().all(|thread| {
-            // One that ends meanwhile does nothing either.
+            // A thread that ends meanwhile is not running either.
             let Ok(stat) = fs::read_to_string(thread.path().join("stat")) else { return true };
             stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
         })
     }
 
-    /// Whether it has ended, reaped or not.
+    /// Whether the process has ended, reaped or not.
     pub fn has_ended(&self) -> bool {
         let mut fds = [rustix::event::PollFd::new(&self.handle, rustix::event::PollFlags::IN)];
         let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -150,8 +150,8 @@ impl Process {
     }
 }
 
-/// The processes that a launcher has started, once all of them are there: consumer, producer, janitor, samplers. With
-/// workers in their place it has one process of them, and no sampler.
+/// The processes that a launcher has started, once all of them run: consumer, producer, janitor, samplers. With workers
+/// instead, the run has one process for them, and no sampler.
 pub fn processes_of(run: &Running, samplers: usize) -> Vec<Process> {
     let launcher = run.child.id();
     let mut found = Vec::new();
@@ -162,7 +162,7 @@ pub fn processes_of(run: &Running, samplers: usize) -> Vec<Process> {
     found
 }
 
-/// A role of a run, as soon as it is there.
+/// A role of a run, once it runs.
 pub fn role_of(run: &Running, role: &str) -> Process {
     let mut found = None;
     wait_until(&format!("the {role} is started"), || {
@@ -172,7 +172,7 @@ pub fn role_of(run: &Running, role: &str) -> Process {
     found.expect("it was found")
 }
 
-/// The samplers of a run, as soon as so many are there.
+/// The samplers of a run, once this many run.
 pub fn samplers_of(run: &Running, samplers: usize) -> Vec<Process> {
     let mut found = Vec::new();
     wait_until("all samplers are started", || {
@@ -208,7 +208,7 @@ fn children_of(parent: u32) -> Vec<Process> {
     found
 }
 
-/// What a run could leave outside of its own files: names in /dev/shm, socket files, and whatever is in its
+/// Possible leftovers of a run outside of its own files: names in /dev/shm, socket files, and the content of its
 /// temporary directory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Traces {

@@ -1,12 +1,12 @@
-//! The slots of a run's rings, looked at from outside: the memory of a role that has both, read through /proc by the
-//! layout that uva-mem's ring documents.
+//! The slots of a run's rings, observed from outside: the memory of a role that has both, read through /proc according
+//! to the layout that uva-mem's ring documents.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use super::runs::{Process, wait_until};
 
-/// What a slot is doing, by the two low bits of its state word.
+/// The states of a slot, by the two low bits of its state word.
 pub const STATES: [&str; 4] = ["free", "filling", "ready", "reading"];
 
 /// Between samplers and producer, and between producer and consumer.
@@ -16,7 +16,7 @@ pub const RINGS: [&str; 2] = ["batch", "feature"];
 pub struct Rings(Vec<File>);
 
 impl Rings {
-    /// Those of these names, as a role has them, once it does.
+    /// The rings of these names in a role, once it has them.
     pub fn of(role: &Process, names: &[&str]) -> Rings {
         let mut found = None;
         wait_until("the role has its rings", || {

@@ -1,4 +1,4 @@
-//! Datasets whose check is recorded in a stamp, and files that were changed behind it.
+//! Datasets with a stamp, and files that are changed without invalidating it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// The stamp's name beside the files.
+/// The stamp's name, in the directory of the files.
 pub const STAMP: &str = ".uvatrain-stamp.json";
 
-/// Waits until the files of a directory were last changed so long ago that a stamp is left for them: younger ones could
-/// change again within a tick of the clock.
+/// Waits until the last change of a directory's files is long enough ago for a stamp: younger files could change again
+/// within a tick of the clock.
 pub fn settle(directory: &Path) {
     let began = Instant::now();
     let is_young = |entry: fs::DirEntry| {
@@ -25,7 +25,7 @@ pub fn settle(directory: &Path) {
     }
 }
 
-/// Writes a file of a dataset with a stamp, and makes the stamp count for what was written.
+/// Writes a file of a dataset with a stamp, and makes the stamp valid for the new content.
 pub fn change_behind_a_stamp(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
     let file = fs::metadata(path).unwrap();

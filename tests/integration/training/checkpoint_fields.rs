@@ -1,4 +1,4 @@
-//! What `checkpoint.json` says is checked before anything is allocated or trained by it. The real binary throughout.
+//! Checks of `checkpoint.json` before anything is allocated or trained. Tests of the real binary.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::support::{Outcome, directory, uvatrain, uvatrain_behind};
 const TRAIN: &str =
     "train graph --fanouts 4,3 --batch-size 100 --hidden 8 --train-threads 1 --checkpoint kept";
 
-/// More than a consumer needs for the small graph, and far less than the changed numbers would take.
+/// More than a consumer needs for the small graph, and far less than the changed numbers would require.
 const LIMIT: &str = "ulimit -v 8388608";
 
 fn state_file(directory: &Path) -> std::path::PathBuf {

@@ -1,4 +1,4 @@
-//! Which CPU cores a run uses, and how `--cores auto` divides them between the stages.
+//! The CPU cores of a run, and how `--cores auto` divides them between the stages.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn start(directory: &Path, metrics: &str) -> Value {
     Metrics::read(&directory.join(metrics)).of("start").last().expect("a start").clone()
 }
 
-/// The times that `lines` give each stage on so many threads.
+/// The times that `lines` give each stage with this many threads.
 fn times(cores: &Value, threads: [u64; 3]) -> [f64; 3] {
     let time = |stage: usize| {
         let line = &cores["lines"][STAGES[stage]];
@@ -31,8 +31,8 @@ fn times(cores: &Value, threads: [u64; 3]) -> [f64; 3] {
     [time(0), time(1), time(2)]
 }
 
-/// Milliseconds a batch: the slowest stage; or where all share the cores all work divided by the cores, if that is more, and if
-/// training has all cores, its time and the work of the others.
+/// Milliseconds per batch: the slowest stage; or, if all stages share the cores, all work divided by the cores, if that
+/// is more, and if training has all cores, its time plus the work of the others.
 fn batch_ms(cores: &Value, threads: [u64; 3], shared: bool) -> f64 {
     let times = times(cores, threads);
     let slowest = times.into_iter().fold(0.0, f64::max);
@@ -60,7 +60,7 @@ fn auto_chooses_threads_by_its_times_and_losses_follow_the_threads() {
     let outcome = train(temp.path(), "auto.jsonl", "--epochs 1 --cores auto").run().succeeds();
     assert!(outcome.stderr.contains("--cores auto: on one core, a batch takes"), "{outcome}");
     assert!(outcome.stderr.contains(" ms a batch were predicted, and "), "{outcome}");
-    // What is known to be best is not suggested to be changed.
+    // The best known setting is not suggested to be changed.
     assert!(!outcome.stdout.contains("to try"), "{outcome}");
     let found = start(temp.path(), "auto.jsonl");
     let cores = &found["in_force"]["cores"];
@@ -84,7 +84,7 @@ fn auto_chooses_threads_by_its_times_and_losses_follow_the_threads() {
     let shared = available < 3;
     let mut best = f64::INFINITY;
     let of_one = times(cores, [1, usual[1], 1]);
-    // Where all share two cores, the model has both only beside little other work.
+    // If all share two cores, the model gets both only if there is little other work.
     if shared && of_one[0] + of_one[1] * usual[1] as f64 <= 0.2 * of_one[2] {
         best = batch_ms(cores, [usual[0], usual[1], available], shared);
     }
@@ -100,7 +100,7 @@ fn auto_chooses_threads_by_its_times_and_losses_follow_the_threads() {
     let enough = if shared { 0.9 } else { 0.95 };
     let expected = if best < enough * usual_ms { best } else { usual_ms };
     assert!(near(cores["batch_ms"].as_f64().unwrap(), expected), "{cores}: best {best}");
-    // Where they divide the cores, each stage is kept on its own, unless a quota is smaller than the mask.
+    // If they divide the cores, each stage is pinned to its own, unless a quota is smaller than the mask.
     let kept_on = &cores["kept_on"];
     let has_quota = cores_of(std::process::id() as i32).len() as u64 != available;
     assert_eq!(kept_on.is_null(), cores["shared"] == true || has_quota, "{cores}");
@@ -183,7 +183,7 @@ fn each_stage_keeps_to_its_listed_cores_with_a_thread_on_each() {
         "{in_force}"
     );
 
-    // Where threads run changes no loss.
+    // The placement of threads changes no loss.
     train(temp.path(), "kept.jsonl", &format!("--epochs 1 {cores} --samplers 2")).run().succeeds();
     train(temp.path(), "free.jsonl", "--epochs 1 --train-threads 1").run().succeeds();
     let trained = |metrics: &str| Metrics::read(&temp.path().join(metrics)).trained();

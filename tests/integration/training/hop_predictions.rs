@@ -1,4 +1,4 @@
-//! A model of a hop set in use: `predict` and `evaluate` of its rows, as their users call them.
+//! Tests of `predict` and `evaluate` with a model of a hop set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,7 +87,7 @@ fn every_row_and_any_nodes_are_answered_about_by_their_ids_in_the_dataset() {
     let wanted = [3999_i64, 7, 7, 0, 1234];
     fs::write(temp.path().join("some.npy"), npy(&[5], false, &wanted)).unwrap();
     assert_eq!(answered("--nodes some.npy"), (wanted.to_vec(), wanted.map(|id| of_node[&id]).to_vec()));
-    // A batch of another size answers alike, and one batch goes on behind another.
+    // Another batch size, and so several batches, gives the same answers.
     assert_eq!(answered("--nodes some.npy --batch-size 2").0, wanted);
     let train = integers(&temp.path().join("graph/train_idx.npy"));
     let (mut ids, classes) = answered("--nodes train --batch-size 1000");
@@ -117,7 +117,7 @@ fn models_and_hop_sets_that_do_not_fit_each_other_are_refused_by_name() {
         refuse("hops --checkpoint kept --device cuda:0", &["--device", "hop set"]);
         refuse("hops --checkpoint nowhere", &["--checkpoint nowhere", "checkpoint.json"]);
     }
-    // Without labels the hops that a model reads are what it needs.
+    // Without labels, only the hops that a model reads are required.
     fs::remove_file(temp.path().join("graph/label.npy")).unwrap();
     call(temp.path(), "propagate graph unlabelled").run().succeeds();
     call(temp.path(), "propagate graph unlabelled2 --hops 2").run().succeeds();

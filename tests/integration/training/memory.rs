@@ -1,4 +1,4 @@
-//! What the processes of a run have of memory: that it is told, and that it is as little as promised. The real binary.
+//! The memory of a run's processes: it is reported, and within the documented bounds. Tests of the real binary.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ fn a_run_ends_with_a_table_of_every_process_and_the_end_line_holds_it_too() {
             assert_eq!(of("resident"), of("own") + of("file") + of("shared"), "{process}: {end}");
             assert!(of("own") > 500_000 && of("file") > 500_000, "{process}: {end}");
             assert!(of("peak") >= of("resident"), "{process}: {end}");
-            // Behind the table of what the roles did with their time.
+            // After the table of the roles' times.
             let mut table = outcome.stderr.lines().skip_while(|line| !line.starts_with("process "));
             let row = table.find(|line| line.starts_with(&format!("{process} ")));
             let row = row.unwrap_or_else(|| panic!("no row of {process}: {outcome}"));
@@ -55,7 +55,7 @@ fn a_process_that_was_killed_is_left_out_of_the_table() {
     small_graph(temp.path());
     let mut run = train(temp.path(), "run.jsonl", "--epochs 200 --samplers 1 --json").start();
     wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
-    // The one whose end is no reason to end the run.
+    // A process whose end does not end the run.
     let processes = processes_of(&run, 1);
     processes.iter().find(|process| process.role == "janitor").unwrap().signal(Signal::KILL);
     let outcome = run.wait().succeeds();
@@ -122,10 +122,10 @@ fn the_feature_table_is_in_memory_once_however_many_samplers_there_are() {
         let processes = processes_of(&run, samplers);
         let pids: Vec<i32> = processes.iter().map(|p| p.pid).chain([run.child.id() as i32]).collect();
         let share: u64 = pids.iter().map(|pid| share_of_files(*pid, "/graph/feat.npy")).sum();
-        // Not of all files: the program's and its libraries' are shared with whatever else runs on the machine.
+        // Not of all files: those of the program and its libraries are shared with other processes of the machine.
         let files: u64 = pids.iter().map(|pid| share_of_files(*pid, "/graph/")).sum();
-        // Nor is it copied: beyond what the program takes by itself, which the idle janitor shows, nobody has memory of
-        // its own that it would fit.
+        // Nor is it copied: apart from the program's own memory, which the idle janitor shows, no process has private
+        // memory of that size.
         let own = |process: &Process| rolled_up(process.pid, "Pss_Anon:");
         let idle = own(processes.iter().find(|process| process.role == "janitor").unwrap());
         for process in processes.iter().filter(|process| process.role != "consumer") {
@@ -147,7 +147,7 @@ fn the_feature_table_is_in_memory_once_however_many_samplers_there_are() {
 #[test]
 fn a_sampler_has_at_most_12_bytes_of_its_own_for_each_node() {
     const NODES: u64 = 3_000_000;
-    // What it has for a batch: scratch of a few thousand edges, and of an epoch's order for each of its threads.
+    // Memory for a batch: scratch of a few thousand edges, and an epoch's order for each thread.
     const BATCHES: u64 = 3 << 20;
     let temp = directory();
     generate(
@@ -158,12 +158,12 @@ fn a_sampler_has_at_most_12_bytes_of_its_own_for_each_node() {
                    --epochs 1 --samplers 2 --json";
     let end = uvatrain(temp.path(), options.split_whitespace()).run().succeeds().json();
     let memory = by_process(&end);
-    // Slots are shared memory, of a size here that what the kernel leaves uncounted for speed does not hide.
+    // Slots are shared memory, here of a size that exceeds the kernel's counting error.
     for (process, bytes) in &memory {
         let has_slots = !["launcher", "janitor"].contains(&process.as_str());
         assert_eq!(bytes["shared_bytes"] > 300_000, has_slots, "{process}: {end}");
     }
-    // The program itself takes what the idle janitor does.
+    // The program itself uses as much as the idle janitor.
     let own = |process: &str| memory[process]["own_bytes"];
     for sampler in ["sampler 0", "sampler 1"] {
         let bytes = own(sampler).saturating_sub(own("janitor"));
@@ -196,7 +196,7 @@ fn a_model_that_no_machine_holds_is_refused_before_anything_starts() {
             assert!(!temp.path().join(name).exists(), "{name} was made for a run that cannot begin");
         }
     }
-    // Of labels that are as large, it is the labels.
+    // If labels are that large, the message names the labels.
     said.as_object_mut().unwrap().remove("classes");
     fs::write(&meta, said.to_string()).unwrap();
     let mut labels = fs::read(graph.join("label.npy")).unwrap();

@@ -1,4 +1,4 @@
-//! Models and tasks as their users meet them: the real binary on labels of every kind.
+//! Models and tasks in whole programs: the real binary on labels of every kind.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use crate::support::arrays::{header, npy};
 use crate::support::runs::{Metrics, small_graph, train};
 use crate::support::{directory, uvatrain};
 
-/// Gives the small graph several labels a node: its class, and of every third node the next one too. Nobody has the
-/// fifth label.
+/// Gives the small graph several labels per node: its class, and for every third node the next one as well. No node has
+/// the fifth label.
 fn several_labels(directory: &Path) {
     let graph = small_graph(directory);
     let labels = fs::read(graph.join("label.npy")).unwrap();
@@ -35,7 +35,7 @@ fn several_labels_a_node_are_learned_and_scored_by_area_under_the_curve() {
         let run = train(temp.path(), &metrics, &options).run().succeeds();
         assert!(run.stderr.contains("test ROC-AUC") && run.stderr.contains("  ROC-AUC "), "{run}");
         let end = run.json();
-        // The third labels are drawn from nothing, so a perfect score cannot be had.
+        // The third labels are random, so a perfect score is not possible.
         assert!(end["test_roc_auc"].as_f64().unwrap() > 0.8, "{end}");
         assert!(end["test_accuracy"].as_f64().unwrap() > 0.8, "{end}");
         let metrics = Metrics::read(&temp.path().join(metrics));
@@ -45,7 +45,7 @@ fn several_labels_a_node_are_learned_and_scored_by_area_under_the_curve() {
         let best = areas.iter().copied().fold(0.0, f64::max);
         assert_eq!(end["best_valid_roc_auc"].as_f64(), Some(best), "{end}");
         assert!(end["best_valid_accuracy"].is_null() && best > 0.8, "{end}");
-        // Taken up again it has nothing left to train, and tests the same model.
+        // A resumed run has nothing left to train, and tests the same model.
         let again = train(temp.path(), "again.jsonl", &format!("{options} --resume")).run().succeeds().json();
         assert_eq!((&again["batches"], &again["test_roc_auc"]), (&0.into(), &end["test_roc_auc"]), "{mode}");
     }
@@ -132,7 +132,7 @@ fn narrow_features_give_the_losses_of_wide_ones_wherever_they_are_widened() {
     }
     for ((name, options), bytes, trained, accuracy) in &runs[1..] {
         assert_eq!((trained, accuracy), (&runs[0].2, &runs[0].3), "{name} {options}");
-        // Narrow floats are float32 in the slots, unless told otherwise; integers are never.
+        // Narrow floats are float32 in the slots by default; integers never are.
         let floats = ["f16", "bf16", "e4m3"].contains(name);
         let wide = *name == "f32" || floats && *options != "--feature-type table";
         assert_eq!(*bytes == runs[0].1, wide, "{name} {options}: {bytes} bytes");
@@ -160,7 +160,8 @@ fn half_precision_features_change_no_batch_and_the_losses_by_little() {
         (dtype, losses, hashes, trained)
     };
     let wide = run("wide.jsonl", "");
-    // As docs/guide/datasets.md tells: every value rounded to the nearest half, and what the table is said to be.
+    // As documented in docs/guide/datasets.md: every value rounded to the nearest half, and the type in the table's
+    // description.
     let table = fs::read(graph.join("feat.npy")).unwrap();
     let rows = table.len() - 4000 * 24 * 4;
     let values: Vec<u8> = table[rows..]

@@ -1,4 +1,4 @@
-//! A trained model in use: `predict` and `evaluate`, as their users call them.
+//! Tests of `predict` and `evaluate` with a trained model.
 
 use std::fs;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn every_answer_about_a_node_is_the_same_however_the_nodes_are_named() {
             assert!((shares.iter().sum::<f32>() - 1.0).abs() < 1e-5);
             assert!(shares.iter().all(|share| *share <= shares[*class as usize]));
         }
-        // Rows behind a ReLU.
+        // Rows after a ReLU.
         assert!(hidden.iter().all(|value| *value >= 0.0) && hidden.iter().any(|value| *value > 0.0));
         // Any order, and a node twice.
         let wanted = [3999i64, 7, 7, 0, 1234];
@@ -147,7 +147,7 @@ fn the_model_that_is_kept_is_the_one_that_is_predicted_with() {
     let last = evaluated();
     assert_eq!((&last["kept"], last["epoch"].as_u64()), (&"last".into(), Some(last_epoch)), "{last}");
     assert_eq!(last["test"]["accuracy"], end["test_accuracy"]);
-    // Nothing but the word says which it is, so that a resumed run may choose anew.
+    // Only this word selects the model, so that a resumed run may choose again.
     let state = temp.path().join("kept/checkpoint.json");
     let text = fs::read_to_string(&state).unwrap();
     fs::write(&state, text.replace("\"keep\": \"last\"", "\"keep\": \"best\"")).unwrap();
@@ -235,7 +235,7 @@ fn a_grown_graph_is_evaluated_and_predicted_only_where_allowed() {
     assert!(outcome.stderr.contains("trained on another dataset"), "{outcome}");
     let array = NpyArray::open(&temp.path().join("p.npy")).unwrap();
     assert_eq!(array.shape(), [5000]);
-    // Nothing is said of the dataset of the training itself.
+    // The dataset of the training itself causes no message.
     let same = "evaluate graph --checkpoint kept --allow-other-dataset";
     let outcome = call(temp.path(), same).run().succeeds();
     assert!(!outcome.stderr.contains("another dataset"), "{outcome}");
@@ -257,7 +257,7 @@ fn answers_from_sampled_neighbours_are_equal_for_both_summing_sides() {
     let temp = directory();
     small_graph(temp.path());
     let answers = "--output c.npy --probabilities p.npy --embeddings e.npy --overwrite";
-    // What training drops of the input has no part in answers.
+    // Dropout of the input in training does not affect answers.
     for options in ["--model sage --input-dropout 0.2", "--model gcn"] {
         trained(temp.path(), &format!("--epochs 1 --in-process --overwrite-checkpoint {options}"));
         let asked = |who: &str| {
@@ -306,13 +306,13 @@ fn an_interrupted_prediction_leaves_no_half_array_and_continues() {
         kill_process(Pid::from_child(&run.child), signal).unwrap();
         let ended = run.wait();
         if ended.status.success() {
-            // It was done before the signal came.
+            // The command ended before the signal.
             continue;
         }
         ended.ends_with(code);
         let done = units_done(&part).unwrap_or(0);
         assert!(part.exists() == (done > 0) || signal == Signal::KILL, "what is done is kept");
-        // A row of what is done is not made again.
+        // Finished rows are not computed again.
         if done > 0 {
             let bytes = fs::read(&part).unwrap();
             let spoiled = [&bytes[..128], &99i64.to_le_bytes(), &bytes[136..]].concat();

@@ -1,5 +1,5 @@
-//! `predict` that is killed, stopped or refused at any moment, and two that write the same arrays: the array that stays is
-//! that of the process that reported success, and the same command always goes on.
+//! `predict` that is killed, stopped or refused at any moment, and two that write the same arrays: the final array is
+//! that of the process that reported success, and the same command always resumes.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -46,7 +46,7 @@ fn a_second_process_is_refused_while_the_first_runs_or_is_stopped() {
     let part = temp.path().join("p.npy.part");
     wait_until("there is a part", || part.exists() || first.child.try_wait().unwrap().is_some());
     send(&first, Signal::STOP);
-    // With the same question, another one, as one output of several, and though it may replace files.
+    // With the same request, with another one, as one output of several, and with permission to replace files.
     for (model, more) in
         [("one", SLOW), ("two", ""), ("two", "--probabilities q.npy"), ("two", "--overwrite")]
     {
@@ -155,7 +155,7 @@ fn a_process_killed_between_the_names_of_its_arrays_is_resumed() {
         assert_eq!(read(temp.path(), &names), whole, "{states:?}");
         assert!(!part.exists(), "{states:?}");
     }
-    // Once it is finished, it is there; a file that another call left is never taken for one of this.
+    // Once it is finished, it exists; a file of another call is never mistaken for one of this call.
     call(temp.path(), &line).run().refuses(2, &["it is there already", "--overwrite"]);
     fs::remove_file(temp.path().join("q.npy")).unwrap();
     call(temp.path(), &line).run().refuses(2, &["p.npy", "it is there already"]);
@@ -184,7 +184,7 @@ fn killed_at_any_moment(directory: &Path, output: &str) {
     for round in 0..12 {
         names.iter().for_each(|name| drop(fs::remove_file(directory.join(name))));
         let run = call(directory, &line).start();
-        // The moment is what varies: nothing depends on where exactly it is.
+        // Only the moment varies: the result does not depend on it.
         std::thread::sleep(whole * (4 + round) / 16);
         send(&run, Signal::KILL);
         let killed = run.wait();
@@ -192,7 +192,7 @@ fn killed_at_any_moment(directory: &Path, output: &str) {
             continue;
         }
         let again = call(directory, &line).run();
-        // It may have been killed behind its very last step.
+        // It may have been killed after its very last step.
         if again.code() != 0 {
             again.refuses(2, &["it is there already"]);
         }

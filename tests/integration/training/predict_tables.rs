@@ -1,4 +1,4 @@
-//! `predict --output` with the name of a table: what CSV and Parquet say equals the arrays of the same model.
+//! `predict --output` with the name of a table: CSV and Parquet equal the arrays of the same model.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -309,7 +309,7 @@ fn a_process_killed_before_or_behind_the_name_of_its_table_is_resumed() {
     fs::write(&array, &complete).unwrap();
     call(temp.path(), line).run().succeeds();
     assert_eq!((fs::read(&table).unwrap(), fs::read(&array).unwrap()), (whole, hidden));
-    // Finished, both are there; and a table of someone else's is not taken for that of the rows beside it.
+    // After the end both exist; and another program's table is not mistaken for that of the rows.
     call(temp.path(), line).run().refuses(2, &["t.csv", "it is there already", "--overwrite"]);
     fs::write(&part, &rows).unwrap();
     fs::write(&table, "mine").unwrap();

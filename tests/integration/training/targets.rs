@@ -1,4 +1,4 @@
-//! Targets that are no classes, as their users meet them: datasets without labels, and numbers to predict.
+//! Targets other than classes in whole programs: datasets without labels, and numbers to predict.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ fn floats_of(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// Numbers that a node's neighbourhood tells: twice the mean of the neighbours' first feature, and a sum of its own.
+/// Numbers that a node's neighbourhood determines: twice the mean of the neighbours' first feature, and a sum of its
+/// own.
 fn numbers(graph: &Path) -> Vec<f32> {
     let dataset = Dataset::open_verified(graph, Verify::HeadersOnly).unwrap();
     let (csc, features) = (dataset.csc(), dataset.features());
@@ -89,7 +90,7 @@ fn numbers_are_learned_and_predicted_with_the_errors_of_training() {
         assert_eq!(metrics.of("start").next().unwrap()["in_force"]["metric"], loss);
         let name = format!("valid_{loss}");
         let told: Vec<f64> = metrics.of("epoch").map(|epoch| epoch[&name].as_f64().unwrap()).collect();
-        // The kept model is that of the lowest error.
+        // The kept model is the one with the lowest error.
         let (lowest, value) =
             told.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).expect("an epoch");
         assert_eq!((best, end["best_valid_epoch"].as_u64()), (value, Some(lowest as u64)), "{end}");
@@ -212,7 +213,7 @@ fn numbers_go_through_import_reordering_and_export_and_info_tells_of_them() {
     call(temp.path(), "import --from npy npy third").succeeds();
     assert_eq!(floats(&temp.path().join("third/label.npy")), (vec![6, 2], values));
 
-    // Whole numbers are classes unless it is said that they are not.
+    // Whole numbers are classes unless declared otherwise.
     let whole = [0f32, 1.0, 0.0, 1.0, 2.0, 1.0];
     fs::write(six.join("label.npy"), npy(&[6], false, &whole)).unwrap();
     call(temp.path(), "import --from npy six classes").succeeds();
@@ -258,13 +259,13 @@ fn a_dataset_without_labels_does_all_but_training_and_evaluation() {
     for made in ["other", "again", "from_graphbolt"] {
         assert!(call(temp.path(), &format!("info {made}")).succeeds().stdout.contains("none"), "{made}");
     }
-    // Labels are no part of a batch's hash.
+    // Labels are not part of a batch's hash.
     assert_eq!(call(temp.path(), bench).succeeds().json()["hash"], labelled["hash"]);
 
     for line in ["train graph --fanouts 5,4", "evaluate graph --checkpoint kept"] {
         call(temp.path(), line).refuses(2, &["graph: the dataset has no labels", "label.npy"]);
     }
-    // A model of another dataset is what there is to predict with here.
+    // Only a model of another dataset is available here.
     for eval in ["full", "sampled"] {
         let line =
             format!("predict graph --checkpoint kept --eval {eval} --overwrite --output unlabelled.npy");

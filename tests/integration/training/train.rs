@@ -1,4 +1,4 @@
-//! Training as its users meet it: the real binary, three processes and more, its metrics and checkpoints.
+//! Training in whole programs: the real binary, three processes and more, its metrics and checkpoints.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -67,7 +67,7 @@ fn a_run_continued_after_its_last_epoch_has_the_losses_of_one_unstopped() {
     assert_eq!(end(&whole), end(&parts));
 }
 
-/// Enough epochs to go beyond the last batch trained, and no more than that takes.
+/// Enough epochs to go beyond the last batch trained, and not more than necessary.
 fn epochs_behind(trained: &[(u64, u64, String, String)]) -> u64 {
     trained.last().expect("a batch").0 + 3
 }
@@ -80,7 +80,7 @@ fn a_run_interrupted_in_an_epoch_resumes_at_the_next_batch() {
         let parts = format!("{name}-parts.jsonl");
         let path = temp.path().join(&parts);
         let options = format!("--checkpoint {name} {mode}");
-        // It would go on for minutes: however late the signal comes, it comes in the middle.
+        // The run would continue for minutes, so a signal at any time arrives before its end.
         let mut run = train(temp.path(), &parts, &format!("--epochs 100000 {options}")).start();
         wait_for_batches(&mut run, &path, 25);
         kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
@@ -91,11 +91,11 @@ fn a_run_interrupted_in_an_epoch_resumes_at_the_next_batch() {
         train(temp.path(), &whole, &format!("--epochs {epochs} {mode}")).run().succeeds();
         let options = format!("--epochs {epochs} {options} --resume");
         let resumed = train(temp.path(), &parts, &options).run().succeeds();
-        // The signal may also come behind the last batch of an epoch.
+        // The signal may also arrive after the last batch of an epoch.
         let resumes = ["resumed at batch", "resumed behind the last batch"];
         assert!(resumes.iter().any(|line| resumed.stderr.contains(line)), "{resumed}");
         let after = Metrics::read(&path).trained();
-        // The batch it was at was finished and kept: none is trained twice and none is left out.
+        // The current batch was finished and kept: no batch is trained twice or skipped.
         assert!(before.len() < after.len());
         assert_eq!(after, Metrics::read(&temp.path().join(&whole)).trained(), "{name}");
     }
@@ -110,15 +110,16 @@ fn a_run_killed_in_an_epoch_resumes_at_its_last_checkpoint() {
     let mut run = train(temp.path(), "parts.jsonl", &format!("--epochs 100000 {options}")).start();
     wait_for_batches(&mut run, &path, 30);
     kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
-    // Waits for its roles and its janitor too: they hold its stderr. So nobody writes the checkpoint any more.
+    // Waits for its roles and its janitor as well: they hold its stderr. So no process writes the checkpoint any
+    // longer.
     run.wait().ends_with(128 + 9);
     let killed = Metrics::read(&path).trained();
     let (epochs, killed_at) = (epochs_behind(&killed), killed.len());
     train(temp.path(), "whole.jsonl", &format!("--epochs {epochs}")).run().succeeds();
     let options = format!("--epochs {epochs} {options} --resume");
     train(temp.path(), "parts.jsonl", &options).run().succeeds();
-    // What the launcher had heard is right, and so is all that came behind the checkpoint. A checkpoint may be ahead of
-    // the metrics, whose last lines died with the launcher; it is behind by no more than the three batches asked for.
+    // The results that the launcher received are right, and so are all after the checkpoint. A checkpoint may be ahead
+    // of the metrics, whose last lines died with the launcher; it lags by at most the three requested batches.
     let whole = Metrics::read(&temp.path().join("whole.jsonl")).trained();
     let parts = Metrics::read(&path).trained();
     assert_eq!(parts[..killed_at], whole[..killed_at]);
@@ -184,7 +185,7 @@ fn early_stopping_ends_training_and_tests_the_best_model() {
             accuracies[..accuracies.len() - 2].contains(&best),
             "the last two brought no gain: {accuracies:?}"
         );
-        // Taken up again it has nothing left to train, and tests the same model.
+        // A resumed run has nothing left to train, and tests the same model.
         let again = train(temp.path(), metrics, &format!("{options} --resume")).run().succeeds().json();
         assert_eq!(again["batches"], 0, "{again}");
         assert_eq!(again["test_accuracy"], end["test_accuracy"], "{mode}");
@@ -212,7 +213,7 @@ fn features_that_are_not_numbers_end_the_run_and_keep_the_last_checkpoint() {
     let graph = small_graph(temp.path());
     train(temp.path(), "good.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();
     let before = contents(&temp.path().join("kept"));
-    // The dataset's own file, so that only the loss can notice.
+    // The dataset's own file, so that only the loss can reveal it.
     let mut features = fs::read(graph.join("feat.npy")).unwrap();
     let data = features.len() - 4000 * 24 * 4;
     for value in features[data..].chunks_exact_mut(4) {
@@ -349,7 +350,7 @@ fn published_accuracies_on_cora_are_reached_within_a_point() {
     );
 }
 
-/// `uvatrain train six OPTIONS` by a copy of the program in a folder of its own, behind this line of the shell.
+/// `uvatrain train six OPTIONS` by a copy of the program in a separate folder, after this line of the shell.
 fn moved(directory: &Path, line: &str, options: &str) -> support::Outcome {
     let line = format!("mkdir -p bin; cp \"$1\" bin/uvatrain; shift; {line}\nexec bin/uvatrain \"$@\"");
     let words = format!("train six --fanouts 2 --batch-size 1 --epochs 1 --hidden 4 {options}");
@@ -428,7 +429,7 @@ fn a_pip_installed_program_takes_its_environments_pytorch_or_says_how() {
     moved(temp.path(), "", "")
         .refuses(3, &["bin/uvatrain-consumer is not there", &format!("{pip} 'uvatrain[train]'")]);
 
-    // Nothing of the user's is searched: no cache folder, no active environment, no other Python.
+    // No place of the user's is searched: no cache folder, no active environment, no other Python.
     let alone = format!(
         "cp {} bin/; unset LIBTORCH UVATRAIN_LIBTORCH VIRTUAL_ENV CONDA_PREFIX; \
          export UVATRAIN_CACHE=$PWD/cache PATH=/nonexistent",
@@ -456,8 +457,8 @@ fn of_the_two_programs_only_the_consumer_links_libtorch() {
     assert!(!links_torch(env!("CARGO_BIN_EXE_uvatrain")));
 }
 
-/// What ui.perfetto.dev needs: every batch a bar on each of three tracks, with an arrow through them, in the order of
-/// time.
+/// The requirements of ui.perfetto.dev: every batch a bar on each of three tracks, with an arrow through them, in the
+/// order of time.
 #[test]
 fn a_trace_has_a_track_for_each_process_and_an_arrow_for_each_batch() {
     let temp = directory();
@@ -503,7 +504,7 @@ fn a_trace_has_a_track_for_each_process_and_an_arrow_for_each_batch() {
         .refuses(1, &["/dev/full: the trace cannot be written", "No space"]);
 }
 
-/// What a client gets from this port: the head and the body.
+/// A client's answer from this port: the head and the body.
 fn asked(port: u16, request: &str) -> Option<(String, String)> {
     let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
     client.write_all(request.as_bytes()).ok()?;
@@ -547,7 +548,7 @@ fn figures_of_a_running_training_are_served_in_the_format_of_prometheus() {
     }
     assert!(asked(port, "GET /other HTTP/1.1\r\n\r\n").unwrap().0.starts_with("HTTP/1.1 404"));
     assert!(asked(port, "POST /metrics HTTP/1.1\r\n\r\n").unwrap().0.starts_with("HTTP/1.1 405"));
-    // One who says nothing holds nobody up for long, and not the run.
+    // A silent client does not delay others for long, and does not delay the run.
     let silent = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     assert!(asked(port, "GET / HTTP/1.1\r\n\r\n").is_some());
     drop(silent);

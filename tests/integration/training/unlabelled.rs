@@ -1,4 +1,5 @@
-//! Nodes that cannot be learned from or judged: without a label, without a metric, with features that are not numbers.
+//! Nodes that cannot be used for training or metrics: without a label, without a metric, with features that are not
+//! numbers.
 
 use std::fs;
 use std::path::Path;

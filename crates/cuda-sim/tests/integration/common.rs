@@ -1,11 +1,11 @@
-//! What the tests share: the driver's calls with the failure in the panic, and objects made by them.
+//! Shared code of the tests: driver calls that panic with the failure, and objects made by them.
 
 use std::ffi::{CString, c_void};
 use std::time::{Duration, Instant};
 
 pub use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUresult, CUstream};
 
-/// Calls the driver, and panics with the call where it fails.
+/// Calls the driver, and panics with the call if it fails.
 #[macro_export]
 macro_rules! ok {
     ($name:ident ( $($argument:expr),* $(,)? )) => {
@@ -13,11 +13,11 @@ macro_rules! ok {
     };
 }
 
-/// Calls the driver, and gives its result.
+/// Calls the driver, and returns its result.
 #[macro_export]
 macro_rules! code {
     ($name:ident ( $($argument:expr),* $(,)? )) => {
-        // SAFETY: the arguments are made by the test so that every pointer among them is null or good.
+        // SAFETY: the test makes the arguments so that every pointer among them is null or valid.
         unsafe { $crate::common::sys::$name($($argument),*) }
     };
 }
@@ -57,7 +57,7 @@ pub fn device_memory(bytes: usize) -> CUdeviceptr {
 pub fn pinned(bytes: usize) -> &'static mut [u8] {
     let mut place = std::ptr::null_mut();
     ok!(cuMemHostAlloc(&mut place, bytes, 0));
-    // SAFETY: just allocated, of that length, and nobody frees it.
+    // SAFETY: just allocated, of that length, and never freed.
     unsafe { std::slice::from_raw_parts_mut(place.cast(), bytes) }
 }
 
@@ -68,7 +68,7 @@ pub fn read(address: CUdeviceptr, bytes: usize) -> Vec<u8> {
     copy
 }
 
-/// Holds a stream until it is let go.
+/// Holds a stream until it is released.
 pub struct Gate(&'static mut [u8]);
 
 impl Gate {
@@ -104,7 +104,7 @@ pub fn function(name: &str) -> sys::CUfunction {
     function
 }
 
-/// Asks until it is so. Fails after a time that no sound run needs.
+/// Polls until the condition holds. Fails after a time that no correct run needs.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(60);
     while !holds() {

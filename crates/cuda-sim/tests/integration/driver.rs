@@ -1,4 +1,4 @@
-//! The simulated driver in one process: what works, and what misuse gets.
+//! The simulated driver in one process: valid calls, and misuse.
 
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
@@ -47,7 +47,7 @@ fn the_last_release_ends_the_context_and_all_in_it() {
     }
     let context = start();
     let (stream, address) = (stream(), device_memory(1 << 20));
-    // Busy for ever, and that holds up nothing.
+    // Busy indefinitely, without blocking anything else.
     let _gate = Gate::close(stream);
     ok!(cuDevicePrimaryCtxRelease_v2(0));
     let mut another = 0;
@@ -83,7 +83,7 @@ fn operations_of_a_stream_run_in_order_and_beside_the_caller() {
     ok!(cuEventRecord(done, stream));
     assert_eq!(code!(cuStreamQuery(stream)), CUresult::CUDA_ERROR_NOT_READY);
     assert_eq!(code!(cuEventQuery(done)), CUresult::CUDA_ERROR_NOT_READY);
-    // Pinned memory is read when the stream comes to it, not at the call.
+    // Pinned memory is read when the stream reaches the copy, not at the call.
     source.fill(77);
     gate.open();
     ok!(cuEventSynchronize(done));
@@ -116,14 +116,14 @@ fn a_wait_is_for_what_was_recorded_when_it_was_enqueued() {
     for flags in [TIMING, INTERPROCESS] {
         let (first, second, waiting) = (stream(), stream(), stream());
         let mark = event(flags);
-        // Nothing recorded: complete, and waiting for it is nothing.
+        // An event without a record is complete, and waiting for it returns at once.
         ok!(cuEventQuery(mark));
         ok!(cuStreamWaitEvent(waiting, mark, 0));
         ok!(cuStreamSynchronize(waiting));
         ok!(cuEventRecord(mark, first));
         ok!(cuStreamWaitEvent(waiting, mark, 0));
         let gate = Gate::close(second);
-        // This record is later than the wait, and must not hold it up.
+        // This record is later than the wait, and must not delay it.
         ok!(cuEventRecord(mark, second));
         ok!(cuStreamSynchronize(waiting));
         assert_eq!(code!(cuEventQuery(mark)), CUresult::CUDA_ERROR_NOT_READY);
@@ -164,7 +164,7 @@ fn time_passes_between_events_that_keep_it_only() {
         CUresult::CUDA_ERROR_INVALID_HANDLE
     );
     let mut event = null_mut();
-    // Between processes there is no time.
+    // Events between processes have no timing.
     assert_eq!(code!(cuEventCreate(&mut event, 4)), CUresult::CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -184,7 +184,7 @@ fn handles_are_good_once() {
     assert_eq!(code!(cuEventDestroy_v2(event)), CUresult::CUDA_ERROR_INVALID_HANDLE);
     assert_eq!(code!(cuMemFree_v2(address)), CUresult::CUDA_ERROR_INVALID_VALUE);
     assert_eq!(code!(cuMemFreeHost(place)), CUresult::CUDA_ERROR_INVALID_VALUE);
-    // A handle of another kind is none.
+    // A handle of another kind is invalid.
     assert_eq!(code!(cuStreamSynchronize(event.cast())), CUresult::CUDA_ERROR_INVALID_HANDLE);
     // An address inside an allocation frees nothing.
     let address = device_memory(64);
@@ -225,7 +225,7 @@ fn memory_freed_before_the_stream_came_to_it_loses_the_context() {
     gate.open();
     let lost = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
     assert_eq!(code!(cuStreamSynchronize(stream)), lost);
-    // It stays, for everything in the context, and for what frees too.
+    // The error persists, for everything in the context, including calls that free.
     let mut another = 0;
     assert_eq!(code!(cuStreamQuery(other)), lost);
     assert_eq!(code!(cuEventQuery(done)), lost);
@@ -300,7 +300,7 @@ fn many_threads_use_streams_and_memory_at_once() {
                     ok!(cuMemsetD8Async(address, value, 1000, stream));
                     ok!(cuEventRecord(done, stream));
                     ok!(cuStreamDestroy_v2(stream));
-                    // What is queued runs though the stream was destroyed.
+                    // Queued work runs although the stream was destroyed.
                     ok!(cuEventSynchronize(done));
                     assert_eq!(read(address, 1000), [value; 1000]);
                     ok!(cuEventDestroy_v2(done));

@@ -52,7 +52,7 @@ fn physical_memory_is_mapped_exported_and_imported() {
     ok!(cuMemCreate(&mut handle, bytes, &property(), 0));
     ok!(cuMemAddressReserve(&mut address, bytes, 0, 0, 0));
     ok!(cuMemMap(address, bytes, 0, handle, 0));
-    // Mapped, but nobody may use it yet.
+    // Mapped, but without access rights yet.
     let refused = CUresult::CUDA_ERROR_INVALID_VALUE;
     assert_eq!(code!(cuMemsetD8Async(address, 7, bytes, null_mut())), refused);
     ok!(cuMemSetAccess(address, bytes, &writable(), 1));
@@ -60,7 +60,7 @@ fn physical_memory_is_mapped_exported_and_imported() {
     ok!(cuStreamSynchronize(null_mut()));
 
     ok!(cuMemExportToShareableHandle((&raw mut fd).cast(), handle, FD, 0));
-    // SAFETY: the driver has just given the descriptor away.
+    // SAFETY: the driver has just passed on ownership of the descriptor.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let (mut imported, number) = (0, fd.as_raw_fd() as usize as *mut c_void);
     ok!(cuMemImportFromShareableHandle(&mut imported, number, FD));
@@ -74,7 +74,7 @@ fn physical_memory_is_mapped_exported_and_imported() {
     assert_eq!(code!(cuMemRelease(handle)), refused);
     assert_eq!(read(another, bytes), vec![7; bytes]);
 
-    // Addresses go only when nothing is mapped there, and all at once; mappings go whole.
+    // Addresses are freed only if nothing is mapped there, and all at once; mappings are freed whole.
     assert_eq!(code!(cuMemAddressFree(address, bytes)), refused);
     assert_eq!(code!(cuMemUnmap(address, GRANULARITY)), refused);
     let (mut free, mut total) = (0, 0);
@@ -111,7 +111,7 @@ fn virtual_memory_refuses_what_the_driver_refuses() {
     assert_eq!(code!(cuMemMap(address, GRANULARITY, 0, handle, 0)), refused);
     assert_eq!(code!(cuMemMap(address + 2 * GRANULARITY as u64, GRANULARITY, 0, handle, 0)), refused);
     assert_eq!(code!(cuMemMap(address + GRANULARITY as u64, 2 * GRANULARITY, 0, handle, 0)), refused);
-    // A descriptor that is no such memory.
+    // A descriptor that does not belong to such memory.
     let file = tempfile::tempfile().unwrap();
     let number = file.as_raw_fd() as usize as *mut c_void;
     assert_eq!(code!(cuMemImportFromShareableHandle(&mut handle, number, FD)), refused);
@@ -144,7 +144,7 @@ fn host_memory_is_registered_by_pages_once_and_as_it_may_be_used() {
     let twice = CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     assert_eq!(code!(cuMemHostRegister_v2(place.wrapping_byte_add(4096), 8192, 0)), twice);
     ok!(cuMemHostRegister_v2(place.wrapping_byte_add(8192), 8192, 0));
-    // Chunks that join up are one range for a copy.
+    // Adjacent chunks are one range for a copy.
     ok!(cuMemHostGetDevicePointer_v2(&mut address, place.wrapping_byte_add(100), 0));
     let copy = device_memory(16000);
     ok!(cuMemcpyDtoDAsync_v2(copy, address, 16000, null_mut()));
@@ -153,7 +153,7 @@ fn host_memory_is_registered_by_pages_once_and_as_it_may_be_used() {
     assert_eq!(code!(cuMemHostUnregister(place)), CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     assert_eq!(code!(cuMemcpyDtoDAsync_v2(copy, address, 16000, null_mut())), refused);
 
-    // What cannot be written may be registered for reading only, and is then not written.
+    // Memory that is read-only may be registered for reading only, and is then not written.
     let place = map(&file, 16384, ProtFlags::READ);
     assert_eq!(code!(cuMemHostRegister_v2(place, 16384, 0)), refused);
     ok!(cuMemHostRegister_v2(place, 16384, sys::CU_MEMHOSTREGISTER_READ_ONLY));
@@ -161,7 +161,7 @@ fn host_memory_is_registered_by_pages_once_and_as_it_may_be_used() {
     ok!(cuMemcpyDtoDAsync_v2(copy, address, 16000, null_mut()));
     assert_eq!(code!(cuMemcpyDtoDAsync_v2(address, copy, 16000, null_mut())), refused);
     ok!(cuCtxSynchronize());
-    // Where nothing is mapped, there is nothing to register.
+    // Unmapped memory cannot be registered.
     let beyond = (1_usize << 46) as *mut c_void;
     assert_eq!(code!(cuMemHostRegister_v2(beyond, 4096, 0)), refused);
 }
@@ -181,7 +181,7 @@ struct GatherArguments {
     order: u64,
 }
 
-/// Gathers two rows out of three from `table`, and gives what the stream said and the rows.
+/// Gathers two rows out of three from `table`, and returns the stream's result and the rows.
 fn gather(table: u64, row_bytes: usize) -> (CUresult, Vec<u8>) {
     let stream = stream();
     let (ids, out, report) = (device_memory(16), device_memory(2 * row_bytes), device_memory(64));
@@ -232,7 +232,7 @@ fn the_gather_kernel_runs_on_pinned_and_registered_memory_only() {
     }
     let expected = [&table[200..300], &table[0..100]].concat();
     assert_eq!(gather(table.as_ptr() as u64, row_bytes), (CUresult::CUDA_SUCCESS, expected));
-    // The very same bytes, in memory that the device knows nothing about.
+    // The same bytes, in memory that is not registered with the device.
     let pageable = table.to_vec();
     assert_eq!(gather(pageable.as_ptr() as u64, row_bytes).0, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_eq!(code!(cuCtxSynchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -347,7 +347,7 @@ fn green_contexts_of_one_split_are_disjoint_and_others_refused() {
     assert_eq!(green_of(&mut [again]).0, refused);
     ok!(cuGreenCtxDestroy(one));
     assert_eq!(green_of(&mut [again]).0, CUresult::CUDA_SUCCESS);
-    // Groups of two splits make no context together, and a group is not split again.
+    // Groups of two splits cannot be combined in a context, and a group is not split again.
     let mut description = null_mut();
     let mut mixed = [second, again];
     assert_eq!(code!(cuDevResourceGenerateDesc(&mut description, mixed.as_mut_ptr(), 2)), refused);
@@ -379,14 +379,14 @@ fn an_event_records_only_on_streams_of_its_own_context() {
     for (event, own, other) in [(of_green, inside, outside), (of_primary, outside, inside)] {
         assert_eq!(code!(cuEventRecord(event, other)), CUresult::CUDA_ERROR_INVALID_HANDLE);
         ok!(cuEventRecord(event, own));
-        // Whoever likes may wait for it.
+        // Any stream may wait for it.
         ok!(cuStreamWaitEvent(other, event, 0));
         ok!(cuStreamSynchronize(other));
         ok!(cuEventQuery(event));
     }
     ok!(cuStreamDestroy_v2(inside));
     ok!(cuGreenCtxDestroy(green));
-    // It was current here.
+    // The context was current here.
     assert_eq!(code!(cuCtxSynchronize()), CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED);
     assert_eq!(code!(cuCtxSetCurrent(view)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
     ok!(cuCtxSetCurrent(primary));
@@ -410,7 +410,7 @@ fn a_stream_waits_for_a_value_that_another_writes() {
     ok!(cuStreamWriteValue64_v2(writing, word + 8, 4, 0));
     ok!(cuStreamSynchronize(writing));
     assert_eq!(code!(cuStreamQuery(waiting)), CUresult::CUDA_ERROR_NOT_READY);
-    // A higher one will do.
+    // A higher value is enough.
     ok!(cuStreamWriteValue64_v2(writing, word + 8, 6, 0));
     ok!(cuStreamSynchronize(waiting));
     assert_eq!(read(word + 8, 8), 6_u64.to_ne_bytes());
@@ -460,12 +460,12 @@ fn a_machine_lacks_what_its_settings_say_it_lacks() {
     }
 }
 
-/// The least cubin there can be: a header, the names, the symbol table of these functions, and the section headers.
+/// The smallest possible cubin: a header, the names, the symbol table of these functions, and the section headers.
 fn cubin(architecture: u32, functions: &[&str]) -> Vec<u8> {
     let (mut names, mut symbols) = (vec![0_u8], vec![0_u8; 24]);
     for function in functions {
         symbols.extend((names.len() as u32).to_le_bytes());
-        // STB_GLOBAL and STT_FUNC; where it lies does not matter.
+        // STB_GLOBAL and STT_FUNC; the address does not matter.
         symbols.extend([0x12, 0, 1, 0]);
         symbols.extend([0; 16]);
         names.extend(function.as_bytes());
@@ -536,7 +536,7 @@ fn the_watchdog_finds_an_allocation_or_a_free_while_a_kernel_is_held() {
         return;
     }
     const PAGE: usize = 4096;
-    // SAFETY: fresh pages, of which nothing else knows; one of them is registered, and none is ever unmapped.
+    // SAFETY: fresh pages that nothing else uses; one of them is registered, and none is ever unmapped.
     let pages = unsafe {
         rustix::mm::mmap_anonymous(
             null_mut(),
@@ -553,7 +553,7 @@ fn the_watchdog_finds_an_allocation_or_a_free_while_a_kernel_is_held() {
         let device = device_memory(64);
         let host = pinned(64);
         ok!(cuMemHostRegister_v2(pages, PAGE, 0));
-        // A kernel that is held no longer stands in nobody's way, whether it has run to its end or not.
+        // A released kernel blocks nothing, whether it has run to its end or not.
         Gate::close(stream).open();
         device_memory(64);
         let gate = Gate::close(stream);
@@ -567,7 +567,7 @@ fn the_watchdog_finds_an_allocation_or_a_free_while_a_kernel_is_held() {
             _ => code!(cuMemHostUnregister(pages)),
         };
         assert_eq!(code, CUresult::CUDA_ERROR_LAUNCH_TIMEOUT, "call {call}");
-        // As on a driver that has run into it: nothing of the context works any more.
+        // As on a driver that has run into the timeout: no call of the context works any longer.
         assert_eq!(code!(cuStreamSynchronize(stream)), CUresult::CUDA_ERROR_LAUNCH_TIMEOUT, "call {call}");
         gate.open();
         ok!(cuDevicePrimaryCtxRelease_v2(0));

@@ -1,7 +1,7 @@
 //! The simulated driver between processes: shared events and memory, faults by the environment, MPS, and deaths.
 //!
-//! A test starts its peer as another test of this executable, marked `ignore`, with a channel to talk over. Messages
-//! are a word each; what is to be shared travels with them.
+//! A test starts its peer as another test of this executable, marked `ignore`, with a channel for messages. Messages
+//! are a word each; shared objects are sent with them.
 
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -15,10 +15,10 @@ use crate::{code, ok};
 use uva_mem::handover::Channel;
 use uva_mem::spawn::Inherit;
 
-/// The variable that tells a peer the number of its channel.
+/// The variable with the number of a peer's channel.
 const CHANNEL: &str = "CUDA_SIM_TEST_CHANNEL";
 
-/// Starts the test `role` of this executable as a peer, under the simulator. Ended with the value.
+/// Starts the test `role` of this executable as a peer, under the simulator. Dropping the value ends it.
 struct Peer {
     child: Child,
     channel: Channel,
@@ -54,7 +54,7 @@ impl Drop for Peer {
     }
 }
 
-/// The channel of a peer; none where its test was started by hand.
+/// The channel of a peer; `None` if its test was started by hand.
 fn channel() -> Option<Channel> {
     let number = std::env::var(CHANNEL).ok()?;
     Some(Channel::from_inherited(number.parse().unwrap()).unwrap())
@@ -104,7 +104,7 @@ fn open_memory(bytes: &[u8], flags: u32) -> Result<CUdeviceptr, CUresult> {
     }
 }
 
-/// Fills its memory in a stream that it holds, and lets the stream go when told; stays until told.
+/// Fills its memory in a stream that it holds, and releases the stream on request; stays until requested to end.
 #[test]
 #[ignore = "the peer of other tests"]
 fn peer_that_fills_memory() {
@@ -133,7 +133,7 @@ fn a_stream_waits_for_another_processs_event_and_sees_its_bytes() {
     start();
     let peer = Peer::start("processes::peer_that_fills_memory", &[("CUDA_SIM_DELAY_US", "100")]);
     let handles = hear(&peer.channel);
-    // The flag has to be given, as the driver wants it.
+    // The flag is required, as by the driver.
     assert_eq!(open_memory(&handles[..64], 0), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
     let address = open_memory(&handles[..64], 1).unwrap();
     let filled = open_event(&handles[64..]).unwrap();
@@ -150,7 +150,7 @@ fn a_stream_waits_for_another_processs_event_and_sees_its_bytes() {
         assert_eq!(read(copy, 5000), [round; 5000]);
         say(&peer.channel, b"next");
     }
-    // Opened twice it is one address, closed as often. What was imported is not handed on.
+    // Opened twice, it has one address, and is closed as often. Imported memory is not exported again.
     assert_eq!(open_memory(&handles[..64], 1), Ok(address));
     let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
     assert_eq!(code!(cuIpcGetMemHandle(&mut handle, address)), CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -179,13 +179,13 @@ fn nothing_completes_the_events_of_a_killed_process() {
     peer.kill();
     assert_eq!(code!(cuEventQuery(filled)), CUresult::CUDA_ERROR_NOT_READY);
     assert_eq!(code!(cuStreamQuery(waiting)), CUresult::CUDA_ERROR_NOT_READY);
-    // Nothing else is held up: not other streams, not destroying the one that waits, not the end of this process.
+    // Nothing else is blocked: not other streams, not destroying the waiting one, not the end of this process.
     ok!(cuMemsetD8Async(address, 1, 5000, own));
     ok!(cuStreamSynchronize(own));
     ok!(cuStreamDestroy_v2(waiting));
     ok!(cuEventDestroy_v2(filled));
     ok!(cuIpcCloseMemHandle(address));
-    // Handles of the dead are good for nothing.
+    // Handles of a dead process are invalid.
     assert_eq!(open_memory(&handles[..64], 1), Err(CUresult::CUDA_ERROR_MAP_FAILED));
     assert_eq!(open_event(&handles[64..]), Err(CUresult::CUDA_ERROR_MAP_FAILED));
     ok!(cuDevicePrimaryCtxRelease_v2(0));
@@ -198,7 +198,7 @@ fn a_process_does_not_open_its_own_handles() {
     }
     start();
     let address = device_memory(100);
-    // An address inside stands for the whole.
+    // An address inside refers to the whole allocation.
     let handle = memory_handle(address + 50);
     assert_eq!(handle, memory_handle(address));
     assert_eq!(open_memory(&handle, 1), Err(CUresult::CUDA_ERROR_INVALID_CONTEXT));
@@ -223,7 +223,7 @@ fn map_physical(handle: u64) -> CUdeviceptr {
     address
 }
 
-/// Takes memory over the channel, fills it, and says so.
+/// Receives memory over the channel, fills it, and reports that.
 #[test]
 #[ignore = "the peer of other tests"]
 fn peer_that_takes_a_descriptor() {
@@ -263,7 +263,7 @@ fn physical_memory_goes_over_a_socket_and_outlives_its_maker_and_taker() {
     let (mut handle, mut fd) = (0, -1_i32);
     ok!(cuMemCreate(&mut handle, VMM_BYTES, &property, 0));
     ok!(cuMemExportToShareableHandle((&raw mut fd).cast(), handle, FD, 0));
-    // SAFETY: the driver has just given the descriptor away.
+    // SAFETY: the driver has just passed on ownership of the descriptor.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let address = map_physical(handle);
     ok!(cuMemRelease(handle));
@@ -307,7 +307,7 @@ fn a_wrong_environment_is_refused_by_cu_init() {
     assert_eq!(code!(cuDeviceGetCount(&mut count)), CUresult::CUDA_ERROR_NOT_INITIALIZED);
 }
 
-/// The counts that processes left in a folder, all together.
+/// The counts that processes left in a folder, added up.
 fn counts(folder: &Path) -> Vec<(String, u64)> {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let texts = files.map(|path| std::fs::read_to_string(path).unwrap()).collect::<Vec<_>>();
@@ -324,7 +324,7 @@ fn counts_are_true_in_a_killed_process_too_and_nothing_else_is_left() {
     let listed = |path: &str| {
         let mut names: Vec<_> =
             std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        // PyTorch's workers come and go there, those of our Python tests among them.
+        // PyTorch's workers create and remove files there, among them those of our Python tests.
         names.retain(|name| !name.as_encoded_bytes().starts_with(b"torch_"));
         names.sort();
         names
@@ -347,7 +347,7 @@ fn counts_are_true_in_a_killed_process_too_and_nothing_else_is_left() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Says how many multiprocessors there are, and whether under MPS.
+/// Prints the number of multiprocessors, and whether MPS is in use.
 #[test]
 #[ignore = "the peer of other tests"]
 fn peer_that_asks_for_multiprocessors() {
@@ -379,7 +379,7 @@ fn a_percentage_counts_only_while_an_mps_daemon_lives() {
     std::fs::write(&pid_file, std::process::id().to_string()).unwrap();
     assert_eq!(ask(folder.path(), "10"), "13 1");
     assert_eq!(ask(folder.path(), "100"), "132 1");
-    // A daemon that has ended is none, even unburied.
+    // A daemon that has ended does not count, even if it is a zombie.
     let mut ended = Command::new("true").spawn().unwrap();
     std::fs::write(&pid_file, ended.id().to_string()).unwrap();
     let stat = format!("/proc/{}/stat", ended.id());
@@ -389,7 +389,7 @@ fn a_percentage_counts_only_while_an_mps_daemon_lives() {
     assert_eq!(ask(folder.path(), "10"), "132 0");
 }
 
-/// A client with work in flight that never ends by itself: it says so, and then waits to be killed, or ends at a word.
+/// A client with work in flight that never ends: it reports that, and then waits to be killed, or ends on request.
 #[test]
 #[ignore = "the peer of other tests"]
 fn peer_that_is_a_client_of_mps() {
@@ -430,7 +430,7 @@ fn a_killed_client_of_mps_with_work_in_flight_takes_the_server_down() {
         assert_eq!(hear(&peer.channel), b"ready");
         peer
     };
-    // Killed at rest; ended by itself with work in flight; killed with some, once the daemon was told.
+    // Killed while idle; ended with work in flight; killed with work in flight, after the daemon was notified.
     working("none").kill();
     let peer = working("work");
     say(&peer.channel, b"end");
@@ -441,7 +441,7 @@ fn a_killed_client_of_mps_with_work_in_flight_takes_the_server_down() {
     let mut lost = working("work");
     lost.kill();
     assert_eq!(client("mps").1, CUresult::CUDA_ERROR_MPS_RPC_FAILURE as u32);
-    // Where the rule does not hold nobody looks, and another daemon knows nothing of it.
+    // Where the rule does not hold, no check is made, and another daemon does not apply it.
     let (lenient, code) = client("");
     assert_eq!(code, 0);
     drop(lenient);

@@ -1,4 +1,4 @@
-//! The shared parts of all measurements: buffers large enough for any of them, a stream, and the hold. Also the timing
+//! The shared parts of all measurements: buffers large enough for each of them, a stream, and the hold. Also the timing
 //! of zero-copy gathers.
 
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use super::sweep::{Cell, GatherPartition};
 use super::table::KnownTable;
 use super::verify::verify_rows;
 
-/// Ids of one gather at most: they take memory on the device too.
+/// The maximum number of ids per gather: ids use device memory as well.
 const MOST_IDS: usize = 4 << 20;
-/// A gather that is timed should take about so long: well beyond the resolution of events and the cost of launches.
+/// The target duration of a timed gather: well beyond the resolution of events and the cost of launches.
 const SECONDS_PER_SAMPLE: f64 = 4e-3;
 /// Duration of the work before the samples: an idle device needs some time to raise its clocks.
 const SECONDS_TO_WARM_UP: f64 = 10e-3;
@@ -31,7 +31,7 @@ const POISON: u8 = 0xee;
 pub(super) struct ZeroCopy {
     /// Rows of a sample.
     pub rows: usize,
-    /// Row bytes delivered ÷ time of each sample, in 10⁹ a second.
+    /// Row bytes delivered ÷ time of each sample, in 10⁹ bytes per second.
     pub samples: Vec<f64>,
     /// Rows that were compared with the table.
     pub verified_rows: usize,
@@ -44,11 +44,11 @@ pub(super) struct Bench {
     pub kernels: GatherKernels,
     pub stream: CudaStream,
     pub hold: Hold,
-    /// Bytes of a sample at most.
+    /// The maximum number of bytes per sample.
     pub most_bytes: usize,
     /// Gathered rows, on the device.
     pub out: DeviceBuffer,
-    /// Where they are copied back to, and copied from.
+    /// Host memory for copies from and to the device.
     pub back: PinnedBuffer,
     pub samples: usize,
     ids: DeviceBuffer,
@@ -56,7 +56,7 @@ pub(super) struct Bench {
     reports_back: PinnedBuffer,
 }
 
-/// Events around so many samples on the stream. Those of a green stream are made in its context.
+/// Events around this many samples on the stream. The events of a green stream are made in its context.
 pub(super) fn around(stream: &CudaStream, samples: usize) -> Result<Vec<(CudaEvent, CudaEvent)>, CudaError> {
     let event = || CudaEvent::timing(stream.made_in());
     (0..samples).map(|_| Ok((event()?, event()?))).collect()
@@ -69,7 +69,7 @@ impl Bench {
         options: &PcieOptions,
     ) -> Result<Self, CudaError> {
         let (samples, most_bytes) = (options.samples, options.sample_bytes);
-        // One gather more than are timed, to warm up. An id has 8 bytes, and one-byte rows need one id per byte.
+        // One more gather than are timed, to warm up. An id has 8 bytes, and one-byte rows need one id per byte.
         let gathers = samples + 1;
         let ids = MOST_IDS.min(most_bytes) * 8 * gathers;
         let reports = GatherReport::BYTES * gathers;
@@ -139,7 +139,7 @@ impl Bench {
         Ok(partition.stream()?)
     }
 
-    /// Gathers each of `draws` behind the hold. The first only warms up, as often as requested. Returns the seconds of
+    /// Gathers each of `draws` after the hold. The first only warms up, as often as requested. Returns the seconds of
     /// the others.
     fn gathers(
         &mut self,
@@ -155,13 +155,13 @@ impl Bench {
         let count = draws[0].len();
         let stride = (count * 8) as u64;
         let prepared = draws.iter().enumerate().try_for_each(|(index, draw)| {
-            // SAFETY: the buffer has room for as many draws of as many ids; the draws live until the stream has been
-            // waited for, below.
+            // SAFETY: the buffer has room for this many draws of this many ids; the draws live until the wait for the
+            // stream below.
             unsafe {
                 host_to_device(stream, bytemuck::cast_slice(draw), ids.address() + index as u64 * stride)
             }
         });
-        // SAFETY: the output is this value's own, and nothing else uses it now.
+        // SAFETY: the output is owned by this value, and not in use now.
         let poisoned = unsafe { fill(stream, out.address(), POISON, count * cell.row_bytes) };
         stream.synchronize()?;
         prepared.and(poisoned)?;
@@ -194,7 +194,7 @@ impl Bench {
                 if let Some((began, _)) = timed {
                     began.record(stream)?;
                 }
-                // SAFETY: the table is pinned and held by the caller. The buffers are this value's own and large
+                // SAFETY: the table is pinned and held by the caller. The buffers are owned by this value and large
                 // enough, and so is the order's. The stream is waited for before any of them is used again.
                 unsafe {
                     kernels.begin(stream, report)?;
@@ -210,7 +210,7 @@ impl Bench {
                 }
             }
             let bytes = draws.len() * GatherReport::BYTES;
-            // SAFETY: pinned memory of this value's own, waited for below.
+            // SAFETY: pinned memory owned by this value, waited for below.
             unsafe { device_to_host(stream, reports.address(), &mut reports_back.as_mut_slice()[..bytes]) }
         };
         let enqueued = enqueue();
@@ -241,7 +241,7 @@ impl Bench {
     ) -> Result<usize, PcieError> {
         let bytes = ids.len() * row_bytes;
         let back = &mut self.back.as_mut_slice()[..bytes];
-        // SAFETY: as many bytes as `out` has, into memory of this value's own; waited for at once, also after an error.
+        // SAFETY: as many bytes as `out` has, into memory owned by this value; waited for at once, also after an error.
         let copied = unsafe { device_to_host(&self.stream, self.out.address(), back) };
         let waited = self.stream.synchronize();
         copied.and(waited)?;
@@ -251,7 +251,8 @@ impl Bench {
     /// One gather by `kernel` of rows whose ids have been copied by [`Bench::set_ids`], by all multiprocessors.
     ///
     /// # Safety
-    /// Until the stream has been waited for, the table lives and nobody else uses the output's first `count` rows.
+    /// Until the stream has been waited for, the table lives and the output's first `count` rows are not used
+    /// otherwise.
     pub(super) unsafe fn enqueue_rows(
         &self,
         table: &KnownTable,
@@ -271,7 +272,7 @@ impl Bench {
             cache: 0,
             order: 0,
         };
-        // SAFETY: the caller's promise; the other buffers are this value's own.
+        // SAFETY: the caller's promise; the other buffers are owned by this value.
         unsafe {
             self.kernels.enqueue(&self.stream, kernel, IdWidth::I64, &arguments, stamp(0), GridBound::Device)
         }
@@ -286,21 +287,21 @@ impl Bench {
         copied.and(waited)
     }
 
-    /// Makes every byte of the output one that no gather has written, and waits.
+    /// Fills the output with bytes that no gather writes, and waits.
     pub(super) fn poison(&self) -> Result<(), CudaError> {
-        // SAFETY: this value's own, and nothing else uses it now; waited for at once.
+        // SAFETY: owned by this value, and not in use now; waited for at once.
         let poisoned = unsafe { fill(&self.stream, self.out.address(), POISON, self.out.bytes()) };
         let waited = self.stream.synchronize();
         poisoned.and(waited)
     }
 
-    /// The most rows of `row_bytes` bytes that one gather may have.
+    /// The maximum number of rows of `row_bytes` bytes in one gather.
     pub(super) fn most_rows(&self, row_bytes: usize) -> usize {
         (self.most_bytes / row_bytes).min(MOST_IDS)
     }
 }
 
-/// The stamp of gather number `index` behind a hold.
+/// The stamp of gather number `index` after a hold.
 fn stamp(index: usize) -> u64 {
     index as u64 + 1
 }
@@ -319,7 +320,7 @@ fn check_report(what: &str, report: &GatherReport, stamp: u64) -> Result<(), Pci
     Ok(())
 }
 
-/// The median; 0 of no samples.
+/// The median; 0 without samples.
 pub(super) fn median(samples: &[f64]) -> f64 {
     let mut samples = samples.to_vec();
     samples.sort_by(f64::total_cmp);

@@ -25,9 +25,9 @@ pub struct CopySize {
 /// The copy engine, pinned host memory to device memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct CopyEngine {
-    /// The best of the sizes.
+    /// The rate of the best size.
     pub peak_gb_per_second: f64,
-    /// By size, ascending.
+    /// The rates by size, ascending.
     pub sizes: Vec<CopySize>,
 }
 
@@ -36,7 +36,7 @@ const WARM_UP: Duration = Duration::from_millis(200);
 /// Sizes of copies, as fractions of a sample.
 const PARTS: [usize; 5] = [256, 64, 16, 4, 1];
 
-/// Times copies of several sizes, the largest of a whole sample, and compares what arrived.
+/// Times copies of several sizes, up to a whole sample, and compares the result.
 pub(super) fn measure(bench: &mut Bench) -> Result<CopyEngine, PcieError> {
     warm_up(bench)?;
     let most = bench.most_bytes;
@@ -50,10 +50,10 @@ pub(super) fn measure(bench: &mut Bench) -> Result<CopyEngine, PcieError> {
         }
         bench.poison()?;
         let samples = copies(bench, bytes)?;
-        // The buffer they came from is where they go back to.
+        // The bytes are copied back into the buffer that they came from.
         let back = &mut bench.back.as_mut_slice()[..bytes];
         back.fill(0);
-        // SAFETY: this value's own buffers, waited for at once.
+        // SAFETY: buffers owned by this value, waited for at once.
         let copied = unsafe { device_to_host(&bench.stream, bench.out.address(), back) };
         let waited = bench.stream.synchronize();
         copied.and(waited)?;
@@ -71,7 +71,7 @@ fn warm_up(bench: &Bench) -> Result<(), PcieError> {
     let began = Instant::now();
     loop {
         for _ in 0..8 {
-            // SAFETY: the bench's own buffers, as large as each other, waited for below.
+            // SAFETY: the bench's own buffers, equally large, waited for below.
             unsafe { host_to_device(&bench.stream, bench.back.as_slice(), bench.out.address())? };
         }
         bench.stream.synchronize()?;
@@ -85,7 +85,7 @@ fn copies(bench: &mut Bench, bytes: usize) -> Result<Vec<f64>, PcieError> {
     let times = around(&bench.stream, bench.samples)?;
     let Bench { kernels, stream, hold, out, back, .. } = bench;
     let from = &back.as_slice()[..bytes];
-    // Short copies are timed several at a time: the mark of an event costs about as much as one of them.
+    // Short copies are timed several at a time: recording an event costs about as much as one of them.
     let each = ((1 << 20) / bytes.max(1)).clamp(1, 16);
     let closed = hold.close();
     let enqueue = || {

@@ -4,16 +4,16 @@ use uva_cuda::{CudaError, ErrorKind};
 use uva_rows::GatherError;
 use uva_rows::cuda::FillError;
 
-/// Why there is no figure.
+/// The reason why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum PcieError {
     /// A call of the driver failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The CPU's gather failed.
+    /// A source of rows failed.
     #[error(transparent)]
     Fill(#[from] FillError),
-    /// The same.
+    /// The CPU's gather failed.
     #[error(transparent)]
     Gather(#[from] GatherError),
     /// Row bytes on the device are not the table's.
@@ -21,7 +21,7 @@ pub enum PcieError {
     Wrong {
         /// The gather.
         what: String,
-        /// Which row of the output.
+        /// The row of the output.
         position: usize,
         /// The row of the table that it should be.
         id: i64,
@@ -36,16 +36,16 @@ pub enum PcieError {
         /// The first byte that differs.
         position: usize,
     },
-    /// A gather's report says that it did not run as it was asked to.
+    /// A gather's report shows that it did not run as requested.
     #[error("{0}")]
     Report(String),
-    /// A cell that cannot be measured as it was asked for.
+    /// A cell that cannot be measured as requested.
     #[error("{0}")]
     Refused(String),
 }
 
 impl PcieError {
-    /// What a caller can do about it.
+    /// The kind of the error, for callers.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cuda(error) => error.kind(),
@@ -57,13 +57,13 @@ impl PcieError {
         }
     }
 
-    /// Whether the driver merely refused the call, after which all else still works: no fault on the device.
+    /// Whether the driver only refused the call, so that everything else still works: not a fault on the device.
     pub(super) fn is_refusal(&self) -> bool {
-        // From 700 on the codes are those of launches and contexts that are lost; 800 and 801 are refusals again.
+        // Codes from 700 on are lost launches and contexts; 800 and 801 are refusals again.
         matches!(self, Self::Cuda(error) if error.code().is_some_and(|code| code < 700 || (800..=801).contains(&code)))
     }
 
-    /// Whether this machine cannot do what one cell needs, and may yet do the others.
+    /// Whether this machine lacks what one cell requires, but may still run the others.
     pub(super) fn is_a_lack(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Cuda(CudaError::System(_)) => true,

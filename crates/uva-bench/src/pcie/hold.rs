@@ -1,7 +1,7 @@
 //! Streams held until all timed work has been enqueued: nvbandwidth's method.
 //!
-//! The timed work then runs back to back, without the cost of enqueueing. Behind a held stream the host must not wait
-//! for anything on the stream: no copy from or to memory that isn't pinned, no allocation, no free.
+//! The timed work then runs without gaps or the cost of enqueueing. While a stream is held, the host must not wait for
+//! anything on the stream: no copy from or to unpinned memory, no allocation, no free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

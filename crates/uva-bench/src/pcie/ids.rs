@@ -1,4 +1,4 @@
-//! The rows that a measured gather asks for.
+//! The ids of the rows in a measured gather.
 //!
 //! The exact definition, since other programs draw the same ids: `mix` is splitmix64's step and finaliser. The `i`-th
 //! number of the draw with seed `s` is `x = mix(s · 2³² + i)`, and the random id is `⌊x · rows / 2⁶⁴⌋`. Sorted ids are
@@ -6,15 +6,15 @@
 
 use serde::Serialize;
 
-/// In what order, and how evenly, rows are asked for.
+/// The order and the distribution of the requested rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdOrder {
-    /// The random ones, ascending.
+    /// The random ids, ascending.
     Sorted,
-    /// Each row as likely as any other.
+    /// All rows with equal probability.
     Random,
-    /// The random ones, read region by region of the table. To put the visits in order is a part of the time.
+    /// The random ids, read region by region of the table. The time includes ordering the visits.
     ByRegion,
     /// Like the input nodes of a batch on a power-law graph. A few rows are in nearly every draw, most in hardly any.
     /// No row occurs twice in a draw, and popular rows lie anywhere in the table.
@@ -25,7 +25,7 @@ impl IdOrder {
     /// Every order.
     pub const ALL: [Self; 4] = [Self::Random, Self::Sorted, Self::ByRegion, Self::Trace];
 
-    /// As options and reports have it.
+    /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sorted => "sorted",
@@ -74,13 +74,13 @@ pub fn check_sum(ids: &[i64]) -> u64 {
     ids.iter().enumerate().map(term).fold(0, u64::wrapping_add)
 }
 
-/// Ranks with probability about rank^(-2/3), each once, sent to rows by a bijection.
+/// Ranks with probability about rank^(-2/3), each once, mapped to rows by a bijection.
 fn trace(rows: u64, count: usize, seed: u32) -> Vec<i64> {
     let step = coprime(rows);
     let wanted = count.min(usize::try_from(rows).unwrap_or(usize::MAX));
     let mut seen = vec![0u64; usize::try_from(rows.div_ceil(64)).unwrap_or(usize::MAX)];
     let mut ids = Vec::with_capacity(wanted);
-    // The rarest ranks may never come, so the draws are bounded.
+    // The rarest ranks may never be drawn, so the draws are bounded.
     for index in 0..8 * count as u64 {
         if ids.len() == wanted {
             break;

@@ -1,6 +1,6 @@
-//! How fast rows of pinned host memory get onto the device, next to what the link itself does in the same run.
+//! The rate at which rows of pinned host memory reach the device, compared with the link itself in the same run.
 //!
-//! The method is nvbandwidth's. After a warm-up, all timed work is enqueued behind a kernel that holds the stream.
+//! The method is nvbandwidth's. After a warm-up, all timed work is enqueued after a kernel that holds the stream.
 //! Events surround each sample, and the median is reported. Afterwards the moved bytes are compared with those of a
 //! plain loop, so wrong bytes are an error, not a figure. No two samples gather the same rows. A rate is row bytes
 //! delivered ÷ time: the launches before and after the rows' kernel are part of a gather and of its time.

@@ -11,16 +11,16 @@ use super::sweep::Sweep;
 pub struct PcieOptions {
     /// The cells.
     pub sweep: Sweep,
-    /// Bytes of a sample at most; gathers on few multiprocessors take fewer. At least one row.
+    /// The maximum number of bytes per sample, at least one row. Gathers on few multiprocessors use fewer.
     pub sample_bytes: usize,
-    /// Samples of a figure: 3…100, so that all that is enqueued fits into a held stream.
+    /// Samples per figure: 3…100, so that all enqueued work fits into a held stream.
     pub samples: usize,
     /// Threads of the CPU's gather.
     pub threads: usize,
-    /// Whether the paths with the CPU are measured too.
+    /// Whether the paths that use the CPU are measured as well.
     pub ways: bool,
-    /// Cells that this time does not suffice for are left out.
+    /// The time limit. Cells that do not fit into it are skipped.
     pub limit: Option<Duration>,
-    /// The policy for a table that seems too large for memory. A refused table is left out.
+    /// The policy for a table that seems too large for memory. A refused table is skipped.
     pub preflight: PreflightPolicy,
 }

@@ -1,8 +1,8 @@
-//! The paths to the device besides zero-copy reads: gathered by the CPU and copied, and both paths at once (the split).
-//! Also the rate that the two kinds of hardware reach together without interference.
+//! Paths to the device other than zero-copy reads: rows gathered by the CPU and copied, and both paths at once (the
+//! split). Also the rate that both kinds of hardware reach together without interference.
 //!
 //! The hold cannot delay the CPU's work. So the host's clock times the first two, from before the first row is gathered
-//! until the device has all of them.
+//! until the device has all rows.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,24 +21,24 @@ use super::verify::{check_bytes, verify_rows};
 use uva_rows::MappedTable;
 use uva_rows::cuda::{Balance, PathWork, StagingSource};
 
-/// Batches before those that count, in which a split's share settles.
+/// Batches before the measured ones, in which a split's share settles.
 const SETTLING: usize = 12;
 
 /// A path for rows onto the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferPath {
-    /// The CPU gathers rows into pinned memory, and the copy engine takes them over.
+    /// The CPU gathers rows into pinned memory, and the copy engine transfers them.
     CpuGatherDma,
-    /// That, and zero-copy reads, of a share of each batch's rows each.
+    /// That path and zero-copy reads, each for a share of a batch's rows.
     Split,
-    /// Zero-copy reads of rows while the copy engine moves other, contiguous bytes: what the link and the host's memory
-    /// give to both together.
+    /// Zero-copy reads of rows while the copy engine moves other, contiguous bytes: the limit of link and host memory
+    /// for both together.
     Together,
 }
 
 impl TransferPath {
-    /// As reports have it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::CpuGatherDma => "cpu-gather-dma",
@@ -55,13 +55,13 @@ pub struct WayFigure {
     pub way: TransferPath,
     /// Bytes of a row.
     pub row_bytes: usize,
-    /// Threads of the CPU's part; 0 where it has none.
+    /// Threads of the CPU's part; 0 if the path has none.
     pub threads: usize,
-    /// The table's bytes.
+    /// Bytes of the table.
     pub table_bytes: u64,
     /// Rows of a sample.
     pub rows: usize,
-    /// Row bytes delivered ÷ time, median, in 10⁹ a second; of [`TransferPath::Together`], all bytes.
+    /// Row bytes delivered ÷ time, median, in 10⁹ bytes per second; for [`TransferPath::Together`], all bytes.
     pub gb_per_second: f64,
     /// Each sample.
     pub samples: Vec<f64>,
@@ -141,7 +141,8 @@ impl Work<'_> {
         let mut samples = Vec::with_capacity(draws.len() - 1);
         for (index, ids) in draws.iter().enumerate() {
             let began = Instant::now();
-            // SAFETY: the output has room for a draw's rows, and nobody else uses it; the stream is waited for at once.
+            // SAFETY: the output has room for a draw's rows, and is not used otherwise; the stream is waited for at
+            // once.
             let enqueued = unsafe { self.path.enqueue(ids, self.bench.out.address()) };
             let waited = self.path.stream.synchronize();
             enqueued.and(waited)?;
@@ -163,7 +164,7 @@ impl Work<'_> {
         let (mut samples, mut shares) = (Vec::with_capacity(counted), Vec::with_capacity(counted));
         for (index, ids) in draws.iter().enumerate() {
             let first = balance.first_of(ids.len());
-            // The ids of a batch are on the device before its rows are wanted.
+            // The ids of a batch are on the device before its rows are requested.
             self.bench.set_ids(&ids[..first])?;
             let began = Instant::now();
             let enqueued = self.enqueue_split(ids, first, &times);
@@ -186,25 +187,26 @@ impl Work<'_> {
         Ok(self.figure(TransferPath::Split, last.len(), samples, share, verified))
     }
 
-    /// As a producer does it: the kernel first, since it needs no more of the host, then the CPU's rows piece by piece.
+    /// In the producer's order: the kernel first, since it needs nothing further from the host, then the CPU's rows
+    /// piece by piece.
     fn enqueue_split(&mut self, ids: &[i64], first: usize, times: &SplitTimes) -> Result<(), CudaError> {
         let bench = &*self.bench;
         times.kernel.0.record(&bench.stream)?;
         if first > 0 {
-            // SAFETY: the rows before `first` are the kernel's; both streams are waited for before anything is used
+            // SAFETY: the kernel writes the rows before `first`; both streams are waited for before anything is used
             // again.
             unsafe { bench.enqueue_rows(self.table, Kernel::Wide, self.row_bytes, first)? };
         }
         times.kernel.1.record(&bench.stream)?;
         times.copies.0.record(&self.path.stream)?;
         let to = bench.out.address() + (first * self.row_bytes) as u64;
-        // SAFETY: the rows from `first` on are the copies'; as above.
+        // SAFETY: the copies write the rows from `first` on; as above.
         unsafe { self.path.enqueue(&ids[first..], to)? };
         times.copies.1.record(&self.path.stream)
     }
 
-    /// Both kinds of hardware at once, behind one hold: rows by zero-copy, and a copy of the bytes that the copy engine
-    /// alone moves in the same time.
+    /// Uses both kinds of hardware at once, after one hold: rows by zero-copy, and a copy of the bytes that the copy
+    /// engine alone moves in the same time.
     fn together(
         &mut self,
         ids: &[i64],
@@ -215,7 +217,7 @@ impl Work<'_> {
         let context = Arc::clone(&self.bench.context);
         let other = CudaStream::new(&context)?;
         let row_bytes = self.row_bytes;
-        // The output is divided between the two in proportion to what each does alone.
+        // The output is divided between the two in proportion to their rates alone.
         let share = (zero_copy_rate / (zero_copy_rate + copy_rate)).clamp(0.05, 0.95);
         let first = ((ids.len() as f64 * share) as usize).clamp(1, ids.len());
         let copied = (ids.len() - first) * row_bytes;
@@ -258,23 +260,23 @@ impl Work<'_> {
         let Bench { kernels, stream, hold, out, back, .. } = &*self.bench;
         let closed = hold.close();
         closed.enqueue(kernels, stream)?;
-        // One kernel holds both streams: the other waits for the mark behind it.
+        // One kernel holds both streams: the other waits for the event after it.
         opened.record(stream)?;
         other.wait(opened)?;
         times.kernel.0.record(stream)?;
-        // SAFETY: the rows before `first` are the kernel's; the caller waits for both streams before anything is used
+        // SAFETY: the kernel writes the rows before `first`; the caller waits for both streams before anything is used
         // again.
         unsafe { self.bench.enqueue_rows(self.table, Kernel::Wide, self.row_bytes, first)? };
         times.kernel.1.record(stream)?;
         times.copies.0.record(other)?;
         let to = out.address() + (first * self.row_bytes) as u64;
-        // SAFETY: the memory behind those rows is the copy's; as above.
+        // SAFETY: the copy writes the memory after those rows; as above.
         unsafe { host_to_device(other, &back.as_slice()[..copied], to)? };
         times.copies.1.record(other)
     }
 }
 
-/// Marks around both parts.
+/// Events around both parts.
 struct SplitTimes {
     kernel: (CudaEvent, CudaEvent),
     copies: (CudaEvent, CudaEvent),
@@ -287,7 +289,7 @@ impl SplitTimes {
         Ok(Self { kernel: pair()?, copies: pair()? })
     }
 
-    /// Of each part, from its own beginning to its end.
+    /// The seconds of each part, from its own beginning to its end.
     fn seconds(&self) -> Result<(f64, f64), CudaError> {
         let seconds = |(began, ended): &(CudaEvent, CudaEvent)| {
             Ok::<_, CudaError>(f64::from(CudaEvent::elapsed_ms(began, ended)?) / 1e3)
@@ -295,7 +297,7 @@ impl SplitTimes {
         Ok((seconds(&self.kernel)?, seconds(&self.copies)?))
     }
 
-    /// From the first beginning to the last end.
+    /// The seconds from the first beginning to the last end.
     fn whole(&self) -> Result<f64, CudaError> {
         let mut longest = 0.0_f64;
         for began in [&self.kernel.0, &self.copies.0] {

@@ -1,4 +1,4 @@
-//! The results, and the rates that they are shares of.
+//! The results, and the reference rates of their shares.
 
 use serde::Serialize;
 use uva_cuda::kernels::gather::{IdWidth, Kernel, KernelResources};
@@ -10,34 +10,34 @@ use super::paths::{TransferPath, WayFigure};
 use super::sweep::{Cell, GatherPartition, LINE};
 use super::table::TableReport;
 
-/// One cell's figure.
+/// The figure of one cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct CellFigure {
-    /// What was measured.
+    /// The measured cell.
     #[serde(flatten)]
     pub cell: Cell,
     /// Rows of a sample.
     pub rows: usize,
-    /// Row bytes delivered ÷ time, median, in 10⁹ a second.
+    /// Row bytes delivered ÷ time, median, in 10⁹ bytes per second.
     pub gb_per_second: f64,
     /// Each sample.
     pub samples: Vec<f64>,
-    /// Of the copy engine's peak in the same run.
+    /// Share of the copy engine's peak in the same run.
     pub share_of_copy_engine: f64,
-    /// Of [`PcieReport::zero_copy_ceiling`].
+    /// Share of [`PcieReport::zero_copy_ceiling`].
     pub share_of_ceiling: f64,
     /// The share of that ceiling that the request model allows for this kernel and row size; absent without the model.
     pub model_ceiling: Option<f64>,
-    /// The share of the ceiling ÷ that.
+    /// The share of the ceiling ÷ the model's ceiling.
     pub share_of_model: Option<f64>,
-    /// Rows compared with the table: a difference is an error, no figure.
+    /// Rows compared with the table: a difference is an error, not a figure.
     pub verified_rows: usize,
-    /// Which ids: see [`check_sum`](super::check_sum). Of the first sample.
+    /// The check sum of the first sample's ids: see [`check_sum`](super::check_sum).
     pub ids_check: u64,
 }
 
 impl CellFigure {
-    /// Without shares, which want the whole of a run.
+    /// A figure without its shares, which are computed at the end of a run.
     pub(super) fn new(cell: &Cell, measured: ZeroCopy) -> Self {
         Self {
             cell: cell.clone(),
@@ -60,7 +60,7 @@ pub struct SkippedCell {
     /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -69,15 +69,15 @@ pub struct SkippedCell {
 pub struct KernelReport {
     /// The kernel.
     pub kernel: Kernel,
-    /// As compiled.
+    /// The resources as compiled.
     #[serde(flatten)]
     pub resources: KernelResources,
 }
 
-/// Where it was measured.
+/// The device of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceFacts {
-    /// NVIDIA's name for it.
+    /// The device's name as NVIDIA reports it.
     pub name: String,
     /// Compute capability.
     pub capability: (u32, u32),
@@ -94,51 +94,51 @@ pub struct DeviceFacts {
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct PcieReport {
-    /// Whether the driver was the simulator: then no figure means anything.
+    /// Whether the driver was the simulator: then the figures mean nothing.
     pub simulator: bool,
-    /// Where.
+    /// The device.
     pub device: DeviceFacts,
-    /// Where the kernels' code is from.
+    /// The origin of the kernels' code.
     pub module: ModuleReport,
     /// The kernels' use of resources.
     pub kernels: Vec<KernelReport>,
-    /// The point that axes cross in.
+    /// The cell that all axes share.
     pub base: Cell,
-    /// Bytes of a sample at most.
+    /// The maximum number of bytes per sample.
     pub sample_bytes: usize,
-    /// Samples of a figure.
+    /// Samples per figure.
     pub sample_count: usize,
-    /// Long copies.
+    /// The rates of long copies.
     pub copy_engine: CopyEngine,
-    /// The best rate of the cells whose rows are whole lines, of the base point's table and order of ids: what reads of
-    /// 128 bytes reach there. In 10⁹ bytes a second.
+    /// The best rate among the cells whose rows are whole lines, with the base point's table and order of ids: the rate
+    /// of 128-byte reads there. In 10⁹ bytes per second.
     pub zero_copy_ceiling: f64,
     /// The other paths.
     pub ways: Vec<WayFigure>,
     /// The tables.
     pub tables: Vec<TableReport>,
-    /// Every cell that was measured.
+    /// The measured cells.
     pub cells: Vec<CellFigure>,
-    /// Every cell that was not.
+    /// The cells that were not measured.
     pub skipped: Vec<SkippedCell>,
     /// The figures compared with their goals; empty under the simulator.
     pub reach: Vec<Goal>,
-    /// Wall-clock seconds of it all.
+    /// Wall-clock seconds of the whole benchmark.
     pub seconds: f64,
 }
 
-/// One thing wanted of the figures.
+/// A goal for the figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Goal {
     /// The goal.
     pub what: &'static str,
-    /// At least this.
+    /// The minimum value.
     pub wanted: f64,
-    /// The measured value: the least of the cells that it's about.
+    /// The measured value: the least of the cells concerned.
     pub measured: f64,
-    /// The cell, or what else it is the figure of.
+    /// The cell, or another name of the figure.
     pub at: String,
-    /// Whether it is reached.
+    /// Whether the goal is reached.
     pub met: bool,
 }
 
@@ -168,7 +168,7 @@ impl PcieReport {
         }
     }
 
-    /// The cells of the sweep over kernels and row sizes: all that is as at the base point but these.
+    /// The cells of the sweep over kernels and row sizes, with the base point's values on all other axes.
     fn at_base(&self) -> impl Iterator<Item = &CellFigure> {
         let Cell { pages, table_bytes, ids, multiprocessors, .. } = self.base;
         self.cells.iter().filter(move |figure| {
@@ -252,7 +252,7 @@ fn quotient(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// The least of some figures, and which it is.
+/// The least of some figures, and its cell.
 fn least<'f>(
     figures: impl Iterator<Item = &'f CellFigure>,
     value: impl Fn(&CellFigure) -> Option<f64>,
@@ -347,7 +347,7 @@ mod tests {
 
     fn concluded(cells: Vec<CellFigure>) -> PcieReport {
         let mut report = report(cells);
-        // Whole lines cost nothing more; others a fifth.
+        // Whole lines have no overhead; other rows a fifth.
         report.conclude(&|_, row_bytes| Some(if row_bytes % 128 == 0 { 1.0 } else { 0.8 }));
         report
     }
@@ -361,7 +361,7 @@ mod tests {
         let cells = vec![
             figure(base(), 40.0),
             figure(Cell { row_bytes: 4096, ..base() }, 38.0),
-            // Neither rows that are no whole lines nor another table or order make the ceiling.
+            // Rows that are not whole lines, and another table or order, do not determine the ceiling.
             figure(Cell { ids: IdOrder::Sorted, ..base() }, 43.0),
             figure(Cell { row_bytes: 1028, ..base() }, 44.0),
             figure(Cell { row_bytes: 188, ..base() }, 24.0),

@@ -14,24 +14,26 @@ use super::sweep::{Cell, GatherPartition};
 use super::table::KnownTable;
 use super::{engine, paths};
 
-/// The current step.
+/// The progress of the benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchProgress<'p> {
-    /// Cells done.
+    /// Finished cells.
     pub done: usize,
-    /// Cells in all.
+    /// Cells in total.
     pub all: usize,
     /// The name of the current step.
     pub now: &'p str,
 }
 
-/// Measures. `kernels` are of `module`, in `context`. The request model of each kernel and row size comes from `model`.
+/// Runs the benchmark. `kernels` belong to `module`, in `context`. `model` gives the request model of each kernel and
+/// row size.
 ///
 /// # Errors
-/// [`PcieError`]: wrong bytes in any cell end it all. A cell that this machine cannot run is in [`PcieReport::skipped`].
+/// [`PcieError`]: wrong bytes in any cell end the benchmark. A cell that this machine cannot run is in
+/// [`PcieReport::skipped`].
 ///
 /// # Panics
-/// When an axis of the sweep has no points.
+/// If an axis of the sweep has no points.
 pub fn measure(
     context: &Arc<Context>,
     module: &Module,
@@ -97,7 +99,7 @@ pub fn measure(
             say(&report, &cell.name());
             match bench.zero_copy(&table, cell) {
                 Ok(measured) => report.cells.push(CellFigure::new(cell, measured)),
-                // Drivers differ in what they allow streams of a green context.
+                // Drivers differ in which operations they allow on streams of a green context.
                 Err(error)
                     if error.is_a_lack()
                         || (cell.partition == GatherPartition::Green && error.is_refusal()) =>

@@ -1,4 +1,4 @@
-//! Which gathers are measured: one axis at a time from a base point, or every combination.
+//! The measured gathers: one axis at a time from a base point, or every combination.
 
 use serde::Serialize;
 use uva_cuda::kernels::gather::Kernel;
@@ -6,7 +6,7 @@ use uva_cuda::kernels::gather::Kernel;
 use super::ids::IdOrder;
 use super::table::TablePages;
 
-/// The most cells unless every combination is requested.
+/// The maximum number of cells unless every combination is requested.
 pub const MOST_CELLS: usize = 150;
 
 /// Default row sizes in bytes: powers of two, sizes around 1 KiB whose rows begin anywhere in a line, and those of
@@ -17,19 +17,19 @@ pub const ROW_BYTES: [usize; 17] =
 /// Link reads are at best whole lines of this many bytes.
 pub(super) const LINE: usize = 128;
 
-/// Row sizes at which kernels are compared with their twins, besides the base point's.
+/// Row sizes at which kernels are compared with their twins, in addition to the base point's.
 const TWIN_ROW_BYTES: [usize; 4] = [128, 512, 1028, 4096];
 
-/// Multiprocessors, besides all of them.
+/// Numbers of multiprocessors, in addition to all of them.
 pub const MULTIPROCESSORS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// How a gather is kept to a number of multiprocessors.
+/// How a gather is restricted to a number of multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GatherPartition {
     /// No more blocks than the given number of multiprocessors holds; the device may spread them over more.
     Grid,
-    /// The same, in a green context of exactly that many.
+    /// The same number of blocks, in a green context of exactly that many multiprocessors.
     Green,
 }
 
@@ -42,9 +42,9 @@ pub struct Cell {
     pub kernel: Kernel,
     /// Bytes of a row.
     pub row_bytes: usize,
-    /// Multiprocessors; `None`: all that this process may use.
+    /// Multiprocessors; `None` for all that this process may use.
     pub multiprocessors: Option<u32>,
-    /// How it is kept to them.
+    /// How the gather is restricted to them.
     pub partition: GatherPartition,
     /// The table's pages.
     pub pages: TablePages,
@@ -55,7 +55,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// For messages.
+    /// The cell's name in messages.
     pub fn name(&self) -> String {
         let Self { kernel, row_bytes, pages, table_bytes, ids, .. } = self;
         let limit = match (self.multiprocessors, self.partition) {
@@ -67,7 +67,7 @@ impl Cell {
         format!("{kernel}, {row_bytes}-byte rows, {limit}, {table_bytes} bytes on {pages} pages, {ids} ids")
     }
 
-    /// Whether it is the same gather, on any axis.
+    /// Whether both are the same gather, on any axis.
     pub(super) fn same(&self, other: &Self) -> bool {
         let point = |cell: &Self| {
             let Self { kernel, row_bytes, multiprocessors, partition, pages, table_bytes, ids, .. } = *cell;
@@ -85,7 +85,7 @@ pub struct Sweep {
     pub kernels: Vec<Kernel>,
     /// Bytes of a row.
     pub row_bytes: Vec<usize>,
-    /// Multiprocessors; `None`: all.
+    /// Numbers of multiprocessors; `None` for all.
     pub multiprocessors: Vec<Option<u32>>,
     /// Page kinds, the base point's first.
     pub pages: Vec<TablePages>,
@@ -93,7 +93,7 @@ pub struct Sweep {
     pub table_bytes: Vec<u64>,
     /// Orders of the ids, the base point's first.
     pub ids: Vec<IdOrder>,
-    /// Every combination, instead of one axis at a time.
+    /// Every combination instead of one axis at a time.
     pub full: bool,
 }
 
@@ -101,7 +101,7 @@ impl Sweep {
     /// The base point.
     ///
     /// # Panics
-    /// When an axis has no points.
+    /// If an axis has no points.
     pub fn base(&self) -> Cell {
         let or_first = |wanted, of: &[usize]| if of.contains(&wanted) { wanted } else { of[0] };
         Cell {
@@ -120,17 +120,18 @@ impl Sweep {
         }
     }
 
-    /// The largest table of at most 4 GiB, or else the base point's: for what depends on the table's pages and on how many
-    /// of its addresses a GPU can translate at once. The base point's table should be small enough for all of them.
+    /// The largest table of at most 4 GiB, otherwise the base point's: for measurements that depend on the table's
+    /// pages and on the number of its addresses that a GPU can translate at once. The base point's table should be
+    /// small enough for all of them.
     pub fn large(&self) -> u64 {
         let base = self.base().table_bytes;
         self.table_bytes.iter().copied().filter(|bytes| *bytes <= 4 << 30).max().unwrap_or(base)
     }
 
-    /// The cells, each once; what matters most first, and those of one table together.
+    /// The cells, each once, the most important first and those of one table together.
     ///
     /// # Panics
-    /// When an axis has no points.
+    /// If an axis has no points.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = vec![self.base()];
         if !self.row_bytes.iter().any(|row_bytes| row_bytes % LINE == 0) {
@@ -164,7 +165,7 @@ impl Sweep {
 
     fn axes(&self, cells: &mut Vec<Cell>) {
         let base = self.base();
-        // Twins make the same reads, and show their difference at a few points.
+        // Twins make the same reads, and are compared at a few points.
         let (twins, kernels): (Vec<_>, Vec<_>) =
             self.kernels.iter().partition(|kernel| kernel.layout() != **kernel && **kernel != base.kernel);
         for &kernel in &kernels {
@@ -184,7 +185,7 @@ impl Sweep {
             let few = self.multiprocessors.iter().copied().filter(|few| *few == Some(8));
             cells.extend(few.map(|multiprocessors| Cell { multiprocessors, ..hint.clone() }));
         }
-        // Few multiprocessors have to do for every row size, not only for the base point's.
+        // Few multiprocessors have to suffice for every row size, not only for the base point's.
         let few = |row_bytes, multiprocessors, partition| Cell {
             axis: "few-multiprocessors",
             row_bytes,

@@ -1,4 +1,4 @@
-//! The source table of the gathers: on pages of a chosen kind, filled with distinguishable bytes, pinned.
+//! The source table of the gathers: pinned, on pages of a chosen kind, filled with distinguishable bytes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,18 +15,18 @@ use uva_cuda::{Context, CudaError};
 use super::ids::mix;
 
 const HUGE_PAGE: usize = 2 << 20;
-/// Words that a thread fills at a time.
+/// Words per task of a filling thread.
 const FILL_WORDS: usize = 1 << 18;
 
-/// The pages under a table.
+/// The pages of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TablePages {
-    /// 4 KiB; transparent huge pages are disabled for them.
+    /// 4 KiB pages, with transparent huge pages disabled.
     Base,
-    /// 4 KiB, the kernel asked to merge them.
+    /// 4 KiB pages that the kernel is advised to merge.
     TransparentHuge,
-    /// 2 MiB, which the administrator has set apart.
+    /// 2 MiB pages that the administrator has reserved.
     Hugetlb,
     /// Memory that the driver allocates.
     #[serde(rename = "hostalloc")]
@@ -37,7 +37,7 @@ impl TablePages {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Base, Self::TransparentHuge, Self::Hugetlb, Self::HostAlloc];
 
-    /// As options and reports have it.
+    /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
@@ -48,18 +48,18 @@ impl TablePages {
     }
 }
 
-/// How a table was made.
+/// The origin of a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableReport {
-    /// Its pages, as asked for.
+    /// The requested pages.
     pub pages: TablePages,
-    /// Its bytes.
+    /// Bytes of the table.
     pub bytes: u64,
-    /// Bytes of it on transparent huge pages, as far as the system reports them.
+    /// Bytes of the table on transparent huge pages, as far as the system reports them.
     pub transparent_huge_bytes: Option<u64>,
-    /// Seconds to have its pages and fill them.
+    /// Seconds to allocate the pages and fill them.
     pub fill_seconds: f64,
-    /// How it was pinned.
+    /// The method of pinning.
     pub pin: PinReport,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct KnownTable {
     pub report: TableReport,
 }
 
-/// Pages, and how many bytes of them are the table.
+/// Pages, and the number of their bytes that belong to the table.
 struct Owned {
     memory: MmapMut,
     bytes: usize,
@@ -85,7 +85,7 @@ impl TableBytes for Owned {
     }
 }
 
-/// A table without the bytes behind its last whole row.
+/// A table without the bytes after its last whole row.
 pub(super) struct WholeRows {
     table: Arc<PinnedTable>,
     bytes: usize,
@@ -128,7 +128,7 @@ impl KnownTable {
         let transparent_huge_bytes = transparent_huge_bytes()
             .zip(huge_before)
             .map(|(after, before)| after.saturating_sub(before).min(bytes as u64));
-        // Its pages have been written by now, so pinning them needs nothing more.
+        // Its pages have been written by now, so pinning them needs no further memory.
         let preflight = PreflightPolicy::Off;
         let driver = pages == TablePages::HostAlloc;
         let pin_pages = if driver { PinPages::HostAlloc } else { PinPages::InPlace };
@@ -154,7 +154,7 @@ impl KnownTable {
         Ok(Self { pinned: Arc::new(pinned), report })
     }
 
-    /// Its number of rows of `row_bytes` bytes.
+    /// Number of rows of `row_bytes` bytes.
     pub(super) fn rows(&self, row_bytes: usize) -> u64 {
         (self.pinned.bytes() / row_bytes) as u64
     }
@@ -191,8 +191,8 @@ fn map(pages: TablePages, bytes: usize, what: &str) -> Result<MmapMut, CudaError
     Ok(memory)
 }
 
-/// Word `i` of the table is `mix(i)`, little-endian, for any row size. So a row from a wrong place, or a shifted one,
-/// differs.
+/// Fills word `i` of the table with `mix(i)`, little-endian, for any row size, so that misplaced or shifted rows
+/// differ.
 fn fill(memory: &mut [u8]) {
     memory.par_chunks_mut(FILL_WORDS * 8).enumerate().for_each(|(part, bytes)| {
         for (word, place) in bytes.chunks_mut(8).enumerate() {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn pages_that_were_not_reserved_are_refused_with_the_command_to_reserve() {
-        // More than any machine has set apart.
+        // More than any machine has reserved.
         let error = map(TablePages::Hugetlb, 1 << 45, "a table").unwrap_err().to_string();
         assert!(error.contains("nr_hugepages"), "{error}");
     }

@@ -2,10 +2,11 @@
 
 use super::error::PcieError;
 
-/// Bytes that are compared: all of a gather up to this size, and about as many in rows evenly spread over a larger one.
+/// Compared bytes: all of a gather up to this size, and about as many in rows evenly spread over a larger one.
 const COMPARED_BYTES: usize = 32 << 20;
 
-/// Compares gathered rows with the table's. Gives how many rows were looked at: the first and the last always.
+/// Compares gathered rows with the table's. Returns the number of compared rows, which always include the first and the
+/// last.
 ///
 /// `what` names the gather in the error.
 ///
@@ -40,7 +41,7 @@ pub fn verify_rows(
     Ok(looked_at)
 }
 
-/// Compares bytes that came back with those that were sent; `from` is the place of the first.
+/// Compares returned bytes with those that were sent; `from` is the position of the first.
 pub(super) fn check_bytes(what: &str, from: usize, expected: &[u8], found: &[u8]) -> Result<(), PcieError> {
     match expected.iter().zip(found).position(|(a, b)| a != b) {
         _ if expected == found => Ok(()),

@@ -18,7 +18,7 @@ fn a_measurement_is_verified_and_counts_what_it_moved() {
             }
         }
     }
-    // A table smaller than what is moved goes round.
+    // A table smaller than the moved bytes wraps around.
     let measurement =
         measure(&table[..400 * 3], 400, MeasureOptions { bytes: 40_000, ..Default::default() }).unwrap();
     assert_eq!(measurement.rows, 100);

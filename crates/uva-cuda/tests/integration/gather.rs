@@ -1,5 +1,5 @@
-//! The gather kernels, loaded and launched under the simulator. Their conformance over all sizes is tested where the
-//! backend is, in uva-rows; here it is the launches.
+//! The gather kernels, loaded and launched under the simulator. uva-rows tests their conformance over all sizes; these
+//! tests are about launches.
 
 use crate::common;
 use std::process::Stdio;
@@ -35,7 +35,7 @@ impl Bench {
         let mut staging = PinnedBuffer::new(&self.context, bytes.len(), "a test").unwrap();
         staging.as_mut_slice().copy_from_slice(bytes);
         let buffer = DeviceBuffer::new(&self.context, bytes.len(), "a test").unwrap();
-        // SAFETY: both have so many bytes, and live until the stream has been waited for.
+        // SAFETY: both have this many bytes, and live until the stream has been waited for.
         unsafe { host_to_device(&self.stream, staging.as_slice(), buffer.address()) }.unwrap();
         self.stream.synchronize().unwrap();
         buffer
@@ -43,7 +43,7 @@ impl Bench {
 
     fn host(&self, buffer: &DeviceBuffer) -> Vec<u8> {
         let mut bytes = vec![0; buffer.bytes()];
-        // SAFETY: both have so many bytes, and live until the stream has been waited for.
+        // SAFETY: both have this many bytes, and live until the stream has been waited for.
         unsafe { device_to_host(&self.stream, buffer.address(), &mut bytes) }.unwrap();
         self.stream.synchronize().unwrap();
         bytes
@@ -61,7 +61,7 @@ fn ids_of(width: IdWidth, ids: &[i64]) -> Vec<u8> {
     }
 }
 
-/// Gathers, and gives output and report. Output that is not written is 0xee. `slots`: a map, and the cache's rows.
+/// Gathers, and returns output and report. Output that is not written is 0xee. `slots`: a map, and the cache's rows.
 fn gather(
     bench: &Bench,
     (kernel, width): (Kernel, IdWidth),
@@ -92,7 +92,7 @@ fn gather(
         cache: cached.as_ref().map_or(0, |(_, cache)| cache.address()),
         order: 0,
     };
-    // SAFETY: the output has so many bytes and lives until the stream has been waited for, below.
+    // SAFETY: the output has this many bytes and lives until the stream has been waited for, below.
     unsafe { fill(&bench.stream, out.address(), 0xee, out.bytes()) }.unwrap();
     // SAFETY: every buffer has the size that the arguments say, lives until `host` has waited for the stream, and
     // nothing else uses it.
@@ -138,7 +138,8 @@ fn rows_with_a_slot_come_from_the_cache() {
     let bench = Bench::new();
     let ids: Vec<i64> = (0..ROWS as i64).chain([5, 6, 5]).collect();
     let row_bytes = 60;
-    // Every fifth row has a slot, in reverse; cached rows differ from the table's, so that one sees whence they came.
+    // Every fifth row has a slot, in reverse; cached rows differ from the table's, so that the source of each row is
+    // visible.
     let mut map = vec![-1; ROWS];
     let cached = ROWS / 5;
     for slot in 0..cached {
@@ -222,18 +223,18 @@ fn kernels_are_compiled_once_and_then_come_from_the_cache() {
     assert_eq!((first.origin, first.target.as_deref()), (CodeOrigin::Compiled, Some("sm_90")), "{first:?}");
     assert_eq!(first.note, None);
     assert_eq!(load().origin, CodeOrigin::Cache);
-    // One file, whose loss or damage costs a compilation and nothing else.
+    // One file, whose loss or damage costs only a compilation.
     let file = std::fs::read_dir(folder.path().join("kernels")).unwrap().next().unwrap().unwrap().path();
     let whole = std::fs::read(&file).unwrap();
     std::fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     assert_eq!(load().origin, CodeOrigin::Compiled);
     assert_eq!(std::fs::read(&file).unwrap().len(), whole.len());
     assert_eq!(load().origin, CodeOrigin::Cache);
-    // Two processes that find it empty at once.
+    // Two processes that find the folder empty at once.
     let shared = tempfile::tempdir().unwrap();
     let start = || {
         let mut command = simulated("gather::does_everything_and_tells_the_error");
-        // NVRTC may be found in the cache folder too, and this one has none.
+        // NVRTC may be found in the cache folder as well, and this one has none.
         command.env("UVATRAIN_NVRTC", &nvrtc);
         command.env("UVATRAIN_CACHE", shared.path()).stdout(Stdio::piped()).spawn().unwrap()
     };
@@ -241,14 +242,14 @@ fn kernels_are_compiled_once_and_then_come_from_the_cache() {
         assert_eq!(told(&child.wait_with_output().unwrap(), "OUTCOME "), "fine");
     }
     assert_eq!(std::fs::read_dir(shared.path().join("kernels")).unwrap().count(), 1);
-    // A place that cannot be written is said and survived.
+    // A folder that cannot be written is reported and otherwise ignored.
     let nowhere = ModuleOptions { cache: CacheKind::Folder(file.join("below a file")), ..Default::default() };
     let report = Module::gather(&context, &nowhere).unwrap().report().clone();
     assert_eq!(report.origin, CodeOrigin::Compiled);
     assert!(report.note.unwrap().contains("below a file"));
 }
 
-/// NVRTC, where this machine has it; CI has to.
+/// NVRTC, if this machine has it; CI must have it.
 fn nvrtc() -> Option<Nvrtc> {
     match Nvrtc::find(None) {
         Ok(nvrtc) => Some(nvrtc),
@@ -270,7 +271,7 @@ fn loads_the_kernels_as_tests_do_and_tells_their_origin() {
     }
 }
 
-/// Where the kernels of a test program come from under these variables.
+/// The origin of a test program's kernels under these variables.
 fn origin(variables: &[(&str, &std::path::Path)]) -> String {
     let mut command = simulated("gather::loads_the_kernels_as_tests_do_and_tells_their_origin");
     command.env_remove("UVATRAIN_KERNELS").env_remove("UVATRAIN_TEST_KERNELS");
@@ -279,7 +280,7 @@ fn origin(variables: &[(&str, &std::path::Path)]) -> String {
 
 #[test]
 fn test_programs_that_share_a_folder_compile_each_kernel_once() {
-    // In a process of its own: an NVRTC that another test has opened would be found by its bare name.
+    // In a separate process: an NVRTC that another test has opened would be found by its bare name.
     if !cuda_sim::in_process("gather::test_programs_that_share_a_folder_compile_each_kernel_once") {
         return;
     }
@@ -287,7 +288,7 @@ fn test_programs_that_share_a_folder_compile_each_kernel_once() {
     let folder = tempfile::tempdir().unwrap();
     let variables = [("UVATRAIN_NVRTC", nvrtc.found().as_ref()), ("UVATRAIN_TEST_KERNELS", folder.path())];
     assert_eq!([origin(&variables), origin(&variables)], ["Compiled", "Cache"], "{}", nvrtc.found());
-    // Without a folder nothing is kept, and nobody's cache is written.
+    // Without a folder nothing is stored, and no user's cache is written.
     assert_eq!(origin(&variables[..1]), "Compiled");
 }
 
@@ -304,7 +305,7 @@ fn matching_carried_kernels_are_used_before_a_compiler_is_looked_for() {
     let nowhere = std::path::Path::new("/nowhere/at/all");
     let carried = ("UVATRAIN_KERNELS", folder.path());
     assert_eq!(origin(&[carried, ("UVATRAIN_NVRTC", nowhere)]), "Carried");
-    // On a device of another architecture they count as not there; without a compiler the simulator's own serve.
+    // On a device of another architecture they count as missing; without a compiler the simulator's own are used.
     let other = ("CUDA_SIM_CAPABILITY", "8.0".as_ref());
     assert_eq!(origin(&[carried, other, ("UVATRAIN_NVRTC", nowhere)]), "Simulator");
     // One byte changed, in what was made of `gather.cu`.
@@ -327,7 +328,7 @@ fn a_compiler_that_was_named_and_is_not_there_is_missing_even_here() {
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
 }
 
-/// All that this crate's objects do, once, and the first error if there is one.
+/// Uses each of this crate's objects once, and returns the first error, if there is one.
 fn everything() -> Result<(), CudaError> {
     let context = Context::primary(0)?;
     context.memory()?;
@@ -341,7 +342,7 @@ fn everything() -> Result<(), CudaError> {
     let mut host = PinnedBuffer::new(&context, 4096, "the table")?;
     let device = DeviceBuffer::new(&context, 4096, "the slot")?;
     start.record(&stream)?;
-    // SAFETY: both have so many bytes and live until the stream has been waited for, or this process ends.
+    // SAFETY: both have this many bytes and live until the stream has been waited for, or this process ends.
     unsafe { fill(&stream, device.address(), 0, 4096) }?;
     // SAFETY: as above.
     unsafe { host_to_device(&stream, &host.as_slice()[..1024], device.address()) }?;
@@ -381,7 +382,7 @@ fn does_everything_and_tells_the_error() {
     }
 }
 
-/// What is called where nobody can be told of an error, and what this program's objects above do not call.
+/// Functions whose errors cannot be reported, and functions that the objects above do not call.
 fn is_told(function: &str) -> bool {
     let silent =
         ["cuDevicePrimaryCtxRelease", "cuStreamDestroy", "cuEventDestroy", "cuMemFree", "cuModuleUnload"];
@@ -401,7 +402,7 @@ fn a_fault_in_any_call_names_the_call_and_its_purpose() {
         (719, "CUDA_ERROR_LAUNCH_FAILED"),
         (810, "CUDA_ERROR_MPS_CLIENT_TERMINATED"),
     ];
-    // Where there is an NVRTC, the kernels are compiled once and not for each fault.
+    // With NVRTC, the kernels are compiled once and not for each fault.
     let cache = tempfile::tempdir().unwrap();
     let outcome_with = |fault: &str| {
         let mut command = simulated("gather::does_everything_and_tells_the_error");
@@ -423,6 +424,6 @@ fn a_fault_in_any_call_names_the_call_and_its_purpose() {
         assert!(outcome.contains(name), "{function}: {outcome}");
         told_of += 1;
     }
-    // The objects above call at least so many different functions whose errors someone can be told of.
+    // The objects above call at least this many different functions whose errors can be reported.
     assert!(told_of >= 30, "{told_of}");
 }

@@ -1,7 +1,7 @@
-//! The crate over NVIDIA's driver, or over the stand-in for it. One program, one module a subject.
+//! Tests of the crate over NVIDIA's driver, or over the stand-in for it, in one program with a module per subject.
 //!
-//! A test that needs the stand-in starts this program again for itself alone, by its full name: which libcuda a process
-//! has is decided once.
+//! A test that requires the stand-in starts this program again for that test alone, by its full name: a process loads
+//! its libcuda only once.
 
 mod common;
 

@@ -37,14 +37,14 @@ fn bytes(length: usize, seed: u8) -> Vec<u8> {
 }
 
 fn to_device(stream: &CudaStream, from: &[u8], to: u64) {
-    // SAFETY: every caller owns both ends and this waits.
+    // SAFETY: every caller owns both ends, and this function waits.
     unsafe { host_to_device(stream, from, to) }.unwrap();
     stream.synchronize().unwrap();
 }
 
 fn from_device(stream: &CudaStream, from: u64, length: usize) -> Vec<u8> {
     let mut out = vec![0; length];
-    // SAFETY: every caller owns the range and this waits.
+    // SAFETY: every caller owns the range, and this function waits.
     unsafe { device_to_host(stream, from, &mut out) }.unwrap();
     stream.synchronize().unwrap();
     out
@@ -63,13 +63,13 @@ fn bytes_go_to_the_device_and_come_back() {
     let (first, second) =
         (DeviceBuffer::new(&context, 5000, "a").unwrap(), DeviceBuffer::new(&context, 5000, "b").unwrap());
     let mut back = vec![0; 5000];
-    // SAFETY: all buffers live until the synchronisation below, and nobody touches them before.
+    // SAFETY: all buffers live until the synchronisation below, and are not used before.
     unsafe {
         host_to_device(&stream, pinned.as_slice(), first.address()).unwrap();
         device_to_device(&stream, first.address(), second.address(), 5000).unwrap();
         fill(&stream, second.address() + 100, 0xee, 50).unwrap();
         device_to_host(&stream, second.address(), &mut back).unwrap();
-        // Nothing to copy is nothing to enqueue, wherever it would go.
+        // An empty copy is not enqueued, whatever its target.
         host_to_device(&stream, &[], 0).unwrap();
         fill(&stream, 0, 0, 0).unwrap();
     }
@@ -82,7 +82,7 @@ fn bytes_go_to_the_device_and_come_back() {
 
 // --- shared buffers ---
 
-/// The bytes that the maker and the importer write, of a buffer that is no multiple of anything.
+/// The bytes that the maker and the importer write, in a buffer whose size is not a multiple of any unit.
 const SHARED_BYTES: usize = (2 << 20) + 77;
 
 fn hex(bytes: &[u8]) -> String {
@@ -93,7 +93,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
-/// Imports what its environment describes, reads the maker's bytes after a word on stdin, and writes its own.
+/// Imports the buffer described by its environment, reads the maker's bytes after a word on stdin, and writes its own.
 #[test]
 #[ignore = "a role of the tests below, started by them"]
 fn importer() {
@@ -108,7 +108,7 @@ fn importer() {
         handle: from_hex(handle.trim_start_matches('-')),
     };
     let fd: i32 = fd.parse().unwrap();
-    // SAFETY: inherited from the parent for this very purpose, and nobody else here knows of it.
+    // SAFETY: inherited from the parent for this purpose, and not used elsewhere here.
     let fd = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) });
     let context = Context::primary(0).unwrap();
     let stream = CudaStream::new(&context).unwrap();
@@ -124,8 +124,8 @@ fn importer() {
     println!("written");
 }
 
-/// Shares a buffer of that kind with another process, which reads it and writes it. `leaves`: the maker's own mapping
-/// is dropped before the other reads.
+/// Shares a buffer of that kind with another process, which reads it and writes it. With `leaves`, the maker's own
+/// mapping is dropped before the other reads.
 fn share_with_another_process(kind: IpcKind, expected: SharedKind, leaves: bool) {
     let context = Context::primary(0).unwrap();
     let stream = CudaStream::new(&context).unwrap();
@@ -163,7 +163,7 @@ fn share_with_another_process(kind: IpcKind, expected: SharedKind, leaves: bool)
     let mut wait_for = |word: &str| {
         let mut line = String::new();
         while said.read_line(&mut line).unwrap() > 0 {
-            // The test harness begins the line with its own words.
+            // The test harness writes its own words at the beginning of the line.
             if line.trim_end().ends_with(word) {
                 return;
             }
@@ -229,7 +229,7 @@ fn where_an_export_is_not_permitted_auto_takes_handles() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    // All of the device: what was tried first has been given back.
+    // The whole device: the memory of earlier attempts has been given back.
     let buffer = SharedBuffer::create(&context, 4 << 20, IpcKind::Auto, "the slots").unwrap();
     assert_eq!(buffer.kind(), SharedKind::Legacy);
 }
@@ -259,7 +259,7 @@ fn a_buffer_that_does_not_fit_is_refused_with_what_is_free() {
         }
     }
     assert!(matches!(DeviceBuffer::new(&context, 49 << 20, "x"), Err(CudaError::OutOfMemory { .. })));
-    // A refusal takes nothing: what is free can be had.
+    // A refusal allocates nothing: the free memory is still available.
     for kind in [IpcKind::Vmm, IpcKind::Legacy] {
         drop(SharedBuffer::create(&context, 48 << 20, kind, "the rest").unwrap());
     }
@@ -269,7 +269,7 @@ fn a_buffer_that_does_not_fit_is_refused_with_what_is_free() {
 
 #[test]
 fn a_mapping_that_fails_half_way_gives_everything_back() {
-    // Each step once, one after another: the n-th create meets the n-th.
+    // Each step once, one after another: the n-th create fails at the n-th step.
     let fail = "cuMemAddressReserve:1=2,cuMemMap:1=1,cuMemSetAccess:1=101";
     let machine = [("CUDA_SIM_FAIL", fail), ("CUDA_SIM_MEMORY", "4194304")];
     if !under("memory::a_mapping_that_fails_half_way_gives_everything_back", &machine) {
@@ -315,7 +315,7 @@ fn what_arrives_broken_is_refused_before_it_is_mapped() {
     );
     let larger = SharedMetadata { allocated: metadata.allocated * 2, ..metadata.clone() };
     refused(larger, fd(), "cuMemMap");
-    // Whole, it's mapped; and this process may import what it made itself.
+    // The complete one is mapped; and this process may import its own buffer.
     let again = SharedBuffer::import(&context, good, "the slots").unwrap();
     let stream = CudaStream::new(&context).unwrap();
     to_device(&stream, &bytes(100, 5), again.address());
@@ -380,10 +380,10 @@ fn a_mapped_file_is_pinned_in_place_in_chunks_that_start_on_pages() {
                 && table.report().pinned_bytes.is_multiple_of(PAGE as u64)
         );
         assert_eq!(table.report().refused, None, "{case}");
-        // The simulator's device sees host memory where the host does.
+        // In the simulator, device addresses of host memory are host addresses.
         assert_eq!(table.address(), owner.bytes().as_ptr() as u64, "{case}");
         assert!(table.host() == bytes(length, 7), "{case}");
-        // Pinned twice at once it can't be in place; once it's let go, it can.
+        // Pinned twice at once it can't be in place; once the first is released, it can.
         let second = PinnedTable::new(&context, owner.clone(), &chunks_of(chunk_pages)).unwrap();
         assert_eq!(second.report().how, PinHow::Copied);
         assert!(
@@ -406,13 +406,13 @@ fn a_table_without_bytes_needs_no_pages() {
     let table = PinnedTable::new(&context, Arc::new(Vec::new()), &PinOptions::default()).unwrap();
     assert_eq!((table.report().how, table.address(), table.bytes()), (PinHow::Empty, 0, 0));
     assert!(table.host().is_empty());
-    // One with bytes isn't to be had on such a device, and is refused before it's copied for nothing.
+    // A table with bytes isn't available on such a device, and is refused before it's copied unnecessarily.
     let error = PinnedTable::new(&context, Arc::new(vec![1]), &chunks_of(1)).unwrap_err();
     assert!(matches!(error, CudaError::Unsupported(_)), "{error:?}");
     assert!(error.to_string().contains("`gather=cpu`") && error.to_string().contains("feat.npy"), "{error}");
 }
 
-/// Pins its bytes once more when it's let go: in place that only works if nobody has them pinned any more.
+/// Pins its bytes again when it's dropped: in place that only works if nothing has them pinned any longer.
 struct LastWord {
     inner: Arc<Vec<u8>>,
     context: Arc<Context>,
@@ -470,12 +470,12 @@ fn where_read_only_pages_cannot_be_pinned_a_copy_is() {
     assert!(table.host() == bytes(length, 7), "the copy has the file's bytes");
     assert_eq!(table.address(), table.host().as_ptr() as u64);
     assert!(weak.upgrade().is_none(), "nobody needs the file any more");
-    // Memory that may be written is pinned where it is.
+    // Writable memory is pinned in place.
     let writable: Arc<Vec<u8>> = Arc::new(bytes(3 * PAGE, 2));
     let table = PinnedTable::new(&context, writable.clone(), &chunks_of(1)).unwrap();
     assert_eq!(table.report().how, PinHow::InPlace);
     assert_eq!(table.address(), writable.as_ptr() as u64);
-    // And copied where that's asked for.
+    // And copied if requested.
     let copied = PinOptions { pages: PinPages::Thp, ..chunks_of(1) };
     let table = PinnedTable::new(&context, writable, &copied).unwrap();
     assert_eq!((table.report().how, table.report().chunks), (PinHow::Copied, 3));
@@ -553,7 +553,7 @@ fn pages_in_place_that_a_driver_refuses_are_not_copied_where_named() {
     let options = PinOptions { others: false, ..chunks_of(2) };
     let error = PinnedTable::new(&context, file_table(3 * PAGE, 0), &options).unwrap_err();
     assert_eq!(error.to_string().matches("cuMemHostRegister").count(), 1, "{error}");
-    // What the driver allocates needs no registration.
+    // Memory that the driver allocates needs no registration.
     let options = PinOptions { pages: PinPages::HostAlloc, ..options };
     PinnedTable::new(&context, file_table(3 * PAGE, 0), &options).unwrap();
 }
@@ -581,7 +581,7 @@ fn fault_in_a_chunk(test: &str, call: usize, code: u32, body: impl FnOnce(&Arc<C
     }
 }
 
-/// That error, and no page of `owner` still pinned: else it couldn't be pinned in place now.
+/// Expects that error, and no page of `owner` still pinned: otherwise it couldn't be pinned in place now.
 fn fails_and_rolls_back(context: &Arc<Context>, owner: Arc<FileTable>, name: &str, part: &str) {
     let error = PinnedTable::new(context, owner.clone(), &chunks_of(2)).unwrap_err();
     let text = error.to_string();
@@ -664,7 +664,8 @@ fn a_table_larger_than_memory_is_refused_before_anything_is_pinned() {
     }
 }
 
-/// As on a guest whose memory grows, or beside caches that others hold: little is free, and the table would have fitted.
+/// As on a guest whose memory grows, or with large caches of other processes: little is free, and the table would have
+/// fitted.
 #[test]
 fn a_table_that_seems_too_large_is_pinned_with_a_warning_or_refused() {
     static WARNED: AtomicUsize = AtomicUsize::new(0);
@@ -672,7 +673,8 @@ fn a_table_that_seems_too_large_is_pinned_with_a_warning_or_refused() {
     if !under(test, &[]) {
         return;
     }
-    // A sparse file, of which the simulator touches no page: less than all memory, and more than is ever free.
+    // A sparse file whose pages the simulator never reads: smaller than all memory, and larger than free memory ever
+    // is.
     let bytes = (HostMemory::read().unwrap().total - (64 << 20)) / PAGE as u64 * PAGE as u64;
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(bytes).unwrap();
@@ -728,13 +730,13 @@ fn partitions_of_one_split_have_no_multiprocessor_in_common() {
     let split = GreenPartition::split(&context, &[13, 20]).unwrap();
     let counts: Vec<u32> = split.partitions.iter().map(GreenPartition::multiprocessors).collect();
     assert_eq!(counts, [16, 24]);
-    // The rest is for whoever wants it.
+    // The rest is available to other contexts.
     let rest = split.rest.unwrap();
     assert_eq!(rest.multiprocessors(), 92);
     let rest = rest.partition(&context).unwrap();
     assert_eq!((rest.asked(), rest.multiprocessors()), (92, 92));
     rest.check_events().unwrap();
-    // A split of its own begins with the same multiprocessors again.
+    // A separate split begins with the same multiprocessors again.
     let error = GreenPartition::new(&context, 8).unwrap_err();
     assert_eq!(error.code(), Some(915), "{error}");
     drop((split.partitions, rest));
@@ -788,7 +790,7 @@ fn a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer() {
     StampSignal::new(&buffer, 136, 1).unwrap().record(&one).unwrap();
     one.synchronize().unwrap();
     assert!(!other.query().unwrap());
-    // Whoever ends the wait for a writer that has died.
+    // The host can end the wait for a writer that has died.
     StampSignal::new(&buffer, 136, i64::MAX as u64).unwrap().write_now().unwrap();
     other.synchronize().unwrap();
     for at in [132, 252, 256] {

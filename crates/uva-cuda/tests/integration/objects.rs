@@ -77,18 +77,18 @@ fn a_wait_orders_two_streams() {
     let mut seen = PinnedBuffer::new(&context, 1 << 16, "a test").unwrap();
     let other = CudaStream::new(&context).unwrap();
     let scratch = DeviceBuffer::new(&context, 1 << 16, "a test").unwrap();
-    // From here on nothing is taken or freed: a driver may let that wait for the writer, which waits for this test.
+    // From here on nothing is allocated or freed: a driver may let that wait for the writer, which waits for this test.
     let hold = Hold::new(&context, &kernels, &writer);
-    // SAFETY: the buffer has so many bytes and lives until both streams have been waited for.
+    // SAFETY: the buffer has this many bytes and lives until both streams have been waited for.
     unsafe { fill(&writer, memory.address(), 7, memory.bytes()) }.unwrap();
     written.record(&writer).unwrap();
     reader.wait(&written).unwrap();
-    // SAFETY: as above; `seen` is not looked at before.
+    // SAFETY: as above; `seen` is not read before.
     unsafe { device_to_host(&reader, memory.address(), seen.as_mut_slice()) }.unwrap();
-    // Everything is enqueued, and nothing may happen: the writer is held. Other streams get on meanwhile, and so would
-    // the reader if it did not wait.
+    // Everything is enqueued, and nothing may happen: the writer is held. Other streams make progress meanwhile, and so
+    // would the reader if it did not wait.
     for _ in 0..100 {
-        // SAFETY: the buffer has so many bytes and lives until the stream has been waited for.
+        // SAFETY: the buffer has this many bytes and lives until the stream has been waited for.
         unsafe { fill(&other, scratch.address(), 1, scratch.bytes()) }.unwrap();
         other.synchronize().unwrap();
         assert!(!writer.query().unwrap());
@@ -173,7 +173,7 @@ fn an_event_without_the_flag_for_it_cannot_be_exported() {
     assert!(matches!(error, CudaError::Call { .. }));
 }
 
-/// One side of a talk by lines over pipes.
+/// One end of a conversation in lines over pipes.
 struct Lines<R, W> {
     from: R,
     to: W,
@@ -255,7 +255,7 @@ fn events_order_the_streams_of_two_processes() {
     let hold = Hold::new(&context, &kernels, &stream);
     ready.record(&stream).unwrap();
     peer.say("recorded");
-    // The child's stream waits for ours, which is held, and the child's record waits behind that.
+    // The child's stream waits for ours, which is held, and the child's record waits after that.
     assert_eq!(peer.hear(), "enqueued");
     assert!(!free.query().unwrap());
     later.wait(&free).unwrap();
@@ -279,6 +279,6 @@ fn an_event_of_a_peer_that_died_is_let_go_without_a_call() {
     let event = CudaEvent::interprocess(&context).unwrap();
     assert_eq!(Arc::strong_count(&context), holders + 1);
     event.forget();
-    // Not even the context is kept.
+    // Not even the context is retained.
     assert_eq!(Arc::strong_count(&context), holders);
 }

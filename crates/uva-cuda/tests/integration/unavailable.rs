@@ -1,4 +1,4 @@
-//! Machines without CUDA, or with less than is needed: each is a reason in words, and never a panic.
+//! Machines without CUDA, or with less than required: each gives an error with a reason, and never a panic.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -64,7 +64,7 @@ fn a_library_that_lacks_a_function_is_reported_with_the_function() {
     assert_eq!(reason, format!("Err({:?})", Unavailable::MissingSymbol { symbol: "cuInit" }));
 }
 
-/// A driver of before some function that is called: its version says more than the function's name.
+/// A driver that is too old for a function: the error names its version, not only the function.
 #[test]
 fn an_old_driver_that_lacks_a_function_is_reported_with_its_version() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Readers over real files: the same bytes as plain reads, whatever the table's shape, and errors by the file's name.
+//! Readers over real files: the same bytes as plain reads for tables of any shape, and errors with the file's name.
 
 mod readers;
 mod refused;

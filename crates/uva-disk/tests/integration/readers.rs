@@ -1,4 +1,4 @@
-//! Every reader against plain reads, and against files that change.
+//! Every reader compared with plain reads, and files that change.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -48,7 +48,7 @@ fn expected(bytes: &[u8], shape: TableShape, rows: &[u64]) -> Vec<u8> {
     rows.iter().flat_map(row).copied().collect()
 }
 
-/// Ids with repeats, the first and the last row, and rows beside each other.
+/// Ids with repeats, the first and the last row, and adjacent rows.
 fn ids(rows: u64, count: u64, seed: u64) -> Vec<u64> {
     let mut ids = vec![rows - 1, 0, 0];
     ids.extend((0..count).map(|i| (seed + i * 7919 + i * i % 13) % rows));
@@ -69,7 +69,7 @@ fn every_reader_reads_rows_of_any_size_and_offset_as_a_plain_read_does() {
             let rows = (contents.len() - offset as usize) / row_bytes;
             let shape = TableShape { offset, rows, row_bytes };
             let wanted = ids(rows as u64, 120, offset + row_bytes as u64);
-            // mmap costs least to make: it meets every offset, the others one of each size.
+            // mmap is the fastest to open: it is tested with every offset, the others with one of each size.
             let kinds: &[ReaderKind] = match (offset as usize).is_multiple_of(2) {
                 _ if offset as usize == [0, 1, 80, 128, 4095, 4096, 4097][row_bytes % 7] => &ReaderKind::ALL,
                 _ => &[ReaderKind::Mmap],
@@ -125,7 +125,7 @@ fn rows_of_one_page_are_one_read_and_the_bytes_read_are_counted() {
     let shape = TableShape { offset: 128, rows: 1000, row_bytes: 400 };
     for kind in readers(folder.path()) {
         let mut file = RowFile::open(&path, shape, Some(kind)).unwrap();
-        // The first two lie in one page; the third is far away.
+        // The first two are in one page; the third is far away.
         let taken = file.read([(0, 1), (1, 2), (2, 2), (3, 900)].into_iter(), |_, _| {}).unwrap();
         assert_eq!((taken.bytes_asked, taken.reads), (1600, 2), "{kind}");
         assert!(
@@ -162,7 +162,7 @@ fn a_file_truncated_changed_or_replaced_ends_the_read_with_its_name() {
         (
             |path| {
                 let file = OpenOptions::new().write(true).open(path).unwrap();
-                // Another time than that of the write before, however coarse the clock.
+                // A time other than that of the write before, however coarse the clock.
                 file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
             },
             "it was written to",

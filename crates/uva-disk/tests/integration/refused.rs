@@ -7,7 +7,7 @@ use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 
 const SHAPE: TableShape = TableShape { offset: 64, rows: 50, row_bytes: 1000 };
 
-/// Names, in a child process of a test, the file that it is to read.
+/// The variable with the name of the file that a test's child process reads.
 const FILE: &str = "UVA_DISK_TEST_FILE";
 
 fn write(path: &Path) {
@@ -24,7 +24,7 @@ fn check_rows(file: &mut RowFile) {
     }
 }
 
-/// Forbids io_uring to this thread, as Docker's default filter does.
+/// Forbids io_uring to this thread, as under Docker's default filter.
 fn forbid_io_uring(errno: i32) {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let jump_if = |k: u32, jt: u8| libc::sock_filter {
@@ -55,7 +55,7 @@ fn where_a_filter_forbids_io_uring_threads_read_and_a_line_says_why() {
     if let Some(path) = std::env::var_os(FILE) {
         let path = Path::new(&path);
         for (errno, says) in [(libc::EPERM, "a seccomp filter forbids it"), (libc::ENOSYS, "hides it")] {
-            // A filter binds the thread that installs it, and those that it starts.
+            // A filter applies to the thread that installs it, and to threads that it starts.
             std::thread::scope(|scope| {
                 let thread = scope.spawn(move || {
                     forbid_io_uring(errno);
@@ -80,7 +80,7 @@ fn where_a_filter_forbids_io_uring_threads_read_and_a_line_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("feat.npy");
     write(&path);
-    // Without O_DIRECT io_uring is passed over before it is asked for.
+    // Without O_DIRECT, io_uring is skipped before it is requested.
     let direct = RowFile::open(&path, SHAPE, Some(ReaderKind::Pread)).unwrap().how();
     if direct.contains("without O_DIRECT") {
         eprintln!("{}: {direct}", path.display());

@@ -1,4 +1,4 @@
-//! Which rank owns which rows.
+//! The owner of each row.
 
 use proptest::prelude::*;
 use uva_exchange::{Book, BookError};

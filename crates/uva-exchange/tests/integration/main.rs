@@ -1,5 +1,5 @@
-//! Every implementation against the conformance checks, and shared memory between threads and processes. One program, one
-//! module a subject.
+//! Every implementation under the conformance checks, and shared memory between threads and processes. One program,
+//! with a module per subject.
 
 mod book;
 mod processes;

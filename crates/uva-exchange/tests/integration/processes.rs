@@ -1,5 +1,5 @@
-//! Ranks that are processes: this test program starts itself again as a rank, kills and stops it, and looks at what the
-//! other ranks say. Every wait has a watchdog; no time is asserted otherwise.
+//! Ranks that are processes: this test program starts itself again as a rank, kills and stops it, and checks the errors
+//! of the other ranks. Every wait has a watchdog; no other time is asserted.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -17,12 +17,12 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 const RANKS: usize = 3;
 const ROUNDS: u64 = 30;
 
-/// So long that no test waits for it. A rank that only the timeout finds has another cause.
+/// A timeout that no test waits for, so an error after it has another cause.
 fn patient() -> Settings {
     Settings { timeout: WATCHDOG, ..Settings::new(RANKS) }
 }
 
-/// A stopped rank is found by nothing else.
+/// A timeout that detects a stopped rank, which nothing else detects.
 fn impatient() -> Settings {
     Settings { timeout: Duration::from_secs(1), ..Settings::new(RANKS) }
 }
@@ -31,7 +31,7 @@ fn settings(role: &str) -> Settings {
     if role == "stopped" { impatient() } else { patient() }
 }
 
-/// A process that is a rank, ended with the test whatever happens.
+/// A process that is a rank, ended with the test in every case.
 struct Rank {
     child: Child,
     pidfd: PidFd,
@@ -87,7 +87,7 @@ fn until_it_fails(exchange: &mut SharedMemory) -> ExchangeError {
     }
 }
 
-/// What a started process does. In the test run itself it does nothing.
+/// The code of a started process. In a normal test run it does nothing.
 #[test]
 fn a_rank_of_its_own() {
     let Ok(number) = std::env::var(CHANNEL) else { return };
@@ -111,7 +111,7 @@ fn a_rank_of_its_own() {
             say(&until_it_fails(&mut exchange).to_string());
         }
         "stopped" => {
-            // Rank 1 calls when all have joined, rank 2 when the others have given it up.
+            // Rank 1 calls when all have joined, rank 2 when the others have given up.
             channel.recv_within(WATCHDOG).unwrap();
             say(&until_it_fails(&mut exchange).to_string());
         }
@@ -140,7 +140,7 @@ fn a_rank_that_is_killed_during_its_calls_is_named_on_all_others() {
         let (mut exchange, others) = start("killed");
         rounds(&mut exchange, 12, 2);
         assert!(others.iter().all(|rank| rank.hears() == "calls"));
-        // It goes from call to call now, as long as the others do, so it is killed at some point of one.
+        // It makes calls as long as the others do, so it is killed at some point of one.
         others[1].signal(Signal::KILL);
         let error = until_it_fails(&mut exchange);
         assert_eq!((error.culprit(), error.cause()), (Some(2), Some(Cause::Ended)), "{error}");

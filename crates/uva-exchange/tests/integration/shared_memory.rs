@@ -12,7 +12,7 @@ fn group(settings: &Settings) -> Vec<Box<dyn Exchange>> {
     ranks.into_iter().map(|rank| Box::new(rank) as Box<dyn Exchange>).collect()
 }
 
-/// A short timeout, so that a silent rank is noticed soon. Nothing else that the checks do takes nearly as long.
+/// A short timeout, so that a silent rank is noticed soon. No other step of the checks takes nearly as long.
 fn quick(ranks: usize) -> Settings {
     Settings { timeout: Duration::from_secs(2), ..Settings::new(ranks) }
 }

@@ -1,4 +1,4 @@
-//! A small dataset to break, and ways to break it.
+//! A small dataset, and functions that damage it.
 #![allow(dead_code, reason = "uva-io's tests use a share of it")]
 
 use std::fs;
@@ -70,7 +70,7 @@ impl Small {
         Dataset::open(&self.path).unwrap()
     }
 
-    /// The message that opening ends with, after checking that it is the user's to mend and that nothing was written.
+    /// The error message of opening, after checking that it is an input error and that nothing was written.
     pub fn refusal(&self, how: Verify) -> String {
         let before = names(&self.path);
         let error = Dataset::open_verified(&self.path, how).unwrap_err();
@@ -90,7 +90,7 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Waits until the files of a directory were last changed so long ago that a stamp is left for them.
+/// Waits until the last change of a directory's files is long enough ago for a stamp.
 pub fn settle(directory: &Path) {
     let began = std::time::Instant::now();
     let is_young = |name: &String| {
@@ -104,7 +104,7 @@ pub fn settle(directory: &Path) {
     }
 }
 
-/// Puts other bytes in the place of an array of a dataset that has been opened, with a stamp that counts for them.
+/// Replaces an array of an opened dataset by other bytes, with a stamp that is valid for them.
 pub fn change_behind_a_stamp(small: &Small, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
     settle(&small.path);
     assert!(small.open().verification().stamp.is_some());

@@ -1,6 +1,7 @@
-//! Datasets as other crates see them: opening, refusing, reordering, stamps. One program, one module a subject.
+//! Datasets through the public interface: opening, refusing, reordering, stamps. One program, with a module per
+//! subject.
 
-// Where uva-io's tests find it too.
+// At a path that uva-io's tests use as well.
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -1,4 +1,4 @@
-//! Opening a dataset: what is read, and what every kind of wrong file gets.
+//! Opening a dataset: the contents, and the error for every kind of wrong file.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `partition.json` from anywhere: what no partition has is refused by its key.
+//! `partition.json` of any origin: invalid values are refused by key.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn mutated(text: &str, at: usize, how: u8, number: u64) -> Vec<u8> {
     match how % 3 {
         0 => bytes[at] = number as u8,
         1 => {
-            // The first number behind the place.
+            // The first number after the position.
             let first = (at..bytes.len()).find(|place| bytes[*place].is_ascii_digit());
             if let Some(first) = first {
                 let end = (first..bytes.len()).find(|place| !bytes[*place].is_ascii_digit());

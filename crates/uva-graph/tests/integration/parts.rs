@@ -1,4 +1,4 @@
-//! Parts of a dataset: which nodes and lists they have, value by value, and what is refused.
+//! Parts of a dataset: their nodes and lists, value by value, and refusals.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use uva_graph::part::{PartOptions, WrittenPart, directory_name, verify_parts, wr
 use uva_graph::reorder::{NodeOrder, write_reordered};
 use uva_graph::{Dataset, GraphError, Labels, PartitionMap, Split, Verify, mix};
 
-/// Numbers that follow from a seed and from how many came before.
+/// Pseudorandom numbers, determined by a seed and their index.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
@@ -23,8 +23,8 @@ impl Draws {
     }
 }
 
-/// A dataset of so many nodes with everything that a dataset can have: empty lists, repeated edges and loops, weights,
-/// features of edges, original ids.
+/// A dataset of this many nodes with everything that a dataset can have: empty lists, repeated edges and loops,
+/// weights, features of edges, original ids.
 pub(crate) fn random(seed: u64, nodes: usize) -> Small {
     let (small, mut draws) = (small(), Draws(seed));
     let mut ends = vec![0_i64];
@@ -287,7 +287,7 @@ fn a_part_with_an_edited_description_is_refused_and_one_without_opens() {
     }
     fs::write(&json, own).unwrap();
     Dataset::open(&out.join("part-1")).unwrap();
-    // As on a machine that has no other part.
+    // As on a machine without the other part.
     let alone = small.directory.path().join("alone");
     fs::rename(out.join("part-1"), &alone).unwrap();
     assert_eq!(Dataset::open(&alone).unwrap().part().unwrap().number, 1);
@@ -314,11 +314,11 @@ fn checking_all_parts_finds_what_opening_them_does_not() {
     assert!(message.contains("part-1/feat.npy: the features of node"), "{message}");
     let part = Dataset::open(&out.join("part-0")).unwrap();
     let Labels::Single(labels) = part.labels() else { panic!("a class a node") };
-    // Another class that there is.
+    // Another valid class.
     let node = labels.iter().position(|label| [0, 2].contains(label)).unwrap();
     let message = wrong("part-0/label.npy", &|bytes| bytes[128 + 8 * node] ^= 1, Some(&whole));
     assert!(message.contains(&format!("part-0/label.npy: the labels of node {node}, ")), "{message}");
-    // The first training node becomes one that is not the part's own.
+    // The first training node is replaced by one of another part.
     let owner = |node: usize| part.original_ids().unwrap()[node] as usize;
     let map = PartitionMap::open(&out, &whole).unwrap();
     let foreign = (0..part.nodes()).find(|&node| map.of[owner(node)] == 1).unwrap();

@@ -1,4 +1,4 @@
-//! Partitions in ranges: their files, what opening and checking them finds, and what is refused.
+//! Partitions in ranges: their files, the errors of opening and checking them, and refusals.
 
 use std::fs;
 use std::path::Path;
@@ -128,7 +128,7 @@ fn a_mismatch_is_found_on_opening_and_a_changed_value_by_full_checks() {
     assert!(message.contains("it is not the partition that"), "{message}");
     let message = wrong("graph/weight.npy", &|bytes| bytes[128] ^= 1, false);
     assert!(message.contains("\"fingerprint\" of graph is "), "{message}");
-    // The last word of a large table is not sampled. It is a whole number, and stays finite.
+    // The last word of a large table is not sampled for the fingerprint. It is a whole number, and stays finite.
     let words = array(&out.join("part-0/feat.npy")).bytes().len() / 8;
     let at = 128 + 8 * (1..words).find(|word| !word.is_multiple_of(words.div_ceil(1 << 14).max(1))).unwrap();
     let message = wrong("part-0/feat.npy", &|bytes| bytes[at] ^= 1, true);
@@ -190,7 +190,7 @@ fn directories_of_ranges_are_not_datasets_nor_partitions_ranges() {
     assert!(write_ranges(&whole, &map, &out, &|_| ()).unwrap_err().to_string().contains("exists already"));
     assert!(!small.directory.path().join("no").exists());
 
-    // Cut again by the map of the other layout, nothing of the first layout is said.
+    // Cut again by the map of the other layout, the result does not mention the first layout.
     let map = PartitionMap::open(&closures, &whole).unwrap();
     write_ranges(&whole, &map, &small.directory.path().join("moved"), &|_| ()).unwrap();
     let map = PartitionMap::open(&small.directory.path().join("moved"), &whole).unwrap();

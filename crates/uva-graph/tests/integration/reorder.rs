@@ -1,4 +1,4 @@
-//! A dataset in another order, on disk and in memory: the same graph by the ids that its nodes had at first.
+//! A dataset in another order, on disk and in memory: the same graph by its nodes' original ids.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use uva_graph::npy::NpyType;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};
 use uva_graph::{Csc, Dataset, Progress, Split, Verify, mix};
 
-/// What a node is, by original ids alone.
+/// A node described only by original ids.
 #[derive(Debug, PartialEq)]
 struct Node {
     /// Its neighbours, each with the edge's weight in bits and its features.
@@ -72,7 +72,7 @@ fn reordered(dataset: &Dataset, order: &NodeOrder, out: &Path) -> Dataset {
     Dataset::open_verified(out, Verify::FullWithFeatures).unwrap()
 }
 
-/// Everything that has to be so about `dataset` in `order`, on disk (returned) and in memory.
+/// Checks all properties of `dataset` in `order`, on disk (returned) and in memory.
 fn check(dataset: &Dataset, order: &NodeOrder, out: &Path) -> Dataset {
     let copy = reordered(dataset, order, out);
     assert_eq!(by_original_id(&copy), by_original_id(dataset));
@@ -123,7 +123,7 @@ fn skewed(nodes: i64) -> Small {
     small
 }
 
-/// Some nodes first, in no order that means anything.
+/// Some nodes first, in an arbitrary order.
 fn scattered(nodes: usize, first: usize) -> NodeOrder {
     let first: Vec<i64> = (0..first).map(|i| ((i * 1_000_003 + 17) % nodes) as i64).collect();
     NodeOrder::from_first(nodes, &first).unwrap()
@@ -235,7 +235,7 @@ fn graphs_of_no_node_and_of_one_can_be_reordered() {
         small.write("train_idx", NpyType::I64, &[], &[0_i64][..nodes]);
         small.write::<i64>("valid_idx", NpyType::I64, &[], &[]);
         small.write::<i64>("test_idx", NpyType::I64, &[], &[]);
-        // Rows of an empty array have no bytes by which a copy could be counted, but a header says it all the same.
+        // An empty array has no bytes that show the number of copied rows, but its header does.
         let dataset = small.open();
         check(&dataset, &NodeOrder::identity(nodes), &small.directory.path().join("copy"));
     }
@@ -317,7 +317,7 @@ proptest! {
 #[test]
 fn ids_changed_behind_a_stamp_are_refused_by_place_and_leave_nothing() {
     let small = small();
-    // The last entry, of node 3, behind a header of 128 bytes.
+    // The last entry, of node 3, after a header of 128 bytes.
     change_behind_a_stamp(&small, "indices", |bytes| bytes[144..148].copy_from_slice(&4_i32.to_le_bytes()));
     let dataset = small.open();
     assert!(dataset.verification().from_stamp);

@@ -1,4 +1,4 @@
-//! The stamp: what it saves, what makes it void, and where it lies.
+//! The stamp: the checks that it saves, its invalidation, and its path.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use uva_graph::{Dataset, Verify};
 
 const STAMP: &str = ".uvatrain-stamp.json";
 
-/// A dataset whose files were last changed a while ago: no stamp is left for younger ones.
+/// A dataset whose files were last changed long ago: younger files get no stamp.
 fn settled() -> Small {
     let small = small();
     settle(&small.path);
@@ -132,7 +132,7 @@ fn a_planted_stamp_is_neither_written_through_nor_waited_for() {
     let victim = small.directory.path().join("victim");
     fs::write(&victim, "mine").unwrap();
     let (stamp, partial) = (small.path.join(STAMP), small.path.join(format!("{STAMP}.partial")));
-    // The name that a file on its way to the stamp once had.
+    // The former temporary name of a stamp.
     std::os::unix::fs::symlink(&victim, &partial).unwrap();
     let plant = |what| match what {
         "link" => std::os::unix::fs::symlink(&victim, &stamp).unwrap(),

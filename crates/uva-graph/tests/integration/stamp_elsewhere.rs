@@ -20,7 +20,7 @@ fn the_stamp_of_a_directory_that_cannot_be_written_goes_to_the_cache() {
     }
     let small = small();
     settle(&small.path);
-    // A directory in the stamp's place refuses it even to root, whom permissions do not stop.
+    // A directory at the stamp's path refuses it even for root, whom permissions do not stop.
     fs::create_dir(small.path.join(".uvatrain-stamp.json")).unwrap();
     let before = names(&small.path);
     let cache = small.directory.path().join("cache");

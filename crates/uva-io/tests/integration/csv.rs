@@ -30,7 +30,7 @@ fn names_of(dataset: &Dataset) -> Option<Vec<String>> {
 fn tables_of_text_become_a_dataset_plain_and_compressed() {
     for compressed in [false, true] {
         let place = Place::new();
-        // A byte order mark is no part of the first column's name.
+        // A byte order mark is not part of the first column's name.
         for (name, text) in [("nodes.csv", format!("\u{feff}{NODES}")), ("edges.csv", EDGES.to_owned())] {
             match compressed {
                 true => place.write(&format!("graph/{name}.gz"), gz(&text)),
@@ -94,7 +94,7 @@ fn ids_that_are_integers_are_numbers_and_names_elsewhere() {
     let dataset = place.import("csv", "graph", &ImportOptions::default()).unwrap();
     assert_eq!(lists(&dataset), [vec![], vec![0]]);
     assert!(place.path("out/node_id.npy").exists());
-    // Zeros in front are part of a name: 07 and 7 are two nodes.
+    // Leading zeros are part of a name: 07 and 7 are two nodes.
     place.write("graph/nodes.csv", "Id,x\n07,1\n7,2\n");
     place.write("graph/edges.csv", "src,dst\n7,07\n");
     let dataset = place.import("csv", "graph", &ImportOptions::default()).unwrap();
@@ -225,7 +225,7 @@ fn another_number_of_names_than_of_classes_is_refused() {
     assert!(message.contains("\"class_names\" has 1 names, and there are 2 classes"), "{message}");
 }
 
-/// A field as it may be written: in quotes, or without where they are not needed.
+/// A field with quotes, or without if they are not needed.
 fn field(text: &str, quoted: bool) -> String {
     match quoted || text.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -236,13 +236,13 @@ fn field(text: &str, quoted: bool) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What a table holds comes back: names, features, names of classes, edges and weights.
+    /// The content of a table is restored: names, features, names of classes, edges and weights.
     #[test]
     fn what_is_in_the_tables_comes_back(
         nodes in proptest::collection::btree_map("[ a-c,\"0é\n]{1,4}x", ("[a-c ,\"]{0,2}", any::<i16>(), any::<bool>()), 1..8),
         pairs in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<i16>()), 0..12),
     ) {
-        // Names of nodes are stored a line each.
+        // Names of nodes are stored one per line.
         let nodes: Vec<(String, (String, i16, bool))> =
             nodes.into_iter().filter(|(name, _)| !name.contains('\n')).collect();
         prop_assume!(!nodes.is_empty());
@@ -263,7 +263,7 @@ proptest! {
         }
         place.write("graph/edges.csv", text);
         if edges.is_empty() {
-            // A column of weights without a value is of no kind.
+            // A column of weights without a value has no type.
             place.write("graph/edges.csv", "src,dst\n");
         }
         let dataset = place.import("csv", "graph", &ImportOptions::default()).unwrap();
@@ -274,7 +274,7 @@ proptest! {
         let classes = names_of(&dataset).unwrap_or_default();
         let class = |label: i64| usize::try_from(label).map_or("", |label| classes[label].as_str());
         let found: Vec<&str> = labels(&dataset).iter().map(|&label| class(label)).collect();
-        // Blanks alone are no name.
+        // Blanks alone are not a name.
         let written = |class: &str| if class.trim().is_empty() { String::new() } else { class.to_owned() };
         prop_assert!(found.iter().copied().eq(nodes.iter().map(|(_, (class, ..))| written(class))));
         prop_assert!(classes.is_sorted());

@@ -5,7 +5,7 @@ use uva_io::import::{EdgeList, Ids, Separator, ThirdColumn};
 
 use super::*;
 
-/// What `printf '0 1\n1 2\n' | zstd --check` writes.
+/// The output of `printf '0 1\n1 2\n' | zstd --check`.
 const ZST: [u8; 21] = [
     0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x58, 0x41, 0x00, 0x00, 0x30, 0x20, 0x31, 0x0a, 0x31, 0x20, 0x32, 0x0a,
     0x50, 0xbb, 0xb4, 0x4b,
@@ -127,7 +127,7 @@ fn arrays_beside_the_lines_say_how_many_nodes_there_are_and_which() {
     assert_eq!((floats(&dataset), labels(&dataset)), (&[1.0, 2.0, 3.0][..], &[0, 1, 0][..]));
     assert_eq!(dataset.split(Split::Valid), [1]);
 
-    // Row k is the node with the k-th id, in whatever order they are.
+    // Row k belongs to the node with the k-th id, in any order of ids.
     place.npy("graph/node_id.npy", NpyType::I64, &[], &[30_i64, -10, 20]);
     place.write("graph/edges.tsv.gz", gz("-10\t30\n20\t-10\n"));
     let dataset = place.import("edgelist", "graph", &plain).unwrap();
@@ -257,7 +257,7 @@ fn the_whole_file_says_what_separates_its_columns() {
     );
     let message = edges_by_name(&place, "a b c\nd e f\n", named()).unwrap_err();
     assert!(message.contains("line 1 is 'a b c': it has more than two columns"), "{message}");
-    // Numbers hold no separator, and a missing column is none that may be passed over.
+    // Numbers contain no separator, and a missing column must not be skipped.
     place.write("numbers.txt", "1;2\n3;4\n");
     assert_eq!(place.import("edgelist", "numbers.txt", &ImportOptions::default()).unwrap().edges(), 2);
     place.write("numbers.txt", "1\t2\n3\t\t4\n");
@@ -302,13 +302,13 @@ fn a_header_is_recognised_by_its_words_or_warned_of() {
     }
     let text = "source,target,weight\na,b,0.5\n";
     assert_eq!(edges_by_name(&place, text, weight(named())).unwrap(), ["a→b"]);
-    // Words that other lines use are not a header, and --skip-lines 0 says that there is none.
+    // Words that other lines use are not a header, and with --skip-lines 0 there is none.
     assert_eq!(edges_by_name(&place, "from,to\nto,go\n", named()).unwrap(), ["from→to", "to→go"]);
     assert!(said(&place, named()).iter().any(|note| note.contains("is an edge, since")));
     let none = EdgeList { skip_lines: Some(0), ..named() };
     assert_eq!(edges_by_name(&place, "from,to\na,b\n", none.clone()).unwrap(), ["from→to", "a→b"]);
     assert!(said(&place, none).iter().all(|note| !note.contains("line 1")));
-    // Others are warned of where nothing else has their words.
+    // Other words that occur only there cause a warning.
     assert_eq!(edges_by_name(&place, "who,whom\na,b\nb,a\n", named()).unwrap().len(), 3);
     assert!(
         said(&place, named()).iter().any(|note| note.contains("'who' and 'whom', which no other line names"))
@@ -425,7 +425,7 @@ fn what_is_not_text_is_refused_by_name() {
             let message = place.refusal("edgelist", name, &with(named()));
             assert!(message.contains(part), "{message} instead of {part}");
         }
-        // The same where it is compressed once more, or misnamed.
+        // The same if it is compressed again, or misnamed.
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(bytes).unwrap();
         place.write("graph.gz", encoder.finish().unwrap());
@@ -435,7 +435,7 @@ fn what_is_not_text_is_refused_by_name() {
         place.write("graph.zst", bytes);
         assert!(place.refusal("edgelist", "graph.zst", &with(named())).contains("not a Zstandard file"));
     }
-    // Words that a magic number begins with.
+    // Words that are the beginning of a magic number.
     assert_eq!(edges_by_name(&place, "BZh9 b\nPAR1 b\n", named()).unwrap(), ["BZh9→b", "PAR1→b"]);
     place.write("graph.gz", "");
     assert!(place.refusal("edgelist", "graph.gz", &with(named())).contains("but an empty file"));
@@ -487,7 +487,7 @@ fn the_memory_given_changes_nothing() {
         place.import("edgelist", "graph.txt", &options).unwrap();
         ["indptr.npy", "indices.npy"].map(|name| fs::read(place.path("out").join(name)).unwrap())
     };
-    // 19 MB of edges: in 64 MiB they stay in memory at first, and go to the file where half of it is less than them.
+    // 19 MB of edges: with 64 MiB they stay in memory at first, and are written to the file if half of it is too small.
     let estimate = |memory: u64| {
         let seen = std::cell::Cell::new(0);
         let hear = |estimate: &import::ImportEstimate| seen.set(estimate.temporary);

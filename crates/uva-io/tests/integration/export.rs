@@ -1,4 +1,4 @@
-//! What is exported and imported again is the same, byte for byte.
+//! An exported and imported dataset is the same, byte for byte.
 
 use uva_io::export::{self, EXPORTERS, ExportOptions};
 use uva_io::import::{EdgeList, Ids, Separator, ThirdColumn};
@@ -62,8 +62,8 @@ fn everything(place: &Place, multi: bool) -> PathBuf {
     dataset
 }
 
-/// Exports a dataset, imports that as the export says, and compares all files but the stamp. Returns what the export said
-/// is lost.
+/// Exports a dataset, imports the result as the export's message specifies, and compares all files except the stamp.
+/// Returns the reported losses.
 pub fn there_and_back(place: &Place, dataset: &Path, format: &str, gzip: bool) -> Vec<String> {
     let exported = place.path("exported");
     let _ = fs::remove_dir_all(&exported);
@@ -182,7 +182,7 @@ fn names_of_any_look_come_back_from_every_target() {
     for exporter in EXPORTERS {
         assert!(there_and_back(&place, &dataset, exporter.name, false).is_empty());
     }
-    // Numbers beside names: an edge list has the numbers.
+    // Numbers in addition to names: an edge list has the numbers.
     place.npy("dataset/node_id.npy", NpyType::I64, &[], &(0..names.len() as i64).rev().collect::<Vec<_>>());
     for exporter in EXPORTERS {
         there_and_back(&place, &dataset, exporter.name, false);

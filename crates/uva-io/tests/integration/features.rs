@@ -1,4 +1,4 @@
-//! What every importer does about features, weights and labels that a dataset cannot have as they are.
+//! Every importer's treatment of features, weights and labels that a dataset cannot store unchanged.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! What files of somebody else may not do: lead to files of the user's, fill the memory, or speak to the terminal.
+//! Limits of files of any origin: they must not lead to files of the user's, fill the memory, or send control
+//! characters to the terminal.
 
 use std::os::unix::fs::symlink;
 
@@ -10,7 +11,7 @@ pub fn planetoid(place: &Place) {
     sources::pack(&place.path("graph"), source.files(), zip::CompressionMethod::Stored);
 }
 
-/// A graph's pickle in which so many nodes have one and the same list of so many neighbours.
+/// A graph's pickle in which this many nodes share one list of this many neighbours.
 fn shared_lists(nodes: u32, neighbours: usize) -> Vec<u8> {
     let mut pickle = b"\x80\x02}(J\0\0\0\0]q\x01(".to_vec();
     pickle.extend(b"K\x01".repeat(neighbours));
@@ -34,12 +35,12 @@ fn lists_that_share_their_items_are_refused_before_they_are_taken_apart() {
     place.write("graph/ind.fuzz.graph", shared_lists(300_000, 500_000));
     let message = place.refusal("planetoid", "graph", &plain);
     assert!(message.contains("ind.fuzz.graph: its lists share their items"), "{message}");
-    // A list that two nodes share is no more than the file could hold.
+    // A list that two nodes share is no larger than the file permits.
     place.write("graph/ind.fuzz.graph", shared_lists(3, 2));
     assert_eq!(lists(&place.import("planetoid", "graph", &plain).unwrap()), [vec![1], vec![0, 2], vec![1]]);
 }
 
-/// A dataset whose metadata names `path` in the place of one of its files.
+/// A dataset whose metadata has `path` instead of one of its files.
 fn naming(place: &Place, path: &str) {
     graphbolt::write(place, &graphbolt::METADATA.replacen("path: edges.csv", &format!("path: {path}"), 1));
 }
@@ -60,7 +61,7 @@ fn metadata_leads_to_no_file_outside_of_its_directory() {
         );
         assert!(!message.contains("root:"), "{message}");
     }
-    // By way of a link, for each file and for the metadata themselves.
+    // Through a link, for each file and for the metadata itself.
     for file in ["edges.csv", "node-feat.npy", "train-seeds.npy", "valid-labels.npy"] {
         let place = Place::new();
         graphbolt::write(&place, graphbolt::METADATA);
@@ -95,7 +96,7 @@ fn links_and_names_within_the_directory_and_a_link_to_it_are_followed() {
     }
 }
 
-/// What no message may hold: what a terminal obeys, and more of a file than tells which place is meant.
+/// Asserts that a message has no control characters, and no more of a file's content than necessary to name the place.
 fn assert_harmless(message: &str) {
     let obeyed = |c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{2066}');
     assert!(!message.contains(obeyed), "{message:?}");
@@ -146,7 +147,7 @@ fn messages_quote_a_file_in_short_and_escaped() {
     for (file, bytes) in [
         ("test.index", format!("{evil}\n").into_bytes()),
         ("graph", format!("c{evil}\n{evil}\n.").into_bytes()),
-        // An array of a type that nobody has.
+        // An array of an unknown type.
         ("y", {
             let whole = fs::read(place.path("graph/ind.fuzz.y")).unwrap();
             let at = whole

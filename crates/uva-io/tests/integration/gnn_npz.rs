@@ -151,7 +151,7 @@ fn a_damaged_member_is_refused_by_its_check_sum() {
     let members = [adjacency("adj_"), attributes(), label(npy(NpyType::I8, &[], &[1_i8, 0, 1, 1]))];
     archive(&place, &members, false);
     let mut bytes = fs::read(place.path("graph.npz")).unwrap();
-    // The last label, stored as it is.
+    // The last label, stored uncompressed.
     let at = bytes.windows(4).position(|window| window == [1, 0, 1, 1]).unwrap();
     bytes[at + 3] = 0;
     place.write("graph.npz", bytes);

@@ -181,7 +181,7 @@ fn features_of_edges_follow_them_into_the_lists() {
     assert_eq!(lists(&dataset), [vec![3, 1], vec![], vec![2], vec![]]);
     assert_eq!((table.dim, table.element), (2, uva_graph::ElementType::F16));
     assert_eq!(table.bytes, bytemuck::cast_slice::<u16, u8>(&[1, 2, 3, 4, 5, 6]));
-    // Text does not say in front how many edges it has.
+    // Text does not contain its number of edges at the beginning.
     for rows in [2, 4] {
         place.npy("graph/edge-feat.npy", NpyType::F16, &[1], &vec![0_u16; rows]);
         let message = place.import("graphbolt", "graph", &ImportOptions::default()).unwrap_err().to_string();
@@ -229,7 +229,7 @@ fn a_node_that_two_files_label_differently_is_refused_with_both() {
         change(&place);
         place.import("graphbolt", "graph", &ImportOptions::default()).map(|dataset| labels(&dataset).to_vec())
     };
-    // What one file leaves open another says.
+    // A label missing in one file is present in another.
     assert_eq!(labelled(&|_| {}).unwrap(), [1, 0, 2, 2]);
     let table = |place: &Place| place.npy("graph/label.npy", NpyType::I64, &[], &[0_i64, 0, 2, 2]);
     let message = labelled(&table).unwrap_err().to_string();

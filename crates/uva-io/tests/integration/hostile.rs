@@ -1,4 +1,4 @@
-//! Files that nobody meant to write: any byte changed, anything cut off, sizes beyond every disk.
+//! Damaged files: any byte changed, any file truncated, sizes beyond every disk.
 
 use super::sources::SOURCES;
 use super::*;
@@ -14,7 +14,8 @@ fn files(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Changes one byte, or cuts the file there, and imports. It has to give a whole dataset, or an error and nothing.
+/// Changes one byte, or truncates the file there, and imports. The result must be a complete dataset, or an error and
+/// no files.
 fn survives(place: &Place, format: &str, name: &str, rounds: u64) {
     let options = ImportOptions { symmetrise: Some(true), ..Default::default() };
     place.import(format, name, &options).expect("the file is fine before anything is done to it");
@@ -51,7 +52,7 @@ fn survives(place: &Place, format: &str, name: &str, rounds: u64) {
 fn a_changed_byte_anywhere_gives_a_dataset_or_an_error() {
     let read = |source: &&sources::SeedSource| IMPORTERS.iter().any(|row| row.name == source.importer);
     for source in SOURCES.iter().filter(read) {
-        // Shown where the test fails.
+        // Printed if the test fails.
         println!("{}", source.name);
         let place = Place::new();
         sources::pack(&place.path("graph"), source.files(), zip::CompressionMethod::Deflated);
@@ -79,7 +80,7 @@ fn every_importer_has_a_source_that_is_changed() {
 fn what_the_disk_has_no_room_for_is_refused_before_it_begins() {
     let place = Place::new();
     igb::write(&place);
-    // Two rows of 2 TiB, of which the file has none but the header.
+    // Two rows of 2 TiB, of which the file has only the header.
     let path = place.path("tiny/processed/paper/node_feat.npy");
     place.npy("tiny/processed/paper/node_feat.npy", NpyType::U8, &[1 << 40], &[0_u8; 0]);
     let header = fs::read(&path).unwrap();

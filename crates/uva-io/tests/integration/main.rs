@@ -66,7 +66,7 @@ impl Place {
         self.write(name, npy(kind, row, values));
     }
 
-    /// Imports the source called `name`, and opens what came out with every check there is.
+    /// Imports the source called `name`, and opens the result with every check.
     fn import(&self, format: &str, name: &str, options: &ImportOptions) -> Result<Dataset, GraphError> {
         let out = self.path("out");
         let _ = fs::remove_dir_all(&out);
@@ -74,12 +74,12 @@ impl Place {
         Ok(Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap())
     }
 
-    /// What an import says of the source, beside its estimate.
+    /// The messages of an import about the source, without its estimate.
     fn notes(&self, format: &str, name: &str) -> Vec<String> {
         self.notes_of(format, name, &ImportOptions::default())
     }
 
-    /// The same with options.
+    /// The messages of an import with options.
     fn notes_of(&self, format: &str, name: &str, options: &ImportOptions) -> Vec<String> {
         let out = self.path("out");
         let _ = fs::remove_dir_all(&out);
@@ -90,7 +90,7 @@ impl Place {
         notes.into_inner()
     }
 
-    /// The message that an import ends with, after checking that it is the user's to mend and that nothing is left.
+    /// The error message of an import, after checking that it is an input error and that no files are left.
     fn refusal(&self, format: &str, name: &str, options: &ImportOptions) -> String {
         let _ = fs::remove_dir_all(self.path("out"));
         let before = names(self.directory.path());
@@ -151,7 +151,7 @@ fn floats(dataset: &Dataset) -> &[f32] {
     bytemuck::cast_slice(dataset.features().bytes)
 }
 
-/// Files that are not part of this repository: in `$UVATRAIN_SHARED/datasets` or `../shared/datasets` beside the
+/// Files that are not part of this repository: in `$UVATRAIN_SHARED/datasets` or in `../shared/datasets` next to the
 /// workspace.
 fn shared(name: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("UVATRAIN_SHARED")

@@ -21,7 +21,7 @@ fn out(small: &Small) -> PathBuf {
     small.directory.path().join("out")
 }
 
-/// The refusal, after checking that nothing is left behind.
+/// The refusal, after checking that no files are left.
 fn refusal(small: &Small, options: &ImportOptions) -> String {
     let error = import(small, options).unwrap_err();
     assert!(error.is_bad_input(), "{error}");
@@ -64,7 +64,7 @@ fn our_own_layout_comes_through_unchanged() {
 fn pyg_names_pairs_and_masks_are_converted() {
     let small = small();
     remove(&small, &["indptr", "indices", "feat", "label", "train_idx", "valid_idx", "test_idx"]);
-    // 3→0, 1→0, 0→1, 2→2, with weights that have to follow.
+    // 3→0, 1→0, 0→1, 2→2, with weights that must follow their edges.
     small.write("edge_index", NpyType::I64, &[4], &[3_i64, 0, 1, 2, 0, 1, 0, 2]);
     small.write("edge_weight", NpyType::F64, &[], &[0.25_f64, 0.5, 0.75, 1.0]);
     small.write("x", NpyType::F64, &[1], &[0.5_f64, 1.5, 2.5, 3.5]);
@@ -148,7 +148,7 @@ fn features_become_float8_where_requested_and_few_saturate() {
         (ElementType::E4m3, &[0x38, 0x38, 0xfe, 0x01][..])
     );
     assert_eq!(dataset.meta().feat_dtype.as_deref(), Some("e4m3"));
-    // The other types go the same way, bfloat16 as what it is and not as uint16.
+    // The other types are handled in the same way, bfloat16 as such and not as uint16.
     small.write("feat", NpyType::U16, &[1], &[0x3f80_u16, 0, 0x4000, 0]);
     small.meta(r#"{"feat_dtype": "bf16"}"#);
     assert_eq!(import(&small, &float8(false)).unwrap().features().bytes, [0x38, 0, 0x40, 0]);
@@ -226,7 +226,7 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
 
 #[test]
 fn features_of_edges_stay_with_their_edges_in_every_form_of_the_graph() {
-    // Edges in an order of their own: 3→0, 0→3, 1→0, 0→2, 2→3.
+    // Edges in an arbitrary order: 3→0, 0→3, 1→0, 0→2, 2→3.
     let (sources, destinations) = ([3_i64, 0, 1, 0, 2], [0_i64, 3, 0, 2, 3]);
     let edge_index: Vec<i64> = sources.into_iter().chain(destinations).collect();
     let of_graph = |small: &Small| {
@@ -246,7 +246,7 @@ fn features_of_edges_stay_with_their_edges_in_every_form_of_the_graph() {
         assert_eq!(bytemuck::cast_slice::<u8, f32>(table.bytes), moved.as_flattened());
         assert!(!names(&out(&small)).iter().any(|name| name.contains("temporary")));
     }
-    // With weights; numbers of a type that a dataset has not, one an edge.
+    // With weights; numbers of a type that a dataset does not support, one per edge.
     let small = small();
     of_graph(&small);
     small.write("edge_attr", NpyType::I64, &[], &[0_i64, 1, 2, 3, 4]);
@@ -254,7 +254,7 @@ fn features_of_edges_stay_with_their_edges_in_every_form_of_the_graph() {
     let dataset = import(&small, &ImportOptions::default()).unwrap();
     let table = dataset.edge_features().unwrap();
     assert_eq!(bytemuck::cast_slice::<u8, f32>(table.bytes), dataset.weights().unwrap());
-    // Lists as they are; bfloat16, which meta.json says.
+    // Lists unchanged; bfloat16, as declared in meta.json.
     let small = super::common::small();
     small.write("edge_feat", NpyType::U16, &[1], &[1_u16, 2, 3, 4, 5]);
     small.meta(r#"{"edge_feat_dtype": "bf16"}"#);
@@ -299,7 +299,7 @@ fn floats_that_are_not_whole_are_targets_and_whole_ones_where_it_is_said() {
     let (usual, regression) =
         (ImportOptions::default(), ImportOptions { regression: true, ..Default::default() });
     small.write("label", NpyType::F64, &[], &[0.5_f64, 1.0, -2.0, 3.0]);
-    // They are no classes, however many meta.json names.
+    // They are not classes, whatever number meta.json has.
     small.meta(r#"{"classes": 7}"#);
     assert_eq!(targets(&usual), (None, vec![0.5, 1.0, -2.0, 3.0]));
     small.write("label", NpyType::F32, &[2], &[0.5_f32, 1.0, -2.0, 3.0, 0.0, 1.0, 1.0, 0.0]);

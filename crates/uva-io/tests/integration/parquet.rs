@@ -12,7 +12,7 @@ use uva_graph::Split;
 
 use super::*;
 
-/// A column of one row group: values without nulls, and the levels that say where those are.
+/// A column of one row group: values without nulls, and the levels with their positions.
 enum Column<'v> {
     Long(&'v [i64], &'v [i16]),
     Int(&'v [i32]),
@@ -70,7 +70,7 @@ const NODES: &str = "required binary id (UTF8); \
                      optional group feat (LIST) { repeated group list { optional float element; } } \
                      optional int64 label; optional binary split (UTF8);";
 
-/// Edges between nodes that are called by name, in two row groups.
+/// Edges between named nodes, in two row groups.
 fn edges(properties: WriterProperties) -> Vec<u8> {
     let first = [Column::Text(&["a", "b", "a"], &[]), Column::Text(&["b", "c", "c"], &[])];
     table(NAMES, properties, &[&first, &[Column::Text(&["d"], &[]), Column::Text(&["a"], &[])]])
@@ -155,14 +155,14 @@ fn a_directory_of_part_files_is_one_table_in_the_order_of_their_names() {
     let left: Vec<&String> = notes.iter().filter(|note| note.ends_with("is not read")).collect();
     assert!(left[0].ends_with("graph: node.parquet is not read"), "{left:?}");
     assert!(left[1].ends_with("nodes.parquet: notes.txt is not read") && left.len() == 2, "{left:?}");
-    // The directory of a table of edges is a source by itself.
+    // The directory of a table of edges is a complete source.
     assert_eq!(place.import("parquet", "graph/edges.parquet", &ImportOptions::default()).unwrap().edges(), 3);
 
     let refused = |part: &str| {
         let message = place.refusal("parquet", "graph", &ImportOptions::default());
         assert!(message.contains(part), "{message} instead of {part}");
     };
-    // Messages name the file, and its own row.
+    // Messages name the file, and the row in it.
     nodes("graph/nodes.parquet/part-1.parquet", &[1], &[5.0, 6.0]);
     refused("part-1.parquet: column id, row 0: 1 is the id of an earlier node");
     nodes("graph/nodes.parquet/part-1.parquet", &[0], &[5.0, 6.0, 7.0, 8.0]);
@@ -221,7 +221,7 @@ proptest! {
     ) {
         let version = if second { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
         let text = if prefixed { Encoding::DELTA_BYTE_ARRAY } else { Encoding::DELTA_LENGTH_BYTE_ARRAY };
-        // Of all widths, and such that float32 holds them.
+        // Of all widths, and exact in float32.
         let longs: Vec<i64> = rows.iter().map(|row| i64::from(row.0 >> row.3.max(8)) << 30).collect();
         let ints: Vec<i32> = rows.iter().map(|row| row.1 >> row.3 >> 8 << 8).collect();
         let names = ["train", "valid", "test", "none"];
@@ -242,7 +242,7 @@ proptest! {
         let ids = fs::read_to_string(place.path("out/node_names.txt")).unwrap();
         let wanted: String = (longs.iter().enumerate()).map(|(row, long)| format!("node{}{row}\n", long % 3)).collect();
         prop_assert_eq!(ids, wanted);
-        // A changed byte is refused, or gives other values; it takes no more memory than the page may.
+        // A changed byte is refused, or gives other values; it uses no more memory than the page permits.
         let mut bytes = fs::read(place.path("graph/nodes.parquet")).unwrap();
         let at = uva_graph::mix(rows.len() as u64) as usize % bytes.len();
         bytes[at] ^= 1 << (rows.len() % 8);
@@ -288,7 +288,7 @@ fn columns_of_features_follow_their_edges_into_the_lists() {
     assert!(message.contains("the features of edges in") && message.contains("cannot follow"), "{message}");
 }
 
-/// Columns of one float a row: row 0 has the columns' places in the table, row 1 these and 100.
+/// Columns of one float per row: row 0 has the columns' positions in the table, row 1 these plus 100.
 pub fn numbered(ids: &str, names: &[&str]) -> Vec<u8> {
     let columns: String = names.iter().map(|name| format!("required float {name}; ")).collect();
     let values: Vec<[f32; 2]> = (0..names.len()).map(|at| [at as f32, 100.0 + at as f32]).collect();
@@ -299,7 +299,7 @@ pub fn numbered(ids: &str, names: &[&str]) -> Vec<u8> {
 
 #[test]
 fn numbered_columns_are_taken_in_the_order_of_their_numbers() {
-    // The names, and the places of the columns in the order of the features.
+    // The names, and the positions of the columns in the order of the features.
     let cases: [(&[&str], &[f32]); 8] = [
         (&["feat_1", "feat_2"], &[0.0, 1.0]),
         (&["feat_00", "feat_01", "feat_02"], &[0.0, 1.0, 2.0]),
@@ -457,7 +457,7 @@ fn weights_and_features_in_columns_of_their_own_are_taken() {
         place.notes("parquet", "graph").iter().any(|note| note.ends_with("weight: float64 becomes float32"))
     );
     assert_eq!((floats(&dataset), labels(&dataset)), (&[1.5, 3.0, 2.5, 4.0][..], &[-1, 1][..]));
-    // Ids that are the numbers of the rows need no file of theirs.
+    // Ids that are the row numbers need no file.
     assert!(!place.path("out/node_id.npy").exists());
     let changed = ImportOptions { deduplicate: Some(true), ..Default::default() };
     assert!(place.refusal("parquet", "graph", &changed).contains("`dedup`"));

@@ -1,5 +1,6 @@
-//! Importing the published Cora and Citeseer files. They are not part of this repository: the tests look for them in
-//! `$UVATRAIN_SHARED/datasets` or `../shared/datasets` beside the workspace, and say so where they skip.
+//! Tests that import the published Cora and Citeseer files. These are not part of this repository: the tests search
+//! them in `$UVATRAIN_SHARED/datasets` or in `../shared/datasets` next to the workspace, and print a message if they
+//! skip.
 
 use std::collections::HashMap;
 use std::fs;
@@ -118,7 +119,7 @@ fn a_directory_of_several_graphs_needs_a_name() {
     assert_eq!(Dataset::open(&out).unwrap().nodes(), 2708);
 }
 
-/// Every file cut short, and some bytes of each changed: refused or read, but never a panic and never something left.
+/// Every file truncated, and some bytes of each changed: refused or read, but never a panic and never leftovers.
 #[test]
 fn damaged_files_are_refused_and_leave_nothing() {
     let Some(raw) = raw() else { return };
@@ -157,7 +158,7 @@ fn damaged_files_are_refused_and_leave_nothing() {
     assert!(error.is_bad_input() && error.to_string().contains("ind.cora.tx: cannot open"), "{error}");
 }
 
-/// Cora's files, which may be changed, in `source` beside the directory that is returned.
+/// Cora's files, which may be changed, in `source` within the returned directory.
 fn writable_cora(raw: &Path) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("source");
@@ -191,7 +192,7 @@ fn a_test_index_names_existing_nodes_once_and_not_far_behind_the_files() {
         assert!(error.is_bad_input() && error.to_string().contains(message), "{error}");
         assert_eq!(names(directory.path()), ["source"], "{error}");
     }
-    // In range, so that there is a gap, and a list that names the node whose line is gone is fine.
+    // In range, so that there is a gap, and a list that names the node whose line was removed is valid.
     fs::write(&index, format!("5415\n{rest}")).unwrap();
     let (_directory, dataset) = import(&source, "out", &ImportOptions::default());
     assert_eq!(dataset.nodes(), 5416);
@@ -215,8 +216,9 @@ fn a_hostile_pickle_is_refused_by_the_name_it_calls() {
     assert_eq!(names(directory.path()), ["source"]);
 }
 
-/// Files of a graph of three nodes, as `pickle.dumps` of Python 3.11 with numpy 2.2 and the classes of scipy writes them:
-/// matrices of 2 and of 1 row, labels of 2 and of 1 row, and a defaultdict. Each has its length in 4 bytes in front.
+/// Files of a graph of three nodes, as `pickle.dumps` of Python 3.11 with numpy 2.2 and the classes of scipy writes
+/// them: matrices of 2 and of 1 row, labels of 2 and of 1 row, and a defaultdict. Each is preceded by its length in 4
+/// bytes.
 const PYTHON_3: [&[u8]; 6] = [
     include_bytes!("pickles/python3_protocol0.bin"),
     include_bytes!("pickles/python3_protocol1.bin"),

@@ -1,4 +1,4 @@
-//! Generated sources: what goes in comes back equal, or is refused, and what is not read has a line.
+//! Generated sources: an import equals its source or is refused, and each omission has a message.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +33,7 @@ fn edges_of(place: &Place, dataset: &Dataset) -> Vec<(String, String)> {
     edges
 }
 
-/// Imports a list of names, and compares it with the edges that it was written of. A line has to name each edge that is
-/// missing.
+/// Imports a list of names, and compares the result with the edges of the list. A message must name each missing edge.
 fn check_names(
     text: &str,
     edges: &[(String, String)],
@@ -105,7 +104,7 @@ impl Kind {
         uva_graph::mix(self.seed ^ uva_graph::mix(at as u64))
     }
 
-    /// So many values of a type, which are finite.
+    /// Writes a table with this many finite values of a type.
     fn table(&self, place: &Place, name: &str, kind: NpyType, rows: usize, columns: usize) {
         let bytes: Vec<u8> =
             (0..rows * columns * kind.bytes()).map(|at| self.random(at + 1000) as u8 & 0x3f).collect();
@@ -219,7 +218,7 @@ proptest! {
         let options = ImportOptions { regression: kind.labels > 2, ..ImportOptions::default() };
         let notes = place.notes_of("npy", "source", &options);
         let dataset = place.import("npy", "source", &options).unwrap();
-        // All that was in the source, and nothing in another place.
+        // All edges of the source, and no others.
         let mut wanted: Vec<Vec<i64>> = vec![Vec::new(); kind.nodes];
         edges.iter().for_each(|&(from, to)| wanted[to as usize].push(from));
         prop_assert_eq!(lists(&dataset), wanted);

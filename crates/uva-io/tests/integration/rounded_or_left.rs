@@ -1,4 +1,4 @@
-//! What an import would change or leave out without a line: it is said, or refused.
+//! Values that an import would change or omit silently: each is reported or refused.
 
 use uva_io::import::{EdgeList, ThirdColumn};
 

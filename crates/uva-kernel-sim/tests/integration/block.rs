@@ -1,4 +1,5 @@
-//! `block_prepare` against plain loops: any numbers in the block, every way to weight edges, several blocks of threads.
+//! `block_prepare` compared with plain loops: any numbers in the block, every way to weight edges, several thread
+//! blocks.
 
 use std::ffi::c_void;
 
@@ -32,7 +33,7 @@ fn bits(number: f64) -> u64 {
     if number.is_nan() { 0 } else { number.to_bits() }
 }
 
-/// What crates/uva-train computes by tensor operations: see its tensor_block.rs.
+/// The results of crates/uva-train's tensor operations: see its tensor_block.rs.
 fn expected(block: &Block, way: EdgeWeights, wide: bool) -> Prepared {
     let (edges, sources) = (block.indices.len() as i32, block.degrees.len() as i32);
     let mut largest = 0;
@@ -78,7 +79,7 @@ fn prepare(block: &Block, way: EdgeWeights, wide: bool, blocks: u32) -> Prepared
     prepare_all(std::slice::from_ref(block), way, wide, blocks).swap_remove(0)
 }
 
-/// Several blocks by one launch, each by so many blocks of threads.
+/// Several blocks by one launch, each by this many thread blocks.
 fn prepare_all(batch: &[Block], way: EdgeWeights, wide: bool, blocks: u32) -> Vec<Prepared> {
     let bytes = if wide { 8 } else { 4 };
     let weighed = way != EdgeWeights::None;
@@ -87,7 +88,7 @@ fn prepare_all(batch: &[Block], way: EdgeWeights, wide: bool, blocks: u32) -> Ve
     let mut written = Vec::new();
     for block in batch {
         let (lists, edges) = (block.indptr.len() - 1, block.indices.len());
-        // One entry more than there is, which must stay.
+        // One element more than necessary, which must not change.
         let mut prepared = [lists + 1, edges, edges].map(|count| vec![UNTOUCHED; count + 1]);
         let mut numbers = [edges, lists].map(|count| vec![0xEE_u8; (count + 1) * bytes]);
         let address = |used: bool, address: *mut u8| if used { address as u64 } else { 0 };
@@ -113,7 +114,7 @@ fn prepare_all(batch: &[Block], way: EdgeWeights, wide: bool, blocks: u32) -> Ve
     let mut all = BatchBlocks::new(&arguments);
     let grid = [blocks * batch.len() as u32, 1, 1];
     let parameters = [std::ptr::from_mut(&mut all).cast::<c_void>()];
-    // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
+    // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
     unsafe { launch(BLOCK_PREPARE, grid, [BLOCK_THREADS, 1, 1], 0, parameters.as_ptr()) }.unwrap();
     let read = |bytes: &[u8]| match wide {
         true => bits(f64::from_ne_bytes(bytes.try_into().unwrap())),
@@ -162,7 +163,7 @@ fn block(lists: usize, longest: usize, seed: u64) -> Block {
     }
 }
 
-/// Every way to weight, in both kinds of numbers, with weights of the sampler and without.
+/// Every way to weight, in both types of numbers, with and without weights of the sampler.
 fn check(block: &Block, blocks: &[u32]) {
     let sampled = Some((0..block.indices.len()).map(|edge| (edge % 17) as f32 / 9.0).collect());
     for block in [block, &Block { sampled, ..block.clone() }] {
@@ -202,7 +203,7 @@ fn the_blocks_of_a_batch_are_prepared_by_one_launch_whatever_their_sizes() {
             sizes[..count].iter().map(|&lists| block(lists, 3, lists as u64 + 5)).collect();
         for way in EdgeWeights::ALL {
             let expected: Vec<Prepared> = blocks.iter().map(|block| expected(block, way, true)).collect();
-            // As launched, with fewer than there is work for, and with more.
+            // As launched, with fewer blocks than work, and with more.
             for blocks_each in [1, 3, 4] {
                 assert!(
                     prepare_all(&blocks, way, true, blocks_each) == expected,
@@ -220,7 +221,7 @@ fn no_destination_is_one_offset() {
         let found = prepare(&nothing, way, false, 1);
         assert_eq!((&found.offsets[..], found.sources.len()), (&[0][..], 0));
     }
-    // Sources that nobody picked.
+    // Sources that no destination picked.
     let alone = Block { degrees: vec![3; 5], ..nothing };
     assert_eq!(prepare(&alone, EdgeWeights::Degrees, true, 3).offsets, [0]);
 }

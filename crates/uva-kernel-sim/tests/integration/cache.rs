@@ -1,4 +1,4 @@
-//! `cache_insert` against a plain loop: every alignment of either side, row sizes, grids, and nothing else written.
+//! `cache_insert` compared with a plain loop: every alignment of either side, row sizes, grids, and no other writes.
 
 use std::ffi::c_void;
 
@@ -15,7 +15,7 @@ fn check(row_bytes: usize, from_offset: usize, to_offset: usize, count: usize, b
         "{count} rows of {row_bytes} bytes, offsets {from_offset} and {to_offset}, {blocks} blocks of {threads}"
     );
     let noise = |at: usize| (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()[0];
-    // 16-byte words, so that an offset is one from a multiple of 16.
+    // 16-byte words, so that an offset is relative to a multiple of 16.
     let mut gathered = vec![0_u128; (ROWS * row_bytes + from_offset).div_ceil(16)];
     let mut cache = vec![0_u128; (SLOTS * row_bytes + to_offset).div_ceil(16) + 4];
     // SAFETY: plain bytes of vectors that live to the end.
@@ -55,7 +55,7 @@ fn check(row_bytes: usize, from_offset: usize, to_offset: usize, count: usize, b
         cache: cache[to_offset..].as_mut_ptr() as u64,
     };
     let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
-    // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
+    // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
     unsafe { launch(CACHE_INSERT, [blocks, 1, 1], [threads, 1, 1], 0, parameters.as_ptr()) }
         .unwrap_or_else(|error| panic!("{case}: {error}"));
     assert!(cache == expected_cache, "{case}: other rows than a plain loop's, or bytes beside them");

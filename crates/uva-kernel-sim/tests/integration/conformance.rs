@@ -1,8 +1,9 @@
-//! Every gather kernel against a plain loop: row sizes, base offsets, output offsets, id types, bad ids, cached rows.
+//! Every gather kernel compared with a plain loop: row sizes, base offsets, output offsets, id types, bad ids, cached
+//! rows.
 //!
-//! Around the output lie guard bytes that must stay. Every read of table memory is logged over a wide stretch around
-//! the table: `naive` and `shift` read rows that were asked for and nothing else, `wide` the aligned 16-byte pieces
-//! that hold a byte of such a row.
+//! The output is surrounded by guard bytes that must not change. Every read of table memory is logged over a wide range
+//! around the table: `naive` and `shift` read only requested rows, `wide` the aligned 16-byte pieces that contain a
+//! byte of such a row.
 
 use std::thread;
 
@@ -67,7 +68,7 @@ struct Case<'c> {
 }
 
 impl Case<'_> {
-    /// Gathers and checks everything; what went wrong, with the case.
+    /// Gathers and checks everything; returns the failure with the case.
     fn check(&self) {
         let Case { kernel, width, row_bytes, base, out_offset, .. } = *self;
         let name = format!(
@@ -80,7 +81,7 @@ impl Case<'_> {
         let cached_rows =
             self.slots.map_or(0, |(slots, _)| slots.iter().map(|slot| slot + 1).max().unwrap_or(0));
         let cache_offset = self.slots.map_or(0, |(_, offset)| offset);
-        // Other bytes than the table's: what comes from where can be told.
+        // Bytes other than the table's, so that the source of each row is visible.
         let cache = Placed::new(cached_rows.max(0) as usize * row_bytes, cache_offset, 2);
         let mut out = vec![UNTOUCHED; self.ids.len() * row_bytes + 2 * GUARD + 16];
         let out_start =
@@ -110,7 +111,7 @@ impl Case<'_> {
             order: 0,
         };
         let mut log = AccessLog::new(table.watched());
-        // SAFETY: everything named is as large as it says, and has at least 16 bytes around it.
+        // SAFETY: all memory has the given sizes, and at least 16 bytes around it.
         unsafe { gather(kernel, width, arguments, self.shape, Some(&mut log)) }
             .unwrap_or_else(|error| panic!("{name}: {error}"));
 
@@ -142,7 +143,7 @@ impl Case<'_> {
         assert_eq!((report.stamp, report.hits), (1, hits), "{name}: stamp and hits");
         assert!(report.began_ns <= report.ended_ns, "{name}: ended before it began");
 
-        // A read may touch only rows that were asked for; in `wide` it may hang over their ends, in the others not.
+        // A read may touch only requested rows; in `wide` it may extend beyond their ends, in the others not.
         let start = table.address() as u64;
         let end = start + table.bytes as u64;
         for lane in log.instructions.iter().flat_map(|instruction| &instruction.lanes) {
@@ -163,7 +164,7 @@ impl Case<'_> {
     }
 }
 
-/// Some number of 0…`below`-1 that looks random, and is the same in every run.
+/// A pseudorandom number of 0…`below`-1, the same in every run.
 fn pick(below: usize, key: usize) -> usize {
     ((key as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as usize % below
 }
@@ -355,7 +356,7 @@ fn few_misses_among_many_hits_are_collected_over_several_takes() {
 #[test]
 fn rows_around_two_and_four_gigabytes_are_found() {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-    // Addresses only: but for the few rows written here no page is ever backed.
+    // Only addresses: except for the few rows written here, no page is ever backed.
     let bytes = (9_usize << 30) + 4096;
     // SAFETY: a new mapping that nothing else refers to.
     let memory = unsafe {
@@ -406,13 +407,14 @@ fn rows_around_two_and_four_gigabytes_are_found() {
                     cache: table as u64,
                     order: 0,
                 };
-                // SAFETY: the mapping holds all rows, and pages around them; ids, slots, output and report are ours.
+                // SAFETY: the mapping contains all rows, and pages around them; ids, slots, output and report are owned
+                // here.
                 unsafe { gather(kernel, width, arguments, SHAPES[0], None) }.unwrap();
                 assert!(out == contents, "{kernel} {}, {row_bytes} bytes, cached: {cached}", width.name());
                 assert_eq!(report.bad_position, u64::MAX);
             }
         }
     }
-    // SAFETY: mapped above, and nothing refers to it any more.
+    // SAFETY: mapped above, and not used any longer.
     unsafe { munmap(memory, bytes) }.unwrap();
 }

@@ -1,5 +1,6 @@
-//! `continue_sums` against a plain loop in its order, bit for bit: the rows that are not cached in the list's order, then
-//! those that are. And against sums in float64, within the bound that docs/guide/aggregation.md promises.
+//! `continue_sums` compared with a plain loop in its order, bit for bit: first the rows that are not cached, in the
+//! list's order, then the cached ones. Also compared with sums in float64, within the bound of
+//! docs/guide/aggregation.md.
 
 use std::ffi::c_void;
 
@@ -11,10 +12,10 @@ use uva_ops::lists::{Lists, degree_weights};
 
 use super::sums::{Case, Noise, Placed, SMALL, UNTOUCHED, WAYS, Way, widened};
 
-/// A case of which some rows are in a cache.
+/// A case with some rows in a cache.
 struct Cached {
     case: Case,
-    /// Of each source.
+    /// Whether each source is cached.
     kept: Vec<bool>,
     ids: Vec<i64>,
     slot_map: Vec<i32>,
@@ -22,7 +23,7 @@ struct Cached {
     cache: Vec<u8>,
 }
 
-/// What the host makes beforehand.
+/// The part that the host computes beforehand.
 struct Begun {
     sums: Vec<f32>,
     sum_of: Vec<i32>,
@@ -31,8 +32,8 @@ struct Begun {
 }
 
 impl Cached {
-    /// Source `i` is row `3 i + 1` of the table. Slots are handed out from behind, and each second is of a row that no
-    /// batch has.
+    /// Source `i` is row `3 i + 1` of the table. Slots are assigned from the end, and every second one belongs to a row
+    /// that is in no batch.
     fn new(case: Case, is_kept: impl FnMut(usize) -> bool) -> Self {
         let (sources, row_bytes) = (case.degrees.len(), case.row_bytes());
         let kept: Vec<bool> = (0..sources).map(is_kept).collect();
@@ -110,7 +111,7 @@ impl Cached {
         begun
     }
 
-    /// Sums by the kernel, as [`Case`] does it, where rows begin so many values behind a line.
+    /// Sums by the kernel, as [`Case`] does it, with rows that begin this many values after a line.
     fn sums(&self, way: Way, begun: &Begun, offset: usize, shape: GatherShape) -> (Vec<f32>, Vec<u8>) {
         let Case { values, width, indptr, indices, sampled, degrees, .. } = &self.case;
         let (bytes, row_bytes, lists) =
@@ -154,7 +155,7 @@ impl Cached {
         let mut log = AccessLog::new(0..u64::MAX);
         let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
         let (grid, block) = ([shape.blocks, 1, 1], [shape.threads, 1, 1]);
-        // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
+        // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
         unsafe { launch_logged(values.continuing_entry(), grid, block, 0, parameters.as_ptr(), &mut log) }
             .unwrap();
         // Of the cache only rows of this batch's ids are read, each within itself.
@@ -253,7 +254,7 @@ fn lists_of_every_length_are_continued_by_any_grid() {
     }
 }
 
-/// A producer that trusts nobody's numbers: a sampler may have died while it wrote them.
+/// A producer does not trust a sampler's numbers: the sampler may have died while it wrote them.
 #[test]
 fn ids_and_lists_out_of_range_cause_no_read_or_write_out_of_bounds() {
     for values in SummedType::ALL {

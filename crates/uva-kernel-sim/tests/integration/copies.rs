@@ -1,4 +1,4 @@
-//! `copy_arrays` against a plain copy: every alignment of either side, sizes around a piece, and nothing else written.
+//! `copy_arrays` compared with a plain copy: every alignment of either side, sizes around a piece, and no other writes.
 
 use std::ffi::c_void;
 
@@ -7,7 +7,7 @@ use uva_kernels::copies::{COPIES_AT_ONCE, COPY_ARRAYS, COPY_PIECE, CopyArguments
 
 const UNTOUCHED: u8 = 0xEE;
 
-/// Copies of so many bytes, each from and to a place with these offsets from a multiple of 16.
+/// Copies of this many bytes, each from and to an address with these offsets from a multiple of 16.
 fn check(copies: &[(usize, usize, usize)], blocks: u32, threads: u32) {
     let room = |bytes: usize| (bytes + 16).next_multiple_of(16) + 16;
     let total: usize = copies.iter().map(|&(bytes, ..)| room(bytes)).sum();
@@ -33,7 +33,7 @@ fn check(copies: &[(usize, usize, usize)], blocks: u32, threads: u32) {
     let mut arguments = CopyArguments::new(&listed);
     arguments.check().unwrap();
     let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
-    // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
+    // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
     unsafe { launch(COPY_ARRAYS, [blocks, 1, 1], [threads, 1, 1], 0, parameters.as_ptr()) }.unwrap();
     assert!(*to == *expected, "{copies:?} by {blocks} blocks of {threads}");
 }

@@ -1,4 +1,4 @@
-//! The kernels that put a gather's visits in order, against what a sort by regions promises.
+//! The kernels that order a gather's visits, compared with a sort by regions.
 
 use std::ffi::c_void;
 
@@ -6,7 +6,7 @@ use uva_kernel_sim::launch;
 use uva_kernels::gather::GatherReport;
 use uva_kernels::order::{ORDER_STEPS, OrderArguments};
 
-/// The order of these ids, by grids of so many blocks and threads.
+/// The order of these ids, by grids of this many blocks and threads.
 fn order(ids: &[i64], regions: usize, row_bits: u32, blocks: u32, threads: u32) -> Vec<u32> {
     let mut places = vec![0_u32; regions + 1];
     let mut order = vec![u32::MAX; ids.len()];

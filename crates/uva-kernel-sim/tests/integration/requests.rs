@@ -1,4 +1,4 @@
-//! What the kernels that ship cost on the link, according to the request model.
+//! The link cost of the shipped kernels, according to the request model.
 
 use std::thread;
 

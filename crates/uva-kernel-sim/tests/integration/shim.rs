@@ -1,4 +1,4 @@
-//! The shim itself: do blocks, warps, shuffles, shared memory and atomics behave as CUDA's?
+//! Tests of the shim: blocks, warps, shuffles, shared memory and atomics behave as in CUDA.
 
 use std::ffi::c_void;
 
@@ -79,7 +79,7 @@ fn mistakes_of_a_kernel_are_errors_and_the_next_launch_works() {
 #[test]
 fn what_cannot_be_launched_is_refused_before_anything_runs() {
     let none = std::ptr::null();
-    // SAFETY: refused before any argument is looked at.
+    // SAFETY: refused before any argument is read.
     let refused = |name, grid, block, shared| unsafe { launch(name, grid, block, shared, none) }.unwrap_err();
     assert_eq!(refused("gather_fast", [1; 3], [1; 3], 0), LaunchError::Unknown("gather_fast".to_owned()));
     for (grid, block) in

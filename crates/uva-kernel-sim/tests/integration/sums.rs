@@ -1,5 +1,6 @@
-//! `sum_rows` against the host's sums, bit for bit: every type and width, empty and long lists, each way to weight, any
-//! grid, numbers out of range. Every read of a row is logged, and around the output lie bytes that must stay.
+//! `sum_rows` compared with the host's sums, bit for bit: every type and width, empty and long lists, each way to
+//! weight, any grid, numbers out of range. Every read of a row is logged, and the output is surrounded by bytes that
+//! must not change.
 
 use std::collections::HashSet;
 use std::ffi::c_void;
@@ -96,7 +97,7 @@ impl Case {
             let value = loop {
                 let mut value = vec![0; bytes];
                 value.iter_mut().for_each(|byte| *byte = noise.below(256) as u8);
-                // Sums stay finite: which of two NaNs a sum keeps is not said.
+                // Sums stay finite: which of two NaNs a sum keeps is unspecified.
                 if is_number(values, &value) && widened(values, &value).abs() < 1e15 {
                     break value;
                 }
@@ -138,8 +139,8 @@ impl Case {
         out.into_iter().map(f32::to_bits).collect()
     }
 
-    /// Sums by the kernel, in rows that begin so many values behind a line; checks what it reads and that it writes
-    /// nothing else. The sums' bits, and the own rows.
+    /// Sums by the kernel, in rows that begin this many values after a line; checks its reads and that it writes
+    /// nothing else. Returns the sums' bits, and the own rows.
     fn sums(&self, way: Way, offset: usize, shape: GatherShape) -> (Vec<u32>, Vec<u8>) {
         let (bytes, row_bytes, lists) =
             (self.values.bytes() as usize, self.row_bytes(), self.indptr.len() - 1);
@@ -165,7 +166,7 @@ impl Case {
         let mut log = AccessLog::new(0..u64::MAX);
         let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
         let (grid, block) = ([shape.blocks, 1, 1], [shape.threads, 1, 1]);
-        // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
+        // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
         unsafe { launch_logged(self.values.entry(), grid, block, 0, parameters.as_ptr(), &mut log) }.unwrap();
         let wanted: HashSet<u64> =
             self.indices.iter().map(|&index| index as u64).chain(0..lists as u64).collect();
@@ -181,7 +182,7 @@ impl Case {
         (sums.collect(), own)
     }
 
-    /// Whether all of its lists name rows.
+    /// Whether all entries of its lists are rows.
     fn is_in_range(&self) -> bool {
         Lists::new(&self.indptr, &self.indices, self.degrees.len()).is_ok()
     }
@@ -196,7 +197,7 @@ impl Case {
     }
 }
 
-/// Bytes so far behind a line, among others that must stay.
+/// Bytes that begin this far after a line, surrounded by bytes that must not change.
 pub struct Placed {
     memory: Vec<u8>,
     start: usize,
@@ -216,7 +217,7 @@ impl Placed {
         self.memory[self.start..].as_ptr() as u64
     }
 
-    /// The bytes, once those around them are seen to be as they were.
+    /// The bytes, after a check that those around them are unchanged.
     pub fn bytes(&mut self) -> &[u8] {
         let (before, from) = self.memory.split_at(self.start);
         let (bytes, behind) = from.split_at(self.length);
@@ -272,7 +273,7 @@ fn a_sum_that_is_minus_zero_stays_so() {
     assert!(case.sums(way, 0, SMALL).0.iter().all(|&sum| sum == (-0.0_f32).to_bits()));
 }
 
-/// A producer that trusts nobody's numbers: a sampler may have died while it wrote them.
+/// A producer does not trust a sampler's numbers: the sampler may have died while it wrote them.
 #[test]
 fn numbers_out_of_range_cause_no_read_or_write_out_of_bounds() {
     for values in SummedType::ALL {
@@ -296,8 +297,8 @@ fn numbers_out_of_range_cause_no_read_or_write_out_of_bounds() {
     }
 }
 
-/// The gather of a batch whose rows are summed reads the link as one that goes to a slot: only its output differs. The
-/// sums read nothing of the table.
+/// The gather of a batch whose rows are summed reads the link like one into a slot: only its output differs. The sums
+/// do not read the table.
 #[test]
 fn sums_on_the_device_read_the_link_as_the_gather_of_whole_rows_does() {
     for (kernel, row_bytes) in
@@ -342,7 +343,7 @@ fn sums_on_the_device_read_the_link_as_the_gather_of_whole_rows_does() {
             };
             let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
             let (name, one) = (SummedType::F32.entry(), [1; 3]);
-            // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
+            // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
             unsafe { launch_logged(name, one, [64, 1, 1], 0, parameters.as_ptr(), &mut log) }.unwrap();
             assert_eq!(log.instructions.len(), gathered, "the sums read the table");
             assert!(own == out.bytes()[..own.len()], "the first rows");

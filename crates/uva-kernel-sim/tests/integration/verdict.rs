@@ -1,4 +1,4 @@
-//! `batch_verdict` against the rules in words: batches one after another, each whole or not, finite or not.
+//! `batch_verdict` compared with its rules: batches one after another, each whole or not, finite or not.
 
 use std::ffi::c_void;
 
@@ -7,7 +7,7 @@ use uva_kernels::verdict::{
     BATCH_VERDICT, BATCHES, CORRECT, LABELLED, LOSS, LOSSES, NUMBERS, STATE, VerdictArguments, VerdictState,
 };
 
-/// Of the report beside a batch.
+/// The stamp of a batch's report.
 const STAMP: i64 = 41;
 const WHOLE: [i64; 4] = [7, STAMP, 7, -1];
 
@@ -22,7 +22,7 @@ fn good(loss: f64) -> Batch {
     Batch { own: Some((loss, 3, 5)), report: Some(WHOLE) }
 }
 
-/// What the device keeps.
+/// The state that the device keeps.
 #[derive(Default)]
 struct Device {
     numbers: [f64; NUMBERS],
@@ -30,12 +30,12 @@ struct Device {
 }
 
 impl Device {
-    /// The reading behind a batch, and whether its step is skipped.
+    /// The reading of a batch, and whether its step is skipped.
     fn judge(&mut self, batch: Batch, first: bool) -> ([f64; NUMBERS], bool) {
         let (loss, correct, labelled) = batch.own.unwrap_or((0.0, 0, 0));
         let single = loss as f32;
         let report = batch.report.unwrap_or_default();
-        // One more than there is, which must stay.
+        // One element more than necessary, which must not change.
         let (mut reading, mut skipped) = ([-7.0; NUMBERS + 1], [-7.0_f32; 2]);
         let loss_at = if self.wide { (&raw const loss) as u64 } else { (&raw const single) as u64 };
         let address = |there: bool, address: u64| if there { address } else { 0 };
@@ -55,7 +55,7 @@ impl Device {
         };
         arguments.check().unwrap();
         let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
-        // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
+        // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
         unsafe { launch(BATCH_VERDICT, [1, 1, 1], [1, 1, 1], 0, parameters.as_ptr()) }.unwrap();
         assert_eq!((reading[NUMBERS], skipped[1]), (-7.0, -7.0), "something is written behind the end");
         let reading: [f64; NUMBERS] = reading[..NUMBERS].try_into().unwrap();
@@ -109,7 +109,7 @@ fn the_first_bad_batch_is_written_down_and_every_later_step_is_skipped() {
         [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(|loss| (good(loss), VerdictState::Diverged));
     let torn = [[7, STAMP - 1, 7, -1], [7, STAMP, 7, 0], [0; 4]];
     let torn = torn.map(|report| (Batch { report: Some(report), ..good(1.0) }, VerdictState::NotWhole));
-    // Garbage that nobody finished is first of all unfinished.
+    // An unfinished batch with garbage is reported as unfinished first.
     let both = (Batch { report: Some([0; 4]), ..good(f64::NAN) }, VerdictState::NotWhole);
     let unseeded = (Batch { own: None, report: Some([0; 4]) }, VerdictState::NotWhole);
     for wide in [false, true] {

@@ -1,3 +1,3 @@
-//! MPS as a launcher uses it. `gpu_processes` beside it is alone: its executable is also its roles.
+//! MPS as used by a launcher. `gpu_processes` is a separate program: its executable also runs as its roles.
 
 mod mps;

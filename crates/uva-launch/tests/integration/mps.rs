@@ -1,5 +1,5 @@
-//! MPS as a launcher uses it: a daemon of its own, clients ended before they are killed, and what a janitor does when
-//! the launcher is gone. Against the stand-in for NVIDIA's control program; `uvatrain mps` has tests of its own.
+//! MPS as used by a launcher: its own daemon, clients that are ended before they are killed, and the janitor's work
+//! after the launcher is gone. With the stand-in for NVIDIA's control program; `uvatrain mps` has separate tests.
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,7 +27,7 @@ fn environment(folder: &Path) -> Environment {
     })
 }
 
-/// One whose user names a pipe directory.
+/// An environment whose user names a pipe directory.
 fn naming(folder: &Path, pipe: &Path) -> Environment {
     Environment { pipe_directory: Some(pipe.to_owned()), ..environment(folder) }
 }
@@ -109,7 +109,7 @@ fn a_client_is_terminated_at_its_server_and_a_stranger_is_not() {
     assert!(!daemon.terminate_client(std::process::id()).unwrap(), "this process is no client");
     assert!(daemon.terminate_client(first.id()).unwrap());
     assert_eq!(clients(&daemon), [second.id()]);
-    // As a janitor does it, which has the leftover alone.
+    // As the janitor does, which has only the leftover.
     assert!(daemon.leftover().terminate_client(second.id()).unwrap());
     assert!(clients(&daemon).is_empty());
     end(first);
@@ -131,7 +131,7 @@ fn a_janitor_ends_the_daemon_of_a_launcher_that_was_killed() {
     leftover.remove().unwrap();
     assert!(!process.is_alive());
     assert!(contents(folder.path()).is_empty(), "{:?}", contents(folder.path()));
-    // Once more, as after a launcher that had ended it itself.
+    // Again, as after a launcher that had ended it itself.
     leftover.remove().unwrap();
     assert!(!leftover.terminate_client(1).unwrap());
 }
@@ -150,7 +150,7 @@ fn a_janitor_informed_before_the_start_still_finds_the_daemon() {
     assert!(contents(folder.path()).is_empty());
 }
 
-/// As [`look`], where CUDA's default place is free; a daemon that runs there on this machine is not the test's.
+/// As [`look`], if CUDA's default directory is free; the test does not use a daemon that runs there on this machine.
 fn prepared(environment: &Environment) -> Box<DaemonPlace> {
     match look(environment) {
         Ok(AvailableMps::Prepared(prepared)) => prepared,
@@ -193,7 +193,7 @@ fn somebody_elses_daemon_is_shared_and_survives_the_session() {
     let session = MpsSession::Shared(running);
     assert_eq!(session.leftover(), None);
     assert_eq!(session.running().process(), theirs.running().process());
-    // Their log directory is what the clients get, not this environment's.
+    // The clients get the log directory of that daemon, not of this environment.
     assert_eq!(session.client_environment(5), theirs.client_environment(5));
     session.end().unwrap();
     assert!(theirs.running().process().is_alive());

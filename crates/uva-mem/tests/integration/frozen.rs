@@ -1,4 +1,4 @@
-//! Bytes that are written once: nobody changes them afterwards, whoever holds the descriptor.
+//! Bytes that are written once: no process can change them afterwards, whatever descriptor it holds.
 
 use std::os::fd::AsFd;
 

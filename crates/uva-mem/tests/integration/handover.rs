@@ -1,4 +1,4 @@
-//! The hand-over channel against messages that are not what they should be.
+//! The hand-over channel with invalid messages.
 
 use std::io::{IoSlice, Read, Seek, Write};
 use std::mem::MaybeUninit;
@@ -32,7 +32,7 @@ fn send_raw(channel: &Channel, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     rustix::net::sendmsg(channel, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL).unwrap();
 }
 
-/// What a receiver says to these bytes and descriptors.
+/// The receiver's error for these bytes and descriptors.
 fn refusal(bytes: &[u8], fds: &[BorrowedFd<'_>]) -> String {
     let (here, there) = Channel::pair().unwrap();
     send_raw(&here, bytes, fds);
@@ -164,7 +164,7 @@ fn missing_and_surplus_descriptors_are_refused() {
 
 #[test]
 fn descriptors_of_refused_messages_are_closed() {
-    // Alone in a process of its own: other tests of this file open descriptors meanwhile.
+    // Alone in a separate process: other tests of this file open descriptors meanwhile.
     if std::env::var_os("UVA_MEM_ALONE").is_none() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "handover::descriptors_of_refused_messages_are_closed", "--test-threads=1"])
@@ -253,14 +253,14 @@ fn what_was_not_inherited_is_not_taken_up() {
 fn a_descriptor_that_took_the_channels_number_is_not_taken_up() {
     let (ours, _theirs) = Channel::pair().unwrap();
     let (others, other_end) = Channel::pair().unwrap();
-    // As a program between the two would have left it: another socket, open beyond exec.
+    // As left by a program between the two: another socket, open beyond exec.
     rustix::io::fcntl_setfd(&others, rustix::io::FdFlags::empty()).unwrap();
     let number = others.as_fd().as_raw_fd();
     match Channel::from_inherited_as(number, ours.identity().unwrap()) {
         Err(HandoverError::Refused(what)) => assert!(what.contains("something else"), "{what}"),
         other => panic!("not refused: {other:?}"),
     }
-    // It is its owner's still.
+    // The socket still belongs to its owner.
     others.send(b"mine", &[]).unwrap();
     assert_eq!(other_end.recv().unwrap().payload, b"mine");
     assert!(rustix::io::fcntl_getfd(&others).unwrap().is_empty());
@@ -327,7 +327,7 @@ fn a_word_beyond_the_control_page_is_a_panic() {
 proptest::proptest! {
     #[test]
     fn bytes_that_are_not_a_message_are_refused(mut bytes in proptest::collection::vec(0u8.., 1..200), like in 0usize..HEADER) {
-        // Begins like a message up to some byte, and is none.
+        // Begins like a message up to some byte, but is not valid.
         let good = message(0, &vec![0; bytes.len().saturating_sub(HEADER)]);
         let like = like.min(bytes.len());
         bytes[..like].copy_from_slice(&good[..like]);
@@ -337,7 +337,7 @@ proptest::proptest! {
     }
 }
 
-/// What the end that refuses other users says to a message of this user's, sent by a process of its own.
+/// The error of the end that refuses other users, for a message from a separate process of this user.
 fn refusal_of_user(user: u32) -> String {
     let (here, there) = Channel::pair().unwrap();
     here.refuse_other_users().unwrap();
@@ -354,7 +354,7 @@ fn refusal_of_user(user: u32) -> String {
 #[test]
 fn a_message_of_another_user_is_refused_by_the_end_that_requires_its_own() {
     let own = rustix::process::getuid();
-    // One's own is refused for what it says only.
+    // A message of the same user is refused only for its content.
     assert!(refusal_of_user(own.as_raw()).contains("fewer than the 24 of a header"));
     if !own.is_root() {
         println!("skipped: only root can send as another user");

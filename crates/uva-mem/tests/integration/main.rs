@@ -1,5 +1,5 @@
-//! Shared memory between threads and processes: frozen bytes, the hand-over channel, the slot ring. One program, one
-//! module a subject.
+//! Shared memory between threads and processes: frozen bytes, the hand-over channel, the slot ring. One program, with a
+//! module per subject.
 
 mod frozen;
 mod handover;

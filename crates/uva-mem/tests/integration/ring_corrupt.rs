@@ -1,4 +1,5 @@
-//! Damaged headers: every byte, flipped once, in the ring's memory. An error each time, never another batch.
+//! Damaged headers: every byte of a header in the ring's memory, flipped once. Each gives an error, never another
+//! batch.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -44,7 +45,7 @@ impl Damaged {
     }
 }
 
-/// Alive for three questions: who asks more often has not noticed the damage and would wait for ever.
+/// Alive for three checks: a side that checks more often has not noticed the damage and would wait forever.
 fn patient() -> impl Fn() -> Result<(), PeerGone> {
     let questions = Cell::new(0);
     move || {
@@ -119,7 +120,8 @@ fn every_flipped_byte_of_a_free_slots_state_is_noticed() {
                     let mut writer = damaged.ring.writer();
                     match writer.acquire(5, &patient()) {
                         Err(RingError::Corrupt { .. }) => {}
-                        // To the writer it looks like somebody else's earlier turn; its reader knows better.
+                        // To the writer it looks like an earlier turn of another writer; its reader recognises the
+                        // damage.
                         Err(RingError::PeerDied { .. }) => {
                             is_corrupt(damaged.ring.reader().acquire(5, &patient()), 0, &case);
                         }
@@ -142,7 +144,7 @@ fn a_state_changed_while_its_slot_is_in_use_is_noticed_at_the_end() {
             damaged.flip_slot(0, byte, mask);
             is_corrupt(slot.publish(1), 0, &case);
 
-            // By a release, and after a drop by the next acquire, though that is of another slot.
+            // At a release, and after a drop at the next acquire, although of another slot.
             for explicit in [true, false] {
                 let damaged = Damaged::new(2);
                 damaged.ring.writer().acquire(0, &AlwaysAlive).unwrap().publish(1).unwrap();
@@ -175,7 +177,7 @@ fn every_flipped_byte_of_the_regions_own_header_is_refused_at_open() {
 
 #[test]
 fn a_header_left_by_another_generation_is_never_taken_for_this_one() {
-    // The state says ready, the header is the one published a turn ago.
+    // The state is ready, and the header is that of the turn before.
     let damaged = Damaged::new(1);
     damaged.pass(1);
     damaged.memory.write_all_at(&StateWord::new(1, SlotState::Ready).0.to_le_bytes(), 128).unwrap();

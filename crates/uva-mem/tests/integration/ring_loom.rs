@@ -1,7 +1,7 @@
-//! The slot protocol under loom: every interleaving, and every value that a weakly ordered load may return, within
-//! the bounds named at each model.
+//! The slot protocol under loom: every interleaving, and every value that a weakly ordered load may return, within the
+//! bounds of each model.
 //!
-//! The code that runs here is the code that runs on shared memory; only its word is another:
+//! The code under test is the code for shared memory; only its word is replaced:
 //!
 //! * [`SleepingWord`] sleeps as a futex does and has *no* timeout, so a lost wake-up is a deadlock, which loom reports;
 //! * [`TimingOutWord`] never sleeps: each wait times out at once, so that every interleaving of liveness checks,
@@ -9,9 +9,9 @@
 //!   as if SIGKILL had come between two instructions, for every n there is.
 //!
 //! Payloads are `loom::cell::UnsafeCell`s: an access of one side that is not ordered after the other's is reported,
-//! whatever was read. Bounds: 1 to 4 slots, 2 to 6 sequences, at most 3 threads, and the preemptions per execution that
-//! stand at each model (1 to 4; switches at waits are not counted). The last tests break the word and must see the
-//! models fail.
+//! whatever was read. Bounds: 1 to 4 slots, 2 to 6 sequences, at most 3 threads, and the number of preemptions per
+//! execution given at each model (1 to 4; switches at waits are not counted). The last tests break the word and must
+//! see the models fail.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,10 +25,10 @@ use uva_mem::ring::protocol::{Fault, GENERATIONS, Patience, SlotHeader, SlotStat
 use uva_mem::ring::{AlwaysAlive, Liveness, PeerGone, Word};
 
 const PATIENCE: Patience = Patience { spins: 0, interval: Duration::ZERO };
-/// More than any length used here.
+/// Larger than any length used here.
 const CAPACITY: u64 = u64::MAX;
 
-/// How a word is broken, to see that the models notice.
+/// A flaw of a word, which the models must detect.
 #[derive(Clone, Copy, PartialEq)]
 enum Flaw {
     None,
@@ -73,7 +73,7 @@ impl Word for SleepingWord {
         self.value.compare_exchange(current, new, self.order(success), self.order(failure))
     }
 
-    /// As the kernel: compares under the lock that a waker takes too.
+    /// As in the kernel: compares under the lock that a waker also takes.
     fn wait(&self, expected: u32, _timeout: Duration) {
         let guard = self.sleepers.lock().unwrap();
         if self.value.load(Ordering::Relaxed) == expected {
@@ -89,7 +89,7 @@ impl Word for SleepingWord {
     }
 }
 
-/// A payload: two words that belong together, and say the sequence they were written for.
+/// A payload: two words that belong together, and contain the sequence that they were written for.
 struct Payload(UnsafeCell<[u64; 2]>);
 
 // SAFETY: loom's cell checks at run time what `Sync` promises: that no two threads' accesses are unordered.
@@ -99,7 +99,7 @@ unsafe impl Send for Payload {}
 
 impl Payload {
     fn write(&self, index: usize, value: u64) {
-        // SAFETY: loom fails the test when any other access is not ordered with this one.
+        // SAFETY: loom fails the test if any other access is not ordered with this one.
         self.0.with_mut(|words| unsafe { (*words)[index] = value });
     }
 
@@ -114,8 +114,7 @@ impl Payload {
     }
 }
 
-/// What is left of a side: how many more operations of it have an effect. Its own thread alone uses it, so it needs no
-/// place in the model.
+/// The remaining operations of a side that have an effect. Only its own thread uses it, so it is not part of the model.
 struct Life(std::sync::atomic::AtomicU32);
 
 impl Life {
@@ -123,7 +122,7 @@ impl Life {
         Arc::new(Self(u32::MAX.into()))
     }
 
-    /// Takes one operation; false when there was none left.
+    /// Spends one operation; returns false if none was left.
     fn spend(&self) -> bool {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
@@ -134,14 +133,14 @@ impl Life {
     }
 }
 
-/// The ring as one side sees it.
+/// One side's view of the ring.
 struct Slots<W> {
     headers: Vec<SlotHeader<W>>,
     payloads: Vec<Arc<Payload>>,
     life: Arc<Life>,
 }
 
-/// The generation in which a slot is used first when the sequences begin with `first`.
+/// The generation in which a slot is first used if the sequences begin with `first`.
 fn first_generation(slot: u32, first: u64, slots: u32) -> u32 {
     let (first_slot, generation) = position(first, slots);
     if slot < first_slot { (generation + 1) % GENERATIONS } else { generation }
@@ -176,7 +175,7 @@ impl<W: Word> Slots<W> {
         header.release(generation)
     }
 
-    /// Takes the sequence if it is there, and leaves the slot to the caller.
+    /// Acquires the sequence if it is ready, and leaves the slot to the caller.
     fn take_if_ready(&self, sequence: u64) -> bool {
         let (slot, generation) = position(sequence, self.headers.len() as u32);
         let length = self.headers[slot as usize].claim_if_ready(sequence, generation, CAPACITY).unwrap();
@@ -203,7 +202,7 @@ fn all_pass(slots: u32, writers: u64, first: u64, count: u64, preemptions: Optio
             .map(|writer| {
                 let ring = Arc::clone(&ring);
                 thread::spawn(move || {
-                    // Counted by offset: the last sequence may be the last number there is.
+                    // Counted by offset, because the last sequence may be the maximum of the type.
                     for offset in (0..count).filter(|offset| offset % writers == writer) {
                         ring.write(first + offset, &AlwaysAlive).unwrap();
                     }
@@ -235,7 +234,7 @@ fn two_slots_pass_batches_without_a_lost_wake_up() {
     all_pass(2, 1, 0, 5, Some(2), Flaw::None);
 }
 
-/// A reader that takes the next sequences too, as far as they are there, before it gives the first back.
+/// A reader that also acquires the next sequences, as far as they are ready, before it releases the first.
 fn looks_ahead(slots: u32, count: u64, preemptions: Option<usize>, flaw: Flaw) {
     model(preemptions, move || {
         let ring = Arc::new(Slots::new(slots, 0, Life::endless(), |value| SleepingWord::new(value, flaw)));
@@ -291,13 +290,13 @@ fn the_sequence_crosses_32_bits_and_reaches_the_last_number() {
 #[test]
 fn two_writers_and_a_reader_keep_the_order() {
     all_pass(2, 2, 0, 4, Some(2), Flaw::None);
-    // As many slots as the runtime uses at least: writers + 2, and each slot's second turn is another's.
+    // The minimum number of slots in the runtime: writers + 2, and each slot's second turn is another writer's.
     all_pass(3, 2, 0, 5, Some(2), Flaw::None);
     all_pass(4, 2, 0, 6, Some(1), Flaw::None);
     all_pass(2, 2, 2 * u64::from(GENERATIONS) - 2, 4, Some(1), Flaw::None);
 }
 
-/// A word whose waits time out at once, as one side sees it: the other side has a view of the same value.
+/// One side's view of a word whose waits time out at once: the other side has a view of the same value.
 struct TimingOutWord {
     value: Arc<AtomicU32>,
     life: Arc<Life>,
@@ -321,7 +320,7 @@ impl Word for TimingOutWord {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32> {
-        // What the dead would be told does not matter: nothing they do has an effect any more.
+        // The result for a dead side does not matter: its operations have no effect.
         if self.life.spend() {
             self.value.compare_exchange(current, new, success, failure)
         } else {
@@ -336,7 +335,7 @@ impl Word for TimingOutWord {
     fn wake_all(&self) {}
 }
 
-/// Two views of the same slots: of one side that dies after `operations`, and of one that does not.
+/// Two views of the same slots: one for a side that dies after `operations`, and one for a side that does not.
 fn two_views(slots: u32, first: u64, operations: u32) -> (Slots<TimingOutWord>, Slots<TimingOutWord>) {
     let values = std::cell::RefCell::new(std::collections::VecDeque::new());
     let mortal = Arc::new(Life(operations.into()));
@@ -353,8 +352,8 @@ fn two_views(slots: u32, first: u64, operations: u32) -> (Slots<TimingOutWord>, 
     (one, other)
 }
 
-/// One side works on `count` sequences and dies after `operations`; the other goes on until it is told. Returns what
-/// the mortal and the survivor completed: the latter ends with all sequences, or with `PeerGone`.
+/// One side processes `count` sequences and dies after `operations`; the other continues until it is notified. Returns
+/// the numbers that the mortal and the survivor completed: the latter ends with all sequences, or with `PeerGone`.
 fn one_dies(
     slots: u32,
     first: u64,
@@ -370,7 +369,7 @@ fn one_dies(
         let completed = (0..count)
             .take_while(|offset| mortal(&dying, first + offset, &|| dying.life.check()).is_ok())
             .count();
-        // The kernel's part: a pidfd says so only after everything that the process did.
+        // The kernel's part: a pidfd reports the end only after everything that the process did.
         peer.store(false, Ordering::Release);
         completed as u64
     });
@@ -388,7 +387,7 @@ fn one_dies(
 
 /// A writer's operations on one batch: claim, two words of payload, seven of the header, publish.
 const WRITE_OPERATIONS: u32 = 11;
-/// A reader's: claim and release.
+/// A reader's operations: claim and release.
 const READ_OPERATIONS: u32 = 2;
 
 #[test]

@@ -1,5 +1,5 @@
-//! The ring between real processes: this test binary starts itself again as the peer, kills it, stops it, and looks
-//! at what the other side sees. Every wait has a watchdog, which fails the test; no time is asserted otherwise.
+//! The ring between real processes: this test binary starts itself again as the peer, kills it, stops it, and checks
+//! the other side. Every wait has a watchdog, which fails the test; no other time is asserted.
 
 use std::cell::Cell;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ fn pattern(sequence: u64) -> Vec<u8> {
     (0..sequence * 997 % 10_001).map(|i| (sequence * 131 + i * 7) as u8).collect()
 }
 
-/// A process of this test, ended with the test whatever happens.
+/// A process of this test, ended with the test in every case.
 struct Peer {
     child: Child,
     pidfd: PidFd,
@@ -29,7 +29,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Starts this binary as `role`, and hands it the ring.
+    /// Starts this binary as `role`, and passes it the ring.
     fn start(role: &str, ring: &Ring) -> Self {
         let (channel, theirs) = Channel::pair().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -68,7 +68,7 @@ impl Drop for Peer {
     }
 }
 
-/// The peer's liveness, with the watchdog: a wait that nothing ends is a failure that says so.
+/// The peer's liveness, with the watchdog: a wait that does not end fails with a message.
 fn watched(pidfd: &PidFd) -> impl Fn() -> Result<(), PeerGone> {
     let start = Instant::now();
     move || {
@@ -89,7 +89,7 @@ fn tells_of_the_death<T>(result: Result<T, RingError>, peer: &Peer) {
     }
 }
 
-/// What the started process does. In the test run itself it does nothing.
+/// The code of the started process. In a normal test run it does nothing.
 #[test]
 fn the_peer_process() {
     let Ok(number) = std::env::var(CHANNEL) else { return };
@@ -103,7 +103,7 @@ fn the_peer_process() {
     let wait_for_the_end = || drop(channel.recv());
     let say = |what: &str| channel.send(what.as_bytes(), &[]).unwrap();
     if role == "parent" {
-        // The next peer is a child of this process, and is to die with it.
+        // The next peer is a child of this process, and must die with it.
         let ring = Ring::open("test", fd, SHAPE).unwrap();
         let grandchild = Peer::start("deaf", &ring);
         grandchild.says("deaf");
@@ -116,7 +116,7 @@ fn the_peer_process() {
     match role.as_str() {
         "idle" => say("idle"),
         "deaf" => {
-            // Does not notice that the channel closes: a signal ends it, or the watchdog of a test that failed.
+            // Ignores that the channel closes: a signal ends it, or the watchdog of a failed test.
             say("deaf");
             std::thread::sleep(2 * WATCHDOG);
         }
@@ -150,8 +150,8 @@ fn the_peer_process() {
             slot.publish(bytes.len() as u64).unwrap();
         }
         "session leader" => {
-            // Who leads a session cannot begin another. The session's own number says nothing where this
-            // test runs in a PID namespace that its session does not belong to: it reads 0 there.
+            // The leader of a session cannot begin another. The session's own number means nothing if this test runs in
+            // a PID namespace that its session does not belong to: it reads 0 there.
             match rustix::process::setsid() {
                 Err(rustix::io::Errno::PERM) => say("leads a session"),
                 Ok(_) => say("leads none"),
@@ -196,7 +196,7 @@ fn a_reader_learns_that_its_writer_was_killed_in_any_state() {
             peer.says(said);
             let expected = if role == "idle" { SlotState::Free } else { SlotState::Filling };
             assert_eq!(ring.state(0).state(), expected);
-            // Killed when the reader already waits: at its first question.
+            // Killed when the reader already waits, at its first liveness check.
             let killed = Cell::new(false);
             let alive = watched(&peer.pidfd);
             let kill_then_ask = || {
@@ -246,7 +246,7 @@ fn a_writer_learns_that_its_reader_was_killed_while_reading() {
             }
             alive()
         };
-        // The slot being read, and the slots that were ready: none of them comes back.
+        // The slot being read, and the slots that were ready: none of them is returned.
         for sequence in 4..8 {
             tells_of_the_death(writer.acquire(sequence, &kill_then_ask).map(drop), &peer);
         }
@@ -260,7 +260,7 @@ fn a_stopped_peer_is_waited_for_and_its_batch_is_whole() {
     let peer = Peer::start("stopped while filling", &ring);
     peer.says("filling");
     peer.pidfd.send_signal(Signal::STOP).unwrap();
-    // Told to its parent once every thread of it stands.
+    // The parent is notified once all threads of the process are stopped.
     let options = rustix::process::WaitIdOptions::STOPPED;
     let stopped =
         rustix::process::waitid(rustix::process::WaitId::PidFd(peer.pidfd.as_fd()), options).unwrap();

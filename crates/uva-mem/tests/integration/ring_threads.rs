@@ -1,4 +1,4 @@
-//! The ring between threads of one process, and what its handles do when they are misused.
+//! The ring between threads of one process, and misuse of its handles.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ fn ring(slots: u32, payload_bytes: usize) -> Ring {
     Ring::create("test", RingShape { slots, payload_bytes }).expect("a small ring")
 }
 
-/// The payload of a sequence: its length and every byte follow from the number.
+/// The payload of a sequence, whose length and bytes follow from the number.
 fn pattern(sequence: u64, capacity: usize) -> Vec<u8> {
     let length = (sequence as usize * 37) % (capacity + 1);
     (0..length).map(|i| (sequence as usize * 131 + i * 7) as u8).collect()
@@ -89,7 +89,7 @@ fn a_ring_for_threads_has_no_descriptor_and_uses_huge_pages_if_any() {
     let mut writer = ring.writer();
     let mut slot = writer.acquire(0, &AlwaysAlive).unwrap();
     let memory = slot.payload_mut();
-    // As the kernel counts them; a machine whose memory is in pieces has fewer, but not none.
+    // As the kernel counts them; a machine with fragmented memory has fewer, but not none.
     if let Some(share) = uva_mem::huge_share(memory).filter(|_| ring.pages() == PageKind::TransparentHuge) {
         assert!(share > 0.0, "{share}");
     }
@@ -157,12 +157,12 @@ fn what_is_published_is_taken_without_waiting_and_nothing_else() {
     let first = reader.acquire_if_ready(0).unwrap().unwrap();
     let second = reader.acquire_if_ready(1).unwrap().unwrap();
     assert_eq!((first.sequence(), first.payload().len(), second.payload().len()), (0, 3, 4));
-    // Taken already, and the next turn of a slot that is still held.
+    // Acquired already, and the next turn of a slot that is still held.
     assert!(reader.acquire_if_ready(1).unwrap().is_none() && reader.acquire_if_ready(2).unwrap().is_none());
     first.release().unwrap();
     writer.acquire(2, &AlwaysAlive).unwrap().publish(5).unwrap();
     assert_eq!(reader.acquire_if_ready(2).unwrap().unwrap().payload().len(), 5);
-    // Another sequence in the slot than the one asked for.
+    // A sequence in the slot other than the requested one.
     second.release().unwrap();
     writer.acquire(3, &AlwaysAlive).unwrap().publish(6).unwrap();
     assert!(reader.acquire_if_ready(1).unwrap().is_none());
@@ -179,20 +179,20 @@ fn a_waiter_learns_in_every_state_that_its_peer_is_gone() {
             "{error}"
         );
     };
-    // Free: nothing was ever written. Filling: the writer was killed in it.
+    // Free: nothing was ever written. Filling: the writer was killed while it wrote.
     let ring = ring(1, 10);
     says_so(ring.reader().acquire(0, &gone).map(drop));
     ring.writer().acquire(0, &AlwaysAlive).unwrap().abandon();
     says_so(ring.reader().acquire(0, &gone).map(drop));
 
-    // Ready: the batch is there although its writer is not; a writer that waits for the reader is told.
+    // Ready: the batch is there although its writer is not; a writer that waits for the reader is notified.
     let ring = self::ring(1, 10);
     ring.writer().acquire(0, &AlwaysAlive).unwrap().publish(3).unwrap();
     says_so(ring.writer().acquire(1, &gone).map(drop));
     let mut reader = ring.reader();
     let slot = reader.acquire(0, &gone).unwrap();
     assert_eq!(slot.payload().len(), 3);
-    // Reading: the reader was killed in it.
+    // Reading: the reader was killed while it read.
     slot.abandon();
     says_so(ring.writer().acquire(1, &gone).map(drop));
 }
@@ -200,7 +200,7 @@ fn a_waiter_learns_in_every_state_that_its_peer_is_gone() {
 #[test]
 fn a_batch_published_just_before_its_writer_died_is_still_taken() {
     let ring = ring(1, 10);
-    // The writer publishes after the reader has begun to wait, and is gone when the reader asks.
+    // The writer publishes after the reader has begun to wait, and is gone at the reader's liveness check.
     let asked = AtomicBool::new(false);
     let published_then_gone = || {
         if !asked.swap(true, Ordering::Relaxed) {
@@ -265,7 +265,7 @@ fn opening_a_ring_of_another_shape_is_refused_with_both_values() {
     let ring = ring(4, 8192);
     let fd = || ring.fd().unwrap().try_clone_to_owned().unwrap();
     Ring::open("test", fd(), ring.shape()).unwrap();
-    // The same number of bytes in all, but another division of them.
+    // The same total number of bytes, but divided differently.
     let error = Ring::open("test", fd(), RingShape { slots: 8, payload_bytes: 4096 }).map(drop).unwrap_err();
     assert!(error.to_string().contains("number of slots is 0x4 instead of 0x8"), "{error}");
     let error = Ring::open("test", fd(), RingShape { slots: 4, payload_bytes: 8191 }).map(drop).unwrap_err();

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-/// Nodes that one task goes over.
+/// Nodes per task.
 const TASK: usize = 1 << 14;
 
 /// The lists of in-neighbours of nodes.
@@ -23,10 +23,10 @@ pub(crate) fn edge_cut(graph: &(impl InLists + Sync), of: &[u16]) -> u64 {
     of.par_chunks(TASK).enumerate().map(of_task).sum()
 }
 
-/// The most over the mean: 1 where all are equal, or nothing is there.
+/// The largest count divided by the mean: 1 if all are equal or there are none.
 #[must_use]
 pub fn over_mean(counts: &[u64]) -> f64 {
-    // Numbers of a file, which may be any.
+    // The numbers may come from a file, so any values are possible.
     match (counts.iter().max(), counts.iter().map(|&count| u128::from(count)).sum::<u128>()) {
         (Some(&most), all) if all > 0 => most as f64 * counts.len() as f64 / all as f64,
         _ => 1.0,

@@ -7,22 +7,22 @@ use crate::graphs::counts::InLists;
 /// Nodes between two reports of progress.
 const STEP: usize = 1 << 20;
 
-/// Lists of a graph whose nodes have their original ids, whatever order the dataset has them in. So whoever reads it
-/// cannot depend on that order.
+/// Lists of a graph by original ids, whatever the order of the dataset. So results cannot depend on that order.
 pub(crate) struct OriginalGraph<'g> {
     csc: Csc<'g>,
-    /// Where the dataset has each node; `None`: at its original id.
+    /// The dataset's id of each node; `None` if it is the original id.
     places: Option<Vec<u32>>,
     /// The end of each node's out-list in `out`.
     out_ends: Vec<u64>,
-    /// The nodes whose lists have the node, ascending, once for each entry.
+    /// For each node, the nodes whose lists contain it, ascending, once per entry.
     out: Vec<u32>,
     trains: Vec<bool>,
     train: Vec<u32>,
 }
 
 impl<'g> OriginalGraph<'g> {
-    /// Of a dataset of at most 2³² − 1 nodes. Takes 9 bytes a node (13 of a reordered dataset) and 4 an edge.
+    /// The graph of a dataset of at most 2³² − 1 nodes. It uses 9 bytes per node (13 for a reordered dataset) and 4 per
+    /// edge.
     ///
     /// # Errors
     /// If an edge is wrong, or an original id is beyond the nodes: then the dataset is a part of another.
@@ -58,7 +58,7 @@ impl<'g> OriginalGraph<'g> {
             report(node);
             self.in_list(node as u32).for_each(|neighbour| ends[neighbour as usize] += 1);
         }
-        // Where each list begins; as entries come, that becomes where it ends.
+        // The beginning of each list, which becomes its end as entries are added.
         let mut begin = 0;
         for end in &mut ends {
             begin += std::mem::replace(end, begin);
@@ -76,7 +76,7 @@ impl<'g> OriginalGraph<'g> {
         self.out = out;
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(crate) fn nodes(&self) -> usize {
         self.csc.nodes()
     }
@@ -108,7 +108,7 @@ impl<'g> OriginalGraph<'g> {
         })
     }
 
-    /// The nodes whose lists have the node.
+    /// The nodes whose lists contain the node.
     #[inline]
     pub(crate) fn out_list(&self, node: u32) -> &[u32] {
         let node = node as usize;
@@ -116,7 +116,7 @@ impl<'g> OriginalGraph<'g> {
         &self.out[begin as usize..self.out_ends[node] as usize]
     }
 
-    /// Both, the in-list first.
+    /// The in-list, followed by the out-list.
     #[inline]
     pub(crate) fn neighbours(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         self.in_list(node).chain(self.out_list(node).iter().copied())
@@ -130,7 +130,7 @@ impl InLists for OriginalGraph<'_> {
     }
 }
 
-/// Where each original id is.
+/// The position of each original id.
 fn inverse(ids: &[i64]) -> Result<Vec<u32>, GraphError> {
     let mut places = vec![0; ids.len()];
     for (place, &id) in (0..).zip(ids) {

@@ -1,8 +1,8 @@
-//! How many nodes and training nodes a part may have, and how many it has.
+//! Sizes of parts, and their limits on nodes and training nodes.
 
 use crate::graphs::weighted::Size;
 
-/// The sizes of parts, and their limits: 1.05 times the mean, and the mean rounded up at least.
+/// The sizes of parts, and their limits: 1.05 times the mean, but at least the mean rounded up.
 #[derive(Clone, Debug)]
 pub(crate) struct PartSizes {
     pub(crate) nodes: Vec<u64>,
@@ -12,7 +12,7 @@ pub(crate) struct PartSizes {
 }
 
 impl PartSizes {
-    /// Of these parts of the nodes.
+    /// The sizes of these parts of the nodes.
     pub(crate) fn of(of: &[u16], parts: u32, size: impl Fn(u32) -> Size) -> PartSizes {
         let mut sizes = PartSizes {
             nodes: vec![0; parts as usize],
@@ -30,7 +30,7 @@ impl PartSizes {
         sizes
     }
 
-    /// Whether a part has room for as much more.
+    /// Whether a part has room for this size.
     pub(crate) fn has_room(&self, part: usize, size: Size) -> bool {
         self.nodes[part] + size.nodes <= self.most_nodes
             && (size.train == 0 || self.train[part] + size.train <= self.most_train)
@@ -47,7 +47,7 @@ impl PartSizes {
         (0..self.nodes.len()).any(|part| self.is_over(part, any))
     }
 
-    /// Moves as much.
+    /// Moves this size from one part to another.
     pub(crate) fn move_one(&mut self, from: usize, to: usize, size: Size) {
         self.nodes[from] -= size.nodes;
         self.nodes[to] += size.nodes;
@@ -56,7 +56,7 @@ impl PartSizes {
     }
 }
 
-/// The most of `all` that one of `parts` parts may have.
+/// The largest share of `all` that one of `parts` parts may have.
 fn most(all: u64, parts: u32) -> u64 {
     let parts = u64::from(parts);
     (21 * all / (20 * parts)).max(all.div_ceil(parts))

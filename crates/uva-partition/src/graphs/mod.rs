@@ -1,13 +1,13 @@
-//! Graphs as the methods read them, and what they count in them.
+//! Graphs as input of the methods, and counts in them.
 //!
-//! | file | what it is for |
+//! | file | content |
 //! |---|---|
 //! | `graph` | the graph by original ids, with lists in both directions |
-//! | `weighted` | graphs whose nodes stand for several |
+//! | `weighted` | graphs whose nodes represent several |
 //! | `order` | random orders |
-//! | `tally` | the edges of a node by what they lead to |
+//! | `tally` | sums of a node's edges by label |
 //! | `counts` | sizes and edges between parts |
-//! | `limits` | how many nodes and training nodes a part may have |
+//! | `limits` | limits on the nodes and training nodes of a part |
 
 pub(crate) mod counts;
 pub(crate) mod graph;

@@ -1,4 +1,4 @@
-//! Random orders. That of nodes is what sources of blocks, refinement, the method `random` and a shuffled scan follow.
+//! Random orders. Sources of blocks, refinement, the method `random` and a shuffled scan follow that of the nodes.
 
 use rayon::prelude::*;
 use uva_graph::Split;
@@ -12,7 +12,7 @@ pub(crate) fn by_key(nodes: usize, seed: u64) -> Vec<u32> {
     another(nodes, seed, 0)
 }
 
-/// Another such order for each `number`, of which 0 is that of the nodes.
+/// Another such order for each `number`; number 0 is the order of the nodes.
 pub(crate) fn another(nodes: usize, seed: u64, number: u32) -> Vec<u32> {
     // Not truncated: graphs of more nodes are refused.
     let mut keyed: Vec<(u64, u32)> =

@@ -1,15 +1,15 @@
-//! The edges of a node, summed by what they lead to.
+//! Sums of a node's edges by label.
 
-/// Places of a table that has few labels.
+/// Places in a table for few labels.
 const FEW: usize = 64;
 
-/// Sums by label: a table of hashes that a node's edges fit in, so that it stays in the first caches however many labels
-/// there are.
+/// Sums by label, in a hash table sized for one node's edges, so that it stays in the first caches for any number of
+/// labels.
 pub(crate) struct LabelTally {
     /// A sum of 0 is an empty place. The first `places` are in use, a power of two.
     table: Vec<(u32, u64)>,
     places: usize,
-    /// The places that are taken, in the order in which they were: at most half of them.
+    /// The occupied places in the order of insertion: at most half of all.
     taken: Vec<u32>,
 }
 
@@ -18,7 +18,7 @@ impl LabelTally {
         LabelTally { table: vec![(0, 0); FEW], places: FEW, taken: Vec::new() }
     }
 
-    /// Adds edges to a label's sum, one at least.
+    /// Adds one or more edges to a label's sum.
     pub(crate) fn add(&mut self, label: u32, edges: u64) {
         let mut place = self.place(label);
         if self.table[place].1 == 0 {
@@ -36,7 +36,7 @@ impl LabelTally {
         self.table[self.place(label)].1
     }
 
-    /// The labels that have edges with their sums, in the order in which they came.
+    /// The labels that have edges with their sums, in the order of insertion.
     pub(crate) fn sums(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.taken.iter().map(|&place| self.table[place as usize])
     }
@@ -48,9 +48,9 @@ impl LabelTally {
         self.places = FEW;
     }
 
-    /// Where a label is, or would be.
+    /// The place of a label, or the place where it would be inserted.
     fn place(&self, label: u32) -> usize {
-        // Fibonacci hashing: the upper bits of the product depend on all of the label's.
+        // Fibonacci hashing: the upper bits of the product depend on all bits of the label.
         let shift = 64 - self.places.trailing_zeros();
         let mut place = (u64::from(label).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift) as usize;
         while self.table[place].1 != 0 && self.table[place].0 != label {

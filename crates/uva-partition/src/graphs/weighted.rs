@@ -1,23 +1,23 @@
-//! Graphs whose nodes may stand for several.
+//! Graphs whose nodes may represent several nodes.
 
 use crate::graphs::graph::OriginalGraph;
 
-/// Nodes that one stands for, and training nodes among them.
+/// Number of nodes that a node represents, and of training nodes among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) nodes: u64,
     pub(crate) train: u64,
 }
 
-/// A graph without directions.
+/// An undirected graph.
 pub(crate) trait WeightedGraph: Sync {
-    /// How many nodes it has.
+    /// Number of nodes.
     fn count(&self) -> usize;
 
-    /// The others next to a node, and the edges to each; the same one may come several times.
+    /// The neighbours of a node, and the edges to each; a neighbour may occur several times.
     fn edges_of(&self, node: u32) -> impl Iterator<Item = (u32, u64)>;
 
-    /// What a node stands for.
+    /// The nodes that a node represents.
     fn size(&self, node: u32) -> Size;
 }
 

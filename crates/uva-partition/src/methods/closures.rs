@@ -1,4 +1,4 @@
-//! PaGraph's division of training nodes by their closures.
+//! PaGraph's partition of training nodes by their closures.
 
 use std::cmp::Reverse;
 
@@ -6,22 +6,22 @@ use uva_graph::{GraphError, Progress};
 
 use crate::graphs::graph::OriginalGraph;
 
-/// The most nodes of closures, all training nodes together, that are gone over.
+/// The maximum number of nodes in the closures of all training nodes together.
 const MOST_VISITS: u64 = 1_000_000_000_000;
 
-/// Training nodes after which the visits of all are estimated, again and again.
+/// Training nodes between two estimates of the total number of visits.
 const ESTIMATED_AFTER: usize = 1000;
 
 /// The part of each node.
 ///
-/// Training nodes come in the order of `train`. Node `v` goes to the part `i` of the largest
-/// `(common(i) + 1) · (T / k − train(i)) / (closure(i) + 1)`: `common(i)` counts the part's training nodes within `hops`
-/// in-hops of `v`, `closure(i)` all nodes within `hops` of the part's training nodes. Of equal parts it is that with the
-/// fewest training nodes, then the first. No part gets more than `⌈T / k⌉`, and only `T mod k` parts get as many if
-/// that is not 0. So the numbers of training nodes differ by one at most.
+/// Training nodes are assigned in the order of `train`. Node `v` goes to the part `i` with the largest `(common(i) + 1)
+/// · (T / k − train(i)) / (closure(i) + 1)`: `common(i)` counts the part's training nodes within `hops` in-hops of `v`,
+/// `closure(i)` all nodes within `hops` of the part's training nodes. Ties go to the part with the fewest training
+/// nodes, then to the first. No part gets more than `⌈T / k⌉`, and only `T mod k` parts get that many if that is not 0.
+/// So the numbers of training nodes differ by at most one.
 ///
-/// Other nodes come in the order of their ids. Each goes to the part with the fewest nodes, of those whose closures
-/// have it, or of all parts if none has it; to the first of equal ones.
+/// Other nodes are assigned in the order of their ids. Each goes to the part with the fewest nodes among those whose
+/// closures contain it, or among all parts if none does; ties go to the first.
 ///
 /// # Errors
 /// If it would take too long.
@@ -50,10 +50,10 @@ pub(crate) fn assign(
     Ok(divided.with_others())
 }
 
-/// Bytes that it takes with so many nodes and parts: a bit for each node and part, and what is kept of each node.
+/// Bytes required for this many nodes and parts: a bit for each node and part, and the data of each node.
 pub(crate) fn bytes(nodes: usize, parts: u32) -> u64 {
     let sets = (nodes.div_ceil(64) as u64 * 8).saturating_mul(u64::from(parts));
-    // The turn that each node was found in, those found, and the part of each node, twice.
+    // The turn in which each node was found, the nodes found, and the part of each node, twice.
     sets.saturating_add(nodes as u64 * (4 + 4 + 4 + 2))
 }
 
@@ -70,16 +70,16 @@ fn check_visits(visits: u64, done: usize, train: usize) -> Result<(), GraphError
     Err(GraphError::usage("method", message))
 }
 
-/// Nodes within some in-hops of one.
+/// The nodes within some in-hops of a node.
 struct Closure {
-    /// For each node the last turn that it was found in.
+    /// For each node, the last turn in which it was found.
     seen: Vec<u32>,
     turn: u32,
     found: Vec<u32>,
 }
 
 impl Closure {
-    /// The node itself first.
+    /// The closure of a node, which begins with the node.
     fn of_node(&mut self, graph: &OriginalGraph<'_>, node: u32, hops: u32) -> &[u32] {
         self.turn += 1;
         self.found.clear();
@@ -124,7 +124,7 @@ impl Divided {
         }
     }
 
-    /// Gives a training node, whose closure this is, to a part.
+    /// Assigns a training node with this closure to a part.
     fn add(&mut self, node: u32, closure: &[u32]) {
         let mut common = vec![0_u64; self.train.len()];
         for part in closure.iter().filter_map(|&near| self.of[near as usize]) {
@@ -145,7 +145,7 @@ impl Divided {
     fn best(&self, common: &[u64]) -> usize {
         let parts = self.train.len() as u64;
         let (least, over) = (self.all_train / parts, self.all_train % parts);
-        // Parts that already have one more than the others can.
+        // Parts that already have one node more than the others can have.
         let longer = self.train.iter().filter(|train| **train > least).count() as u64;
         let has_room =
             |part: &usize| self.train[*part] < least || self.train[*part] == least && longer < over;
@@ -160,7 +160,7 @@ impl Divided {
             let of_ties = Reverse((self.train[*a], *a)).cmp(&Reverse((self.train[*b], *b)));
             of_scores.then(of_ties)
         };
-        // There is room in some part as long as training nodes come.
+        // Some part has room as long as training nodes remain.
         (0..self.train.len()).filter(has_room).max_by(better).unwrap_or(0)
     }
 
@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn numbers_of_training_nodes_differ_by_one_even_where_a_closure_is_large() {
-        // Two groups of four know each other. Nodes 8 and 9 have closures that nobody likes to share.
+        // Two groups of four are connected. Nodes 8 and 9 have closures that are too large for any part to attract
+        // them.
         let mut lists: Vec<Vec<usize>> =
             (0..8).map(|node| (node / 4 * 4..node / 4 * 4 + 4).collect()).collect();
         lists.extend([(10..110).collect(), (10..110).collect()]);
@@ -204,7 +205,7 @@ mod tests {
         let mut train = found.train.clone();
         train.sort_unstable();
         assert_eq!(train, [3, 3, 4]);
-        // The group that came first is whole; of the other, one had to go.
+        // The first group is whole; the other had to be split.
         assert!((1..4).all(|node| found.of[node] == found.of[0]), "{:?}", &found.of[..10]);
     }
 }

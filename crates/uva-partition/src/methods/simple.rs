@@ -1,11 +1,11 @@
-//! Parts without a look at the edges.
+//! Partitions that ignore the edges.
 
-/// Consecutive ids: node `v` of `N` is in part `⌊v · k / N⌋`. Sizes differ by one at most.
+/// Consecutive ids: node `v` of `N` is in part `⌊v · k / N⌋`. Sizes differ by at most one.
 pub(crate) fn range(nodes: usize, parts: u32) -> Vec<u16> {
     (0..nodes).map(|place| part_of_place(place, nodes, parts)).collect()
 }
 
-/// The same of places in a random order.
+/// Consecutive positions in a random order.
 pub(crate) fn random(order: &[u32], parts: u32) -> Vec<u16> {
     let mut of = vec![0; order.len()];
     for (place, &node) in order.iter().enumerate() {
@@ -15,6 +15,6 @@ pub(crate) fn random(order: &[u32], parts: u32) -> Vec<u16> {
 }
 
 fn part_of_place(place: usize, places: usize, parts: u32) -> u16 {
-    // Below `parts`, since the place is below the places.
+    // Below `parts`, since the position is below the number of positions.
     (place as u64 * u64::from(parts) / places as u64) as u16
 }

@@ -13,14 +13,14 @@ const NONE: u16 = u16::MAX;
 /// Nodes between two reports of progress.
 const STEP: usize = 1 << 16;
 
-/// The part of each node. Nodes come in the order of their ids. Each goes to the part of the largest
-/// `neighbours(i) · (1 − nodes(i) / (N / k))`, both directions counted, then to the smallest of equal parts, then to the
-/// first of them. So does a node that no part has a neighbour of.
+/// The part of each node. Nodes are assigned in the order of their ids. Each goes to the part with the largest
+/// `neighbours(i) · (1 − nodes(i) / (N / k))`, both directions counted; ties go to the smallest part, then to the
+/// first. The same holds for a node without neighbours in any part.
 pub(crate) fn assign(graph: &OriginalGraph<'_>, parts: u32, progress: &dyn Fn(Progress)) -> Vec<u16> {
     let nodes = graph.nodes();
     let mut of = vec![NONE; nodes];
     let mut sizes = vec![0_u64; parts as usize];
-    // Parts by size, so that the smallest is at hand however many there are.
+    // Parts ordered by size, so that the smallest is found quickly for any number of parts.
     let mut by_size: BTreeSet<(u64, u16)> = (0..parts as u16).map(|part| (0, part)).collect();
     let (mut neighbours, mut touched) = (vec![0_u64; parts as usize], Vec::new());
     for node in 0..nodes {

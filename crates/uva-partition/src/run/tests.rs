@@ -34,7 +34,7 @@ fn planted_groups_are_found() {
         assert!(share >= 0.95, "{method}: {share}");
         assert!(over_mean_of(&found) <= BALANCED, "{method}: {:?}", found.train);
     }
-    // The measure tells them apart.
+    // The measure distinguishes a good partition from a poor one.
     let random = made(&lists, &PartitionOptions { method: Method::Range, ..PartitionOptions::of_parts(4) });
     assert!(random.edge_cut * 3 > made(&lists, &PartitionOptions::of_parts(4)).edge_cut * 10);
 }
@@ -45,7 +45,7 @@ fn over_mean_of(partition: &NodePartition) -> f64 {
 
 #[test]
 fn auto_keeps_what_asks_least_of_other_parts_and_says_what_it_tried() {
-    // Consecutive ids are near each other, so nothing beats a range of them.
+    // Consecutive ids are near each other, so a range of them is the best part.
     let nodes = 1200;
     let lists = Lists {
         lists: (0..nodes).map(|node| (1..4).map(|by| (node + by) % nodes).collect()).collect(),

@@ -8,7 +8,7 @@ use uva_io::generate::{self, Common, PowerLaw};
 use uva_plan::Workload;
 use uva_sample::SamplerOptions;
 
-/// A dataset in a directory of its own.
+/// A dataset in its own directory.
 pub struct Stored {
     pub directory: tempfile::TempDir,
     pub dataset: Dataset,

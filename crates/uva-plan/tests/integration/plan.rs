@@ -1,4 +1,4 @@
-//! Whole plans: what they say, what they fall back to, what is refused.
+//! Whole plans: their content, their fallbacks, and refusals.
 
 use std::sync::Mutex;
 
@@ -18,7 +18,7 @@ fn request(stored: &Stored, budget: u64) -> PlanRequest<'_> {
     PlanRequest::new(&stored.dataset, workload, budget)
 }
 
-/// A machine whose times are on a line, and which checks what it is asked.
+/// A machine whose times are on a line, and which checks its arguments.
 struct Machine<'a> {
     stored: &'a Stored,
     order: Option<Vec<i64>>,
@@ -89,13 +89,13 @@ fn timed_runs_on_a_line_give_that_line_and_predictions_on_it() {
     for other in [plan.predictions.none, plan.predictions.all_lists, plan.predictions.all_rows] {
         assert!(total(&prediction) <= 1.01 * total(&other));
     }
-    // What it says of hits holds in an epoch that nobody has seen.
+    // The predicted hit rate also holds in an epoch that was not sampled before.
     assert!((machine.rate(&plan.list_ids, true) - plan.lists.hit_rate).abs() < 0.03);
     assert!((machine.rate(&plan.row_ids, false) - plan.rows.hit_rate).abs() < 0.03);
     assert!(plan.notes.iter().all(|note| !note.contains("valued by")), "{:?}", plan.notes);
 }
 
-/// A machine that also keeps the orders of lists that it is asked to cache.
+/// A machine that also records the orders of lists that it is asked to cache.
 struct Recorder<'a> {
     machine: Machine<'a>,
     orders: Vec<Vec<i64>>,
@@ -137,19 +137,19 @@ fn times_of_random_caches_repeat_and_are_listed_beside_the_rankings() {
     assert_eq!(orders[1], ranked[0]);
     assert_eq!(timed(random, None, 0).1, [orders[0].clone()]);
     assert_ne!(timed(random, None, 1).1, [orders[0].clone()]);
-    // Lists that are read, as many as fit: nothing like the hottest of them.
+    // Lists that are read, as many as fit, unlike a ranking of the hottest.
     let bytes: usize = orders[0].iter().map(|&node| 8 + 4 * csc.degree(node as usize)).sum();
     assert!((40_000..=52_000).contains(&bytes), "{bytes}");
     let first = |order: &[i64]| order[..order.len() / 4].to_vec();
     let machine = Machine::new(&stored, |rate| rate, |rate| rate);
     assert!(machine.rate(&first(&orders[0]), true) < 0.8 * machine.rate(&first(&ranked[0]), true));
-    // The times lie on one line either way.
+    // The times are on one line in both cases.
     let ways: Vec<TimedBy> = both.fits.iter().map(|fit| fit.by).collect();
     assert_eq!(ways, [random, rank]);
     for fit in both.fits.iter().chain(&by_rank.fits) {
         assert!(fit.sampling_r2.unwrap() > 0.999 && fit.gathering_r2.unwrap() > 0.999, "{fit:?}");
     }
-    // Those by which hits are valued are of random caches.
+    // The times by which hits are valued are those of random caches.
     assert_ne!(both.timed_sampling, by_rank.timed_sampling);
     assert!(matches!(both.model.sampling, Basis::Measured { .. }));
     let untimed = PlanRequest { timed_by: random, ..request(&stored, 60_000) };
@@ -180,7 +180,7 @@ fn a_plan_states_the_bytes_of_weights_and_of_places_that_lead_to_edge_ids() {
         assert!(plan.lists.count > 0 && plan.bytes() <= 90_000);
         assert_eq!(plan.check(&stored.dataset, &options, 200, None).unwrap(), []);
 
-        // The files say so too, and are read again.
+        // The files contain it as well, and can be read again.
         let path = stored.directory.path().join("plan.json");
         plan.write(&path).unwrap();
         assert_eq!(CachePlan::read(&path).unwrap().dataset, plan.dataset);
@@ -222,7 +222,7 @@ fn a_plan_states_the_bytes_of_what_it_names_and_keeps_to_its_budget() {
     let least = plan(&request(&stored, 20_063), None).unwrap();
     let all = plan(&request(&stored, u64::MAX), None).unwrap();
     assert!(least.row_ids.is_empty(), "a row and its map take 20,064 bytes");
-    // All that was ever read; what misses is what the third epoch is the first to read.
+    // Everything that was ever read is cached; misses are entries that only the third epoch reads.
     assert_eq!((all.lists.count, all.rows.count), (all.profile.ranked_lists, all.profile.ranked_rows));
     assert!(all.lists.hit_rate > 0.98 && all.rows.hit_rate > 0.98);
     assert!(all.curves.rows.last().unwrap().count == all.profile.ranked_rows);
@@ -238,7 +238,7 @@ fn a_machine_where_hits_save_nothing_is_planned_for_by_bytes_and_says_so() {
     assert_eq!((&plan.list_ids, &plan.row_ids), (&by_bytes.list_ids, &by_bytes.row_ids));
     let note = plan.notes.iter().find(|note| note.contains("valued by the bytes")).unwrap();
     assert!(note.contains("sampling: hits save no time") && !note.contains("gathering:"), "{note}");
-    // What was timed is still what it says of the time.
+    // The time is still the measured one.
     assert!(plan.predictions.chosen.sampling_ms.unwrap() > 8.0);
     let gathering = plan.predictions.chosen.gathering_ms.unwrap();
     assert!((gathering - (5.0 - 4.0 * plan.rows.hit_rate)).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! Plans as files: read back as written, and refused for what is wrong in them.
+//! Plans as files: they are read back as written, and refused if damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Written {
         fs::write(&self.path, value.to_string()).unwrap();
     }
 
-    /// Replaces the ids of the row cache, their number and checksum with them, as somebody with this program could.
+    /// Replaces the ids of the row cache with their number and checksum, as another user of this program could.
     fn forge_rows(&self, ids: &[i64]) {
         let forged = CachePlan { row_ids: ids.to_vec(), ..self.plan.clone() };
         forged.write(&self.path).unwrap();
@@ -217,7 +217,7 @@ fn a_plan_that_cannot_be_written_leaves_nothing_behind() {
     let missing = written.stored.directory.path().join("nowhere").join("plan.json");
     assert!(written.plan.write(&missing).is_err());
     assert!(written.plan.write(Path::new("/")).is_err());
-    // A directory where the plan should be: its ids are there already, and no half file.
+    // A directory at the plan's path: its ids are written already, and no partial file remains.
     let taken = written.stored.directory.path().join("taken.json");
     fs::create_dir(&taken).unwrap();
     assert!(written.plan.write(&taken).is_err());

@@ -1,4 +1,4 @@
-//! What the policies are worth: judged by epochs that are really sampled.
+//! The policies' hit rates in epochs that are actually sampled.
 
 use uva_plan::{
     Analytic, CacheError, CachePolicy, ComparedPolicy, Degree, EpochSize, HotnessPolicy, Optimal, PolicyHits,
@@ -11,7 +11,7 @@ use crate::common::{by_hand, options, stored};
 
 #[test]
 fn degree_counts_the_lists_that_name_a_node() {
-    // 3 is named by 0, 1 and twice by 2; 0 by 3.
+    // Node 3 is in the lists of 0, 1 and twice of 2; node 0 is in that of 3.
     let (indptr, indices) = ([0, 1, 3, 6, 7], [3, 3, 2, 3, 3, 1, 0]);
     let workload = by_hand(&indptr, &indices, &[0], &[2, 5], 1);
     let hotness = Degree.hotness(&workload).unwrap();
@@ -56,16 +56,16 @@ fn presampling_of_short_epochs_goes_on_with_epochs_that_no_run_has() {
         let lists = counted.list_reads[node] + further.list_reads[node];
         assert_eq!((hotness.feature_reads[node], hotness.list_reads[node]), (rows, lists), "node {node}");
     }
-    // Of large batches fewer say as much: two epochs and two further ones have 200,000 seeds.
+    // Fewer large batches are enough: two epochs and two further ones have 200,000 seeds.
     let large = EpochSize { batches: 1, seeds: 50_000 };
     assert_eq!(Presample { epochs: 2, least_batches: 200 }.further_epochs(&large), 2);
-    // The run's epochs but for the first two are judged as before.
+    // The run's epochs except the first two are evaluated as before.
     assert_eq!((presample.counted_epochs(), presample.unseen_epoch()), (0..2, 2));
 }
 
 #[test]
 fn calculated_chances_are_those_counted() {
-    // Chances of nodes are not independent in a batch, so they agree in the mean and roughly each.
+    // Probabilities of nodes are not independent in a batch, so they agree in the mean and roughly for each node.
     let stored = stored(1000, 10.0, 1, 0.2, 3);
     let workload = Workload::of(&stored.dataset, options(&[4, 3]), 20);
     let expected = Analytic.hotness(&workload).unwrap();
@@ -133,7 +133,7 @@ fn no_policy_beats_the_optimum_and_presampling_is_near_it_on_power_laws() {
         assert!((point.missed - rows * (1.0 - point.rows)).abs() < 1.0, "{point:?} of {rows}");
     }
     let optimal: Vec<(f64, f64)> = at(&all, CachePolicy::OPTIMAL).collect();
-    // A cache that changes as it goes might.
+    // A cache that changes during the run might.
     for policy in CachePolicy::all().filter(|policy| !policy.is_dynamic()) {
         for ((rows, lists), optimal) in at(&all, policy).zip(&optimal) {
             assert!(rows <= optimal.0 + 1e-12, "{policy}: rows {rows} of {optimal:?}");

@@ -1,4 +1,4 @@
-//! The allocator's split against a sweep, judged by epochs that it has not seen.
+//! The allocator's split compared with a sweep, evaluated in epochs that it has not seen.
 
 use uva_plan::{
     Allocation, CostModel, Degree, HotnessPolicy, Objective, Presample, Profile, ReadWeights, ReadsPerBatch,
@@ -14,7 +14,7 @@ fn line(none: f64) -> Vec<(f64, f64)> {
 }
 
 /// Models of four machines: one that reads over a link of 20 GB/s, with lists read in sectors; one that samples three
-/// times as slowly; one that samples ten times as fast; and one that is known by its bytes only.
+/// times as slowly; one that samples ten times as fast; and one for which only bytes are known.
 fn models(reads: ReadsPerBatch, row_bytes: u64) -> Vec<(String, CostModel)> {
     let bytes = CostModel::new(&[], &[], reads, row_bytes);
     let benefits = bytes.benefits();
@@ -35,7 +35,7 @@ fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
     let stored = stored(60_000, 20.0, 1, 0.4, 5);
     for fanouts in [&[2, 2, 2][..], &[15, 10, 5]] {
         let workload = Workload::of(&stored.dataset, options(fanouts), 1000);
-        // What it is judged by: neither counted nor observed.
+        // The epochs of the evaluation: neither counted nor observed.
         let judge = count(&workload, 5..8).unwrap();
         for feature_dim in [128, 256] {
             let row_bytes = 4 * feature_dim;
@@ -66,8 +66,8 @@ fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
     }
 }
 
-/// A sampler that is nowhere near the slowest stage, but would save much: added up, its lists are worth a good part of the
-/// budget, and in a pipeline nobody waits for them.
+/// A sampler that is far from the slowest stage, but would save much: in a sum of times its lists are worth a large
+/// part of the budget, and in a pipeline no stage waits for them.
 #[test]
 fn in_a_pipeline_the_budget_goes_to_the_slowest_stage() {
     let stored = stored(20_000, 20.0, 1, 0.4, 5);
@@ -115,7 +115,7 @@ fn a_sweep_gives_each_cache_its_share_with_its_map() {
         assert_eq!(point.cost, same.link_bytes);
     }
     assert_eq!((sweep[0].lists, sweep[10].rows), (0, 0));
-    // 8,000 bytes are one map and no list.
+    // 8,000 bytes hold one map and no list.
     assert_eq!(sweep[1].lists, 0);
     assert!(sweep[2].lists > 0);
     let huge = profile.sweep(u64::MAX, &model, &profile.observed);
@@ -175,7 +175,7 @@ fn all_bytes_to_one_cache_are_what_the_ends_of_the_sweep_are() {
 
 #[test]
 fn policies_that_count_nothing_are_split_by_observed_reads() {
-    // Degrees alone say nothing of how reads of lists compare with rows; what is observed does.
+    // Degrees alone do not show how reads of lists compare with rows; the observed reads do.
     let stored = stored(20_000, 20.0, 1, 0.4, 5);
     let workload = Workload::of(&stored.dataset, options(&[15, 10, 5]), 500);
     let judge = count(&workload, 5..6).unwrap();
@@ -203,7 +203,7 @@ fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
     let profile = Profile::measure(&Presample { epochs: 1, least_batches: 0 }, &workload, 8).unwrap();
     assert_eq!((profile.sizes.list_map_bytes, profile.sizes.index_bytes), (2000, 4));
 
-    // The same graph, written in the order found. With every neighbour taken nothing is left to chance.
+    // The same graph, written in the order found. If every neighbour is taken, nothing is random.
     let order: Vec<u32> = {
         let unread = (0..500).filter(|&node| profile.hotness.list_reads[node as usize] == 0);
         profile.lists.iter().copied().chain(unread).collect()
@@ -223,7 +223,7 @@ fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
     let found = Profile::measure(&Presample { epochs: 1, least_batches: 0 }, &again, 8).unwrap();
     assert!(found.lists.iter().copied().eq(0..profile.lists.len() as u32));
     assert_eq!((found.sizes.list_map_bytes, found.sizes.index_bytes), (0, 8), "as wide as the file's ids");
-    // Ids of its own make a translation necessary.
+    // Separate ids require a translation.
     let original: Vec<i64> = order.iter().map(|&node| i64::from(node)).collect();
     again.csc.original_ids = Some(&original);
     let found = Profile::measure(&Presample { epochs: 1, least_batches: 0 }, &again, 8).unwrap();
@@ -250,7 +250,7 @@ fn ids_that_single_precision_cannot_separate_rank_by_their_own_counts() {
 
 #[test]
 fn a_policy_of_ones_own_is_ranked_and_judged_like_any_other() {
-    // A policy of one's own is a policy like any other.
+    // A user's policy works like any other.
     struct Mine;
     impl HotnessPolicy for Mine {
         fn hotness(&self, workload: &Workload<'_>) -> Result<uva_plan::Hotness, uva_plan::CacheError> {

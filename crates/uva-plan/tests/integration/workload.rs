@@ -1,4 +1,4 @@
-//! The batches counted are the run's own, on any number of threads.
+//! The counted batches are the run's own, on any number of threads.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ use crate::common::{Stored, by_hand, options, stored};
 
 const FANOUTS: [i32; 2] = [4, 3];
 
-/// Batches of some epochs, sampled in the plainest way.
+/// Batches of some epochs, sampled by the simplest method.
 fn plainly(workload: &Workload<'_>, epochs: std::ops::Range<u32>, mut visitor: impl FnMut(&MiniBatch)) {
     let csc = workload.csc;
     let (options, size) = (&workload.options, workload.batch_size);

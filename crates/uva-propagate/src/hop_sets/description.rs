@@ -1,4 +1,4 @@
-//! What `hops.json` says of a hop set.
+//! The content of `hops.json`.
 
 use std::collections::BTreeMap;
 
@@ -27,23 +27,23 @@ pub(crate) const FORMAT: u32 = 1;
 pub struct HopSet {
     /// The version of the format: 1.
     pub format: u32,
-    /// What it was made of.
+    /// The dataset that it was made from.
     pub dataset: SourceDataset,
-    /// Features of a row.
+    /// Features per row.
     pub dim: usize,
     /// The element type.
     pub dtype: HopType,
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
     /// Classes of the labels.
     pub classes: usize,
     /// The operators, in the order of their hops.
     pub operators: Vec<AppliedOperator>,
-    /// Which rows lie side by side.
+    /// Which values are stored side by side.
     pub layout: Layout,
-    /// Where elements of hop files begin.
+    /// The byte offset of the elements in hop files.
     pub data_offset: usize,
-    /// Rows of train, valid and test, from the first to that behind the last; behind them are nodes of no split.
+    /// Rows of train, valid and test as half-open ranges; nodes without a split follow.
     pub splits: BTreeMap<String, [usize; 2]>,
     /// The order of the training rows.
     pub order: TrainingOrder,
@@ -53,11 +53,11 @@ pub struct HopSet {
     pub feature_norm: FeatureNorm,
     /// The element type between hops: always `f32`.
     pub scratch: HopType,
-    /// Every array: its length, and the hash of its elements.
+    /// Every array with its length and the hash of its elements.
     pub files: BTreeMap<String, FileFacts>,
     /// The program that made it.
     pub made_by: String,
-    /// How long its last run took. Runs that were interrupted do not count.
+    /// Duration of the last run in seconds. Interrupted runs do not count.
     pub seconds: f64,
 }
 
@@ -73,24 +73,24 @@ pub struct SourceDataset {
 /// An operator of a hop set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedOperator {
-    /// Its name, all parameters said.
+    /// Its name, with all parameters.
     pub name: String,
-    /// What the names of its files begin with.
+    /// The prefix of its files' names.
     pub file: String,
-    /// Whether the node itself was among those that were summed.
+    /// Whether the sums included the node itself.
     pub self_loops: bool,
-    /// Whether entries counted by `weight.npy`.
+    /// Whether entries were weighted by `weight.npy`.
     pub weighted: bool,
-    /// How often it was applied.
+    /// Number of applications.
     pub hops: u32,
 }
 
 /// The order of the training rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainingOrder {
-    /// Which.
+    /// The kind of order.
     pub kind: RowOrder,
-    /// What a shuffled order was drawn by; 0 for others.
+    /// The seed of a shuffled order; 0 for others.
     pub seed: u64,
     /// The purpose of the random words.
     pub purpose: u32,
@@ -99,19 +99,19 @@ pub struct TrainingOrder {
 /// An array of a hop set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
-    /// Its length, header and all.
+    /// Its length in bytes, including the header.
     pub bytes: u64,
     /// The [hash](uva_graph::hash::of_array) of its elements: 16 hex digits. The tag is the hop.
     pub hash: String,
 }
 
 impl HopSet {
-    /// Hops of a row, the features themselves among them.
+    /// Number of hops per row, including the features themselves.
     pub fn hops(&self) -> usize {
         1 + self.operators.iter().map(|operator| operator.hops as usize).sum::<usize>()
     }
 
-    /// Names of the hops' files in order; with the layout `rows` there is one for all.
+    /// Names of the hops' files in order; the layout `rows` has one file for all.
     pub fn hop_files(&self) -> Vec<String> {
         if self.layout == Layout::Rows {
             return vec![ROWS.to_owned()];

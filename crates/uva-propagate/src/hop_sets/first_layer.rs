@@ -1,4 +1,4 @@
-//! A hop set in place of a model's first layer over neighbours (PaGraph): what that layer would sum has been summed.
+//! A hop set that replaces the aggregation of a model's first layer (PaGraph): the layer's sums are precomputed.
 
 use std::path::Path;
 
@@ -48,12 +48,12 @@ enum Unfit {
 }
 
 impl HopSet {
-    /// The dataset with the rows of the hop set, which lies at `path`, in place of its feature table: \[x, mean of the neighbours' x\] of the operator
-    /// `row`, the sum alone of `sym`. `checked` says that another process has compared both.
+    /// The dataset with the rows of the hop set at `path` instead of its feature table: \[x, mean of the neighbours'
+    /// x\] for the operator `row`, the sum alone for `sym`. `checked` means that another process has compared both.
     ///
     /// # Errors
-    /// [`GraphError::Invalid`] for a hop set that is none of a first layer, or of another dataset; [`GraphError::Usage`]
-    /// for a dataset without a table of all rows.
+    /// [`GraphError::Invalid`] for a hop set that does not fit a first layer or belongs to another dataset;
+    /// [`GraphError::Usage`] for a dataset without a table of all rows.
     pub fn first_layer_of(
         &self,
         path: &Path,
@@ -98,7 +98,7 @@ impl HopSet {
         }
     }
 
-    /// Whether a row has the node's own features beside the sum of its neighbours'.
+    /// Whether a row has the node's own features in addition to the sum over its neighbours.
     pub fn keeps_own_rows(&self) -> bool {
         self.layout == Layout::Rows
     }

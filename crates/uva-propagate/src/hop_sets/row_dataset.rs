@@ -1,4 +1,4 @@
-//! A hop set as a run sees it: a dataset of rows.
+//! A hop set as a dataset of rows, the form that a run uses.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ struct UnequalHops;
 
 impl HopSet {
     /// Opens the hop set at `path` as a dataset whose nodes are its rows ([`Dataset::hops`]). Checks `hops.json`, the
-    /// shapes of all files and, unless `how` leaves content out, the labels.
+    /// shapes of all files and, unless `how` omits content, the labels.
     ///
     /// # Errors
     /// As [`HopSet::open`]; about the first wrong label; for operators with different numbers of hops.
@@ -54,7 +54,7 @@ impl HopSet {
         Dataset::of_hops(rows, how)
     }
 
-    /// Opens the dataset at `path`, or the hop set, whichever is there.
+    /// Opens the dataset or the hop set at `path`.
     ///
     /// # Errors
     /// As [`open_dataset`](Self::open_dataset) and [`Dataset::open_verified`].
@@ -62,8 +62,8 @@ impl HopSet {
         if Self::is_at(path) { Self::open_dataset(path, how) } else { Dataset::open_verified(path, how) }
     }
 
-    /// 16 hex digits that identify the content: a hash of all that `hops.json` says but the dataset's name, the program
-    /// that made it, and its time. So the hash of every file counts.
+    /// 16 hex digits that identify the content: a hash of `hops.json` without the dataset's name, the program that made
+    /// it, and its duration. So the hash of every file counts.
     pub fn fingerprint(&self) -> String {
         let dataset = SourceDataset { name: String::new(), ..self.dataset.clone() };
         let content = HopSet { dataset, made_by: String::new(), seconds: 0.0, ..self.clone() };

@@ -1,4 +1,4 @@
-//! Columns of the feature table as float32, normalised if that is asked for.
+//! Columns of the feature table as float32, normalised if requested.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use uva_ops::rows::NarrowFloat;
 
 use crate::product::sums::NodeSequence;
 
-/// Rows that a thread takes at once.
+/// Rows per task of a thread.
 const TASK_ROWS: usize = 512;
 
-/// A feature table whose values are taken as float32.
+/// A feature table whose values are read as float32.
 pub(crate) struct FloatFeatures<'a> {
     table: FeatureTable<'a>,
-    /// What each row is divided by; empty for nothing.
+    /// The divisor of each row; empty without normalisation.
     divisors: Vec<f64>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> FloatFeatures<'a> {
         if norm == FeatureNorm::Row { 8 } else { 0 }
     }
 
-    /// Writes these columns of each of these rows, one row behind the other. Uses the current rayon pool.
+    /// Writes these columns of each of these rows, one row after the other. Uses the current rayon pool.
     pub(crate) fn write(
         &self,
         rows: &(impl NodeSequence + Sync + ?Sized),

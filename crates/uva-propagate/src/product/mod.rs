@@ -1,4 +1,4 @@
-//! Products of a graph operator with feature rows: sums of rows, the rows' source, the speed of both.
+//! Products of a graph operator with feature rows: the sums, the source of the rows, and their speed.
 
 pub(crate) mod features;
 pub(crate) mod speed;

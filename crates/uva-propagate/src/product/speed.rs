@@ -11,20 +11,20 @@ use crate::product::sums::{Matrix, OperatorGraph};
 /// Columns of the sample.
 const COLUMNS: usize = 16;
 
-/// The most rows of the sample: a table of 32 MiB, more than most caches hold.
+/// The maximum number of rows of the sample: a table of 32 MiB, more than most caches hold.
 const MOST_ROWS: usize = 1 << 19;
 
-/// Lists of the sample, and entries of each.
+/// Lists of the sample, and entries per list.
 const LISTS: usize = 1 << 13;
 const ENTRIES: usize = 16;
 
-/// Entries times columns a second, of sums over random rows of a table of `nodes` rows, or of fewer if they are many. The
-/// first of two passes counts for nothing: it maps memory.
+/// Entries times columns per second, for sums over random rows of a table of `nodes` rows, or of fewer if there are
+/// many. The first of two passes is not measured, because it maps memory.
 pub(crate) fn multiply_adds_a_second(nodes: usize, pool: &ThreadPool) -> f64 {
     let rows = nodes.clamp(LISTS, MOST_ROWS);
     let table = vec![1.0; rows * COLUMNS];
     let ids: Vec<i32> = (0..(LISTS * ENTRIES) as u64).map(|at| (mix(at + 1) % rows as u64) as i32).collect();
-    // Rows behind the lists of the sample have none.
+    // Rows after the lists of the sample have empty lists.
     let offsets: Vec<i64> = (0..=rows).map(|row| (row.min(LISTS) * ENTRIES) as i64).collect();
     let graph = OperatorGraph { offsets: &offsets, indices: Indices::I32(&ids), weights: None };
     let mut sums = vec![0.0; LISTS * COLUMNS];

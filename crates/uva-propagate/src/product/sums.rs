@@ -1,7 +1,7 @@
 //! One application of an operator's matrix: weighted sums over the lists of the graph.
 //!
 //! The weight of an entry is computed in float64 and rounded once to float32. Entries are added in the order of their
-//! list by fused multiply-add, the node itself last. So a value depends on no thread, and on no other column.
+//! list by fused multiply-add, the node itself last. So a value does not depend on threads or on other columns.
 
 use std::ops::Range;
 
@@ -12,18 +12,18 @@ use uva_ops::lists::{Id, Lists, ListsError, WeightedSums, Weights};
 
 use crate::operator::Operator;
 
-/// Lists that a thread takes at once.
+/// Lists per task of a thread.
 const TASK_LISTS: usize = 128;
 
-/// Entries after which a thread sums what it has collected: a bound on its buffers, unless one list is longer.
+/// Entries after which a thread sums the collected lists: a bound on its buffers, unless one list is longer.
 pub(crate) const TASK_ENTRIES: usize = 1 << 15;
 
-/// The lists of the graph, as the operator takes them.
+/// The lists of the graph, as input of the operator.
 #[derive(Clone, Copy)]
 pub(crate) struct OperatorGraph<'a> {
     pub(crate) offsets: &'a [i64],
     pub(crate) indices: Indices<'a>,
-    /// What entries count; `None`: one each.
+    /// The weights of entries; `None` if each is one.
     pub(crate) weights: Option<&'a [f32]>,
 }
 
@@ -36,7 +36,7 @@ impl OperatorGraph<'_> {
         self.offsets[node] as usize..self.offsets[node + 1] as usize
     }
 
-    /// What the entries of a list count together.
+    /// The sum of the weights of a list.
     fn length(&self, node: usize) -> f64 {
         let entries = self.entries(node);
         match self.weights {
@@ -51,26 +51,26 @@ impl OperatorGraph<'_> {
     }
 }
 
-/// What an entry is multiplied by.
+/// The scale of an entry.
 enum Scale {
-    /// By a number of the list and one of the entry's node, one for each node.
+    /// A number per list times a number per node of the entry.
     Both(Vec<f64>),
-    /// By one over the length of the list.
+    /// The reciprocal of the list's length.
     Mean,
 }
 
-/// A sparse matrix with the entries of the lists, and its diagonal if `own`.
+/// A sparse matrix with the entries of the lists, and the diagonal if `own`.
 pub(crate) struct Matrix<'a> {
     graph: OperatorGraph<'a>,
     scale: Scale,
     /// Whether the node itself is an entry, the last one, of weight 1.
     own: bool,
-    /// All entries are multiplied by this.
+    /// The factor of all entries.
     factor: f64,
     vectors: Vectors,
 }
 
-/// A thread's lists, until they are summed.
+/// The lists that a thread has collected for its next sum.
 struct Collected<I> {
     offsets: Vec<I>,
     indices: Vec<I>,
@@ -78,8 +78,8 @@ struct Collected<I> {
 }
 
 impl<'a> Matrix<'a> {
-    /// That of an operator; for `ppr` and `heat` the one that they sum by. `graph` is the transposed one for `col`. Uses
-    /// the current rayon pool.
+    /// The matrix of an operator; for `ppr` and `heat`, the matrix of their sums. `graph` is the transposed graph for
+    /// `col`. Uses the current rayon pool.
     pub(crate) fn of(operator: Operator, graph: OperatorGraph<'a>) -> Matrix<'a> {
         let own = operator.has_self_loops();
         let scale = match operator {
@@ -96,11 +96,11 @@ impl<'a> Matrix<'a> {
         Matrix { graph, scale, own, factor, vectors: Vectors::widest() }
     }
 
-    /// The sums of these nodes from the table `from`, whose rows are `width` columns, one row a node in their order. Uses
-    /// the current rayon pool.
+    /// The sums of these nodes from the table `from`, whose rows have `width` columns, with a row per node in order.
+    /// Uses the current rayon pool.
     ///
     /// # Errors
-    /// If an entry names no row of the table.
+    /// If an entry is not a row of the table.
     pub(crate) fn rows(
         &self,
         nodes: &(impl NodeSequence + Sync + ?Sized),
@@ -151,7 +151,7 @@ impl<'a> Matrix<'a> {
                 let root = self.factor * roots[node];
                 for (at, &id) in ids {
                     let other = *roots.get(id.place()).ok_or(ListsError::Index(roots.len()))?;
-                    // Only without self-loops there is a node that nothing can be divided by: it is left out.
+                    // Only without self-loops a node can have a divisor of zero: its entries are omitted.
                     if other > 0.0 {
                         to.indices.push(id);
                         to.weights.push((root * counts(at) * other) as f32);
@@ -177,7 +177,7 @@ impl<'a> Matrix<'a> {
         Ok(())
     }
 
-    /// Writes the sums of what was collected, and forgets it.
+    /// Writes the sums of the collected lists, and clears them.
     fn sum<I: Id>(
         &self,
         lists: &mut Collected<I>,
@@ -196,17 +196,17 @@ impl<'a> Matrix<'a> {
         Ok(())
     }
 
-    /// Bytes that a thread may collect.
+    /// The maximum number of bytes that a thread collects.
     pub(crate) fn bytes_a_thread(graph: &OperatorGraph<'_>) -> u64 {
-        // A vector may have twice the room that it needs.
+        // A vector may have twice the capacity that it needs.
         let entries = 2 * (TASK_ENTRIES + graph.longest()) as u64;
         entries * (graph.indices.id_bytes() as u64 + 4) + 2 * (TASK_LISTS * 8) as u64
     }
 }
 
-/// Nodes in an order.
+/// A sequence of nodes.
 pub(crate) trait NodeSequence {
-    /// The node at this place.
+    /// The node at this position.
     fn node(&self, place: usize) -> usize;
 }
 

@@ -1,4 +1,4 @@
-//! Parts put together: the columns of a hop's file, or all hops of a row.
+//! Assembly of parts: the columns of a hop's file, or all hops of a row.
 
 use uva_graph::GraphError;
 use uva_graph::npy::NpyArray;
@@ -8,11 +8,11 @@ use super::journal::FinishedFile;
 use super::part::{self, FinishedPart, HashedArray};
 use crate::options::HopType;
 
-/// Bytes of rows that are put together before they are written.
+/// Bytes of rows that are assembled before they are written.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Writes the file `name` of the set: each row has the columns of all parts, hop after hop. `row` is the shape of a row.
-/// `stops` is asked between blocks. `None` if it was stopped.
+/// Writes the file `name` of the set: each row has the columns of all parts, hop after hop. `row` is the shape of a
+/// row. `stops` is called between blocks. `None` if it was stopped.
 pub(crate) fn file(
     (parts_folder, set): (&OwnDirectory, &OwnDirectory),
     (name, row, tag): (&str, &[usize], u32),
@@ -21,7 +21,8 @@ pub(crate) fn file(
     stops: &mut dyn FnMut() -> bool,
 ) -> Result<Option<FinishedFile>, GraphError> {
     if let ([only], [_]) = (parts, row) {
-        // A part of all columns is the file. A second name for it costs nothing; some file systems give none.
+        // A part of all columns is the file. A second name for it costs no copy; some file systems do not support
+        // links.
         part::remove(set, name)?;
         if set.link(name, parts_folder, &only.name()).is_ok() {
             let bytes = part::sync(set, name)?;

@@ -1,6 +1,6 @@
 //! The names in `OUT.propagating`.
 //!
-//! | name | what it is |
+//! | name | content |
 //! |---|---|
 //! | `lock` | held by the process that makes the hop set |
 //! | `journal.json` | the options, and every finished part and file with length and hash |
@@ -8,7 +8,7 @@
 //! | `set/` | files of the hop set |
 //! | `transposed/` | the graph with all edges reversed, for `col` |
 //!
-//! The user may have put other files there, or another user a link in the place of a directory. So nothing else is ever
+//! The user may have put other files there, or another user a link instead of a directory. So no other entry is ever
 //! removed, and no link is followed.
 
 use std::ffi::OsStr;
@@ -28,10 +28,10 @@ pub(crate) const SET: &str = "set";
 pub(crate) const TRANSPOSED: &str = "transposed";
 pub(crate) const UNFINISHED_TRANSPOSED: &str = "transposed.partial";
 
-/// Every directory in it.
+/// Every directory in the folder.
 const DIRECTORIES: [&str; 4] = [PARTS, SET, TRANSPOSED, UNFINISHED_TRANSPOSED];
 
-/// Whether a run, with whatever options, creates a file of this name in this directory.
+/// Whether a run with any options creates a file of this name in this directory.
 fn is_in(directory: &str, name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     match directory {
@@ -50,7 +50,8 @@ fn is_of_set(name: &str) -> bool {
     [NODE_IDS, LABELS, FEATURES, ROWS, description::FILE_NAME].contains(&name) || is_hop().unwrap_or(false)
 }
 
-/// A file of a sort that is larger than memory, where the file system cannot make one without a name.
+/// Whether the name is that of a temporary file for a sort larger than memory. These have names only on some file
+/// systems.
 fn is_scratch(name: &str) -> bool {
     target_of_partial(OsStr::new(name)) == Some(SCRATCH)
 }
@@ -59,10 +60,10 @@ fn is_file(name: &OsStr) -> bool {
     name == LOCK || name == JOURNAL || target_of_partial(name) == Some(JOURNAL)
 }
 
-/// Refuses a folder with an entry that no run creates, before anything in it is removed.
+/// Refuses a folder with an entry that runs do not create, before anything in it is removed.
 ///
 /// # Errors
-/// [`GraphError::Usage`] that names the entry; else the system's answer.
+/// [`GraphError::Usage`] that names the entry; otherwise the system's error.
 pub(crate) fn check(folder: &OwnDirectory) -> Result<(), GraphError> {
     let foreign = |directory: &OwnDirectory, name: &OsStr, kind: EntryKind| {
         let what = match kind {
@@ -97,12 +98,12 @@ pub(crate) fn check(folder: &OwnDirectory) -> Result<(), GraphError> {
 /// Opens a directory of the folder.
 ///
 /// # Errors
-/// [`GraphError::Usage`] for a link or a directory of another user; else the system's answer.
+/// [`GraphError::Usage`] for a link or a directory of another user; otherwise the system's error.
 pub(crate) fn open_in(folder: &OwnDirectory, name: &str) -> Result<OwnDirectory, GraphError> {
     folder.open_in(name).map_err(|error| refused(&folder.path().join(name), error))
 }
 
-/// The same, created if it is missing.
+/// Opens a directory of the folder, created if it is missing.
 ///
 /// # Errors
 /// As [`open_in`].
@@ -115,7 +116,7 @@ pub(crate) fn create_in(folder: &OwnDirectory, name: &str) -> Result<OwnDirector
     }
 }
 
-/// The error of opening something that belongs to this program by its name alone.
+/// The error if a file that belongs to this program by its name alone cannot be opened.
 pub(crate) fn refused(path: &std::path::Path, error: io::Error) -> GraphError {
     match error.kind() {
         io::ErrorKind::InvalidInput => {
@@ -127,11 +128,11 @@ pub(crate) fn refused(path: &std::path::Path, error: io::Error) -> GraphError {
     }
 }
 
-/// Removes what runs create in the folder, the lock last: what a killed process leaves is still marked. Any other entry
-/// stays, with the directory that it is in.
+/// Removes the files that runs create in the folder, the lock last, so that the rest of a killed process is still
+/// marked. Any other entry stays, with its directory.
 ///
 /// # Errors
-/// The system's answer.
+/// The system's error.
 pub(crate) fn remove(folder: &OwnDirectory) -> Result<(), GraphError> {
     for directory in DIRECTORIES {
         match folder.open_in(directory) {
@@ -145,7 +146,7 @@ pub(crate) fn remove(folder: &OwnDirectory) -> Result<(), GraphError> {
                 }
                 remove_empty(folder.remove_directory(directory), inner.path())?;
             }
-            // Missing; or not a directory of ours, which stays.
+            // Missing, or not a directory of this program, which stays.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput) => {}
             Err(error) => return Err(GraphError::io(&folder.path().join(directory), "open")(error)),
         }
@@ -158,7 +159,7 @@ pub(crate) fn remove(folder: &OwnDirectory) -> Result<(), GraphError> {
     folder.remove_file(LOCK).map_err(GraphError::io(&folder.path().join(LOCK), "remove"))
 }
 
-/// A directory that has entries still is no error: they are not this program's, or another process has begun there.
+/// A directory with remaining entries is not an error: they are not this program's, or another process has begun there.
 pub(crate) fn remove_empty(result: io::Result<()>, path: &std::path::Path) -> Result<(), GraphError> {
     match result {
         Err(error) if !matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound) => {

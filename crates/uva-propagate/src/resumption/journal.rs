@@ -1,7 +1,7 @@
-//! What is finished, in a file of `OUT.propagating`.
+//! The record of finished work, a file in `OUT.propagating`.
 //!
-//! A part is on the disk before the journal names it, and the journal is replaced in one step. So whatever the journal
-//! names is there, however the process ended; the rest is removed when work goes on.
+//! A part is on the disk before the journal names it, and the journal is replaced in one step. So everything that the
+//! journal names exists, however the process ended; the rest is removed on a resume.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -20,10 +20,10 @@ use crate::hop_sets::description;
 use crate::operator::Operator;
 use crate::options::Decisive;
 
-/// Raised when earlier versions' folders can no longer be taken up.
+/// Raised when folders of earlier versions can no longer be resumed.
 const FORMAT: u32 = 1;
 
-/// More than a journal of the largest hop set takes.
+/// More than the journal of the largest hop set.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// A finished file of the hop set.
@@ -52,11 +52,11 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Begins in the locked folder, or goes on with what an earlier process has left there: `rows` of `dim` features a
+    /// Starts in the locked folder, or resumes the work of an earlier process there: `rows` rows of `dim` features per
     /// hop. Uses the current rayon pool.
     ///
     /// # Errors
-    /// If what is there was begun with other options, or the system refuses to read it.
+    /// If the existing work was begun with other options, or the system refuses to read it.
     pub(crate) fn open(
         lock: FolderLock,
         options: Decisive,
@@ -77,14 +77,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Forgets what is not there as it was written, and removes what is not in the journal.
+    /// Drops entries whose files do not match, and removes files that are not in the journal.
     fn keep_what_is_whole(&mut self, rows: usize, dim: usize) -> Result<(), GraphError> {
         let Journal { parts, set, content, .. } = self;
         let Content { options, parts: noted, files, .. } = content;
         let hops = 1 + options.operators.len() * options.hops as usize;
         let mut whole = Vec::new();
         for part in noted.drain(..) {
-            // The journal may be from anywhere, and its numbers become names and sizes.
+            // The journal may come from any source, and its numbers become names and sizes.
             let fits = part.fits(options.operators.len(), options.hops, dim);
             if fits && part.is_whole(parts, options.element, rows)? {
                 whole.push(part);
@@ -108,7 +108,7 @@ impl Journal {
         *files = whole;
         let part_names: HashSet<String> = noted.iter().map(FinishedPart::name).collect();
         let file_names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
-        // Nothing else can be there: the lock was taken for a folder whose entries runs create.
+        // Only files of runs can exist: the lock was taken for a folder with no other entries.
         for (directory, is_named) in [
             (&**parts, &(|name: &str| part_names.contains(name)) as &dyn Fn(&str) -> bool),
             (set, &|name| file_names.contains(name)),
@@ -132,7 +132,7 @@ impl Journal {
         &self.parts
     }
 
-    /// What becomes the hop set.
+    /// The directory that becomes the hop set.
     pub(crate) fn set(&self) -> &OwnDirectory {
         &self.set
     }
@@ -145,7 +145,7 @@ impl Journal {
         parts
     }
 
-    /// Bytes of all that is finished.
+    /// Bytes of all finished work.
     pub(crate) fn bytes(&self) -> u64 {
         let parts: u64 = self.content.parts.iter().map(|part| part.bytes).sum();
         parts + self.content.files.iter().map(|file| file.bytes).sum::<u64>()
@@ -159,13 +159,13 @@ impl Journal {
         &self.content.files
     }
 
-    /// Notes a part, which is on the disk.
+    /// Records a part that is on the disk.
     pub(crate) fn add_part(&mut self, part: FinishedPart) -> Result<(), GraphError> {
         self.content.parts.push(part);
         self.write()
     }
 
-    /// Notes a file, which is on the disk, and removes the parts that it was made of.
+    /// Records a file that is on the disk, and removes the parts that it was made from.
     pub(crate) fn add_file(
         &mut self,
         file: FinishedFile,
@@ -175,10 +175,10 @@ impl Journal {
         self.forget(made_of)
     }
 
-    /// Forgets parts, and removes their files.
+    /// Drops parts, and removes their files.
     pub(crate) fn forget(&mut self, parts: &[FinishedPart]) -> Result<(), GraphError> {
         self.content.parts.retain(|part| !parts.contains(part));
-        // First out of the journal, so that it never names what is gone.
+        // The journal is written first, so that it never names removed files.
         self.write()?;
         parts.par_iter().try_for_each(|part| {
             let name = part.name();
@@ -200,12 +200,12 @@ impl Journal {
         written().map_err(GraphError::io(&path, "write"))
     }
 
-    /// Refuses unless the folder is this process's still.
+    /// Refuses unless the folder still belongs to this process.
     pub(crate) fn check_lock(&self) -> Result<(), GraphError> {
         self.lock.check()
     }
 
-    /// Removes the folder, whose set has its final name.
+    /// Removes the folder after its set got its final name.
     pub(crate) fn remove(self) -> Result<(), GraphError> {
         self.lock.remove()
     }

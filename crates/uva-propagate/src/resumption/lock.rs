@@ -1,10 +1,10 @@
-//! The lock of `OUT.propagating`: one process makes a hop set.
+//! The lock of `OUT.propagating`, which ensures that one process at a time makes a hop set.
 //!
-//! Its holder may remove the folder, and the lock file with it. So a lock counts only while its file has its name still:
-//! that is checked when the lock is taken, and again before the hop set gets its name.
+//! Its holder may remove the folder, and the lock file with it. So a lock is valid only while its file still has its
+//! name: this is checked when the lock is taken, and again before the hop set gets its name.
 //!
-//! The lock file is also the mark of the folder: a file of this user's alone, with a content that no other program
-//! writes. A folder without it is never changed, except an empty one: a run was killed before it wrote the mark, or after
+//! The lock file also marks the folder: a file of this user alone, with a content that no other program writes. A
+//! folder without the mark is never changed, except an empty one: a run was killed before it wrote the mark, or after
 //! it removed it.
 
 use std::ffi::{OsStr, OsString};
@@ -23,46 +23,46 @@ use super::folder::{self, LOCK};
 /// The content of the lock file.
 const MARK: &[u8] = b"uvatrain propagate: an unfinished hop set\n";
 
-/// The folder beside `out`.
+/// The path of the folder for `out`.
 pub fn folder_of(out: &Path) -> PathBuf {
     let mut name = out.file_name().map(OsStr::to_owned).unwrap_or_default();
     name.push(OsString::from(".propagating"));
     out.with_file_name(name)
 }
 
-/// The folder, locked for as long as this lives.
+/// The locked folder. Dropping the value releases the lock.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     folder: OwnDirectory,
     file: File,
-    /// Whether there was no folder before.
+    /// Whether the folder was created.
     is_new: bool,
 }
 
-/// What became of an attempt to take the lock.
+/// The result of an attempt to take the lock.
 enum Attempt {
     Taken(File),
-    /// By another process.
+    /// Another process holds the lock.
     Held,
-    /// There is no lock file.
+    /// The lock file does not exist.
     Missing,
-    /// The file that was locked, or its folder, has lost its name meanwhile.
+    /// The locked file, or its folder, has lost its name meanwhile.
     Replaced,
 }
 
 impl FolderLock {
-    /// Locks the folder of `out`. One that is there is taken only to `resume`; one that is not is created.
+    /// Locks the folder of `out`. An existing one is taken only to `resume`; a missing one is created.
     ///
     /// # Errors
-    /// If another process holds the lock, or an earlier one has left the folder and it is not to be resumed; if it is not
-    /// a folder that this program made for this user, or has an entry that no run creates.
+    /// If another process holds the lock, or an earlier one has left the folder and it is not to be resumed; if it is
+    /// not a folder that this program made for this user, or has an entry that runs do not create.
     pub(crate) fn take(out: &Path, resume: bool) -> Result<FolderLock, GraphError> {
         let path = folder_of(out);
         loop {
             let is_new = create(&path)?;
             let folder = match OwnDirectory::open_private(&path) {
                 Ok(folder) => folder,
-                // Its holder has just removed it.
+                // The lock's holder has just removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(folder::refused(&path, error)),
             };
@@ -83,13 +83,13 @@ impl FolderLock {
                 {
                     return Err(left_over(&path));
                 }
-                // Its holder has just removed the folder.
+                // The lock's holder has just removed the folder.
                 Attempt::Missing | Attempt::Replaced => {}
             }
         }
     }
 
-    /// Locks what a finished run has left of the folder. `None` if nothing of it is left, or another process is at it.
+    /// Locks the rest of a finished run's folder. `None` if the folder is gone, or another process holds the lock.
     pub(crate) fn of_left(out: &Path) -> Result<Option<FolderLock>, GraphError> {
         let path = folder_of(out);
         // A folder that is not this program's stays: the hop set is complete without it.
@@ -100,7 +100,7 @@ impl FolderLock {
                 is_ours.then_some(FolderLock { folder, file, is_new: false })
             }
             Attempt::Missing => {
-                // Empty: the run was killed as it removed the folder. One that is not empty stays.
+                // An empty folder is left by a run that was killed as it removed it. A folder with entries stays.
                 let _ = fs::remove_dir(&path);
                 None
             }
@@ -113,10 +113,10 @@ impl FolderLock {
         &self.folder
     }
 
-    /// Refuses unless the lock is held still.
+    /// Refuses unless the lock is still held.
     ///
     /// # Errors
-    /// [`GraphError::Io`] if the folder was removed or made anew meanwhile.
+    /// [`GraphError::Io`] if the folder was removed or replaced meanwhile.
     pub(crate) fn check(&self) -> Result<(), GraphError> {
         let path = self.folder.path();
         if holds(&self.folder, &self.file).map_err(GraphError::io(path, "examine"))? {
@@ -126,15 +126,15 @@ impl FolderLock {
         Err(GraphError::io(path, "finish")(io::Error::other(problem)))
     }
 
-    /// Removes the folder with all that runs create in it.
+    /// Removes the folder with all files that runs create in it.
     ///
     /// # Errors
-    /// If the system refuses. An entry that is missing is not an error, and one that no run creates stays.
+    /// If the system refuses. A missing entry is not an error, and other entries stay.
     pub(crate) fn remove(self) -> Result<(), GraphError> {
         let path = self.folder.path();
         let is_there = self.folder.is_at(path).map_err(GraphError::io(path, "examine"))?;
         folder::remove(&self.folder)?;
-        // Removes only an empty directory, so that one which has just taken the name is safe too.
+        // Removes only an empty directory, so a new one under the same name is safe as well.
         if is_there { folder::remove_empty(fs::remove_dir(path), path) } else { Ok(()) }
     }
 
@@ -154,8 +154,8 @@ fn left_over(folder: &Path) -> GraphError {
     )
 }
 
-/// Creates the folder, for this user alone, and its parents, so that its name survives a power failure. False where
-/// anything has its name.
+/// Creates the folder, for this user alone, and its parents, so that its name survives a power failure. Returns false
+/// if the name exists.
 fn create(folder: &Path) -> Result<bool, GraphError> {
     let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let created = || {
@@ -170,7 +170,7 @@ fn create(folder: &Path) -> Result<bool, GraphError> {
     }
 }
 
-/// Tries to lock the folder; `create`: makes the file where the folder is empty.
+/// Tries to lock the folder; with `create`, makes the file if the folder is empty.
 fn attempt(folder: &OwnDirectory, create: bool) -> Result<Attempt, GraphError> {
     let path = folder.path().join(LOCK);
     let entries = folder.entries().map_err(GraphError::io(folder.path(), "list"))?;
@@ -186,14 +186,14 @@ fn attempt(folder: &OwnDirectory, create: bool) -> Result<Attempt, GraphError> {
 
 /// Tries to lock a file that was opened in the folder.
 fn locked(file: File, folder: &OwnDirectory) -> io::Result<Attempt> {
-    // A file system without locks does without.
+    // On a file system without locks, the file is used without one.
     if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Ok(Attempt::Held);
     }
     Ok(if holds(folder, &file)? { Attempt::Taken(file) } else { Attempt::Replaced })
 }
 
-/// Whether the lock file and the folder have their names.
+/// Whether the lock file and the folder still have their names.
 fn holds(folder: &OwnDirectory, file: &File) -> io::Result<bool> {
     Ok(folder.has(LOCK, file)? && folder.is_at(folder.path())?)
 }
@@ -203,7 +203,7 @@ fn marked(folder: &OwnDirectory, lock: &File) -> Result<Mark, GraphError> {
     folder.read_mark(lock, MARK).map_err(GraphError::io(&folder.path().join(LOCK), "read"))
 }
 
-/// Writes the mark where it is missing.
+/// Writes the mark if it is missing.
 fn mark(folder: &OwnDirectory, lock: &File) -> Result<(), GraphError> {
     match marked(folder, lock)? {
         Mark::Written => Ok(()),
@@ -264,7 +264,7 @@ mod tests {
         assert!(folder_of(&out).is_dir());
         FolderLock::of_left(&out).unwrap().unwrap().remove().unwrap();
         let new = FolderLock::take(&out, false).unwrap();
-        // What somebody else has removed meanwhile is not a reason to fail.
+        // A file that another process has removed meanwhile is not a reason to fail.
         fs::remove_file(folder_of(&out).join(LOCK)).unwrap();
         new.remove_if_new().unwrap();
         assert!(!folder_of(&out).exists());

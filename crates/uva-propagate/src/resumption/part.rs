@@ -1,6 +1,6 @@
-//! Parts: some columns of one hop, for the kept rows, as they are computed.
+//! Parts: some columns of one hop for the kept rows, in the order of computation.
 //!
-//! A part is an array file of its own. Its elements begin at byte 4096, so that a part of all columns is the hop's file.
+//! A part is a separate array file. Its elements begin at byte 4096, so that a part of all columns is the hop's file.
 
 use std::io;
 use std::ops::Range;
@@ -16,19 +16,19 @@ use uva_mem::files::OwnDirectory;
 
 use crate::options::HopType;
 
-/// Where elements of hop files begin.
+/// The byte offset of the elements in hop files.
 pub const DATA_OFFSET: usize = 4096;
 
 /// Bytes of float32 that are computed before they are written.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Bytes that writing a part takes: a block, the same narrowed, and what the writer keeps back.
+/// Bytes that writing a part uses: a block, the block narrowed, and the writer's buffer.
 pub(crate) const WRITE_BYTES: u64 = 2 * BLOCK_BYTES as u64 + (4 << 20);
 
-/// A finished part, as the journal has it.
+/// A finished part, as recorded in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FinishedPart {
-    /// The operator's place among those asked for; `None`: features as they are.
+    /// The operator's position among the requested ones; `None` for the features themselves.
     pub(crate) operator: Option<usize>,
     pub(crate) hop: u32,
     pub(crate) columns: Range<usize>,
@@ -63,7 +63,7 @@ pub(crate) struct HashedArray<'d> {
 }
 
 impl<'d> HashedArray<'d> {
-    /// Creates the file, in place of an earlier one.
+    /// Creates the file, replacing an earlier one.
     pub(crate) fn create(
         directory: &'d OwnDirectory,
         name: &str,
@@ -80,7 +80,7 @@ impl<'d> HashedArray<'d> {
         self.writer.write_bytes(bytes)
     }
 
-    /// Bytes and hash of the file, which is then on the disk under its name.
+    /// Returns the bytes and the hash of the file, which is then on the disk under its name.
     pub(crate) fn finish(self) -> Result<(u64, String), GraphError> {
         self.writer.finish()?;
         let bytes = sync(self.directory, &self.name)?;
@@ -88,7 +88,7 @@ impl<'d> HashedArray<'d> {
     }
 }
 
-/// An array in place of an earlier file of this name.
+/// Creates an array that replaces an earlier file of this name.
 pub(crate) fn create(
     directory: &OwnDirectory,
     name: &str,
@@ -101,7 +101,7 @@ pub(crate) fn create(
     Ok(NpyWriter::onto(file, &path, kind, row))
 }
 
-/// Removes a file that need not be there.
+/// Removes a file, which may be missing.
 pub(crate) fn remove(directory: &OwnDirectory, name: &str) -> Result<(), GraphError> {
     directory.remove_file(name).map_err(GraphError::io(&directory.path().join(name), "remove"))
 }
@@ -117,11 +117,11 @@ pub(crate) fn sync(directory: &OwnDirectory, name: &str) -> Result<u64, GraphErr
     synced().map_err(GraphError::io(&directory.path().join(name), "flush"))
 }
 
-/// Writes the rows of some nodes, one behind the other.
+/// Writes the rows of some nodes, one after the other.
 pub(crate) type RowWriter<'f> = &'f mut (dyn FnMut(&[i64], &mut [f32]) -> Result<(), GraphError> + Send);
 
-/// Writes a part: `rows` fills blocks of consecutive kept rows, each of `columns`, within the pool. `stops` is told how
-/// many rows have been written since the last call, and asked whether to stop. `None` if it was stopped.
+/// Writes a part: `rows` fills blocks of consecutive kept rows, each of `columns`, within the pool. `stops` receives
+/// the number of rows written since the last call, and returns whether to stop. `None` if it was stopped.
 pub(crate) fn write(
     folder: &OwnDirectory,
     (operator, hop, columns): (Option<usize>, u32, &Range<usize>),
@@ -164,10 +164,10 @@ pub(crate) fn write(
     Ok(Some(FinishedPart { operator, hop, columns: columns.clone(), bytes, hash }))
 }
 
-/// The values rounded to the nearest of a narrower type with this infinity; or the place of the first finite value that
-/// becomes infinite.
+/// The values rounded to the nearest of a narrower type with this infinity; or the position of the first finite value
+/// that becomes infinite.
 fn narrowed(values: &[f32], infinity: u16, narrow: impl Fn(f32) -> u16 + Sync) -> Result<Vec<u16>, usize> {
-    // All but the sign.
+    // All bits except the sign.
     const MAGNITUDE: u16 = 0x7fff;
     let values = values.par_iter().with_min_len(1 << 14);
     let bits: Vec<u16> = values.clone().map(|&value| narrow(value)).collect();
@@ -193,12 +193,12 @@ fn too_large(element: HopType, value: f32, (hop, row, node, column): (u32, usize
 }
 
 impl FinishedPart {
-    /// Its file in the folder of parts.
+    /// The part's file in the folder of parts.
     pub(crate) fn name(&self) -> String {
         name(self.operator, self.hop, &self.columns)
     }
 
-    /// Whether a run with so many operators, hops and features makes such a part.
+    /// Whether a run with this many operators, hops and features makes such a part.
     pub(crate) fn fits(&self, operators: usize, hops: u32, dim: usize) -> bool {
         let fits = match self.operator {
             None => self.hop == 0,
@@ -207,10 +207,10 @@ impl FinishedPart {
         fits && self.columns.start < self.columns.end && self.columns.end <= dim
     }
 
-    /// Whether the part's file is there as it was written.
+    /// Whether the part's file exists unchanged.
     ///
     /// # Errors
-    /// If the system refuses to read it: that says nothing about the part.
+    /// If the system refuses to read it, which does not mean that the part is damaged.
     pub(crate) fn is_whole(
         &self,
         folder: &OwnDirectory,
@@ -222,8 +222,7 @@ impl FinishedPart {
     }
 }
 
-/// Whether an array is there with this length and hash; of hops also with this type and shape, and its elements where a
-/// hop has them.
+/// Whether an array with this length and hash exists; for hops also with this type, shape and offset of the elements.
 ///
 /// # Errors
 /// If the system refuses to read it.

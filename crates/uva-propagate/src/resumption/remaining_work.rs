@@ -1,4 +1,4 @@
-//! What an earlier run has left to do.
+//! The work that an earlier run did not finish.
 
 use std::ops::Range;
 
@@ -10,20 +10,20 @@ use crate::hop_sets::description;
 use crate::operator::Operator;
 use crate::options::{Layout, PropagateOptions};
 
-/// What is not finished.
+/// The unfinished work.
 pub(crate) struct RemainingWork {
-    /// For each operator the columns of which not all hops are finished, of `dim` in all.
+    /// For each operator, the columns out of `dim` for which some hop is unfinished.
     pub(crate) columns: Vec<Vec<Range<usize>>>,
     /// Whether the transposed graph has to be written.
     pub(crate) turns: bool,
 }
 
 impl RemainingWork {
-    /// Compares the journal with what was asked for. Parts of panels that are not finished are forgotten: a panel is
-    /// computed from the features on, so all its hops are made again. Uses the current rayon pool.
+    /// Compares the journal with the requested options. Parts of unfinished panels are dropped: a panel is computed
+    /// from the features on, so all its hops are computed again. Uses the current rayon pool.
     ///
     /// # Errors
-    /// If the journal cannot be written, or what is forgotten not be removed.
+    /// If the journal cannot be written, or dropped files cannot be removed.
     pub(crate) fn of(
         journal: &mut Journal,
         options: &PropagateOptions,
@@ -51,7 +51,7 @@ fn columns(
     (place, operator): (usize, Operator),
     dim: usize,
 ) -> Result<Vec<Range<usize>>, GraphError> {
-    // A finished file has taken the parts of its hop away.
+    // The parts of a finished file's hop have been removed.
     let unfinished: Vec<u32> = (1..=options.hops)
         .filter(|hop| journal.file(&file_of(options.layout, operator, *hop)).is_none())
         .collect();
@@ -83,7 +83,7 @@ fn columns(
     Ok(missing)
 }
 
-/// The file that has this hop of an operator.
+/// The file that contains this hop of an operator.
 fn file_of(layout: Layout, operator: Operator, hop: u32) -> String {
     match layout {
         Layout::Hops => format!("{}.{hop}.npy", operator.file_stem()),

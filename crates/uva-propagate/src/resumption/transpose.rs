@@ -1,4 +1,4 @@
-//! The graph with all edges turned round, as files beside the journal.
+//! The graph with all edges reversed, as files in the journal's folder.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use uva_mem::files::OwnDirectory;
 use super::folder::{self, TRANSPOSED, UNFINISHED_TRANSPOSED};
 use crate::product::sums::OperatorGraph;
 
-/// Nodes between two looks at whether to stop.
+/// Nodes between two checks for a stop.
 const BLOCK_NODES: usize = 1 << 16;
 
 /// Lists of out-neighbours, mapped.
@@ -23,12 +23,12 @@ pub(crate) struct TransposedLists {
 }
 
 impl TransposedLists {
-    /// Whether an earlier run has made it.
+    /// Whether an earlier run has made the transposed graph.
     pub(crate) fn is_in(folder: &OwnDirectory) -> bool {
         folder.open_in(TRANSPOSED).is_ok()
     }
 
-    /// Removes what an earlier run has not finished of it. The folder has been checked: it holds files of runs only.
+    /// Removes unfinished files of an earlier run. The folder has been checked: it holds only files of runs.
     pub(crate) fn remove_unfinished(folder: &OwnDirectory) -> Result<(), GraphError> {
         let path = folder.path().join(UNFINISHED_TRANSPOSED);
         match folder.open_in(UNFINISHED_TRANSPOSED) {
@@ -38,9 +38,9 @@ impl TransposedLists {
         }
     }
 
-    /// Those of `graph`, made in `folder` unless an earlier run has made them. Entries of a list are in the order of the
-    /// lists that they were in. `stops` is told how many nodes' lists have been read, and asked whether to stop. `None` if
-    /// it was stopped.
+    /// The transposed lists of `graph`, made in `folder` unless an earlier run has made them. Entries of a list are in
+    /// the order of the lists that contained them. `stops` receives the number of nodes whose lists have been read, and
+    /// returns whether to stop. `None` if it was stopped.
     pub(crate) fn of(
         graph: OperatorGraph<'_>,
         folder: &OwnDirectory,
@@ -56,7 +56,7 @@ impl TransposedLists {
             }
             staging::flush(partial.path())?;
             partial.sync().map_err(GraphError::io(partial.path(), "flush"))?;
-            // Its name says that it is whole.
+            // The final name shows that it is complete.
             folder.rename_to(UNFINISHED_TRANSPOSED, &done).map_err(GraphError::io(&done, "create"))?;
         }
         let open = |name: &str| NpyArray::open(&done.join(name));
@@ -88,7 +88,7 @@ impl TransposedLists {
     }
 }
 
-/// False if it was stopped.
+/// Writes the lists. Returns false if it was stopped.
 fn write(
     graph: OperatorGraph<'_>,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! The same bytes, whatever threads, memory and interruptions.
+//! The bytes of a result do not depend on threads, memory and interruptions.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ fn asked() -> PropagateOptions {
     }
 }
 
-/// The memory that so many columns take, each of three tables.
+/// The memory that this many columns use, in each of three tables.
 fn memory_of(dataset: &Dataset, options: &PropagateOptions, columns: u64) -> u64 {
-    // 16 columns are the least.
+    // 16 columns are the minimum.
     least_memory(dataset, options) + (columns - 16) * dataset.nodes() as u64 * 4 * 3
 }
 
-/// The memory that 16 columns take.
+/// The memory that 16 columns use.
 fn least_memory(dataset: &Dataset, options: &PropagateOptions) -> u64 {
     let tight = PropagateOptions { memory: 1, ..options.clone() };
     let error =
@@ -143,7 +143,7 @@ fn a_stopped_run_resumes_to_equal_bytes_with_other_memory_and_threads() {
         assert!(stops >= 4, "{stops}");
         assert_eq!(arrays(&out), expected, "{layout}");
         assert!(!folder_of(&out).exists());
-        // What is complete stays so, and what a run that was killed as it cleaned up has left goes away.
+        // A complete set does not change, and leftovers of a run that was killed during cleanup are removed.
         std::fs::create_dir(folder_of(&out)).unwrap();
         std::fs::write(folder_of(&out).join("lock"), "").unwrap();
         let again = made(propagate(&dataset, &out, &wanted, true, &mut Counted::default()).unwrap());
@@ -152,7 +152,7 @@ fn a_stopped_run_resumes_to_equal_bytes_with_other_memory_and_threads() {
     }
 }
 
-/// Does something to the folder before anything is computed.
+/// Changes the folder before anything is computed.
 struct Meddling<'m>(&'m dyn Fn());
 
 impl PropagateWatch for Meddling<'_> {
@@ -174,7 +174,7 @@ fn a_folder_that_lost_its_lock_does_not_become_the_hop_set() {
     let dataset = Dataset::open(&path).unwrap();
     let out = temp.path().join("set");
     let lock = folder_of(&out).join("lock");
-    // As if the folder were removed and made anew by another process, which then holds the lock.
+    // As if the folder were removed and created again by another process, which then holds the lock.
     let made_anew = || {
         std::fs::remove_file(&lock).unwrap();
         std::fs::write(&lock, "").unwrap();
@@ -217,7 +217,7 @@ fn what_is_said_to_be_finished_leaves_out_a_panel_that_was_interrupted() {
         let journal: serde_json::Value = serde_json::from_slice(&text).unwrap();
         journal["parts"].as_array().unwrap().clone()
     };
-    // Until the first operator has a whole panel, and one that is not.
+    // Until the first operator has a complete panel and an incomplete one.
     let mut stop_at = 1;
     let (lost, kept) = loop {
         let mut watch = Counted { stop_at: Some(stop_at), ..Counted::default() };
@@ -250,7 +250,7 @@ fn a_run_stops_while_it_turns_edges_round() {
     let dataset = Dataset::open(&path).unwrap();
     let out = temp.path().join("set");
     let options = options("col", 1);
-    // The first two looks are behind the features and before the first edge.
+    // The first two checks are after the features and before the first edge.
     for (stop_at, resume) in [(1, false), (1, true)] {
         let mut watch = Counted { stop_at: Some(stop_at), ..Counted::default() };
         let ended = propagate(&dataset, &out, &options, resume, &mut watch).unwrap();
@@ -325,14 +325,14 @@ fn a_part_that_has_changed_meanwhile_is_computed_again() {
     for entry in std::fs::read_dir(&parts).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
-        // The one that was stopped may have nothing yet.
+        // The stopped run may not have any file yet.
         let Some(last) = bytes.last_mut() else { continue };
         *last ^= 1;
         std::fs::write(&path, bytes).unwrap();
         changed += 1;
     }
     assert!(changed >= 3, "{changed}");
-    // One that the run was killed in, before the journal had it.
+    // A part during which the run was killed, before it was in the journal.
     std::fs::write(parts.join("0.1.38-40.npy"), b"x").unwrap();
     let unknown = parts.join("unknown.npy");
     std::fs::write(&unknown, b"x").unwrap();
@@ -340,7 +340,7 @@ fn a_part_that_has_changed_meanwhile_is_computed_again() {
     assert!(error.is_bad_input() && error.to_string().contains("unknown.npy"), "{error}");
     std::fs::remove_file(unknown).unwrap();
     let made = made(propagate(&dataset, &out, &options, true, &mut Counted::default()).unwrap());
-    // Node ids and labels are whole.
+    // Node ids and labels are complete.
     assert!(made.resumed < 10_000, "{}", made.resumed);
     assert_eq!(arrays(&out), arrays(&whole));
 }
@@ -391,7 +391,7 @@ fn work_begun_with_other_options_is_not_continued_and_the_option_named() {
         let other = tempfile::tempdir().unwrap();
         let other = Dataset::open(&graph(other.path(), NpyType::F16)).unwrap();
         check("DATA", &other, begun.clone(), place);
-        // The same of a set that is complete.
+        // The same for a complete set.
         made(propagate(&dataset, &out, &begun, true, &mut Counted::default()).unwrap());
         place = "/set:";
     }

@@ -1,4 +1,4 @@
-//! Every operator against plain loops in float64.
+//! Every operator compared with plain loops in float64.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
 /// A matrix, row by row: columns and float64 weights, in the order of the lists.
 type Rows = Vec<Vec<(usize, f64)>>;
 
-/// Entries of the lists and what they count.
+/// Entries of the lists with their weights.
 fn lists(csc: &Csc<'_>, weights: Option<&[f32]>, transposed: bool) -> Rows {
     let mut rows = vec![Vec::new(); csc.nodes()];
     for node in 0..csc.nodes() {
@@ -30,7 +30,7 @@ fn lists(csc: &Csc<'_>, weights: Option<&[f32]>, transposed: bool) -> Rows {
     rows
 }
 
-/// The matrix of an operator, of `ppr` and `heat` that of `sym`.
+/// The matrix of an operator; for `ppr` and `heat`, that of `sym`.
 fn matrix(operator: Operator, csc: &Csc<'_>, weights: Option<&[f32]>) -> Rows {
     let mut rows = lists(csc, weights, operator == Operator::Col);
     if operator.has_self_loops() {
@@ -53,7 +53,7 @@ fn matrix(operator: Operator, csc: &Csc<'_>, weights: Option<&[f32]>) -> Rows {
     rows
 }
 
-/// Values, and how far float32 may be away from each.
+/// Values, and the maximum error of float32 for each.
 struct Bounded {
     values: Vec<f64>,
     errors: Vec<f64>,
@@ -88,7 +88,7 @@ fn add(to: &mut Bounded, factor: f64, of: &Bounded) {
     }
 }
 
-/// One application of an operator to a hop as it is stored.
+/// One application of an operator to a stored hop.
 fn applied(operator: Operator, rows: &Rows, hop: &[f32]) -> Bounded {
     let x = Bounded { values: hop.iter().map(|&value| value.into()).collect(), errors: vec![0.0; hop.len()] };
     match operator {
@@ -147,7 +147,7 @@ fn every_operator_equals_plain_loops_at_each_hop_weighted_or_not() {
                 for (at, found) in before.iter().enumerate() {
                     let (value, error) = (expected.values[at], expected.errors[at]);
                     let off = (f64::from(*found) - value).abs();
-                    // The least normal number: what is smaller still may lose bits.
+                    // The least normal number: smaller numbers may lose bits.
                     assert!(
                         off <= error + 1e-37,
                         "{operator} weighted {weighted} hop {hop} node {} column {}: {found} is {off:e} from {value}, \

@@ -1,4 +1,4 @@
-//! What a hop set holds: rows, their order, types, and what is refused.
+//! The contents of a hop set: rows, their order, types, and refusals.
 
 use std::fs;
 
@@ -326,7 +326,7 @@ fn a_value_that_a_narrow_type_cannot_hold_is_named_with_a_wider_type() {
         assert!(message.contains(says) && message.ends_with("f32"), "{message}");
         assert!(!out.exists());
     }
-    // What is infinite before is stored as it is, and found when the set is checked.
+    // A value that is infinite from the start is stored unchanged, and found when the set is checked.
     features[489 * DIM + 3] = f32::INFINITY;
     features[488 * DIM + 5] = 0.0;
     fs::remove_file(path.join("feat.npy")).unwrap();
@@ -406,7 +406,7 @@ fn a_hop_set_opened_as_a_dataset_lends_its_rows_in_both_layouts() {
         }
     }
     assert!(found[0] == found[1]);
-    // Whoever opens it as a graph learns what it is.
+    // Opened as a graph, it gives an error that names its kind.
     let error = Dataset::open(&temp.path().join("hops")).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("hop set"), "{error}");
 }

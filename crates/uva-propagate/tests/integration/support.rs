@@ -1,4 +1,4 @@
-//! A small graph with everything that is awkward, and hop sets of it.
+//! A small graph with all special cases, and hop sets of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use uva_propagate::{
 pub const NODES: usize = 500;
 pub const DIM: usize = 40;
 
-/// A number that looks random.
+/// A pseudorandom number.
 pub fn random(of: u64) -> u64 {
     mix(of.wrapping_add(0x5eed))
 }
@@ -60,7 +60,7 @@ pub fn graph(folder: &Path, element: NpyType) -> PathBuf {
             write_array(&table, NpyType::I8, &[DIM], &values).unwrap();
         }
     }
-    // Node 490 and those behind it have no label and are in no split.
+    // Nodes from 490 on have no label and are in no split.
     write(
         "label.npy",
         &(0..NODES as i64).map(|node| if node < 490 { node % 3 } else { -1 }).collect::<Vec<_>>(),
@@ -87,7 +87,7 @@ pub fn options(operators: &str, hops: u32) -> PropagateOptions {
     }
 }
 
-/// Counts, and stops after so many calls.
+/// Counts the calls, and stops after a given number.
 #[derive(Default)]
 pub struct Counted {
     pub calls: usize,

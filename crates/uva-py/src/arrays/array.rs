@@ -1,4 +1,4 @@
-//! `Array`: an array in memory that is not Python's, as something that torch, numpy and others can look into.
+//! `Array`: an array in memory outside of Python that torch, numpy and others can view.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub struct Array {
     element: DlpackType,
     device: DlpackDevice,
     read_only: bool,
-    /// The stream that the memory is ordered on, as CUDA numbers it, where it is on a GPU.
+    /// The stream that the memory is ordered on, as CUDA numbers it, if it is on a GPU.
     stream: Option<u64>,
-    /// The only process that can access the memory, where it is that of a slot.
+    /// The only process that can access the memory, if it belongs to a slot.
     process: Option<OwnProcess>,
     owner: MemoryOwner,
 }
@@ -30,7 +30,7 @@ pub struct Array {
 // SAFETY: the pointer is only passed on, and read through only to copy. `owner` keeps its memory alive, and any thread
 // may use `owner`.
 unsafe impl Send for Array {}
-// SAFETY: as above; nothing changes in it.
+// SAFETY: as above; the value itself never changes.
 unsafe impl Sync for Array {}
 
 impl Array {
@@ -51,25 +51,25 @@ impl Array {
         Self { pointer, shape, element, device, read_only: false, stream: None, process: None, owner }
     }
 
-    /// The same, and nobody may write to it.
+    /// Marks the array as read-only.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// The same on a GPU: work on this stream finds it complete, work on others does not.
+    /// Orders the array on this stream of a GPU: work on this stream finds it complete, work on others does not.
     pub fn ordered_on(mut self, stream: u64) -> Self {
         self.stream = Some(stream);
         self
     }
 
-    /// The same in a slot of this process: forks cannot access the memory.
+    /// Marks the array as part of a slot of this process: forks cannot access the memory.
     pub fn in_slot_of(mut self, process: OwnProcess) -> Self {
         self.process = Some(process);
         self
     }
 
-    /// Whether the CPU can read it.
+    /// Whether the CPU can read the array.
     pub fn is_on_host(&self) -> bool {
         self.device.is_host()
     }
@@ -78,7 +78,7 @@ impl Array {
         self.shape.elements() * self.element.bytes()
     }
 
-    /// The array in a capsule that every library with DLPack can take it out of.
+    /// A capsule from which every library with DLPack can take the array.
     pub fn legacy_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.lent()?.legacy(py)
     }
@@ -109,7 +109,7 @@ impl Array {
         let mut copy = vec![0_u64; self.bytes().div_ceil(8)].into_boxed_slice();
         let pointer = copy.as_mut_ptr().cast::<u8>();
         // SAFETY: the source has `bytes()` bytes for as long as the owner lives (see `new`). The target was just
-        // allocated with that length, and nobody else knows it.
+        // allocated with that length, and no other code has its address.
         unsafe { std::ptr::copy_nonoverlapping(self.pointer, pointer, self.bytes()) };
         Ok(LentArray { pointer, read_only: false, copied: true, owner: Arc::new(OwnedCopy(copy)), ..lent })
     }
@@ -125,7 +125,7 @@ impl Array {
                 _ => Ok(()),
             };
         };
-        // None is the default stream; -1 says that the consumer cares for the order itself.
+        // None is the default stream; -1 means that the consumer handles the order itself.
         let theirs = match stream {
             Some(-1) => return Ok(()),
             None | Some(0 | 1) => 0,
@@ -142,7 +142,7 @@ impl Array {
     }
 }
 
-/// Memory of a copy. A type of its own, because a boxed slice cannot become an owner's `dyn`.
+/// Memory of a copy. A separate type, because a boxed slice cannot become an owner's `dyn`.
 struct OwnedCopy(#[expect(dead_code, reason = "it keeps the memory")] Box<[u64]>);
 
 #[pymethods]

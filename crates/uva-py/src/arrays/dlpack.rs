@@ -6,8 +6,8 @@
 //! tensor itself.
 //!
 //! The crate `dlpark` does the same and more: reading tensors, builders, types of a dozen libraries. This module needs
-//! only these structs and two C functions, which are easier to reason about here than behind its generics. It would
-//! also bring two dependencies.
+//! only these structs and two C functions, which are easier to check here than through its generics. It would also
+//! bring two dependencies.
 //!
 //! Layouts after `dlpack.h` of version 1.0; later minor versions changed none of them.
 
@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 /// lock, perhaps while the interpreter ends. So it must not call Python.
 pub type MemoryOwner = Arc<dyn Send + Sync>;
 
-/// The version that a versioned tensor says it is of.
+/// The version of versioned tensors.
 pub const VERSION: (u32, u32) = (1, 0);
 
 /// `kDLCPU`.
@@ -37,7 +37,7 @@ const IS_COPIED: u64 = 2;
 const LEGACY: &CStr = c"dltensor";
 const VERSIONED: &CStr = c"dltensor_versioned";
 
-/// Where memory is.
+/// The device of the memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DlpackDevice {
@@ -54,12 +54,12 @@ impl DlpackDevice {
         Self { kind: CUDA, id: ordinal }
     }
 
-    /// Whether the CPU can read it.
+    /// Whether the CPU can read the memory.
     pub fn is_host(self) -> bool {
         self.kind == CPU
     }
 
-    /// As `__dlpack_device__` says it: type and number.
+    /// The pair of `__dlpack_device__`: type and number.
     pub fn pair(self) -> (i32, i32) {
         (self.kind, self.id)
     }
@@ -96,7 +96,7 @@ impl DlpackType {
         Self { code, bits, lanes: 1 }
     }
 
-    /// Bytes of one.
+    /// Bytes of one element.
     pub fn bytes(self) -> usize {
         usize::from(self.bits / 8)
     }
@@ -106,7 +106,7 @@ impl DlpackType {
         (self.code, self.bits, self.lanes)
     }
 
-    /// Its name in numpy and torch.
+    /// The type's name in numpy and torch.
     pub fn name(self) -> &'static str {
         match self {
             Self::I8 => "int8",
@@ -122,7 +122,7 @@ impl DlpackType {
     }
 }
 
-/// An array in memory: one or two dimensions, rows one behind the other.
+/// An array in memory: one or two dimensions, with consecutive rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayShape {
     sizes: [i64; 2],
@@ -145,7 +145,7 @@ impl ArrayShape {
         &self.sizes[..self.dimensions]
     }
 
-    /// How many elements that makes.
+    /// Number of elements.
     pub fn elements(&self) -> usize {
         self.sizes.iter().map(|size| *size as usize).product()
     }
@@ -183,7 +183,7 @@ pub struct ManagedVersioned {
 }
 
 impl ManagedVersioned {
-    /// Whether its owner forbids to write to it.
+    /// Whether the owner forbids writes.
     pub fn is_read_only(&self) -> bool {
         self.flags & READ_ONLY != 0
     }
@@ -200,17 +200,17 @@ struct Context {
 pub struct LentArray {
     /// The first element.
     pub pointer: *mut u8,
-    /// How many.
+    /// The lengths of the dimensions.
     pub shape: ArrayShape,
-    /// Of what.
+    /// The type of the elements.
     pub element: DlpackType,
-    /// Where.
+    /// The device of the memory.
     pub device: DlpackDevice,
-    /// Nobody may write to it.
+    /// Whether the memory must not be written to.
     pub read_only: bool,
-    /// The consumer has it for itself.
+    /// Whether the consumer is the only user of the memory.
     pub copied: bool,
-    /// Its owner.
+    /// The owner of the memory.
     pub owner: MemoryOwner,
 }
 
@@ -239,7 +239,7 @@ impl LentArray {
         (tensor, context.cast(), flags)
     }
 
-    /// In a capsule of version 1.
+    /// Exports the array in a capsule of version 1.
     pub fn versioned(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let (tensor, context, flags) = self.managed();
         let (major, minor) = VERSION;
@@ -249,7 +249,7 @@ impl LentArray {
         unsafe { capsule(py, Box::into_raw(Box::new(managed)), VERSIONED, drop_versioned, delete_versioned) }
     }
 
-    /// In a capsule of the time before version 1, which cannot say that memory is read-only.
+    /// Exports the array in a capsule from before version 1, which cannot mark memory as read-only.
     pub fn legacy(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let (tensor, context, _) = self.managed();
         let managed = ManagedLegacy { tensor, context, deleter: Some(delete_legacy) };
@@ -269,17 +269,17 @@ unsafe fn capsule<'py, M>(
     destructor: unsafe extern "C" fn(*mut pyo3::ffi::PyObject),
     delete: unsafe extern "C" fn(*mut M),
 ) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: `py` shows that the interpreter is ours; the name lives for ever; the pointer is not null.
+    // SAFETY: `py` shows that this thread holds the interpreter; the name is static; the pointer is not null.
     let made = unsafe { pyo3::ffi::PyCapsule_New(managed.cast(), name.as_ptr(), Some(destructor)) };
     if made.is_null() {
-        // SAFETY: there is no capsule, so the tensor is still the caller's, who lets us delete it.
+        // SAFETY: there is no capsule, so the tensor still belongs to the caller, who permits its deletion.
         unsafe { delete(managed) };
     }
-    // SAFETY: what `PyCapsule_New` returns is a new reference, or null with an exception set.
+    // SAFETY: `PyCapsule_New` returns a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, made) }
 }
 
-/// Frees what [`LentArray::managed`] has boxed.
+/// Frees the box of [`LentArray::managed`].
 ///
 /// # Safety
 /// `context` is of [`LentArray::managed`] and has not been freed.
@@ -292,7 +292,8 @@ unsafe fn free(context: *mut c_void) {
 
 unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
     if !managed.is_null() {
-        // SAFETY: a consumer calls this once, with the pointer that the capsule held: the box of `LentArray::versioned`.
+        // SAFETY: a consumer calls this once, with the pointer that the capsule held: the box of
+        // `LentArray::versioned`.
         unsafe { free(Box::from_raw(managed).context) };
     }
 }

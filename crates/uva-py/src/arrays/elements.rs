@@ -1,4 +1,4 @@
-//! The elements of batches and tables, as DLPack has them.
+//! The elements of batches and tables, as DLPack types.
 
 use uva_batch::Element;
 use uva_graph::ElementType;

@@ -89,8 +89,8 @@ pub struct Input {
     _owner: Py<PyAny>,
 }
 
-// SAFETY: the pointer is read through only while the owner lives. Nobody may change the array meanwhile: every library
-// whose C code reads arrays without the interpreter's lock asks that of its callers (numpy, torch). Values are not
+// SAFETY: the pointer is read through only while the owner lives. The array must not change meanwhile: every library
+// whose C code reads arrays without the interpreter's lock requires that of its callers (numpy, torch). Values are not
 // trusted where it matters, as the files written from them are checked afterwards.
 unsafe impl Send for Input {}
 // SAFETY: as above.
@@ -243,22 +243,22 @@ impl Input {
         (self.kind == ElementKind::Bool).then(|| self.bytes().iter().map(|&byte| byte != 0).collect())
     }
 
-    /// The memory to write to, where its owner lets it be written to.
+    /// The memory to write to, if its owner permits it.
     ///
     /// # Safety
-    /// Nobody else reads or writes the array meanwhile.
+    /// The array is not read or written otherwise meanwhile.
     pub unsafe fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if !self.writable {
             return None;
         }
         match self.elements() * self.kind.bytes() {
             0 => Some(&mut []),
-            // SAFETY: as in `bytes`; writable, and by the caller nobody else's for now.
+            // SAFETY: as in `bytes`; writable, and used by the caller alone for now.
             length => Some(unsafe { std::slice::from_raw_parts_mut(self.pointer.cast_mut(), length) }),
         }
     }
 
-    /// Hands the elements, widened to 64 bits, to `write` in pieces; `None` where they are no integers that fit.
+    /// Hands the elements, widened to 64 bits, to `write` in pieces; `None` if they are not integers that fit.
     pub fn widened<E>(&self, mut write: impl FnMut(&[i64]) -> Result<(), E>) -> Option<Result<(), E>> {
         const PIECE: usize = 1 << 14;
         macro_rules! widen {

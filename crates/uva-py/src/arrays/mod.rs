@@ -1,4 +1,4 @@
-//! Arrays that Python lends us, and that we lend.
+//! Arrays that Python lends to this module, and arrays that it lends to Python.
 
 pub mod array;
 pub mod dlpack;

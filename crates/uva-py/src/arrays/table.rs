@@ -12,7 +12,7 @@ use crate::arrays::array::Array;
 use crate::arrays::dlpack::{DlpackDevice, DlpackType};
 use crate::errors::{UvatrainError, of_graph, of_io};
 
-/// An array of a file, mapped once more for Python, which cannot be kept from writing to it.
+/// An array of a file, mapped again for Python, which cannot be prevented from writing to it.
 pub struct PrivateTable {
     file: Arc<PrivateFile>,
     offset: usize,
@@ -28,7 +28,7 @@ impl PrivateTable {
         let file =
             PrivateFile::open(path).map_err(|error| of_io(&error, "map", &path.display().to_string()))?;
         let offset = array.header().data_offset;
-        // More dimensions are taken as columns.
+        // Further dimensions are combined into columns.
         let in_row = array.shape().get(1..).filter(|row| !row.is_empty()).map(|row| row.iter().product());
         let as_before = array.shape().first() == Some(&rows) && in_row == columns;
         let bytes = rows * columns.unwrap_or(1) * element.bytes();
@@ -50,9 +50,9 @@ impl PrivateTable {
     pub fn lent(&self) -> Array {
         let pointer = self.file.as_ptr().wrapping_add(self.offset);
         let owner = Arc::clone(&self.file);
-        // SAFETY: the elements end where the file does (`PrivateTable::map`), whose mapping the owner keeps, in C order. Who
-        // writes to them writes to pages of the mapping's own, which nothing in Rust reads. Every bit pattern is an
-        // element.
+        // SAFETY: the elements end where the file does (`PrivateTable::map`), whose mapping the owner keeps, in C
+        // order. Who writes to them writes to pages of the mapping's own, which nothing in Rust reads. Every bit
+        // pattern is an element.
         unsafe { Array::new(pointer, self.rows, self.columns, self.element, DlpackDevice::HOST, owner) }
     }
 }

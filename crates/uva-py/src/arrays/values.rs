@@ -1,4 +1,4 @@
-//! Vectors of ours as arrays.
+//! Vectors of this module as arrays.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::arrays::array::Array;
 use crate::arrays::dlpack::{DlpackDevice, DlpackType};
 
-/// So many zeros, or the exception that says that there is no memory for them.
+/// This many zeros, or the exception that memory is insufficient.
 pub fn zeros<T: Copy + Default>(length: usize) -> PyResult<Vec<T>> {
     let mut values = Vec::new();
     values.try_reserve_exact(length).map_err(|_| {
@@ -23,7 +23,7 @@ pub fn exported<T: Send + Sync + 'static>(values: Vec<T>, element: DlpackType) -
     let mut values = values;
     let (pointer, length) = (values.as_mut_ptr().cast(), values.len());
     debug_assert_eq!(size_of::<T>(), element.bytes());
-    // SAFETY: the vector is moved into the owner, which moves none of its elements, and is as long as it says; nobody
-    // else knows it. An empty one's pointer is aligned, and read by nobody.
+    // SAFETY: the vector is moved into the owner, which moves none of its elements, and has the given length; no other
+    // code has its address. An empty one's pointer is aligned, and never read.
     unsafe { Array::new(pointer, length, None, element, DlpackDevice::HOST, Arc::new(values)) }
 }

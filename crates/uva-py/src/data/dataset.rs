@@ -20,11 +20,11 @@ use crate::errors::{UvatrainError, of_graph};
 #[pyclass(frozen, name = "Dataset", module = "uvatrain._core")]
 pub struct PyDataset {
     graph: Arc<Graph>,
-    /// With what Python calls them.
+    /// The tables with their names in Python.
     tables: Vec<(&'static str, PrivateTable)>,
 }
 
-/// Opens a dataset on threads made for that: the ones that others share do not survive a fork, these need not.
+/// Opens a dataset on threads made for this call: shared threads do not survive a fork.
 pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
     on_threads(|| Graph::open_verified(path, how))
 }
@@ -51,7 +51,7 @@ fn on_threads(open: impl FnOnce() -> Result<Graph, GraphError> + Send) -> PyResu
 }
 
 impl PyDataset {
-    /// Over a dataset that is open already.
+    /// Wraps a dataset that is already open.
     pub fn of(graph: &Arc<Graph>) -> PyResult<Self> {
         Ok(Self { tables: Self::tables(graph)?, graph: Arc::clone(graph) })
     }
@@ -246,7 +246,7 @@ impl PyDataset {
             return Err(PyValueError::new_err(format!("ids is {}, it has to be int64 [n]", ids.describe())));
         };
         let described = out.describe();
-        // SAFETY: `out` was made for this call, by our own Python (pyg/stores.py), and is known to nobody else yet.
+        // SAFETY: our own Python (pyg/stores.py) allocated `out` for this call, and no other code has it yet.
         let Some(out) = (unsafe { out.bytes_mut() }) else {
             return Err(PyValueError::new_err("out cannot be written to"));
         };

@@ -26,10 +26,10 @@ use crate::errors::{OrRaise, UvatrainError, of_graph, of_io, with};
 use crate::options::keywords::is_bool;
 use crate::process::interrupt::SignalCheck;
 
-/// The least time from one call of `progress`, or from one look for signals, to the next.
+/// The minimum time between two calls of `progress`, or between two checks for signals.
 const BETWEEN_CALLS: Duration = Duration::from_millis(200);
 
-/// Options as Python gave them, by their names.
+/// Options by name, as given in Python.
 struct HopSetKeywords<'a, 'py>(&'a Bound<'py, PyDict>);
 
 impl HopSetKeywords<'_, '_> {
@@ -37,7 +37,7 @@ impl HopSetKeywords<'_, '_> {
         with(PyValueError::new_err(format!("{name}: {message}")), "field", Some(name))
     }
 
-    /// What an option was given; `None` for one that was not.
+    /// The value of an option; `None` if it was not given.
     fn text(&self, name: &str) -> PyResult<Option<String>> {
         let value = self.0.get_item(name)?.filter(|value| !value.is_none());
         value.map(|value| value.str()?.extract()).transpose()
@@ -135,13 +135,13 @@ pub fn propagate(
     }
 }
 
-/// Python's handlers of signals, and the function that is told how far the work is.
+/// Python's handlers of signals, and the function that receives the progress.
 struct ProgressWatch {
     signals: SignalCheck,
     progress: Option<Py<PyAny>>,
-    /// What that function has raised.
+    /// The exception that this function raised.
     raised: Option<PyErr>,
-    /// When it was called last.
+    /// The time of its last call.
     called: Option<Instant>,
 }
 
@@ -155,7 +155,7 @@ impl PropagateWatch for ProgressWatch {
             return;
         }
         let of_call = (progress.what, progress.done, progress.total);
-        // Without an interpreter nobody listens any more.
+        // Without an interpreter there is no listener.
         if let Some(Err(raised)) = Python::try_attach(|py| function.call1(py, of_call)) {
             self.raised = Some(raised);
         }
@@ -178,7 +178,7 @@ impl PyHopSet {
     fn element(&self) -> DlpackType {
         match self.set.dtype.npy() {
             NpyType::F16 => DlpackType::F16,
-            // `.npy` has no name for bfloat16; hops.json says what it is.
+            // `.npy` has no name for bfloat16; hops.json has the type.
             NpyType::U16 => DlpackType::BF16,
             _ => DlpackType::F32,
         }
@@ -263,7 +263,7 @@ impl PyHopSet {
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         let signals = SignalCheck::default();
         let stops = AtomicBool::new(false);
-        // Relaxed: the flag stands alone.
+        // Relaxed: no other data depends on the flag.
         let check = || self.set.verify_until(&self.path, &|| stops.load(Ordering::Relaxed));
         let checked = py.detach(|| {
             let pool = rayon::ThreadPoolBuilder::new()
@@ -275,7 +275,7 @@ impl PyHopSet {
                 loop {
                     match told.recv_timeout(BETWEEN_CALLS) {
                         Ok(checked) => return checked.or_raise(),
-                        // Signals are Python's, and its handlers run in this thread alone.
+                        // Signals belong to Python, whose handlers run only in this thread.
                         Err(RecvTimeoutError::Timeout) => {
                             if signals.end_the_wait() {
                                 stops.store(true, Ordering::Relaxed);

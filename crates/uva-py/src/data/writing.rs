@@ -1,5 +1,5 @@
-//! A dataset written from arrays: checked for types and shapes before, for everything else after, and there only if
-//! both found nothing.
+//! A dataset written from arrays: types and shapes are checked before, all other properties after the arrays are
+//! written, and the dataset appears only if both checks succeed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::arrays::input::{ElementKind, Input};
 use crate::data::dataset::open;
 use crate::errors::{of_graph, of_launched};
 
-/// Features may be these.
+/// The permitted types of features.
 const FEATURE_KINDS: [(ElementKind, NpyType); 6] = [
     (ElementKind::F32, NpyType::F32),
     (ElementKind::F16, NpyType::F16),
-    // `.npy` has no names for these; meta.json says what they are.
+    // `.npy` has no names for these; meta.json has the type.
     (ElementKind::Bf16, NpyType::U16),
     (ElementKind::E4m3, NpyType::U8),
     (ElementKind::U8, NpyType::U8),
@@ -28,12 +28,12 @@ const FEATURE_KINDS: [(ElementKind, NpyType); 6] = [
 
 const LABELS: &str = "label.npy";
 
-/// Elements that are written at a time where they are not written as they lie.
+/// Elements per write for arrays that are converted.
 const PIECE: usize = 1 << 12;
 
 /// How one array is written.
 enum As {
-    /// As it is.
+    /// Unchanged.
     Bytes(NpyType),
     /// Widened to 64 bits.
     Wide,
@@ -119,7 +119,7 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     };
     match (&meta.feat_dtype, unnamed(features.kind)) {
         (_, Some(element)) => meta.feat_dtype = Some(element.name().into()),
-        // uint16 is what bfloat16 is stored as, and uint8 what float8 is.
+        // bfloat16 is stored as uint16, and float8 as uint8.
         (Some(said), None) => match ElementType::from_name(said) {
             Some(ElementType::Bf16) => {
                 return refuse(&features, format!("bfloat16, as feat_dtype={said:?} says"));
@@ -206,7 +206,7 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     Ok(files)
 }
 
-/// What meta.json has to say of features of a type that `.npy` has no name for.
+/// The feature type that meta.json must name, if `.npy` has no name for it.
 fn unnamed(kind: ElementKind) -> Option<ElementType> {
     match kind {
         ElementKind::Bf16 => Some(ElementType::Bf16),
@@ -245,14 +245,14 @@ fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<
         if *meta != Meta::default() {
             meta.write(staged.path()).map_err(of_graph)?;
         }
-        // As `uvatrain info --verify` does, before the directory has its name.
+        // As in `uvatrain info --verify`, before the directory is renamed.
         open(staged.path(), Verify::FullWithFeatures).map(drop)
     };
     written().map_err(|error| about(error, staged.path(), path))?;
     staged.commit().map_err(GraphError::from).map_err(of_graph)
 }
 
-/// The same error about files in `out`, as they would have been called, instead of `staged`.
+/// The same error with the final names of files in `out`, instead of `staged`.
 fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
     Python::attach(|py| {
         if error.is_instance_of::<PyValueError>(py) {

@@ -67,7 +67,7 @@ fn sorted<I: Copy + Default>(
     for node in 0..nodes {
         indptr[node + 1] += indptr[node];
     }
-    // Where the next edge of each destination goes.
+    // The position of the next edge of each destination.
     let mut next = zeros::<i64>(nodes)?;
     next.copy_from_slice(&indptr[..nodes]);
     let mut places = zeros::<i64>(edges)?;

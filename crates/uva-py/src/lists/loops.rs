@@ -1,6 +1,6 @@
 //! The loops of `uva_ops::lists` over arrays that Python lends: what the layers of `uvatrain.nn` compute on the CPU.
 //!
-//! `indptr` and `indices` are int32 or int64, both alike: list `v` is `indices[indptr[v]:indptr[v + 1]]`. Rows are
+//! `indptr` and `indices` are both int32 or both int64: list `v` is `indices[indptr[v]:indptr[v + 1]]`. Rows are
 //! float32 or float64, and `out`, which the caller has allocated, is of their type. Every size and index is checked,
 //! and the exception names the argument. The interpreter's lock is released while a loop runs.
 
@@ -49,11 +49,11 @@ impl Number for i64 {
     const ELEMENT: DlpackType = DlpackType::I64;
 }
 
-/// The pool of the last call, and the process that it is of: threads do not survive a fork.
+/// The pool of the last call with its process: threads do not survive a fork.
 static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
 
-/// So many threads. `None` for one thread, or if no thread can be spawned: then the caller does all the work, with the
-/// same result.
+/// A pool of this many threads. `None` for one thread, or if no thread can be spawned: then the caller does all the
+/// work, with the same result.
 fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
     if threads < 2 {
         return None;
@@ -66,7 +66,7 @@ fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
             .thread_name(|index| format!("lists-{index}"))
             .build()
             .ok()?;
-        // A fork must not wait for the threads of its parent: it leaves their pool alone.
+        // A fork must not wait for the threads of its parent, so it does not drop their pool.
         if let Some(old) = pool.replace((here, Arc::new(made)))
             && old.0 != here
         {
@@ -87,7 +87,7 @@ fn read<T: Pod>(input: &Input, kind: ElementKind) -> PyResult<&[T]> {
         .map_err(|error| PyValueError::new_err(format!("{} is {}: {error}", input.name, input.describe())))
 }
 
-/// `out`, which has to lie apart from all that is read.
+/// `out`, which must not overlap the arrays that are read.
 fn write<'o, T: Pod>(out: &'o mut Input, kind: ElementKind, others: &[&Input]) -> PyResult<&'o mut [T]> {
     if out.kind != kind {
         let message = format!("out is {}, and {} is needed", out.describe(), kind.name());
@@ -103,7 +103,7 @@ fn write<'o, T: Pod>(out: &'o mut Input, kind: ElementKind, others: &[&Input]) -
     if out.elements() == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: our own Python (nn/functional.py) allocates `out` for the call, and hands it to nobody before it returns.
+    // SAFETY: our own Python (nn/functional.py) allocates `out` for the call, and does not share it before it returns.
     // It overlaps none of the arrays that are read, as was just found.
     match unsafe { out.bytes_mut() } {
         Some(bytes) => bytemuck::try_cast_slice_mut(bytes)
@@ -137,7 +137,7 @@ fn check(input: &Input, rows: usize, columns: usize) -> PyResult<()> {
     )))
 }
 
-/// What the loops refuse, with the argument's name.
+/// The loops' refusals, with the argument's name.
 fn refused(error: ListsError) -> PyErr {
     let argument = match error {
         ListsError::NoOffsets | ListsError::Offsets(_) => "indptr",
@@ -216,7 +216,7 @@ pub fn list_sums(
         let sums = WeightedSums::new(read::<T>(rows, T::KIND)?, width, lists, weights).map_err(refused)?;
         check(out, lists.len(), width)?;
         let out = write::<T>(out, T::KIND, &read_too)?;
-        // SAFETY: `MaybeUninit<T>` has the layout of T, and `write` stores nothing but values of T in it.
+        // SAFETY: `MaybeUninit<T>` has the layout of T, and `write` stores only values of T in it.
         let out = unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<T>]) };
         sums.write(out, Vectors::widest(), pool(threads).as_deref());
         Ok(())

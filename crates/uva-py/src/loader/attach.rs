@@ -26,7 +26,7 @@ pub fn _attach(
     let signals = SignalCheck::default();
     let attached = py.detach(|| attach_as(part, &|| signals.end_the_wait()));
     if let Some(raised) = signals.raised() {
-        // Also where the answer came while the handler ran: the place is given up then.
+        // Also if the answer arrived while the handler ran: the place is then given up.
         if let Ok(attached) = attached {
             py.detach(|| drop(attached.begin(main)));
         }

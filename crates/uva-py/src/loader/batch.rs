@@ -21,7 +21,7 @@ use crate::process::fork::OwnProcess;
 pub struct SharedBatch {
     batch: ManuallyDrop<RuntimeBatch>,
     process: OwnProcess,
-    /// The stream that its memory on a GPU is ordered on.
+    /// The stream on which its memory on a GPU is ordered.
     stream: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Drop for SharedBatch {
         // A fork of this process has a copy of every tensor, but shares the slot's memory with the parent. Giving the
         // slot back there would take it away from the parent.
         if self.process.is_here() {
-            // SAFETY: dropped here only, and never looked at again.
+            // SAFETY: dropped here only, and never used again.
             unsafe { ManuallyDrop::drop(&mut self.batch) };
         }
     }
@@ -49,7 +49,7 @@ impl Drop for SharedBatch {
 /// A batch as the runtime hands it out. uvatrain.Batch, in Python, makes tensors of it.
 #[pyclass(frozen, name = "Batch", module = "uvatrain._core")]
 pub struct PyBatch {
-    /// Taken when the next batch is requested.
+    /// Cleared when the next batch is requested.
     held: Mutex<Option<Arc<SharedBatch>>>,
     process: OwnProcess,
     #[pyo3(get)]
@@ -136,7 +136,7 @@ impl PyBatch {
 
     fn held(&self) -> PyResult<Arc<SharedBatch>> {
         self.check_process()?;
-        // Nothing panics while it is locked.
+        // No code panics while the lock is held.
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         held.ok_or_else(|| {
             BatchGone::new_err(format!(
@@ -198,14 +198,14 @@ impl PyBatch {
         }
         pair.resize(2 * edges, 0);
         let pointer = pair.as_mut_ptr().cast();
-        // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; nobody else
-        // knows it.
+        // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; no other code
+        // has its address.
         Ok(unsafe {
             Array::new(pointer, 2, Some(edges), DlpackType::I64, DlpackDevice::HOST, Arc::new(pair))
         })
     }
 
-    /// Where the column of this name lies.
+    /// The address of the column of this name.
     fn column(&self, held: &SharedBatch, name: &str, layer: Option<usize>) -> PyResult<RawArray> {
         let value = |message: String| Err(PyValueError::new_err(message));
         let Some(column) = Column::from_name(if name == LABELS { "labels" } else { name }) else {
@@ -215,7 +215,7 @@ impl PyBatch {
                 names.join(", ")
             ));
         };
-        // Of a hop set, feature rows of each hop have a table of their own.
+        // In a hop set, the feature rows of each hop have a separate table.
         let layout = held.batch().layout();
         let key = match (column.spec().is_of_layers(), layer) {
             (_, table) if column == Column::X && layout.has_one_size() => {
@@ -363,7 +363,7 @@ impl PyBatch {
     /// Lets go of the slot. Tensors that are left keep it.
     fn release(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Outside of the lock, since it may be the last.
+        // Outside of the lock, since this may be the last reference.
         drop(held);
     }
 

@@ -1,4 +1,4 @@
-//! How many rows of a loader's batches came from the cache on their GPU.
+//! Counts of the rows of a loader's batches that came from the cache on their GPU.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uva_runtime::Batch;
 use uva_runtime::feed::device::Receipt;
 
-/// Rows and hits of batches, of which a GPU tells later than they are handed out.
+/// Rows and hits of batches. A GPU reports them later than the batches are handed out.
 #[derive(Default)]
 pub struct CacheTally {
     rows: u64,
@@ -20,14 +20,14 @@ impl CacheTally {
     pub fn add(&mut self, batch: &Batch) {
         let Some(receipt) = batch.receipt() else { return };
         if self.late.len() == Receipt::LATE {
-            // Whoever takes so many batches without waiting for one does not learn of its hits.
+            // A caller that takes this many batches without waiting for one does not receive its hits.
             self.late.pop_front();
         }
         self.late.push_back((receipt, batch.node_count() as u64));
         self.settle();
     }
 
-    /// Rows of the batches whose gather is done, and how many of them hit.
+    /// Rows of the batches whose gather is done, and the number of hits.
     pub fn counts(&mut self) -> (u64, u64) {
         self.settle();
         (self.rows, self.hits)

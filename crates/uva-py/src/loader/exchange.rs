@@ -21,7 +21,7 @@ pub struct TorchExchange {
     received: Lent,
 }
 
-/// Memory of a tensor that the object keeps until it is asked for other memory of that kind.
+/// Memory of a tensor that the object keeps until it is asked to lend other memory of that kind.
 #[derive(Clone, Copy, Default)]
 struct Lent {
     address: usize,
@@ -44,7 +44,8 @@ impl TorchExchange {
         })
     }
 
-    /// Where an exception is kept that is none of the exchange's own: an interrupt, or what a signal's handler raised.
+    /// The place for an exception that the exchange itself did not cause: an interrupt, or one that a signal's handler
+    /// raised.
     pub fn raised(&self) -> Arc<Mutex<Option<PyErr>>> {
         Arc::clone(&self.raised)
     }
@@ -58,7 +59,7 @@ impl TorchExchange {
         self.of_python(call)
     }
 
-    /// The same for what is no call of the group's.
+    /// Calls Python for an operation that is not a numbered call of the group.
     fn of_python<T>(
         &mut self,
         call: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
@@ -80,7 +81,7 @@ impl TorchExchange {
         called.unwrap_or_else(|| Err(gone())).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    /// What Python raised. An exception of the exchange's own says which rank it is about.
+    /// The error for a Python exception. The exchange's own exceptions name the rank concerned.
     fn of(&self, py: Python<'_>, raised: &PyErr) -> ExchangeError {
         let value = raised.value(py);
         let peer = value.getattr("peer").and_then(|peer| peer.extract()).unwrap_or(self.rank);
@@ -129,9 +130,9 @@ impl Exchange for TorchExchange {
         if bytes == 0 {
             return Ok(&mut []);
         }
-        // SAFETY: `lend` gives the address of a tensor with as many bytes at least, which the object keeps until the next call
-        // of `lend`, and this borrow ends before that. Nobody else writes or reads it: gloo is done with the calls before,
-        // since each waits for it, and after one that did not wait to the end this has failed.
+        // SAFETY: `lend` returns the address of a tensor with at least this many bytes, which the object keeps until
+        // the next call of `lend`, and this borrow ends before that. The memory is not used otherwise: gloo is done
+        // with the calls before, since each waits for it, and after one that did not wait to the end this has failed.
         Ok(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) })
     }
 
@@ -149,9 +150,9 @@ impl Exchange for TorchExchange {
         if bytes == 0 {
             return &[];
         }
-        // SAFETY: `exchange` gave the address of a tensor with these bytes, which the object keeps until its next call. gloo has
-        // written them and is done: `exchange` waits for it, and raises where it did not wait to the end. Every call that
-        // changes them takes the exchange, and so ends this borrow.
+        // SAFETY: `exchange` gave the address of a tensor with these bytes, which the object keeps until its next call.
+        // gloo has written them and is done: `exchange` waits for it, and raises where it did not wait to the end.
+        // Every call that changes them takes the exchange, and so ends this borrow.
         unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }
     }
 
@@ -160,7 +161,7 @@ impl Exchange for TorchExchange {
             return Canceller::new(|| {});
         };
         Canceller::new(move || {
-            // Where the interpreter has ended, so has whoever waited.
+            // If the interpreter has ended, so has every waiting thread.
             Python::try_attach(|py| drop(object.call_method0(py, "cancel")));
         })
     }
@@ -169,8 +170,8 @@ impl Exchange for TorchExchange {
 impl Drop for TorchExchange {
     fn drop(&mut self) {
         Python::try_attach(|py| {
-            // gloo cannot give up a call that others have not joined, and the end of its group waits for it. So a group that
-            // was used is never freed: the process may end before such a call does.
+            // gloo cannot give up a call that others have not joined, and the end of its group waits for it. So a group
+            // that was used is never freed: the process may end before such a call does.
             std::mem::forget(self.object.clone_ref(py));
             if self.failed.is_none() {
                 drop(self.object.call_method0(py, "leave"));

@@ -1,4 +1,4 @@
-//! Where `uvatrain.HopLoader` gets its batches: rows of a hop set, copied by threads of this process.
+//! The batches of `uvatrain.HopLoader`: rows of a hop set, copied by threads of this process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

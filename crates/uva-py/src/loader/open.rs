@@ -156,7 +156,7 @@ pub fn _open_loader(
             BatchStream::in_this_process(dataset, &options, backend.clone(), setup.clone()).or_raise()?;
         Ok(Source::new(stream, options, backend, Some(setup)).over_exchanges(exchanges))
     });
-    // An interrupt while ranks met goes on as itself.
+    // An interrupt while ranks met is raised unchanged.
     made.map_err(|error| raised.and_then(|raised| lock(&raised).take()).unwrap_or(error))
 }
 

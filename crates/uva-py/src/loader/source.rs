@@ -1,5 +1,5 @@
-//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. Python decides what an epoch is and
-//! which comes next. Waiting without the interpreter's lock, and slots, belong here.
+//! `Source`: the batches of `uvatrain.Loader` and `uvatrain.attach()`. Python defines an epoch and chooses the next
+//! one. This module waits without the interpreter's lock, and manages slots.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -69,14 +69,14 @@ struct Open {
 }
 
 impl Source {
-    /// Over a stream that has been started: by this process itself with this setup, or by a launcher.
+    /// Wraps a started stream: started by this process with this setup, or by a launcher.
     pub fn new(
         stream: BatchStream,
         mut options: LoaderOptions,
         backend: Backend,
         setup: Option<StreamSetup>,
     ) -> Self {
-        // So that threads that start anew pad likewise, have slots like these, and follow the same order.
+        // So that new threads pad likewise, have slots like these, and follow the same order.
         (options.shapes, options.slot_room) = (stream.shapes().cloned(), stream.slot_room());
         options.made_order = stream.made_order().cloned();
         let dataset = Arc::clone(stream.dataset());
@@ -84,7 +84,7 @@ impl Source {
         let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
         let device = backend.device_slots().map(|cuda| cuda.ordinal).filter(|_| !simulated());
         let asked = setup.as_ref().is_some_and(|setup| matches!(setup.cache, Some(StreamCache::Gpu(_))));
-        // Of sums other rows are counted than a batch has.
+        // With sums, the number of counted rows is not that of the batch.
         let tallies = asked && backend.device_slots().is_some() && options.aggregation == Aggregation::None;
         let cache = tallies.then(CacheTally::default);
         Self {
@@ -103,7 +103,7 @@ impl Source {
         }
     }
 
-    /// The same over these exchanges with other ranks.
+    /// Adds these exchanges with other ranks.
     pub fn over_exchanges(mut self, exchanges: Vec<Py<PyAny>>) -> Self {
         self.exchanges = exchanges;
         self
@@ -119,10 +119,10 @@ impl Source {
         if self.own.is_some() { of_runtime(error) } else { of_launched(error) }
     }
 
-    /// Starts anew: threads and slots of their own, while the old slots stay for the tensors that look into them.
+    /// Restarts with new threads and slots, while the old slots stay for the tensors that refer to them.
     fn start_anew(&self) -> Option<Result<BatchStream, RuntimeError>> {
         if !self.exchanges.is_empty() {
-            // The other ranks would have to do the same.
+            // The other ranks would have to restart as well.
             return None;
         }
         let (backend, setup) = self.own.as_ref()?;
@@ -167,7 +167,7 @@ impl Open {
         })
     }
 
-    /// Uses batches on this stream of the GPU's from now on. `None`: the host waits for each.
+    /// Uses batches on this stream of the GPU from now on. `None` if the host waits for each.
     fn order_on(&mut self, wanted: Option<u64>) {
         if wanted == self.ordered_on || wanted.is_none() {
             return;
@@ -186,7 +186,7 @@ impl Open {
     /// The error for a slot that is still held, which names the batch.
     fn in_use(&mut self, place: PassCursor, slots: String) -> PyErr {
         self.out.retain(|held| held.strong_count() > 0);
-        // Slots are asked for in the order of the batches: the one that is missing is the oldest one's.
+        // Slots are requested in the order of the batches: the missing one belongs to the oldest.
         let batch = match self.out.front().and_then(Weak::upgrade) {
             Some(held) => {
                 let batch = held.batch();
@@ -208,9 +208,9 @@ impl Open {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        // In a fork the threads are not there to be waited for, and the slots are the parent's.
+        // In a fork the threads do not exist, and the slots belong to the parent.
         if self.process.is_here() {
-            // SAFETY: dropped here only, and never looked at again.
+            // SAFETY: dropped here only, and never used again.
             unsafe { ManuallyDrop::drop(&mut self.open) };
         }
     }
@@ -271,7 +271,8 @@ impl Source {
                 .raised()
                 .unwrap_or_else(|| ended.map_or_else(|error| self.error(error), |()| closed())));
         }
-        // A handler's exception takes precedence, even if the batch arrived while it ran: the batch will come again.
+        // A handler's exception takes precedence, even if the batch arrived while it ran: the batch is returned again
+        // later.
         if let Some(raised) = signals.raised() {
             return Err(raised);
         }
@@ -508,9 +509,9 @@ impl Source {
         told.set_item("fingerprint", self.dataset.fingerprint())?;
         let ordered = options.seed_order != AskedOrder::Shuffle;
         let shown = |name: &str| match name {
-            // A shuffle follows no edges.
+            // A shuffle does not depend on edges.
             "order_edges" | "order_tolerance" => ordered,
-            // What the file holds counts, and not where it lies.
+            // The content of the file counts, and not its path.
             "order" => false,
             _ => true,
         };
@@ -546,7 +547,7 @@ impl Source {
         }
         py.detach(|| match self.take() {
             Some(open) => match open.stream.close() {
-                // Its roles were told to leave, and could not finish what they were at.
+                // Its roles were asked to leave, and could not finish their work.
                 Err(_) if !self.exchanges.is_empty() => Ok(()),
                 closed => closed.map_err(|error| self.error(error)),
             },
@@ -564,7 +565,7 @@ impl Source {
 /// Destinations, sources and edges of a block.
 type BlockSize = (usize, usize, usize);
 
-/// Locks it, also where a thread has panicked.
+/// Locks the mutex, even if a thread has panicked.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Its contents are always consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

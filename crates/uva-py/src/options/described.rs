@@ -1,4 +1,4 @@
-//! What Python shows and checks of options, from their declarations.
+//! Descriptions and checks of options in Python, from their declarations.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -9,7 +9,7 @@ use uva_runtime::tune::planning::CacheOptions;
 use crate::options::keywords::{DEFAULTS, of_text, takes_numbers};
 use crate::options::ranks::{PlaceOptions, RankOptions};
 
-/// The caches that a loader makes by itself.
+/// The caches that a loader makes on its own.
 const OWN_CACHES: [&str; 3] = ["host_cache", "gpu_cache", "cache_policy"];
 
 /// Options whose values have a text, and may be of any type: a `torch.device`.
@@ -40,7 +40,7 @@ pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     Ok(found)
 }
 
-/// An option, with the default among `defaults` in place of the struct's.
+/// An option, with the default among `defaults` instead of the struct's.
 pub fn described<'py, O: Options>(
     py: Python<'py>,
     field: &Field,

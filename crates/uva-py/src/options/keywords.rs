@@ -51,7 +51,7 @@ fn given<O: Options>(keywords: &Bound<'_, PyDict>, defaults: &[(&str, &str)]) ->
     Ok(options)
 }
 
-/// A keyword's value as text; none for `None` where the default is no constant.
+/// A keyword's value as text; none for `None` if the default is not constant.
 fn text_of<O: Options>(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if value.is_none() && field.unless_given.is_some() {
         return Ok(None);
@@ -143,7 +143,7 @@ fn integer(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     }
 }
 
-/// A number that is no option of the loader's, within the type's range.
+/// A number that is not an option of the loader, within the type's range.
 pub fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
     let text = integer(name, value)?;
     let field = Field::at_least("", 0);
@@ -152,7 +152,7 @@ pub fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
     read.parse().map_err(|_| of_runtime(RuntimeError::usage(text)))
 }
 
-/// Bytes that are no option of the loader's: a number, or a size such as `1GiB`.
+/// Bytes that are not an option of the loader: a number, or a size such as `1GiB`.
 pub fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     let text: String =
         if value.is_instance_of::<PyString>() { value.extract()? } else { integer(name, value)? };

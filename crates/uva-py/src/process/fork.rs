@@ -1,12 +1,12 @@
 //! Forks. A fork has the memory of its parent and none of its threads: waiting for one of them never ends.
 //!
-//! Loaders know which process their threads belong to. Beside them, the whole process has one thread pool (rayon's),
-//! which checks and writes datasets and orders seeds. It starts with its first use and cannot be restarted. A loaded
-//! CUDA driver does not work in a fork either. So operations that need them are refused in a fork of a process that has
-//! used them already, and allowed in any other.
+//! Loaders record the process that their threads belong to. In addition, the whole process has one thread pool
+//! (rayon's), which checks and writes datasets and orders seeds. It starts with its first use and cannot be restarted.
+//! A loaded CUDA driver does not work in a fork either. So operations that need them are refused in a fork of a process
+//! that has used them already, and allowed in any other.
 //!
-//! Slots belong to one process too: a fork has no access to their memory (`uva_mem::SharedRegion`). So whatever lends
-//! slot memory checks the process first, and raises in place of a SIGSEGV.
+//! Slots belong to one process as well: a fork has no access to their memory (`uva_mem::SharedRegion`). So code that
+//! lends slot memory checks the process first, and raises an exception instead of a SIGSEGV.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

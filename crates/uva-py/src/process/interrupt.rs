@@ -18,7 +18,7 @@ impl SignalCheck {
                 *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
                 true
             }
-            // Without an interpreter nobody waits any more.
+            // Without an interpreter there is no waiting caller.
             None => true,
         }
     }

@@ -1,4 +1,4 @@
-//! What a module has to know of its process: forks, signals, the interpreter and its end.
+//! The state of the process that a module depends on: forks, signals, the interpreter and its end.
 
 pub mod ending;
 pub mod fork;

@@ -1,7 +1,7 @@
-//! `uvatrain.CachedDataset`: sampling and loading through the caches of a plan, as Python asks for it.
+//! `uvatrain.CachedDataset`: sampling and loading through the caches of a plan, for Python.
 //!
-//! Sampler, gather and caches borrow the dataset, and those of a GPU belong to one thread. So a thread of their own has
-//! them, and calls are sent there. It ends when the object is gone.
+//! Sampler, gather and caches borrow the dataset, and those of a GPU belong to one thread. So a dedicated thread owns
+//! them, and calls are sent there. It ends when the object is dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -159,8 +159,8 @@ impl PyCachedDataset {
         let mut rows = loaded.rows;
         let pointer = rows.as_mut_ptr().cast();
         // SAFETY: the vector is moved into the owner, which moves none of its words. They are `count` rows of `columns`
-        // elements, `bytes` each, that the gather has written; any bits are a value of every element. Nobody else knows
-        // the memory.
+        // elements, `bytes` each, that the gather has written; any bits are a value of every element. No other code has
+        // the memory's address.
         let array = unsafe {
             Array::new(
                 pointer,
@@ -273,7 +273,7 @@ pub fn check_whole(graph: &Graph, what: &str) -> PyResult<()> {
     }
 }
 
-/// The thread: answers calls until nobody can call any more.
+/// The thread: answers calls until all senders are gone.
 fn serve(
     graph: &Arc<Graph>,
     options: &LoaderOptions,
@@ -285,7 +285,7 @@ fn serve(
     let mut cached = match planning::CachedDataset::new(graph, options, backend, contents) {
         Ok(cached) => cached,
         Err(error) => {
-            // Whoever waits for it gets it; without anybody it is lost, and so are the caches.
+            // The waiting caller gets it; without one it is lost, and so are the caches.
             let _ = begun.send(Err(error));
             return;
         }
@@ -294,7 +294,7 @@ fn serve(
     let _ = begun.send(Ok(row));
     let mut batch = cached.room();
     for call in called {
-        // An answer that nobody waits for any more is dropped.
+        // An answer without a waiting caller is dropped.
         match call {
             Call::Sample { key, seeds, answer } => {
                 let sampled = cached.sample(key, &seeds, &mut batch);

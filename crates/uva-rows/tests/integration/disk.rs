@@ -1,4 +1,4 @@
-//! Tables on disk against the conformance checks, by every reader.
+//! Tables on disk under the conformance checks, with every reader.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -21,7 +21,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// For this reader; `None` where the system refuses it, which it may do with io_uring alone.
+    /// A folder for this reader; `None` if the system refuses it, which is permitted only for io_uring.
     fn new(reader: ReaderKind) -> Option<Self> {
         let disk = Self { folder: tempfile::tempdir().unwrap(), reader };
         fs::write(disk.path(), [0; 4]).unwrap();
@@ -40,7 +40,7 @@ impl Disk {
         self.folder.path().join("feat.npy")
     }
 
-    /// The table in a file, behind a header of an odd length.
+    /// The table in a file, after a header of an odd length.
     fn rows(&self, table: &[u8], row_bytes: usize, threads: usize) -> FileTable {
         let offset = 131 + table.len() as u64 % 7;
         let mut bytes = vec![0xEE; offset as usize];
@@ -51,13 +51,13 @@ impl Disk {
     }
 }
 
-/// The same rows, ahead of fills too, with room for so many of them in memory beside the chosen ones.
+/// The same rows, read ahead of fills, with room for this many of them in memory in addition to the chosen ones.
 fn ahead(disk: &Disk, file: FileTable, chosen: Option<Arc<CachedRows>>, room: usize) -> LookAheadTable {
     let again = RowFile::open(&disk.path(), file.file().shape(), Some(disk.reader)).unwrap();
     LookAheadTable::new(file, Some(again), chosen, room).unwrap()
 }
 
-/// Every reader that works here.
+/// Every reader that is available here.
 fn disks() -> impl Iterator<Item = Disk> {
     ReaderKind::ALL.into_iter().filter_map(Disk::new)
 }
@@ -121,7 +121,7 @@ fn caches_that_evict_before_a_table_on_disk_conform() {
 
 #[test]
 fn rows_of_disk_are_widened_and_summed_like_those_of_memory() {
-    // Both begin with rows in memory, whichever reader brought them: this one is the quickest to make.
+    // Both begin with rows in memory, whatever reader read them: this one is the fastest to make.
     let disk = Disk::new(ReaderKind::Mmap).unwrap();
     conformance::widening(&|table, row_bytes, narrow, _| {
         Box::new(WideningSource::new(disk.rows(table, row_bytes, 3), narrow).unwrap())
@@ -143,7 +143,7 @@ fn rows_of_disk_are_widened_and_summed_like_those_of_memory() {
 
 #[test]
 fn rows_that_are_kept_and_read_ahead_conform() {
-    // The readers themselves conform, by a test of their own, and this one is the quickest to make.
+    // A separate test checks the readers' conformance; this one is the fastest to make.
     let disk = Disk::new(ReaderKind::Mmap).unwrap();
     for room in [0, 3, 1000] {
         conformance::whole_tables(&|table, row_bytes| {
@@ -205,7 +205,8 @@ fn rows_are_equal_for_any_look_ahead_and_reads_grow_as_less_is_kept() {
             let by = |origin| total.rows(origin);
             assert_eq!(by(RowOrigin::ReadAhead) > 0, known > 0 && room > 0, "{total:?}");
             assert_eq!(by(RowOrigin::Kept) > 0, room > 0, "{total:?}");
-            // What was read ahead was used, too; a row that a fill names twice is one of a read and one that was kept.
+            // Rows that were read ahead were used as well; a row that a fill names twice counts once as read and once
+            // as kept.
             let disk_rows = total.disk().bytes_asked / 20;
             assert!(disk_rows <= by(RowOrigin::ReadAhead) + by(RowOrigin::Disk), "{disk_rows} {total:?}");
             asked.push(disk_rows);
@@ -242,7 +243,7 @@ fn rows_are_counted_by_where_they_came_from_and_reads_by_what_they_took() {
         let mut out = [0; 400];
         let read = rows.fill(&[1, 0, 1, 999], HostPlace::new(&mut out)).unwrap();
         assert_eq!((read.rows(RowOrigin::Disk), read.total(), read.hits()), (4, 4, 0));
-        // The first two lie in one page.
+        // The first two are in one page.
         let taken = read.disk();
         assert_eq!((taken.bytes_asked, taken.reads), (400, 2));
         assert!((200..=8192 + 512).contains(&taken.bytes_read), "{taken:?}");
@@ -268,7 +269,7 @@ fn rows_of_a_file_that_changed_are_an_error_and_come_into_no_cache() {
         let mut source = cached(rows, cache);
         OpenOptions::new().write(true).open(disk.path()).unwrap().set_len(500).unwrap();
         for _ in 0..2 {
-            // Again: had a row come into the cache, it would now be a hit.
+            // Again: if a row had entered the cache, it would now be a hit.
             let error = source.fill(&[3, 99], HostPlace::new(&mut out)).unwrap_err();
             assert!(matches!(error, GatherError::Disk(DiskError::Changed { .. })), "{error:?}");
             assert!(error.to_string().starts_with(disk.path().to_str().unwrap()), "{error}");

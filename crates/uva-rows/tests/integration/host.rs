@@ -10,8 +10,8 @@ use uva_rows::{
     RowOrigin, RowSource, SumSource, SummedValues, SummingSource, WideningSource,
 };
 
-/// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
-/// never be streamed otherwise.
+/// Every way in which this machine can copy rows, chosen by the gather or explicitly. Otherwise small outputs would
+/// never be streamed.
 fn ways() -> impl Iterator<Item = RowCopy> {
     let streamed = [Some(false), Some(true)];
     Vectors::available()
@@ -26,7 +26,7 @@ fn fifo(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<Evicting
     EvictingRows::new(eviction::by_name("fifo").unwrap(), table_rows, row_bytes, capacity)
 }
 
-/// The evicting caches, by every policy, in front of what `source` makes.
+/// The evicting caches, with every policy, before the source that `source` makes.
 fn evicting_caches_conform(source: impl for<'t> Fn(&'t [u8], usize) -> MappedTable<'t>) {
     for policy in eviction::POLICIES {
         conformance::evicting_cache(
@@ -42,7 +42,7 @@ fn evicting_caches_conform(source: impl for<'t> Fn(&'t [u8], usize) -> MappedTab
     }
 }
 
-/// The plain form of a policy. A policy without one fails here.
+/// The reference implementation of a policy. A policy without one fails here.
 fn reference(policy: &str) -> impl Fn(usize) -> Box<dyn conformance::Reference> {
     match policy {
         "fifo" => FifoReference::boxed,
@@ -65,7 +65,7 @@ fn every_way_of_moving_rows_conforms_on_one_thread() {
 
 #[test]
 fn rows_of_every_size_are_streamed_from_every_offset() {
-    // Outputs that small are not streamed by the gather's own judgement: `one_thread_conforms` does not meet it.
+    // The gather does not choose to stream such small outputs: `one_thread_conforms` does not cover it.
     let way = RowCopy { streamed: Some(true), ..RowCopy::best() };
     conformance::every_row_size_at_every_offset(
         &|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)),
@@ -109,7 +109,7 @@ fn every_way_of_widening_conforms() {
     }
 }
 
-/// Summing sources over a mapped table with this cache in front of it.
+/// Summing sources over a mapped table with this cache.
 fn summing<'t>(
     rows: MappedTable<'t>,
     cache: impl Into<RowCache>,
@@ -206,7 +206,7 @@ fn a_gather_with_a_cache_that_evicts_conforms() {
 
 #[test]
 fn cached_rows_are_read_from_the_cache_and_not_from_the_table() {
-    // Other bytes than the table's, which no cache should have: they show where a row was read.
+    // Bytes other than the table's, which no cache would hold: they show where a row was read.
     let (table, other) = ([1_u8; 40], [2_u8; 40]);
     let cache = CachedRows::new(&other, 4, &[9, 3], 1).unwrap();
     assert!(cache.contains(3) && !cache.contains(4) && !cache.contains(-1) && !cache.contains(10));
@@ -243,7 +243,7 @@ fn caches_that_cannot_be_are_refused() {
         GatherError::OtherTable { rows: 5, row_bytes: 8, table_rows: 10, table_row_bytes: 4 },
         "a cache of another table"
     );
-    // More bytes than there are addresses, and than there is memory.
+    // More bytes than addresses, and than memory.
     for (rows, row_bytes) in [(1000, 1 << 60), (1000, 1 << 50)] {
         let error = fifo(rows, row_bytes, rows).map(drop).unwrap_err();
         assert!(matches!(error, GatherError::CacheMemory { .. }), "{error}");

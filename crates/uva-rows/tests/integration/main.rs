@@ -1,4 +1,5 @@
-//! Every backend of the gather against the conformance checks, and its own refusals. One program, one module a backend.
+//! Every backend of the gather under the conformance checks, and its own refusals. One program, with a module per
+//! backend.
 
 mod cuda;
 mod disk;

@@ -1,4 +1,5 @@
-//! A table divided among ranks: each rank has a copy of its own part alone, so other rows can only come by the exchange.
+//! A table divided among ranks: each rank has a copy of its own part only, so other rows can only come through the
+//! exchange.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,7 +22,7 @@ fn group(ranks: usize) -> Vec<Box<dyn Exchange>> {
     ranks.into_iter().map(|rank| Box::new(rank) as Box<dyn Exchange>).collect()
 }
 
-/// A partition into uneven parts, one of which is empty where there are four.
+/// A partition into uneven parts, one of which is empty if there are four.
 fn uneven(rows: usize, ranks: usize) -> Book {
     let bounds = match ranks {
         1 => vec![0, rows],
@@ -38,7 +39,7 @@ fn remote(table: &[u8], row_bytes: usize, book: &Book, exchange: Box<dyn Exchang
     Remote::new(MappedTable::owned(Arc::new(part), row_bytes, 1).unwrap(), book.clone(), exchange).unwrap()
 }
 
-/// A source over one rank, and the threads of the others: they ask for nothing, and serve it until it leaves.
+/// A source over one rank, and the threads of the others, which request no rows and serve it until it leaves.
 struct Served<S> {
     source: Option<S>,
     others: Vec<JoinHandle<()>>,
@@ -179,7 +180,7 @@ fn each_rank_gets_its_own_batches_and_counts_where_rows_came_from() {
     for ranks in [2, 4] {
         let book = uneven(ROWS, ranks);
         let all: Vec<RemoteCounts> = in_threads(group(ranks), |rank, exchange| {
-            // Each rank caches another number of rows, of its own part too; the last one caches none.
+            // Each rank caches another number of rows, of its own part as well; the last one caches none.
             let cached: Vec<i64> = (0..ROWS as i64).filter(|id| id % 9 < (ranks - 1 - rank) as i64).collect();
             let source = remote(&table, ROW_BYTES, &book, exchange);
             let mut source = source.with_cache(&cached).unwrap();

@@ -1,4 +1,4 @@
-//! The graph that the tests of this folder run on.
+//! The graph of the tests in this folder.
 
 use std::path::{Path, PathBuf};
 

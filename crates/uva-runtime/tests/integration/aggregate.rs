@@ -1,5 +1,5 @@
-//! Rows that the producer aggregates for a caller's own model: those of a plain loop over the rows of all nodes, whatever
-//! the caches, in batches that are otherwise the same.
+//! Rows that the producer aggregates for a user's model: equal to those of a plain loop over the rows of all nodes,
+//! with any caches, in batches that are otherwise the same.
 
 use crate::common;
 use std::path::Path;

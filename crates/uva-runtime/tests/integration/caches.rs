@@ -1,4 +1,4 @@
-//! The caches as the library has them: plans, a run's threads, and DUCATI's two calls.
+//! The caches through the library: plans, a run's threads, and DUCATI's two calls.
 
 use crate::{common, stand_in};
 use std::path::Path;
@@ -59,7 +59,7 @@ fn seeds(dataset: &Dataset, batch: u32) -> &[i64] {
     &dataset.split(Split::Train)[batch as usize * 64..][..64]
 }
 
-/// The two calls against the plain ones.
+/// Compares the two calls with the plain ones.
 fn check(dataset: &Arc<Dataset>, backend: &Backend, contents: &CacheContents) {
     let mut cached = CachedDataset::new(dataset, &options(), backend, contents).unwrap();
     let mut batch = cached.room();
@@ -135,7 +135,7 @@ fn weighted(directory: &Path) -> Arc<Dataset> {
     Arc::new(Dataset::open(&path).unwrap())
 }
 
-/// The same, and what 200,000 bytes cache of it.
+/// A weighted dataset, and its cache contents for 200,000 bytes.
 fn weighted_and_cached(directory: &Path) -> (Arc<Dataset>, CacheContents) {
     let dataset = weighted(directory);
     let contents = planned(&dataset, 200_000, CachePolicy::PRESAMPLE);
@@ -143,7 +143,7 @@ fn weighted_and_cached(directory: &Path) -> (Arc<Dataset>, CacheContents) {
     (dataset, contents)
 }
 
-/// The batches of one kind of sampler, with edge ids, against those of a plain sampler on the CPU.
+/// Compares the batches of one kind of sampler, with edge ids, with those of a plain sampler on the CPU.
 fn check_kind(
     dataset: &Arc<Dataset>,
     backend: &Backend,
@@ -159,7 +159,7 @@ fn check_kind(
     assert_eq!(reads.cached > 0, contents.caches().lists > 0, "{sampler_kind}");
 }
 
-/// The batches of these options, against those of a plain sampler on the CPU. Returns what was read of lists.
+/// Compares the batches of these options with those of a plain sampler on the CPU. Returns the counts of list reads.
 fn check_batches(
     dataset: &Arc<Dataset>,
     backend: &Backend,
@@ -236,9 +236,9 @@ fn weights_and_edge_ids_of_cached_lists_take_the_planned_bytes() {
         (SamplerKind::WEIGHTED, true, 16, 8),
     ] {
         let options = LoaderOptions { sampler_kind, edge_ids, ..options() };
-        // One of them planned by the GPU's own times.
+        // One of them is planned with the GPU's own times.
         let by = if edge_ids && of_entry == 8 { &on_gpu } else { &Backend::Cpu };
-        // The second has room for all lists, and takes them all.
+        // The second has room for all lists, and caches all of them.
         for (bytes, policy) in [(60_000, CachePolicy::PRESAMPLE), (4 << 20, CachePolicy::RANDOM)] {
             let (plan, _) = planning::plan(&dataset, &options, by, bytes, policy, &|_| {}).unwrap();
             let of_node = |&node: &i64| of_list + of_entry * csc.degree(node as usize);
@@ -254,7 +254,7 @@ fn weights_and_edge_ids_of_cached_lists_take_the_planned_bytes() {
                 .map(|reads| (reads.all, reads.cached));
             assert_eq!(counts[0], counts[1], "{sampler_kind}");
             let (all, hits) = counts[0];
-            // If all lists are cached, all reads hit: also those of weights.
+            // If all lists are cached, all reads hit, also those of weights.
             assert_eq!(hits == all, bytes > 60_000, "{hits} of {all}");
         }
     }

@@ -1,4 +1,4 @@
-//! A consumer that decides as it goes: which pass comes next, which batches are its own, which it keeps.
+//! A consumer that chooses during the run: the next pass, its own batches, and the batches that it keeps.
 
 use crate::common;
 use std::cell::Cell;
@@ -29,7 +29,7 @@ fn options(samplers: usize, feature_slots: usize) -> LoaderOptions {
         seed: 7,
         samplers,
         feature_slots,
-        // As few as there may be: what is on its way waits at each of them.
+        // The minimum number: batches in flight wait at each of them.
         batch_slots: Some(samplers + 2),
         ..LoaderOptions::default()
     }
@@ -46,7 +46,7 @@ fn key(batch: &Batch) -> Key {
     (batch.split(), batch.epoch(), batch.index())
 }
 
-/// Hashes of all batches of the first epochs, as a run that nobody steers has them. The test split has epoch 0 only.
+/// Hashes of all batches of the first epochs in an unsteered run. The test split has epoch 0 only.
 fn hashes(dataset: &Arc<Dataset>, epochs: u32) -> BTreeMap<Key, u64> {
     let builder = Runtime::builder(dataset.path()).options(options(1, 2)).epochs(epochs);
     let mut runtime = builder.validate(true).test(true).build().unwrap();
@@ -108,8 +108,8 @@ fn passes_in_the_expected_order_cost_no_turn() {
     for (split, epoch) in passes {
         pass(&mut stream, place(split, epoch, 0));
     }
-    // Behind the first turn, which begins everything, the pipeline was never sent elsewhere: had it been, empty
-    // hand-overs would have come between.
+    // After the first turn, which starts everything, the pipeline was never redirected: otherwise empty hand-overs
+    // would have come between.
     assert_eq!(stream.skipped(), 2 + 3, "only those before the first batch");
     stream.close().unwrap();
 }
@@ -206,7 +206,7 @@ fn batches_can_be_kept_as_long_as_the_next_one_has_a_slot() {
         let full = stream.next_batch(&|| false).unwrap_err();
         assert!(matches!(full, RuntimeError::SlotHeld(_)), "{full:?}");
         assert_eq!(kept[0].features().bytes, rows, "nobody wrote to it");
-        // In whichever thread it is dropped, and in whichever order: the same call then goes on.
+        // In any thread and any order of drops: the same call then continues.
         let last = kept.pop().unwrap();
         std::thread::spawn(move || drop(last)).join().unwrap();
         if slots > 1 {
@@ -240,8 +240,8 @@ fn a_wait_ends_when_its_caller_is_interrupted_and_continues_on_retry() {
     let dataset = dataset(temp.path());
     let mut stream = stream(&dataset, &options(1, 1));
     let first = stream.next_batch(&|| false).unwrap().unwrap();
-    // The producer waits for the one slot, which is held: but that is an error of its own. So wait where nothing can
-    // come: behind a turn, whose empty hand-overs need the slot too.
+    // The producer waits for the only slot, which is held, but that is an error of its own. So the test waits where no
+    // batch can come: after a turn, whose empty hand-overs need the slot as well.
     drop(first);
     let asked = Cell::new(0);
     let interrupted = || {
@@ -249,7 +249,7 @@ fn a_wait_ends_when_its_caller_is_interrupted_and_continues_on_retry() {
         true
     };
     stream.go_to(place(Split::Test, 0, 0));
-    // Whether it has to wait at all is the pipeline's business: if it has to, it is interrupted.
+    // The pipeline determines whether it waits at all: if it waits, it is interrupted.
     match stream.next_batch(&interrupted) {
         Err(RuntimeError::Interrupted(_)) => assert!(asked.get() > 0),
         Ok(Some(batch)) => assert_eq!((key(&batch), asked.get()), ((Split::Test, 0, 0), 0)),

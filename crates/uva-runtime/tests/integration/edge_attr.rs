@@ -1,4 +1,4 @@
-//! The feature rows of edges in batches: those of the dataset's table, whatever the sampler, the caches and the type.
+//! The feature rows of edges in batches: equal to those of the dataset's table, with any sampler, caches and type.
 
 use crate::common;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn options() -> LoaderOptions {
     }
 }
 
-/// Rows of three values an edge, each of its own as far as the type allows.
+/// Rows of three values per edge, distinct as far as the type permits.
 fn dataset(directory: &Path, kind: NpyType) -> Arc<Dataset> {
     let path = common::graph(directory, 2000, 8.0);
     let edges = Dataset::open(&path).unwrap().edges();
@@ -49,7 +49,7 @@ fn dataset(directory: &Path, kind: NpyType) -> Arc<Dataset> {
     Arc::new(Dataset::open(&path).unwrap())
 }
 
-/// The hashes of a run's batches, whose edges' rows have been looked up one by one.
+/// The hashes of a run's batches, whose edges' rows have been compared one by one.
 fn checked(dataset: &Arc<Dataset>, options: &LoaderOptions, contents: CacheContents) -> Vec<u64> {
     let passes = Passes { epochs: 1, validate: true, ..Passes::default() };
     let plan = RunPlan::new(dataset, options, passes).unwrap();
@@ -70,7 +70,7 @@ fn checked(dataset: &Arc<Dataset>, options: &LoaderOptions, contents: CacheConte
             for (destination, ends) in block.indptr.windows(2).enumerate() {
                 let list = csc.indptr[batch.input_nodes()[destination] as usize] as usize;
                 for _ in ends[0]..ends[1] {
-                    // The edge by its place, and by its two ends.
+                    // The edge by its position, and by its two ends.
                     let edge = block.edge_ids[position] as usize;
                     let source = batch.input_nodes()[block.indices[position] as usize];
                     assert_eq!(csc.indices.get(edge), source);

@@ -1,4 +1,4 @@
-//! Feature values of batches as float32: the table's own values, whatever is cached and however many gather.
+//! Feature values of batches as float32: the table's own values, with any caches and any number of gather threads.
 
 use crate::{common, stand_in};
 use std::path::Path;
@@ -32,7 +32,7 @@ fn on_gpu(gather: GatherChoice) -> Backend {
     stand_in::on_gpu(gather, SamplerChoice::Cpu)
 }
 
-/// Five features a node, so that rows end wherever in a cache line.
+/// Five features per node, so that rows end at any offset in a cache line.
 fn dataset(directory: &Path, element: ElementType) -> Arc<Dataset> {
     Arc::new(Dataset::open(&common::graph_of(directory, 2000, 8.0, element)).unwrap())
 }
@@ -70,7 +70,7 @@ fn batches(
     let passes = Passes { epochs: 1, validate: true, ..Passes::default() };
     let plan = RunPlan::new(dataset, &options(feature_type), passes).unwrap();
     let mut runtime = Runtime::start_with(Arc::clone(dataset), plan, contents).unwrap();
-    // What is read is the table's, whatever is written.
+    // Reads are in the table's type, whatever the written type.
     assert_eq!(runtime.gauges().unwrap().row_bytes(), dataset.table().row_bytes() as u64);
     let mut seen = Vec::new();
     while let Some(batch) = runtime.next_batch().unwrap() {
@@ -128,7 +128,7 @@ fn slots_are_sized_for_the_rows_that_come_into_them() {
     assert_eq!(narrow.node_capacity(), wide.node_capacity());
     assert_eq!(wide.feature_slot_bytes() - narrow.feature_slot_bytes(), 10 * wide.node_capacity());
     assert_eq!(narrow.batch_bytes(), wide.batch_bytes());
-    // As many bytes of rows are half as many rows.
+    // The same number of bytes holds half as many rows.
     let [narrow, wide] = FeatureType::ALL.map(|feature_type| layout(feature_type, Some(15_000)).unwrap());
     assert_eq!((narrow.node_capacity().min(1500), wide.node_capacity()), (narrow.node_capacity(), 750));
     assert!(narrow.node_capacity() > 750);
@@ -180,7 +180,7 @@ fn for_models_narrow_floats_are_widened_only_where_the_cpu_trains() {
     let narrow = ElementType::ALL.map(|element| NARROW.contains(&element));
     assert_eq!(all(FeatureType::Float32, &Backend::Cpu), narrow);
     assert_eq!(all(FeatureType::Table, &Backend::Cpu), [false; 6]);
-    // With --gather cpu the slots are in host memory too; then it is the consumer that copies them over the link.
+    // With --gather cpu the slots are in host memory as well; then the consumer copies them over the link.
     for gather in [GatherChoice::ZeroCopy, GatherChoice::Cpu] {
         assert_eq!(all(FeatureType::Float32, &on_gpu(gather)), [false; 6]);
     }

@@ -1,4 +1,4 @@
-//! A cache of rows on the GPU of a stream of this process, of its own or between ranks.
+//! A cache of rows on the GPU for a stream of this process, alone or shared between ranks.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -19,9 +19,9 @@ use crate::common;
 const NODES: u64 = 3000;
 /// Bytes of a row of the graph.
 const ROW: u64 = 20;
-/// For a half of the rows, and the map.
+/// Bytes for half of the rows, and the map.
 const HALF: u64 = NODES / 2 * ROW + 4 * NODES;
-/// For all of them.
+/// Bytes for all rows, and the map.
 const ALL: u64 = NODES * ROW + 4 * NODES;
 
 /// Epoch, number, hash and rows of a batch.
@@ -44,7 +44,7 @@ fn dataset() -> (tempfile::TempDir, Arc<Dataset>) {
     (temp, Arc::new(dataset))
 }
 
-/// Rows of 2 KiB, of which three shares of 4 MiB hold nearly all that fits.
+/// Rows of 2 KiB, of which three shares of 4 MiB hold nearly all.
 fn wide_dataset() -> (tempfile::TempDir, Arc<Dataset>) {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("graph");
@@ -81,7 +81,7 @@ fn stream(
     BatchStream::in_this_process(Arc::clone(dataset), options, backend, setup)
 }
 
-/// The batches of two epochs, how many rows they have, and how many of these hit.
+/// The batches of two epochs, their number of rows, and the number of hits.
 fn seen(mut stream: BatchStream) -> (Vec<Seen>, u64, u64) {
     let (mut seen, mut rows, mut hits) = (Vec::new(), 0, 0);
     for epoch in 0..2 {
@@ -97,7 +97,7 @@ fn seen(mut stream: BatchStream) -> (Vec<Seen>, u64, u64) {
     (seen, rows, hits)
 }
 
-/// What each rank does with its end of the group, all at the same time.
+/// Runs `work` for all ranks at the same time, each with its end of the group.
 fn together<T: Send>(ranks: usize, work: impl Fn(u32, CacheRanks) -> T + Sync) -> Vec<T> {
     let settings = Settings { timeout: Duration::from_secs(60), ..Settings::new(ranks) };
     let exchanges = SharedMemory::threads(&settings).unwrap();
@@ -126,15 +126,15 @@ fn rows_kept_by_a_gpu_change_no_batch_and_hit_as_often_as_they_are_read() {
         assert!(found == expected, "{policy}");
         assert!(hits > 0 && hits < rows, "{policy}: {hits} of {rows}");
     }
-    // The two epochs are those that were counted, and there is room for all that they read.
+    // The two epochs are the counted ones, and all rows that they read fit.
     let (_, _, hits) = of(DeviceChoice::Cuda(0), Some(asked(ALL, "presample", None)));
     assert_eq!(hits, rows);
-    // Batches in host memory have no use for it.
+    // Batches in host memory do not use it.
     let (found, _, hits) = of(DeviceChoice::Cpu, Some(asked(HALF, "presample", None)));
     assert_eq!((found == expected, hits), (true, 0));
 }
 
-/// The batches of ranks on these GPUs, together and in order, and how many of all rows hit.
+/// The batches of ranks on these GPUs, together and in order, and the hit rate over all rows.
 fn shared(dataset: &Arc<Dataset>, gpus: &[u32], bytes: u64, share: bool) -> (Vec<Seen>, f64) {
     let of = gpus.len() as u32;
     let found = together(gpus.len(), |rank, ranks| {
@@ -155,7 +155,7 @@ fn check_shared(gpus: &[u32], dataset: &Arc<Dataset>) {
     let part = nodes.div_ceil(gpus.len() as u64) * row + 4 * nodes;
     let (apart, rate) = shared(dataset, gpus, part, false);
     assert!(apart == expected && rate < 0.95, "{rate}");
-    // Each has memory for a part of the rows. Together they have all.
+    // Each has memory for some of the rows, and together they hold all.
     let (found, rate) = shared(dataset, gpus, part, true);
     assert!(found == expected, "{gpus:?}");
     assert!((rate - 1.0).abs() < f64::EPSILON, "{rate}");
@@ -174,7 +174,7 @@ fn three_and_four_gpus_hold_all_rows_between_them() {
         "gpu_cache::three_and_four_gpus_hold_all_rows_between_them",
         &[("CUDA_SIM_DEVICES", "4")],
     ) {
-        // Each has a part of the rows in its own memory, and some lie across a border.
+        // Each has some of the rows in its own memory, and some span a boundary.
         let (_temp, dataset) = wide_dataset();
         assert!(dataset.nodes() * dataset.table().row_bytes() > 2 * (4 << 20));
         check_shared(&[2, 0, 1], &dataset);
@@ -205,7 +205,7 @@ fn a_rank_whose_batches_are_in_host_memory_ends_the_others_at_once() {
     let ended = together(2, |rank, ranks| {
         let device = if rank == 0 { DeviceChoice::Cuda(0) } else { DeviceChoice::Cpu };
         let cache = asked(HALF, "presample", Some(ranks));
-        // As a loader keeps it, to start anew.
+        // As a loader keeps it, to restart.
         let _kept = cache.clone();
         let ended = stream(&dataset, device, &options(rank, 2), Some(cache)).map(drop);
         both_ended.wait();
@@ -216,7 +216,7 @@ fn a_rank_whose_batches_are_in_host_memory_ends_the_others_at_once() {
     assert!(said.contains("rank 1 has left the group"), "{said}");
 }
 
-/// How two ranks end whose second asks for something else: none of them waits for the other.
+/// The errors of two ranks whose second has other options: neither waits for the other.
 fn refused(change: impl Fn(&mut LoaderOptions, &mut GpuCache) + Sync) -> Vec<String> {
     let (_temp, dataset) = dataset();
     together(2, |rank, ranks| {
@@ -245,7 +245,7 @@ fn ranks_that_ask_for_different_caches_say_which_differs() {
             assert!(said.contains(says) && said.contains(&format!("rank {}", 1 - rank)), "{said}");
         }
     }
-    // One that fails by itself ends the others.
+    // A rank that fails alone ends the others.
     let found = refused(|_, cache| cache.policy = "fifo".parse().unwrap());
     assert!(found[1].contains("cache_policy") && found[1].contains("beforehand"), "{}", found[1]);
     assert!(found[0].contains("rank 1 has left the group"), "{}", found[0]);

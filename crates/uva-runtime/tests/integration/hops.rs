@@ -1,5 +1,5 @@
-//! Batches of hop sets: every byte of them is that of the files, each training row comes once an epoch, and workers and
-//! layouts change nothing.
+//! Batches of hop sets: all their bytes equal those of the files, each training row occurs once per epoch, and workers
+//! and layouts change nothing.
 
 use crate::common;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub fn hop_set(directory: &Path, graph: &Path, element: HopType, layout: Layout)
     out
 }
 
-/// Node, label, and rows of the tables that are read, of each seed of a batch.
+/// Node, label, and rows of the tables read, for each seed of a batch.
 type Rows = Vec<(i64, i64, Vec<Vec<u8>>)>;
 
 struct Made {

@@ -1,4 +1,4 @@
-//! Nodes given in place of a split.
+//! Nodes given instead of a split.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ fn write_anew<T: bytemuck::NoUninit>(path: &Path, kind: NpyType, values: &[T]) {
     write_array(path, kind, &[], values).unwrap();
 }
 
-/// Every third node, the last first.
+/// Every third node, in descending order.
 fn ids() -> Vec<i64> {
     (0..NODES as i64).rev().filter(|id| id % 3 == 0).collect()
 }

@@ -1,6 +1,6 @@
-//! The loader as a program that embeds it has it. One program, one module a subject.
+//! The loader as used by a program that embeds it. One program, with a module per subject.
 //!
-//! `threads` beside it is alone: it counts the threads of its process.
+//! `threads` is a separate program, because it counts the threads of its process.
 
 #[path = "../common/mod.rs"]
 mod common;

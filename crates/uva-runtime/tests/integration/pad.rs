@@ -1,4 +1,4 @@
-//! Padded batches: the batches of a run that does not pad, with padding between.
+//! Padded batches: the batches of a run without padding, with padding in between.
 
 use crate::common;
 use std::path::Path;
@@ -51,14 +51,14 @@ fn started(dataset: &Arc<Dataset>, options: &LoaderOptions) -> Runtime {
     Runtime::start(Arc::clone(dataset), plan(dataset, options)).unwrap()
 }
 
-/// Shapes of these numbers, in place of estimated ones.
+/// Shapes with these numbers, instead of estimated ones.
 fn shapes(nodes: &[usize], edges: &[usize], keeps: bool) -> StaticShapes {
     use uva_runtime::spec::OptionValue;
     let text = serde_json::json!({ "nodes": nodes, "edges": edges, "keeps": keeps, "mean": [1, 1] });
     StaticShapes::of_json(&text).unwrap()
 }
 
-/// Compares a batch of a run that pads with the same of one that does not. Returns whether it is padded.
+/// Compares a batch of a run with padding with the batch of a run without. Returns whether it is padded.
 fn compare(padded: &Batch, plain: &Batch, shapes: &StaticShapes, dataset: &Dataset) -> bool {
     assert_eq!((padded.hash(), padded.split(), padded.index()), (plain.hash(), plain.split(), plain.index()));
     assert_eq!(
@@ -160,7 +160,7 @@ fn compare(padded: &Batch, plain: &Batch, shapes: &StaticShapes, dataset: &Datas
     padded.is_padded()
 }
 
-/// Goes through both runs. Returns how many batches are padded, and how many are not.
+/// Compares both runs. Returns the numbers of padded and other batches.
 fn compared(dataset: &Arc<Dataset>, options: &LoaderOptions) -> (usize, usize) {
     let mut padded = started(dataset, options);
     let shapes = plan(dataset, options).options.shapes.unwrap();
@@ -243,7 +243,7 @@ fn a_batch_that_does_not_fit_keeps_its_size() {
     let dataset = dataset(temp.path());
     let estimated = plan(&dataset, &options()).options.shapes.unwrap();
     let edges = [estimated.layer(0).edges, estimated.layer(1).edges];
-    // Of each count a little less than the mean: some batches are larger, others are not.
+    // Slightly less than the mean of each count: some batches are larger, others are not.
     let small = |level: usize| {
         let mut nodes = estimated.nodes().to_vec();
         nodes[level] = mean(&dataset, |batch| {
@@ -266,7 +266,7 @@ fn a_batch_that_does_not_fit_keeps_its_size() {
     }
 }
 
-/// The mean of a count over the whole batches of a run that does not pad.
+/// The mean of a count over the complete batches of a run without padding.
 fn mean(dataset: &Arc<Dataset>, count: impl Fn(&Batch) -> usize) -> usize {
     let mut runtime = started(dataset, &LoaderOptions { pad: Pad::Off, ..options() });
     let (mut sum, mut batches) = (0, 0);
@@ -291,7 +291,7 @@ fn shapes_follow_the_batch_options_and_neither_samplers_nor_resume_place() {
     assert_eq!(of(&other, Cursor { epoch: 1, batch: 7 }), usual);
     assert_ne!(of(&LoaderOptions { fanouts: [5, 3].into(), ..options() }, Cursor::default()), usual);
     assert_ne!(of(&LoaderOptions { expand: Expand::New, ..options() }, Cursor::default()), usual);
-    // Of a split that is shorter than a batch, they are those of the whole split.
+    // For a split that is shorter than a batch, they are those of the whole split.
     let whole = of(&LoaderOptions { batch_size: 5000, ..options() }, Cursor::default());
     assert_eq!(whole.seeds(), (dataset.split(Split::Train).len() + 1).next_multiple_of(8));
 }

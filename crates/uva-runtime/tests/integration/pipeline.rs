@@ -1,4 +1,4 @@
-//! The roles as threads: what a program that embeds the loader relies on.
+//! The roles as threads: the behaviour on which embedding programs rely.
 
 use crate::common;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn options(samplers: usize) -> LoaderOptions {
     LoaderOptions { fanouts: [4, 3].into(), batch_size: 64, seed: 11, samplers, ..LoaderOptions::default() }
 }
 
-/// Split, epoch, batch and hash of everything that comes.
+/// Split, epoch, batch and hash of all batches.
 fn all(runtime: &mut Runtime) -> Vec<(Split, u32, u32, u64)> {
     let mut seen = Vec::new();
     while let Some(batch) = runtime.next_batch().expect("a batch") {
@@ -141,7 +141,8 @@ fn small_batches_have_eight_slots_and_large_ones_two_more_than_samplers() {
         let (_, batch) = runtime.gauges().unwrap().slots()[0];
         batch.each().into_iter().map(|(_, slots)| slots).sum::<usize>()
     };
-    // A batch has at most all edges a layer: this graph's are a few MiB in so many layers, and not in two.
+    // The bound of a batch is all edges for each layer: this graph's are a few MiB with this many layers, and not with
+    // two.
     let large = vec![15; 32];
     for (samplers, fanouts, batch_slots, expected) in [
         (1, vec![4, 3], None, 8),

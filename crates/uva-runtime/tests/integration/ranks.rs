@@ -1,5 +1,5 @@
-//! Ranks among which a feature table is divided: each has a stream of its own, and gets the other rows from the others. The
-//! graph is copied to each of them, or its lists are divided too.
+//! Ranks that share a divided feature table: each has its own stream, and gets the other rows from the others. Each
+//! rank has a copy of the graph, or its lists are divided as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn options() -> LoaderOptions {
     }
 }
 
-/// The dataset, and its division among so many ranks. Part 1 of several owns no node.
+/// The dataset, and its partition among this many ranks. Part 1 of several owns no node.
 fn divided(directory: &Path, element: ElementType, ranks: u32) -> (Arc<Dataset>, PathBuf) {
     let whole = Dataset::open(&common::graph_of(directory, 1500, 6.0, element)).unwrap();
     let part_of = |node: usize| match (node * 7 % ranks as usize) as u16 {
@@ -53,19 +53,19 @@ fn open(path: &Path, part: u32) -> Arc<Dataset> {
     Arc::new(RangeParts::open(path, &[part], Verify::Stamp).unwrap().dataset(part).unwrap())
 }
 
-/// Who has the graph.
+/// Whether each rank has the graph or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lists {
     Copied,
     Divided,
 }
 
-/// What a rank does, with the exchanges of each: all at the same time.
+/// Runs `work` for all ranks at the same time, each with its exchanges.
 fn together<T: Send>(ranks: u32, lists: Lists, work: impl Fn(u32, RankExchanges) -> T + Sync) -> Vec<T> {
     over_links(ranks, lists, [None, None], work)
 }
 
-/// The same where rows and picks pass these links.
+/// As [`together`], with rows and picks over these links.
 fn over_links<T: Send>(
     ranks: u32,
     lists: Lists,
@@ -122,12 +122,12 @@ fn stream_on(
     BatchStream::in_this_process(Arc::clone(dataset), &options, backend, setup)
 }
 
-/// A rank's own GPU.
+/// The backend of a rank with its own GPU.
 fn gpu(rank: u32) -> BackendOptions {
     BackendOptions { device: DeviceChoice::Cuda(rank), ..BackendOptions::default() }
 }
 
-/// The batches of a pass, which ends behind them.
+/// The batches of a pass, including its end.
 fn pass(stream: &mut BatchStream, split: Split, epoch: u32) -> Result<Vec<Seen>, RuntimeError> {
     let mut seen = Vec::new();
     stream.go_to(PassCursor { split, epoch, first: 0, batch: 0 });
@@ -140,7 +140,7 @@ fn pass(stream: &mut BatchStream, split: Split, epoch: u32) -> Result<Vec<Seen>,
     Ok(seen)
 }
 
-/// Training, validation and test, in an order that a consumer may choose.
+/// Training, validation and test, in a possible order of a consumer.
 fn all_passes(stream: &mut BatchStream) -> Result<Vec<Seen>, RuntimeError> {
     let mut seen = Vec::new();
     for epoch in 0..EPOCHS {
@@ -187,7 +187,7 @@ fn rows_of_other_ranks_come_to_the_gpu_of_each_and_change_no_batch() {
     }
     let cached = 1500 * 4 + 200 * 20;
     let on_gpu = |rank| BackendOptions { sampler: SamplerChoice::Gpu, ..gpu(rank) };
-    // Every second batch or so has no room in its slot, and goes through host memory.
+    // About every second batch does not fit into its slot, and goes through host memory.
     let small = Some(SlotRoom { bytes: 8192, nodes: 100 });
     for (ranks, lists, element, cache, by, slot_room) in [
         (2, Lists::Copied, ElementType::F32, 0, &gpu as &(dyn Fn(u32) -> BackendOptions + Sync), None),

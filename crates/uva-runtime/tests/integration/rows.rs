@@ -1,6 +1,6 @@
-//! Every tree of rows that a run can have is built, and brings the rows of the table, or the sums that gathered rows have.
+//! Every tree of rows that a run can have is built, and gives the rows of the table, or the sums of gathered rows.
 //!
-//! Of rows of other ranks ([`RowTree::Remote`]), `ranks` has the tests.
+//! `ranks` tests rows of other ranks ([`RowTree::Remote`]).
 
 use crate::{common, stand_in};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,10 +26,10 @@ fn backends() -> Vec<Backend> {
     std::iter::once(Backend::Cpu).chain(gathers.map(on_gpu)).collect()
 }
 
-/// The bytes of the rows of each batch of one epoch, and its sums, by the batch's hash.
+/// The bytes of the rows and the sums of each batch in one epoch, by the batch's hash.
 type Made = BTreeMap<u64, (Vec<u8>, Vec<f32>)>;
 
-/// Whether two runs made the same. Sums that one adds up in another order may differ in their last bits.
+/// Whether two runs gave the same results. Sums that one adds up in another order may differ in their last bits.
 fn are_equal(made: &Made, expected: &Made, is_reordered: bool) -> bool {
     let near = |(a, b): (&f32, &f32)| match is_reordered {
         true => (a - b).abs() <= 1e-5 * (1.0 + b.abs()),
@@ -42,7 +42,7 @@ fn are_equal(made: &Made, expected: &Made, is_reordered: bool) -> bool {
     made.len() == expected.len() && made.iter().all(same)
 }
 
-/// What this run makes; `None` if it is refused.
+/// The results of this run; `None` if it is refused.
 fn made(dataset: &Arc<Dataset>, plan: RunPlan, contents: CacheContents) -> Option<Made> {
     let mut runtime = Runtime::start_with(Arc::clone(dataset), plan, contents).ok()?;
     let mut made = Made::new();
@@ -60,7 +60,7 @@ fn made(dataset: &Arc<Dataset>, plan: RunPlan, contents: CacheContents) -> Optio
     Some(made)
 }
 
-/// The trees of runs that were made, each once, and how often a run was refused.
+/// The trees of finished runs, each once, and the number of refused runs.
 #[derive(Default)]
 struct Seen {
     trees: BTreeSet<String>,
@@ -68,7 +68,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Makes the run of this plan, if no run with its tree was made yet, and compares it with `expected`.
+    /// Runs this plan, if no run with its tree was made yet, and compares the results with `expected`.
     fn check(&mut self, dataset: &Arc<Dataset>, plan: RunPlan, contents: CacheContents, expected: &Made) {
         let backend = plan.backend.clone();
         let Ok(settled) = plan.clone().with_features(dataset, &backend) else {
@@ -90,7 +90,7 @@ impl Seen {
         }
     }
 
-    /// Which branches and leaves these trees have.
+    /// The branches and leaves of these trees.
     fn parts(&self) -> BTreeSet<&str> {
         let has =
             |tree: &str, part: &str| tree.split(|c: char| !c.is_alphanumeric()).any(|word| word == part);
@@ -132,7 +132,7 @@ fn options() -> LoaderOptions {
 const PASSES: Passes =
     Passes { epochs: 1, validate: false, test: false, start: Cursor { epoch: 0, batch: 0 }, steered: false };
 
-/// No cache; the same rows throughout; rows until others replace them; chosen rows in front of a file, and others kept.
+/// No cache; fixed rows; rows until others replace them; chosen rows before a file, and others kept.
 fn caches(dataset: &Arc<Dataset>, options: &LoaderOptions) -> Vec<CacheContents> {
     let of = |policy: CachePolicy| {
         let (plan, _) = planning::plan(dataset, options, &Backend::Cpu, 20_000, policy, &|_| {}).unwrap();

@@ -5,7 +5,7 @@ use uva_runtime::backend::{
     SamplerChoice, SignalKind,
 };
 
-/// With this gather and sampler, and the rest as in a run without options.
+/// A backend with this gather and sampler, and the defaults of a run.
 pub fn on_gpu(gather: GatherChoice, sampler: SamplerChoice) -> Backend {
     Backend::Cuda(CudaBackend {
         ordinal: 0,

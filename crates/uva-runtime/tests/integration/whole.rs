@@ -1,5 +1,5 @@
-//! Workers that prepare whole batches: every byte of a batch is that of samplers and a producer, however many workers there
-//! are, and a worker that fails ends the others.
+//! Workers that prepare whole batches: all bytes of a batch equal those of samplers and a producer, for any number of
+//! workers, and a worker that fails ends the others.
 
 use crate::common;
 use std::path::Path;
@@ -158,7 +158,7 @@ fn there_are_more_slots_than_workers_and_no_ring_of_batches() {
         let topology = Topology::new(&plan, Placement::Processes);
         let rings: Vec<_> = topology.rings.iter().map(|ring| (ring.name.name(), ring.shape.slots)).collect();
         assert_eq!(rings, [("feature", expected)]);
-        // All workers are in one process, beside that of the consumer.
+        // All workers are in one process, and the consumer in another.
         assert_eq!((topology.processes, topology.stages_of(1).count()), (2, samplers));
     }
 }
@@ -174,7 +174,7 @@ fn workers_keep_to_the_given_cores_and_go_on_where_the_system_refuses() {
     for (pin, notes) in [(PinCores::All, 0), (PinCores::Listed(vec![elsewhere]), 2)] {
         let options = LoaderOptions { pin_cores: Some(pin.clone()), ..options(Prepare::Whole, 2) };
         let plan = RunPlan::new(&dataset, &options, PASSES()).unwrap();
-        // The run's start refuses a core outside the mask. A mask that changes afterwards is the system's affair.
+        // The run's start refuses a core outside the mask. A mask that changes afterwards is not checked.
         if notes > 0 {
             let refused = Runtime::start(Arc::clone(&dataset), plan.clone()).unwrap_err();
             let RuntimeError::Option(error) = &refused else { panic!("{refused}") };
@@ -207,7 +207,7 @@ fn workers_have_their_own_times_and_a_producer_is_reported_absent() {
     let mut runtime = Runtime::start(Arc::clone(&dataset), plan).unwrap();
     let (mut batches, mut worked) = (0, 0.0);
     while let Some(batch) = runtime.next_batch().unwrap() {
-        // The test pass comes behind empty hand-overs.
+        // The test pass follows empty hand-overs.
         assert!(
             batch.split() == Split::Test || batch.sampler() == batches % 2,
             "workers take batches in turns"
@@ -223,6 +223,6 @@ fn workers_have_their_own_times_and_a_producer_is_reported_absent() {
     assert_eq!(roles.each().iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["worker", "consumer"]);
     assert_eq!((roles.sampler.processes, roles.producer.processes), (2, 0));
     assert_eq!(roles.producer.working_s, 0.0);
-    // The mean of two workers, both parts of their work among it.
+    // The mean of two workers, with both parts of their work.
     assert!(2.0 * roles.sampler.working_s >= worked, "{roles:?} {worked}");
 }

@@ -1,5 +1,5 @@
-//! What the citation graph is for: rows that a sampled epoch reads are the rows that later epochs read, and those of
-//! nodes that stand in many lists are not.
+//! The access pattern of the citation graph: rows that a sampled epoch reads are the rows that later epochs read, and
+//! those of nodes in many lists are not.
 
 use uva_graph::{Dataset, Split};
 use uva_io::generate;
@@ -9,7 +9,7 @@ use uva_sample::{
 
 const BATCH: usize = 1000;
 
-/// How many batches of `epochs` have each node among their input nodes.
+/// For each node, the number of batches of `epochs` that have it among their input nodes.
 fn reads(dataset: &Dataset, epochs: std::ops::Range<u32>) -> Vec<u32> {
     let options = SamplerOptions { fanouts: [15, 10, 5].into(), seed: 1, ..SamplerOptions::default() };
     let seeds = dataset.split(Split::Train);
@@ -31,7 +31,7 @@ fn reads(dataset: &Dataset, epochs: std::ops::Range<u32>) -> Vec<u32> {
     reads
 }
 
-/// Per cent of `reads` that go to the tenth of the nodes with the largest `hotness`.
+/// Percentage of `reads` of the tenth of the nodes with the largest `hotness`.
 fn hits(reads: &[u32], hotness: &[u32]) -> f64 {
     let mut nodes: Vec<usize> = (0..reads.len()).collect();
     nodes.sort_by_key(|&node| (std::cmp::Reverse(hotness[node]), node));
@@ -51,7 +51,7 @@ fn presampling_hits_98_per_cent_degrees_half_and_chance_a_tenth() {
     let mut degrees = vec![0_u32; dataset.nodes()];
     let indices = dataset.csc().indices;
     (0..indices.len()).for_each(|edge| degrees[indices.get(edge) as usize] += 1);
-    // Any order that has nothing to do with the graph.
+    // An arbitrary order, independent of the graph.
     let chance: Vec<u32> = (0..1_000_000_u32).map(|node| node.wrapping_mul(2_654_435_761)).collect();
     let presampled = reads(&dataset, 0..1);
     let later = reads(&dataset, 1..3);

@@ -1,4 +1,4 @@
-//! Lists that ranks hold between them: every batch is that of the whole graph, and no rank reads a list of another.
+//! Lists divided among ranks: every batch is that of the whole graph, and no rank reads a list of another.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ fn group(ranks: usize) -> Vec<Box<dyn Exchange>> {
     ranks.into_iter().map(|rank| Box::new(rank) as Box<dyn Exchange>).collect()
 }
 
-/// Uneven parts, one of which is empty where there are four.
+/// Uneven parts, one of which is empty if there are four.
 fn book(ranks: usize) -> Book {
     Book::new(match ranks {
         1 => &[0, NODES as u64],
@@ -33,7 +33,7 @@ fn book(ranks: usize) -> Book {
     .unwrap()
 }
 
-/// A random graph with hubs, empty lists, repeated edges and weights of 0, in an order of its own.
+/// A random graph with hubs, empty lists, repeated edges and weights of 0, in an arbitrary order.
 fn graph(seed: u64) -> Graph {
     let mut state = seed;
     let mut below = |bound: usize| {
@@ -54,7 +54,7 @@ fn graph(seed: u64) -> Graph {
     if seed % 2 == 1 { graph.narrow() } else { graph }
 }
 
-/// What a rank has of the graph: of the other ranks' lists the entries are no nodes, and their weights no numbers.
+/// A rank's view of the graph: in the other ranks' lists the entries are not nodes, and their weights not numbers.
 fn own_lists(graph: &Graph, book: &Book, rank: usize) -> Graph {
     let mut own = graph.clone();
     let range = book.range(rank);
@@ -175,7 +175,7 @@ fn a_rank_that_fails_ends_the_sampling_of_all_and_is_named_by_the_others() {
         let mut sampler = divided_sampler(graph.view(), &options, divided).unwrap();
         let mut room = graph.room_for(BATCH, &options);
         if rank == 0 {
-            // A seed that is no node.
+            // A seed that is not a node.
             return sampler.sample_into(key(0), &[NODES as i64], &mut room).unwrap_err();
         }
         loop {

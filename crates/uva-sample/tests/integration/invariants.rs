@@ -110,7 +110,7 @@ proptest! {
                 prop_assert_eq!(graph.csc().indices.get(edge_id as usize), batch.nodes()[local as usize]);
             }
         }
-        // The width of the ids is no part of a batch.
+        // The width of the ids is not part of a batch.
         let narrow = sample(&graph.narrow(), &options, key, &seeds);
         prop_assert_eq!(content(&narrow), content(&batch));
         prop_assert_eq!(narrow.hash(), batch.hash());
@@ -203,7 +203,7 @@ proptest! {
         // The hop at the seeds knows no difference.
         let all = sample(&graph, &SamplerOptions { expand: Expand::All, ..options.clone() }, key, &seeds);
         prop_assert_eq!(all.block(0), batch.block(0));
-        // A list is read once for each node that was expanded, and once more for each pick, or for each entry.
+        // A list is read once for each expanded node, and again for each pick, or for each entry.
         let last = blocks[blocks.len() - 1];
         if options.kind.reads_whole_lists() {
             let read = &batch.nodes()[..last.destinations];
@@ -609,7 +609,7 @@ fn picks_are_kept_for_kappa_batches_and_a_kappath_changes_each_batch() {
         let changed = now.iter().zip(&next).filter(|(now, next)| now != next).count();
         assert!((60..140).contains(&changed), "batch {batch} changed the picks of {changed} of 400 nodes");
     }
-    // Each node changes once in any kappa consecutive steps: after that many, hardly any list is as it was.
+    // Each node changes once in any kappa consecutive steps: after that many, hardly any list is unchanged.
     let unchanged = picks(2).iter().zip(&picks(2 + kappa)).filter(|(now, next)| now == next).count();
     assert!(unchanged < 5, "{unchanged} lists are the same {kappa} batches later");
 }

@@ -1,4 +1,4 @@
-//! LABOR: as many picks as neighbour sampling and as uniform ones, but of fewer nodes.
+//! LABOR: the same number of picks as neighbour sampling, also uniform, but of fewer nodes.
 
 use crate::common::{Graph, assert_uniform, key};
 use uva_sample::{MiniBatch, SamplerKind, SamplerOptions};

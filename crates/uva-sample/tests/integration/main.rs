@@ -1,4 +1,4 @@
-//! Seed orders, sampler kinds and batches, on the CPU and on a GPU. What a batch allocates is a program of its own.
+//! Seed orders, sampler kinds and batches, on the CPU and on a GPU. A separate program tests allocations.
 
 mod citation_pattern;
 mod common;

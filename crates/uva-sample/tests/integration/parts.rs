@@ -15,7 +15,7 @@ use uva_sample::{
 const NODES: usize = 90;
 const BATCH: usize = 8;
 
-/// A random graph with hubs, empty lists, repeated edges, weights of 0 and training nodes in no order, in `directory`.
+/// A random graph with hubs, empty lists, repeated edges, weights of 0 and unsorted training nodes, in `directory`.
 fn random(seed: u64, directory: &Path) -> Dataset {
     std::fs::create_dir(directory).unwrap();
     let mut state = seed;
@@ -44,7 +44,7 @@ fn random(seed: u64, directory: &Path) -> Dataset {
     write("valid_idx.npy", &[]);
     write("test_idx.npy", &[]);
     if seed % 2 == 1 {
-        // One that was reordered before.
+        // A dataset that was reordered before.
         let original: Vec<i64> = (0..NODES as i64).map(|node| (node * 37 + 11) % NODES as i64).collect();
         write("orig_id.npy", &original);
     }
@@ -53,7 +53,8 @@ fn random(seed: u64, directory: &Path) -> Dataset {
     Dataset::open(directory).unwrap()
 }
 
-/// A batch, by nothing that depends on the dataset's own ids: hash, original ids, blocks with the bits of their weights.
+/// The content of a batch, independent of the dataset's own ids: hash, original ids, blocks with the bits of their
+/// weights.
 type Content = (u64, Vec<i64>, Vec<(Vec<i32>, Vec<i32>, Vec<u32>)>);
 
 fn batches(
@@ -122,8 +123,7 @@ fn all_options(hops: u32, seed: u64) -> Vec<SamplerOptions> {
 
 #[test]
 fn batches_on_a_part_are_those_on_the_graph_for_kinds_within_its_hops() {
-    // In memory where there is such a place: a disk would take longer to flush the small files of all these parts than
-    // everything else takes.
+    // In memory if possible: a disk would take longer to flush the small files of all these parts than all the rest.
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let directory = directory.unwrap();
@@ -171,7 +171,7 @@ fn batches_in_the_graph_of_a_partition_in_ranges_are_those_of_the_dataset() {
     let directory = tempfile::tempdir().unwrap();
     for seed in 0..2 {
         let whole = random(seed, &directory.path().join(format!("whole-{seed}")));
-        // Parts that are no ranges of ids before.
+        // Parts that are not ranges of ids.
         let of: Vec<u16> = (0..NODES).map(|node| (node * 7 % 3) as u16).collect();
         let map = PartitionMap { parts: 3, of, summary: None };
         let out = directory.path().join(format!("ranges-{seed}"));

@@ -1,4 +1,4 @@
-//! Personalised PageRank: what is picked, and what it weighs.
+//! Personalised PageRank: the picks and their weights.
 
 use std::cmp::Reverse;
 
@@ -25,8 +25,8 @@ fn graph() -> Graph {
     Graph::from_lists(&(0..300).map(list).collect::<Vec<Vec<i64>>>())
 }
 
-/// The chance that a walk from `start` ends at each node. It ends before each step with chance 1/4, and at an empty
-/// list for certain. Computed by powers, until less than 10⁻¹² of it is under way.
+/// The probability that a walk from `start` ends at each node. It ends before each step with probability 1/4, and
+/// always at an empty list. Computed by powers, until less than 10⁻¹² of it remains.
 fn exactly(graph: &Graph, start: i64) -> Vec<f64> {
     let nodes = graph.csc().nodes();
     let (mut ended, mut under_way) = (vec![0.0; nodes], vec![0.0; nodes]);

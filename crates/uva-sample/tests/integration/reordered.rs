@@ -1,5 +1,4 @@
-//! Batches of a dataset, of its copy in another order, and of the graph reordered in memory: the same to the last
-//! value.
+//! Batches of a dataset, of its copy in another order, and of the graph reordered in memory: all values are the same.
 
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};
@@ -12,7 +11,7 @@ use uva_sample::{
 
 const BATCH: usize = 64;
 
-/// A batch, by nothing that an order of nodes may change.
+/// The content of a batch, independent of the order of nodes.
 #[derive(Debug, PartialEq)]
 struct Content {
     hash: u64,

@@ -1,12 +1,12 @@
-//! Kinds of sampler that draw for all destinations of a hop together: chances of draws, and what the weighted sums come
-//! to. Keys are fixed, so these tests either always pass or always fail.
+//! Kinds of sampler that draw for all destinations of a hop together: probabilities of draws, and the results of
+//! weighted sums. Keys are fixed, so these tests either always pass or always fail.
 
 use std::collections::HashMap;
 
 use crate::common::{Graph, assert_distributed, chances_of_sets, key};
 use uva_sample::{BlockRef, SamplerKind, SamplerOptions};
 
-/// What a list of so many entries adds to the importance of each.
+/// The contribution of a list of this many entries to the importance of each.
 fn importance(degree: usize) -> f64 {
     ((1_u64 << 32) / (degree * degree) as u64).max(1) as f64
 }
@@ -65,7 +65,7 @@ fn fastgcn_draws_nodes_by_their_importance_in_the_whole_graph() {
             counts[node] += count.round() as u64;
         }
     });
-    // Every node but 0 itself stands in the list of 0.
+    // Every node except 0 itself is in the list of 0.
     assert!(counts[1..].iter().sum::<u64>() < 100_000, "0 is drawn as well");
     assert_distributed(&counts[1..], &sums[1..], 1.0, "nodes drawn by FastGCN");
 }
@@ -164,7 +164,8 @@ fn weights_that_ladies_gives_a_list_sum_to_one_and_fall_with_importance() {
     assert!(empty > 0 && partial > 1000);
 }
 
-/// How much of the sum over all edges draws each node, and that sum, by GraphSAINT's chances of edges.
+/// For each node the share of the sum over all edges that draws it, and that sum, by GraphSAINT's probabilities of
+/// edges.
 fn parts_of_edges(graph: &Graph) -> (Vec<(i64, i64, f64)>, f64) {
     let length = |node: i64| graph.list(node).len().max(1) as f64;
     let edges: Vec<(i64, i64, f64)> = (0..60)
@@ -179,7 +180,8 @@ fn parts_of_edges(graph: &Graph) -> (Vec<(i64, i64, f64)>, f64) {
 fn saint_edge_draws_edges_by_the_reciprocals_of_both_list_lengths() {
     let graph = graph();
     let (edges, total) = parts_of_edges(&graph);
-    // A draw shows as the nodes, beside the seed 0, at both ends of its edge: all of them stand in the list of 0.
+    // A draw is visible as the nodes, other than the seed 0, at both ends of its edge: all of them are in the list of
+    // 0.
     let mut chances: HashMap<Vec<i64>, f64> = HashMap::new();
     for (node, other, chance) in edges {
         let mut ends: Vec<i64> = [node, other].into_iter().filter(|&end| end != 0).collect();
@@ -306,8 +308,8 @@ fn a_graph_without_edges_has_nothing_to_draw() {
 
 #[test]
 fn importance_beyond_what_a_double_holds_exactly_stays_at_the_top() {
-    // Lists of one entry, 2^21 + 8 of one node and twice as many of another, and one that names both: their sums end
-    // at 2^53 - 1 alike, so that this list weighs them alike. A third node makes them too many to be all taken.
+    // Lists of one entry, 2^21 + 8 of one node and twice as many of another, and one that names both: both sums end at
+    // 2^53 - 1, so that this list gives them the same weight. A third node makes them too many to be all taken.
     let (once, twice) = ((1_usize << 21) + 8, 1_usize << 22);
     let seeds = once + twice + 2;
     let [first, second, third] = [0, 1, 2].map(|more| (seeds + more) as i64);

@@ -1,4 +1,4 @@
-//! Whether picks are uniform. Keys are fixed, so these tests either always pass or always fail.
+//! Uniformity of picks. Keys are fixed, so these tests either always pass or always fail.
 //!
 //! The bound on χ² is its mean plus five standard deviations: a fair sampler exceeds it once in some hundred thousand
 //! choices of the seed. Biases found in other samplers exceed it a hundredfold.
@@ -26,7 +26,7 @@ fn picks(degree: usize, fanout: i32, replace: bool, batches: u32, mut each: impl
     }
 }
 
-/// How often each position is picked.
+/// Number of picks of each position.
 fn frequencies(degree: usize, fanout: i32, replace: bool, batches: u32) -> Vec<u64> {
     let mut counts = vec![0; degree];
     picks(degree, fanout, replace, batches, |positions| {
@@ -45,7 +45,7 @@ fn shrink(degree: usize, fanout: i32) -> f64 {
 
 #[test]
 fn every_position_is_picked_equally_often() {
-    // Around the lengths at which the sampler changes its way of remembering what is taken.
+    // Near the lengths at which the sampler changes its method of remembering taken positions.
     for (degree, fanout) in [
         (2, 1),
         (3, 1),

@@ -1,4 +1,4 @@
-//! The committed test vectors, made by a second implementation in plain Python, against this crate.
+//! The committed test vectors, made by a second implementation in plain Python, compared with this crate.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -179,7 +179,7 @@ fn picks_agree() {
             continue;
         }
         let key = stream_key(&case["stream"]);
-        // Node 0 of this graph goes by the id that the case's stream has.
+        // Node 0 of this graph has the id of the case's stream.
         let mut lists = vec![Vec::new(); degree + 1];
         lists[0] = (1..=degree as i64).collect();
         let mut graph = Graph::from_lists(&lists);

@@ -1,4 +1,4 @@
-//! Random walks: where they lead, and what their visits weigh. Keys are fixed, so these tests either always pass or
+//! Random walks: the visited nodes, and the weights of visits. Keys are fixed, so these tests either always pass or
 //! always fail.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ fn options(fanout: i32, walks: Walks) -> SamplerOptions {
     }
 }
 
-/// Picks and weights of seed 0 in so many batches.
+/// Picks and weights of seed 0 in this many batches.
 fn from_node_0(graph: &Graph, options: &SamplerOptions, batches: u32, mut each: impl FnMut(&[i64], &[f32])) {
     let (mut sampler, mut batch) = (graph.sampler_for(options), graph.room_for(1, options));
     for number in 0..batches {
@@ -41,7 +41,7 @@ fn graph() -> Graph {
     ])
 }
 
-/// The chance of each set of nodes that one walk from 0 visits, 0 itself left out.
+/// The probability of each set of nodes that one walk from 0 visits, without 0 itself.
 fn chances_of_visits(graph: &Graph, length: u32, stop: f64) -> HashMap<Vec<i64>, f64> {
     let mut ended: HashMap<Vec<i64>, f64> = HashMap::new();
     let mut under_way: HashMap<(i64, Vec<i64>), f64> = HashMap::from([((0, Vec::new()), 1.0)]);
@@ -142,7 +142,7 @@ fn walk_options_out_of_range_are_refused_by_name() {
     ] {
         let refused = refused(options(3, walks)).to_string();
         assert!(refused.contains(part), "{refused}");
-        // Who does not walk does not mind.
+        // A kind that does not walk ignores it.
         let other = SamplerOptions { kind: SamplerKind::NEIGHBOR, ..options(3, walks) };
         assert!(sampler(graph.view(), &other).is_ok());
     }

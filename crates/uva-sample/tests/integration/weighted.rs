@@ -1,4 +1,4 @@
-//! Picks by weight: against the chances that each entry has by its weight.
+//! Picks by weight, compared with the probability of each entry.
 
 use crate::common::{Graph, assert_distributed, assert_uniform, chances_of_sets, key};
 use uva_sample::{SamplerKind, SamplerOptions};
@@ -118,7 +118,7 @@ fn a_heavy_entry_is_always_picked_and_a_light_one_hardly_ever() {
     picks(&weights, 5, true, 500, |positions| assert_eq!(positions, [123; 5]));
 }
 
-/// A list that is longer than a stream of words: what lies behind its end is picked as often as what lies before.
+/// A list that is longer than a stream of words: entries after the stream's end are picked as often as those before.
 /// (Forty million words.)
 #[test]
 fn entries_behind_the_end_of_a_stream_are_picked_as_often_as_the_others() {

@@ -67,7 +67,7 @@ pub(crate) fn weighted_sums(
     Ok(sums)
 }
 
-/// [`weighted_sums`] of tensors on the host, whose numbers are of the kind `I`.
+/// [`weighted_sums`] of tensors on the host, with indices of type `I`.
 fn on_host<I: Id + Number>(
     rows: &Tensor,
     indices: &Tensor,
@@ -82,7 +82,7 @@ fn on_host<I: Id + Number>(
     }
 }
 
-/// `count` rows of zeros, otherwise like `rows`.
+/// `count` rows of zeros, with the width, kind and device of `rows`.
 fn zero_rows(count: usize, rows: &Tensor) -> Result<Tensor, TrainError> {
     let (_, width) = rows.size2()?;
     Ok(Tensor::f_zeros([count as i64, width], (rows.f_kind()?, rows.device()))?)
@@ -110,30 +110,30 @@ pub(crate) struct Block<'a> {
     pub(crate) sources: usize,
     pub(crate) edges: usize,
     lists: Lists<'a>,
-    /// The edges' features, where the batch has them.
+    /// The edges' features, if the batch has them.
     pub(crate) edge_attr: Option<Borrowed<'a>>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
     pub(crate) own: Option<Tensor>,
 }
 
-/// A block's lists, by where its sums are made.
+/// A block's lists, by where their sums are computed.
 enum Lists<'a> {
-    /// On the host by loops of ours.
+    /// The loops of this crate compute the sums on the host.
     Host { input: HostLists<'a>, weights: HostWeights },
-    /// By operations on tensors; the weights are those of the edges.
+    /// Tensor operations compute the sums; `weights` are those of the edges.
     Tensors { block: TensorBlock, weights: Tensor },
-    /// Nowhere: the batch came with them. No gradient goes further back.
+    /// The batch came with the sums. Gradients do not propagate further back.
     Given { sums: Borrowed<'a> },
 }
 
-/// The weights of a block's edges, of the trainer's kind.
+/// The weights of a block's edges, of the trainer's number type.
 pub(crate) enum HostWeights {
-    /// One over the picks of the edge's destination: written down nowhere.
+    /// The reciprocal of the number of picks of the edge's destination, which is not stored.
     Mean,
-    /// A number an edge.
+    /// A number per edge.
     Single(Vec<f32>),
     Double(Vec<f64>),
-    /// Of GAT, whose layers compute them from the rows.
+    /// For GAT, whose layers compute the weights from the rows.
     None,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Block<'a> {
                 }
                 _ => (HostWeights::Single(block.weights.to_vec()), None),
             },
-            // Computed from the rows, or none at all: a model over a hop set gets no block.
+            // Weights are computed from the rows, or do not exist: a model over a hop set gets no block.
             Weighting::Attention | Weighting::Beforehand => {
                 refuse_weights(model, !block.weights.is_empty())?;
                 (HostWeights::None, None)
@@ -199,8 +199,8 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// The same of blocks that lie in tensors, on whichever device, with nothing brought to the host. `degrees`, i32, are
-    /// needed by GCN only. With `preparer` our own kernel does it, for all at once, else libtorch's operations.
+    /// A block from tensors on any device, without copies to the host. Only GCN requires `degrees`, i32. With
+    /// `preparer` the kernel of this crate prepares all blocks at once, otherwise libtorch's operations do.
     pub(crate) fn from_tensors(
         preparer: Option<&BlockPreparer>,
         model: ModelKind,
@@ -230,7 +230,7 @@ impl<'a> Block<'a> {
         Ok(blocks.iter().zip(prepared).map(made).collect())
     }
 
-    /// A block of as many destinations, sources and edges, whose sums were made with the batch.
+    /// A block with these numbers of destinations, sources and edges, whose sums were made with the batch.
     pub(crate) fn given(
         LayerCounts { destinations, sources, edges }: LayerCounts,
         sums: Borrowed<'a>,
@@ -239,7 +239,7 @@ impl<'a> Block<'a> {
         Self { destinations, sources, edges, lists, edge_attr: None, own: None }
     }
 
-    /// Whether its sums were made with the batch.
+    /// Whether the block's sums were made with the batch.
     pub(crate) fn is_given(&self) -> bool {
         matches!(self.lists, Lists::Given { .. })
     }
@@ -254,7 +254,7 @@ impl<'a> Block<'a> {
         Ok(rows.tensor().f_to_kind(kind)?)
     }
 
-    /// Its lists as tensors on whichever device they lie.
+    /// The block's lists as tensors, on their current device.
     pub(crate) fn lists(&self) -> Result<TensorBlock, TrainError> {
         match &self.lists {
             Lists::Host { input, .. } => {
@@ -266,7 +266,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Its lists with each destination itself at the end of its own, as tensors on whichever device they lie.
+    /// The block's lists as tensors on their current device, with each destination itself at the end of its list.
     pub(crate) fn lists_with_own(&self) -> Result<TensorBlock, TrainError> {
         match &self.lists {
             Lists::Host { .. } => self.lists()?.with_own(),
@@ -275,7 +275,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// One row a destination: the weighted sum of its neighbours' rows.
+    /// The weighted sum of its neighbours' rows for each destination.
     pub(crate) fn aggregate(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
         match &self.lists {
             Lists::Host { input, weights } => {
@@ -299,8 +299,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The transposed of [`Block::aggregate`], which takes gradients back: one row a source, the weighted sum of the
-    /// rows of those destinations that picked it.
+    /// The transpose of [`Block::aggregate`], which propagates gradients: for each source, the weighted sum of the rows
+    /// of the destinations that picked it.
     pub(crate) fn spread(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
         match &self.lists {
             Lists::Host { input, weights } => {
@@ -322,7 +322,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The weight of each edge; of GAT none.
+    /// The weight of each edge; empty for GAT.
     #[cfg(test)]
     pub(crate) fn edge_weights(&self) -> Vec<f64> {
         match &self.lists {
@@ -369,7 +369,7 @@ pub(crate) fn transposed<T: SumElement>(
     let lists = CheckedLists::new(block.indptr, block.indices, block.sources)?;
     let edges = block.indices.len();
     let (mut picked_by, mut weights) = (vec![0i32; edges], vec![T::from_f64(0.0); edges]);
-    // Of the list that was looked at last: edges come list by list.
+    // The weight of the last list seen: edges are ordered by list.
     let (mut of_list, mut mean) = (usize::MAX, T::from_f64(1.0));
     let offsets = transpose(&lists, |place, v, edge| {
         picked_by[place] = v as i32;

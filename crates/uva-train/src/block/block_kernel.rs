@@ -1,4 +1,4 @@
-//! The blocks of a batch prepared by one launch of our own kernel, in place of the operations in `tensor_block.rs`.
+//! The blocks of a batch prepared by one launch of a kernel, instead of the operations in `tensor_block.rs`.
 
 #![allow(unsafe_code)]
 
@@ -14,18 +14,18 @@ use uva_model::{ModelKind, Weighting};
 pub(crate) enum BlockPreparer {
     /// On the stream on which libtorch computes.
     Device(TrainKernels, Arc<CudaStream>),
-    /// On the host, by the kernel as it is compiled for tests.
+    /// On the host, by the kernel compiled for tests.
     #[cfg(test)]
     Host,
 }
 
-/// A block as it lies in a slot: contiguous tensors on one device.
+/// A block as stored in a slot: contiguous tensors on one device.
 #[derive(Clone, Copy)]
 pub(crate) struct RawBlock<'t> {
     pub(crate) sources: usize,
     /// i32: offsets and sources.
     pub(crate) lists: (&'t Tensor, &'t Tensor),
-    /// f32: the weights that the sampler gave the edges, if it did.
+    /// f32: the sampler's weights of the edges, if it made any.
     pub(crate) sampled: Option<&'t Tensor>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct RawBlock<'t> {
 pub(crate) type PreparedBlock = (TensorBlock, Tensor, Option<Tensor>);
 
 impl BlockPreparer {
-    /// The blocks as [`TensorBlock::new`] and [`TensorBlock::weights`] give them. `degrees` are i32, of the sources of
-    /// every block, as only GCN reads them.
+    /// Prepares the blocks like [`TensorBlock::new`] and [`TensorBlock::weights`]. `degrees` are i32, for the sources
+    /// of every block, as only GCN reads them.
     pub(crate) fn prepare(
         &self,
         model: ModelKind,
@@ -49,11 +49,11 @@ impl BlockPreparer {
                 return Err(TrainError::Input("a GCN's batch without degrees".to_owned()));
             }
             (Weighting::Sum, _) => EdgeWeights::Sum,
-            // Computed from the rows, or none at all: a model over a hop set gets no block.
+            // Weights are computed from the rows, or do not exist: a model over a hop set gets no block.
             (Weighting::Attention | Weighting::Beforehand, _) => EdgeWeights::None,
         };
         if blocks.is_empty() {
-            // The only block of a batch of one layer whose sums came with it.
+            // The batch has one layer, and the sums of its only block came with it.
             return Ok(Vec::new());
         }
         let degrees = degrees.filter(|_| weighting == EdgeWeights::Degrees);
@@ -101,9 +101,9 @@ impl BlockPreparer {
         match self {
             Self::Device(kernels, stream) => {
                 debug_assert!(device.is_cuda());
-                // SAFETY: the sizes are those of the tensors, which are contiguous and of these kinds. The prepared ones
-                // are new and nobody else's. libtorch takes back the memory of a tensor in the order of this stream, and
-                // the caller of the trainer orders writes to the batch behind it.
+                // SAFETY: the sizes are those of the tensors, which are contiguous and of these kinds. The prepared
+                // ones are new and not shared. libtorch takes back the memory of a tensor in the order of this stream,
+                // and the caller of the trainer orders writes to the batch after it.
                 Ok(unsafe { kernels.prepare(stream, arguments) }?)
             }
             #[cfg(test)]

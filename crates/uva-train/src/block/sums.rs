@@ -9,7 +9,7 @@ use tch::Tensor;
 use uva_ops::Vectors;
 use uva_ops::lists::{Id, Lists, SumElement, WeightedSums, Weights};
 
-/// One row a list, by the threads and the instructions that are best.
+/// Sums one row per list, with the fastest threads and instructions.
 pub(crate) fn weighted_sums<T: SumElement + Number, I: Id>(
     rows: &Tensor,
     lists: (&[I], &[I]),
@@ -18,7 +18,7 @@ pub(crate) fn weighted_sums<T: SumElement + Number, I: Id>(
     weighted_sums_by(rows, lists, weights, Vectors::widest(), host::threads().as_deref())
 }
 
-/// The same by those threads and instructions.
+/// Sums one row per list, with these threads and instructions.
 pub(crate) fn weighted_sums_by<T: SumElement + Number, I: Id>(
     rows: &Tensor,
     (offsets, indices): (&[I], &[I]),

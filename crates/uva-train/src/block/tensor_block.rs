@@ -1,9 +1,9 @@
-//! The weight of each edge and the transposed lists of a block, computed by torch operations where the lists are on a
+//! The weight of each edge and the transposed lists of a block, computed by torch operations if the lists are on a
 //! device.
 //!
-//! Nothing here synchronises with the device: the host knows every size in advance. (`bincount`, `nonzero`, masks and
+//! No operation synchronises with the device: the host knows every size in advance. (`bincount`, `nonzero`, masks and
 //! `repeat_interleave` without a size would wait.) On the host `aggregate.rs` does the same in loops, which are faster
-//! there; `tests/blocks/tensor_blocks.rs` compares the two. Where our own kernel runs (`block_kernel.rs`), it replaces
+//! there; `tests/blocks/tensor_blocks.rs` compares the two. If the kernel of `block_kernel.rs` runs, it replaces
 //! [`TensorBlock::new`] and [`TensorBlock::weights`]; transposed lists are sorted by libtorch in either case.
 
 use crate::TrainError;
@@ -16,7 +16,7 @@ pub(crate) struct TensorBlock {
     pub(crate) offsets: Tensor,
     /// [edges], i32.
     pub(crate) indices: Tensor,
-    /// [edges], i32: whose list each edge is in; never falling.
+    /// [edges], i32: the list of each edge, non-decreasing.
     pub(crate) destination_of_edge: Tensor,
     sources: usize,
 }
@@ -25,9 +25,9 @@ pub(crate) struct TensorBlock {
 pub(crate) struct Transposed {
     /// [sources + 1], i32.
     pub(crate) offsets: Tensor,
-    /// [edges], i32: the destinations that picked each source, in their order.
+    /// [edges], i32: the destinations that picked each source, in order.
     pub(crate) indices: Tensor,
-    /// [edges], i64: where each of these edges stands in the lists of destinations.
+    /// [edges], i64: the position of each of these edges in the lists of destinations.
     pub(crate) order: Tensor,
 }
 
@@ -48,7 +48,7 @@ impl TensorBlock {
         Ok(Self { offsets, indices, destination_of_edge, sources })
     }
 
-    /// Of numbers that are in their ranges already.
+    /// A block from numbers that are already in their ranges.
     pub(crate) fn prepared(
         offsets: Tensor,
         indices: Tensor,
@@ -58,7 +58,7 @@ impl TensorBlock {
         Self { offsets, indices, destination_of_edge, sources }
     }
 
-    /// The same tensors.
+    /// A block that shares these tensors.
     pub(crate) fn shallow_clone(&self) -> Self {
         Self {
             offsets: self.offsets.shallow_clone(),
@@ -68,9 +68,9 @@ impl TensorBlock {
         }
     }
 
-    /// The weight of each edge, and for GCN that of each destination's own row, [destinations, 1], both of `kind`:
-    /// see `aggregate.rs`. Computed in f64 like there. `degrees` are those of at least the block's sources, and
-    /// `sampled` the weights that the sampler gave the edges, f32, if it did.
+    /// The weight of each edge, and for GCN that of each destination's own row, [destinations, 1], both of `kind`: see
+    /// `aggregate.rs`, which computes them in f64 as well. `degrees` are those of at least the block's sources, and
+    /// `sampled` the sampler's weights of the edges, f32, if it made any.
     pub(crate) fn weights(
         &self,
         model: ModelKind,
@@ -79,7 +79,7 @@ impl TensorBlock {
         kind: Kind,
     ) -> Result<(Tensor, Option<Tensor>), TrainError> {
         let sampled = sampled.map(|weights| weights.f_to_kind(Kind::Double)).transpose()?;
-        // Infinite for an empty list, whose weight no edge takes.
+        // Infinite for an empty list, whose weight is not used.
         let picks = self.offsets.f_diff::<Tensor>(1, 0, None, None)?.f_to_kind(Kind::Double)?;
         let per_edge = |of_lists: &Tensor| of_lists.f_index_select(0, &self.destination_of_edge);
         match (model.row().weighting, degrees) {
@@ -104,7 +104,7 @@ impl TensorBlock {
                 refuse_weights(model, sampled.is_some())?;
                 Ok((Tensor::f_ones([self.indices.numel() as i64], (kind, picks.device()))?, None))
             }
-            // Computed from the rows, or none at all: a model over a hop set gets no block.
+            // Weights are computed from the rows, or do not exist: a model over a hop set gets no block.
             (Weighting::Attention | Weighting::Beforehand, _) => {
                 refuse_weights(model, sampled.is_some())?;
                 Ok((Tensor::f_zeros([0], (kind, picks.device()))?, None))
@@ -122,7 +122,7 @@ impl TensorBlock {
         let (destinations, edges) = (self.offsets.numel() as i64 - 1, destination_of_edge.numel() as i64);
         let numbers = |count| Tensor::f_arange(count, (Kind::Int, destination_of_edge.device()));
         let own = numbers(destinations)?;
-        // An edge of list v moves back by the v destinations before it, and list v ends behind the edges up to it.
+        // An edge of list v moves back by the v destinations before it, and list v ends after the edges up to it.
         let of_edges = numbers(edges)?.f_add(destination_of_edge)?;
         let of_own = count_up_to(destination_of_edge, &own, Ties::Counted)?.f_add(&own)?;
         let places = Tensor::f_cat(&[&of_edges, &of_own], 0)?.f_to_kind(Kind::Int64)?;
@@ -170,7 +170,7 @@ enum Ties {
     NotCounted,
 }
 
-/// For each bound how many of the ascending numbers are below it (or equal to it), as i32. All are i32.
+/// For each bound the count of ascending numbers below it (or equal to it), as i32. All are i32.
 fn count_up_to(ascending: &Tensor, bounds: &Tensor, ties: Ties) -> Result<Tensor, TrainError> {
     let side = if ties == Ties::Counted { "right" } else { "left" };
     Ok(bounds.f_searchsorted::<Tensor>(ascending, true, ties == Ties::Counted, side, None)?)

@@ -8,16 +8,17 @@
 //! logits = W_2 dropout(norm(ReLU(W_1 y)))
 //! ```
 //!
-//! The softmax of a layer goes over the keys: each hop of a node weighs all hops of that node, head by head. As published
-//! the scores of the last line but one are a · [Z_0 ‖ Z_k]. The part of Z_0 is the same for every k, so the softmax does
-//! not depend on it, and `a` here is the part for Z_k.
+//! The softmax of a layer is over the keys: each hop of a node weighs all hops of that node, head by head. In the paper
+//! the scores of the third line are a · [Z_0 ‖ Z_k]. The part of Z_0 is the same for every k, so the softmax does not
+//! depend on it, and `a` here is the part for Z_k.
 //!
-//! As published, one map W serves all hops. Attention sees no order of the hops, so a layer could then tell a node's own
-//! features from its neighbours' by their values alone. The authors note that maps of their own may be more accurate.
+//! In the paper, one map W serves all hops. Attention does not see the order of the hops, so a layer could then
+//! distinguish a node's own features from its neighbours' only by their values. The authors note that separate maps may
+//! be more accurate.
 //!
-//! As published, K and V have biases too. One of K adds the same to all scores of a query. One of V adds a constant to
-//! every row, which is a part of b_out. So neither changes what the network can compute, and both are left out. Without
-//! b_out a layer would be a product of two linear maps of Z, and so the same for Z and −Z.
+//! In the paper, K and V have biases as well. A bias of K adds the same to all scores of a query. A bias of V adds a
+//! constant to every row, which is part of b_out. So neither changes what the network can compute, and both are
+//! omitted. Without b_out a layer would be a product of two linear maps of Z, and so the same for Z and −Z.
 
 use crate::TrainError;
 use crate::hops::inputs::another_number;
@@ -28,7 +29,7 @@ use crate::nn::rowwise::{layer_norm, linear};
 use tch::{Device, Kind, Tensor};
 use uva_model::TrainerOptions;
 
-/// The whole network. Linear maps have no bias, but for two a layer.
+/// The whole network. Linear maps have no bias, except two per layer.
 pub(crate) struct HopAttention {
     /// W_r of each hop, [hidden, features].
     inputs: Vec<Tensor>,
@@ -66,10 +67,10 @@ struct Norm {
     bias: Tensor,
 }
 
-/// A training pass as autograd has recorded it. All of it is dense, and autograd's backward pass of that is no slower
-/// than one by hand.
+/// A training pass as recorded by autograd. All operations are dense, and autograd's backward pass of these is as fast
+/// as one by hand.
 pub(crate) struct Saved {
-    /// Empty behind a pass that is not of training.
+    /// Empty after a pass that is not a training pass.
     leaves: Vec<Tensor>,
     logits: Tensor,
 }
@@ -207,7 +208,7 @@ impl HopAttention {
 }
 
 impl Layer {
-    /// What each hop takes from the hops of its node, heads side by side: [nodes · hops, hidden] to as many.
+    /// The attention output of each hop over the hops of its node, heads side by side, [nodes · hops, hidden].
     fn attended(&self, z: &Tensor, (nodes, hops, heads): (i64, i64, i64)) -> Result<Tensor, TrainError> {
         let hidden = z.size2()?.1;
         let width = hidden / heads;

@@ -1,4 +1,4 @@
-//! The rows that a network begins with.
+//! The input rows of a network.
 
 use crate::TrainError;
 use tch::Tensor;
@@ -12,7 +12,7 @@ impl From<Tensor> for Inputs {
     }
 }
 
-/// Another number of tables than `wanted`.
+/// The error for a number of tables other than `wanted`.
 pub(crate) fn another_number(wanted: usize) -> TrainError {
     TrainError::Input(format!("another number of tables than {wanted} for the model's hops"))
 }

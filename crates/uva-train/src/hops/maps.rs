@@ -39,7 +39,7 @@ impl HopMaps {
     }
 
     /// [nodes, hops · width] from the tables x, hops 1 to R of the first operator, those of the second, and so on; and
-    /// what each map was given.
+    /// the inputs of each map.
     pub(crate) fn forward(&self, tables: Vec<Tensor>) -> Result<(Tensor, Vec<Tensor>), TrainError> {
         let hops = self.maps.len() - 1;
         if tables.len() != 1 + hops * self.operators {

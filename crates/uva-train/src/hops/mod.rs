@@ -1,4 +1,4 @@
-//! What a model over a hop set does first: from a batch's tables, one a hop, to one row a node.
+//! The front of a model over a hop set, which maps a batch's tables, one per hop, to one row per node.
 
 pub(crate) mod attention;
 pub(crate) mod inputs;
@@ -14,28 +14,28 @@ use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, TrainerOptions};
 
-/// From tables to rows.
+/// The map from tables to rows.
 pub(crate) enum Front {
-    /// There is one table, which is taken as it is: that of a model over blocks, and of SGC.
+    /// A single table, unchanged: for models over blocks, and SGC.
     Alone,
-    /// S²GC: the mean over the hops, in which the features have this share.
+    /// S²GC: the mean over the hops, with this share of the features.
     Mean(f64),
     /// SIGN: a linear map for each hop, side by side.
     Maps(HopMaps),
-    /// HOGA: all of it, up to the logits.
+    /// HOGA: the whole network, up to the logits.
     Attention(HopAttention),
 }
 
 /// The state that the backward pass needs.
 pub(crate) enum Saved {
     Nothing,
-    /// What the maps were given.
+    /// The inputs of the maps.
     Maps(Vec<Tensor>),
     Attention(attention::Saved),
 }
 
 impl Front {
-    /// That of `options.model`, for tables of `input_dim` columns.
+    /// The front of `options.model`, for tables of `input_dim` columns.
     pub(crate) fn new(
         options: &TrainerOptions,
         (input_dim, outputs): (usize, usize),
@@ -52,7 +52,7 @@ impl Front {
         })
     }
 
-    /// Its parameters by name, in an order that never changes.
+    /// The front's parameters by name, in a fixed order.
     pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
         match self {
             Self::Alone | Self::Mean(_) => Vec::new(),
@@ -61,12 +61,12 @@ impl Front {
         }
     }
 
-    /// Whether it has parameters, and so needs the gradient of its result.
+    /// Whether the front has parameters, and so needs the gradient of its result.
     pub(crate) fn is_trained(&self) -> bool {
         matches!(self, Self::Maps(_) | Self::Attention(_))
     }
 
-    /// One row a node, and what [`Front::backward`] needs. With `draws` it is a training pass.
+    /// One row per node, and the state for [`Front::backward`]. With `draws` it is a training pass.
     pub(crate) fn forward(
         &self,
         Inputs(mut tables): Inputs,

@@ -1,8 +1,8 @@
-//! The checks that a batch gets before libtorch sees it.
+//! The checks of a batch before libtorch sees it.
 //!
-//! In host memory they cover everything that libtorch would otherwise read out of bounds, or take for another batch: one
-//! pass over the edges, which costs a hundredth of aggregating them. On a device the host knows the sizes only, and
-//! numbers out of range are clamped there.
+//! In host memory they cover every value with which libtorch would read out of bounds or read another batch: one pass
+//! over the edges, which costs a hundredth of aggregating them. On a device the host knows only the sizes, and numbers
+//! out of range are clamped there.
 
 use crate::TrainError;
 use crate::block::aggregate::HostLists;
@@ -43,7 +43,7 @@ fn check_padding(batch: &BatchColumns<'_>) -> Result<(), TrainError> {
     refuse(format!("{} of {} seeds are padding", batch.padding, batch.seeds))
 }
 
-/// Tables of a hop set that the model reads.
+/// Number of tables of a hop set that the model reads.
 pub(crate) fn tables_read(trainer: &InputSettings<'_>) -> usize {
     trainer.options.tables_read(trainer.options.hops).len()
 }
@@ -154,7 +154,7 @@ pub(crate) fn host_lists<'a>(batch: &BatchColumns<'a>, layer: usize) -> Result<H
     })
 }
 
-/// The values of a column in host memory; empty where the batch has none.
+/// The values of a column in host memory; empty if the batch does not have it.
 pub(crate) fn host_values<'a, T: Number>(
     batch: &BatchColumns<'a>,
     column: Column,
@@ -206,7 +206,8 @@ fn check_degrees(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Resul
     }
 }
 
-/// The rows that the first layer reads: those of all nodes, or sums and where the model needs them the destinations' own.
+/// Checks the rows that the first layer reads: those of all nodes, or sums and, if the model needs them, the
+/// destinations' own rows.
 fn check_rows(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result<(), TrainError> {
     let own = batch.get(Column::X);
     let destinations = batch.layers.last().map_or(0, |block| block.destinations);

@@ -1,4 +1,4 @@
-//! The settings of a trainer that decide which batches it takes, and what becomes of them.
+//! The settings of a trainer that determine how a batch is checked and prepared.
 
 use crate::block::block_kernel::BlockPreparer;
 use crate::torch::device::TrainDevice;
@@ -13,7 +13,7 @@ pub(crate) struct InputSettings<'t> {
     pub(crate) layers: usize,
     /// Feature columns.
     pub(crate) input_dim: usize,
-    /// Features of an edge; 0 where the model takes none.
+    /// Features per edge; 0 if the model uses none.
     pub(crate) edge_dim: usize,
     pub(crate) options: &'t TrainerOptions,
     pub(crate) task: Task,

@@ -1,4 +1,4 @@
-//! From a batch to checked tensors.
+//! Conversion of a batch to checked tensors.
 
 pub(crate) mod check;
 pub(crate) mod input_settings;

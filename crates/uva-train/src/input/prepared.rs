@@ -12,24 +12,24 @@ use tch::{Device, Kind, Tensor};
 use uva_batch::{BatchColumns, Column, ColumnArray, ColumnKey, LayerCounts};
 use uva_graph::Labels;
 
-/// A batch that has at least one seed.
+/// A batch with at least one seed.
 pub(crate) struct Prepared<'a> {
-    /// Feature rows as they lie: one table of the input nodes, or beside sums of the last block's destinations; of a hop
+    /// Feature rows in place: one table of the input nodes, or next to sums of the last block's destinations; for a hop
     /// set a table for each hop that the model reads.
     pub(crate) tables: Vec<Borrowed<'a>>,
-    /// The hops, that at the seeds first; none of a hop set.
+    /// The hops, the one at the seeds first; empty for a hop set.
     pub(crate) blocks: Vec<Block<'a>>,
 }
 
-/// How the arrays of a batch become tensors.
+/// How the arrays of a batch are converted to tensors.
 #[derive(Clone, Copy)]
 enum Placement {
-    /// They are in host memory, and loops on the host compute weights and transposed lists.
+    /// The arrays are in host memory, and loops on the host compute weights and transposed lists.
     Host,
-    /// They are copied from host memory to this device, and treated like device memory there.
+    /// The arrays are copied from host memory to this device, and then treated like device memory.
     Copied(Device),
-    /// They are in the memory of the trainer's device. All is done by tensor operations, and the host waits for none of
-    /// them.
+    /// The arrays are in the memory of the trainer's device. Tensor operations do all the work, and the host does not
+    /// wait for them.
     Device(TrainDevice),
 }
 
@@ -53,7 +53,7 @@ impl Placement {
         }
     }
 
-    /// An array as a tensor. A copy has been made when this returns.
+    /// An array as a tensor. If it is copied, the copy is complete on return.
     fn tensor<'a>(self, array: &ColumnArray<'a>, what: &str) -> Result<Borrowed<'a>, TrainError> {
         match self {
             Self::Host => Borrowed::array(array, what, TrainDevice::Cpu),
@@ -88,8 +88,8 @@ impl Placement {
 }
 
 impl<'a> Prepared<'a> {
-    /// Checks the batch and wraps it with its targets, or returns `None` if the host knows that no seed has a label. The
-    /// host waits for nothing.
+    /// Checks the batch and wraps it with its targets, or returns `None` if the host knows that no seed has a label.
+    /// The host does not wait.
     pub(crate) fn new(
         trainer: &InputSettings<'_>,
         batch: &BatchColumns<'a>,
@@ -98,7 +98,7 @@ impl<'a> Prepared<'a> {
         Self::with_targets(trainer, batch, Placement::of(trainer, batch)?)
     }
 
-    /// The same of a batch in host memory that is copied to this device.
+    /// Wraps a batch in host memory that is copied to this device.
     #[cfg(test)]
     pub(crate) fn copied(
         trainer: &InputSettings<'_>,
@@ -122,7 +122,7 @@ impl<'a> Prepared<'a> {
         Ok(Some((Self::by(trainer, batch, placement)?, targets)))
     }
 
-    /// The same without targets, for predictions; `None` if there is no seed.
+    /// Wraps a batch without targets, for predictions; `None` if there is no seed.
     pub(crate) fn without_targets(
         trainer: &InputSettings<'_>,
         batch: &BatchColumns<'a>,
@@ -171,7 +171,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { tables: vec![rows], blocks })
     }
 
-    /// The first blocks, on the host.
+    /// The first blocks, prepared on the host.
     fn on_host(
         trainer: &InputSettings<'_>,
         batch: &BatchColumns<'a>,
@@ -183,7 +183,7 @@ impl<'a> Prepared<'a> {
             .collect()
     }
 
-    /// The first blocks, by tensor operations or our own kernel.
+    /// The first blocks, prepared by tensor operations or the kernel.
     fn by_tensors(
         trainer: &InputSettings<'_>,
         batch: &BatchColumns<'a>,

@@ -1,4 +1,4 @@
-//! The targets of a batch's logits: the loss, the correct predictions, and the answers themselves.
+//! The targets of a batch's logits: loss, correct predictions, and single predictions.
 
 use crate::TrainError;
 use crate::evaluation::{Errors, Evaluation, Scores};
@@ -12,18 +12,18 @@ use uva_model::{ClassCounts, Metric, RegressionLoss, Task, TaskKind};
 /// Marks a node without a label, for libtorch's loss.
 const UNLABELLED: i64 = -1;
 
-/// Labels as tensors, one row a row of logits.
+/// Labels as tensors, with a row per row of logits.
 pub(crate) enum Targets<'a> {
-    /// One class a node: i64 [rows], [`UNLABELLED`] where there is none.
+    /// One class per node: i64 [rows], [`UNLABELLED`] if there is none.
     One(Borrowed<'a>),
-    /// Several a node: u8 [rows, classes], zeros and ones.
+    /// Several labels per node: u8 [rows, classes], zeros and ones.
     Several(Borrowed<'a>),
-    /// Numbers: f32 [rows, columns], and what is minimised.
+    /// Numbers: f32 [rows, columns], and the loss to minimise.
     Numbers(Borrowed<'a>, RegressionLoss),
 }
 
 impl<'a> Targets<'a> {
-    /// Those of `rows` rows in host memory, checked; `None` if none of them has a label.
+    /// The targets of `rows` rows in host memory, checked; `None` if no row has a label.
     pub(crate) fn on_host(labels: Labels<'a>, task: Task, rows: usize) -> Result<Option<Self>, TrainError> {
         let refuse = |problem: String| Err(TrainError::Input(problem));
         let model = match task.kind {
@@ -86,7 +86,7 @@ impl<'a> Targets<'a> {
         }
     }
 
-    /// Those of `rows` rows in the memory of a CUDA device, unchecked: see [`Targets::within_range`].
+    /// The targets of `rows` rows in the memory of a CUDA device, unchecked: see [`Targets::within_range`].
     pub(crate) fn on_device(
         labels: &ColumnArray<'a>,
         task: Task,
@@ -103,7 +103,7 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// A copy on `device`; on the host of the same storage. The copy has been made when this returns.
+    /// A copy on `device`; on the host with the same storage. The copy is complete on return.
     pub(crate) fn to(&self, device: Device) -> Result<Targets<'a>, TrainError> {
         let copy = |tensor: &Tensor| -> Result<Borrowed<'a>, TrainError> {
             Ok(Borrowed::owned(tensor.f_to_device(device)?))
@@ -116,7 +116,7 @@ impl<'a> Targets<'a> {
     }
 
     /// Labels clamped into the range, by tensor operations: an invalid class in the loss kernel stops a device.
-    /// Datasets are checked when they are opened. Numbers stay as they are: any makes a loss.
+    /// Datasets are checked when they are opened. Numbers are not changed, as any number has a loss.
     pub(crate) fn within_range(&self, task: Task) -> Result<Targets<'a>, TrainError> {
         Ok(match self {
             Self::One(classes) => {
@@ -129,7 +129,7 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// Those of the first rows.
+    /// The targets of the first rows.
     pub(crate) fn first(self, rows: usize) -> Result<Self, TrainError> {
         // A view of the same memory, which `'a` still borrows.
         let first = |labels: Borrowed<'a>| -> Result<Borrowed<'a>, TrainError> {
@@ -142,20 +142,20 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// The rows of `logits` that have a target: all, or where seeds of padding follow the first ones.
+    /// The rows of `logits` that have a target: all, or the first ones if padding seeds follow.
     pub(crate) fn rows_of(&self, logits: &Tensor) -> Result<Tensor, TrainError> {
         let rows = self.tensor().size()[0];
         Ok(if logits.size()[0] == rows { logits.shallow_clone() } else { logits.f_narrow(0, 0, rows)? })
     }
 
-    /// The labels as they lie, to read one number of.
+    /// The labels as a tensor, from which single numbers are read.
     pub(crate) fn tensor(&self) -> &Tensor {
         let (Self::One(labels) | Self::Several(labels) | Self::Numbers(labels, _)) = self;
         labels.tensor()
     }
 
-    /// The loss of `logits`, one row a label; the mean over nothing is NaN, the sum 0. Of one class a node `weights` has the
-    /// weight of each class; a mean is divided by the sum of its rows' weights.
+    /// The loss of `logits`, with a row per label. The mean over no rows is NaN, the sum 0. For one class per node,
+    /// `weights` has the weight of each class; a mean is divided by the sum of its rows' weights.
     pub(crate) fn loss(
         &self,
         logits: &Tensor,
@@ -192,7 +192,7 @@ impl<'a> Targets<'a> {
                 let labels = labels.tensor();
                 (logits.f_gt(0.0)?.f_eq_tensor(&labels.f_gt(0)?)?, labels.f_ge(0)?)
             }
-            // A number is near or far, never correct.
+            // For numbers there are no correct predictions.
             Self::Numbers(numbers, _) => {
                 let numbers = numbers.tensor();
                 let kind = (Kind::Bool, numbers.device());
@@ -218,8 +218,8 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// Refuses outputs of labelled rows that are NaN or infinite: their largest would count as an answer. Only a loss that is
-    /// not finite shows that there may be any.
+    /// Refuses NaN or infinite outputs of labelled rows: their largest would count as a prediction. Only a loss that is
+    /// not finite indicates that there may be any.
     fn check_finite(&self, loss_sum: f64, logits: &Tensor) -> Result<(), TrainError> {
         if loss_sum.is_finite() {
             return Ok(());
@@ -235,7 +235,7 @@ impl<'a> Targets<'a> {
         first_not_finite(&finite)
     }
 
-    /// Summed loss, hits and, where `task` is judged by them, every answer.
+    /// Summed loss, hits and, if the metric of `task` requires them, every prediction.
     ///
     /// # Errors
     /// [`TrainError::NotFinite`] for outputs that are NaN or infinite.
@@ -261,7 +261,7 @@ impl<'a> Targets<'a> {
         Ok(Evaluation { loss_sum, correct, labelled, classes, scores, errors: None })
     }
 
-    /// Labels and answers by class, of one class a node.
+    /// Labels and predictions by class, for one class per node.
     fn class_counts(&self, logits: &Tensor) -> Result<ClassCounts, TrainError> {
         let Self::One(classes) = self else { return Ok(ClassCounts::default()) };
         let (_, outputs) = logits.size2()?;
@@ -271,7 +271,7 @@ impl<'a> Targets<'a> {
         Ok(ClassCounts::of(outputs as usize, on_host(classes.tensor())?.into_iter().zip(predicted)))
     }
 
-    /// The answers on the host: the logits of several labels, and of two classes the second's lead over the first.
+    /// The scores on the host: the logits for several labels, and for two classes the second logit minus the first.
     fn scores(&self, logits: &Tensor) -> Result<Scores, TrainError> {
         let logits = logits.f_detach()?.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?;
         let labels = self.tensor().f_to_device(Device::Cpu)?.f_flatten(0, -1)?;
@@ -294,14 +294,14 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// Whether each row has finite numbers alone, on the host.
+/// Whether each row has only finite numbers, on the host.
 fn finite_rows(rows: &Tensor) -> Result<Tensor, TrainError> {
     let finite = rows.f_detach()?.f_isfinite()?.f_to_device(Device::Cpu)?;
     let (count, columns) = (rows.size()[0], rows.numel() as i64 / rows.size()[0].max(1));
     Ok(finite.f_reshape([count, columns])?.f_all_dim(1, false)?)
 }
 
-/// Refuses the first row that is not.
+/// Refuses the first row that is not finite.
 fn first_not_finite(finite: &Tensor) -> Result<(), TrainError> {
     let finite = Vec::<bool>::try_from(finite)?;
     match finite.iter().position(|finite| !finite) {
@@ -329,13 +329,13 @@ fn errors(outputs: &Tensor, targets: &Tensor) -> Result<Errors, TrainError> {
 /// The totals of a batch, on the host.
 pub(crate) struct Tally {
     pub(crate) loss: f64,
-    /// Rows whose largest logit is their label; or, with several labels, correct labels. 0 for numbers.
+    /// Rows whose largest logit is their label; for several labels, correct labels. 0 for numbers.
     pub(crate) correct: usize,
-    /// Rows with a label; or labels; or numbers.
+    /// Number of rows with a label, of labels, or of numbers.
     pub(crate) labelled: usize,
 }
 
-/// How many of `labels` are not −1. Refuses one that is no class.
+/// The number of `labels` that are not −1. Refuses a label that is not a class.
 fn count_labelled(labels: &[i64], classes: usize) -> Result<usize, TrainError> {
     let mut labelled = 0;
     for (position, &label) in labels.iter().enumerate() {

@@ -1,8 +1,9 @@
 //! Graph attention (Veličković et al. 2018): layers whose neighbours' weights depend on the rows.
 //!
 //! Per head, with z = W x, a neighbour u of v gets the score LeakyReLU(a·z_u + b·z_v). The weights of a list are the
-//! softmax of its scores, and the head's output is the weighted sum of the z_u. A node is a neighbour of itself, once
-//! more where its list holds it. Features of an edge add c·(U e) to its score (`OfEdge`). Only picked neighbours share the softmax, so attention is confined to them.
+//! softmax of its scores, and the head's output is the weighted sum of the z_u. A node is a neighbour of itself, in
+//! addition to any entry of it in its list. Features of an edge add c·(U e) to its score (`OfEdge`). Only picked
+//! neighbours share the softmax, so attention is confined to them.
 //!
 //! The host and the device run the same tensor operations. They never synchronise, and on the host they repeat bit for
 //! bit. No tensor of edges × width is allocated, except in the backward pass, for one head's width at a time.
@@ -20,15 +21,15 @@ use tch::{Device, Kind, Tensor};
 /// LeakyReLU's slope below zero.
 const SLOPE: f64 = 0.2;
 
-/// How many heads a layer has, and what becomes of them.
+/// The number of a layer's heads, and how they are combined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heads {
     pub(crate) number: usize,
-    /// Their mean is the result, and not one beside the other.
+    /// Whether the result is their mean instead of their concatenation.
     pub(crate) averaged: bool,
 }
 
-/// Such a layer's parameters.
+/// The parameters of an attention layer.
 pub(crate) struct Attention {
     /// W of all heads, [heads × width, inputs].
     weight: Tensor,
@@ -36,17 +37,17 @@ pub(crate) struct Attention {
     of_source: Tensor,
     /// b of each head, [heads, width].
     of_destination: Tensor,
-    /// Added to the result: [heads × width], or [width] where heads are averaged.
+    /// Added to the result: [heads × width], or [width] if heads are averaged.
     bias: Tensor,
     heads: Heads,
     /// Probability of dropping a weight.
     dropout: f64,
-    /// Where edges have features.
+    /// The parameters for features of edges, if there are any.
     of_edge: Option<OfEdge>,
 }
 
-/// The part of a score that an edge's features have: c·(U e), as PyG's `GATConv` has it. The edge from a node to itself
-/// has the mean of its list's features.
+/// The part of a score from an edge's features: c·(U e), as in PyG's `GATConv`. The edge from a node to itself has the
+/// mean of its list's features.
 struct OfEdge {
     /// U of all heads, [heads × width, features].
     weight: Tensor,
@@ -81,16 +82,16 @@ impl OfEdge {
     }
 }
 
-/// The places in lists with the nodes themselves of what the lists without them have.
+/// Positions, in lists that include the nodes themselves, of the entries of lists without them.
 struct Places {
-    /// Of each edge, [edges], i64.
+    /// The position of each edge, [edges], i64.
     edges: Tensor,
-    /// Of each node itself, [destinations], i64.
+    /// The position of each node itself, [destinations], i64.
     own: Tensor,
 }
 
 impl Places {
-    /// `lists` are those without the nodes.
+    /// The positions for `lists` without the nodes.
     fn of(lists: &Lists<'_>) -> Result<Self, TrainError> {
         let long = |tensor: &Tensor| tensor.f_to_kind(Kind::Int64);
         let (destinations, of_edges) = (lists.offsets.numel() as i64 - 1, long(lists.destination_of_edge)?);
@@ -112,9 +113,9 @@ impl Places {
     }
 }
 
-/// The weights of edges and what they came from, [edges, heads] each.
+/// The weights of edges and their intermediate values, [edges, heads] each.
 struct Weights {
-    /// Scores behind LeakyReLU; the backward pass needs their signs.
+    /// Scores after LeakyReLU; the backward pass needs their signs.
     scores: Tensor,
     /// The softmax.
     attention: Tensor,
@@ -139,13 +140,13 @@ pub(crate) struct Saved {
     tables: Vec<Tensor>,
     lists: TensorBlock,
     weights: Weights,
-    /// With features of edges: the lists without the nodes themselves.
+    /// For features of edges: the lists without the nodes themselves.
     plain: Option<TensorBlock>,
 }
 
 impl Attention {
-    /// From rows of `inputs` to rows of `outputs` numbers: as many a head where heads are averaged, and else divided
-    /// between them.
+    /// A layer from rows of `inputs` to rows of `outputs` numbers: each head has `outputs` columns if heads are
+    /// averaged, otherwise they share them.
     pub(crate) fn new(
         (inputs, outputs): (usize, usize),
         heads: Heads,
@@ -231,7 +232,8 @@ impl Attention {
     }
 
     /// The edges' parts of scores in lists with the nodes themselves, [edges + destinations, heads], from rows of the
-    /// edges' features, [edges, features]; `None` where the layer takes none. `lists` are those without the nodes.
+    /// edges' features, [edges, features]; `None` if the layer has no edge features. `lists` are those without the
+    /// nodes.
     pub(crate) fn edge_scores(
         &self,
         rows: impl FnOnce() -> Result<Tensor, TrainError>,
@@ -256,7 +258,7 @@ impl Attention {
         }
         // LeakyReLU, as the slope is below one.
         let scores = scores.f_maximum(&scores.f_mul_scalar(SLOPE)?)?;
-        // No list is empty. With its largest score taken off nothing overflows, and no sum is below one.
+        // No list is empty. With its largest score subtracted nothing overflows, and no sum is below one.
         let largest = Tensor::f_segment_reduce::<&Tensor, f64>(
             &scores,
             "max",
@@ -292,7 +294,7 @@ impl Attention {
     }
 
     /// The result for the destinations of `lists`, without dropout. `destinations` are their parts of the scores, and
-    /// `of_edges` those of [`Attention::edge_scores`].
+    /// `of_edges` the result of [`Attention::edge_scores`].
     pub(crate) fn evaluate(
         &self,
         tables: &[Tensor],
@@ -369,7 +371,7 @@ impl Attention {
         let of_sources =
             weighted_sums(&of_scores, &transposed.order, &transposed.offsets, &ones)?.f_unsqueeze(2)?;
 
-        // To the products z, and from there to what made them.
+        // To the products z, and from there to their factors.
         let products = Tensor::f_stack(tables, 1)?;
         let own = products.f_narrow(0, 0, destinations)?;
         let rows = [0i64];

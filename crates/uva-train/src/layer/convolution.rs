@@ -11,7 +11,7 @@ use uva_ops::lists::projects_first;
 /// A linear map without bias, [outputs, inputs] as PyTorch stores one.
 type Weight = Tensor;
 
-/// Such a layer's parameters.
+/// The parameters of such a layer.
 pub(crate) enum Convolution {
     /// h_v = W_own x_v + W_neighbours mean(x_u) + b.
     Sage {
@@ -35,7 +35,7 @@ pub(crate) enum Convolution {
 pub(crate) enum Saved {
     /// Aggregated first: the weighted sums, [destinations, inputs].
     Aggregated(Tensor),
-    /// Multiplied first: nothing is needed.
+    /// Multiplied first: no state is needed.
     MultipliedFirst,
 }
 
@@ -89,7 +89,7 @@ impl Convolution {
         }
     }
 
-    /// From rows that have the sums beside them, [rows, inputs] or for GraphSAGE [rows, 2 × inputs], to [rows, outputs].
+    /// From rows that already have the sums, [rows, inputs] or for GraphSAGE [rows, 2 × inputs], to [rows, outputs].
     pub(crate) fn forward_given(&self, x: &Tensor) -> Result<Tensor, TrainError> {
         Ok(match self {
             Self::Sage { own, neighbours, bias } => {
@@ -114,8 +114,9 @@ impl Convolution {
         })
     }
 
-    /// From [sources, inputs] to [destinations, outputs], and what [`Convolution::backward`] needs besides `x`.
-    /// `input_gradient` announces that the gradient of `x` will be requested; it affects only the order.
+    /// From [sources, inputs] to [destinations, outputs], and the state that [`Convolution::backward`] needs in
+    /// addition to `x`. `input_gradient` announces that the gradient of `x` will be requested; it affects only the
+    /// order.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -145,7 +146,7 @@ impl Convolution {
         let out = match self {
             Self::Sage { own, bias, .. } => {
                 let mut out = own_rows(x)?.f_linear(own, Some(bias))?;
-                // A product is added where it is made: one table less to write and read.
+                // The product is added directly: one table less to write and read.
                 if multiply_first { out.f_add_(&sums)? } else { out.f_addmm_(&sums, &weight.f_tr()?)? }
             }
             Self::Gcn { bias, .. } => {
@@ -162,8 +163,8 @@ impl Convolution {
     /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     ///
     /// Written by hand instead of recorded by autograd. Autograd's backward of the bag is 1.5 to 17 times slower than
-    /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/blocks/gradients.rs` compares
-    /// every element with finite differences.
+    /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/blocks/gradients.rs`
+    /// compares every element with finite differences.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

@@ -1,8 +1,8 @@
 //! GIN with features of edges (Hu et al. 2020, PyG's `GINEConv`): a perceptron over
 //! (1 + ε) x_v + Σ ReLU(x_u + A e_uv + a).
 //!
-//! The sum goes over the picked neighbours as they are. The messages of edges × inputs are a tensor, since each is cut
-//! off on its own; the backward pass needs their signs.
+//! The sum is over the picked neighbours, without weights. The messages, [edges, inputs], are stored as a tensor, since
+//! ReLU applies to each one; the backward pass needs their signs.
 
 use crate::TrainError;
 use crate::block::aggregate::{Block, weighted_sums};
@@ -13,7 +13,7 @@ use crate::nn::initial::glorot;
 use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 
-/// Such a layer's parameters.
+/// The parameters of such a layer.
 pub(crate) struct EdgeIsomorphism {
     /// ε and the perceptron.
     plain: Isomorphism,
@@ -27,7 +27,7 @@ pub(crate) struct EdgeIsomorphism {
 pub(crate) struct Saved {
     plain: isomorphism::Saved,
     lists: TensorBlock,
-    /// Behind the ReLU, [edges, inputs].
+    /// The messages after the ReLU, [edges, inputs].
     messages: Tensor,
 }
 
@@ -65,7 +65,7 @@ impl EdgeIsomorphism {
         self.plain.outputs()
     }
 
-    /// Columns of the rows that it takes.
+    /// Columns of the input rows.
     pub(crate) fn inputs(&self) -> i64 {
         self.bias.numel() as i64
     }

@@ -1,6 +1,6 @@
 //! Graph isomorphism network (Xu et al. 2019): a perceptron of two layers over (1 + ε) x_v + Σ x_u, with ε learned.
 //!
-//! The sum goes over the picked neighbours as they are: a sample of a list gives a smaller sum than the whole list.
+//! The sum is over the picked neighbours, without weights: a sample of a list gives a smaller sum than the whole list.
 
 use crate::TrainError;
 use crate::block::aggregate::Block;
@@ -9,7 +9,7 @@ use crate::nn::random::SplitMix64;
 use crate::nn::rowwise::linear;
 use tch::{Device, Kind, Tensor};
 
-/// Such a layer's parameters.
+/// The parameters of such a layer.
 pub(crate) struct Isomorphism {
     /// ε, [1].
     eps: Tensor,
@@ -25,7 +25,7 @@ pub(crate) struct Isomorphism {
 pub(crate) struct Saved {
     /// (1 + ε) x_v + Σ x_u, [destinations, inputs].
     sums: Tensor,
-    /// Behind the ReLU, [destinations, outputs].
+    /// The rows after the ReLU, [destinations, outputs].
     hidden: Tensor,
 }
 
@@ -67,7 +67,7 @@ impl Isomorphism {
         ]
     }
 
-    /// Columns of the result, and of what [`Isomorphism::project`] gives.
+    /// Columns of the result, and of the result of [`Isomorphism::project`].
     pub(crate) fn outputs(&self) -> i64 {
         self.second_bias.numel() as i64
     }
@@ -82,7 +82,7 @@ impl Isomorphism {
         self.forward_sums(x, block.aggregate(x)?)
     }
 
-    /// The same from the sums of neighbours, [destinations, inputs].
+    /// The result from the sums of neighbours, [destinations, inputs].
     pub(crate) fn forward_sums(&self, x: &Tensor, mut sums: Tensor) -> Result<(Tensor, Saved), TrainError> {
         let own = x.f_narrow(0, 0, sums.size2()?.0)?;
         let _ = sums.f_addcmul_(&own, &self.own_weight()?)?;
@@ -133,7 +133,7 @@ impl Isomorphism {
         Ok(rows)
     }
 
-    /// The first product of all rows, without its bias: neighbours can be summed behind it.
+    /// The first product of all rows, without its bias: neighbours can be summed after it.
     pub(crate) fn project(&self, x: &Tensor) -> Result<Tensor, TrainError> {
         linear(x, &self.first)
     }

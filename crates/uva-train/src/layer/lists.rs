@@ -16,7 +16,7 @@ pub(crate) struct Lists<'t> {
 }
 
 impl<'t> Lists<'t> {
-    /// Those of a block.
+    /// The lists of a block.
     pub(crate) fn of(block: &'t TensorBlock) -> Self {
         Self {
             offsets: &block.offsets,
@@ -43,7 +43,7 @@ impl<'t> Lists<'t> {
         Ok(lengths.f_to_kind(like.f_kind()?)?.f_unsqueeze(1)?)
     }
 
-    /// Each edge's row of its list's: [destinations, n] to [edges, n].
+    /// Each edge's row from that of its list: [destinations, n] to [edges, n].
     pub(crate) fn of_edges(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
         Ok(rows.f_index_select(0, self.destination_of_edge)?)
     }

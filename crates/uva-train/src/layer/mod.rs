@@ -17,15 +17,15 @@ use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, TrainerOptions};
 
-/// A layer, by what decides the weight of a neighbour.
+/// A layer, by the source of the neighbours' weights.
 pub(crate) enum Layer {
     /// The block's lists.
     Convolution(Convolution),
     /// The rows themselves.
     Attention(Attention),
-    /// Nothing: each counts once.
+    /// Without weights: each neighbour counts once.
     Isomorphism(Isomorphism),
-    /// Nothing, and the features of its edge are added.
+    /// Without weights, with the features of the edge added.
     EdgeIsomorphism(EdgeIsomorphism),
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Saved {
 }
 
 impl Layer {
-    /// One of `options.model` from rows of `inputs` to rows of `outputs` numbers; `last` says whether those are the
+    /// A layer of `options.model` from rows of `inputs` to rows of `outputs` numbers; `last` means that these are the
     /// logits.
     pub(crate) fn new(
         options: &TrainerOptions,
@@ -80,7 +80,7 @@ impl Layer {
         })
     }
 
-    /// Its parameters by name, in an order that never changes.
+    /// The layer's parameters by name, in a fixed order.
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
         match self {
             Self::Convolution(layer) => layer.parameters(),
@@ -90,8 +90,8 @@ impl Layer {
         }
     }
 
-    /// From [sources, inputs] to [destinations, outputs], and what [`Layer::backward`] needs besides `x`.
-    /// `input_gradient` announces that the gradient of `x` will be requested; it affects only the order of sums.
+    /// From [sources, inputs] to [destinations, outputs], and the state that [`Layer::backward`] needs in addition to
+    /// `x`. `input_gradient` announces that the gradient of `x` will be requested; it affects only the order of sums.
     /// `draws` choose the dropped attention; without them none is dropped.
     pub(crate) fn forward(
         &self,
@@ -123,8 +123,8 @@ impl Layer {
     /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     ///
     /// Written by hand instead of recorded by autograd. Autograd's backward of the bag is 1.5 to 17 times slower than
-    /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/blocks/gradients.rs` compares
-    /// every element with finite differences.
+    /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/blocks/gradients.rs`
+    /// compares every element with finite differences.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

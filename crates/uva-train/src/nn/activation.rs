@@ -18,7 +18,7 @@ use uva_ops::{Vectors, vectorized};
 pub(crate) enum Activation {
     /// max(x, 0).
     Relu,
-    /// x above 0, eˣ − 1 below (Clevert et al. 2016): what GAT was published with.
+    /// x above 0, eˣ − 1 below (Clevert et al. 2016): the activation in the GAT paper.
     Elu,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Activation {
 pub(crate) enum Saved {
     /// The result: an element that is positive has passed and was not dropped, but scaled by 1 / (1 − p).
     Relu { out: Tensor, dropout: f64 },
-    /// The function's values, and what dropout multiplied them by.
+    /// The function's values, and the factors of dropout.
     Elu { values: Tensor, mask: Option<Tensor> },
 }
 
@@ -38,7 +38,7 @@ impl Activation {
         }
     }
 
-    /// Without dropout, in place where that can be.
+    /// Applies the function without dropout, in place if possible.
     pub(crate) fn apply(self, mut x: Tensor) -> Result<Tensor, TrainError> {
         Ok(match self {
             Self::Relu => {
@@ -83,7 +83,7 @@ impl Activation {
 }
 
 impl Saved {
-    /// The gradient of what the function was given from that of the result.
+    /// The gradient of the function's input from that of the result.
     pub(crate) fn backward(&self, gradient: Tensor) -> Result<Tensor, TrainError> {
         match self {
             Self::Relu { out, dropout } if out.device() == Device::Cpu => match out.f_kind()? {
@@ -108,7 +108,7 @@ impl Saved {
     }
 }
 
-/// Elements that a thread takes at once.
+/// Elements per task of a thread.
 const TASK: usize = 1 << 14;
 
 /// A kind of element that passes a ReLU.
@@ -142,7 +142,7 @@ fn through_relu<T: Passed>(out: &Tensor, gradient: &Tensor, kept: T) -> Result<T
 vectorized! {
     fn pass_some<T: Passed>(of_x: &mut [MaybeUninit<T>], values: &[T], of_values: &[T], kept: T) {
         for ((of_x, &value), &of_value) in of_x.iter_mut().zip(values).zip(of_values) {
-            // Divided whether it passes or not: which do is random, and a branch would be guessed wrong.
+            // Divided in either case: the outcome is random, and a branch would be mispredicted.
             let divided = of_value / kept;
             of_x.write(if value > T::default() { divided } else { T::default() });
         }

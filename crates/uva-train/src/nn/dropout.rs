@@ -1,11 +1,11 @@
-//! Dropout: which elements stay, and what they are multiplied by.
+//! Dropout: the choice of the kept elements, and their factor.
 //!
-//! On the host the draws are ours: libtorch's generator makes one number after the other, which took two fifths of a
-//! GraphSAGE epoch. They equal the numbers that libtorch 2.11 draws on the CPU for the same seed, so losses match
-//! `torch.nn.functional.dropout` bit for bit. The generator is a Mersenne Twister (Matsumoto & Nishimura 1998). Two of
-//! its outputs form the halves of 64 bits. The low 53 bits are a number in [0, 1), which is compared with the share
-//! kept. Except for one comparison and one product per element, all arithmetic is on integers, so all vectors give the
-//! same bits.
+//! On the host the random numbers are drawn here: libtorch's generator makes one number after the other, which took two
+//! fifths of a GraphSAGE epoch. They equal the numbers that libtorch 2.11 draws on the CPU for the same seed, so losses
+//! match `torch.nn.functional.dropout` bit for bit. The generator is a Mersenne Twister (Matsumoto & Nishimura 1998).
+//! Two of its outputs form the halves of 64 bits. The low 53 bits are a number in [0, 1), which is compared with the
+//! share kept. Except for one comparison and one product per element, all arithmetic is on integers, so all vectors
+//! give the same bits.
 
 use crate::torch::borrowed::Number;
 use crate::torch::device::TrainDevice;
@@ -14,11 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tch::{Kind, Tensor};
 use uva_ops::{Vectors, vectorized};
 
-/// libtorch draws from one generator for the whole process. Held from seeding it to the last draw of a forward pass,
-/// so that trainers on several threads stay repeatable.
+/// libtorch has one generator for the whole process. The lock is held from seeding it to the last draw of a forward
+/// pass, so that trainers on several threads stay repeatable.
 pub(crate) static GENERATOR: Mutex<()> = Mutex::new(());
 
-/// The random numbers of one batch, drawn in the order in which elements stand in memory.
+/// The random numbers of one batch, drawn in the order of the elements in memory.
 pub(crate) enum Draws {
     /// For tensors on the host.
     Host(Box<Twister>),
@@ -33,7 +33,8 @@ impl Draws {
             TrainDevice::Cpu => {
                 return Self::Host(Box::new(Twister::new(seed as u32, Vectors::widest())));
             }
-            // For one seed libtorch's generator on the host draws what ours does, and one on a device does not.
+            // For one seed libtorch's generator on the host draws the same numbers as the one here, and that of a
+            // device does not.
             TrainDevice::StandIn => !seed,
             TrainDevice::Cuda(_) => seed,
         };
@@ -42,7 +43,7 @@ impl Draws {
         Self::Device { _generator: generator }
     }
 
-    /// `x` with its elements zero with the probability `dropout`, and else divided by 1 − `dropout`.
+    /// `x` with each element set to zero with the probability `dropout`, otherwise divided by 1 − `dropout`.
     pub(crate) fn dropout(&mut self, x: &Tensor, dropout: f64) -> Result<Tensor, TrainError> {
         match self {
             Self::Host(_) => match self.mask(x, dropout)? {
@@ -53,7 +54,7 @@ impl Draws {
         }
     }
 
-    /// The factors of dropout for `like`: 0 with the probability `dropout`, and else 1 / (1 − `dropout`). `None` for a
+    /// The factors of dropout for `like`: 0 with the probability `dropout`, otherwise 1 / (1 − `dropout`). `None` for a
     /// probability of 0.
     pub(crate) fn mask(&mut self, like: &Tensor, dropout: f64) -> Result<Option<Tensor>, TrainError> {
         if dropout == 0.0 {
@@ -67,7 +68,7 @@ impl Draws {
         Ok(Some(mask))
     }
 
-    /// max(`x`, 0) behind dropout. `x` is a result of its own, and changed on the host.
+    /// max(`x`, 0) with dropout. `x` is an owned result, and changed in place on the host.
     pub(crate) fn behind_relu(&mut self, mut x: Tensor, dropout: f64) -> Result<Tensor, TrainError> {
         match self {
             Self::Host(twister) if dropout > 0.0 => {
@@ -115,15 +116,15 @@ macro_rules! dropped {
 dropped!(f32);
 dropped!(f64);
 
-/// Words of the twister's state, and how far apart those are that make a new one.
+/// Words of the twister's state, and the distance of the words that make a new one.
 const WORDS: usize = 624;
 const APART: usize = 397;
-/// Numbers that one state gives.
+/// Numbers from one state.
 const NUMBERS: usize = WORDS / 2;
 /// Bits of a number.
 const BITS: u32 = 53;
 
-/// MT19937; its outputs are taken in pairs.
+/// MT19937, whose outputs are used in pairs.
 pub(crate) struct Twister {
     /// The instruction set for the draws.
     vectors: Vectors,
@@ -180,8 +181,8 @@ vectorized! {
 
 vectorized! {
     fn renew(state: &mut [u32; WORDS], numbers: &mut [u64; NUMBERS]) {
-        // Computes the new state beside the old one, in runs. Each run reads only words written before it, so its words
-        // can be computed in parallel lanes.
+        // Computes the new state from the old one in separate memory, in runs. Each run reads only words written before
+        // it, so its words can be computed in parallel lanes.
         let old = *state;
         let word = |word: usize, next: usize, far: u32| {
             let joined = old[word] & 0x8000_0000 | old[next] & 0x7fff_ffff;
@@ -279,7 +280,7 @@ mod tests {
     #[test]
     fn a_state_is_renewed_as_it_was_published() {
         let seeded = || Twister::new(3, Vectors::PORTABLE).state;
-        // One word after the other, in place, as it was published.
+        // One word after the other, in place, as in the paper.
         let mut words = seeded();
         for i in 0..WORDS {
             let joined = words[i] & 0x8000_0000 | words[(i + 1) % WORDS] & 0x7fff_ffff;

@@ -1,4 +1,4 @@
-//! The parts that layers are made of.
+//! The components of layers.
 
 pub(crate) mod activation;
 pub(crate) mod dropout;

@@ -1,4 +1,5 @@
-//! The few random numbers that training needs besides dropout, from a generator that no libtorch version changes.
+//! The few random numbers of training other than dropout, from a generator that does not depend on the libtorch
+//! version.
 
 use uva_graph::mix;
 

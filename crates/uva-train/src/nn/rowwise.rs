@@ -1,11 +1,11 @@
-//! Steps that look at one row at a time: a linear map with bias, layer normalisation, and PReLU.
+//! Row-wise steps: a linear map with bias, layer normalisation, and PReLU.
 
 use crate::TrainError;
 use crate::nn::initial::glorot;
 use crate::nn::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 
-/// Added to a variance before its root is taken, as PyTorch does.
+/// Added to a variance before the square root, as in PyTorch.
 const EPSILON: f64 = 1e-5;
 
 /// Sums of columns: the gradient of a vector that is added to every row.
@@ -18,7 +18,7 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor, TrainError> 
     Ok(x.f_linear::<Tensor>(weight, None)?)
 }
 
-/// Layer normalisation of each row, scaled and shifted; besides it each row's mean and 1 / standard deviation.
+/// Layer normalisation of each row, scaled and shifted; also each row's mean and 1 / standard deviation.
 pub(crate) fn layer_norm(
     x: &Tensor,
     weight: &Tensor,
@@ -78,7 +78,7 @@ pub(crate) struct LayerNorm {
 /// The state that a normalisation keeps for its backward pass.
 pub(crate) struct Normalised {
     x: Tensor,
-    /// Of each row, [rows, 1].
+    /// The mean of each row, [rows, 1].
     mean: Tensor,
     /// 1 / standard deviation of each row, [rows, 1].
     scale: Tensor,
@@ -119,13 +119,13 @@ impl LayerNorm {
     }
 }
 
-/// x above 0, and below it x times a slope that is trained (He et al. 2015), one slope for all columns.
+/// x above 0, and x times a trained slope below (He et al. 2015), with one slope for all columns.
 pub(crate) struct Prelu {
     slope: Tensor,
 }
 
 impl Prelu {
-    /// The slope before training, as PyTorch has it.
+    /// The initial slope, as in PyTorch.
     const SLOPE: f64 = 0.25;
 
     pub(crate) fn new(place: (Kind, Device)) -> Result<Self, TrainError> {

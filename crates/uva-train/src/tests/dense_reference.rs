@@ -1,4 +1,4 @@
-//! Each model's forward pass against loops in plain Rust, independent of blocks, bags or libtorch.
+//! Each model's forward pass compared with loops in plain Rust, independent of blocks, bags or libtorch.
 
 use super::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, f32_rows, fill_biases, options, parameters};
 use crate::evaluation::Evaluation;
@@ -62,7 +62,7 @@ fn edge_rows(graph: &Graph, v: usize) -> Vec<Vec<f64>> {
 /// Name, shape and values.
 type Parameter = (String, Vec<i64>, Vec<f64>);
 
-/// A GAT layer as its paper writes it, without the bias: node by node, head by head.
+/// A GAT layer as in the paper, without the bias: node by node, head by head.
 fn attention(
     graph: &Graph,
     layer: [&Parameter; 3],
@@ -82,7 +82,8 @@ fn attention(
         let list: Vec<usize> = graph.list(v).iter().map(|&u| u as usize).chain([v]).collect();
         for head in 0..heads {
             let score = |u: usize| part(&layer[1].2, u, head) + part(&layer[2].2, v, head);
-            // Of each edge, and of the one from the node to itself: the mean of its list's rows, or zeros.
+            // The features of each edge, and of the edge from the node to itself: the mean of its list's rows, or
+            // zeros.
             let rows = edge_rows(graph, v);
             let mean = |c: usize| rows.iter().map(|row| row[c]).sum::<f64>() / rows.len().max(1) as f64;
             let of_edge = |row: &[f64]| -> f64 {

@@ -1,5 +1,5 @@
-//! Tests of the crate as a whole: against finite differences, a dense reference, itself interrupted, another device,
-//! and bad input.
+//! Tests of the whole crate: compared with finite differences, a dense reference, an interrupted run and another
+//! device, and with bad input.
 
 mod blocks;
 mod dense_reference;

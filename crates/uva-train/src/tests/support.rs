@@ -64,7 +64,7 @@ impl Graph {
             }
         }
         let indices = lists.concat();
-        // Of a generator of their own, so that the rest is the graph that it always was.
+        // From a separate generator, so that the rest of the graph does not change.
         let mut random = SplitMix64::new(seed + 1000);
         let edge_features = (0..indices.len() * EDGE_DIM).map(|_| random.symmetric() as f32).collect();
         Self { indptr, indices, features, dim, labels, edge_features }
@@ -82,7 +82,7 @@ impl Graph {
         Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None, degrees: None }
     }
 
-    /// With the features of edges.
+    /// The graph with the features of edges.
     pub(crate) fn whole(&self) -> WholeGraph<'_> {
         let (bytes, rows) = (bytemuck::cast_slice(&self.edge_features), self.indices.len());
         let table = FeatureTable { bytes, rows, dim: EDGE_DIM, element: ElementType::F32 };
@@ -157,7 +157,7 @@ impl OwnedBlock {
         HostLists { destinations, sources, indptr, indices, weights }
     }
 
-    /// The block as a model takes it, in float64.
+    /// The block as a model reads it, in float64.
     pub(crate) fn block(&self, model: ModelKind, degrees: &[i32]) -> Block<'_> {
         let mut block = Block::new(model, &self.lists(), degrees, Kind::Double).unwrap();
         if !self.edge_attr.is_empty() || self.indices.is_empty() {
@@ -183,7 +183,7 @@ pub(crate) fn f32_rows(values: &[f32], width: usize) -> ColumnArray<'_> {
 }
 
 impl Batch {
-    /// The blocks as a model takes them, in float64.
+    /// The blocks as a model reads them, in float64.
     pub(crate) fn blocks(&self, model: ModelKind) -> Vec<Block<'_>> {
         self.blocks.iter().map(|block| block.block(model, &self.degrees)).collect()
     }
@@ -218,7 +218,7 @@ impl Batch {
 pub(crate) const MODELS: [ModelKind; 5] =
     [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin, ModelKind::Gine];
 
-/// Every way to put layers together: with residuals or without, with normalisation or without.
+/// All combinations of residuals and normalisation.
 pub(crate) const SHAPES_OF_NETS: [(bool, NormKind); 4] =
     [(false, NormKind::None), (false, NormKind::Layer), (true, NormKind::None), (true, NormKind::Layer)];
 
@@ -245,8 +245,8 @@ pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> Trainer
     }
 }
 
-/// Gives the biases and GIN's ε, which start as zeros, the scales of norms, which start as ones, and the slopes of PReLUs
-/// values that show where they are used.
+/// Gives the biases and GIN's ε, which start as zeros, the scales of norms, which start as ones, and the slopes of
+/// PReLUs values that show where they are used.
 pub(crate) fn fill_biases(trainer: &Trainer) {
     let mut random = SplitMix64::new(3);
     let start_alike =
@@ -269,7 +269,7 @@ pub(crate) fn parameter_bits(trainer: &Trainer) -> Vec<u64> {
     parameters(trainer).iter().flat_map(|(_, _, values)| values.iter().map(|v| v.to_bits())).collect()
 }
 
-/// What a training pass drops, the same for every call.
+/// The random numbers of a training pass, the same for every call.
 pub(crate) fn draws() -> Draws {
     Draws::new(crate::TrainDevice::Cpu, 5)
 }

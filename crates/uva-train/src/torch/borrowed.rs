@@ -1,4 +1,4 @@
-//! Memory of a slot or a mapped table, seen as a tensor without a copy.
+//! Memory of a slot or a mapped table as a tensor without a copy.
 
 #![allow(unsafe_code)]
 
@@ -12,16 +12,17 @@ use uva_graph::ElementType;
 
 /// A tensor over borrowed memory, on the host or on a CUDA device.
 ///
-/// libtorch knows no lifetimes: a shallow clone, a view, or an autograd graph that saved the tensor could go on reading
-/// after `'a`. So this type stays inside the crate, and callers of [`Borrowed::tensor`] keep two rules:
+/// libtorch has no lifetimes: a shallow clone, a view, or an autograd graph that saved the tensor could be read after
+/// `'a`. So this type stays inside the crate, and callers of [`Borrowed::tensor`] keep two rules:
 ///
 /// - Every tensor made from it is dropped before the public function that received the memory returns. These are
-///   `train_batch`, `enqueue_batch`, `evaluate_batch`, `evaluate_full_each`, `predict_batch` and `predict_full`. They return numbers or
-///   hand copies on, and the only tensors they store are parameters and moments, which own their storage.
+///   `train_batch`, `enqueue_batch`, `evaluate_batch`, `evaluate_full_each`, `predict_batch` and `predict_full`. They
+///   return numbers or hand copies on, and the only tensors they store are parameters and moments, which own their
+///   storage.
 /// - Nothing is written through it (the memory may be mapped read-only).
 ///
 /// On a device, reads may continue after a tensor is dropped: enqueued work may run later. It has ended once an event
-/// that the caller records behind it on libtorch's current stream has completed.
+/// that the caller records after it on libtorch's current stream has completed.
 pub(crate) struct Borrowed<'a> {
     tensor: Tensor,
     memory: PhantomData<&'a [u8]>,
@@ -55,8 +56,7 @@ impl<'a> Borrowed<'a> {
         Self::new(bytemuck::cast_slice(values), T::KIND, &[values.len() as i64])
     }
 
-    /// A table of `rows` × `dim` elements in C order. Refuses bytes that are not as many, or do not start where
-    /// such elements may.
+    /// A table of `rows` × `dim` elements in C order. Refuses another number of bytes, or a start that is not aligned.
     pub(crate) fn table(
         bytes: &'a [u8],
         element: ElementType,
@@ -80,8 +80,8 @@ impl<'a> Borrowed<'a> {
         Self::new(bytes, kind, &[rows as i64, columns])
     }
 
-    /// An array of a batch, in host memory or in that of a CUDA device. Refuses bytes that are not as many as its rows
-    /// have, or do not start where such values may.
+    /// An array of a batch, in host memory or in that of a CUDA device. Refuses a number of bytes other than that of
+    /// its rows, or a start that is not aligned.
     pub(crate) fn array(
         array: &ColumnArray<'a>,
         what: &str,
@@ -114,27 +114,27 @@ impl<'a> Borrowed<'a> {
         }
     }
 
-    /// A tensor with storage of its own, where either will do.
+    /// A tensor with its own storage, for code that accepts both.
     pub(crate) fn owned(tensor: Tensor) -> Self {
         Self { tensor, memory: PhantomData }
     }
 
-    /// The caller has made sure that `bytes` has the alignment of `kind` and just the length that `shape` says.
+    /// The caller has ensured that `bytes` has the alignment of `kind` and exactly the length of `shape`.
     fn new(bytes: &'a [u8], kind: Kind, shape: &[i64]) -> Result<Self, TrainError> {
         // SAFETY: `f_from_blob` only stores the pointer, in a tensor that has no deleter and so never frees it.
         // libtorch may read shape × strides elements from the start through it. They are contiguous, so these are
-        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `array` and `matrix` have
-        // compared the product without overflow. They are aligned for the kind, by the slice's type or by their checks. Every
-        // bit pattern is valid, since all kinds are plain numbers. They stay allocated and unchanged for 'a, which the
-        // result carries. No tensor made from it lives longer, and nothing writes: that is the rule on the type, kept
-        // by the functions named there. Memory shared with another process is not changed either: a slot in state
-        // `reading` belongs to its reader.
+        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `array` and `matrix`
+        // have compared the product without overflow. They are aligned for the kind, by the slice's type or by their
+        // checks. Every bit pattern is valid, since all kinds are plain numbers. They stay allocated and unchanged for
+        // 'a, which the result carries. No tensor made from it lives longer, and nothing writes: that is the rule on
+        // the type, kept by the functions named there. Memory shared with another process is not changed either: a slot
+        // in state `reading` belongs to its reader.
         let tensor =
             unsafe { Tensor::f_from_blob(bytes.as_ptr(), shape, &strides(shape), kind, Device::Cpu) }?;
         Ok(Self { tensor, memory: PhantomData })
     }
 
-    /// The caller has made sure that `slice` has just the length that `shape` says.
+    /// The caller has ensured that `slice` has exactly the length of `shape`.
     fn on_device(
         slice: DeviceSlice<'a>,
         kind: Kind,
@@ -147,16 +147,16 @@ impl<'a> Borrowed<'a> {
         aligned(slice.address(), slice.bytes(), element_bytes, what)?;
         let device = device.torch();
         if slice.bytes() == 0 {
-            // libtorch asks the driver whose memory an address is, and nothing need be mapped at the end of a slot.
+            // libtorch queries the driver for the owner of an address, and the end of a slot need not be mapped.
             return Ok(Self::owned(Tensor::f_empty(shape, (kind, device))?));
         }
-        // SAFETY: as in `new`, with a device address in place of a host one. The creator of the slice vouched that this
-        // device can read its bytes for 'a, and so can the host that stands in for it: the stand-in driver's device
-        // addresses are host addresses. Checks here have shown that it is the trainer's device and that the address
-        // is aligned for the kind. `array` has checked that there are exactly shape × strides elements. libtorch
-        // dereferences the address in kernels of that device only. For an address outside the device's memory,
-        // `f_from_blob` itself returns an error, as it asks the driver. The rule on `Trainer::train_batch` orders
-        // the reads behind the writes.
+        // SAFETY: as in `new`, with a device address instead of a host one. The creator of the slice vouched that this
+        // device can read its bytes for 'a, and so can the host under the stand-in driver, whose device addresses are
+        // host addresses. Checks here have shown that it is the trainer's device and that the address is aligned for
+        // the kind. `array` has checked that there are exactly shape × strides elements. libtorch dereferences the
+        // address in kernels of that device only. For an address outside the device's memory, `f_from_blob` itself
+        // returns an error, as it queries the driver. The rule on `Trainer::train_batch` orders the reads after the
+        // writes.
         let tensor = unsafe {
             Tensor::f_from_blob(slice.address() as *const u8, shape, &strides(shape), kind, device)
         }?;
@@ -169,7 +169,7 @@ impl<'a> Borrowed<'a> {
     }
 }
 
-/// Refuses values that do not start at a multiple of their size. Where there are none, any address will do.
+/// Refuses values that do not start at a multiple of their size. Without values, any address is valid.
 fn aligned(address: u64, bytes: usize, element_bytes: usize, what: &str) -> Result<(), TrainError> {
     if bytes == 0 || address.is_multiple_of(element_bytes as u64) {
         return Ok(());

@@ -1,25 +1,25 @@
-//! Where a trainer computes.
+//! The device of a trainer.
 
 use crate::TrainError;
 use tch::Device;
 use uva_cuda::DeviceSlice;
 
-/// Where parameters, moments and activations lie.
+/// The device of parameters, moments and activations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrainDevice {
     /// The host.
     #[default]
     Cpu,
-    /// The host in place of a CUDA device, for tests under the stand-in driver, whose device memory is host memory. All is
-    /// done as on a device: batches in device memory, blocks by tensor operations, the fused optimiser, results read
-    /// late. Dropout draws other numbers than on [`TrainDevice::Cpu`], as it does on a device.
+    /// The host as a stand-in for a CUDA device, for tests under the stand-in driver, whose device memory is host
+    /// memory. It works like a device: batches in device memory, blocks by tensor operations, the fused optimiser,
+    /// results read late. Dropout draws other numbers than on [`TrainDevice::Cpu`], as on a device.
     StandIn,
     /// The CUDA device of this number, counted as libtorch and the driver do: among the visible ones, from 0.
     Cuda(usize),
 }
 
 impl TrainDevice {
-    /// Refuses memory of another device. Any device's memory is the host's where the host stands in.
+    /// Refuses memory of another device. On the stand-in device, any device's memory is the host's.
     pub(crate) fn check_slice(self, slice: &DeviceSlice<'_>, what: &str) -> Result<(), TrainError> {
         match self {
             Self::StandIn => Ok(()),
@@ -41,7 +41,7 @@ impl TrainDevice {
 }
 
 impl std::fmt::Display for TrainDevice {
-    /// As on the command line: `cpu`, `cuda:0`.
+    /// The name on the command line: `cpu`, `cuda:0`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Cpu | Self::StandIn => f.write_str("cpu"),

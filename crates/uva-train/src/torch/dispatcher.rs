@@ -51,7 +51,7 @@ impl Argument<'_> {
                 // SAFETY: 8 bytes of C++'s allocator, which throws rather than return null; the call that consumes the
                 // argument frees them by C++'s `delete`.
                 let place = unsafe { operator_new(size_of::<StableValue>()) };
-                // SAFETY: as long as a value, aligned for any type, and nobody else's.
+                // SAFETY: as long as a value, aligned for any type, and not shared.
                 unsafe { place.write(handle as StableValue) };
                 place as StableValue
             }
@@ -72,11 +72,11 @@ impl Argument<'_> {
     }
 }
 
-/// A handle of its own for a tensor; the tensor's memory is shared.
+/// A separate handle for a tensor; the tensor's memory is shared.
 fn handle(tensor: &Tensor) -> Result<Handle, TrainError> {
     let mut handle = std::ptr::null_mut();
-    // SAFETY: tch's pointer is one to an at::Tensor, which is what libtorch's handles are. It is read, and one handle is
-    // written.
+    // SAFETY: tch's pointer is one to an at::Tensor, which is what libtorch's handles are. It is read, and one handle
+    // is written.
     checked("aoti_torch_new_tensor_handle", unsafe {
         aoti_torch_new_tensor_handle(tensor.as_ptr().cast_mut().cast(), &mut handle)
     })?;

@@ -1,4 +1,4 @@
-//! The numbers of tensors in host memory as slices, for loops of ours, and the threads that these loops use.
+//! The numbers of tensors in host memory as slices, for the loops of this crate, and the threads of these loops.
 
 #![allow(unsafe_code)]
 
@@ -26,8 +26,8 @@ pub(crate) fn values<T: Number>(tensor: &Tensor) -> Result<&[T], TrainError> {
     Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast_const().cast(), tensor.numel()) })
 }
 
-/// Lets `write` change the numbers of a contiguous tensor on the host, whose storage must be libtorch's own and not that
-/// of a [`crate::torch::borrowed::Borrowed`]. No slice of the same storage may be alive.
+/// Lets `write` change the numbers of a contiguous tensor on the host, whose storage must be libtorch's own and not
+/// that of a [`crate::torch::borrowed::Borrowed`]. No slice of the same storage may be alive.
 pub(crate) fn change<T: Number>(tensor: &mut Tensor, write: impl FnOnce(&mut [T])) -> Result<(), TrainError> {
     check::<T>(tensor)?;
     if tensor.numel() > 0 {
@@ -48,8 +48,8 @@ pub(crate) unsafe fn filled<T: Number>(
 ) -> Result<Tensor, TrainError> {
     let tensor = Tensor::f_empty(shape, (T::KIND, Device::Cpu))?;
     if tensor.numel() > 0 {
-        // SAFETY: a fresh contiguous tensor of `numel` numbers, which nothing else knows yet, aligned by libtorch's
-        // allocator. As MaybeUninit they need not be initialised.
+        // SAFETY: a fresh contiguous tensor of `numel` numbers, not shared yet, aligned by libtorch's allocator. As
+        // MaybeUninit they need not be initialised.
         write(unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) });
     }
     Ok(tensor)
@@ -70,8 +70,8 @@ fn check<T: Number>(tensor: &Tensor) -> Result<(), TrainError> {
 /// The pool for the last requested number of threads: one process trains with one number.
 static POOL: Mutex<Option<Arc<ThreadPool>>> = Mutex::new(None);
 
-/// A pool for our own loops, with as many threads as libtorch's operations use on the calling thread. `None` for one
-/// thread, or if no thread can be spawned. Then the caller does all the work, with the same result.
+/// A pool for the loops of this crate, with as many threads as libtorch's operations use on the calling thread. `None`
+/// for one thread, or if no thread can be spawned. Then the caller does all the work, with the same result.
 pub(crate) fn threads() -> Option<Arc<ThreadPool>> {
     let wanted = usize::try_from(tch::get_num_threads()).unwrap_or(1);
     if wanted < 2 {

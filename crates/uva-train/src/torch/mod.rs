@@ -1,4 +1,4 @@
-//! libtorch's tensors over borrowed memory, and where they lie.
+//! libtorch's tensors over borrowed memory, and their devices.
 
 pub(crate) mod borrowed;
 pub(crate) mod device;

@@ -1,4 +1,4 @@
-//! Adam over tensors of our own, so that a checkpoint can hold its moments.
+//! Adam with tensors of this crate, so that a checkpoint can store its moments.
 
 use crate::TrainError;
 use crate::torch::device::TrainDevice;
@@ -13,19 +13,19 @@ const EPSILON: f64 = 1e-8;
 pub(crate) struct Adam {
     learning_rate: f64,
     weight_decay: f64,
-    /// The bias corrections depend on it.
+    /// Number of steps, for the bias corrections.
     steps: Steps,
-    /// Running means of the gradients and of their squares, one each a parameter.
+    /// Running means of the gradients and of their squares, one of each per parameter.
     pub(crate) first_moments: Vec<Tensor>,
     pub(crate) second_moments: Vec<Tensor>,
 }
 
-/// Steps done, and who knows.
+/// The number of steps, and where it is stored.
 enum Steps {
-    /// The host: each step is some operations a parameter.
+    /// On the host: each step is some operations per parameter.
     Host(u64),
-    /// The device, which may skip a step that the host has enqueued: f32 [1], exact up to 2²⁴. A step is libtorch's fused
-    /// kernel over all parameters.
+    /// On the device, which may skip a step that the host has enqueued: f32 [1], exact up to 2²⁴. A step is libtorch's
+    /// fused kernel over all parameters.
     Device(Tensor),
 }
 
@@ -64,8 +64,8 @@ impl Adam {
         Ok(())
     }
 
-    /// One step, in place. `gradients` are in the order of `parameters`. With `skipped`, a number on the device, nothing
-    /// is changed where that is 1, whatever the gradients are; the host does not wait for it.
+    /// One step, in place. `gradients` are in the order of `parameters`. If `skipped`, a number on the device, is 1,
+    /// nothing changes, whatever the gradients are; the host does not wait for it.
     pub(crate) fn step(
         &mut self,
         parameters: &[(String, Tensor)],
@@ -114,7 +114,7 @@ impl Adam {
         Ok(())
     }
 
-    /// The same as one operation over all parameters.
+    /// One step as a single operation over all parameters.
     fn fused_step(
         &self,
         parameters: &[(String, Tensor)],
@@ -123,7 +123,7 @@ impl Adam {
     ) -> Result<(), TrainError> {
         let Steps::Device(steps) = &self.steps else { unreachable!("a step of the host's") };
         let parameters: Vec<Tensor> = parameters.iter().map(|(_, p)| p.shallow_clone()).collect();
-        // The kernel walks all four lists alike, so their strides must be equal.
+        // The kernel walks all four lists in the same way, so their strides must be equal.
         let gradients: Result<Vec<Tensor>, _> = gradients.iter().map(Tensor::f_contiguous).collect();
         let gradients = gradients?;
         let steps: Vec<Tensor> = parameters.iter().map(|_| steps.shallow_clone()).collect();

@@ -1,4 +1,5 @@
-//! A trainer in a checkpoint: its tensors packed as safetensors, and put back. The files are `uva_model::checkpoint`'s.
+//! A trainer in a checkpoint: its tensors are packed as safetensors and restored from them. `uva_model::checkpoint`
+//! handles the files.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,14 +16,14 @@ use uva_model::{Metric, Task, TaskKind, TrainerOptions};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 
-/// Writes a checkpoint of `trainer` to the folder `directory`, which is made if it is missing.
+/// Writes a checkpoint of `trainer` to the folder `directory`, which is created if it is missing.
 ///
-/// `fingerprint` is an object; [`restore`] compares it field by field. The trainer's own options and
-/// shapes are compared besides, the number of threads excepted, and need not be in it. `state` is anything.
+/// `fingerprint` is an object; [`restore`] compares it field by field. The trainer's own options and shapes, except the
+/// number of threads, are always compared and need not be in it. `state` is any value.
 ///
 /// # Errors
-/// [`CheckpointError::Io`] if a step fails and [`CheckpointError::NotFinite`] if training has diverged; the checkpoint
-/// that was there stays the current one.
+/// [`CheckpointError::Io`] if a step fails and [`CheckpointError::NotFinite`] if training has diverged; the existing
+/// checkpoint then stays the current one.
 pub fn write(
     directory: &Path,
     trainer: &Trainer,
@@ -76,7 +77,7 @@ pub fn restore(
     let (model, first, second) = (load("model")?, load("adam.first")?, load("adam.second")?);
     let best = if checkpoint.trainer().best { Some(load("best")?) } else { None };
 
-    // Everything fits: from here on nothing can be refused.
+    // Everything fits: from here on no step can be refused.
     let _no_grad = tch::no_grad_guard();
     for ((_, parameter), saved) in parameters.iter().zip(&model) {
         parameter.shallow_clone().f_copy_(saved).map_err(refused)?;
@@ -89,9 +90,9 @@ pub fn restore(
     Ok(())
 }
 
-/// The model of a checkpoint, to predict and to evaluate with: the parameters that it calls the model
-/// ([`TrainerState::kept`]). `metric` judges it. `threads` are those of one libtorch operation. A first layer that was given
-/// by a hop set sums whole lists here, as the hop set had them.
+/// The model of a checkpoint, for predictions and evaluation: the parameters that it calls the model
+/// ([`TrainerState::kept`]). `metric` is the metric of evaluations. `threads` are those of one libtorch operation. A
+/// first layer whose sums came from a hop set sums whole lists here, as the hop set did.
 ///
 /// # Errors
 /// [`CheckpointError::Damaged`] if it describes no model of this program, or a tensor is missing or of another shape.

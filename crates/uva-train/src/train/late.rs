@@ -1,8 +1,8 @@
-//! Results of training batches that the host reads after it has gone on to later batches.
+//! Results of training batches that the host reads after it has continued with later batches.
 //!
-//! The device itself decides whether a batch counts, by one launch of `kernels/verdict.cuh`: its memory was whole and its
-//! loss is finite. The first one that does not stops all later steps, since the host learns of it later. The kernel
-//! writes its numbers into pinned memory, so no copy brings them. Nothing here waits unless it is told to.
+//! The device itself decides whether a batch counts, by one launch of `kernels/verdict.cuh`: its memory was whole and
+//! its loss is finite. The first batch that does not count stops all later steps, since the host is notified later. The
+//! kernel writes its numbers into pinned memory, so no copy is needed. No function here waits unless requested.
 
 #![allow(unsafe_code)]
 
@@ -20,14 +20,14 @@ use uva_cuda::kernels::train::{TrainKernels, VerdictArguments};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, fill};
 use uva_cuda::{CudaEvent, CudaStream};
 
-/// Batches that may be unread.
+/// Maximum number of unread batches.
 const ROOM: usize = 8;
 
-/// At least so often results can be read, whether the caller wants a loss or not.
+/// Results can be read at least this often, whether the caller requests a loss or not.
 const MOST_BETWEEN: usize = ROOM / 2;
 
 const READING_BYTES: usize = NUMBERS * 8;
-/// Behind the numbers in their buffer: the skipped step, and a batch's own numbers where the host computes them.
+/// Offset after the numbers in their buffer: the skipped step, and a batch's own numbers if the host computes them.
 const SKIPPED_AT: usize = READING_BYTES;
 const OWN_AT: usize = SKIPPED_AT + 8;
 const BUFFER_BYTES: usize = OWN_AT + 3 * 8;
@@ -39,14 +39,14 @@ pub struct ReadBatch {
     pub epoch: u32,
     /// Batch in the epoch, from 0.
     pub batch: u32,
-    /// How long the device worked on it.
+    /// The time that the device worked on the batch.
     pub time: Duration,
 }
 
 /// The results of some batches, read together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// The batches, in their order; at least one.
+    /// The batches, in order; at least one.
     pub batches: Vec<ReadBatch>,
     /// The last one's mean loss; 0 if no seed of it has a label.
     pub loss: f32,
@@ -58,15 +58,16 @@ pub struct Reading {
     pub labelled: u64,
 }
 
-/// A batch whose result is on its way.
+/// A batch whose result has not arrived.
 struct Enqueued {
     epoch: u32,
     batch: u32,
-    /// The place of its events, and of its numbers in the pinned ring.
+    /// The index of its events, and of its numbers in the pinned ring.
     place: usize,
 }
 
-/// The numbers of one batch, by which the device judges it: tensors of one number on the trainer's device.
+/// The numbers of one batch, from which the device decides whether it counts: tensors of one number on the trainer's
+/// device.
 pub(crate) struct OwnNumbers<'t> {
     /// Its mean loss, f32 or f64.
     pub(crate) loss: &'t Tensor,
@@ -83,14 +84,14 @@ pub(crate) struct LateResults {
     skipped: Tensor,
     /// The device's numbers.
     buffer: DeviceBuffer,
-    /// The numbers behind each batch, a place each.
+    /// The numbers of each batch, by index.
     pinned: PinnedBuffer,
-    /// Around the work on a batch.
+    /// Events around the work on a batch.
     times: Vec<(CudaEvent, CudaEvent)>,
     batches: VecDeque<Enqueued>,
-    /// The readings on their way: how many batches each is of.
+    /// The number of batches in each pending reading.
     readings: VecDeque<usize>,
-    /// Batches behind the last reading.
+    /// Batches after the last reading.
     since_reading: usize,
     /// Batches read so far.
     read: u64,
@@ -122,7 +123,7 @@ impl Bad {
 }
 
 impl LateResults {
-    /// `stream` is the one on which libtorch computes.
+    /// `stream` is the stream on which libtorch computes.
     pub(crate) fn new(
         kernels: TrainKernels,
         stream: Arc<CudaStream>,
@@ -130,10 +131,10 @@ impl LateResults {
     ) -> Result<Self, TrainError> {
         let context = stream.context().clone();
         let buffer = DeviceBuffer::new(&context, BUFFER_BYTES, "results of training")?;
-        // SAFETY: within the buffer, which nobody else uses yet, and whose life ends behind the stream's work (`drop`).
+        // SAFETY: within the buffer, which is not in use yet, and is freed after the stream's work (`drop`).
         unsafe { fill(&stream, buffer.address(), 0, BUFFER_BYTES) }?;
-        // SAFETY: the tensor has no deleter. It lives in the struct that owns the buffer, before it, and is handed out by
-        // reference only. It is one number within the buffer, aligned to 8 bytes.
+        // SAFETY: the tensor has no deleter. It lives in the struct that owns the buffer, before it, and is handed out
+        // by reference only. It is one number within the buffer, aligned to 8 bytes.
         let skipped = unsafe {
             let place = (buffer.address() as usize + SKIPPED_AT) as *const u8;
             Tensor::f_from_blob(place, &[1], &[1], Kind::Float, device.torch())
@@ -160,21 +161,21 @@ impl LateResults {
         (self.kernels.clone(), Arc::clone(&self.stream))
     }
 
-    /// Batches whose results have not been read.
+    /// Number of batches whose results have not been read.
     pub(crate) fn unread(&self) -> usize {
         self.batches.len()
     }
 
-    /// Begins a batch. The caller has read results until there is room.
+    /// Begins a batch. The caller has read results until there is space.
     pub(crate) fn begin(&mut self) -> Result<(), TrainError> {
         assert!(self.batches.len() < ROOM, "{ROOM} batches are unread");
         self.stream.follow()?;
         Ok(self.times[self.next_place].0.record(&self.stream)?)
     }
 
-    /// Judges the batch by its numbers, of which one without seeds has none, and by its memory. The result is 1 where its
-    /// step is to be skipped: it or an earlier batch is bad, or none of its seeds has a label. f32 \[1\], as libtorch's
-    /// `found_inf`, until the next batch is judged.
+    /// Decides whether the batch counts, by its numbers, which a batch without seeds lacks, and by its memory. The
+    /// result is 1 if its step is to be skipped: this or an earlier batch is bad, or no seed has a label. f32 \[1\], as
+    /// libtorch's `found_inf`, valid until the call for the next batch.
     pub(crate) fn judge(
         &mut self,
         own: Option<OwnNumbers<'_>>,
@@ -191,7 +192,7 @@ impl LateResults {
         if let Some(OwnNumbers { loss, correct, labelled }) = own {
             arguments.wide = u64::from(loss.f_kind()? == Kind::Double);
             [arguments.loss, arguments.correct, arguments.labelled] = match device {
-                // The kernel cannot see the host's memory there.
+                // The kernel cannot read the host's memory there.
                 TrainDevice::StandIn => self.copied([loss, correct, labelled])?,
                 _ => [loss, correct, labelled].map(|number| number.data_ptr() as u64),
             };
@@ -205,17 +206,17 @@ impl LateResults {
             (arguments.places, arguments.expected) =
                 (expected.map(|(place, _)| place as u64), expected.map(|(_, value)| value));
         }
-        // SAFETY: the numbers of the batch are contiguous tensors of one number, of these kinds. libtorch takes back the
-        // memory of a tensor in the order of this stream. The report has both words, and the trainer's caller orders
-        // writes to it behind the batch. The buffer is only used in the order of the stream. The place in the pinned
-        // ring is the host's again when this batch has been read, behind an event of the stream.
+        // SAFETY: the numbers of the batch are contiguous tensors of one number, of these kinds. libtorch takes back
+        // the memory of a tensor in the order of this stream. The report has both words, and the trainer's caller
+        // orders writes to it after the batch. The buffer is only used in the order of the stream. The place in the
+        // pinned ring is the host's again when this batch has been read, after an event of the stream.
         unsafe { self.kernels.judge(&self.stream, &arguments) }?;
         self.stream.follow()?;
         Ok(&self.skipped)
     }
 
-    /// Copies of a batch's numbers in memory of the stand-in driver, which is the host's. Nothing is enqueued on the stream
-    /// now (`begin`), and the last verdict has been followed.
+    /// Copies of a batch's numbers in memory of the stand-in driver, which is the host's. Nothing is enqueued on the
+    /// stream now (`begin`), and the last verdict has been followed.
     fn copied(&self, numbers: [&Tensor; 3]) -> Result<[u64; 3], TrainError> {
         let mut places = [0; 3];
         for (which, (number, place)) in numbers.into_iter().zip(&mut places).enumerate() {
@@ -230,7 +231,7 @@ impl LateResults {
         Ok(places)
     }
 
-    /// Ends the batch; with `read`, its result can be read alone or as the last of several.
+    /// Ends the batch; with `read`, its result can be read, alone or as the last of several.
     pub(crate) fn end(&mut self, epoch: u32, batch: u32, read: bool) -> Result<(), TrainError> {
         let place = self.next_place;
         self.next_place = (place + 1) % ROOM;
@@ -243,15 +244,16 @@ impl LateResults {
         Ok(())
     }
 
-    /// Makes one reading of the batches behind the last one.
+    /// Groups the batches after the last reading into one reading.
     fn end_reading(&mut self) {
         self.readings.push_back(std::mem::take(&mut self.since_reading));
     }
 
-    /// The oldest results that have arrived; with `wait` the oldest of all. `None`: none has arrived, or there is none.
+    /// The oldest results that have arrived; with `wait` the oldest of all. `None` if none has arrived, or there is
+    /// none.
     pub(crate) fn next(&mut self, wait: bool) -> Result<Option<Reading>, TrainError> {
         if let Some(bad) = &self.bad {
-            // What came behind it has changed nothing, and means nothing.
+            // Later batches have changed nothing, and their results have no meaning.
             self.batches.clear();
             self.readings.clear();
             self.since_reading = 0;
@@ -270,8 +272,8 @@ impl LateResults {
             ended.synchronize()?;
         }
         assert!(place < ROOM);
-        // SAFETY: within the buffer, which has READING_BYTES for each place, aligned to 8 bytes; any bits are numbers. The
-        // verdict that wrote them has run, and none is written there before this batch is taken from `batches`.
+        // SAFETY: within the buffer, which has READING_BYTES for each place, aligned to 8 bytes; any bits are numbers.
+        // The verdict that wrote them has run, and none is written there before this batch is taken from `batches`.
         let numbers: [f64; NUMBERS] =
             unsafe { self.pinned.as_ptr().add(place * READING_BYTES).cast::<[f64; NUMBERS]>().read() };
         let loss = numbers[LOSS] as f32;
@@ -299,7 +301,7 @@ impl LateResults {
         }))
     }
 
-    /// Whether no batch can be begun before a result has been read.
+    /// Whether a result must be read before the next batch can begin.
     pub(crate) fn is_full(&self) -> bool {
         self.batches.len() == ROOM
     }
@@ -307,7 +309,7 @@ impl LateResults {
 
 impl Drop for LateResults {
     fn drop(&mut self) {
-        // A verdict may be on its way. Where waiting fails the context is gone, and with it that kernel.
+        // A verdict may be in flight. If waiting fails the context is gone, and with it that kernel.
         let _ = self.stream.synchronize();
     }
 }

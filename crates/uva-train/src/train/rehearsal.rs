@@ -1,4 +1,4 @@
-//! A training step before there is a batch.
+//! A training step before the first batch.
 
 use crate::TrainError;
 use crate::train::late::LateResults;
@@ -58,7 +58,7 @@ impl Zeros {
         ColumnArray::table(values, Element::F32, rows, columns)
     }
 
-    /// The batch that a model of these options takes.
+    /// A batch that fits a model of these options.
     fn batch(&self, trainer: &Trainer) -> BatchColumns<'_> {
         let (options, dim) = (trainer.options(), trainer.input_dim());
         if options.model.row().reads_hops() {
@@ -90,9 +90,9 @@ impl Zeros {
 }
 
 impl Trainer {
-    /// Does a training step on rows of zeros, with another network of the same options. libtorch loads its kernels and
-    /// starts its libraries when they are first used, which a program on a GPU can have done while the first batch is
-    /// still on its way. Nothing of this trainer changes.
+    /// Runs a training step on rows of zeros, with another network of the same options. libtorch loads its kernels and
+    /// starts its libraries on first use, which a program on a GPU can do while it waits for the first batch. This
+    /// trainer does not change.
     ///
     /// # Errors
     /// As [`Trainer::new`] and [`Trainer::train_batch`].
@@ -106,7 +106,7 @@ impl Trainer {
         other.one_step(&zeros.batch(self))
     }
 
-    /// A step in the way that all others take, and its result.
+    /// A step like all others, and its result.
     fn one_step(&mut self, batch: &BatchColumns<'_>) -> Result<(), TrainError> {
         if self.runs_ahead() {
             self.enqueue_batch(0, 0, batch, true)?;

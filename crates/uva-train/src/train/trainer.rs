@@ -1,4 +1,4 @@
-//! One network in training: a batch in, a step done.
+//! A network in training.
 
 use crate::block::aggregate::Block;
 use crate::block::block_kernel::BlockPreparer;
@@ -27,9 +27,9 @@ use uva_model::{Task, TaskKind};
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
 const SMALLEST_ROW_SUM: f64 = 1e-12;
 
-/// Called once per batch: was the memory that the batch was read from valid? At that time, all device work that the
-/// batch has enqueued has run (its loss has been read back), and no weight has changed. An error, with its reason, ends
-/// the batch with [`TrainError::Unconfirmed`] and no change.
+/// Called once per batch, to check that the memory of the batch was valid. At that time, all device work that the batch
+/// has enqueued has run (its loss has been read back), and no weight has changed. An error, with its reason, ends the
+/// batch with [`TrainError::Unconfirmed`] and no change.
 ///
 /// For memory that cannot be taken away, pass `&mut || Ok(())`.
 pub type Confirm<'a> = &'a mut dyn FnMut() -> Result<(), String>;
@@ -37,12 +37,13 @@ pub type Confirm<'a> = &'a mut dyn FnMut() -> Result<(), String>;
 /// The result of one training batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// Mean loss over all labels, weighted by [`Trainer::weigh_classes`], before the step. 0 if no seed has a label; then there was no step.
+    /// Mean loss over all labels, weighted by [`Trainer::weigh_classes`], before the step. 0 if no seed has a label;
+    /// then there was no step.
     pub loss: f32,
     /// Labelled seeds whose class had the largest logit, with dropout on. With several labels per seed: correct labels.
     /// 0 for regression.
     pub correct: usize,
-    /// Seeds with a label, or labels, or numbers.
+    /// Number of seeds with a label, of labels, or of numbers.
     pub labelled: usize,
 }
 
@@ -59,11 +60,11 @@ pub struct Trainer {
     pub(crate) best: Option<Vec<Tensor>>,
     /// Which parameters a checkpoint calls the model.
     pub(crate) keep: Keep,
-    /// The weight of each class in the loss of training; `None`: all the same.
+    /// The weight of each class in the loss of training; `None` for equal weights.
     class_weights: Option<Tensor>,
     /// Present where the host runs ahead of the device.
     pub(crate) late: Option<LateResults>,
-    /// Prepares blocks by a kernel of ours; without it libtorch's operations do.
+    /// The kernel that prepares blocks; without it libtorch's operations do.
     pub(crate) preparer: Option<BlockPreparer>,
 }
 
@@ -72,8 +73,8 @@ impl Trainer {
     /// that many classes, one per node, judged by accuracy.
     ///
     /// # Errors
-    /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no classes,
-    /// [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
+    /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no
+    /// classes, [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
     pub fn new(
         options: &TrainerOptions,
         input_dim: usize,
@@ -117,38 +118,38 @@ impl Trainer {
         Ok(trainer)
     }
 
-    /// The options it was made with.
+    /// The trainer's options.
     pub fn options(&self) -> &TrainerOptions {
         &self.options
     }
 
-    /// Feature columns it takes.
+    /// Number of feature columns.
     pub fn input_dim(&self) -> usize {
         self.input_dim
     }
 
-    /// Its prediction task.
+    /// The prediction task.
     pub fn task(&self) -> Task {
         self.task
     }
 
-    /// Where it computes.
+    /// The device.
     pub fn device(&self) -> TrainDevice {
         self.device
     }
 
-    /// Threads of one libtorch operation, as in force. A run records this number beside its losses.
+    /// Number of threads of one libtorch operation. A run records it with its losses.
     pub fn threads(&self) -> usize {
         self.use_threads();
         usize::try_from(tch::get_num_threads()).unwrap_or(0)
     }
 
-    /// Uses so many threads for one libtorch operation from now on.
+    /// Sets the number of threads of one libtorch operation.
     pub fn set_threads(&mut self, threads: usize) {
         self.options.threads = Some(threads);
     }
 
-    /// Weighs the classes in the loss of training from now on: it is the mean over the labelled seeds of a batch, weighted
+    /// Sets the weights of the classes in the loss of training: the mean over the labelled seeds of a batch, weighted
     /// by their classes. Losses of evaluations have no weights. `weights` has a number for each class.
     ///
     /// # Errors
@@ -175,21 +176,21 @@ impl Trainer {
         self.adam.steps()
     }
 
-    /// Number of numbers that are trained.
+    /// Number of trained parameters, counted as single numbers.
     pub fn parameter_count(&self) -> usize {
         self.model.parameters().iter().map(|(_, p)| p.numel()).sum()
     }
 
-    /// InputSettings on one batch: forward with dropout, loss, `confirm`, gradients, one step of Adam.
+    /// Trains on one batch: forward with dropout, loss, `confirm`, gradients, one step of Adam.
     ///
     /// A batch in host memory is copied to a trainer's device; one in device memory must be on that device. On a CUDA
-    /// device this returns once the gradients and the step are enqueued on libtorch's current stream of the calling thread
-    /// ([`crate::cuda::TorchCuda::current_stream`]). They read the batch's memory, and the caller orders the reads: before
-    /// the call it makes this stream wait for an event behind the writes, and behind it records an event for which the next
-    /// writes wait.
+    /// device this returns once the gradients and the step are enqueued on libtorch's current stream of the calling
+    /// thread ([`crate::cuda::TorchCuda::current_stream`]). They read the batch's memory, and the caller orders the
+    /// reads: before the call it makes this stream wait for an event after the writes, and after the call it records an
+    /// event for which the next writes wait.
     ///
-    /// Invalid contents of device memory cannot do harm: an offset, a source or a label out of range is clamped into the
-    /// range. So a batch that a dying peer left half-written gives a wrong loss and no fault, and `confirm`, or its
+    /// Invalid contents of device memory cannot do harm: an offset, a source or a label out of range is clamped into
+    /// the range. So a batch that a dying peer left half-written gives a wrong loss and no fault, and `confirm`, or its
     /// [proof](BatchColumns::proof), can still refuse it. Batches are validated where they are made.
     ///
     /// # Errors
@@ -208,7 +209,7 @@ impl Trainer {
         self.train_prepared(epoch, batch, prepared, confirm)
     }
 
-    /// Lets the host run ahead of the device: [`Trainer::enqueue_batch`] works from now on. `stream` is the one on which
+    /// Lets the host run ahead of the device, which enables [`Trainer::enqueue_batch`]. `stream` is the stream on which
     /// libtorch computes for this thread. The kernels judge batches, and on a CUDA device prepare their blocks.
     ///
     /// # Errors
@@ -224,8 +225,9 @@ impl Trainer {
         Ok(())
     }
 
-    /// Prepares blocks on a CUDA device by a kernel, instead of by some dozen operations of libtorch each. `stream` is the
-    /// one on which libtorch computes. The stand-in's kernels know the driver's memory only, so nothing changes there.
+    /// Prepares blocks on a CUDA device by a kernel, instead of by some dozen operations of libtorch each. `stream` is
+    /// the stream on which libtorch computes. The stand-in's kernels can access only the driver's memory, so nothing
+    /// changes there.
     pub fn prepare_blocks_by(&mut self, kernels: TrainKernels, stream: impl Into<Arc<CudaStream>>) {
         if let TrainDevice::Cuda(_) = self.device {
             self.preparer = Some(BlockPreparer::Device(kernels, stream.into()));
@@ -237,12 +239,12 @@ impl Trainer {
         self.late.is_some()
     }
 
-    /// Enqueues a training step, and returns without its result: [`Trainer::reading`] gives that later. With `read`, its
-    /// loss can be read once it has run; without, only sums can, together with a later batch's.
+    /// Enqueues a training step, and returns without its result, which [`Trainer::reading`] returns later. With `read`,
+    /// its loss can be read once it has run; otherwise only sums can, together with a later batch's.
     ///
-    /// The device itself decides whether the batch counts: its [proof](BatchColumns::proof) holds and its loss is finite.
-    /// If not, neither this step nor a later one changes anything, and a reading says so. All work on the batch's memory
-    /// has been enqueued when this returns, so an event behind it gives that memory back.
+    /// The device itself decides whether the batch counts: its [proof](BatchColumns::proof) holds and its loss is
+    /// finite. If not, neither this step nor a later one changes anything, and a reading reports that. All work on the
+    /// batch's memory has been enqueued on return, so an event after it gives that memory back.
     ///
     /// # Errors
     /// [`TrainError::Input`] for a batch that contradicts itself, the model or its task.
@@ -293,17 +295,17 @@ impl Trainer {
         self.late.as_ref().is_some_and(LateResults::is_full)
     }
 
-    /// Batches enqueued whose results have not been read.
+    /// Number of enqueued batches whose results have not been read.
     pub fn unread(&self) -> usize {
         self.late.as_ref().map_or(0, LateResults::unread)
     }
 
     /// The next results that have arrived, in the batches' order. With `wait` the host waits for the oldest, whether it
-    /// was to be read or not. `None`: nothing has arrived, or nothing is unread.
+    /// was to be read or not. `None` if nothing has arrived, or nothing is unread.
     ///
     /// # Errors
-    /// [`TrainError::Unconfirmed`] if a batch was not whole when the device used it, [`TrainError::Diverged`] if its loss
-    /// is not finite. From that batch on no step has changed anything, nor will a later one.
+    /// [`TrainError::Unconfirmed`] if a batch was not whole when the device used it, [`TrainError::Diverged`] if its
+    /// loss is not finite. From that batch on no step has changed anything, nor will a later one.
     pub fn reading(&mut self, wait: bool) -> Result<Option<Reading>, TrainError> {
         self.late.as_mut().map_or(Ok(None), |late| late.next(wait))
     }
@@ -348,7 +350,7 @@ impl Trainer {
             let mut draws = Draws::new(self.device, seed);
             self.model.forward(inputs, blocks, Some(&mut draws))?
         };
-        // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
+        // Only the loss is differentiated by autograd; its leaf is a detached copy of the logits.
         let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
         let loss = tch::with_grad(|| {
             targets.loss(&targets.rows_of(&logits)?, self.class_weights.as_ref(), Reduction::Mean)
@@ -376,7 +378,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Loss and hits on one batch: no dropout, nothing changed.
+    /// Loss and hits on one batch, without dropout or changes.
     ///
     /// # Errors
     /// As [`Trainer::train_batch`], but [`TrainError::NotFinite`] for outputs that are NaN or infinite.
@@ -395,7 +397,7 @@ impl Trainer {
         let Prepared { tables, blocks } = &prepared;
         let forward = self.model.forward(self.inputs(tables)?, blocks, None)?;
         let evaluation = targets.evaluate(&targets.rows_of(&forward.logits)?, self.task);
-        // First: of a batch that was not whole anything may have come.
+        // First: the results of an incomplete batch are arbitrary.
         confirm().map_err(TrainError::Unconfirmed)?;
         evaluation
     }
@@ -445,7 +447,7 @@ impl Trainer {
         InputSettings { model, layers, input_dim, edge_dim, options, task, kind, device, preparer, drops }
     }
 
-    /// The same for batches of an evaluation or a prediction.
+    /// The settings that batches of an evaluation or a prediction are prepared for.
     pub(crate) fn answers(&self) -> InputSettings<'_> {
         InputSettings { drops: false, ..self.trains() }
     }
@@ -461,12 +463,12 @@ impl Trainer {
         }
     }
 
-    /// The tables of a batch as the model takes them.
+    /// The tables of a batch as the model reads them.
     pub(crate) fn inputs(&self, tables: &[Borrowed<'_>]) -> Result<Inputs, TrainError> {
         Ok(Inputs(tables.iter().map(|rows| self.features(rows)).collect::<Result<_, _>>()?))
     }
 
-    /// Rows as the first layer takes them: converted where they are not of the model's kind, and normalised.
+    /// Rows as the first layer reads them: converted to the model's number type if necessary, and normalised.
     pub(crate) fn features(&self, rows: &Borrowed<'_>) -> Result<Tensor, TrainError> {
         let rows = rows.tensor().f_to_kind(self.kind)?;
         Ok(match self.options.feature_norm {
@@ -482,7 +484,7 @@ impl Trainer {
 /// A training pass up to its loss.
 struct Forward {
     forward: model::Forward,
-    /// As a leaf.
+    /// The logits, as a leaf.
     logits: Tensor,
     loss: Tensor,
 }

@@ -23,7 +23,7 @@ enum LabelRows {
 }
 
 impl LabelRows {
-    /// Those of the nodes `ids`; each has a row.
+    /// The labels of the nodes `ids`; each has a row.
     fn of(labels: Labels<'_>, ids: &[i64]) -> Self {
         match labels {
             Labels::Absent => Self::Absent,
@@ -50,10 +50,10 @@ impl LabelRows {
     }
 }
 
-/// The logits of the wanted nodes, in the order in which they are wanted.
+/// The logits of the requested nodes, in the order of the request.
 struct Picked<'w> {
     wanted: &'w Wanted,
-    /// There is one once there is a row.
+    /// The table exists once there is a row.
     logits: Option<Tensor>,
 }
 
@@ -95,9 +95,10 @@ impl Trainer {
 
     /// Loss and hits on each of these sets of nodes, with every node's whole neighbourhood at every layer.
     ///
-    /// `graph`, `features` and `labels` are those of a whole dataset; the sets are of its node ids. Each layer is computed
-    /// for all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to three tables of
-    /// nodes × hidden f32, and the logits of the sets. The feature table is read front to back, in chunks.
+    /// `graph`, `features` and `labels` are those of a whole dataset; the sets are of its node ids. Each layer is
+    /// computed for all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to
+    /// three tables of nodes × hidden f32, and the logits of the sets. The feature table is read front to back, in
+    /// chunks.
     ///
     /// It runs on the CPU, even for a trainer on a CUDA device (with copies of its parameters). These tables are as
     /// large as the graph and need not fit in device memory.

@@ -10,19 +10,19 @@ use tch::Tensor;
 /// The rows that a layer reads, by chunk of nodes: [nodes of the chunk, inputs].
 pub(crate) type RowsOf<'r> = &'r dyn Fn(&Range<usize>) -> Result<Tensor, TrainError>;
 
-/// Takes a layer's results: [nodes of the chunk, outputs] each, in the order of the chunks.
+/// Receives a layer's results: [nodes of the chunk, outputs] each, in the order of the chunks.
 pub(crate) trait Stream {
-    /// Whether the results of this chunk are wanted.
+    /// Whether the results of this chunk are requested.
     fn wants(&self, chunk: &Range<usize>) -> bool;
 
-    /// Takes them.
+    /// Receives the rows.
     fn take(&mut self, chunk: &Range<usize>, rows: Tensor) -> Result<(), TrainError>;
 }
 
 /// Called after each chunk that a layer has read or computed; an error ends the layer.
 pub(crate) type Ticks<'t> = &'t mut dyn FnMut() -> Result<(), TrainError>;
 
-/// How often [`full_layer`] ticks over a graph of this many nodes, if all results are wanted.
+/// Number of ticks of [`full_layer`] over a graph of this many nodes, if all results are requested.
 pub(crate) fn ticks_of_a_layer(nodes: usize) -> u64 {
     2 * chunks(nodes).count() as u64
 }
@@ -38,17 +38,17 @@ pub(crate) trait FullLayer {
     /// The rows of a chunk in each table, from the rows of that chunk that the layer reads.
     fn project(&self, rows: Tensor) -> Result<Vec<Tensor>, TrainError>;
 
-    /// What the results of a chunk begin with, from the rows of that chunk; `None`: zeros.
+    /// The initial results of a chunk, from the rows of that chunk; `None` for zeros.
     fn begin(&self, _rows: &dyn Fn() -> Result<Tensor, TrainError>) -> Result<Option<Tensor>, TrainError> {
         Ok(None)
     }
 
-    /// The most edges of a piece.
+    /// The maximum number of edges in a piece.
     fn piece_edges(&self) -> usize {
         CHUNK_EDGES
     }
 
-    /// Completes the results of a piece in `results`, which has what they begin with.
+    /// Completes the results of a piece in `results`, which has the initial results.
     fn complete(
         &self,
         graph: &Graph<'_>,
@@ -58,7 +58,7 @@ pub(crate) trait FullLayer {
     ) -> Result<(), TrainError>;
 }
 
-/// The layer as one over all nodes.
+/// The layer's implementation over all nodes.
 fn over_all_nodes(layer: &Layer) -> &dyn FullLayer {
     match layer {
         Layer::Convolution(layer) => layer,
@@ -68,7 +68,7 @@ fn over_all_nodes(layer: &Layer) -> &dyn FullLayer {
     }
 }
 
-/// The columns of the tables of all nodes that a layer makes for itself.
+/// The columns of the tables of all nodes that a layer allocates.
 pub(crate) fn columns_of_tables(layer: &Layer) -> Result<i64, TrainError> {
     Ok(over_all_nodes(layer).columns()?.into_iter().sum())
 }

@@ -1,5 +1,5 @@
-//! A model over a whole graph, layer by layer: the rows behind each layer are a table of all nodes, and those behind
-//! the last are handed on chunk by chunk.
+//! A model over a whole graph, layer by layer: the rows after each layer are a table of all nodes, and those after the
+//! last are passed on chunk by chunk.
 
 use crate::TrainError;
 use crate::layer::convolution::Convolution;
@@ -15,20 +15,20 @@ use std::ops::Range;
 use tch::{Device, Tensor};
 use uva_graph::{Csc, FeatureTable};
 
-/// The input of a layer: the dataset's features, or the layer before. `None` of a graph without nodes.
+/// The input of a layer: the dataset's features, or the layer before. `None` for a graph without nodes.
 enum Rows<'a> {
     Features(FeatureTable<'a>),
     Hidden(Option<Table>),
 }
 
-/// What a pass over the whole graph is for.
+/// The results requested from a pass over the whole graph.
 pub(crate) struct Wishes<'s> {
-    /// The rows behind this layer, counted from 1.
+    /// The rows after this layer, counted from 1.
     pub(crate) hidden: Option<(usize, &'s mut dyn Stream)>,
     pub(crate) logits: Option<&'s mut dyn Stream>,
 }
 
-/// Two that take the same rows.
+/// Two receivers of the same rows.
 struct Both<'s> {
     first: &'s mut dyn Stream,
     second: &'s mut dyn Stream,
@@ -47,7 +47,7 @@ impl Stream for Both<'_> {
     }
 }
 
-/// Steps that look at one row at a time, on the host.
+/// Row-wise steps, on the host.
 struct Rowwise(Vec<RowStep>);
 
 enum RowStep {
@@ -58,7 +58,7 @@ enum RowStep {
 }
 
 impl Rowwise {
-    /// `None` where one of the steps is none of these.
+    /// `None` if one of the steps is not row-wise.
     fn of(steps: &[Named], activation: Activation) -> Result<Option<Self>, TrainError> {
         let mut own = Vec::new();
         for named in steps {
@@ -67,17 +67,17 @@ impl Rowwise {
                 Step::Linear(linear) => RowStep::Linear(linear.on(Device::Cpu)?),
                 Step::Norm(norm) => RowStep::Norm(norm.on(Device::Cpu)?),
                 Step::Activate => RowStep::Activate(activation),
-                // Nothing is dropped where nothing is trained.
+                // Without training nothing is dropped.
                 Step::Drop => continue,
                 Step::Hop(_) | Step::Residual(_) => return Ok(None),
-                // Of a model over a hop set, which makes no such pass.
+                // Only models over a hop set have this step, and these make no such pass.
                 Step::Prelu(_) => return Ok(None),
             });
         }
         Ok(Some(Self(own)))
     }
 
-    /// The same for rows of a table, which stay as they are.
+    /// Applies the steps to rows of a table, which does not change.
     fn apply_to_table(&self, rows: Tensor) -> Result<Tensor, TrainError> {
         match self.0.first() {
             Some(RowStep::Activate(_)) => {
@@ -89,7 +89,7 @@ impl Rowwise {
         }
     }
 
-    /// An activation that comes first may write to `rows`.
+    /// Applies the steps. A leading activation may write to `rows`.
     fn apply(&self, mut rows: Tensor) -> Result<Tensor, TrainError> {
         for step in &self.0 {
             rows = match step {
@@ -103,7 +103,7 @@ impl Rowwise {
     }
 }
 
-/// What follows a layer: the rest of its branch, the rows that the branch is added to, and the steps behind it.
+/// The steps after a layer: the rest of its branch, the rows that the branch is added to, and the steps after these.
 struct Behind<'s> {
     branch: Rowwise,
     added_to: Option<RowsOf<'s>>,
@@ -125,7 +125,7 @@ impl Stream for Behind<'_> {
     }
 }
 
-/// Rows that become a table. The first of them tell its width.
+/// Rows that become a table. The first of them determine its width.
 struct ToTable<'g> {
     graph: &'g Graph<'g>,
     table: Option<TableWriter>,
@@ -149,14 +149,14 @@ fn is_layer(named: &Named) -> bool {
     matches!(named.step, Step::Hop(_) | Step::Residual(_))
 }
 
-/// How many of the steps form a stage: a layer and the steps at each row behind it, or such steps alone.
+/// The number of steps in a stage: a layer and the row-wise steps after it, or only such steps.
 fn first_stage(steps: &[Named]) -> usize {
     let next = steps.iter().skip(1).position(is_layer);
     next.map_or(steps.len(), |next| next + 1)
 }
 
 impl Trainer {
-    /// How often a pass over a graph of this many nodes ticks, if all rows are wanted.
+    /// Number of ticks of a pass over a graph of this many nodes, if all rows are requested.
     pub(crate) fn ticks_of_a_pass(&self, nodes: usize) -> u64 {
         self.options().blocks() as u64 * ticks_of_a_layer(nodes)
     }
@@ -195,10 +195,10 @@ impl Trainer {
         check_offsets(&graph.csc)
     }
 
-    /// The most bytes that the tables of a pass over so many nodes take at a time.
+    /// The maximum number of bytes that the tables of a pass over this many nodes use at a time.
     ///
     /// # Errors
-    /// If libtorch refuses to tell a tensor's shape.
+    /// If libtorch does not return a tensor's shape.
     pub fn bytes_of_tables(&self, nodes: usize) -> Result<u64, TrainError> {
         let mut columns = 0;
         let layers = self.model.steps.iter().flat_map(|named| match &named.step {
@@ -215,7 +215,7 @@ impl Trainer {
         Ok(columns * nodes as u64 * self.kind().elt_size_in_bytes() as u64)
     }
 
-    /// Computes what is wished for, of all nodes and with their whole neighbourhoods. The tables have been checked.
+    /// Computes the requested results, for all nodes and with their whole neighbourhoods. The tables have been checked.
     pub(crate) fn full_pass(
         &self,
         features: FeatureTable<'_>,
@@ -251,7 +251,7 @@ impl Trainer {
         }
     }
 
-    /// The steps for all nodes, stage by stage. Rows between stages are tables, those behind the last are handed on.
+    /// The steps for all nodes, stage by stage. Rows between stages are tables, those after the last are passed on.
     fn stream_steps(
         &self,
         mut steps: &[Named],
@@ -277,10 +277,10 @@ impl Trainer {
         }
     }
 
-    /// A stage up to its activation, in memory and by ELU, and how many steps that was; else `None`.
+    /// A stage up to its activation, in memory and by ELU, and its number of steps; otherwise `None`.
     ///
     /// libtorch computes the last few elements of a thread's share of ELU by another function than the rest, which
-    /// rounds otherwise. Evaluation has always called it for a whole table, and keeps these bits.
+    /// rounds differently. Evaluation has always called it for a whole table, and keeps these bits.
     fn with_whole_activation(
         &self,
         steps: &[Named],

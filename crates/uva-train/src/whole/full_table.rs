@@ -11,13 +11,13 @@ use tch::{Device, Kind, Tensor};
 use uva_mem::MappedFile;
 use uva_mem::files::nameless;
 
-/// Where the tables of a pass are.
+/// The storage of the tables of a pass.
 #[derive(Clone, Copy, Debug)]
 pub enum Tables<'p> {
     /// In memory.
     Memory,
-    /// In files without a name in this directory. They go with the pass, however the process ends. Mapped, they are the
-    /// kernel's memory, which it takes back where others need it, and not this process's own.
+    /// In files without a name in this directory, which are removed with the pass, however the process ends. Mapped,
+    /// they are page cache, which the kernel can reclaim, and not this process's private memory.
     Files(&'p Path),
 }
 
@@ -62,7 +62,7 @@ impl Tables<'_> {
 }
 
 impl TableWriter {
-    /// Writes the rows of a chunk of nodes. Chunks come in their order, none is left out.
+    /// Writes the rows of a chunk of nodes. Chunks arrive in order and without gaps.
     pub(crate) fn put(&mut self, chunk: &Range<usize>, rows: &Tensor) -> Result<(), TrainError> {
         match &mut self.rows {
             Rows::Memory(table) => {
@@ -79,7 +79,7 @@ impl TableWriter {
         }
     }
 
-    /// Replaces all rows by those of `f`. Only a table in memory can do that.
+    /// Replaces all rows by those of `f`. Only a table in memory supports that.
     pub(crate) fn replace(
         &mut self,
         f: impl FnOnce(&Tensor) -> Result<Tensor, TrainError>,
@@ -104,7 +104,7 @@ impl TableWriter {
 }
 
 impl Table {
-    /// All of it. Nothing may be written to it.
+    /// The whole table. Nothing may be written to it.
     pub(crate) fn tensor(&self) -> Result<Borrowed<'_>, TrainError> {
         match &self.rows {
             Complete::Memory(table) => Ok(Borrowed::owned(table.shallow_clone())),

@@ -12,12 +12,12 @@ use uva_graph::{Csc, Dataset, FeatureTable};
 pub(crate) const CHUNK_NODES: usize = 1 << 15;
 pub(crate) const CHUNK_EDGES: usize = 1 << 22;
 
-/// A graph, with the features of its edges where it has any.
+/// A graph, with the features of its edges if it has any.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeGraph<'a> {
     /// Its lists.
     pub csc: Csc<'a>,
-    /// Row `i` for entry `i` of the lists. Models that take none pass over them.
+    /// Row `i` belongs to entry `i` of the lists. Models without edge features ignore them.
     pub edge_features: Option<FeatureTable<'a>>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn slice(table: &Tensor, chunk: &Range<usize>) -> Result<Tensor, Trai
     Ok(table.f_narrow(0, chunk.start as i64, chunk.len() as i64)?)
 }
 
-/// The graph of a pass, and where its tables are.
+/// The graph of a pass, and the storage of its tables.
 pub(crate) struct Graph<'a> {
     pub(crate) csc: &'a Csc<'a>,
     pub(crate) edge_features: Option<FeatureTable<'a>>,

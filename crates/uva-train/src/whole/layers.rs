@@ -1,4 +1,4 @@
-//! What each layer does over a whole graph.
+//! The implementations of each layer over a whole graph.
 
 use crate::TrainError;
 use crate::block::aggregate::weighted_sums;
@@ -131,8 +131,8 @@ impl FullLayer for EdgeIsomorphism {
     }
 }
 
-/// Products of each head and scores of all nodes, then each piece's softmax and sums. The tables are the heads' products,
-/// the scores as a source and those as a destination.
+/// Products of each head and scores of all nodes, then each piece's softmax and sums. The tables are the heads'
+/// products, the scores as a source and those as a destination.
 impl FullLayer for Attention {
     fn columns(&self) -> Result<Vec<i64>, TrainError> {
         let heads = self.heads();

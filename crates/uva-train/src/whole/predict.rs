@@ -1,4 +1,4 @@
-//! Predictions: classes, probabilities and hidden rows, of whole neighbourhoods or of batches.
+//! Predictions: classes, probabilities and hidden rows, from whole neighbourhoods or from batches.
 
 use crate::TrainError;
 use crate::input::prepared::Prepared;
@@ -17,10 +17,10 @@ use uva_graph::FeatureTable;
 use uva_graph::npy::NpyType;
 use uva_model::{Answer, TableRow, Task, TaskKind};
 
-/// The answers that are asked for.
+/// The requested answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Questions {
-    /// [`Answer::Classes`]; of regression the numbers.
+    /// [`Answer::Classes`]; for regression the numbers.
     pub classes: bool,
     /// [`Answer::Probabilities`].
     pub probabilities: bool,
@@ -33,17 +33,17 @@ pub struct Questions {
 /// Answers about some nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
-    /// Which answers.
+    /// The kind of answer.
     pub answer: Answer,
-    /// The places of their rows.
+    /// The positions of their rows.
     pub places: &'a [i64],
     /// The rows, little-endian.
     pub rows: &'a [u8],
-    /// Of a pass over the whole graph: the node behind the last of the chunk. All nodes before it are done.
+    /// In a pass over the whole graph: the node after the last of the chunk. All nodes before it are done.
     pub behind: usize,
 }
 
-/// Takes answers. `Break` ends the pass.
+/// Receives answers. `Break` ends the pass.
 pub type Take<'t> = &'t mut dyn FnMut(Answered<'_>) -> ControlFlow<()>;
 
 impl Questions {
@@ -53,13 +53,13 @@ impl Questions {
 }
 
 impl Trainer {
-    /// The last layer whose rows are not the logits, if there is one, else the first.
+    /// The last layer whose rows are not the logits, if there is one, otherwise the first.
     pub fn last_hidden_layer(&self) -> usize {
         let layers = self.options().layers;
         if self.options().residual { layers } else { layers.saturating_sub(1).max(1) }
     }
 
-    /// Element type and shape of a row of this answer, `layer` being that of hidden rows.
+    /// Element type and shape of a row of this answer; `layer` is that of hidden rows.
     pub fn row_of(&self, answer: Answer, layer: usize) -> (NpyType, Vec<usize>) {
         let Task { outputs, kind, .. } = self.task();
         match (answer, kind) {
@@ -78,14 +78,15 @@ impl Trainer {
 
     /// Answers about the wanted nodes, with every node's whole neighbourhood at every layer, in the order of node ids.
     ///
-    /// Nodes whose rows are not `wanted` from `begin` on are passed over. `progress` gets how far the pass is, of how
-    /// much. The cost is that of [`Trainer::evaluate_full`]. So is the memory, without a table of logits, if `tables` are
-    /// in memory. In files they take [`Trainer::bytes_of_tables`] on the disk, and memory is that of a chunk.
+    /// Nodes whose rows are not `wanted` from `begin` on are skipped. `progress` receives the progress of the pass and
+    /// the total. The cost is that of [`Trainer::evaluate_full`]. So is the memory, without a table of logits, if
+    /// `tables` are in memory. In files they use [`Trainer::bytes_of_tables`] on the disk, and memory is that of a
+    /// chunk.
     ///
     /// # Errors
-    /// [`TrainError::Stopped`] if `take` or `progress` breaks off. [`TrainError::NotFinite`] for a node whose answer is NaN or
-    /// infinite. [`TrainError::Table`] for a full disk.
-    /// [`TrainError::Input`] for tables that contradict each other or the model, or a neighbour out of range.
+    /// [`TrainError::Stopped`] if `take` or `progress` stops the pass. [`TrainError::NotFinite`] for a node whose
+    /// answer is NaN or infinite. [`TrainError::Table`] for a full disk. [`TrainError::Input`] for tables that
+    /// contradict each other or the model, or a neighbour out of range.
     pub fn predict_full<'g>(
         &self,
         (graph, features): (impl Into<WholeGraph<'g>>, FeatureTable<'_>),
@@ -115,10 +116,10 @@ impl Trainer {
         self.full_pass(features, (&graph, tables), wishes, &mut tick)
     }
 
-    /// Answers about the seeds of a batch, whose rows have these `places`. Its labels are not read.
+    /// Answers about the seeds of a batch, whose rows have these positions. Its labels are not read.
     ///
     /// # Errors
-    /// As [`Trainer::evaluate_batch`], and [`TrainError::Stopped`] if `take` breaks off.
+    /// As [`Trainer::evaluate_batch`], and [`TrainError::Stopped`] if `take` stops the pass.
     pub fn predict_batch(
         &self,
         batch: &BatchColumns<'_>,
@@ -145,7 +146,7 @@ impl Trainer {
             .hidden
             .map(|_| hidden.f_narrow(0, 0, places.len() as i64)?.f_to_device(Device::Cpu))
             .transpose()?;
-        // Seeds of padding are the last ones.
+        // Padding seeds are the last ones.
         let logits = logits.f_narrow(0, 0, places.len() as i64)?.f_to_device(Device::Cpu)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         if let Some(rows) = hidden {
@@ -211,7 +212,7 @@ impl Trainer {
 struct Answers<'p, 't> {
     trainer: &'p Trainer,
     wanted: &'p Wanted,
-    /// Rows of nodes below this one are passed over.
+    /// Rows of nodes below this one are skipped.
     begin: usize,
     questions: Questions,
     take: &'p RefCell<Take<'t>>,

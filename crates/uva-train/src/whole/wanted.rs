@@ -1,12 +1,12 @@
-//! Nodes whose rows are wanted, in an order of the caller's.
+//! Nodes whose rows are requested, in the caller's order.
 
 use crate::TrainError;
 use std::ops::Range;
 
-/// Node ids in the order of the rows to make. A node may be wanted several times.
+/// Node ids in the order of the rows to make. A node may occur several times.
 #[derive(Debug)]
 pub struct Wanted {
-    /// `None`: every node once, by id. Else (node, place) in the order of nodes.
+    /// `None` for every node once, by id. Otherwise (node, position) in the order of nodes.
     places: Option<Vec<(i64, i64)>>,
     length: usize,
 }
@@ -34,19 +34,19 @@ impl Wanted {
         Self { places: None, length: nodes }
     }
 
-    /// How many rows are wanted.
+    /// Number of requested rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether none is.
+    /// Whether no row is requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The rows of nodes below `node`: those that a pass has handed over when it reaches that node.
+    /// The rows of nodes below `node`: those that a pass has delivered when it reaches that node.
     #[must_use]
     pub fn below(&self, node: usize) -> usize {
         match &self.places {
@@ -59,7 +59,8 @@ impl Wanted {
         self.places.is_none()
     }
 
-    /// The rows of these nodes, each of which is wanted: by the nodes' positions in `ids`, and by the rows' places.
+    /// The rows of these nodes, each of which is requested: by the nodes' positions in `ids`, and by the rows'
+    /// positions.
     #[must_use]
     pub fn rows_of(&self, ids: &[i64]) -> (Vec<usize>, Vec<i64>) {
         match &self.places {
@@ -79,7 +80,7 @@ impl Wanted {
         self.below(chunk.start) < self.below(chunk.end)
     }
 
-    /// The wanted nodes of a chunk: by their places in the chunk, and by the places of their rows.
+    /// The requested nodes of a chunk: by their positions in the chunk, and by the positions of their rows.
     pub(crate) fn within(&self, chunk: &Range<usize>) -> (Vec<i64>, Vec<i64>) {
         match &self.places {
             None => ((0..chunk.len() as i64).collect(), (chunk.start as i64..chunk.end as i64).collect()),

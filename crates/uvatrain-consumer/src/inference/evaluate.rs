@@ -1,4 +1,4 @@
-//! The metric of a trained model on each split.
+//! Evaluation of a trained model on each split.
 
 use uva_graph::{Dataset, Split};
 use uva_launch::training::{EvaluateBy, SplitResult, TrainedModel, checkpoint_error, task};
@@ -61,7 +61,7 @@ fn sampled(dataset: Dataset, model: &TrainedModel) -> Result<Vec<Evaluation>, Ru
     let mut sampled = SampledInference::start(dataset, model, Split::Train)?;
     let mut evaluations = Vec::new();
     for split in Split::ALL {
-        // The batches that the training validated and tested this model with.
+        // The batches that training validated and tested this model with.
         let epoch = if split == Split::Valid { model.epoch.unwrap_or(0) } else { 0 };
         sampled.go_to(split, epoch, 0);
         let mut sum = Evaluation::default();

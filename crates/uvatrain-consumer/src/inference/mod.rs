@@ -1,8 +1,8 @@
-//! A trained model in use: predictions and evaluation, with whole neighbourhoods or with sampled ones.
+//! Inference with a trained model: predictions and evaluation, on whole or on sampled neighbourhoods.
 //!
-//! Whole neighbourhoods are computed by `uva-train` from the dataset's tables, on the CPU. Sampled ones come through
-//! the loader's threads, as in training, and are used where the backend says. Rows of a hop set hold whole
-//! neighbourhoods, and are read from its files.
+//! `uva-train` computes whole neighbourhoods from the dataset's tables, on the CPU. Sampled ones come from the loader's
+//! threads, as in training, and are used on the backend's device. Rows of a hop set contain whole neighbourhoods, and
+//! are read from its files.
 
 mod evaluate;
 mod output;

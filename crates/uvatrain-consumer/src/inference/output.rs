@@ -1,15 +1,16 @@
-//! The files of predictions: written under names of their own beside the final ones, with a record of what is done.
+//! The files of predictions: written under temporary names in the final directory, with a record of the progress.
 //!
-//! `NAME.part` gets its rows in any order and becomes `NAME` when all are there. It is locked by the process that writes
-//! it. A record at its end says which job it belongs to and how much of it is done; it is written only after the rows that it
-//! counts are on the disk. So the same command resumes what an earlier one left, however that ended; another command starts
-//! anew. Only files with this record are ever removed, and only under the names of this job.
+//! `NAME.part` receives its rows in any order and is renamed to `NAME` when it is complete. It is locked by the process
+//! that writes it. A record at its end names its job and counts the finished rows; it is written only after these rows
+//! are on the disk. So the same command resumes an interrupted one, however that ended; another command starts from the
+//! beginning. Only files with this record are ever removed, and only under the names of this job.
 //!
-//! The rows of a table, `NAME.csv.part`, are such a file too. It is never renamed: the table is written from it, and it is
-//! removed when the table has its name.
+//! The rows of a table, `NAME.csv.part`, are such a file as well. It is never renamed: the table is written from it,
+//! and it is removed when the table has its name.
 //!
-//! At the end the record says that all rows are there. Then every file is renamed, and then every record cut off. A process
-//! that is killed in between leaves at least one record, by which the same command recognises what is done.
+//! At the end the record states that all rows are written. Then every file is renamed, and then every record is cut
+//! off. A process that is killed in between leaves at least one record, from which the same command recognises the
+//! finished files.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,7 +26,7 @@ use uva_model::Answer;
 use uva_model::checkpoint::checksum;
 use uva_runtime::RuntimeError;
 
-/// How often the record is written: each time waits for the disk.
+/// The interval between writes of the record, each of which waits for the disk.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 pub(super) struct PredictionOutput {
@@ -41,15 +42,15 @@ pub(super) struct PredictionOutput {
 struct OutputFile {
     answer: Answer,
     path: PathBuf,
-    /// `None` where an earlier process has finished the file.
+    /// `None` if an earlier process has finished the file.
     rows: Option<NpyRows>,
     /// Whether this process created it.
     is_new: bool,
 }
 
 impl PredictionOutput {
-    /// Opens the files for `rows` rows. `row_of` has the element type and shape of a row. `job_is` says which rows they
-    /// will be.
+    /// Opens the files for `rows` rows. `row_of` gives the element type and shape of a row. `job_is` identifies the
+    /// rows.
     pub(super) fn open(
         job: &PredictionJob,
         rows: usize,
@@ -68,8 +69,8 @@ impl PredictionOutput {
             .collect();
         let renamed: Vec<Option<NpyRows>> =
             shaped.iter().map(Shaped::renamed).collect::<Result<_, RuntimeError>>()?;
-        // Records are cut off once all files have their names: so without a file of its own under the temporary name, a
-        // file beside one that is renamed is finished.
+        // Records are cut off once all files are renamed: so if one file is renamed, another without a temporary file
+        // is finished.
         let some_renamed = renamed.iter().any(Option::is_some);
         let mut output = Self {
             files: Vec::new(),
@@ -107,14 +108,14 @@ impl PredictionOutput {
         self.done.complete
     }
 
-    /// Writes rows to their places.
+    /// Writes rows to their positions.
     pub(super) fn write(&self, answer: Answer, places: &[i64], bytes: &[u8]) -> Result<(), RuntimeError> {
         for rows in
             self.files.iter().filter(|file| file.answer == answer).filter_map(|file| file.rows.as_ref())
         {
             let row = rows.row_bytes();
             let mut bytes = bytes;
-            // Rows of neighbouring places are written together.
+            // Rows at consecutive positions are written together.
             for run in places.chunk_by(|place, next| place + 1 == *next) {
                 let (of_run, rest) = bytes.split_at(bytes.len().min(run.len() * row));
                 rows.write(run.first().map_or(0, |first| *first as u64), of_run)?;
@@ -124,7 +125,7 @@ impl PredictionOutput {
         Ok(())
     }
 
-    /// So many units of work are done, and their rows written.
+    /// Notes that this many units of work are done and their rows written.
     pub(super) fn note_done(&mut self, units: u64) -> Result<(), RuntimeError> {
         self.done.units = units;
         if self.recorded.elapsed() < INTERVAL { Ok(()) } else { self.record() }
@@ -137,23 +138,23 @@ impl PredictionOutput {
         Ok(())
     }
 
-    /// Leaves the files for a later process to resume.
+    /// Keeps the files for a later process to resume.
     pub(super) fn suspend(mut self) -> Result<(), RuntimeError> {
         if self.done != Done::default() { self.record() } else { Ok(()) }
     }
 
-    /// All rows are written.
+    /// Notes that all rows are written.
     pub(super) fn complete(&mut self) -> Result<(), RuntimeError> {
         self.done.complete = true;
         self.record()
     }
 
-    /// The rows of a table that may not have its name yet.
+    /// The rows of a table that may not be renamed yet.
     pub(super) fn table(&self) -> Option<&NpyRows> {
         self.files.iter().find(|file| file.answer == Answer::Table)?.rows.as_ref()
     }
 
-    /// Gives the complete files their names. The table has its name already.
+    /// Renames the complete files. The table is already renamed.
     pub(super) fn commit(mut self) -> Result<(), RuntimeError> {
         for file in self.files.iter_mut().filter(|file| file.answer != Answer::Table) {
             if let Some(rows) = file.rows.as_mut().filter(|rows| rows.path() != file.path)
@@ -184,7 +185,7 @@ impl PredictionOutput {
 
 impl Drop for PredictionOutput {
     fn drop(&mut self) {
-        // Without a unit of work there is nothing to resume. What cannot be removed, the next process replaces.
+        // Without a unit of work there is nothing to resume. The next process replaces files that cannot be removed.
         if self.done == Done::default() {
             let is_open = self.is_open;
             let useless = self.files.iter_mut().filter(|file| file.is_new || is_open);
@@ -193,7 +194,7 @@ impl Drop for PredictionOutput {
     }
 }
 
-/// A file of the job, and what its array is.
+/// A file of the job, with the type and shape of its array.
 struct Shaped<'j> {
     file: &'j PredictionFile,
     kind: NpyType,
@@ -213,8 +214,8 @@ impl Shaped<'_> {
         Ok(NpyRows::find(path, self.kind, &self.shape, self.job)?)
     }
 
-    /// A complete array of this job that has its final name, and its record still. Complete rows of a table, beside a
-    /// file that has the table's name.
+    /// A complete array of this job that is renamed but still has its record, or the complete rows of a table if a file
+    /// with the table's name exists.
     fn renamed(&self) -> Result<Option<NpyRows>, RuntimeError> {
         let path = match self.file.answer {
             Answer::Table if fs::symlink_metadata(&self.file.path).is_err() => return Ok(None),
@@ -224,12 +225,12 @@ impl Shaped<'_> {
         match self.find(&path) {
             Ok(FoundRows::Same(rows, Done { complete: true, .. })) => Ok(Some(rows)),
             Ok(FoundRows::Held) => Err(held(&path)),
-            // Whatever it is, and whether or not it can be read: it is replaced as a whole, or refused.
+            // Any other file, readable or not, is replaced as a whole or refused.
             _ => Ok(None),
         }
     }
 
-    /// The unfinished array, and how far an earlier process came with it; `None`: it is new.
+    /// The unfinished array with the progress of an earlier process; `None` for a new one.
     fn open(&self) -> Result<(NpyRows, Option<Done>), RuntimeError> {
         let part = self.part();
         loop {
@@ -254,7 +255,7 @@ impl Shaped<'_> {
     }
 }
 
-/// What all files have.
+/// The progress that all files have reached.
 fn least(known: Option<Done>, other: Done) -> Done {
     match known {
         None => other,
@@ -269,7 +270,7 @@ fn held(path: &Path) -> RuntimeError {
         .in_file(path)
 }
 
-/// Refuses to replace a file, unless that was requested; a directory in any case.
+/// Refuses to replace a directory, and a file unless that was requested.
 fn refuse_existing(file: &PredictionFile, overwrite: bool) -> Result<(), RuntimeError> {
     match fs::symlink_metadata(&file.path) {
         Ok(found) if found.is_dir() => {

@@ -1,4 +1,4 @@
-//! Predictions for any nodes, written while they are made.
+//! Predictions for any nodes, written as they are computed.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -22,10 +22,10 @@ use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
 use crate::session::{train_error, train_or_batch_error};
 
-/// Predicts, and writes the files of the job. What an earlier process left of the same job is gone on with.
+/// Predicts, and writes the files of the job. Files of the same job from an interrupted process are completed.
 ///
 /// # Errors
-/// A node or layer that does not exist, an output that does; a checkpoint whose tensors do not fit; a full disk; the
+/// A node or layer that does not exist, an output that exists; a checkpoint whose tensors do not fit; a full disk; the
 /// error that made a role end.
 pub fn predict(
     dataset: Dataset,
@@ -48,7 +48,7 @@ pub fn predict(
     }
 }
 
-/// Refuses nodes of a part of a dataset whose predictions would not be those of the whole one.
+/// Refuses nodes of a dataset's part whose predictions would differ from those on the whole dataset.
 fn check_part(dataset: &Dataset, model: &TrainedModel, job: &PredictionJob) -> Result<(), RuntimeError> {
     let all: Vec<i64>;
     let ids = match &job.nodes {
@@ -65,7 +65,7 @@ fn check_part(dataset: &Dataset, model: &TrainedModel, job: &PredictionJob) -> R
     }
 }
 
-/// The answers that the job's files are for.
+/// The answers that the job's files contain.
 fn questions(job: &PredictionJob, trainer: &Trainer) -> Result<(Questions, usize), RuntimeError> {
     let has = |answer| job.files.iter().any(|file| file.answer == answer);
     let layer = job.layer.unwrap_or_else(|| trainer.last_hidden_layer());
@@ -107,7 +107,7 @@ fn open(
             format!("{:016x}", checksum(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>()))
         }
     };
-    // What is done is counted in batches, whose size is among these.
+    // Progress is counted in batches, whose size is part of this.
     let by_batches = model.by == EvaluateBy::Sampled || dataset.graph().is_none();
     let sampling = by_batches.then(|| model.loader.fingerprint());
     let job_is = json!({
@@ -116,7 +116,7 @@ fn open(
         "kept": model.checkpoint.trainer().kept(),
         "eval": model.by,
         "sampling": sampling,
-        // Who sums can change last digits, where the model's first layer multiplies first.
+        // The place of aggregation can change last digits if the model's first layer multiplies first.
         "aggregate": model.aggregate.as_ref().map(|verdict| verdict.of_prediction()["way"].clone()),
         "nodes": nodes,
         "layer": layer,
@@ -154,7 +154,7 @@ fn full(
     if begin > 0 {
         watch.note(&format!("goes on behind node {begin} of {} in the last layer", dataset.nodes()));
     }
-    // Of the answers to one chunk, the last one completes it.
+    // The last answer to a chunk completes it.
     let last = match questions {
         Questions { table: true, .. } => Answer::Table,
         Questions { probabilities: true, .. } => Answer::Probabilities,
@@ -260,7 +260,7 @@ fn sampled(
     end(output, wanted, (begin, questions.hidden), stopped, watch)
 }
 
-/// Answers about rows of a hop set, batch by batch.
+/// Predicts rows of a hop set, batch by batch.
 fn of_rows(
     (dataset, hops): (&Dataset, Hops<'_>),
     model: &TrainedModel,
@@ -309,7 +309,7 @@ fn of_rows(
     end(output, wanted, (begin, None), stopped, watch)
 }
 
-/// The nodes to answer about, each once however often it is wanted, in the order of ids.
+/// The requested nodes, each once, in the order of ids.
 fn seeds(dataset: &Dataset, job: &PredictionJob) -> Vec<i64> {
     match &job.nodes {
         InferenceNodes::All => (0..dataset.nodes() as i64).collect(),
@@ -322,10 +322,10 @@ fn seeds(dataset: &Dataset, job: &PredictionJob) -> Vec<i64> {
     }
 }
 
-/// Where the answers about the nodes of a batch go.
+/// The output positions of the predictions for a batch.
 struct Places {
     nodes: usize,
-    /// For each row of the output which node of the batch it is of, and the row's place.
+    /// For each row of the output, its node in the batch, and the row's position.
     rows: Vec<usize>,
     places: Vec<i64>,
 }
@@ -336,7 +336,7 @@ impl Places {
         Self { nodes: nodes.len(), rows, places }
     }
 
-    /// Writes answers about all nodes of the batch. An error breaks off, and is left in `failed`.
+    /// Writes predictions for all nodes of the batch. An error stops the pass and is stored in `failed`.
     fn write(
         &self,
         output: &PredictionOutput,

@@ -1,4 +1,4 @@
-//! Batches for a trained model, as its training had them.
+//! Batches for a trained model, made as in its training.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ impl SampledInference {
         Ok(Self { trainer, batches })
     }
 
-    /// Makes this the next batch of a pass. The test nodes behind training are a pass of epoch 0.
+    /// Makes this the next batch of a pass. The test after training is a pass of epoch 0.
     pub(super) fn go_to(&mut self, split: Split, epoch: u32, batch: u64) {
         self.batches.go_to(PassCursor { split, epoch, first: 0, batch });
     }
 
-    /// The next batch of the pass; `None` behind the last.
+    /// The next batch of the pass; `None` after the last.
     pub(super) fn next(&mut self, stops: &dyn Fn() -> bool) -> Result<Option<Batch>, RuntimeError> {
         self.batches.next_batch(stops)
     }

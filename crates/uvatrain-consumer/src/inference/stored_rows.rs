@@ -12,19 +12,19 @@ use uva_train::{Answered, Evaluation, Questions, TrainError, Trainer};
 use crate::session::train_error;
 use uva_runtime::spec::ByteSize;
 
-/// Batches of rows of a hop set, of the size that the training had.
+/// Batches of rows of a hop set, in the batch size of the training.
 pub(super) struct StoredRows<'d> {
     dataset: &'d Dataset,
     hops: Hops<'d>,
     /// The tables that the model reads.
     tables: Vec<usize>,
     batch_size: usize,
-    /// The rows of a batch in each of these tables. They lie on pages, so that sums are those of a slot's rows.
+    /// The rows of a batch in each of these tables. They start on pages, so that sums equal those of a slot's rows.
     buffers: Vec<ZeroedPages>,
 }
 
 impl<'d> StoredRows<'d> {
-    /// Those of `dataset`, whose rows `hops` are, for the model.
+    /// The batches of `dataset`, which holds the rows of `hops`, for the model.
     pub(super) fn new(
         (dataset, hops): (&'d Dataset, Hops<'d>),
         model: &TrainedModel,
@@ -88,7 +88,7 @@ impl<'d> StoredRows<'d> {
         Ok(sum)
     }
 
-    /// Answers about these rows, at most a batch of them. `take` may break off, which is [`TrainError::Stopped`].
+    /// Predicts these rows, at most a batch of them. `take` may stop the work, which is [`TrainError::Stopped`].
     pub(super) fn predict(
         &mut self,
         trainer: &Trainer,

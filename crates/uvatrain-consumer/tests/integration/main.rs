@@ -1,4 +1,4 @@
-//! The consumer's session, driven by the loader's threads. One program, one module a subject.
+//! The consumer's session, driven by the loader's threads. One program, with a module per subject.
 
 mod on_gpu;
 mod predicting;

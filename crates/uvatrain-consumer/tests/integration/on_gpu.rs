@@ -1,4 +1,4 @@
-//! Training on batches in device memory, under the stand-in driver: the host goes on before a batch's result is there.
+//! Training on batches in device memory, under the stand-in driver: the host continues before a batch's result arrives.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use uvatrain_consumer::session::train;
 
 use crate::training::{graph, loader, training};
 
-/// The whole of a device's way, and streams that are late.
+/// All properties of a device, with streams that are late.
 const AS_A_DEVICE: [(&str, &str); 2] = [("CUDA_SIM_DROPOUT", "device"), ("CUDA_SIM_DELAY_US", "300")];
 
-/// Runs until one ends as wanted, where two threads race.
+/// Maximum number of runs until one has the wanted end, in a race of two threads.
 const MOST_TRIES: usize = 50;
 
 fn on_gpu() -> Backend {
@@ -43,14 +43,14 @@ fn on_gpu() -> Backend {
     })
 }
 
-/// Notes what is told, stops at a step, and may change a slot behind one.
+/// Records events, stops at a step, and may change a slot after a step.
 struct Told {
     control: Arc<Control>,
     stop_at: usize,
     steps: usize,
     batches: Vec<BatchEvent>,
     epochs: Vec<EpochEvent>,
-    /// Behind this step, this word is overwritten once it is that value.
+    /// After this step, this word is overwritten once it has that value.
     spoil: Option<(usize, u64, u64)>,
 }
 
@@ -70,8 +70,8 @@ impl Observer for Told {
             self.control.set_stop(Stop::Soon);
         }
         if let Some((_, address, stamp)) = self.spoil.filter(|spoil| spoil.0 == self.steps) {
-            // SAFETY: the stamp of a slot's report, in memory that the stand-in shares with the host, which outlives the
-            // run. The simulator writes it as one word.
+            // SAFETY: the stamp of a slot's report, in memory that the stand-in shares with the host, which outlives
+            // the run. The simulator writes it as one word.
             let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
             let since = Instant::now();
             while word.load(Ordering::Acquire) != stamp {
@@ -90,7 +90,7 @@ struct Run {
     told: Told,
 }
 
-/// `spoil`: behind so many steps, the slot of the next batch loses its stamp.
+/// `spoil`: after this many steps, the slot of the next batch loses its stamp.
 fn run(
     graph: &Path,
     epochs: u32,
@@ -115,7 +115,7 @@ fn run(
             batch.columns().proof.expect("a proof").words.address()
         };
         let addresses = [0, 1].map(&mut address);
-        // They are steps less, and the next batch's stamp is its number plus one.
+        // `steps` does not count these two, and the stamp of the next batch is its number plus one.
         let next = steps as u64 + 2;
         (steps, addresses[next as usize % 2], next + 1)
     });
@@ -205,7 +205,7 @@ fn an_incomplete_batch_ends_the_run_by_name_and_no_checkpoint_holds_it() {
     let graph = graph(temp.path());
     for (checkpoint_every, steps) in [(Some(1), 2), (None, 1)] {
         let part = format!("its producer had not finished it (stamp 99, not {})", steps + 3);
-        // The producer reads the report back, too. Where it comes second it ends the run, and the consumer sees nothing.
+        // The producer reads the report back as well. If it is second, it ends the run, and the consumer sees nothing.
         let consumers_own = (0..MOST_TRIES).find_map(|number| {
             let kept = temp.path().join(format!("kept-{steps}-{number}"));
             let options = TrainingOptions { checkpoint_every, ..options(Some(kept)) };
@@ -223,7 +223,7 @@ fn an_incomplete_batch_ends_the_run_by_name_and_no_checkpoint_holds_it() {
             }
         });
         let (options, told) = consumers_own.expect("a run in which the producer had read its report before");
-        // The batches before it, which began with the third.
+        // The batches before it, beginning with the third.
         assert!(told.batches.len() <= steps, "{:?}", told.batches);
         let saved = saved_state(&options).unwrap().map(|saved| saved.state.cursor);
         let expected = checkpoint_every.map(|_| Cursor { epoch: 0, batch: steps as u32 + 2 });

@@ -1,4 +1,4 @@
-//! A model in use over a graph of several chunks: stopped anywhere and gone on with, and the same by either way.
+//! A trained model over a graph of several chunks: stopped anywhere and resumed, with the same result by both methods.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ fn graph(directory: &Path) -> PathBuf {
     path
 }
 
-/// A checkpoint of a model as it was drawn.
+/// A checkpoint of a model with its initial parameters.
 fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBuf {
     let path = directory.join("kept");
     let dataset = Dataset::open(graph).unwrap();
@@ -50,7 +50,7 @@ fn untrained(directory: &Path, graph: &Path, options: &TrainerOptions) -> PathBu
     path
 }
 
-/// Stops behind some units of work.
+/// Stops after some units of work.
 struct StopBehind {
     units: u64,
     seen: u64,
@@ -140,7 +140,7 @@ fn a_stopped_pass_continues_and_makes_the_arrays_of_an_unstopped_one() {
             assert!(bytes(&parts) == bytes(&whole), "{by:?} stopped behind {units}");
         }
         match by {
-            // Three chunks, read and computed, in each of two layers. The last layer's results are what is kept.
+            // Three chunks, read and computed, in each of two layers. The last layer's results are kept.
             EvaluateBy::Full => assert_eq!(resumed, [0, 0, 0, 0, 0, 0, 0, 0, 0, 32768, 65536]),
             EvaluateBy::Sampled => assert_eq!(resumed, (1..8).collect::<Vec<u64>>()),
         }

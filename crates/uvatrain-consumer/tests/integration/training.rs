@@ -1,5 +1,4 @@
-//! Training through the loader's threads, interrupted at every batch there is: what is continued is what would have
-//! been.
+//! Training through the loader's threads, interrupted at every batch: a resumed run equals the uninterrupted one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use uva_runtime::telemetry::metrics::{Event, Observer, RunProgress};
 use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 use uvatrain_consumer::session::train;
 
-/// A few training and validation batches of 32 an epoch.
+/// A few training and validation batches of 32 per epoch.
 pub(crate) fn graph(directory: &Path) -> PathBuf {
     let path = directory.join("graph");
     let (nodes, average_degree, feature_dim, classes, seed) = (260, 6.0, 5, 3, 3);
@@ -42,7 +41,7 @@ pub(crate) fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> 
     }
 }
 
-/// Notes what happened, and asks for the end at the step it is told: a step is a batch of any pass.
+/// Records events, and requests the end at a given step: a step is a batch of any pass.
 pub(crate) struct Watch {
     control: Arc<Control>,
     stop_at: usize,
@@ -84,7 +83,7 @@ impl Observer for Watch {
     fn note(&mut self, _: &str) {}
 }
 
-/// One run, asked to end behind its step `stop_at` (0: before the first, `usize::MAX`: never).
+/// One run, with a request to end after its step `stop_at` (0: before the first, `usize::MAX`: never).
 fn run(
     graph: &Path,
     epochs: u32,
@@ -126,7 +125,7 @@ fn a_run_interrupted_at_any_batch_of_any_pass_resumes_unchanged() {
             assert_eq!(saved.is_some(), stop_at > 0, "only what was trained is kept");
             at_the_end_of_a_pass +=
                 usize::from(saved.is_some_and(|saved| saved.state.cursor.batch == batches));
-            // Another number of samplers and slots: they are free to change.
+            // Another number of samplers and slots, which may change.
             let second = LoaderOptions { samplers: 1, feature_slots: 3, ..loader() };
             let (outcome, rest) = run(&graph, 2, &options, usize::MAX, &second);
             assert!(!outcome.interrupted);
@@ -149,7 +148,7 @@ fn an_interrupt_before_the_first_batch_leaves_an_existing_checkpoint() {
     let before = state();
     let leftover = kept.join(".checkpoint.json.0123456789abcdef.partial");
     std::fs::write(&leftover, "half of a checkpoint").unwrap();
-    // As when --resume was forgotten and Ctrl-C pressed at once.
+    // As if --resume had been forgotten and Ctrl-C pressed at once.
     let anew = TrainingOptions { resume: false, ..options.clone() };
     let (outcome, _) = run(&graph, 3, &anew, 0, &loader());
     assert!(outcome.interrupted);
@@ -164,7 +163,7 @@ fn training_that_lost_its_patience_goes_on_when_it_is_given_more() {
     let graph = graph(temp.path());
     let still = |patience, checkpoint| {
         let mut options = training(checkpoint, EvaluateBy::Full);
-        // Nothing moves, so no epoch behind the first can be better.
+        // Parameters do not change, so no epoch after the first can be better.
         options.learning_rate = 1e-30;
         options.patience = patience;
         options

@@ -16,7 +16,7 @@ mod verify;
 
 use crate::flags::BenchCommand;
 
-/// Runs the bench that was asked for.
+/// Runs the requested bench.
 pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::Sample(flags) => sample::run(flags),

@@ -1,4 +1,4 @@
-//! One file a command: it takes the parsed options, calls the libraries, and prints.
+//! The commands, one file each: a command takes the parsed options, calls the libraries, and prints.
 
 mod bench;
 mod data;
@@ -18,9 +18,9 @@ use crate::models::Models;
 /// The machine's resources that a command needs, checked before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Needs {
-    /// It starts or looks for processes.
+    /// The command starts or searches processes.
     proc: bool,
-    /// It goes through whole arrays, in parallel.
+    /// The command processes whole arrays in parallel.
     threads: bool,
 }
 
@@ -33,10 +33,10 @@ fn needs(command: &Command) -> Needs {
         }
         Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
         Command::Propagate(_) | Command::Order(_) | Command::Partition(_) => (false, true),
-        // It opens what has come.
+        // A bench opens datasets of any origin.
         Command::Bench(_) => (false, true),
         Command::Mps(_) => (true, false),
-        // A role finds out by itself.
+        // A role checks for itself.
         Command::Top(_)
         | Command::Report(_)
         | Command::Doctor(_)
@@ -85,8 +85,8 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     })
 }
 
-/// Runs the given command, in the program with these models. A list of its own, so that this program is linked without
-/// the code of all other commands.
+/// Runs the given command in the program with these models. It has its own list of commands, so that this program is
+/// linked without the code of all others.
 ///
 /// # Panics
 /// If the command needs no models ([`with_models`]).
@@ -106,7 +106,7 @@ pub fn with_models(name: &str) -> bool {
     matches!(name, "train" | "predict" | "evaluate" | "consumer" | "probe")
 }
 
-/// Checks the machine for what the command needs, runs it, and lets a signal that came meanwhile end the process.
+/// Checks the machine for what the command requires, runs it, and lets a signal that arrived meanwhile end the process.
 fn to_its_end(command: Command, execute: impl FnOnce(Command) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let done = check(needs(&command)).and_then(|()| execute(command));
     crate::signals::ending::leave_to_signal();

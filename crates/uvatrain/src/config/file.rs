@@ -1,4 +1,4 @@
-//! The file: a section for each command, options in it under their names.
+//! The configuration file: a section for each command, with its options by name.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use uva_runtime::spec::nearest;
 
 use crate::exit::{CommandError, usage};
 
-/// Files larger than this are no lists of options.
+/// Files larger than this are not configuration files.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// One option of a file.
@@ -30,7 +30,7 @@ enum Setting {
 }
 
 impl ConfigEntry {
-    /// The word of a command line that says the same; none for a switch that is off.
+    /// The equivalent word of a command line; `None` for a switch that is off.
     pub fn word(&self) -> Option<String> {
         match &self.value {
             Setting::Switch(on) => on.then(|| format!("--{}", self.option)),
@@ -39,7 +39,7 @@ impl ConfigEntry {
     }
 }
 
-/// A file that has been read, and every name in it found.
+/// A file that was read, with every name in it resolved.
 #[derive(Debug)]
 pub struct ConfigFile {
     /// The entries of each command.
@@ -70,7 +70,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> CommandError {
 fn parse(root: &Command, path: &Path, text: &str) -> Result<ConfigFile, CommandError> {
     let source = Source { path: path.to_owned(), text };
     let document = Document::parse(text).map_err(|error| {
-        // Its own message shows the line, over several lines.
+        // The parser's message shows the line and spans several lines.
         source.refuse(error.span(), error.message().trim_end().replace('\n', ", "))
     })?;
     let mut file = ConfigFile { sections: Vec::new() };
@@ -154,7 +154,7 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set())
 }
 
-/// Options that may stand in a file: all but those that are about it, and help.
+/// Options that may be in a file: all except help and the options about the file.
 pub fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(|argument| {
         argument.get_long().is_some_and(|long| !["config", "print-config", "help", "version"].contains(&long))
@@ -224,7 +224,7 @@ fanouts = \"-1,5\"
         assert_eq!(words(text, &["train"]), train);
         assert_eq!(words(text, &["bench", "sample"]), ["--fanouts=-1,5"]);
         assert!(words(text, &["bench", "gather"]).is_empty());
-        // An option that takes true or false is no switch.
+        // An option that takes true or false is not a switch.
         assert_eq!(words("import.symmetrise = true", &["import"]), ["--symmetrise=true"]);
     }
 

@@ -1,4 +1,4 @@
-//! Hints behind a refusal of the command line: what other programs write differently.
+//! Hints after a command line error: what other programs write differently.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-/// The error with a hint, where one of its causes is known. `command` is the one that was called with `words`.
+/// The error with a hint if its cause is recognised. `command` was called with `words`.
 pub fn with_hint(mut error: clap::Error, command: &Command, words: &[OsString]) -> clap::Error {
     match error.kind() {
         ErrorKind::InvalidValue => {
@@ -34,12 +34,12 @@ fn named_differently(error: &clap::Error) -> Option<String> {
     };
     let plain = |text: &str| text.replace(['-', '_', ' '], "").to_lowercase();
     let given = plain(given);
-    // Two letters are contained in anything.
+    // Two letters are contained in too many words.
     let fits = |name: &&String| plain(name) == given || name.len() > 2 && given.contains(&plain(name));
     names.iter().filter(fits).max_by_key(|name| name.len()).cloned()
 }
 
-/// `--fanouts 10,5` for `--fanouts 10 5`: the values of a list that came as words of their own.
+/// `--fanouts 10,5` for `--fanouts 10 5`: the values of a list given as separate words.
 fn list_in_several_words(command: &Command, words: &[OsString]) -> Option<String> {
     let words: Vec<&str> =
         words.iter().map_while(|word| word.to_str().filter(|word| *word != "--")).collect();

@@ -1,8 +1,8 @@
-//! `--config FILE` and `--print-config`: options kept in a file, under the names that they have on the command line.
+//! `--config FILE` and `--print-config`: options in a file, under their names on the command line.
 //!
-//! A file has a section for each command, `[train]`, `[bench.sample]`, and in it options without their dashes. [`file`]
-//! reads it. Its options become words of the command line, in front of the typed ones, unless they were typed too
-//! ([`words`]). So both share one parser and one set of checks. [`print`] writes the options in force as such a
+//! A file has a section for each command, such as `[train]` or `[bench.sample]`, with its options without their dashes.
+//! [`file`] reads it. Its options become words of the command line before the typed ones, unless they were typed as
+//! well ([`words`]), so both share one parser and one set of checks. [`print`] writes the options in force as such a
 //! section.
 
 mod file;
@@ -38,7 +38,7 @@ pub enum ConfigRequest {
     Config(String),
 }
 
-/// Why it asks for nothing.
+/// Why a command line contains no request.
 #[derive(Debug)]
 pub enum Refusal {
     /// Clap's answer, including help and version, and the place of the option in question if it is in a file.
@@ -104,8 +104,8 @@ fn fit_for_a_terminal(error: clap::Error, words: &[OsString]) -> clap::Error {
 }
 
 impl Refusal {
-    /// Prints it and returns the exit code. Help and version go to stdout and are a success; all else goes to stderr. A
-    /// failed write (a closed pipe) is ignored: there is no reader left.
+    /// Prints the refusal and returns the exit code. Help and version go to stdout and are a success; all else goes to
+    /// stderr. A failed write (a closed pipe) is ignored, because there is no reader.
     pub fn say(self) -> u8 {
         match self {
             Refusal::Usage(error, place) => {

@@ -8,8 +8,8 @@ use toml_edit::Value;
 
 use super::file::options;
 
-/// The section of the command at `path` with the options that `words` and the defaults come to. Arguments need not be
-/// there: what they are is no option.
+/// The section of the command at `path`, with the options in force by `words` and the defaults. Required arguments may
+/// be missing, since they are not options.
 ///
 /// # Errors
 /// Clap's error for a wrong word.
@@ -18,7 +18,7 @@ pub fn in_force(root: Command, path: &[String], words: Vec<OsString>) -> Result<
     let matches = root.try_get_matches_from_mut(words)?;
     let (mut command, mut matches) = (&root, &matches);
     for name in path {
-        // Both have it, since the words led there.
+        // Both exist, since the words led there.
         let (Some(found), Some(inner)) = (command.find_subcommand(name), matches.subcommand_matches(name))
         else {
             break;
@@ -65,7 +65,7 @@ fn value(argument: &Arg, matches: &ArgMatches) -> Option<String> {
     Some(literal(&words.join(",")))
 }
 
-/// A number or a truth value where it reads back as the same word, a string else.
+/// A number or a boolean if it reads back as the same word, a string otherwise.
 fn literal(word: &str) -> String {
     let same = |text: String| text == word;
     let bare = word.parse::<i64>().is_ok_and(|number| same(number.to_string()))

@@ -17,7 +17,7 @@ pub struct CommandLine<'w> {
     words: &'w [OsString],
     /// The command and its subcommand: `bench`, `sample`.
     pub path: Vec<String>,
-    /// Where words of a file go: behind the command's name.
+    /// Where words of a file are inserted: after the command's name.
     insert_at: usize,
     /// `--config`.
     pub config: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub struct CommandLine<'w> {
 }
 
 impl<'w> CommandLine<'w> {
-    /// Looks for the command's name and for options up to `--`: what follows is another program's.
+    /// Searches for the command's name and for options up to `--`, after which the words belong to another program.
     pub fn new(root: &Command, words: &'w [OsString]) -> CommandLine<'w> {
         let mut line = CommandLine {
             words,
@@ -51,7 +51,7 @@ impl<'w> CommandLine<'w> {
                 } else if name == PRINT {
                     line.prints = true;
                 } else {
-                    // The first option that is no global one ends the names of commands.
+                    // The first option that is not global ends the names of commands.
                     arguments = true;
                     line.options.push(name.to_owned());
                 }
@@ -81,7 +81,7 @@ impl<'w> CommandLine<'w> {
         self.path.iter().fold(root, |command, name| command.find_subcommand(name).unwrap_or(command))
     }
 
-    /// The words with those of `entries` in front of the arguments.
+    /// The words with those of `entries` inserted before the arguments.
     pub fn with(&self, entries: &[ConfigEntry]) -> Vec<OsString> {
         let (before, after) = self.words.split_at(self.insert_at);
         let entries = entries.iter().filter_map(ConfigEntry::word).map(OsString::from);
@@ -111,7 +111,7 @@ fn option(word: &OsStr) -> Option<(&str, Option<&OsStr>)> {
     let word = word.as_encoded_bytes().strip_prefix(b"--")?;
     let end = word.iter().position(|&byte| byte == b'=');
     let name = std::str::from_utf8(&word[..end.unwrap_or(word.len())]).ok()?;
-    // A value that is no text names no file that we could open by it either.
+    // A value that is not text does not name a file that could be opened by it.
     let value = end.and_then(|end| std::str::from_utf8(&word[end + 1..]).ok()).map(OsStr::new);
     Some((name, value))
 }

@@ -10,7 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use uva_runtime::spec::{Choice, Field, Named, OptionValue, Options, PartialOptions, Spelling, ValueKind};
 
-/// Adds the options that `shown` takes.
+/// Adds the options that `shown` accepts.
 fn augment<O: Options>(command: Command, shown: impl Fn(&Field) -> bool) -> Command {
     let default = O::default();
     let fields = O::declared().filter(|field| shown(field));
@@ -35,7 +35,7 @@ fn argument(field: &'static Field, default: String) -> Arg {
     let argument = field.bare.into_iter().fold(argument, |argument, bare| {
         argument.num_args(0..=1).require_equals(true).default_missing_value(bare)
     });
-    // A default that is empty is no value to show.
+    // An empty default is not shown.
     let default = Some(default).filter(|default| field.unless_given.is_none() && !default.is_empty());
     argument
         .value_name(field.value)
@@ -44,19 +44,19 @@ fn argument(field: &'static Field, default: String) -> Arg {
         .default_values(default.map(kept))
 }
 
-/// A path that is text: a run's processes hear of paths in JSON, and its metrics show them.
+/// A path as UTF-8: a run's processes receive paths in JSON, and its metrics show them.
 fn text(path: PathBuf) -> Result<String, String> {
     path.into_os_string()
         .into_string()
         .map_err(|path| format!("{path:?}: the path is not UTF-8 text: rename it, or name a link to it"))
 }
 
-/// Text for clap, which keeps names and defaults as `&'static str`. A process makes its commands a few times at most.
+/// Text for clap, which keeps names and defaults as `&'static str`. A process builds its commands only a few times.
 fn kept(text: String) -> &'static str {
     text.leak()
 }
 
-/// What was given of the options that `shown` takes. An argument of another option's may have the same name.
+/// The given values of the options that `shown` accepts. An argument of another option may have the same name.
 fn given<O: Options>(
     matches: &ArgMatches,
     shown: impl Fn(&Field) -> bool,
@@ -93,13 +93,13 @@ fn choices(choices: &[Choice]) -> PossibleValuesParser {
     )
 }
 
-/// Which of a struct's options a command has.
+/// Selects which options of a struct a command has.
 pub trait OptionFilter {
-    /// Whether it has this one.
+    /// Whether the command has this option.
     fn shows(field: &Field) -> bool;
 }
 
-/// All of them.
+/// Selects all options.
 #[derive(Clone, Copy, Debug)]
 pub struct All;
 
@@ -109,23 +109,23 @@ impl OptionFilter for All {
     }
 }
 
-/// Options of `O`, those that `S` shows, for `#[command(flatten)]`.
+/// The options of `O` that `S` selects, for `#[command(flatten)]`.
 #[derive(Clone, Debug)]
 pub struct Declared<O, S = All> {
-    /// What was given.
+    /// The given values.
     pub given: PartialOptions<O>,
-    /// The options that somebody gave, those with a default among them.
+    /// The options that the user gave, also those with a default.
     pub typed: Vec<&'static Field>,
     shown: PhantomData<fn() -> S>,
 }
 
 impl<O: Options, S> Declared<O, S> {
-    /// The same, as the library takes it: defaults that depend on the machine filled in.
+    /// The complete options for the library, with defaults that depend on the machine filled in.
     pub fn options(&self) -> O {
         self.given.options()
     }
 
-    /// Whether somebody gave the option, of those without a constant default.
+    /// Whether the user gave the option. For options without a constant default.
     pub fn gives(&self, name: &str) -> bool {
         self.given.get(name).is_some()
     }
@@ -154,7 +154,7 @@ impl<O: Options, S: OptionFilter> Args for Declared<O, S> {
     }
 }
 
-/// The options that `S` shows.
+/// Serializes the options that `S` selects.
 impl<O: Options, S: OptionFilter> Serialize for Declared<O, S> {
     fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
         let mut map = to.serialize_map(None)?;

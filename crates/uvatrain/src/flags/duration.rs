@@ -16,17 +16,17 @@ const UNITS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 impl Seconds {
-    /// So many seconds.
+    /// A duration of whole seconds.
     pub const fn new(seconds: u64) -> Seconds {
         Seconds { milliseconds: seconds * 1000 }
     }
 
-    /// So many milliseconds.
+    /// A duration of whole milliseconds.
     pub const fn from_milliseconds(milliseconds: u64) -> Seconds {
         Seconds { milliseconds }
     }
 
-    /// The same, as the standard library has it.
+    /// The duration as the standard library's type.
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.milliseconds)
     }
@@ -60,7 +60,7 @@ impl FromStr for Seconds {
             let (unit, behind) = behind.split_at(end);
             let number: f64 = number.parse().map_err(|_| refuse())?;
             let unit = match unit {
-                // Only where nothing else stands there: `1h30` could mean minutes or seconds.
+                // Only for a number alone: `1h30` could mean minutes or seconds.
                 "" if behind.is_empty() && milliseconds == 0.0 => 1000,
                 _ => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?.1,
             };
@@ -75,7 +75,7 @@ impl FromStr for Seconds {
 }
 
 impl fmt::Display for Seconds {
-    /// In the largest unit that leaves a whole number.
+    /// Written in the largest unit that gives a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)];
         match units.iter().find(|(_, unit)| self.milliseconds > 0 && self.milliseconds.is_multiple_of(*unit))

@@ -1,4 +1,4 @@
-//! Whole numbers within bounds, with both ends in the message: clap's own says `0..128` of 0 to 127.
+//! A parser of whole numbers within bounds. Its message has both ends, where clap's says `0..128` for 0 to 127.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -40,7 +40,7 @@ mod tests {
             assert_eq!(parse(text), Err(format!("{text} is not from 1 to 64")));
         }
         assert_eq!(parse("6x"), Err("'6x' is no whole number".to_owned()));
-        // A range that leaves its end out is told by the last number in it.
+        // The message for a half-open range names its last number.
         assert_eq!(within::<u64>(0..128)("128"), Err("128 is not from 0 to 127".to_owned()));
     }
 

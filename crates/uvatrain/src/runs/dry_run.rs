@@ -7,7 +7,7 @@ use uva_runtime::spec::ByteSize;
 use crate::ui::out;
 use crate::ui::table::TextTable;
 
-/// Prints it, as text or as one JSON object.
+/// Prints the dry run, as text or as one JSON object.
 pub fn show(dry: &DryRun, json: bool) -> anyhow::Result<()> {
     let mut dry = dry.clone();
     if let Some(slots) = &mut dry.gpu_slots {

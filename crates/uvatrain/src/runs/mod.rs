@@ -1,4 +1,4 @@
-//! What commands share that start the pipeline, or a program of it.
+//! Shared code of commands that start the pipeline, or a program of it.
 //!
 //! | module | content |
 //! |---|---|

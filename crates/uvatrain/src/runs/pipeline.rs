@@ -19,7 +19,7 @@ use crate::flags::{BackendFlags, CacheFlags, LoaderFlags};
 use crate::ui::listen::Listener;
 use crate::ui::progress;
 
-/// Refuses a path that is no text: a run's processes hear of paths in JSON, and its metrics show them.
+/// Refuses a path that is not UTF-8: a run's processes receive paths in JSON, and its metrics show them.
 pub fn check_paths(paths: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
     match paths
         .iter()
@@ -39,7 +39,7 @@ pub fn check_outputs(outputs: &[(&str, Option<&Path>)], reads: &[Option<&Path>])
     Ok(output_paths::check(outputs, &reads)?)
 }
 
-/// A loader's options as a run with this backend takes them: one sampler, where it is to be on the GPU.
+/// The loader's options for a run with this backend: one sampler if sampling is on the GPU.
 pub fn loader_options(
     mut options: LoaderOptions,
     loader: &LoaderFlags,
@@ -65,8 +65,8 @@ pub fn loader_options(
     Ok(options)
 }
 
-/// The dataset with the nodes of `--input-nodes` in place of its training split, and the options that let every process
-/// of the run read them.
+/// The dataset with the nodes of `--input-nodes` instead of its training split, and the options that let every process
+/// of the run read these nodes.
 pub fn with_input_nodes(
     dataset: Dataset,
     options: LoaderOptions,
@@ -77,7 +77,7 @@ pub fn with_input_nodes(
     Ok((dataset, LoaderOptions { input_nodes: Some(file), ..options }))
 }
 
-/// The dataset with the rows of `--first-layer`, and the options that let every process of the run open them.
+/// The dataset with the rows of `--first-layer`, and the options that let every process of the run open these rows.
 pub fn with_first_layer(
     dataset: Dataset,
     options: LoaderOptions,
@@ -88,8 +88,8 @@ pub fn with_first_layer(
     Ok((dataset, LoaderOptions { first_layer: Some(rows), ..options }))
 }
 
-/// The backend's flags as the runtime takes them. With caches on a GPU, a measurement decides where to sample, unless a
-/// flag does: only a sampler on the GPU can use a list cache. Rows from disk need one on the CPU.
+/// The backend's flags as the runtime's options. With caches on a GPU, a measurement decides where to sample, unless a
+/// flag does: only a sampler on the GPU can use a list cache. Rows from disk require a sampler on the CPU.
 pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags, features: Features) -> BackendOptions {
     let mut options = backend.options();
     let asked = cache.options().request().is_some_and(|request| !request.is_before_disk());
@@ -108,14 +108,14 @@ pub struct Observers<'a> {
     view: &'a mut progress::TrainingBar,
 }
 
-/// Where a run is reported besides the terminal.
+/// Where a run is reported in addition to the terminal.
 pub struct Outputs<'f> {
     pub metrics: Option<&'f Path>,
-    /// The metrics go on where they ended.
+    /// Whether metrics are appended to an existing file.
     pub append: bool,
     pub trace: Option<&'f Path>,
     pub listen: Option<SocketAddr>,
-    /// How many ranks are reported, each in files of its own.
+    /// How many ranks are reported, each in its own files.
     pub ranks: usize,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Observers<'a> {
         Ok(Self { metrics, trace, listener, view })
     }
 
-    /// Whether any observer besides the terminal needs an event per batch.
+    /// Whether any observer other than the terminal requires an event per batch.
     pub fn want_events(&self) -> bool {
         !self.metrics.is_empty() || !self.trace.is_empty() || self.listener.is_some()
     }

@@ -1,4 +1,4 @@
-//! How an interrupted training run goes on.
+//! How to resume an interrupted training run.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,7 +8,7 @@ use uva_model::checkpoint;
 use crate::config;
 use crate::ui::shell;
 
-/// The command that continues this run, or what a run needs to be continued.
+/// The command that resumes this run, or what a run needs to be resumable.
 pub fn advice(options: &TrainingOptions) -> String {
     let Some(directory) = &options.checkpoint else {
         return "nothing was kept: with --checkpoint DIR, an interrupted run can be resumed".to_owned();

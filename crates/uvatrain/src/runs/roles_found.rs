@@ -1,5 +1,5 @@
-//! Roles of GPUs that are chosen by what the stages took in a run: how many sample and how many train, as `bench roles`
-//! simulates it, and at which batch ranks that stand by join.
+//! Roles of GPUs chosen from a run's stage times: how many GPUs sample and how many train, as `bench roles` simulates
+//! it, and at which batch standby ranks join.
 
 use uva_graph::{Dataset, Split};
 use uva_launch::places::{self, BatchNumber, MAX_RANKS, OrAuto};
@@ -13,10 +13,10 @@ use super::stage_times::{TimedStages, timed_stages, words_of};
 use crate::flags::RunFlags;
 use crate::ui::{format, out};
 
-/// The same options with the roles named, for a run over this dataset.
+/// The options with the roles filled in, for a run over this dataset.
 ///
 /// # Errors
-/// A file that is no run's metrics, and less than two GPUs to divide.
+/// A file without a run's metrics, or fewer than two GPUs to divide.
 pub fn with_roles_found(
     flags: &RunFlags,
     dataset: &Dataset,
@@ -33,7 +33,7 @@ pub fn with_roles_found(
         timed_on.map_or_else(String::new, |on| format!(", timed on {}", words_of(&on)))
     );
     let batches = RunPlan::new(dataset, options, steered())?.schedule.all_batches(Split::Train) as usize;
-    // A rank's metrics have the numbers of its own batches, of which the last is not that of the epoch.
+    // A rank's metrics have the numbers of its own batches, whose last is not the last of the epoch.
     if in_epoch.abs_diff(batches) > MAX_RANKS as usize {
         out::say(&format!(
             "--role-times {}: it is of epochs of {in_epoch} batches, and here they have {batches}: times of other batches may \
@@ -85,7 +85,7 @@ pub fn with_roles_found(
     Ok(RunFlags { roles: Some(OrAuto::Named(roles)), switch, role_times: None, ..flags.clone() })
 }
 
-/// How many GPUs this machine has to divide.
+/// The number of GPUs of this machine that can be divided.
 fn gpus_to_divide() -> anyhow::Result<usize> {
     let gpus = ranks::gpus_here()?.min(2 * MAX_RANKS as usize);
     if gpus < 2 {

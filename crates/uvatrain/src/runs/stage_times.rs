@@ -1,4 +1,4 @@
-//! What the stages of a run took, by its metrics.
+//! Times of a run's stages, from its metrics.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::exit::{self, CommandError};
 pub struct TimedStages {
     /// Milliseconds of sampling, gathering and training.
     pub milliseconds: [f64; 3],
-    /// Batches of an epoch.
+    /// Batches in an epoch.
     pub in_epoch: usize,
-    /// Who did what, where the run says it.
+    /// The devices of the stages, if the run records them.
     pub timed_on: Option<Value>,
 }
 
-/// Reads them from a file of metrics, which this option names.
+/// Reads the times from a file of metrics, which this option names.
 pub fn timed_stages(option: &str, path: &Path) -> Result<TimedStages, CommandError> {
     let fault = |what: String| exit::usage(format!("{option} {}: {what}", path.display()));
     let file = open_regular(path).map_err(|error| fault(error.to_string()))?;
@@ -51,13 +51,13 @@ pub fn timed_stages(option: &str, path: &Path) -> Result<TimedStages, CommandErr
     }
     let median = |mut of: Vec<u64>| {
         let middle = of.len() / 2;
-        // A stage that took less than a microsecond took some time.
+        // A stage faster than a microsecond still took some time.
         (*of.select_nth_unstable(middle).1).max(1) as f64 / 1e3
     };
     Ok(TimedStages { milliseconds: stages.map(median), in_epoch, timed_on })
 }
 
-/// Who did what, as words.
+/// The devices of the stages, as text.
 pub fn words_of(timed_on: &Value) -> String {
     let words = timed_on.as_object().into_iter().flatten();
     let words = words.map(|(name, value)| format!("{name} {}", value.as_str().unwrap_or_default()));

@@ -12,7 +12,7 @@ use crate::flags::ModelFlags;
 use crate::models::Models;
 use crate::ui::{log, out};
 
-/// The models of this program; where it has none, this process becomes `uvatrain-consumer` with the same command line.
+/// The models of this program. If it has none, this process becomes `uvatrain-consumer` with the same command line.
 ///
 /// # Errors
 /// That program, or libtorch, is missing.
@@ -28,7 +28,7 @@ pub fn models(flags: &ModelFlags, models: Option<Models>) -> anyhow::Result<Mode
     }
 }
 
-/// Refuses options that contradict each other, or the sort of data that is named.
+/// Refuses options that contradict each other or the given kind of data.
 ///
 /// # Errors
 /// Bad usage; the message names the options.
@@ -39,7 +39,7 @@ pub fn check(flags: &ModelFlags) -> anyhow::Result<()> {
 /// Opens the dataset, or the hop set, and the model.
 ///
 /// # Errors
-/// Either is missing, damaged, or does not belong to the other.
+/// Dataset or model is missing or damaged, or they do not belong together.
 pub fn open(flags: &ModelFlags) -> anyhow::Result<(Dataset, TrainedModel)> {
     let dataset = HopSet::open_either(&flags.data, Verify::Stamp)?;
     let model = TrainedModel::open(&dataset, &flags.checkpoint, &asked(flags))?;
@@ -65,7 +65,7 @@ fn asked(flags: &ModelFlags) -> InferenceOverrides {
     }
 }
 
-/// Which parameters the model has, for people.
+/// A description of the model's parameters.
 pub fn described(model: &TrainedModel) -> String {
     let kept = model.checkpoint.trainer().kept();
     let epoch = model.epoch.map_or_else(String::new, |epoch| format!(" of epoch {}", u64::from(epoch) + 1));

@@ -19,7 +19,7 @@ use uva_runtime::machine;
 
 use crate::exit;
 
-/// Its name, beside `uvatrain`.
+/// The program's name. Its directory is that of `uvatrain`.
 pub const PROGRAM: &str = "uvatrain-consumer";
 
 /// The command that installs both programs: by pip if that installed this one, else in a checkout.
@@ -35,7 +35,7 @@ pub fn how_to_get_libtorch() -> String {
     })
 }
 
-/// The command by which pip installs this into the environment that this program is in.
+/// The pip command that installs `requirement` into the environment that contains this program.
 fn pip(requirement: &str) -> Option<String> {
     let python = libtorch::own_environment()?.join("bin/python");
     Some(format!("{} -m pip install '{requirement}'", python.display()))
@@ -67,8 +67,8 @@ pub fn libtorch(option: Option<&Path>) -> anyhow::Result<Libtorch> {
     })
 }
 
-/// The program, and the environment that it needs to load libtorch: the one that `option` names, or the one found. That they
-/// fit is found out, or known, and remembered only where the command may write.
+/// The program, and the environment in which it loads libtorch: the libtorch of `option`, or the one that is found.
+/// Whether both fit is tested once and then cached, if the command may write.
 ///
 /// # Errors
 /// What the machine lacks: the program, its matching version, or libtorch.
@@ -86,7 +86,7 @@ pub fn find(option: Option<&Path>, may_write: bool) -> anyhow::Result<TrainerPro
     let libtorch = libtorch(option)?;
     let program = unchecked(path, &libtorch)?;
     let known = Known::of(&program, &libtorch.lib);
-    // What has loaded before may have too little memory now.
+    // A libtorch that loaded before may lack memory now.
     let is_limited = MemoryLimits::now().are_there();
     if is_limited || !known.as_ref().is_some_and(Known::is_stored) {
         check_version(&program)?;
@@ -123,17 +123,19 @@ fn unchecked(path: PathBuf, libtorch: &Libtorch) -> anyhow::Result<TrainerProgra
     })
 }
 
-/// A program and a libtorch that were found to fit. To hear a version, libtorch has to be loaded, which takes a third of a
-/// second. So the user's cache folder remembers the files that have passed, by all that a new version of a file changes.
+/// A program and a libtorch that were found to fit. To read a version, libtorch has to be loaded, which takes a third
+/// of a second. So the user's cache folder stores the files that passed, with all properties that a new version of a
+/// file changes.
 struct Known {
-    /// Where it is remembered.
+    /// The file of the cache.
     file: PathBuf,
-    /// The files, and what they have to be.
+    /// The files, and their expected properties.
     content: String,
 }
 
 impl Known {
-    /// Of these files as they are now, and the folders that libraries are looked for in; `None` where they or a folder to remember them in are missing.
+    /// The current state of these files, and the folders that are searched for libraries. `None` if these or a cache
+    /// folder are missing.
     fn of(program: &TrainerProgram, lib: &Path) -> Option<Self> {
         let mut content = identity();
         for (name, value) in &program.environment {
@@ -161,7 +163,7 @@ impl Known {
         read_regular(&self.file, 1 << 20).is_ok_and(|stored| stored == self.content.as_bytes())
     }
 
-    /// Remembers it in place of what was there. A folder that cannot be written to costs the next run its time.
+    /// Replaces the stored entry. If the folder is not writable, the next run repeats the test.
     fn store(&self) {
         let stored = self.file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
             let mut file = Replacement::of(&self.file, 0o666)?;
@@ -174,7 +176,7 @@ impl Known {
     }
 }
 
-/// Starts the program to hear its version: that also shows that it loads.
+/// Starts the program to read its version, which also shows that it loads.
 fn check_version(program: &TrainerProgram) -> anyhow::Result<()> {
     let path = program.path.display();
     let asked = Command::new(&program.path)

@@ -35,8 +35,8 @@ pub fn clean_up_on_signals() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for the end where a signal is ending this process. A command fails once its directory is removed under it; that
-/// is not what ended it, and must not decide the exit code.
+/// Waits for the end if a signal is ending this process. A command fails once its directory is removed, but that error
+/// is not the reason for the end, and must not decide the exit code.
 pub fn leave_to_signal() {
     while ENDING.load(Ordering::Acquire) {
         thread::park();

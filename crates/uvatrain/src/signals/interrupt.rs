@@ -10,12 +10,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown, register_usize};
 use signal_hook::low_level::unregister;
 
-/// What has arrived, for all clones.
+/// The signals received, shared by all clones.
 #[derive(Clone)]
 pub struct Interrupt {
-    /// The signal's number; 0 as long as none has arrived.
+    /// The signal's number; 0 until one arrives.
     signal: Arc<AtomicUsize>,
-    /// What ends the process at the second signal.
+    /// The handlers that end the process at the second signal.
     at_once: Arc<[SigId]>,
 }
 
@@ -36,21 +36,21 @@ impl Interrupt {
         Ok(Self { signal, at_once: ending.into() })
     }
 
-    /// From now on no signal ends the process at once: it is about to give its results their names, in a moment, and would
-    /// leave some of them under temporary ones.
+    /// From now on no signal ends the process at once: it is about to rename its results, and would leave some under
+    /// temporary names.
     pub fn hold(&self) {
         for &action in &*self.at_once {
             unregister(action);
         }
     }
 
-    /// Whether one has arrived.
+    /// Whether a signal has arrived.
     pub fn has_arrived(&self) -> bool {
-        // Relaxed: the number stands alone.
+        // Relaxed: no other data depends on the number.
         self.signal.load(Ordering::Relaxed) != 0
     }
 
-    /// The one that arrived last; SIGTERM stands for none.
+    /// The signal that arrived last; SIGTERM if there was none.
     pub fn signal(&self) -> i32 {
         match i32::try_from(self.signal.load(Ordering::Relaxed)) {
             Ok(signal) if signal != 0 => signal,

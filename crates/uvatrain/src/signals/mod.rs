@@ -1,4 +1,4 @@
-//! Signals that end a command: at once, or after what it has done is kept.
+//! Signals that end a command, at once or after its results are kept.
 
 pub mod ending;
 pub mod interrupt;

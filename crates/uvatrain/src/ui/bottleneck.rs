@@ -5,16 +5,16 @@ use uva_runtime::telemetry::metrics::{RoleTimes, Roles};
 /// The role that trains, of sampler, producer and consumer.
 const CONSUMER: usize = 2;
 const PRODUCER: usize = 1;
-/// The role that samples, or workers.
+/// The role that samples, or the workers.
 const SAMPLER: usize = 0;
 
-/// A role over the whole run.
+/// The times of a role over the whole run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoleSum {
     pub processes: usize,
     /// Seconds working, waiting for input, waiting for output.
     pub seconds: [f64; 3],
-    /// Unknown of a run without an end.
+    /// Unknown for a run without an end.
     pub peak_memory: Option<u64>,
 }
 
@@ -28,17 +28,17 @@ impl RoleSum {
         }
     }
 
-    /// Sampler, producer and consumer. Workers stand in the sampler's place, and nobody in the producer's.
+    /// Sampler, producer and consumer. Workers count as the sampler, and the producer is then empty.
     pub fn of_all(roles: &Roles) -> [RoleSum; 3] {
         [&roles.sampler, &roles.producer, &roles.consumer].map(RoleSum::of)
     }
 
-    /// Share of its time that it worked.
+    /// The share of the role's time in which it worked.
     pub fn working(&self) -> f64 {
         self.share(0)
     }
 
-    /// Share of its time in one of the three.
+    /// The share of the role's time in one of the three activities.
     pub fn share(&self, doing: usize) -> f64 {
         let whole: f64 = self.seconds.iter().sum();
         if whole > 0.0 { self.seconds[doing] / whole } else { 0.0 }
@@ -58,7 +58,7 @@ pub enum HeldUpBy {
     Role(usize),
     /// No role worked all the time; this one worked most.
     None(usize),
-    /// Batches lay ready while nobody took them: it was none of the stages. This role worked most.
+    /// Batches were ready and were not taken: no stage was the bottleneck. This role worked most.
     Elsewhere(usize),
 }
 
@@ -68,7 +68,7 @@ pub fn held_up_by(sums: &[RoleSum; 3]) -> Option<HeldUpBy> {
     Some(if sums[busiest].working() >= 0.6 {
         HeldUpBy::Role(busiest)
     } else if sums[before_consumer(sums)].share(2) > 0.5 {
-        // The place in front of the consumer is full while nobody takes from it.
+        // The slots before the consumer are full, but the consumer is not busy.
         HeldUpBy::Elsewhere(busiest)
     } else {
         HeldUpBy::None(busiest)
@@ -80,7 +80,7 @@ fn before_consumer(sums: &[RoleSum; 3]) -> usize {
     if sums[PRODUCER].processes == 0 { SAMPLER } else { PRODUCER }
 }
 
-/// The number of `--train-threads` to try next, where a run on the CPU waited for a model of ours with `threads`.
+/// The next number of `--train-threads` to try, if a run on the CPU waited for a built-in model with `threads`.
 pub fn more_train_threads(held_up_by: HeldUpBy, threads: u64) -> Option<u64> {
     (held_up_by == HeldUpBy::Role(CONSUMER)).then(|| threads.saturating_add(1))
 }
@@ -89,7 +89,7 @@ pub fn more_train_threads(held_up_by: HeldUpBy, threads: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Roles that worked these seconds of ten, the producer waiting for output as long.
+    /// Roles that worked for these numbers of seconds out of ten. The producer waited for output as long as given.
     fn sums(working: [f64; 3], for_output: f64) -> [RoleSum; 3] {
         std::array::from_fn(|role| {
             let output = if role == PRODUCER { for_output } else { 0.0 };

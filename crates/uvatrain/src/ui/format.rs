@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// Seconds with the digits that matter: `0.004 s`, `3.21 s`, `42.0 s`, `12 min 05 s`, `3 h 07 min`.
+/// Seconds with the significant digits: `0.004 s`, `3.21 s`, `42.0 s`, `12 min 05 s`, `3 h 07 min`.
 pub fn seconds(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "–".to_owned();
@@ -30,7 +30,7 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Seconds that are only guessed, as a clock shows them: `0:42`, `3:05`, `3:07:12`.
+/// Estimated seconds, as a clock shows them: `0:42`, `3:05`, `3:07:12`.
 pub fn clock(seconds: f64) -> String {
     // The conversion saturates.
     let whole = seconds.max(0.0).round() as u64;
@@ -43,7 +43,7 @@ pub fn percent(share: f64) -> impl fmt::Display {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// A loss or an error of regression, whose scale is that of the targets: four digits that matter.
+/// A loss or an error of regression, whose scale is that of the targets, with four significant digits.
 pub fn error(value: f64) -> String {
     match value.abs() {
         size if size == 0.0 || (1e-3..1e5).contains(&size) => {

@@ -25,17 +25,17 @@ use super::out;
 /// The variables that select the output, in `tracing-subscriber`'s directives: `debug`, or `uva_runtime=trace`. The
 /// first one set takes precedence.
 const FILTERS: [&str; 2] = ["UVATRAIN_LOG", "RUST_LOG"];
-/// The variable that says how: `text` or `json`.
+/// The variable that selects the format: `text` or `json`.
 const FORMAT: &str = "UVATRAIN_LOG_FORMAT";
 /// The default filter.
 const USUAL: Level = Level::WARN;
 
-/// Who this process is.
+/// The name of this process.
 static NAME: OnceLock<String> = OnceLock::new();
 
-/// From now on the lines of this process are this role's.
+/// Sets the role that the lines of this process are labelled with.
 pub fn name_process(name: impl Into<String>) {
-    // A process has one role in its life.
+    // A process has only one role.
     let _ = NAME.set(name.into());
 }
 
@@ -70,9 +70,9 @@ pub fn install() {
         .log_internal_errors(false)
         .event_format(Line { json })
         .with_filter(filter);
-    // A second call would fail, and changes nothing.
+    // A second call fails without effect.
     let _ = tracing_subscriber::registry().with(lines).try_init();
-    // The process that started a role has reported it.
+    // For a role, the process that started it has reported the variable.
     if !is_role() {
         complaint.iter().chain(&misread).for_each(|line| out::say(&format!("uvatrain: {line}")));
     }
@@ -83,7 +83,7 @@ fn is_role() -> bool {
     std::env::args_os().skip(2).any(|word| word.to_str().is_some_and(|word| word.starts_with("--channel=")))
 }
 
-/// Whose line this thread's is. The threads that roles are have names of ours.
+/// The label of this thread's lines. The threads of roles have names of this crate.
 fn speaker() -> String {
     let thread = std::thread::current();
     match thread.name().and_then(|name| name.strip_prefix("uva-")) {
@@ -92,7 +92,7 @@ fn speaker() -> String {
     }
 }
 
-/// How an event becomes a line.
+/// The format of an event's line.
 struct Line {
     json: bool,
 }
@@ -112,7 +112,7 @@ where
         if self.json {
             return writeln!(writer, "{}", escape::json(&object(event, level, target).to_string()));
         }
-        // On their own, so that nothing in them is taken for a colour of ours.
+        // In a separate string, so that colour codes in them are not taken for those of this formatter.
         let mut fields = String::new();
         context.format_fields(Writer::new(&mut fields), event)?;
         SystemTime.format_time(&mut writer)?;

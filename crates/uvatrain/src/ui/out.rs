@@ -11,12 +11,12 @@ use uva_runtime::spec::Spelling;
 /// Prints text for people.
 ///
 /// # Errors
-/// The write's error; a broken pipe among them is a quiet end (see `exit::conclude`).
+/// The write's error. A broken pipe ends the program without a message (see `exit::conclude`).
 pub fn text(text: &str) -> anyhow::Result<()> {
     write(&escape::lines(&spelled(text)))
 }
 
-/// Prints text that a program is to read, a shell or this one: as it stands, but not to a terminal.
+/// Prints text for a program, such as a shell or this one: unchanged, except on a terminal.
 ///
 /// # Errors
 /// As [`text`].
@@ -24,7 +24,7 @@ pub fn script(script: &str) -> anyhow::Result<()> {
     if io::stdout().is_terminal() { text(script) } else { write(script) }
 }
 
-/// Prints one JSON object on a line of its own: what `--json` promises.
+/// Prints one JSON object on its own line, the output of `--json`.
 ///
 /// # Errors
 /// As [`text`].
@@ -43,16 +43,16 @@ fn write(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into)
 }
 
-/// Says a line to the person, on stderr. A line end in it, of a file's name say, is escaped. Nothing can be done about a
-/// stderr that is closed.
+/// Prints a line for the user on stderr. A line end in it, such as that of a file's name, is escaped. A closed stderr
+/// is ignored.
 ///
-/// It is one write: a run's processes share stderr, which keeps nothing back, and no line of another's gets between a
-/// line and its end.
+/// The line is one write: the processes of a run share stderr, which is unbuffered, and so no other process writes
+/// between a line and its end.
 pub fn say(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{}\n", escape::word(&spelled(line))).as_bytes());
 }
 
-/// Says text of several lines, likewise.
+/// Prints text of several lines, likewise.
 pub fn say_lines(text: &str) {
     let _ = io::stderr().lock().write_all(format!("{}\n", escape::lines(&spelled(text))).as_bytes());
 }

@@ -11,10 +11,10 @@ use uva_runtime::telemetry::metrics::{EpochEvent, Event, Observer, RunProgress};
 use super::remaining::{Epochs, remaining};
 use super::{format, out};
 
-/// Watches a run for a person. Everything goes to stderr.
+/// A view of a run for the user, on stderr.
 #[derive(Debug)]
 pub struct TrainingBar {
-    /// Hidden where stderr is no terminal; then only whole lines are printed.
+    /// Hidden if stderr is not a terminal; then only whole lines are printed.
     bar: ProgressBar,
     pass: Option<Pass>,
     /// The epochs' durations so far, to estimate the others.
@@ -23,11 +23,11 @@ pub struct TrainingBar {
     rate: f64,
     epochs: u32,
     bottleneck: String,
-    /// Only batches are visible: the trainer does not share losses and accuracies.
+    /// Whether only batches are visible: such a trainer does not share losses and accuracies.
     batches_alone: bool,
 }
 
-/// One pass over one split, for its speed. It may begin in the middle, after a resume.
+/// One pass over one split, for its speed. After a resume it may begin in the middle.
 #[derive(Debug)]
 struct Pass {
     split: Split,
@@ -40,7 +40,7 @@ impl TrainingBar {
     /// A view that prints to stderr.
     pub fn new() -> TrainingBar {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-        // The bar takes what the figures leave, a few columns of a terminal of 80.
+        // The bar gets the columns that the figures do not need, a few on a terminal of 80.
         // The template is a constant: a mistake in it shows in every run, and falls back to a plain bar.
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -58,12 +58,12 @@ impl TrainingBar {
         }
     }
 
-    /// The same where only batches are seen.
+    /// A view for runs in which only batches are visible.
     pub fn of_batches_alone() -> TrainingBar {
         TrainingBar { batches_alone: true, ..TrainingBar::new() }
     }
 
-    /// Prints a line, above the bar where there is one.
+    /// Prints a line, above the bar if there is one.
     pub fn line(&self, line: &str) {
         if self.bar.is_hidden() {
             out::say(line);
@@ -72,7 +72,7 @@ impl TrainingBar {
         }
     }
 
-    /// Takes the bar away. Lines stay.
+    /// Removes the bar. Lines stay.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -82,7 +82,7 @@ impl TrainingBar {
         let (split, epoch, batch) = (progress.split, progress.epoch, progress.batch);
         let pass = match &self.pass {
             Some(pass) if (pass.split, pass.epoch) == (split, epoch) => pass,
-            // The time of the first batch of a pass holds its start-up too, so the count begins behind it.
+            // The first batch of a pass includes its start-up, so the count begins after it.
             _ => self.pass.insert(Pass { split, epoch, first_batch: batch, since: now }),
         };
         let seconds = now.duration_since(pass.since).as_secs_f64();
@@ -137,8 +137,8 @@ fn prefix(progress: &RunProgress) -> String {
     }
 }
 
-/// One figure per pass, so that the rest fits in a terminal of 80 columns. In training it is the loss (the epoch's line
-/// has the accuracy), in an evaluation the accuracy, of regression the loss.
+/// One figure per pass, so that the rest fits in a terminal of 80 columns: in training the loss (the epoch's line has
+/// the accuracy), in an evaluation the accuracy, or the loss for regression.
 fn message(progress: &RunProgress, rate: f64, left: Option<f64>, busiest: &str) -> String {
     let figure = match progress.split {
         Split::Train => format!("loss {:.4}", progress.loss),
@@ -209,7 +209,7 @@ mod tests {
         let later = |s| start + Duration::from_secs(s);
         assert_eq!(view.measure(&progress(Split::Train, 0, 40), start), 0.0);
         assert_eq!(view.measure(&progress(Split::Train, 0, 60), later(2)), 10.0);
-        // Another pass begins anew.
+        // Another pass starts from zero.
         assert_eq!(view.measure(&progress(Split::Valid, 0, 1), later(3)), 0.0);
         assert_eq!(view.measure(&progress(Split::Valid, 0, 5), later(4)), 4.0);
         assert_eq!(view.measure(&progress(Split::Train, 1, 1), later(5)), 0.0);

@@ -1,4 +1,4 @@
-//! How long a run will still take, by what its passes have taken so far.
+//! An estimate of a run's remaining time from the times of its passes.
 
 use std::time::Instant;
 
@@ -10,16 +10,16 @@ use uva_runtime::telemetry::metrics::RunProgress;
 pub struct EpochTime {
     /// Seconds from one epoch's first batch to the next one's.
     pub seconds: f64,
-    /// Those of them behind its last training batch: validation, and the checkpoint.
+    /// The part of these seconds after the last training batch: validation, and the checkpoint.
     pub behind_training: f64,
 }
 
-/// The epochs of a run as they go by.
+/// The times of a run's epochs.
 #[derive(Debug, Default)]
 pub struct Epochs {
     /// The current epoch.
     current: Option<Current>,
-    /// The last one that was seen whole, or as much as is known of the first.
+    /// The last completely observed epoch, or what is known so far about the first.
     known: Option<EpochTime>,
 }
 
@@ -27,14 +27,14 @@ pub struct Epochs {
 struct Current {
     epoch: u32,
     began: Instant,
-    /// Batches of it that were done by then: more than one behind a resume.
+    /// Batches of this epoch that were done by then: more than one after a resume.
     first_batch: u64,
-    /// When its last training batch was done.
+    /// When the last training batch of this epoch was done.
     trained: Option<Instant>,
 }
 
 impl Epochs {
-    /// Takes in how far a run has come.
+    /// Updates the times with the progress of a run.
     pub fn observe(&mut self, progress: &RunProgress, now: Instant) {
         if progress.split != Split::Train {
             return;
@@ -52,7 +52,7 @@ impl Epochs {
         };
         let done = batch == batches;
         if done && self.known.is_none() && batch > current.first_batch {
-            // Before the first one is over, its training is all that is known of it.
+            // During the first epoch, only its training time is known.
             let whole = batches as f64 / (batch - current.first_batch) as f64;
             self.known = Some(EpochTime { seconds: since(current.began) * whole, behind_training: 0.0 });
         }
@@ -65,9 +65,9 @@ impl Epochs {
     }
 }
 
-/// Remaining seconds of a run: the current pass at `rate` batches a second (0: not known yet), and the epochs behind
-/// it. With early stopping it is an upper bound. `None` if there is no basis for an estimate, or the number of epochs
-/// is unknown.
+/// Remaining seconds of a run: the current pass at `rate` batches a second (0 if unknown), and the epochs after it.
+/// With early stopping it is an upper bound. `None` if there is no basis for an estimate, or the number of epochs is
+/// unknown.
 pub fn remaining(progress: &RunProgress, rate: f64, known: Option<EpochTime>) -> Option<f64> {
     let RunProgress { split, epoch, epochs, batch, batches, .. } = *progress;
     if epochs == 0 {

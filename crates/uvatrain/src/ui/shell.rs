@@ -1,16 +1,16 @@
-//! Command lines that a person is to type, as a shell reads them.
+//! Command lines that users type, quoted for a shell.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A word of a command line, quoted where a shell would read it as something else. Control characters and bytes that are
-/// no text are escaped, as Bash, Zsh and POSIX 2024 read them.
+/// A word of a command line, quoted if a shell would read it as something else. Control characters and invalid UTF-8
+/// are escaped, as Bash, Zsh and POSIX 2024 read them.
 pub fn word(word: impl AsRef<OsStr>) -> String {
     let bytes = word.as_ref().as_bytes();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"%+,-./:=@_".contains(byte);
     let quoted = match std::str::from_utf8(bytes) {
-        // A tilde, and a word that the shell takes apart, are not plain either.
+        // A tilde, and a word that the shell would split, are quoted as well.
         Ok(text) if !text.is_empty() && bytes.iter().all(is_plain) => return text.to_owned(),
         Ok(text) if uva_files::escape::word(text) == text && !text.contains('\t') => {
             return format!("'{}'", text.replace('\'', r"'\''"));
@@ -24,7 +24,7 @@ pub fn word(word: impl AsRef<OsStr>) -> String {
     format!("$'{}'", quoted.collect::<String>())
 }
 
-/// A path as an argument: one that begins with a dash is no option.
+/// A path as an argument: a leading dash does not make it an option.
 pub fn path(path: &Path) -> String {
     match path.as_os_str().as_bytes().starts_with(b"-") {
         true => word(Path::new(".").join(path)),

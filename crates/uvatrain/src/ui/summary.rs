@@ -1,4 +1,4 @@
-//! The end of a run: its results, where the time went, where the metrics are.
+//! The summary at the end of a run: its results, how its time was spent, and where the metrics are.
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use super::format;
 use super::table::TextTable;
 use uva_runtime::spec::ByteSize;
 
-/// Said of results that depend on which neighbours were drawn.
+/// The note on results that depend on random neighbours.
 pub const ON_SAMPLED_NEIGHBOURS: &str = "on sampled neighbours";
 
 /// Further facts about a run at its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SummaryFacts<'p> {
-    /// The file that `--metrics` asked for.
+    /// The file of `--metrics`.
     pub metrics: Option<&'p Path>,
-    /// The directory that `--checkpoint` asked for.
+    /// The directory of `--checkpoint`.
     pub checkpoint: Option<&'p Path>,
-    /// Which model was to be kept, where one of ours was trained.
+    /// Which model is kept, if a built-in model was trained.
     pub keep: Option<Keep>,
-    /// Threads of a model of ours that was trained on the CPU.
+    /// Threads of a built-in model that was trained on the CPU.
     pub train_threads: Option<usize>,
     /// Cores of this machine.
     pub cores: usize,
@@ -97,7 +97,7 @@ pub fn memory(processes: &[ProcessMemory]) -> String {
 fn facts(end: &End, besides: &SummaryFacts<'_>) -> String {
     let mut facts = TextTable::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
-    // Said once, of the first result.
+    // Printed once, with the first result.
     let mut how = besides.sampled.then_some(ON_SAMPLED_NEIGHBOURS).into_iter();
     let mut result = |name: &str, value: String, epoch: Option<u32>, fact: &mut dyn FnMut(&str, String)| {
         let how = how.next().map_or(String::new(), |how| format!(" {how}"));
@@ -196,7 +196,7 @@ fn facts(end: &End, besides: &SummaryFacts<'_>) -> String {
     facts.render()
 }
 
-/// Which model is tested, and predicted with.
+/// Which model is tested and used for predictions.
 fn kept(keep: Keep, end: &End) -> String {
     match (keep, end.best_valid_epoch) {
         (Keep::Best, Some(epoch)) => {
@@ -207,14 +207,14 @@ fn kept(keep: Keep, end: &End) -> String {
     }
 }
 
-/// Threads that trained, and how many may be faster: where the report says so, and there are cores for them.
+/// The number of training threads, and one that may be faster: if the report recommends it and enough cores exist.
 fn more_threads(end: &End, besides: &SummaryFacts<'_>) -> Option<(usize, u64)> {
     let threads = besides.train_threads.filter(|threads| *threads < besides.cores)?;
     let held_up = held_up_by(&RoleSum::of_all(&end.roles)).filter(|_| end.batches > 0)?;
     Some((threads, more_train_threads(held_up, threads as u64)?))
 }
 
-/// The caches' hits, without the epochs from which the caches were chosen.
+/// The hit rates of the caches, without the epochs from which the caches were chosen.
 fn caches(cache: &CacheOutcome, fact: &mut dyn FnMut(&str, String)) {
     let hit = |what: &str, got: Option<f64>, expected: f64| {
         let expected = format::percent(expected);

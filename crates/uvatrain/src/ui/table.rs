@@ -11,7 +11,7 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// A table of names and what they are: every column flush left, no heading.
+    /// A table of names and values: every column flush left, no heading.
     pub fn of_facts() -> TextTable {
         TextTable { left: true, ..TextTable::default() }
     }
@@ -28,7 +28,7 @@ impl TextTable {
         self.rows.push(cells.iter().map(|cell| escape::word(cell.as_ref()).into_owned()).collect());
     }
 
-    /// The table as text, a line a row, two spaces between columns, none at a line's end.
+    /// The table as text: a line per row, two spaces between columns, and no trailing spaces.
     pub fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

@@ -1,4 +1,4 @@
-//! A bar for work with stages: generating and importing. Only on a terminal; elsewhere it says nothing.
+//! A progress bar for work with stages, such as generating and importing. It is shown only on a terminal.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uva_graph::Progress;
 
-/// How often a line moves whose work does not say how far it is.
+/// The tick of a bar whose work does not report its progress.
 const TICK: Duration = Duration::from_millis(125);
 
-/// The bar. It goes away when it is dropped.
+/// The bar. Dropping it removes it from the terminal.
 #[derive(Debug)]
 pub struct Work {
     bar: ProgressBar,
@@ -19,12 +19,12 @@ pub struct Work {
 }
 
 impl Work {
-    /// A bar on stderr, for work that says how far it is.
+    /// A bar on stderr, for work that reports its progress.
     pub fn new() -> Work {
         Self::of_template("{msg:<10} {bar:30} {percent:>3} %  {elapsed}")
     }
 
-    /// The same, with the time that is left.
+    /// A bar that also shows the remaining time.
     pub fn with_remaining_time() -> Work {
         Self::of_template("{msg:<10} {bar:30} {percent:>3} %  {elapsed}, {eta} left")
     }
@@ -38,8 +38,8 @@ impl Work {
         Work { bar, ticks: None }
     }
 
-    /// A line on stderr that moves, for work that does not say how far it is. Where there is no terminal, and where the
-    /// system gives no thread to move it, it does without.
+    /// A moving line on stderr, for work that does not report its progress. Without a terminal, or if no thread can be
+    /// started, nothing moves.
     pub fn of_unknown_length(name: &'static str) -> Work {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
         let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}");
@@ -54,12 +54,12 @@ impl Work {
         self.bar.suspend(say);
     }
 
-    /// Shows how far the work is.
+    /// Shows the progress of the work.
     pub fn show(&self, progress: Progress) {
         self.show_named(progress.stage, progress.done, progress.total);
     }
 
-    /// The same of a stage whose name is made at run time.
+    /// Shows the progress of a stage whose name is made at run time.
     pub fn show_named(&self, stage: &str, done: u64, total: u64) {
         if self.bar.message() != stage {
             self.bar.set_message(stage.to_owned());

@@ -33,7 +33,7 @@ pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The possible next steps with a dataset, and those that it lacks labels or training nodes for.
+/// The possible next steps with a dataset, and the steps for which it lacks labels or training nodes.
 fn next(dataset: &Dataset, path: &Path) -> Vec<String> {
     let (file, path) = (path.display(), shell::path(path));
     let labelled = match dataset.labels() {

@@ -1,3 +1,3 @@
-//! The example as a program: it runs, and what it learns is in the edges.
+//! Tests of the example as a program: it runs, and it learns from the edges.
 
 mod trains;

@@ -1,4 +1,4 @@
-//! Trains on a small graph whose features say little of a node's class, and whose edges say much.
+//! Trains on a small graph whose edges determine a node's class far better than its features.
 
 use std::fs;
 use std::io::Read;
@@ -12,10 +12,10 @@ use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, write_array};
 use uva_io::generate::{self, Common, Mixing, Sbm};
 
-/// A call takes about a second.
+/// The watchdog's limit. A call takes about a second.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// How the program ended, and what it wrote to stdout and stderr. It is killed when it takes too long.
+/// The exit status, stdout and stderr of the program. It is killed when it takes too long.
 fn example(arguments: &[&Path]) -> (ExitStatus, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_uvatrain-candle-example"))
         .args(arguments)
@@ -54,7 +54,7 @@ fn accuracies(data: &Path, epochs: &str) -> Vec<f64> {
     lines.lines().enumerate().map(accuracy).collect()
 }
 
-/// Four classes. Of 12 neighbours 8 in 10 are of the node's own class.
+/// Four classes. Of 12 neighbours, 8 in 10 belong to the node's own class.
 fn graph(folder: &Path) -> PathBuf {
     let path = folder.join("graph");
     let common = Common {
@@ -71,7 +71,7 @@ fn graph(folder: &Path) -> PathBuf {
     path
 }
 
-/// The same dataset, all lists of neighbours empty: a layer is then a plain layer on a node's own row.
+/// The same dataset with empty neighbour lists: a layer is then a plain layer on a node's own row.
 fn without_edges(graph: &Path, folder: &Path) -> PathBuf {
     let path = folder.join("without-edges");
     fs::create_dir(&path).expect("a folder");
@@ -91,8 +91,8 @@ fn the_model_learns_from_the_edges_what_the_features_lack() {
     let with = accuracies(&graph, "6");
     let without = accuracies(&without_edges(&graph, folder.path()), "6");
     assert_eq!((with.len(), without.len()), (6, 6));
-    // candle draws the first weights without a seed. In 25 runs the last epochs had 0.84 to 0.90 with edges, and the best
-    // ones 0.50 to 0.54 without.
+    // candle draws the first weights without a seed. In 25 runs the last epochs had 0.84 to 0.90 with edges, and the
+    // best ones 0.50 to 0.54 without.
     assert!(with[5] > 0.7, "with edges: {with:?}");
     assert!(without.iter().all(|&accuracy| accuracy < 0.6), "without edges: {without:?}");
 }

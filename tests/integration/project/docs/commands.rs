@@ -1,5 +1,6 @@
-//! `docs/reference/commands.md` between `<!-- generated: NAME, NAME -->` and `<!-- end -->` is made from the declarations
-//! of commands and options. `UVATRAIN_WRITE_DOCS=1` writes these parts; the notes between them are written by hand.
+//! `docs/reference/commands.md` between `<!-- generated: NAME, NAME -->` and `<!-- end -->` is made from the
+//! declarations of commands and options. `UVATRAIN_WRITE_DOCS=1` writes these parts; the notes between them are written
+//! by hand.
 
 use std::fs;
 
@@ -85,7 +86,7 @@ impl Shared {
     }
 }
 
-/// So many values of a shared option have a table of their own.
+/// From this many values on, a shared option has its own table.
 const MANY: usize = 9;
 
 fn named(choices: &[Choice]) -> Vec<(String, String)> {
@@ -102,7 +103,7 @@ fn row<T: AsRef<str>>(cells: impl IntoIterator<Item = T>) -> String {
         + "|\n"
 }
 
-/// Named values and what they mean, where they say so and are not too many for a cell.
+/// Named values with their meanings, if they have any and are not too many for a cell.
 fn described(values: &[(String, String)]) -> String {
     let silent = values.len() >= MANY || values.iter().all(|(_, help)| help.is_empty());
     let cells: Vec<_> = values
@@ -167,7 +168,7 @@ fn argument(argument: &Arg) -> String {
     row([option.as_str(), &values, &default, first_sentence(&help)])
 }
 
-/// What a command has of the shared options.
+/// The shared options of a command.
 fn shared_with(command: &Command, shared: &Shared) -> Option<String> {
     let (has, lacks): (Vec<_>, Vec<_>) = shared.fields.iter().partition(|(field, _)| {
         command.get_arguments().any(|one| one.get_long() == Some(&*field.long()) && shared.has(one))

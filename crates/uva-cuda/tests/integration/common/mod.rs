@@ -1,4 +1,4 @@
-//! What the tests under the simulator share.
+//! Shared code of the tests under the simulator.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::PinnedBuffer;
 use uva_cuda::{CacheKind, Context, CudaStream, Module, ModuleOptions};
 
-/// This test program again, for one of its ignored tests.
+/// A command that runs one of the ignored tests of this test program.
 pub fn again(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture"]);
@@ -22,7 +22,7 @@ pub fn simulated(test: &str) -> Command {
     command
 }
 
-/// What a child printed on a line of its own behind `mark`.
+/// The text that a child printed after `mark`, up to the end of the line.
 pub fn told(output: &Output, mark: &str) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -31,8 +31,8 @@ pub fn told(output: &Output, mark: &str) -> String {
     line.unwrap_or_else(|| panic!("nothing behind {mark:?} in {text}"))
 }
 
-/// Compiled kernels are kept where the harness says, so that test programs that run one after another compile each once;
-/// otherwise nowhere.
+/// Compiled kernels are stored in the folder that the harness names, so that successive test programs compile each
+/// once; without a folder they are not stored.
 pub fn module_options() -> ModuleOptions {
     let cache = cuda_sim::kernel_cache().map_or(CacheKind::Off, CacheKind::Folder);
     ModuleOptions { cache, ..Default::default() }
@@ -43,7 +43,7 @@ pub fn kernels(context: &Arc<Context>) -> GatherKernels {
     GatherKernels::new(&Module::gather(context, &module_options()).unwrap()).unwrap()
 }
 
-/// Holds a stream until it is let go.
+/// Holds a stream until it is released.
 pub struct Hold {
     flag: PinnedBuffer,
 }
@@ -51,13 +51,14 @@ pub struct Hold {
 impl Hold {
     pub fn new(context: &Arc<Context>, kernels: &GatherKernels, stream: &CudaStream) -> Self {
         let flag = PinnedBuffer::new(context, 4, "a flag").unwrap();
-        // SAFETY: the flag is zero, lives until this value is dropped, which lets go first, and is aligned to a page.
+        // SAFETY: the flag is zero, lives until this value is dropped, which releases the stream first, and is aligned
+        // to a page.
         unsafe { kernels.spin_until(stream, flag.address()) }.unwrap();
         Self { flag }
     }
 
     pub fn let_go(&self) {
-        // SAFETY: 4 aligned bytes that live; nobody has a reference to them, and the kernel only reads them.
+        // SAFETY: 4 aligned bytes that live; there is no reference to them, and the kernel only reads them.
         unsafe { AtomicU32::from_ptr(self.flag.as_ptr().cast_mut().cast()) }.store(1, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks assigned to parts, greedily.
+//! Greedy assignment of blocks to parts.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use crate::options::Count;
 /// Not assigned yet.
 const NONE: u16 = u16::MAX;
 
-/// The most steps over edges of the block graph that counting blocks within two hops may take.
+/// The maximum number of steps over edges of the block graph for counting blocks within two hops.
 const MOST_STEPS: u64 = 100_000_000_000;
 
 /// All blocks, in descending order of (training nodes, nodes), then in that of their numbers.
@@ -24,7 +24,7 @@ pub(crate) fn largest_first(blocks: &Blocks) -> Vec<u32> {
     order
 }
 
-/// The part of each block. They come in `order`. Each goes to the part `i` of the largest
+/// The part of each block. Blocks are assigned in `order`. Each goes to the part `i` with the largest
 ///
 /// `connection(i) · (1 − train(i) / (T / k)) · (1 − nodes(i) / (N / k))`, no factor below 0,
 ///
@@ -32,7 +32,7 @@ pub(crate) fn largest_first(blocks: &Blocks) -> Vec<u32> {
 /// equal parts is taken. Comparisons are exact.
 ///
 /// # Errors
-/// If blocks are to be counted and there are too many.
+/// If blocks have to be counted and there are too many.
 pub(crate) fn assign(
     blocks: &Blocks,
     graph: &BlockGraph,
@@ -52,7 +52,7 @@ pub(crate) fn assign(
         if done.is_multiple_of(1024) {
             progress(Progress { stage: "assign", done: done as u64, total: order.len() as u64 });
         }
-        // A block that is not assigned has the number of no part: there are 65,535 at most.
+        // The value for unassigned blocks is not a part: there are at most 65,535.
         match count {
             Count::Edges => {
                 for (other, edges) in graph.neighbours(block) {
@@ -77,7 +77,7 @@ pub(crate) fn assign(
     Ok(part_of)
 }
 
-/// What parts have so far.
+/// The sizes of the parts so far.
 struct Loads {
     nodes: Vec<u64>,
     train: Vec<u64>,
@@ -123,9 +123,9 @@ impl Loads {
     }
 }
 
-/// Blocks near one.
+/// A search for the blocks near a block.
 struct Near {
-    /// For each block the last one that it was found near.
+    /// For each block, the last block that it was found near.
     seen: Vec<u32>,
     found: Vec<u32>,
 }
@@ -135,7 +135,7 @@ impl Near {
         Near { seen: vec![u32::MAX; blocks], found: Vec::new() }
     }
 
-    /// Those one or two hops from a block, each once.
+    /// The blocks one or two hops from a block, each once.
     fn within_two(&mut self, graph: &BlockGraph, block: u32) -> &[u32] {
         self.found.clear();
         self.seen[block as usize] = block;

@@ -6,22 +6,22 @@ use crate::graphs::tally::LabelTally;
 use crate::graphs::weighted::WeightedGraph;
 use crate::methods::blocks::search::Blocks;
 
-/// Blocks of a piece of work.
+/// Blocks per piece of work.
 const PIECE: usize = 1024;
 
-/// For each block the blocks next to it.
+/// The neighbouring blocks of each block.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockGraph {
     /// The end of each block's neighbours.
     ends: Vec<usize>,
     /// The neighbours, ascending.
     to: Vec<u32>,
-    /// Entries of lists between the two, of either direction.
+    /// The number of list entries between the two, in either direction.
     edges: Vec<u64>,
 }
 
 impl BlockGraph {
-    /// Uses the current rayon pool.
+    /// The graph of these blocks. Uses the current rayon pool.
     pub(crate) fn of(graph: &impl WeightedGraph, blocks: &Blocks) -> BlockGraph {
         let members = Members::of(blocks);
         let numbers: Vec<u32> = (0..blocks.count() as u32).collect();
@@ -42,18 +42,18 @@ impl BlockGraph {
         found
     }
 
-    /// The blocks next to one, ascending, and the edges to each.
+    /// The neighbours of a block, ascending, and the edges to each.
     pub(crate) fn neighbours(&self, block: u32) -> impl Iterator<Item = (u32, u64)> + '_ {
         let entries = self.entries(block);
         self.to[entries.clone()].iter().copied().zip(self.edges[entries].iter().copied())
     }
 
-    /// Pairs of blocks next to each other, in both directions.
+    /// Pairs of neighbouring blocks, in both directions.
     pub(crate) fn pairs(&self) -> u64 {
         self.to.len() as u64
     }
 
-    /// How many there are.
+    /// Number of neighbours of a block.
     pub(crate) fn degree(&self, block: u32) -> usize {
         self.entries(block).len()
     }
@@ -65,7 +65,7 @@ impl BlockGraph {
     }
 }
 
-/// A part of a block graph, its ends counted from its own beginning.
+/// A piece of a block graph, whose ends count from its own beginning.
 #[derive(Default)]
 struct Piece {
     ends: Vec<usize>,
@@ -74,7 +74,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Of these blocks.
+    /// The piece of these blocks.
     fn of(graph: &impl WeightedGraph, blocks: &Blocks, members: &Members, numbers: &[u32]) -> Piece {
         let (mut piece, mut tally, mut sums) = (Piece::default(), LabelTally::new(), Vec::new());
         for &block in numbers {

@@ -1,19 +1,20 @@
-//! Small blocks, merged with large ones and with each other.
+//! Merges small blocks with large ones and with each other.
 
 use std::cmp::Reverse;
 
 use crate::methods::blocks::block_graph::BlockGraph;
 use crate::methods::blocks::search::{Blocks, Caps};
 
-/// One in so many blocks is large.
+/// One block in this many is large.
 const LARGE: usize = 10;
 
-/// Merges small blocks. The largest tenth are large; of equal blocks the one of the smaller number.
+/// Merges small blocks. The largest tenth are large; between equal blocks, the smaller number decides.
 ///
-/// Small blocks come in the order of their numbers. One with large neighbours joins one of them: that with the most
-/// edges to it, then of the smallest number, of those that then have at most twice `caps`. The small blocks that join
-/// none are put together in the order of their numbers, each to the one before as long as both fit into `caps`. That
-/// order is random, as that of their sources is. Merged blocks are numbered by the smallest number in them.
+/// Small blocks are processed in the order of their numbers. A small block with large neighbours joins one of them: the
+/// one with the most edges to it, then with the smallest number, among those that then have at most twice `caps`. The
+/// remaining small blocks are combined in the order of their numbers, each with the one before as long as both fit into
+/// `caps`. That order is random, as that of their sources is. Merged blocks are numbered by the smallest number in
+/// them.
 pub(crate) fn merge(blocks: &Blocks, graph: &BlockGraph, caps: Caps) -> Blocks {
     let count = blocks.count();
     let mut by_size: Vec<u32> = (0..count as u32).collect();
@@ -21,7 +22,7 @@ pub(crate) fn merge(blocks: &Blocks, graph: &BlockGraph, caps: Caps) -> Blocks {
     let mut is_large = vec![false; count];
     by_size.iter().take(count.div_ceil(LARGE)).for_each(|&block| is_large[block as usize] = true);
 
-    // For each block the one whose number it takes.
+    // For each block, the block whose number it takes.
     let mut joins: Vec<u32> = (0..count as u32).collect();
     let (mut nodes, mut train) = (blocks.nodes.clone(), blocks.train.clone());
     let mut last: Option<u32> = None;
@@ -50,7 +51,7 @@ pub(crate) fn merge(blocks: &Blocks, graph: &BlockGraph, caps: Caps) -> Blocks {
     renumbered(blocks, &joins)
 }
 
-/// Blocks under the numbers of those that they joined, counted anew in the order of the smallest old number.
+/// The merged blocks, renumbered in the order of the smallest old number.
 fn renumbered(blocks: &Blocks, joins: &[u32]) -> Blocks {
     let mut numbers = vec![u32::MAX; joins.len()];
     let mut merged = Blocks { of: Vec::new(), nodes: Vec::new(), train: Vec::new() };

@@ -4,17 +4,17 @@ use uva_graph::Progress;
 
 use crate::graphs::graph::OriginalGraph;
 
-/// Of a node that no block has claimed yet.
+/// The value for a node that no block has claimed yet.
 const NONE: u32 = u32::MAX;
 
-/// Which block each node belongs to, and the sizes of blocks.
+/// The block of each node, and the sizes of the blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
     /// The block of each node.
     pub(crate) of: Vec<u32>,
     /// Nodes of each block.
     pub(crate) nodes: Vec<u64>,
-    /// Training nodes of each.
+    /// Training nodes of each block.
     pub(crate) train: Vec<u64>,
 }
 
@@ -23,13 +23,13 @@ impl Blocks {
         self.nodes.len()
     }
 
-    /// The parts of nodes whose blocks have these parts.
+    /// The part of each node, given the parts of the blocks.
     pub(crate) fn of_nodes(&self, parts: &[u16]) -> Vec<u16> {
         self.of.iter().map(|&block| parts[block as usize]).collect()
     }
 }
 
-/// The most that a block may have.
+/// The maximum size of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caps {
     /// Nodes.
@@ -41,15 +41,16 @@ pub(crate) struct Caps {
 /// A block that grows.
 struct Growing {
     block: u32,
-    /// The nodes that it claimed last.
+    /// The nodes that the block claimed last.
     frontier: Vec<u32>,
 }
 
-/// Grows blocks until they have all nodes. `sources` grow at a time, from the first nodes of `order` that no block has.
+/// Grows blocks until all nodes are claimed. `sources` blocks grow at a time, from the first unclaimed nodes of
+/// `order`.
 ///
-/// In a round each growing block, in the order of their numbers, claims the neighbours of its frontier that nobody has,
-/// up to `caps`. So a node that several blocks reach in one round goes to the one of the smallest number. A block that
-/// is full, or reaches nothing more, makes room for the next source.
+/// In a round each growing block, in the order of block numbers, claims the unclaimed neighbours of its frontier, up to
+/// `caps`. So a node that several blocks reach in one round goes to the block with the smallest number. A block that is
+/// full, or reaches no further node, makes room for the next source.
 pub(crate) fn grow(
     graph: &OriginalGraph<'_>,
     order: &[u32],

@@ -9,24 +9,25 @@ use crate::methods::blocks::search::{Blocks, Caps};
 /// Passes over the nodes.
 const PASSES: usize = 5;
 
-/// A pass goes over the nodes in so many groups.
+/// The number of groups of nodes in a pass.
 const GROUPS: usize = 64;
 
-/// A pass that moves less than one node in so many is the last. More passes find better clusters in some graphs and worse
-/// ones in others. Where the largest clusters were assigned first, batches on oewn read 0.049 of their lists of other parts
-/// with one in 1000 and 0.063 with one in 20. On a graph with power-law degrees it was 0.48 and 0.317.
+/// A pass that moves fewer than one node in this many is the last. More passes find better clusters in some graphs and
+/// worse ones in others. With the largest clusters assigned first, the share of lists of other parts that batches read
+/// on oewn was 0.049 with one in 1000 and 0.063 with one in 20. On a graph with power-law degrees it was 0.48 and
+/// 0.317.
 const FEWEST: usize = 20;
 
 /// Clusters of nodes that have many edges between them, at most `caps` each.
 ///
-/// Every node begins as a cluster of its own. A pass goes over the nodes in `order`, cut into 64 groups. The nodes of a
-/// group are judged against the clusters as they were before the group, so the number of threads changes nothing. A node
-/// wishes to join the cluster that it has most edges to, of those with room for it; of equal clusters the first. It has to
-/// have more edges to that than to its own. With `within`, edges to nodes of another part do not count.
+/// Every node begins as its own cluster. A pass processes the nodes in `order`, cut into 64 groups. The nodes of a
+/// group are compared with the clusters before the group, so the number of threads changes nothing. A node proposes to
+/// join the cluster to which it has the most edges, among those with room for it; ties go to the first. It must have
+/// more edges to that cluster than to its own. With `within`, edges to nodes of another part do not count.
 ///
-/// Wishes are carried out in order, each if there is still room and the cluster still has a node. A pass that moves fewer
-/// than a twentieth of the nodes is the last. Clusters are numbered by the first of their nodes in `order`. Uses the
-/// current rayon pool.
+/// Proposals are carried out in order, each if there is still room and the cluster still has a node. A pass that moves
+/// fewer than a twentieth of the nodes is the last. Clusters are numbered by the first of their nodes in `order`. Uses
+/// the current rayon pool.
 pub(crate) fn cluster(
     graph: &impl WeightedGraph,
     order: &[u32],

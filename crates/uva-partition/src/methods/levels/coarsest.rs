@@ -1,4 +1,4 @@
-//! Parts of the clusters of the last level, from nothing.
+//! Initial parts of the clusters of the last level.
 
 use rayon::prelude::*;
 use uva_graph::{GraphError, Progress};
@@ -12,12 +12,13 @@ use crate::methods::levels::level::Level;
 use crate::methods::levels::refine::refine;
 use crate::options::Count;
 
-/// Random orders that are tried, at the most. On oewn, batches of four parts read 0.063 of their lists of other parts
-/// without any, 0.047 with 16. By a prototype with two more ways to grow clusters, eight parts of cnr2000_web had 16,632 and
-/// 55,139 edges between them with two seeds, 8,713 and 9,896 with 16 orders, and 6,049 and 6,571 with 64.
+/// The maximum number of random orders that are tried. On oewn, the share of lists of other parts that batches of four
+/// parts read was 0.063 without any, and 0.047 with 16. In a prototype with two more ways to grow clusters, eight parts
+/// of cnr2000_web had 16,632 and 55,139 edges between them with two seeds, 8,713 and 9,896 with 16 orders, and 6,049
+/// and 6,571 with 64.
 const MOST_TRIES: u64 = 16;
 
-/// Parts of a level's nodes to begin with, one or two of them.
+/// The initial parts of a level's nodes, one or two of them.
 pub(crate) struct Starts<'s> {
     /// The last level, and all its nodes.
     pub(crate) level: &'s Level,
@@ -28,10 +29,10 @@ pub(crate) struct Starts<'s> {
 }
 
 impl Starts<'_> {
-    /// Nodes are assigned as blocks are, the largest first, and once more in random orders, each result refined. The best
-    /// of these results is the second start: of those that keep the limits of parts, if there are any, the one with the
-    /// fewest edges between them; the first of equal ones. There are as many orders as the level's pairs of nodes go into
-    /// `entries`, so that all of them together cost no more than the finest level does.
+    /// Assigns nodes as blocks are, the largest first, and then in random orders, and refines each result. The best of
+    /// the random results is the second start: among those within the limits of parts, if there are any, the one with
+    /// the fewest edges between parts; the first of equal ones. The number of orders is that of the level's pairs of
+    /// nodes that fit into `entries`, so that all of them together cost no more than the finest level.
     ///
     /// # Errors
     /// As [`assign`].
@@ -40,14 +41,14 @@ impl Starts<'_> {
         let own = Blocks { of: self.numbers.to_vec(), ..blocks.clone() };
         let mut starts = vec![assign(&own, graph, &largest_first(&own), self.parts, Count::Edges, progress)?];
         let tries = (entries / graph.pairs().max(1)).min(MOST_TRIES);
-        // 16 at the most.
+        // At most 16.
         let tried: Result<Vec<_>, GraphError> =
             (1..=tries as u32).into_par_iter().map(|number| self.tried(&own, number)).collect();
         starts.extend(tried?.into_iter().min_by_key(|(cost, _)| *cost).map(|(_, of)| of));
         Ok(starts)
     }
 
-    /// Parts, and what they are compared by.
+    /// Parts, and the values by which they are compared.
     fn tried(&self, own: &Blocks, number: u32) -> Result<((bool, u64), Vec<u16>), GraphError> {
         let Starts { level, numbers, parts, passes, seed } = *self;
         let order = order::another(level.count(), seed, number);

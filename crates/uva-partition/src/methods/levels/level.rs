@@ -1,4 +1,4 @@
-//! Blocks of a finer graph as nodes of one.
+//! A level: blocks of a finer graph as the nodes of a graph.
 
 use crate::graphs::weighted::{Size, WeightedGraph};
 use crate::methods::blocks::block_graph::BlockGraph;

@@ -1,4 +1,4 @@
-//! Clusters of clusters, divided where they are few, and refined on the way back.
+//! Multilevel partitioning: clusters of clusters are partitioned once there are few, and refined on the way back.
 
 use uva_graph::{GraphError, Progress};
 
@@ -12,39 +12,39 @@ use crate::methods::levels::coarsest::Starts;
 use crate::methods::levels::level::Level;
 use crate::methods::levels::refine;
 
-/// A cluster has at most one in so many of a part's nodes; Meyerhenke et al. have 14. Not compared.
+/// A cluster has at most one in this many of a part's nodes; Meyerhenke et al. use 14. Not compared.
 const CLUSTERS_A_PART: u64 = 16;
 
-/// Clusters of each part, at the most, that are not clustered again. Not compared.
+/// The maximum number of clusters per part that are not clustered again. Not compared.
 const COARSEST: usize = 64;
 
-/// How many times as large as those of the level below a level's clusters may be. On oewn, batches of parts made with 4, 8
-/// and 16 read 0.055, 0.053 and 0.062 of their lists of other parts. On a graph in the shape of papers100M 8 gives 0.059, and
-/// clusters that grow at once 0.457. On one with power-law degrees it was 0.48 and 0.41, with five passes for each level's
-/// clusters whatever they moved.
+/// The growth of cluster sizes from one level to the next. On oewn, the share of lists of other parts that batches read
+/// was 0.055, 0.053 and 0.062 with 4, 8 and 16. On a graph in the shape of papers100M it was 0.059 with 8, and 0.457
+/// with clusters that grow at once. On a graph with power-law degrees it was 0.48 and 0.41, with five passes for each
+/// level's clusters regardless of the number of moves.
 const GROWTH: u64 = 8;
 
-/// Passes of refinement on each level.
+/// Refinement passes on each level.
 const PASSES: u32 = 10;
 
-/// How large clusters may become, level by level.
+/// The growth of cluster sizes over the levels.
 #[derive(Clone, Copy)]
 enum Growth {
     /// [`GROWTH`] times as large on each level.
     Gradual,
-    /// As large as on any level, from the first on.
+    /// The final size from the first level on.
     AtOnce,
 }
 
 /// The part of each node.
 ///
-/// Clusters are made of nodes, then of clusters, until few are left. Those are assigned as the blocks of bgl are, and once
-/// more by the best of random orders. On the way back each level is refined. That is done with clusters that grow gradually,
-/// and with clusters that grow at once. Of these four results the one with the fewest edges between parts is kept, and
-/// refined once more on levels whose clusters stay within its parts. Uses the current rayon pool.
+/// Nodes are clustered, then the clusters, until few are left. These are assigned as the blocks of bgl are, and also by
+/// the best of random orders. On the way back each level is refined. That is done with clusters that grow gradually,
+/// and with clusters that grow at once. Of these four results, the one with the fewest edges between parts is kept, and
+/// refined again on levels whose clusters stay within its parts. Uses the current rayon pool.
 ///
-/// The best start of the last level need not have the best result: on a graph with power-law degrees, batches of parts that
-/// began with the best of random orders read 0.455 of their lists of other parts, and 0.317 where the largest came first.
+/// The best start of the last level need not give the best result: on a graph with power-law degrees, batches of parts
+/// from the best of random orders read 0.455 of their lists from other parts, and 0.317 with the largest first.
 ///
 /// # Errors
 /// As [`Starts::all`].
@@ -70,8 +70,8 @@ pub(crate) fn assign(
     Ok(levels.refined(best.1))
 }
 
-/// Bytes that it takes at most. Level 1 may have a pair for each entry in both directions, and the levels above it as many
-/// together as it has.
+/// The maximum number of bytes required. Level 1 may have a pair for each entry in both directions, and the levels
+/// above it have at most as many together.
 pub(crate) fn bytes(nodes: u64, edges: u64) -> u64 {
     // Clusters by node, their sizes and numbers, the parts that they stay in, and the best parts so far.
     let of_clusters = (4 + 16 + 4 + 4 + 2 + 2) * nodes;
@@ -87,7 +87,7 @@ struct Levels<'l> {
 }
 
 impl Levels<'_> {
-    /// Parts from nothing, by each of the starts.
+    /// Parts from each of the starts.
     fn divided(&self, growth: Growth, seed: u64) -> Result<Vec<Vec<u16>>, GraphError> {
         let levels = self.coarsen(growth, None);
         let Some(level) = levels.last() else { return Ok(Vec::new()) };
@@ -97,14 +97,14 @@ impl Levels<'_> {
         Ok(starts.into_iter().map(|of| self.back(&levels, of)).collect())
     }
 
-    /// The same parts, refined on all levels.
+    /// The given parts, refined on all levels.
     fn refined(&self, of: Vec<u16>) -> Vec<u16> {
         let levels = self.coarsen(Growth::Gradual, Some(&of));
         let of = levels.iter().fold(of, |of, level| of_blocks(&level.blocks, &of));
         self.back(&levels, of)
     }
 
-    /// From the parts of the coarsest clusters to those of the nodes.
+    /// Projects the parts of the coarsest clusters to the nodes.
     fn back(&self, levels: &[Level], mut of: Vec<u16>) -> Vec<u16> {
         for level in levels.iter().rev() {
             let order = by_number(level);
@@ -115,7 +115,7 @@ impl Levels<'_> {
         of
     }
 
-    /// The levels, the coarsest last; one at least. With `of`, clusters stay within these parts of the nodes.
+    /// The levels, at least one, the coarsest last. With `of`, clusters stay within these parts of the nodes.
     fn coarsen(&self, growth: Growth, of: Option<&[u16]>) -> Vec<Level> {
         let (graph, order) = (self.graph, self.order);
         let mut levels = Vec::new();
@@ -130,7 +130,7 @@ impl Levels<'_> {
                 None => (cluster(graph, order, caps, within.as_deref()), graph.count()),
                 Some(level) => (cluster(level, &by_number(level), caps, within.as_deref()), level.count()),
             };
-            // Little comes of it, and no more would with larger clusters.
+            // The level gains little, and would gain no more with larger clusters.
             let is_last = most >= self.caps.nodes && blocks.count() as u64 * 20 > finer as u64 * 19;
             if is_last && !levels.is_empty() {
                 return levels;
@@ -149,7 +149,7 @@ impl Levels<'_> {
     }
 }
 
-/// The part of each block, of which all nodes have the same.
+/// The part of each block, whose nodes all have the same part.
 fn of_blocks(blocks: &Blocks, of: &[u16]) -> Vec<u16> {
     let mut coarse = vec![0; blocks.count()];
     blocks.of.iter().zip(of).for_each(|(&block, &part)| coarse[block as usize] = part);

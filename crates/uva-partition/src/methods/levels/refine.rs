@@ -9,21 +9,21 @@ use crate::graphs::limits::PartSizes;
 use crate::graphs::tally::LabelTally;
 use crate::graphs::weighted::{Size, WeightedGraph};
 
-/// A pass goes over the nodes in so many groups.
+/// The number of groups of nodes in a pass.
 const GROUPS: usize = 64;
 
-/// A pass that moves less than one node in so many is the last.
+/// A pass that moves fewer than one node in this many is the last.
 const FEWEST: usize = 1000;
 
-/// Moves nodes to the parts of their neighbours, in `passes` passes at most.
+/// Moves nodes to the parts of their neighbours, in at most `passes` passes.
 ///
-/// A pass goes over the nodes in `order`, cut into 64 groups. The nodes of a group are judged against the parts as they
-/// were before the group, so the number of threads changes nothing:
+/// A pass processes the nodes in `order`, cut into 64 groups. The nodes of a group are compared with the parts before
+/// the group, so the number of threads changes nothing:
 ///
 /// 1. A node goes to the part that has most of its neighbours, of those with room for it, if that has more of them than
 ///    its own part. Both directions count; of equal parts the first.
-/// 2. Else, if its part has too many nodes, or too many training nodes and it is one, it goes to the part with room that
-///    has most of its neighbours, and if none has one to the part with room that has the fewest (training) nodes.
+/// 2. Else, if its part has too many nodes, or too many training nodes and it is one, it goes to the part with room
+///    that has most of its neighbours, and if none has one to the part with room that has the fewest (training) nodes.
 ///
 /// Moves are carried out in order, each if there is still room, and one of the second kind if its part still has too
 /// many. Uses the current rayon pool.
@@ -64,15 +64,15 @@ pub(crate) fn refine(
     }
 }
 
-/// A move that a node would make.
+/// A proposed move of a node.
 struct ProposedMove {
     node: u32,
     to: u16,
-    /// Whether it has more neighbours there; else its part has too many nodes.
+    /// Whether the node has more neighbours there; otherwise its part has too many nodes.
     gains: bool,
 }
 
-/// The parts as they were before a group.
+/// The parts before a group.
 struct Judge<'j, G> {
     graph: &'j G,
     of: &'j [u16],
@@ -115,7 +115,7 @@ impl<'j, G: WeightedGraph> Judge<'j, G> {
     }
 }
 
-/// The part with room for as much, and the fewest nodes; of what has training nodes, the fewest of these.
+/// The part with room for this size and the fewest nodes, or the fewest training nodes for a size with training nodes.
 fn emptiest(sizes: &PartSizes, size: Size) -> Option<u16> {
     let with_room = (0..sizes.nodes.len()).filter(|part| sizes.has_room(*part, size));
     let having = |part: &usize| if size.train > 0 { sizes.train[*part] } else { sizes.nodes[*part] };

@@ -1,4 +1,4 @@
-//! Rows cached on the device: the same bytes, every hit counted, and what cannot be refused.
+//! Rows cached on the device: the same bytes, every hit counted, and arguments that cannot be refused.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ fn gather(
 ) -> ReadBack<CachedRows> {
     let context = Context::primary(0).unwrap();
     let table = PinnedTable::new(&context, Arc::new(Aside::of(table)), &PinOptions::default()).unwrap();
-    // Few blocks, so that a warp comes back for more.
+    // Few blocks, so that each warp processes several rows.
     let bound = GridBound::Blocks(2);
     let rows = Pinned::new(kernels.clone(), Arc::new(table), row_bytes, kernel, bound).unwrap();
-    // The kernels for it are the only ones that look at the order too.
+    // Only these kernels read the order as well.
     let rows = rows.by_region(kernel == Kernel::Wide);
     ReadBack::new(&context, kernels.clone(), Cached::on_device(rows, cache).unwrap()).unwrap()
 }
@@ -77,7 +77,7 @@ fn a_cache_that_evicts_conforms_by_every_kernel_and_policy() {
     let kernels = kernels(&context);
     for kernel in Kernel::ALL {
         for policy in eviction::POLICIES {
-            // The plain form of each policy: one without it fails here.
+            // The reference implementation of each policy: a policy without one fails here.
             let reference: fn(usize) -> Box<dyn conformance::Reference> = match policy.name {
                 "fifo" => FifoReference::boxed,
                 "sieve" => SieveReference::boxed,
@@ -99,7 +99,7 @@ fn filler_with(machine: &Machine, cache: DeviceCache, kernel: Kernel) -> SlotFil
     machine.filler_of(Cached::on_device(machine.pinned(kernel), cache).unwrap())
 }
 
-/// Every third row, backwards.
+/// Every third row, in descending order.
 fn cached_ids() -> Vec<i64> {
     (0..ROWS as i64).rev().filter(|id| id % 3 == 0).collect()
 }
@@ -149,13 +149,13 @@ fn rows_that_two_devices_hold_are_read_as_those_of_one() {
     let (rows, hits) =
         fills.iter().fold((0, 0), |(rows, hits), fill| (rows + fill.rows, hits + fill.read.hits()));
     assert!((hits as f64 / rows as f64 - 1.0 / 3.0).abs() < 0.02, "{hits} of {rows} rows hit");
-    // More rows than there is memory for are refused before anything is written.
+    // More rows than fit into memory are refused before anything is written.
     let all: Vec<i64> = (0..(own.bytes() / ROW_BYTES + 1) as i64).collect();
     let refused = DeviceCache::joined(&machine.context, own, (all.len(), ROW_BYTES), &all).unwrap_err();
     assert!(matches!(refused, FillError::Layout(_)), "{refused}");
 }
 
-/// Batches that repeat each other in part, so that a FIFO cache hits: as many ids as asked for, among few rows.
+/// Batches that overlap in part, so that a FIFO cache hits: as many ids as requested, among few rows.
 fn batch_of_few(random: &mut Random, count: usize, stamp: u64) -> Batch {
     let mut batch = Batch::new(random, count, stamp);
     for id in &mut batch.ids {
@@ -194,7 +194,7 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_on_the_host() {
             let slot = index % 2;
             let count = [0, 1, 300, 37, 650][index % 5];
             let batch = batch_of_few(&mut random, count, index as u64 + 1000);
-            // Once in a while an id that is no row: it is found, and what the cache holds stays right.
+            // Occasionally an id that is not a row: it is found, and the cache's content stays right.
             if index == 17 {
                 let mut bad = batch_of_few(&mut random, 100, 5);
                 bad.ids[50] = -3;
@@ -204,7 +204,7 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_on_the_host() {
                 expected.push((5, None));
             }
             let after = (index >= 2).then_some(&free[slot]);
-            // Enqueued far ahead of the device: what is taken in waits for its batch.
+            // Enqueued far ahead of the device: insertions wait for their batch.
             batch.fill(&mut filler, slot, after, &ready[slot]).unwrap();
             consumer.wait(&ready[slot]).unwrap();
             seen.push((machine.read(&consumer, slot), batch));
@@ -278,7 +278,7 @@ fn caches_that_do_not_go_with_the_table_are_refused() {
     }
 }
 
-/// Rows of several pieces on their way to the device, the last one cut: rows on both sides of every border.
+/// Rows of several pieces being copied to the device, the last one partial: rows on both sides of every boundary.
 #[test]
 fn a_cache_of_several_pieces_has_the_rows_that_it_was_filled_with() {
     if !cuda_sim::in_process_with(
@@ -288,12 +288,12 @@ fn a_cache_of_several_pieces_has_the_rows_that_it_was_filled_with() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    // A row is larger than what goes over at a time in one case.
+    // In one case a row is larger than the piece that is copied at a time.
     for (row_bytes, rows) in [(40_009, 1000), ((16 << 20) + 5, 3)] {
         let table: Vec<u8> = (0..rows * row_bytes).map(|i| (i / row_bytes * 31 + i % 251) as u8).collect();
         let ids: Vec<i64> = (0..rows as i64).rev().collect();
         let cache = DeviceCache::filled(&context, &table, row_bytes, &ids, 2).unwrap();
-        // A table of other bytes: only what is in the cache can be right.
+        // A table of other bytes: only cached rows can be right.
         let other = vec![0; table.len()];
         let mut gather = gather(&kernels(&context), cache, &other, row_bytes, Kernel::Wide);
         let asked: Vec<i64> =

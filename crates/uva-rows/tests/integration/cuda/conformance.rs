@@ -18,7 +18,7 @@ fn conforms(kernel: Kernel, by_region: bool) {
     let make = |table: &[u8], row_bytes: usize| {
         let table = PinnedTable::new(&context, Arc::new(Aside::of(table)), &PinOptions::default()).unwrap();
         assert_ne!(table.report().how, PinHow::Copied, "{:?}", table.report());
-        // Few blocks, so that a warp comes back for more.
+        // Few blocks, so that each warp processes several rows.
         let bound = GridBound::Blocks(2);
         let source = Pinned::new(kernels.clone(), Arc::new(table), row_bytes, kernel, bound).unwrap();
         let source = source.by_region(by_region);
@@ -27,7 +27,7 @@ fn conforms(kernel: Kernel, by_region: bool) {
     conformance::whole_tables(&|table, row_bytes| Box::new(make(table, row_bytes)));
     let make: &conformance::Make<'_> = &|table, row_bytes| Box::new(make(table, row_bytes));
     if !cuda_sim::on_a_gpu() {
-        // The kernels themselves are tried at every size by uva-kernel-sim; a table is slow to make here.
+        // uva-kernel-sim tests the kernels themselves at every size; making a table is slow here.
         let sizes = [1, 3, 16, 100, 188, 480].into_iter();
         return conformance::every_row_size_at_every_offset(make, sizes, 0..128);
     }
@@ -64,7 +64,8 @@ fn the_wide_kernel_conforms() {
 fn rows_that_are_read_region_by_region_are_the_same_by_every_kernel() {
     let name = "cuda::conformance::rows_that_are_read_region_by_region_are_the_same_by_every_kernel";
     if cuda_sim::in_process_with(name, &[]) {
-        // The others take half a minute by the stand-in: scripts/measure/long_tests.sh and runs on a GPU have them.
+        // The others take half a minute with the stand-in: scripts/measure/long_tests.sh and runs on a GPU include
+        // them.
         let all = std::env::var_os("UVATRAIN_TESTS").is_some_and(|which| which == "all");
         let kernels = [Kernel::Wide, Kernel::Shift, Kernel::Naive];
         for kernel in kernels.into_iter().take(if all { 3 } else { 1 }) {
@@ -155,7 +156,7 @@ fn widened_rows_staged_to_the_device_conform() {
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
     for narrow in uva_rows::NarrowFloat::ALL {
-        // One value in a row, and a row that is no whole lines.
+        // One value in a row, and a row that does not consist of whole lines.
         for values in [1, 65] {
             let table: Vec<u8> = (0..2 * 65 * 40_u32).map(|i| (i * 7 % 251) as u8).collect();
             let table = table[..narrow.bytes() * values * 40].to_vec();

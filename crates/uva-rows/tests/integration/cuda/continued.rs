@@ -34,7 +34,7 @@ fn row(table: &[u8], id: i64) -> Vec<f32> {
     floats(&table[id as usize * ROW..][..ROW])
 }
 
-/// The sums in their order: rows that are not cached, list by list, and then those that are. An own row ends its part.
+/// The sums in order: rows that are not cached, list by list, and then the cached ones. An own row ends its part.
 fn expected(table: &[u8], batch: &Listed, kept: &dyn Fn(i64) -> bool, by_degrees: bool) -> Vec<f32> {
     let lists = Lists::new(&batch.offsets, &batch.indices, batch.ids.len()).unwrap();
     let (weights, own) = degree_weights::<f32, _>(&lists, &[], &batch.degrees, None);
@@ -265,7 +265,7 @@ fn sums_that_cannot_be_continued_are_refused_with_nothing_enqueued() {
     ] {
         refused(&mut continuing, wrong);
     }
-    // What the CPU cannot begin is no fill, either.
+    // Sums that the CPU cannot begin are not filled either.
     let fails = |_: &mut [u8]| Err(GatherError::Threads { threads: 0, reason: String::new() });
     let failed =
         continuing.submit(&ids, SlotPlace { begun: Some(HostPartialSums { begin: &fails }), ..place });

@@ -16,7 +16,7 @@ use uva_rows::{Cached, RowSource};
 
 use super::machine::*;
 
-/// The figures of docs/internals/kernels.md, and the calls behind each.
+/// The figures of docs/internals/kernels.md, with the calls that each counts.
 const COLUMNS: [(&str, &[&str]); 6] = [
     ("copies to the device", &["cuMemcpyHtoDAsync"]),
     ("launches", &["cuLaunchKernel"]),
@@ -26,10 +26,10 @@ const COLUMNS: [(&str, &[&str]); 6] = [
     ("waits of the host", &["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"]),
 ];
 
-/// Batches that are counted, after as many that are not.
+/// Number of counted batches, after the same number of uncounted ones.
 const BATCHES: u64 = 8;
 
-/// How often this process has called each function so far.
+/// Number of calls of each function by this process so far.
 pub fn counts(folder: &Path) -> BTreeMap<String, u64> {
     let file = std::fs::read_dir(folder).unwrap().next().expect("a process counts").unwrap();
     let text = std::fs::read_to_string(file.path()).unwrap();
@@ -52,7 +52,7 @@ fn calls_of_a_batch<S: DeviceSource>(mut filler: SlotFiller<S>, folder: &Path) -
             before = counts(folder);
         }
         let slot = (index % 2) as usize;
-        // All rows differ from those before, so that a cache that evicts takes some in.
+        // All rows differ from those before, so that a cache that evicts inserts some.
         let batch = Batch::new(&mut random, 500, index + 1);
         batch.fill(&mut filler, slot, Some(&free[slot]), &ready[slot]).unwrap();
         // The host is never ahead of the device, so it has no reason to wait.
@@ -69,7 +69,7 @@ fn calls_of_a_batch<S: DeviceSource>(mut filler: SlotFiller<S>, folder: &Path) -
         })
         .filter(|(function, count)| *count > 0 && function != "cuEventQuery")
         .map(|(function, count)| {
-            // A wait that is not of every batch is rounded up, to be seen.
+            // A wait that does not occur in every batch is rounded up, to be visible.
             (function, count.div_ceil(BATCHES))
         })
         .collect()
@@ -112,7 +112,7 @@ fn a_batch_costs_one_upload_few_launches_and_no_wait_of_the_host() {
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     let mut table = format!("| rows by | {names} |\n|---|{}\n", "---|".repeat(COLUMNS.len()));
     for (name, source) in ways {
-        // The second copy is the piece of rows that the CPU gathered, and the third says where the rows are.
+        // The second copy is the piece of rows that the CPU gathered, and the third has the positions of the rows.
         let copies_of_rows = match name {
             "`split`" | "`dma`" => 1,
             "`dma`, with cached rows" => 2,
@@ -137,7 +137,7 @@ fn a_batch_costs_one_upload_few_launches_and_no_wait_of_the_host() {
     assert!(page.contains(&table), "docs/internals/kernels.md should have:\n{table}");
 }
 
-/// The upload of a batch runs beside the gather of the batch before it.
+/// The upload of a batch runs concurrently with the gather of the batch before it.
 #[test]
 fn an_upload_does_not_wait_for_the_gather_before_it() {
     if !cuda_sim::in_process_with("cuda::counts::an_upload_does_not_wait_for_the_gather_before_it", &[]) {
@@ -159,7 +159,7 @@ fn an_upload_does_not_wait_for_the_gather_before_it() {
     for (slot, batch) in batches.iter().enumerate() {
         batch.fill(&mut filler, slot, None, &ready[slot]).unwrap();
     }
-    // Nothing tells the host that an upload has arrived, so it looks until it has.
+    // The host is not notified of an arrived upload, so it polls.
     let until = Instant::now() + Duration::from_secs(30);
     let mut seen = false;
     while !seen && Instant::now() < until {
@@ -177,7 +177,7 @@ fn an_upload_does_not_wait_for_the_gather_before_it() {
     drop(filler);
 }
 
-/// Arrays that lie on the device already, as those of a sampler there, come to the slot by one launch.
+/// Arrays that are already on the device, as from a sampler there, are copied to the slot by one launch.
 #[test]
 fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
     let test = "cuda::counts::arrays_on_the_device_are_copied_by_one_launch_whatever_their_number";
@@ -196,11 +196,11 @@ fn arrays_on_the_device_are_copied_by_one_launch_whatever_their_number() {
     let ids: Vec<i64> = (0..40).map(|i| i * 7 % ROWS as i64).collect();
     let id_bytes: &[u8] = bytemuck::cast_slice(&ids);
     let memory = Arc::new(SharedBuffer::create(context, 4096, IpcKind::Auto, "a batch").unwrap());
-    // The ids, and eight more arrays, each on a line of its own.
+    // The ids, and eight more arrays, each on a separate line.
     let mut image = vec![0_u8; 4096];
     image.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 251) as u8);
     image[..id_bytes.len()].copy_from_slice(id_bytes);
-    // SAFETY: as long as the memory, which nobody else uses, and waited for.
+    // SAFETY: as long as the memory, which is not used otherwise, and waited for.
     unsafe { host_to_device(&stream, &image, memory.address()) }.unwrap();
     stream.synchronize().unwrap();
     let mut arrays = vec![(64, 0..id_bytes.len())];

@@ -1,4 +1,4 @@
-//! Rows that come from files to slots past the host's memory, by the stand-in libcufile.
+//! Rows read from files directly into slots, without host memory, by the stand-in libcufile.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -67,7 +67,7 @@ fn ranges(rows: usize) -> [Range<usize>; 2] {
     [4096..4096 + rows * ROWS_OF[0], 524_288..524_288 + rows * ROWS_OF[1]]
 }
 
-/// Fills slot 0 with the rows of these runs, and says what that took.
+/// Fills slot 0 with the rows of these runs, and returns the counts of the fill.
 fn fill(
     filler: &mut SlotFiller<NoRows>,
     by: &RefCell<DirectRuns>,
@@ -106,7 +106,7 @@ fn check(tables: &Tables, slot: &[u8], runs: &[Range<usize>], case: &str) {
 #[test]
 fn rows_arrive_once_the_consumer_frees_the_slot_and_failures_are_named() {
     let test = "cuda::direct::rows_arrive_once_the_consumer_frees_the_slot_and_failures_are_named";
-    // The first read fails; some later ones are interrupted, or find no room.
+    // The first read fails; some later ones are interrupted, or lack space.
     let faults = "cuFileRead:1=5, cuFileRead:24=4, cuFileRead:29=11, cuFileBufRegister:1=5036";
     let variables = [("CUDA_SIM_CUFILE", "short"), ("CUDA_SIM_CUFILE_FAIL", faults)];
     if !cuda_sim::in_process_with_cufile(test, &variables) {
@@ -122,7 +122,7 @@ fn rows_arrive_once_the_consumer_frees_the_slot_and_failures_are_named() {
     let (first, second) = ([2000..2400, 0..3, 17..18], vec![5..200; 1]);
     let failed = fill(&mut filler, &by, &first, None, &ready).unwrap_err().to_string();
     assert!(failed.contains(".npy: cannot read ") && failed.contains("os error 5"), "{failed}");
-    // The slot can be filled all the same, from memory that is registered.
+    // The slot can be filled anyway, from memory that is registered.
     drop(by);
     let by = RefCell::new(tables.runs(&machine).unwrap());
     assert_eq!(by.borrow().unregistered(), None);

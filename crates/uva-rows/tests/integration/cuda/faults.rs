@@ -1,4 +1,4 @@
-//! What is refused, what breaks, and what is left behind.
+//! Refusals, failures, and leftovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
         for (number, id) in [-1, ROWS as i64, i64::MIN, i64::MAX, 1 << 32].into_iter().enumerate() {
             for position in [0, 100, 499] {
                 let mut batch = Batch::new(&mut Random(number as u64), 500, number as u64 + 1);
-                // A second one at the end: the first is the one that counts.
+                // A second bad id at the end: the first is the one that counts.
                 for (at, id) in [(499, -77), (position, id)] {
                     batch.ids[at] = id;
                     batch.payload[IDS_AT + at * 8..][..8].copy_from_slice(&id.to_ne_bytes());
@@ -42,7 +42,7 @@ fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
                 }
             }
         }
-        // The slot is none the worse for it.
+        // The slot remains usable.
         two_slots_in_turns(&machine, filler, 6, 77);
     }
 }
@@ -93,7 +93,7 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
     assert!(matches!(refused, Err(FillError::Layout(_))), "{refused:?}");
 }
 
-/// No fill takes page-locked memory, whatever comes: who needs more than was reserved is told.
+/// No fill allocates page-locked memory: a fill that needs more than was reserved gives an error.
 #[test]
 fn a_batch_beyond_its_reserve_is_refused_under_a_held_kernel() {
     let test = "cuda::faults::a_batch_beyond_its_reserve_is_refused_under_a_held_kernel";
@@ -110,7 +110,7 @@ fn a_batch_beyond_its_reserve_is_refused_under_a_held_kernel() {
         assert!(matches!(&result, Err(FillError::Layout(what)) if what.contains("reserve")), "{result:?}")
     };
     refused(small.fill(&mut filler, 0, None, &ready));
-    // All that lies before the ids, and a few ids.
+    // All arrays before the ids, and a few ids.
     filler.reserve_room(IDS_AT + 4096, 512).unwrap();
     let consumer = CudaStream::new(&machine.context).unwrap();
     let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
@@ -125,7 +125,7 @@ fn a_batch_beyond_its_reserve_is_refused_under_a_held_kernel() {
     consumer.synchronize().unwrap();
 }
 
-/// Fails one call of the driver in the middle of fills: the error names it, and every fill after it is refused.
+/// Fails one driver call in the middle of fills: the error names it, and every later fill is refused.
 fn breaks(test: &str, mode: GatherMode, function: &str, call: usize) {
     if !cuda_sim::in_process_with(test, &[("CUDA_SIM_FAIL", &format!("{function}:{call}=719"))]) {
         return;
@@ -216,19 +216,19 @@ fn a_filler_is_abandoned_while_the_device_waits_for_a_lost_event() {
     }
     let machine = Machine::new();
     let mut filler = machine.filler(GatherMode::ZeroCopy);
-    // A consumer that holds its slot for ever.
+    // A consumer that holds its slot indefinitely.
     let consumer = CudaStream::new(&machine.context).unwrap();
     let (free, ready) =
         (CudaEvent::local(&machine.context).unwrap(), CudaEvent::local(&machine.context).unwrap());
     let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
     free.record(&consumer).unwrap();
     let batch = Batch::new(&mut Random(1), 100, 1);
-    // Neither waits, and the second slot isn't held up by the host either.
+    // Neither waits, and the host does not delay the second slot either.
     batch.fill(&mut filler, 0, Some(&free), &ready).unwrap();
     batch.fill(&mut filler, 1, None, &ready).unwrap();
     assert!(filler.finished().unwrap().is_empty());
     assert!(!ready.query().unwrap());
     filler.abandon();
-    // As at the end of a process whose peer has died: what the device may yet use is left to the system.
+    // As at the end of a process whose peer has died: memory that the device may still use is left to the system.
     std::mem::forget((machine, consumer, hold, free, ready));
 }

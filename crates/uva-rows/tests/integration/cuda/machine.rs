@@ -1,4 +1,4 @@
-//! What the tests share: the machine, a table, slots and batches to fill them with.
+//! Shared code of the tests: the machine, a table, slots and batches to fill them with.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub fn kernels(context: &Arc<Context>) -> GatherKernels {
     GatherKernels::new(&Module::gather(context, &options).unwrap()).unwrap()
 }
 
-/// Bytes on pages of their own, that begin where another slice of bytes does within its line.
+/// Bytes on separate pages, with the alignment within a line of another slice of bytes.
 pub struct Aside {
     pub memory: Vec<u8>,
     pub range: Range<usize>,
@@ -52,7 +52,7 @@ impl TableBytes for Aside {
     }
 }
 
-/// Which source fills the slots.
+/// The source that fills the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatherMode {
     ZeroCopy,
@@ -61,7 +61,7 @@ pub enum GatherMode {
     Split,
 }
 
-/// A filler as a run has it.
+/// A filler as in a run.
 pub type Filler = SlotFiller<Box<dyn DeviceSource + Send>>;
 
 pub const MODES: [GatherMode; 4] =
@@ -85,7 +85,7 @@ impl Random {
 
 pub const ROW_BYTES: usize = 188;
 pub const ROWS: usize = 5000;
-/// Where things lie: the report, two arrays, ids, features.
+/// The layout: the report, two arrays, ids, features.
 pub const ARRAYS: [Range<usize>; 2] = [64..2112, 3072..3072 + 333];
 pub const IDS_AT: usize = 4096;
 pub const FEATURES_AT: usize = 64 << 10;
@@ -165,8 +165,8 @@ impl Machine {
         SlotFiller::new(stream, self.kernels.clone(), source, self.buffer.clone(), shape)
     }
 
-    /// Enqueues a read of a slot, as it will be when the stream comes to it. Into pinned memory: a copy into any
-    /// other would make the host wait for the stream.
+    /// Enqueues a read of a slot in stream order, into pinned memory: a copy into any other memory would make the host
+    /// wait for the stream.
     pub fn read(&self, stream: &CudaStream, slot: usize) -> PinnedBuffer {
         let mut out = PinnedBuffer::new(&self.context, STRIDE, "what a consumer saw").unwrap();
         let from = self.buffer.address() + (slot * STRIDE) as u64;
@@ -176,8 +176,8 @@ impl Machine {
     }
 }
 
-/// Page-locked memory for a test that holds streams, taken before it holds any: a driver may let whoever takes or frees
-/// such memory wait for all that is queued, and so for the test itself.
+/// Page-locked memory for a test that holds streams, allocated before it holds any: a driver may let an allocation or
+/// release of such memory wait for all queued work, and so for the test itself.
 pub struct Pool {
     flags: Arc<PinnedBuffer>,
     held: usize,
@@ -185,7 +185,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Bytes between flags, so that none shares a line with another.
+    /// Bytes between flags, so that no two flags share a line.
     const APART: usize = 128;
 
     pub fn new(machine: &Machine, holds: usize, reads: usize) -> Self {
@@ -206,18 +206,19 @@ impl Pool {
         out
     }
 
-    /// Enqueues that a stream stands still until it's let go.
+    /// Enqueues a wait that blocks a stream until it's released.
     pub fn hold(&mut self, machine: &Machine, stream: &CudaStream) -> Hold {
         let at = self.held * Self::APART;
         assert!(at < self.flags.bytes(), "flags for so many holds");
         self.held += 1;
-        // SAFETY: the flag is zero and aligned, and every test lets go and waits before it drops the last owner.
+        // SAFETY: the flag is zero and aligned, and every test releases the stream and waits before it drops the last
+        // owner.
         unsafe { machine.kernels.spin_until(stream, self.flags.address() + at as u64) }.unwrap();
         Hold { flags: self.flags.clone(), at }
     }
 }
 
-/// A stream that stands still.
+/// A blocked stream.
 pub struct Hold {
     flags: Arc<PinnedBuffer>,
     at: usize,
@@ -226,19 +227,19 @@ pub struct Hold {
 impl Hold {
     pub fn let_go(&self) {
         let flag = self.flags.as_ptr().wrapping_add(self.at).cast_mut();
-        // SAFETY: 4 aligned bytes that live; nobody has a reference to them, and the kernel only reads them.
+        // SAFETY: 4 aligned bytes that live; there is no reference to them, and the kernel only reads them.
         unsafe { AtomicU32::from_ptr(flag.cast()) }.store(1, Ordering::Release);
     }
 }
 
 impl Drop for Hold {
-    /// A test that fails meanwhile ends, instead of waiting for a stream that stands still.
+    /// A test that fails meanwhile ends, instead of waiting for a blocked stream.
     fn drop(&mut self) {
         self.let_go();
     }
 }
 
-/// Gives what must not happen some time to happen. No test depends on how long that is: it only finds more with more.
+/// Allows some time for an event that must not happen. No test depends on the length: it only finds more with more.
 pub fn never(what: &str, mut happened: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_millis(3);
     while Instant::now() < until {
@@ -247,7 +248,7 @@ pub fn never(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// A batch: its payload, and what a slot holds after it.
+/// A batch: its payload, and the expected content of a slot.
 pub struct Batch {
     pub payload: Vec<u8>,
     pub ids: Vec<i64>,
@@ -294,7 +295,7 @@ impl Batch {
             ready,
         };
         let result = filler.submit(&self.ids, place).map(drop);
-        // The payload is the caller's again: whatever becomes of it now may not be seen in the slot.
+        // The caller owns the payload again: later changes must not be visible in the slot.
         drop(std::hint::black_box(copy.into_iter().map(|byte| !byte).collect::<Vec<u8>>()));
         result
     }
@@ -313,7 +314,7 @@ impl Batch {
     }
 }
 
-/// Fills two slots in turns, read by a consumer on a stream of its own: only events order the two, and the simulator
+/// Fills two slots alternately, read by a consumer on a separate stream: only events order the two, and the simulator
 /// delays every step by a random time. The consumer holds each slot until the next fill of it has been enqueued, and
 /// longer.
 pub fn two_slots_in_turns<S: DeviceSource>(
@@ -328,7 +329,7 @@ pub fn two_slots_in_turns<S: DeviceSource>(
     let mut random = Random(seed);
     let mut pool = Pool::new(machine, batches, batches);
     let mut seen: Vec<(Batch, PinnedBuffer)> = Vec::new();
-    // Let go before anything else is dropped, should the test fail in the middle.
+    // Released before anything else is dropped, if the test fails in the middle.
     let mut holds: Vec<Hold> = Vec::new();
     let mut fills = Vec::new();
     for index in 0..batches {
@@ -368,7 +369,7 @@ pub fn two_slots_in_turns<S: DeviceSource>(
 
 pub const SHAKEN: [(&str, &str); 1] = [("CUDA_SIM_DELAY_US", "300")];
 
-/// The rows of these ids lie behind `features_at` of the only slot of a buffer.
+/// Asserts that the rows of these ids follow `features_at` of the only slot of a buffer.
 pub fn assert_rows(
     context: &Arc<Context>,
     buffer: &SharedBuffer,

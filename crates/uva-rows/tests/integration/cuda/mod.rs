@@ -1,5 +1,5 @@
-//! The gather on a GPU the simulator: the conformance checks, and slots against a plain loop. With
-//! `UVATRAIN_REQUIRE_GPU=1`, on the machine's own GPU: all but what wants faults.
+//! The gather on a GPU of the simulator: the conformance checks, and slots compared with a plain loop. With
+//! `UVATRAIN_REQUIRE_GPU=1`, on the machine's own GPU, except tests that require faults.
 
 mod cache;
 mod conformance;

@@ -1,4 +1,4 @@
-//! Slots against a plain loop.
+//! Slots compared with a plain loop.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ fn pieces_on_their_way_are_not_overwritten() {
     ) {
         return;
     }
-    // A batch is many times as large as all pieces together, and the simulator copies each late.
+    // A batch is many times as large as all pieces together, and the simulator delays each copy.
     const ROW_BYTES: usize = 500_009;
     const ROWS: usize = 30;
     let context = Context::primary(0).unwrap();
@@ -130,7 +130,7 @@ fn pieces_on_their_way_are_not_overwritten() {
     }
 }
 
-/// A table of several pieces, the last of them cut: rows on both sides of every border.
+/// A table of several pieces, the last of them partial: rows on both sides of every boundary.
 #[test]
 fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     if !cuda_sim::in_process_with(
@@ -184,7 +184,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), "on the device");
 }
 
-/// Tables of several blocks, so that rows on both sides of a border are wanted. Fills of tables and of the host take turns.
+/// Tables of several blocks, with rows on both sides of a boundary. Fills of tables and of the host alternate.
 #[test]
 fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
     if !cuda_sim::in_process_with(
@@ -275,9 +275,9 @@ fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
             (&[turn as u8; 100][..], &[turn as u8; 20][..])
         );
     }
-    // The filler's source has none.
+    // The filler's source has no rows.
     assert!(matches!(filler.submit(&[], place), Err(FillError::Layout(_))));
-    // An id that is no row is found, and other numbers of tables and mixtures are refused.
+    // An id that is not a row is found, and other numbers of tables and mixtures are refused.
     let payload = (rows as i64).to_ne_bytes();
     let arrays = [(64, &payload[..])];
     let one = SlotPlace { arrays: &arrays, tables_at: Some(&begins), ..place };
@@ -292,8 +292,8 @@ fn a_fill_has_the_rows_of_its_ids_from_every_device_table_or_the_host() {
     }
 }
 
-/// Rows of the host in two ranges of a slot, made anew for each of several fills in turns. The simulator copies late, so
-/// page-locked memory that is written too early shows.
+/// Rows of the host in two ranges of a slot, made again for each of several alternating fills. The simulator copies
+/// late, so a write to page-locked memory that is too early becomes visible.
 #[test]
 fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
     if !cuda_sim::in_process_with(
@@ -358,7 +358,7 @@ fn rows_that_the_host_makes_come_to_their_ranges_and_others_are_refused() {
             }
         }
     }
-    // What cannot be is refused before anything is enqueued, and so is what the host cannot make.
+    // Invalid arguments are refused before anything is enqueued, and so are rows that the host cannot make.
     let never =
         |_: &mut [&mut [u8]]| -> Result<(), GatherError> { panic!("called for a fill that is refused") };
     let (over_ids, too_large) = ([70..80, 2048..2060], [1024..1024 + 100, 2048..2048 + 65]);

@@ -1,4 +1,5 @@
-//! Sums in slots: the bits of the host's, by every source of rows, for batch after batch in two slots and one scratch.
+//! Sums in slots: equal to the host's bit for bit, for every source of rows, batch after batch in two slots and one
+//! scratch buffer.
 
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ impl Gpu {
     }
 }
 
-/// Bytes of a slot and of its parts: enough for every batch below.
+/// Sizes of a slot and its parts: enough for every batch below.
 pub const ROWS_OF_TABLE: usize = 160;
 pub const WIDTH: usize = 50;
 pub const SLOT: usize = 128 << 10;

@@ -1,4 +1,4 @@
-//! Graphs built from lists, and the sampler as one would write it without caring for speed.
+//! Graphs built from lists, and a straightforward sampler without optimisations.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 mod together;
@@ -19,9 +19,9 @@ pub struct Graph {
     pub indptr: Vec<i64>,
     pub indices: Ids,
     pub original_ids: Option<Vec<i64>>,
-    /// Where this is another graph's in another order: that one's `indptr`, and its id of each node.
+    /// For a reordered graph: the `indptr` of the original, and the original's id of each node.
     pub home: Option<(Vec<i64>, Vec<i64>)>,
-    /// The weight of each edge, where it is at home.
+    /// The weight of each edge, in the original's order.
     pub weights: Option<Vec<f32>>,
 }
 
@@ -48,13 +48,13 @@ impl Graph {
         }
     }
 
-    /// The same with weights, list by list.
+    /// Adds weights, list by list.
     pub fn weighted(mut self, weights: &[Vec<f32>]) -> Self {
         self.weights = Some(weights.concat());
         self
     }
 
-    /// The same with 32-bit ids.
+    /// Converts the ids to 32 bits.
     pub fn narrow(mut self) -> Self {
         if let Ids::I64(wide) = self.indices {
             self.indices = Ids::I32(wide.into_iter().map(|id| i32::try_from(id).unwrap()).collect());
@@ -99,13 +99,13 @@ impl Graph {
         .unwrap()
     }
 
-    /// A batch with room for whatever `seeds` seeds can lead to, with replacement or without.
+    /// A batch with room for all nodes that `seeds` seeds can reach, with or without replacement.
     pub fn room(&self, seeds: usize, fanouts: impl Into<Fanouts>) -> MiniBatch {
         let options = SamplerOptions { fanouts: fanouts.into(), replace: true, ..SamplerOptions::default() };
         self.room_for(seeds, &options)
     }
 
-    /// The same for any options.
+    /// A batch with room for any batch of these options.
     pub fn room_for(&self, seeds: usize, options: &SamplerOptions) -> MiniBatch {
         let (nodes, edges) = (self.csc().nodes(), self.csc().edges());
         let bounds = BatchBounds::for_options(options, seeds.max(1), nodes, edges, Some(usize::MAX)).unwrap();
@@ -113,8 +113,8 @@ impl Graph {
     }
 }
 
-/// These fanouts as a kind can take them: the first for each hop where it makes one subgraph for all, and a number
-/// where it has no lists to take whole.
+/// These fanouts in the form that a kind accepts: the first for each hop if it makes one subgraph for all, and a number
+/// if it has no lists to take whole.
 pub fn fanouts_for(kind: SamplerKind, fanouts: &[i32]) -> Vec<i32> {
     let of = |&fanout: &i32| match fanout {
         _ if kind.draws_one_subgraph() => fanouts[0],
@@ -135,12 +135,12 @@ pub type Plain = (Vec<i64>, Vec<(Vec<i32>, Vec<i32>)>);
 /// The bits of the weights of each block's edges; none where the kind weighs none.
 pub type WeightBits = Vec<Vec<u32>>;
 
-/// What a sampler must produce, with maps and sorting only.
+/// The expected result of a sampler, computed only with maps and sorting.
 pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[i64]) -> Plain {
     plainly_weighed(graph, options, key, seeds).0
 }
 
-/// The same with the weights.
+/// The expected result with weights.
 pub fn plainly_weighed(
     graph: &Graph,
     options: &SamplerOptions,
@@ -241,7 +241,7 @@ pub fn plainly_weighed(
     ((nodes, blocks), weights)
 }
 
-/// The nodes of highest personalised PageRank from one, and their shares of what the picks have.
+/// The nodes of highest personalised PageRank from one, and their shares of the picks' total.
 fn ppr(graph: &Graph, start: i64, fanout: usize) -> Vec<(i64, f32)> {
     const ALL: u64 = 1 << 40;
     let (mut waits, mut stays) = (HashMap::from([(start, ALL)]), HashMap::<i64, u64>::new());
@@ -264,14 +264,14 @@ fn ppr(graph: &Graph, start: i64, fanout: usize) -> Vec<(i64, f32)> {
     }
     let score = |node: &i64| 4 * stays.get(node).unwrap_or(&0) + waits[node];
     let mut taken: Vec<(i64, u64)> = reached[1..].iter().map(|node| (*node, score(node))).collect();
-    // A stable sort: of equals those that were reached first.
+    // A stable sort: among equals, those reached first.
     taken.sort_by_key(|&(_, score)| Reverse(score));
     taken.truncate(fanout);
     let total: u64 = taken.iter().map(|(_, score)| score).sum();
     taken.into_iter().map(|(node, score)| (node, (score as f64 / total as f64) as f32)).collect()
 }
 
-/// The weights of a batch in that form.
+/// The weights of a batch as bits.
 pub fn weight_bits(batch: &MiniBatch) -> WeightBits {
     batch.blocks().map(|block| block.weights.iter().map(|weight| weight.to_bits()).collect()).collect()
 }
@@ -292,7 +292,7 @@ fn pick_uniformly(key: StreamKey, list: &[i64], fanout: usize, replace: bool) ->
     }
 }
 
-/// The nodes that walks from `node` visit most, and the shares of the visits that are theirs.
+/// The nodes that walks from `node` visit most, and their shares of the visits.
 fn walk(
     graph: &Graph,
     key: StreamKey,
@@ -320,7 +320,7 @@ fn walk(
         }
     }
     counts.retain(|&(visited, _)| visited != node);
-    // A stable sort: of equals those that were visited first.
+    // A stable sort: among equals, those visited first.
     counts.sort_by_key(|&(_, count)| Reverse(count));
     counts.truncate(fanout);
     let all: u32 = counts.iter().map(|&(_, count)| count).sum();
@@ -354,7 +354,7 @@ fn pick_by_weight(key: StreamKey, weights: &[f32], fanout: usize, replace: bool)
     smallest(there.into_iter().map(|place| (quotient(place).to_bits(), place)).collect(), fanout)
 }
 
-/// Section 3 of docs/spec/reproducible-batches.md, with room to spare for every product.
+/// Section 3 of docs/spec/reproducible-batches.md, with enough bits for every product.
 fn exponential(word: u128) -> u64 {
     let coefficients: [u128; 11] = [
         1901360720, 1196802686, 868614893, 680046808, 555475204, 456913028, 355293914, 236551560, 118923742,
@@ -368,7 +368,7 @@ fn exponential(word: u128) -> u64 {
     (u128::from(33 - e) * unit - t - bow * q / (1 << 34)) as u64
 }
 
-/// The places of the smallest keys, ascending.
+/// The positions of the smallest keys, ascending.
 fn smallest(mut keys: Vec<(u64, u32)>, count: usize) -> Vec<u32> {
     keys.sort_unstable();
     let mut places: Vec<u32> = keys.into_iter().take(count).map(|(_, place)| place).collect();

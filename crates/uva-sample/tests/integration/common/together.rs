@@ -1,4 +1,4 @@
-//! The kinds that draw nodes for all destinations of a hop together, as one would write them without caring for speed.
+//! The kinds that draw nodes for all destinations of a hop together, implemented straightforwardly.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,8 +7,8 @@ use uva_sample::philox::{RandomPurpose, StreamKey};
 
 use super::{Graph, exponential};
 
-/// Which entries of each list are picked, and what they weigh. `stream_named` is the stream of an original id, or of a
-/// draw, for a purpose.
+/// The picked entries of each list, and their weights. `stream_named` is the stream of an original id, or of a draw,
+/// for a purpose.
 pub fn picks(
     graph: &Graph,
     kind: SamplerKind,
@@ -41,7 +41,7 @@ fn all(lists: &[Vec<i64>]) -> Vec<Vec<(u32, f32)>> {
     chosen(lists, |list| 1.0 / list.len() as f64, |_, mean| Some(mean))
 }
 
-/// The entries whose node has a weight in its list, given what is computed of the list.
+/// The entries whose node has a weight in its list, given a value computed from the list.
 fn chosen(
     lists: &[Vec<i64>],
     of_list: impl Fn(&[i64]) -> f64,
@@ -77,7 +77,7 @@ fn ladies(
         exponential(word.into()) as f64 / sums[&node] as f64
     };
     let mut keyed: Vec<(f64, i64)> = order.iter().map(|node| (key(node), *node)).collect();
-    // A stable sort: of equal keys those that appeared first.
+    // A stable sort: among equal keys, those that appeared first.
     keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let drawn: HashSet<i64> = keyed[..fanout].iter().map(|&(_, node)| node).collect();
     let share = |node: i64| if drawn.contains(&node) { 1.0 / sums[&node] as f64 } else { 0.0 };
@@ -85,7 +85,7 @@ fn ladies(
     chosen(lists, total, |node, total| drawn.contains(&node).then(|| share(node) / total))
 }
 
-/// What the lists of the whole graph add to the importance of each node.
+/// The contribution of the lists of the whole graph to the importance of each node.
 fn importance_of_nodes(graph: &Graph) -> Vec<u64> {
     let nodes = graph.indptr.len() as i64 - 1;
     let mut sums = vec![0_u64; nodes as usize];
@@ -95,7 +95,7 @@ fn importance_of_nodes(graph: &Graph) -> Vec<u64> {
     sums
 }
 
-/// The node that each draw comes to, by sums in the order of original ids, and how far behind the sum of those before.
+/// The node selected by each draw, by sums in the order of original ids, and the distance from the sum of those before.
 fn drawn(
     graph: &Graph,
     importance: &[u64],
@@ -176,7 +176,7 @@ fn saint_edge(
     saint(seeds, lists, members, (of_lists.iter().sum(), fanout))
 }
 
-/// The entries that name a seed or a member that was drawn, by how much of the whole sum draws it.
+/// The entries that name a seed or a drawn member, with the share of the whole sum that draws each.
 fn saint(
     seeds: &[i64],
     lists: &[Vec<i64>],

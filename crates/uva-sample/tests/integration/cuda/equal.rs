@@ -1,5 +1,5 @@
-//! The sampler on the GPU makes what the sampler on the CPU makes, array by array and number by number: under the
-//! simulator, or, with `UVATRAIN_REQUIRE_GPU=1`, on the machine's own GPU.
+//! The sampler on the GPU gives the same result as the sampler on the CPU, array by array and number by number: under
+//! the simulator, or, with `UVATRAIN_REQUIRE_GPU=1`, on the machine's own GPU.
 
 use super::gpu::{FEW_BLOCKS, Gpu, key, on_cpu, on_gpu, options, rough, same};
 use crate::common::Graph;
@@ -104,7 +104,7 @@ fn keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets() {
         let seeds: Vec<i64> = (20..29).collect();
         let mut cpu = NeighborSampler::new(graph.csc(), sampler.clone()).unwrap();
         let (counts, places, blocks) = on_cpu(&mut cpu, &bounds, key(1), &seeds).unwrap();
-        // Under the very names that are original ids, and under others.
+        // With names equal to the original ids, and with others.
         let others: Vec<i64> = (0..nodes).map(|node| node * 2 + 1).collect();
         for names in [original.as_slice(), others.as_slice()] {
             let of_gpu = CudaSamplerOptions {
@@ -133,7 +133,7 @@ fn keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets() {
             if names.iter().any(|&name| name >= nodes) {
                 continue;
             }
-            // In-degrees of the graph that this one is a part of are found by the dataset's ids.
+            // In-degrees of the whole graph, of which this is a part, are found by the dataset's ids.
             let whole: Vec<i32> = (0..nodes as i32).map(|id| 1000 + id).collect();
             let of_part = CudaSamplerOptions { whole_degrees: Some(&whole), ..of_gpu.clone() };
             let mut device = gpu.sampler(&graph, &of_part).unwrap();
@@ -186,7 +186,7 @@ fn more_destinations_than_room_are_reported_with_the_layer() {
     assert_eq!(found, on_cpu(&mut cpu, &bounds, key(0), &seeds));
     let told = Capacity::Destinations { layer: 1 };
     assert_eq!(found, Err(SampleError::BatchTooLarge { key: key(0), what: told, capacity: 6 }));
-    // And it can be used on: with one seed the second layer has room for all.
+    // The sampler remains usable: with one seed the second layer has room for all.
     assert_eq!(
         on_gpu(&mut device, &bounds, key(1), &seeds[..1], &mut []),
         on_cpu(&mut cpu, &bounds, key(1), &seeds[..1])

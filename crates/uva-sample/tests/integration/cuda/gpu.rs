@@ -41,7 +41,7 @@ impl Gpu {
     }
 }
 
-/// Bytes on pages of their own.
+/// Bytes on separate pages.
 struct Paged {
     memory: Vec<u8>,
     begin: usize,
@@ -69,7 +69,7 @@ impl TableBytes for Paged {
 }
 
 impl Graph {
-    /// The same graph with `order[n]` as node `n`, lists in the order that their neighbours had.
+    /// The same graph with `order[n]` as node `n`, and list entries in the original order.
     pub fn reordered(&self, order: &[i64]) -> Self {
         let csc = self.csc();
         let mut places = vec![0; order.len()];
@@ -91,7 +91,7 @@ impl Graph {
         if matches!(self.indices, Ids::I32(_)) { graph.narrow() } else { graph }
     }
 
-    /// The same with weights that are as different as weights can be; every third list has none above 0.
+    /// The graph with widely varying weights; every third list has none above 0.
     pub fn unevenly_weighted(self) -> Self {
         let weight = |at: usize| match at.wrapping_mul(2_654_435_761) >> 7 & 15 {
             0 => 0.0,
@@ -107,7 +107,7 @@ impl Graph {
             let alike = move |at: usize| match node % 6 {
                 0 | 3 => 0.0,
                 1 => 0.5,
-                // Nothing but the lightest there are.
+                // Only the smallest weights.
                 2 => f32::from_bits(at as u32 % 4),
                 _ => weight(at),
             };
@@ -116,13 +116,12 @@ impl Graph {
         Self { weights: Some(lists.flat_map(of_list).collect()), ..self }
     }
 
-    /// As a sampler on the CPU sees it, with so many lists counted as cached, and their weights.
+    /// The graph as a sampler on the CPU sees it, with this many lists counted as cached, and their weights.
     pub fn view_cached(&self, cached_lists: usize) -> GraphView<'_> {
         GraphView { cached_lists, cached_weights: true, ..self.view() }
     }
 
-    /// Options of a sampler on the GPU over this graph, whose batches come out under the dataset's ids where it has a
-    /// home.
+    /// Options of a sampler on the GPU over this graph, whose batches have the dataset's ids if it is reordered.
     pub fn on_gpu(&self, sampler: &SamplerOptions, bounds: &BatchBounds) -> CudaSamplerOptions<'_> {
         CudaSamplerOptions {
             original_ids: self.original_ids.as_deref(),
@@ -131,7 +130,7 @@ impl Graph {
         }
     }
 
-    /// Gives a batch's nodes the names that they come out under.
+    /// Translates a batch's nodes to the ids of its output.
     pub fn in_dataset_ids(&self, batch: &mut Outcome) {
         if let (Ok((_, nodes, _)), Some((_, names))) = (batch, &self.home) {
             nodes.iter_mut().for_each(|node| *node = names[*node as usize]);
@@ -144,7 +143,7 @@ impl Graph {
         PinnedArray::whole(Arc::new(table))
     }
 
-    /// Both arrays in one pinned table, as a region of shared memory has them; what else there is in tables of its own.
+    /// Both arrays in one pinned table, as in a region of shared memory; the others in separate tables.
     pub fn pinned(&self, context: &Arc<Context>) -> GraphSource {
         let mut bytes: Vec<u8> = self.indptr.iter().flat_map(|value| value.to_le_bytes()).collect();
         let indptr = 0..bytes.len();
@@ -178,12 +177,12 @@ impl Graph {
         source
     }
 
-    /// Bounds that any batch of so many seeds keeps.
+    /// Bounds for any batch of this many seeds.
     pub fn bounds(&self, seeds: usize, fanouts: impl Into<Fanouts>) -> BatchBounds {
         self.bounds_of(seeds, &options(fanouts))
     }
 
-    /// The same for these options.
+    /// Bounds for these options.
     pub fn bounds_of(&self, seeds: usize, sampler: &SamplerOptions) -> BatchBounds {
         let csc = self.csc();
         let room = Some(usize::MAX);
@@ -214,14 +213,14 @@ fn content(batch: &MiniBatch) -> Outcome {
     Ok((*batch.counts(), batch.nodes().to_vec(), blocks.collect()))
 }
 
-/// What the sampler on the CPU makes of it.
+/// The result of the sampler on the CPU.
 pub fn on_cpu(sampler: &mut dyn BatchSampler, bounds: &BatchBounds, key: BatchKey, seeds: &[i64]) -> Outcome {
     let mut batch = MiniBatch::with_bounds(bounds);
     sampler.sample_into(key, seeds, &mut batch)?;
     content(&batch)
 }
 
-/// What the sampler on the GPU makes of it.
+/// The result of the sampler on the GPU.
 pub fn on_gpu(
     sampler: &mut CudaSampler,
     bounds: &BatchBounds,
@@ -238,7 +237,7 @@ pub fn on_gpu(
     }
 }
 
-/// A graph of `nodes` nodes that has what samplers trip over: hubs, empty lists, repeated edges, self-loops.
+/// A graph of `nodes` nodes with all special cases: hubs, empty lists, repeated edges, self-loops.
 pub fn rough(nodes: i64) -> Graph {
     let mut state = 1_u64;
     let mut random = move |bound: i64| {
@@ -259,7 +258,7 @@ pub fn rough(nodes: i64) -> Graph {
     Graph::from_lists(&lists)
 }
 
-/// Holds batches of both samplers against each other, with so many lists cached, and all that belongs to them.
+/// Compares batches of both samplers, with this many lists cached, and all their properties.
 pub fn same(
     gpu: &Gpu,
     graph: &Graph,

@@ -13,7 +13,7 @@ use uva_sample::philox::{RandomPurpose, StreamKey};
 fn launch(name: &str, arguments: &SampleArguments) {
     let mut copy = *arguments;
     let pointer: *mut c_void = std::ptr::from_mut(&mut copy).cast();
-    // SAFETY: one parameter, the kernel's own arguments; what they name are vectors that outlive the call and are large
+    // SAFETY: one parameter, the kernel's own arguments; these refer to vectors that outlive the call and are large
     // enough, by the callers below.
     unsafe { uva_kernel_sim::launch(name, [3, 1, 1], [64, 1, 1], 0, &pointer) }.unwrap();
 }
@@ -22,7 +22,7 @@ fn address<T>(values: &[T]) -> u64 {
     values.as_ptr() as u64
 }
 
-/// Lists to pick from: of each the node, where it begins, and how long it is.
+/// Lists to pick from: the node, the beginning and the length of each.
 type Lists<'l> = &'l [(i64, i64, u32)];
 
 fn picks_of_kernel(lists: Lists<'_>, fanout: u32, replace: bool, kappa: u32) -> Vec<Vec<i64>> {
@@ -63,7 +63,7 @@ const SEED: u64 = 0xfedc_ba98_7654_3210;
 const BATCH: u32 = 0xdead_beef;
 const LAYER: u32 = 31;
 
-/// Picks as they are written in books.
+/// Picks by the textbook method.
 fn picks(list: (i64, i64, u32), fanout: u32, replace: bool, kappa: u32) -> Vec<i64> {
     let (node, begin, degree) = list;
     if degree == 0 || (degree <= fanout && !replace) {
@@ -100,7 +100,7 @@ proptest! {
         lists in proptest::collection::vec((
             0_i64..1 << 40,
             0_i64..1 << 50,
-            // A little longer than the fanout makes draws repeat; three quarters of 2^32 make them be rejected.
+            // Slightly longer than the fanout makes draws repeat; three quarters of 2^32 cause rejections.
             prop_oneof![0..80_u32, 0..400_u32, Just(3 << 30), (1 << 31)..u32::MAX],
         ), 1..12),
         fanout in prop_oneof![1..36_u32, 36..200_u32],
@@ -122,10 +122,10 @@ fn thousands_of_picks_are_those_of_the_plain_method() {
     }
 }
 
-/// Draws by weight out of `degree` entries that weigh the same, `each` as integers, and what the plain method draws.
+/// Draws by weight out of `degree` entries of equal weight, `each` as integers, and the draws of the plain method.
 fn draws_of_kernel_and_plainly(node: i64, degree: u32, fanout: u32, power: u32) -> (Vec<i64>, Vec<i64>) {
     let weights = vec![1.0_f32; degree as usize];
-    // The heaviest is said to be lighter than it is, so that a few entries weigh as much as thousands of millions.
+    // The heaviest weight is given as smaller than it is, so that a few entries weigh as much as thousands of millions.
     let heaviest = [2_f32.powi(31 - power as i32).to_bits()];
     let (nodes, begins, degrees) = ([node], [0_i64], [degree]);
     let indptr = [0_i32, fanout as i32];
@@ -184,7 +184,7 @@ fn draws_of_64_bits_that_are_rejected_are_drawn_again() {
 fn places_of_cached_lists_are_read_from_the_cache_and_known_ones_once() {
     let (indptr, cached_indptr) = ([0_i64, 1, 2, 3, 12, 13], [0_i64, 4]);
     let nodes = [3_i64, 1, 2, 0];
-    // The first is known already, from a layer before.
+    // The first is known from an earlier layer.
     let (mut begins, mut degrees) = ([77_i64, -1, -1, -1], [6_u32, 0, 0, 0]);
     let mut totals = [0_u64; 3];
     let mut report =
@@ -212,7 +212,7 @@ fn places_of_cached_lists_are_read_from_the_cache_and_known_ones_once() {
     // One for each place, one for each pick, at most four a list.
     let [report] = report;
     assert_eq!((report.reads, report.cached_reads, report.known), (4 + 4 + 4 + 1 + 4, 2 + 4 + 4, 4));
-    // All four are of the first block of three.
+    // All four belong to the first block of three.
     assert_eq!(totals, [0, 13, 13]);
 }
 
@@ -261,7 +261,7 @@ impl WithCachedArrays {
         }
     }
 
-    /// The kernels that find lists and weigh them, with or without edge ids asked for.
+    /// Runs the kernels that find lists and weigh them, with or without edge ids.
     fn launch(&mut self, cached_homes: u64, edge_ids: bool) {
         let mut wanted = [0_i64; 1];
         let arguments = SampleArguments {
@@ -303,11 +303,11 @@ fn only_weights_and_places_of_cached_lists_are_read_from_the_cache() {
     // Node 2 is the dataset's node 0, whose list begins at 0.
     assert_eq!((all.begins, all.degrees, all.homes), ([6, 0, 3], [3; 3], [0, 4, 5]));
     assert_eq!((all.existing, all.heaviest), ([3, 1, 0], [3.0_f32, 5.0, 0.0].map(f32::to_bits)));
-    // Of each list its bounds, and one sector of weights in each of two passes; two picks, one and none.
+    // For each list its bounds, and one sector of weights in each of two passes; two picks, one and none.
     let [report] = all.report;
     assert_eq!((report.reads, report.cached_reads), (3 + 3 * 2 + 3, 2 + 2 * 2 + 1));
 
-    // Where places are not cached, they are looked up; without edge ids, only those of lists whose weights are not cached.
+    // Uncached positions are looked up; without edge ids, only those of lists whose weights are not cached.
     for (edge_ids, homes) in [(true, [0, 6, 3]), (false, [0, -7, -7])] {
         let mut some = WithCachedArrays::new();
         some.launch(0, edge_ids);

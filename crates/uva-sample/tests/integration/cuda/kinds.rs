@@ -1,10 +1,10 @@
-//! What a sampler may be asked for beside plain neighbours: the GPU does as the CPU does.
+//! Options of a sampler other than plain neighbours: the GPU gives the same result as the CPU.
 
 use super::gpu::{Gpu, options, rough, same};
 use crate::common::Graph;
 use uva_sample::{Expand, SamplerKind, SamplerOptions};
 
-/// A graph in another order: the way home leads back from everywhere to elsewhere.
+/// A graph in another order, whose positions map back to all places of the original.
 fn reordered(graph: &Graph) -> Graph {
     let nodes = graph.csc().nodes() as i64;
     graph.reordered(&(0..nodes).map(|place| (place * 7 + 3) % nodes).collect::<Vec<_>>())
@@ -34,7 +34,7 @@ fn edge_ids_say_where_each_pick_stands_in_the_dataset() {
     }
 }
 
-/// A graph whose first node has a list of so many entries, more than a warp takes on, the others few.
+/// A graph whose first node has a list of this many entries, more than a warp processes; the others have few.
 fn hub(entries: usize) -> Graph {
     let nodes = 300_i64;
     let entry = |place: usize| (place as i64).wrapping_mul(2_654_435_761).rem_euclid(nodes);
@@ -53,7 +53,7 @@ fn labor_picks_what_the_nodes_of_a_hop_share() {
     let gpu = Gpu::new();
     let plain = rough(90);
     for graph in [&plain, &plain.clone().narrow(), &reordered(&plain), &reordered(&plain.clone().narrow())] {
-        // Up to 32 picks are a warp's; so is a list no longer than the fanout. 270 is as long as the longest.
+        // Up to 32 picks are processed by a warp; so is a list no longer than the fanout. 270 is the longest length.
         for fanouts in
             [&[1][..], &[2, 1], &[31], &[32, 3], &[33], &[100, 2], &[269], &[270], &[-1, 2], &[3, -1]]
         {
@@ -73,7 +73,7 @@ fn labor_takes_hubs_by_blocks() {
         return;
     }
     let gpu = Gpu::new();
-    // 4,096 entries are the last that a warp takes.
+    // 4,096 entries are the maximum of a warp.
     for graph in [hub(4096).narrow(), hub(4097), reordered(&hub(20_000).narrow())] {
         for fanouts in [&[5, 5][..], &[40, 3], &[2000], &[-1]] {
             let sampler = SamplerOptions { kind: SamplerKind::LABOR, edge_ids: true, ..options(fanouts) };

@@ -1,4 +1,4 @@
-//! The sampler and the machine around it: datasets, the published test vectors, a device that fails or is too small.
+//! The sampler and its environment: datasets, the published test vectors, a device that fails or is too small.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn the_published_batches_are_made() {
             fanouts: integers(&case["options"]["fanouts"]).into(),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: case["options"]["seed"].as_u64().unwrap(),
-            // Absent where picks change with every batch.
+            // Absent if picks change with every batch.
             batch_dependency: case["options"]["batch_dependency"].as_u64().map_or(1, |kappa| kappa as u32),
             ..SamplerOptions::default()
         };
@@ -180,14 +180,14 @@ fn the_batch_on_the_device_is_the_one_that_is_copied() {
         batch.blocks.iter().map(|block| (block.indptr.bytes(), block.indices.bytes())).collect();
     let expected: Vec<_> = blocks.iter().map(|block| (block.0.len() * 4, block.1.len() * 4)).collect();
     assert_eq!(lengths, expected);
-    // SAFETY: the batch is complete, and the sampler writes the next one only when it is asked to.
+    // SAFETY: the batch is complete, and the sampler writes the next one only on request.
     if let Some(bytes) = unsafe { batch.nodes.as_host() } {
         assert_eq!(bytes, bytemuck::cast_slice::<i64, u8>(&nodes));
         // SAFETY: as above.
         let indices = unsafe { batch.blocks[1].indices.as_host() }.unwrap();
         assert_eq!(indices, bytemuck::cast_slice::<i32, u8>(&blocks[1].1));
     }
-    // A batch that cannot be leaves none.
+    // An invalid batch leaves no batch.
     device.sample(key(1), &[5, -1]).unwrap_err();
     assert_eq!((device.batch().nodes.bytes(), device.batch().blocks.len()), (0, 0));
 }
@@ -223,7 +223,7 @@ fn a_batch_goes_to_given_memory_and_nothing_around_it_changes() {
     let mut cpu = NeighborSampler::new(graph.csc(), sampler).unwrap();
     let (counts, nodes, blocks) = on_cpu(&mut cpu, &bounds, key(0), &seeds).unwrap();
 
-    // Arrays of just the length that the batch has, with bytes between them that are nobody's.
+    // Arrays of exactly the batch's length, with unused bytes between them.
     let mut end = 64;
     let mut place = |values: usize, each: usize| {
         let range = end..end + values * each;

@@ -1,4 +1,4 @@
-//! The sampler on a GPU makes the batches of the one on the CPU, and its kernels do so alone.
+//! The sampler on a GPU makes the batches of the one on the CPU, and its kernels do so individually.
 
 mod equal;
 mod gpu;

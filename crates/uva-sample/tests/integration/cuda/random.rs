@@ -1,4 +1,4 @@
-//! Random graphs, options and faults: whatever they are, both samplers say the same.
+//! Random graphs, options and faults: both samplers give the same result in every case.
 
 use super::gpu::{Gpu, key, on_cpu, on_gpu};
 use crate::common::{Graph, Ids};
@@ -10,7 +10,7 @@ use uva_cuda::kernels::gather::GridBound;
 use uva_sample::cuda::CudaSamplerOptions;
 use uva_sample::{BatchBounds, Expand, GraphView, SamplerKind, SamplerOptions};
 
-/// Random cases a test: a launch under the simulator takes a while.
+/// Random cases per test: a launch under the simulator is slow.
 const CASES: u32 = 100;
 
 const KINDS: [SamplerKind; 3] = [SamplerKind::NEIGHBOR, SamplerKind::LABOR, SamplerKind::WEIGHTED];
@@ -107,7 +107,7 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
     }
     let gpu = Gpu::new();
     let config = Config { failure_persistence: None, ..Config::with_cases(CASES) };
-    // Entries to be spoiled, by a number that says which, and what they become.
+    // Entries to be damaged, by a number that selects one, and their new values.
     let spoilt = (
         cases(),
         vec((any::<usize>(), -3..200_i64), 0..3),
@@ -123,13 +123,13 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
             // Lists whose weights are cached are checked when a sampler is made.
             case.cached_arrays.0 &= ends.is_empty() && homes.is_empty();
             for (at, value) in ends {
-                // The end of the cached lists is looked at when a sampler is made.
+                // The end of the cached lists is checked when a sampler is made.
                 let at = at % case.graph.indptr.len();
                 if at != cached_end {
                     case.graph.indptr[at] = value;
                 }
             }
-            // The way home may lead astray too, as nothing but a fault of memory could have it.
+            // The positions in the original may be wrong as well, as only a memory fault could cause.
             for (at, value) in homes {
                 if let Some((indptr, nodes)) = &mut case.graph.home {
                     let (of_indptr, at) = (at % 2 == 0, at / 2);
@@ -154,7 +154,7 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
             if seed > 0 && !case.seeds.is_empty() {
                 let first = case.seeds[0];
                 case.seeds.push(first);
-                // Before the repetition, behind it, or not at all.
+                // Before the repetition, after it, or not at all.
                 let at = room % (case.seeds.len() + 2);
                 if seed == 2 && at <= case.seeds.len() {
                     case.seeds.insert(at, -1);
@@ -163,7 +163,7 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
             let mut bounds = bounds;
             bounds.nodes = bounds.nodes.min(case.seeds.len() + room);
             for (layer, of_layer) in bounds.layers.iter_mut().enumerate() {
-                // Growing or shrinking, so that what is kept of a block may have no room in the next.
+                // Growing or shrinking, so that the kept part of a block may not fit into the next.
                 let edges = if room % 2 == 0 { room * (layer + 1) } else { 4 * room / (layer + 1) };
                 of_layer.edges = of_layer.edges.min(edges);
             }
@@ -173,7 +173,7 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
         .unwrap();
 }
 
-/// Lists of as many nodes as there are, and the fault that both samplers must tell.
+/// Lists of as many nodes as the graph has, and the fault that both samplers must report.
 #[test]
 fn of_several_faults_both_samplers_tell_the_same_one() {
     if !cuda_sim::in_process("cuda::random::of_several_faults_both_samplers_tell_the_same_one") {
@@ -181,8 +181,8 @@ fn of_several_faults_both_samplers_tell_the_same_one() {
     }
     let gpu = Gpu::new();
     let nodes = 20_i64;
-    // Node 3 has an id that is no node, node 9 more new nodes than room, node 15 picks beyond the room for edges, or a
-    // list that is none. Fanouts from 1,100 on look at one destination at a time, small ones at all of these.
+    // Node 3 has an id that is not a node, node 9 more new nodes than room, node 15 picks beyond the room for edges, or
+    // an invalid list. Fanouts from 1,100 on process one destination at a time, small ones all of these.
     let lists: Vec<Vec<i64>> = (0..nodes)
         .map(|node| match node {
             3 => vec![0, 1, 99],
@@ -198,7 +198,7 @@ fn of_several_faults_both_samplers_tell_the_same_one() {
         for (bad_id, small_room, overflow, bad_list) in
             (0..16).map(|bits| (bits & 1, bits & 2, bits & 4, bits & 8))
         {
-            // With names, LABOR looks at entries that it does not pick.
+            // With names, LABOR reads entries that it does not pick.
             let original_ids = Some((0..nodes).collect());
             let mut graph = Graph { original_ids, ..sane.clone() };
             if let (0, Ids::I64(ids)) = (bad_id, &mut graph.indices) {

@@ -15,7 +15,7 @@ use uva_ops::Vectors;
 use uva_ops::lists::projects_first;
 use uva_ops::lists::{Lists, WeightedSums, Weights, degree_weights};
 
-/// The models whose first layer begins with sums that nothing trained takes part in.
+/// The models whose first layer begins with sums that do not depend on parameters.
 pub(super) const SUMMING: [ModelKind; 2] = [ModelKind::Sage, ModelKind::Gcn];
 
 /// The sums of a batch's outermost block, as a producer makes them, and the rows that come with them.
@@ -44,7 +44,7 @@ fn folded<'a>(batch: &'a Batch, (sums, rows): &'a (Vec<f32>, Vec<f32>)) -> Batch
     if rows.is_empty() { columns } else { columns.with(Column::X, f32_rows(rows, batch.dim)) }
 }
 
-/// Of several batches, some with weights of the sampler.
+/// Several batches, some with weights of the sampler.
 fn batches(graph: &Graph) -> Vec<Batch> {
     let mut batches: Vec<Batch> =
         (0..6).map(|first| graph.batch(&[first, first + 9, first + 21, 3], &[3, 4])).collect();
@@ -92,7 +92,7 @@ fn gradients_of_given_sums_equal_finite_differences_and_the_whole_blocks() {
             let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &[3, 3]);
             let whole = batch.blocks(model);
             let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
-            // Sums in f64, so that nothing but the way differs.
+            // Sums in f64, so that only the method differs.
             let mut sums = whole[1].aggregate(&x).unwrap();
             let destinations = whole[1].destinations as i64;
             let own = x.narrow(0, 0, destinations);

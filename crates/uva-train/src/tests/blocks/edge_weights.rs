@@ -1,4 +1,4 @@
-//! What becomes of the weights that a sampler gave the edges of a block.
+//! Tests of the sampler's edge weights in a block.
 
 use crate::TrainError;
 use crate::block::aggregate::Block;

@@ -13,7 +13,7 @@ const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-7;
 
 /// Compares `gradients` with differences of `loss` at every element of every leaf. A ReLU's kink within a step would
-/// show as a wrong difference; with random values none is that near.
+/// give a wrong difference; with random values none is that near.
 pub(crate) fn check(
     leaves: &[(String, Tensor)],
     gradients: &[Tensor],
@@ -135,8 +135,8 @@ fn check_model(options: &TrainerOptions, what: &str) {
     check(&trainer.model.parameters(), &gradients, &loss, what);
 }
 
-/// One layer by its parameters and its input, the loss being the sum of the squares of its outputs, so that every
-/// output has a gradient of its own.
+/// One layer by its parameters and its input. The loss is the sum of the squares of its outputs, so that every output
+/// has its own gradient.
 fn check_layer(trainer: &Trainer, x: &Tensor, block: &Block<'_>, what: &str) {
     let Step::Hop(layer) = &trainer.model.steps[0].step else { panic!("a plain model begins with a layer") };
     let loss = || layer.forward(x, block, true, None).unwrap().0.square().sum(Kind::Double);

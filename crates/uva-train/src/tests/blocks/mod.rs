@@ -1,4 +1,4 @@
-//! Blocks and their sums: against finite differences, plain loops and each other.
+//! Blocks and their sums, compared with finite differences, plain loops and each other.
 
 mod batch_sums;
 mod edge_weights;

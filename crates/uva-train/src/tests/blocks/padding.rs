@@ -1,4 +1,4 @@
-//! Seeds of padding behind a batch's own: they have no part in losses, steps, evaluations and predictions.
+//! Padding seeds after a batch's own: they do not affect losses, steps, evaluations and predictions.
 
 use crate::TrainDevice;
 use crate::tests::devices::on_device::OnDevice;

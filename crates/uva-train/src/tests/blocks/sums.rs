@@ -1,4 +1,4 @@
-//! The loop over listed rows against libtorch's operator, and the way back against finite differences.
+//! The loop over listed rows compared with libtorch's operator, and its backward pass with finite differences.
 
 use crate::block::aggregate::HostLists;
 use crate::block::aggregate::transposed;
@@ -71,8 +71,8 @@ fn sums_equal_those_of_libtorchs_embedding_bag() {
     }
 }
 
-/// The way back is linear like the way there: the difference of a loss, which is the sum of products of the result
-/// with `upstream`, between two values of an element is its gradient but for rounding.
+/// The backward pass is linear like the forward pass: the difference of a loss, which is the sum of products of the
+/// result with `upstream`, between two values of an element is its gradient except for rounding.
 #[test]
 fn the_transposed_lists_give_the_gradient_by_finite_differences() {
     let width = 5;

@@ -1,5 +1,5 @@
-//! Blocks in tensors, the way of a device, against blocks on the host: both on the CPU here, so that libtorch's own
-//! kernels are the only difference that a device makes.
+//! Blocks in tensors, as on a device, compared with blocks on the host: both on the CPU here, so that libtorch's own
+//! kernels are the only difference on a device.
 
 use crate::block::aggregate::{Block, transposed};
 use crate::block::block_kernel::{BlockPreparer, RawBlock};
@@ -13,8 +13,8 @@ use tch::{Device, Kind, Tensor};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 use uva_ops::lists::Weights;
 
-/// Any block: lists of 0 to 5 edges, sources that nobody picked or several picked twice, perhaps nothing at all; with
-/// degrees of its sources.
+/// Any block: lists of 0 to 5 edges, sources without picks or with several, possibly empty; with degrees of its
+/// sources.
 fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
     (0usize..9, 0usize..9)
         .prop_flat_map(|(destinations, more)| {
@@ -44,7 +44,7 @@ fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
         })
 }
 
-/// Whether two tensors are equal but for the last places of sums of terms up to `largest`: libtorch's square root is
+/// Whether two tensors are equal except for the last places of sums of terms up to `largest`: libtorch's square root is
 /// not always the host's.
 fn close(found: &Tensor, expected: &Tensor, largest: f64) -> bool {
     let epsilon = if expected.kind() == Kind::Double { f64::EPSILON } else { f64::from(f32::EPSILON) };
@@ -82,7 +82,7 @@ proptest! {
         let of_sources = Tensor::from_slice(&degrees);
         let weights = (!block.weights.is_empty()).then(|| Tensor::from_slice(&block.weights));
         let (weights, of_sources) = (weights.as_ref(), Some(&of_sources));
-        // By libtorch's operations, and by our kernel.
+        // By libtorch's operations, and by the kernel.
         for preparer in [None, Some(&BlockPreparer::Host)] {
             let raw = RawBlock { sources: block.sources, lists: (&indptr, &indices), sampled: weights };
             let found = Block::from_tensors(preparer, model, &[raw], of_sources, kind).unwrap().swap_remove(0);
@@ -136,7 +136,7 @@ proptest! {
         prop_assert_eq!(numbers(&found.destination_of_edge), destinations);
     }
 
-    /// The possible leftovers of a producer that died halfway.
+    /// Possible leftovers of a producer that died halfway.
     #[test]
     fn numbers_out_of_range_never_leave_the_block(
         indptr in proptest::collection::vec(any::<i32>(), 2..9),

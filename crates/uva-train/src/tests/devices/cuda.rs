@@ -1,4 +1,4 @@
-//! A trainer on a device against one on the CPU: on the host that stands in for a device, and on a CUDA device where
+//! A trainer on a device compared with one on the CPU: on the stand-in device of the host, and on a CUDA device if
 //! there is one.
 
 use super::on_device::OnDevice;
@@ -15,7 +15,7 @@ use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
 const GPU: TrainDevice = TrainDevice::Cuda(0);
 
-/// The devices there are. Without a CUDA device, a trainer there is refused with what is missing.
+/// The available devices. Without a CUDA device, a trainer there is refused with the missing part.
 pub(crate) fn devices() -> Vec<TrainDevice> {
     let Err(error) = TorchCuda::load() else { return vec![TrainDevice::StandIn, GPU] };
     let refused = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, 3, GPU).unwrap_err();
@@ -44,7 +44,7 @@ fn train(trainer: &mut Trainer, graph: &Graph, numbers: std::ops::Range<u32>) ->
         }
         let on_device = OnDevice::new(&batch, trainer.device());
         let step = trainer.train_batch(0, number, &on_device.columns(), &mut || Ok(())).unwrap();
-        // Its memory goes with it.
+        // Its memory is freed with it.
         trainer.wait_for_device().unwrap();
         step
     };

@@ -1,4 +1,4 @@
-//! Batches in device memory: what the host can refuse without a device.
+//! Batches in device memory: checks that the host makes without a device.
 
 #![allow(unsafe_code)]
 

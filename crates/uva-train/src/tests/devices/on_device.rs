@@ -1,4 +1,4 @@
-//! A batch in the memory of a device: of a CUDA device, or of the host that stands in for one.
+//! A batch in the memory of a device: of a CUDA device, or of its stand-in on the host.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use uva_cuda::{Context, DeviceSlice};
 /// Words of a report, and which of them is the stamp.
 const WORDS: i64 = 8;
 const STAMP: usize = 0;
-/// A word that is all ones beside a whole batch.
+/// A word that is all ones for a whole batch.
 const BAD: usize = 3;
 
 /// A batch copied to a device.
@@ -22,9 +22,9 @@ pub(crate) struct OnDevice {
     pub(crate) labels: Tensor,
     pub(crate) degrees: Tensor,
     pub(crate) blocks: Vec<(usize, usize, [Tensor; 2], Tensor)>,
-    /// The report beside it, stamped with 1.
+    /// The batch's report, stamped with 1.
     pub(crate) report: Tensor,
-    /// The report's memory, where it is the driver's.
+    /// The report's memory, if it is the driver's.
     memory: Option<DeviceBuffer>,
 }
 
@@ -54,7 +54,7 @@ impl OnDevice {
         copied
     }
 
-    /// The same with the report in memory of the driver's, where a kernel can read it under the stand-in too.
+    /// Moves the report to memory of the driver, where a kernel can read it under the stand-in as well.
     pub(crate) fn reported_to(mut self, context: &Arc<Context>, device: TrainDevice) -> Self {
         let memory = DeviceBuffer::new(context, WORDS as usize * 8, "a report").unwrap();
         let place = memory.address() as *const u8;
@@ -71,7 +71,7 @@ impl OnDevice {
         let _ = self.report.get(STAMP as i64).fill_(stamp);
     }
 
-    /// The batch with these sums, and no rows but these.
+    /// The batch with these sums, and only these rows.
     pub(crate) fn summed<'a>(&'a self, sums: &'a Tensor, rows: Option<&'a Tensor>) -> BatchColumns<'a> {
         let columns = self.columns().without(Column::X).with(Column::Aggregated, array(sums));
         rows.map_or(columns.clone(), |rows| columns.with(Column::X, array(rows)))

@@ -1,4 +1,4 @@
-//! The models over hop sets against plain code, and their gradients against finite differences, in f64.
+//! The models over hop sets compared with plain code, and their gradients with finite differences, in f64.
 
 use super::hop_rows::{CLASSES, HOP_MODELS, HopSet, options};
 use crate::tests::blocks::gradients::check;
@@ -24,7 +24,7 @@ fn cases() -> Vec<(TrainerOptions, usize)> {
     for model in HOP_MODELS {
         for hops in [1, 3] {
             let usual = options(model, 6, hops);
-            // One hop more is stored than is read.
+            // One more hop is stored than is read.
             cases.push((usual.clone(), hops + 1));
             match model {
                 ModelKind::Sgc => {}
@@ -110,7 +110,7 @@ impl Plain {
             let gated = self.map(&format!("layers.{layer}.gate."), &z) * attended;
             z = self.norm(&format!("layers.{layer}.norm."), &gated).relu();
         }
-        // As published, with a part of the scores for hop 0: any will do.
+        // As in the paper, with a part of the scores for hop 0: its values do not matter.
         let own = Tensor::linspace(-1.0, 2.0, options.hidden as i64, (Kind::Double, z.device()));
         let score = |hop: i64| {
             let score = own.dot(&z.get(0)) + self.get("readout.weight").dot(&z.get(hop));

@@ -28,8 +28,8 @@ pub(crate) struct HopSet {
 }
 
 impl HopSet {
-    /// Values are multiples of 1/64 within ±2, which every element type of hop sets holds but for bfloat16. The label is
-    /// planted in every table; some are missing.
+    /// Values are multiples of 1/64 within ±2, which every element type of hop sets except bfloat16 represents. The
+    /// label is planted in every table; some are missing.
     pub(crate) fn random((seeds, dim): (usize, usize), (hops, operators): (usize, usize), seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
         let labels: Vec<i64> = (0..seeds).map(|_| support::below(&mut random, CLASSES) as i64).collect();
@@ -46,12 +46,12 @@ impl HopSet {
         Self { tables, labels: labels.collect(), seeds, hops }
     }
 
-    /// Those that a model of `options` reads.
+    /// The tables that a model of `options` reads.
     pub(crate) fn read(&self, options: &TrainerOptions) -> Vec<&Tensor> {
         options.tables_read(self.hops).into_iter().map(|table| &self.tables[table]).collect()
     }
 
-    /// The same in f64, as the network takes them.
+    /// The tables in f64, as the network reads them.
     pub(crate) fn inputs(&self, options: &TrainerOptions) -> Inputs {
         Inputs(self.read(options).into_iter().map(|table| table.to_kind(Kind::Double)).collect())
     }

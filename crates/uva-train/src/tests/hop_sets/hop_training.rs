@@ -1,4 +1,4 @@
-//! Training on hop sets: layouts, element types, padding, devices, checkpoints, and what is refused.
+//! Training on hop sets: layouts, element types, padding, devices, checkpoints, and refusals.
 
 use super::hop_rows::{CLASSES, HOP_MODELS, HopSet, arrays, options, step};
 use crate::tests::devices::on_device::array;
@@ -27,7 +27,7 @@ fn trainer(options: &TrainerOptions) -> Trainer {
     Trainer::new(options, DIM, CLASSES, TrainDevice::Cpu).unwrap()
 }
 
-/// Bits of the losses of six steps, and of the parameters behind them.
+/// Bits of the losses of six steps, and of the parameters after them.
 fn trained(options: &TrainerOptions, batch: &BatchColumns<'_>) -> (Vec<u32>, Vec<u64>) {
     let mut trainer = trainer(options);
     let losses = (0..6).map(|number| step(&mut trainer, number, batch)).collect();
@@ -58,7 +58,7 @@ fn narrow_elements_train_as_the_same_numbers_in_float32() {
         let wide = set.read(&options);
         for (kind, element) in [(Kind::Half, Element::F16), (Kind::BFloat16, Element::Bf16)] {
             let narrow: Vec<Tensor> = wide.iter().map(|table| table.to_kind(kind)).collect();
-            // bfloat16 does not hold all of the numbers: those that it holds are the ones to compare with.
+            // bfloat16 does not represent all of the numbers: the reference uses the rounded ones.
             let rounded: Vec<Tensor> = narrow.iter().map(|table| table.to_kind(Kind::Float)).collect();
             let expected = trained(&options, &set.batch(&arrays(&rounded.iter().collect::<Vec<_>>())));
             let words: Vec<Vec<u8>> = narrow
@@ -118,7 +118,7 @@ fn a_hop_sets_training_resumes_bit_for_bit_and_its_model_predicts() {
         let found: Vec<u32> = (4..8).map(|number| step(&mut resumed, number, &batch)).collect();
         assert_eq!((found, parameter_bits(&resumed)), (expected, parameter_bits(&whole)), "{model:?}");
 
-        // What is loaded to predict is the best model, of the same options.
+        // The model loaded for predictions is the best one, with the same options.
         whole.restore_best().unwrap();
         let loaded =
             checkpoint::load_model(&read, uva_model::Metric::Accuracy, TrainDevice::Cpu, Some(1)).unwrap();

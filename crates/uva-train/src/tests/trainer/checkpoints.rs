@@ -1,4 +1,4 @@
-//! Checkpoints: what comes back, what a crash leaves, what is refused.
+//! Checkpoints: restored values, the state after a crash, and refusals.
 
 use crate::tests::support::{Graph, MODELS, options, parameter_bits};
 use crate::torch::device::TrainDevice;
@@ -62,7 +62,7 @@ fn a_resumed_run_equals_the_one_that_was_never_interrupted_bit_for_bit() {
         checkpoint::write(directory.path(), &whole, &json!({"dataset": "x"}), &json!({"batch": 5})).unwrap();
         expected.extend(train(&graph, &mut whole, 5..12));
 
-        // Other parameters at first, so that what counts must have come from the file.
+        // Other parameters at first, so that the compared ones must have come from the file.
         let mut resumed = trainer(model);
         train(&graph, &mut resumed, 3..4);
         let read = stored::read(directory.path()).unwrap().unwrap();
@@ -88,7 +88,7 @@ fn a_crash_after_any_step_leaves_the_old_or_the_new_checkpoint_whole() {
     train(&graph, &mut trained, 2..3);
     let new = parameter_bits(&trained);
 
-    // What the disk holds after each step is what a crash there would leave.
+    // The state of the disk after each step is that after a crash there.
     let crashes = tempfile::tempdir().unwrap();
     let mut steps = Vec::new();
     write_observed(directory.path(), &trained, &fingerprint, &json!(3), &mut |step| {
@@ -159,7 +159,7 @@ fn only_files_that_are_ours_beyond_doubt_are_ever_removed() {
     let mut trained = trainer(ModelKind::Gcn);
     checkpoint::write(path, &trained, &json!({}), &json!(1)).unwrap();
     let ours = names(path).into_iter().find(|name| name.starts_with("tensors-")).unwrap();
-    // Of somebody else, or of a version that marked nothing.
+    // Of another program, or of a version that did not mark its files.
     let foreign = [
         "tensors-best.safetensors",
         "tensors-0123456789abcdef.safetensors",
@@ -174,7 +174,7 @@ fn only_files_that_are_ours_beyond_doubt_are_ever_removed() {
     }
     std::os::unix::fs::symlink(path.join(&ours), path.join("tensors-aaaaaaaaaaaaaaaa.safetensors")).unwrap();
     let there = names(path);
-    // What a crash leaves: files on their way, and tensors that no state names.
+    // Possible leftovers of a crash: partial files, and tensors that no state names.
     fs::write(path.join(".checkpoint.json.0123456789abcdef.partial"), "half").unwrap();
     fs::write(path.join(format!(".{ours}.0123456789abcdef.partial")), "half").unwrap();
     fs::copy(path.join(&ours), path.join("tensors-bbbbbbbbbbbbbbbb.safetensors")).unwrap();

@@ -1,4 +1,4 @@
-//! Classes that count differently in the loss of training.
+//! Weights of classes in the loss of training.
 
 use crate::TrainError;
 use crate::tests::dense_reference::{dense_forward, rows};

@@ -1,4 +1,4 @@
-//! What is asked before a weight changes.
+//! The confirmation of a batch before a weight changes.
 
 use crate::TrainError;
 use crate::tests::support::{Graph, f32_rows, options, parameter_bits};

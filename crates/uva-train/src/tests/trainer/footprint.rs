@@ -77,7 +77,7 @@ fn rows_between_the_layers_of_models_over_hop_sets_count() {
     };
     let usual = TrainerOptions::default;
     assert_eq!((of(ModelKind::Sgc, usual()), of(ModelKind::S2gc, usual())), (0, 0));
-    // Ten seeds of four hops. Three layers: two maps behind those of the hops, of which the first is as wide as all.
+    // Ten seeds of four hops. Three layers: two maps after those of the hops, of which the first is as wide as all.
     let sign = TrainerOptions { layers: 3, ..usual() };
     assert_eq!(of(ModelKind::Sign, sign), 4 * 10 * (2 * 4 * 16 + 16));
     let hoga = TrainerOptions { layers: 2, heads: 4, ..usual() };
@@ -99,7 +99,7 @@ fn bytes_cover_parameters_moments_gradients_logits_and_evaluation_tables() {
     assert_eq!(told.evaluation_bytes, 4 * 1000 * 32);
     assert_eq!(told.on_host(), 12 * parameters + told.evaluation_bytes);
     assert_eq!(told.beside_a_gpu(), 4 * parameters + told.evaluation_bytes);
-    // Averaged heads lie side by side before they are.
+    // Averaged heads are concatenated before they are averaged.
     let heads = TrainerOptions { model: ModelKind::Gat, heads: 4, ..options };
     assert_eq!(Footprint::new(&heads, &fully).evaluation_bytes, 4 * 1000 * (4 * 5 + 5 + 16));
 }

@@ -1,4 +1,4 @@
-//! Steps whose results the host reads late, and the fused optimiser, on the host that stands in for a device.
+//! Steps whose results the host reads late, and the fused optimiser, on the stand-in device of the host.
 
 use crate::cuda::TorchCuda;
 use crate::tests::devices::on_device::OnDevice;
@@ -12,7 +12,7 @@ use uva_cuda::kernels::train::TrainKernels;
 use uva_cuda::{CacheKind, Context, CudaStream, Module, ModuleOptions};
 use uva_model::{ModelKind, TrainerOptions};
 
-/// The host in place of a device; on a GPU that.
+/// The stand-in device, or the GPU if there is one.
 pub(crate) fn place() -> TrainDevice {
     if cuda_sim::on_a_gpu() { TrainDevice::Cuda(0) } else { TrainDevice::StandIn }
 }
@@ -22,7 +22,7 @@ fn trainer(ahead: bool) -> Trainer {
     trainer_of(&options, 6, ahead)
 }
 
-/// A trainer of three classes on that place; with `ahead`, one that runs ahead of it.
+/// A trainer of three classes on that device; with `ahead`, one whose host runs ahead of the device.
 pub(crate) fn trainer_of(options: &TrainerOptions, input_dim: usize, ahead: bool) -> Trainer {
     let torch = cuda_sim::on_a_gpu().then(|| TorchCuda::load().unwrap());
     let mut trainer = Trainer::new(options, input_dim, 3, place()).unwrap();
@@ -50,7 +50,7 @@ fn batches(graph: &Graph, count: usize) -> Vec<OnDevice> {
     (0..count).map(|number| on_device(&batch(number))).collect()
 }
 
-/// Enqueues all, and reads what has arrived behind each.
+/// Enqueues all batches, and reads the results that have arrived after each.
 fn enqueue(trainer: &mut Trainer, batches: &[OnDevice], every: u32) -> Result<Vec<Reading>, TrainError> {
     let mut readings = Vec::new();
     for (number, batch) in (0..).zip(batches) {
@@ -82,7 +82,7 @@ fn state(trainer: &Trainer) -> (Vec<f64>, u64) {
     (parameters.chain(moments.flat_map(values)).collect(), trainer.steps().unwrap())
 }
 
-/// Bit for bit, where the host stands in. A GPU's own sums differ in their last places from run to run.
+/// Compares bit for bit on the stand-in device. A GPU's own sums differ in their last places from run to run.
 fn assert_same(found: &(Vec<f64>, u64), expected: &(Vec<f64>, u64), case: &str) {
     let near = if cuda_sim::on_a_gpu() { 1e-3 } else { 0.0 };
     let pairs = found.0.iter().zip(&expected.0);
@@ -99,7 +99,7 @@ fn results_read_late_are_those_read_at_once_and_so_is_the_model() {
         return;
     }
     let mut graph = Graph::random(60, 6, 3, 6);
-    // None of the fourth batch's seeds has a label: no step, and no failure.
+    // No seed of the fourth batch has a label: no step, and no failure.
     (0..8).for_each(|i| graph.labels[(3 * 5 + i * 3) % 60] = -1);
     let batches = batches(&graph, 21);
     let mut host = trainer(false);
@@ -134,7 +134,7 @@ fn results_read_late_are_those_read_at_once_and_so_is_the_model() {
 /// Makes a batch bad.
 type Spoil<'s> = &'s dyn Fn(&OnDevice);
 
-/// A batch whose features are NaN, or whose report has the stamp of another, or says that an id was no row.
+/// A batch whose features are NaN, whose report has another batch's stamp, or whose report has an id that is not a row.
 #[test]
 fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
     if !cuda_sim::in_process(
@@ -148,7 +148,7 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
         ("diverged", &spoil_features),
         ("stamp", &|batch| batch.stamp(9)),
         ("row", &|batch| drop(batch.report.get(3).fill_(5))),
-        // Garbage that nobody finished is first of all unfinished.
+        // An unfinished batch is reported as unfinished first.
         ("both", &|batch| {
             batch.stamp(0);
             spoil_features(batch);
@@ -162,10 +162,10 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
             for every in [1, 5] {
                 let batches = batches(&graph, 14);
                 spoil(&batches[bad]);
-                // It alone is told, whatever comes later.
+                // Only this batch is reported, whatever follows.
                 spoil_features(&batches[13]);
                 let mut device = trainer(true);
-                // The host hears of it after all: every later batch is enqueued by then.
+                // The host still receives the error: every later batch is enqueued by then.
                 let mut heard = None;
                 for (number, batch) in (0..).zip(&batches) {
                     device.enqueue_batch(3, number, &batch.columns(), (number + 1) % every == 0).unwrap();
@@ -196,7 +196,7 @@ fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
                 }
                 assert_same(&state(&device), &expected, &case);
                 let before = state(&device);
-                // Nor does a good one change anything now.
+                // A good batch changes nothing from now on either.
                 let good = on_device(&graph.batch(&[0, 1, 2], &[3, 4]));
                 device.enqueue_batch(3, 14, &good.columns(), true).unwrap();
                 assert_eq!(state(&device), before, "{case}");
@@ -229,7 +229,7 @@ fn a_host_that_never_reads_is_made_to_read_when_there_is_no_room() {
     assert!(!device.must_read());
 }
 
-/// A batch without a seed has no loss, and is asked about all the same.
+/// A batch without a seed has no loss, but is confirmed as well.
 #[test]
 fn a_batch_without_seeds_makes_no_step_and_must_be_whole() {
     if !cuda_sim::in_process(

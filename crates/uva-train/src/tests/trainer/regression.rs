@@ -33,7 +33,7 @@ fn new(loss: RegressionLoss) -> Trainer {
     Trainer::new(&options, 6, task(loss), TrainDevice::Cpu).unwrap()
 }
 
-/// Targets that the features tell: their own first column, and the mean of the neighbours' second.
+/// Targets that the features determine: their own first column, and the mean of the neighbours' second.
 fn targets(graph: &Graph) -> Vec<f32> {
     let feature = |v: usize, column: usize| graph.features[v * graph.dim + column];
     let mean = |v: usize| {

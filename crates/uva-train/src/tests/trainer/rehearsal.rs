@@ -1,4 +1,4 @@
-//! A training step before there is a batch.
+//! Tests of a training step before the first batch.
 
 use super::late_results::{place, trainer_of};
 use crate::TrainDevice;
@@ -10,7 +10,7 @@ use uva_model::{Metric, ModelKind, RegressionLoss, Task, TaskKind, TrainerOption
 const DIM: usize = 6;
 const CLASSES: usize = 3;
 
-/// What every model can be trained for.
+/// All tasks of the models.
 fn tasks() -> [Task; 3] {
     [
         Task::from(CLASSES),

@@ -19,7 +19,7 @@ const CLASSES: usize = 4;
 const SEVERAL: Task = Task { outputs: CLASSES, kind: TaskKind::MultiLabel, metric: Metric::RocAuc };
 const TWO: Task = Task { outputs: 2, kind: TaskKind::SingleLabel, metric: Metric::RocAuc };
 
-/// Labels that the features tell: of class c those whose column c is large. Nobody has the last class.
+/// Labels that the features determine: class c if column c is large. No node has the last class.
 fn several(graph: &Graph) -> Vec<u8> {
     let label = |v: usize, c: usize| u8::from(c + 1 < CLASSES && graph.features[v * graph.dim + c] > 0.2);
     (0..graph.nodes()).flat_map(|v| (0..CLASSES).map(move |c| label(v, c))).collect()
@@ -33,7 +33,7 @@ fn with_labels<'a>(batch: &'a Batch, values: &'a [u8]) -> BatchColumns<'a> {
     batch.columns().with_labels(Labels::Multi { classes: CLASSES, values })
 }
 
-/// The share of pairs in the right order, pair by pair; a tie counts half.
+/// The share of pairs in the right order, computed pair by pair; a tie counts half.
 fn area(answers: &[(f64, bool)]) -> Option<f64> {
     let (mut right, mut pairs) = (0.0, 0.0);
     for (higher, _) in answers.iter().filter(|answer| answer.1) {

@@ -15,7 +15,7 @@ use uva_model::{FeatureNorm, ModelKind, OptionsError, TrainerOptions, Weighting}
 /// Losses of a few epochs over shuffled batches.
 fn losses(graph: &Graph, trainer: &mut Trainer, epochs: std::ops::Range<u32>) -> Vec<Step> {
     let mut steps = Vec::new();
-    // A plain sum over a sample is smaller than over the whole list, on which the full evaluation is.
+    // A plain sum over a sample is smaller than that over the whole list, which the full evaluation uses.
     let sums = trainer.options().model.row().weighting == Weighting::Sum;
     let fanout = if sums { usize::MAX } else { 4 };
     for epoch in epochs {
@@ -120,7 +120,7 @@ fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
             h = h.relu().dropout(0.4, true);
         }
         let [own, neighbours, bias] = &leaves[3 * index..][..3] else { unreachable!() };
-        // As a matrix, since autograd cannot see our loops.
+        // As a matrix, since autograd cannot see the loops of this crate.
         let unit = Tensor::eye(block.sources as i64, (Kind::Double, tch::Device::Cpu));
         let means = block.aggregate(&unit).unwrap().mm(&h).linear::<&Tensor>(neighbours, None);
         h = h.narrow(0, 0, block.destinations as i64).linear(own, Some(bias)) + means;
@@ -245,7 +245,7 @@ fn the_best_parameters_come_back() {
     assert_ne!(parameter_bits(&trainer), best);
     assert!(trainer.restore_best().unwrap());
     assert_eq!(parameter_bits(&trainer), best);
-    // The copies are not the parameters: training on leaves them alone.
+    // The copies are separate from the parameters: further training does not change them.
     losses(&graph, &mut trainer, 2..3);
     assert!(trainer.restore_best().unwrap());
     assert_eq!(parameter_bits(&trainer), best);

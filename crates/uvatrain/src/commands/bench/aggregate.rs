@@ -1,5 +1,5 @@
-//! `uvatrain bench aggregate`: the sums that a first layer begins with, both ways: what they take of the CPU, and what
-//! they would move over a link.
+//! `uvatrain bench aggregate`: the first layer's sums on the consumer and on the producer, with their CPU time and the
+//! bytes that they would move over a link.
 
 use serde::Serialize;
 use uva_graph::Dataset;
@@ -15,7 +15,7 @@ use crate::ui::work::Work;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
-/// Measures and prints.
+/// Measures both and prints the result.
 pub fn run(flags: &AggregateBenchFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
     let dataset = Dataset::open(&flags.data)?;
@@ -90,14 +90,14 @@ fn cached_rows(
     Ok((Some(policy), ranked.into_iter().take(rows).map(i64::from).collect()))
 }
 
-/// The rows that are cached.
+/// The cached rows.
 #[derive(Serialize)]
 struct Cache {
     policy: CachePolicy,
     rows: usize,
 }
 
-/// Of a batch: means.
+/// Means over the measured batches.
 #[derive(Serialize)]
 struct PerBatch {
     destinations: f64,
@@ -111,7 +111,7 @@ struct PerBatch {
     missing_sums_with_own: f64,
 }
 
-/// Bytes of a batch, by who sums: rows for the consumer, sums of sage with own rows, sums of gcn.
+/// Bytes of a batch, by where it is aggregated: rows for the consumer, sums of sage with own rows, sums of gcn.
 #[derive(Serialize)]
 struct Bytes {
     off: f64,
@@ -119,19 +119,19 @@ struct Bytes {
     gcn: f64,
 }
 
-/// Bytes over a link, of rows and sums that are copied.
+/// Bytes of rows and sums that are copied over a link.
 #[derive(Serialize)]
 struct LinkBytes {
     #[serde(flatten)]
     copied: Bytes,
-    /// Of rows that a GPU reads one by one, which takes whole lines.
+    /// Bytes of rows that a GPU reads one by one, in whole lines.
     off_zero_copy: f64,
 }
 
-/// How many times the bytes of sums the bytes of rows are. Absent where no sum would cross.
+/// Ratio of the bytes of rows to the bytes of sums. Absent if no sum would cross the link.
 #[derive(Serialize)]
 struct Ratios {
-    /// Without the destinations' own rows.
+    /// The ratio without the destinations' own rows.
     neighbors: Option<f64>,
     mean: Option<f64>,
     gcn: Option<f64>,
@@ -139,11 +139,11 @@ struct Ratios {
 
 #[derive(Serialize)]
 struct Rates {
-    /// Of rows gathered.
+    /// Milliseconds to gather the rows.
     gather: f64,
-    /// Of gathered rows added up, each as often as a list names it.
+    /// Milliseconds to add up gathered rows, each as often as a list names it.
     sum: f64,
-    /// Of the table's rows, likewise, own rows among them.
+    /// Milliseconds to add up the table's rows, own rows among them.
     host: f64,
 }
 
@@ -162,10 +162,10 @@ struct Report {
     link_bytes: LinkBytes,
     link_ratios: Ratios,
     slot_bytes: Bytes,
-    /// Milliseconds a batch.
+    /// Milliseconds per batch.
     times: SumTimes,
     gb_per_second: Rates,
-    /// `off` over `host`.
+    /// `off` divided by `host`.
     speedup: f64,
 }
 

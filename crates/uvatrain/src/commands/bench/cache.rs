@@ -1,5 +1,5 @@
-//! `uvatrain bench cache`: what caches of several sizes hit, policy by policy, counted and not timed; and the
-//! allocator's division of a budget beside eleven others.
+//! `uvatrain bench cache`: hit rates of caches of several sizes under each policy, counted and not timed, and the
+//! allocator's division of a budget compared with eleven others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::ui::work::Work;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
-/// Epochs that presampling counts; hits are counted in those behind them.
+/// Epochs that presampling counts. Hits are counted in the epochs after them.
 const BEFOREHAND: u32 = 2;
 
-/// The epochs that hits are counted over.
+/// The epochs in which hits are counted.
 fn behind(flags: &CacheBenchFlags) -> Range<u32> {
     BEFOREHAND..BEFOREHAND + flags.epochs
 }
 
-/// Measures and prints.
+/// Measures and prints the result.
 pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
     let dataset = Arc::new(Dataset::open(&flags.data)?);
@@ -87,20 +87,20 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
 /// A cache of one size under one policy.
 #[derive(Serialize)]
 struct Point {
-    /// Per cent of the rows, and of the bytes of all lists.
+    /// Size in per cent of the rows, and of the bytes of all lists.
     size_percent: u32,
     row_hit_rate: f64,
-    /// Rows that miss, an epoch: what caches are compared by where orders differ, since an order that makes the rows of a
-    /// batch coincide lowers the share that hits.
+    /// Rows that miss in an epoch. It compares caches across orders, since an order that makes the rows of a batch
+    /// coincide lowers the hit rate.
     rows_missed_per_epoch: f64,
-    /// Bytes of rows that still cross the link in an epoch.
+    /// Bytes of rows that cross the link in an epoch.
     feature_bytes_per_epoch: f64,
     /// Absent where no lists are cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     list_hit_rate: Option<f64>,
 }
 
-/// The least bytes that take shares of the measured reads: how unevenly rows and lists are read.
+/// The fewest bytes that cover given shares of the measured reads: how unevenly rows and lists are read.
 #[derive(Serialize)]
 struct SharesReport {
     rows: Vec<ShareBytes>,
@@ -142,7 +142,7 @@ impl SharesReport {
 #[derive(Serialize)]
 struct PolicyReport {
     policy: ComparedPolicy,
-    /// Seconds it took to rank, the epochs sampled beforehand among them.
+    /// Seconds that the ranking took, with the epochs sampled for it.
     seconds: f64,
     points: Vec<Point>,
 }
@@ -161,29 +161,30 @@ impl PolicyReport {
     }
 }
 
-/// The allocator's division of a budget, judged by the epochs that were measured, beside others.
+/// The allocator's division of a budget, evaluated on the measured epochs and compared with other divisions.
 #[derive(Serialize)]
 struct AllocationReport {
     budget_bytes: u64,
     lists: u64,
     rows: u64,
-    /// The cost of a batch with it: milliseconds, or bytes over the link where no line fits (`in_bytes`).
+    /// The cost of a batch with this division: milliseconds, or bytes over the link if no line fits (`in_bytes`).
     cost: f64,
     in_bytes: bool,
     prediction: Prediction,
     sweep: Vec<SweepPoint>,
-    /// Its cost over that of the best of the sweep: below 1 where it is better than all of them.
+    /// The cost divided by that of the best division of the sweep: below 1 if it is better than all of them.
     over_best: f64,
-    /// And over that of the better single cache.
+    /// The cost divided by that of the better single cache.
     over_single: f64,
-    /// What a further GiB of rows would save a batch, in the unit of `cost`: by the next tenth of the budget.
+    /// What a further GiB of rows would save per batch, in the unit of `cost`, measured over the next tenth of the
+    /// budget.
     marginal: f64,
     /// Upper bound of the value that a partially cached list could add, as a share of the value of both caches.
     partial_list_gain: f64,
-    /// How well lines of time against hit rate fit: with caches of what is read most, whose lines value hits, and with
-    /// random ones.
+    /// Quality of the linear fits of time against hit rate, with caches of the most-read entries, whose lines give the
+    /// value of a hit, and with random caches.
     fits: Vec<TimedFit>,
-    /// Why lines did not fit, if they did not.
+    /// Why a line did not fit, for each that did not.
     notes: Vec<String>,
     planned_seconds: f64,
 }
@@ -245,7 +246,7 @@ struct Report {
     batch_size: usize,
     batch_dependency: u32,
     seed: u64,
-    /// Absent where seeds are shuffled, as they are unless asked otherwise.
+    /// Absent if seeds are shuffled, the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed_order: Option<Value>,
     epochs: u32,
@@ -256,7 +257,7 @@ struct Report {
     feature_bytes_per_epoch: f64,
     bytes_for_share: SharesReport,
     policies: Vec<PolicyReport>,
-    /// The order of the seeds, for people.
+    /// The order of the seeds as text.
     #[serde(skip)]
     note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -265,16 +266,16 @@ struct Report {
     time_of_stages: Option<Vec<StagesReport>>,
 }
 
-/// The fanouts whose stages are timed, as DUCATI has them: how much of a batch's time is sampling depends on them.
+/// The fanouts whose stages are timed, those of DUCATI: sampling's share of a batch's time depends on them.
 const TIMED_FANOUTS: [[i32; 3]; 3] = [[2, 2, 2], [5, 5, 5], [15, 10, 5]];
 
-/// How the time of making a batch on one thread divides.
+/// The division of the time that one thread needs to make a batch.
 #[derive(Serialize)]
 struct StagesReport {
     fanouts: Fanouts,
     sample_ms: f64,
     gather_ms: f64,
-    /// Of both together.
+    /// The share of sampling in the time of both.
     sample_share: f64,
 }
 
@@ -353,7 +354,7 @@ impl Report {
         text
     }
 
-    /// Cells by size, a line a policy.
+    /// A table of cells by size, with one line per policy.
     fn table(&self, what: &str, cell: impl Fn(&Point) -> Option<String>) -> String {
         let sizes = self.policies.first().map(|report| report.points.as_slice()).unwrap_or_default();
         let heading: Vec<String> = std::iter::once(what.to_owned())

@@ -17,7 +17,7 @@ struct Report<'d> {
     measured: Measurement,
 }
 
-/// Measures and prints.
+/// Measures and prints the result.
 pub fn run(flags: &GatherBenchFlags) -> anyhow::Result<()> {
     let dataset = Dataset::open(&flags.data)?;
     let features = dataset.features();

@@ -1,5 +1,5 @@
-//! `uvatrain bench loader`: batches of a hop set for a consumer that only takes them, next to a plain copy, or next to the
-//! reader of the disk alone.
+//! `uvatrain bench loader`: batches of a hop set for a consumer that only takes them, compared with a plain copy or
+//! with the disk reader alone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,38 +19,39 @@ use crate::flags::LoaderBenchFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
-/// Epochs before those that are timed: one is verified, one warms up.
+/// Epochs before the timed ones: one is verified, and one warms up.
 const BEFORE: u32 = 2;
 
 #[derive(Serialize)]
 struct Report {
     dataset: String,
-    /// Rows of an epoch.
+    /// Rows in an epoch.
     rows: usize,
-    /// Tables that a row is in, and its bytes in all of them.
+    /// Number of tables that hold each row, and the row's bytes in all of them.
     tables: usize,
     row_bytes: usize,
     batch_size: usize,
     samplers: usize,
     slots: usize,
     epochs: u32,
-    /// How rows are read from disk; absent where the mapped files are copied.
+    /// How rows are read from disk. Absent if the mapped files are copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     reader: Option<&'static str>,
-    /// Copies of as many bytes of the same files, in their order, by as many threads.
+    /// Plain copies of the same bytes of the same files, in file order, on as many threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     memcpy_gb_per_second: Option<f64>,
-    /// From disk in place of the copies: the same bytes by as many readers alone, in pieces as large as batches.
+    /// For rows from disk, instead of the copies: the same bytes read by as many readers alone, in pieces as large as
+    /// batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     reads_gb_per_second: Option<f64>,
     orders: Vec<OfOrder>,
 }
 
-/// What one order of the rows gives.
+/// The result for one order of the rows.
 #[derive(Serialize)]
 struct OfOrder {
     shuffle: &'static str,
-    /// Rows that stay together.
+    /// Rows that stay together in a shuffle.
     chunk: usize,
     rows_per_second: f64,
     gb_per_second: f64,
@@ -62,7 +63,7 @@ struct OfOrder {
     verified_batches: u64,
 }
 
-/// Measures and prints.
+/// Measures and prints the result.
 pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
     if !HopSet::is_at(&flags.data) {
         let data = flags.data.display();
@@ -104,7 +105,7 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    // Whatever slows the machine down for a while slows copies or reads before and behind it down too.
+    // Copies or reads run before and after the loader, so that a temporary slowdown of the machine affects both.
     without_loader(&mut bare)?;
     for order in asked {
         measured.push(measure(flags, &dataset, order)?);
@@ -139,7 +140,7 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
     if flags.json { out::json(&report) } else { out::text(&text(&report)) }
 }
 
-/// An order that was measured.
+/// A measured order.
 struct Measured {
     order: HopOptions,
     chunk: usize,
@@ -153,7 +154,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// Takes batches of this order, and compares those of the first epoch with the files.
+/// Takes batches in this order, and compares those of the first epoch with the files.
 fn measure(flags: &LoaderBenchFlags, dataset: &Arc<Dataset>, asked: HopOptions) -> anyhow::Result<Measured> {
     let hops = dataset.hops().context("a hop set has rows of hops")?;
     let batch_size = flags.batch_size as usize;
@@ -164,7 +165,7 @@ fn measure(flags: &LoaderBenchFlags, dataset: &Arc<Dataset>, asked: HopOptions) 
         samplers: flags.samplers as usize,
         feature_slots: flags.slots as usize,
         seed: flags.seed,
-        // As what it is compared with.
+        // The same source as that of the comparison.
         features: if flags.reader.is_some() { Features::Disk } else { Features::Memory },
         reader: flags.reader.unwrap_or_default(),
         ..LoaderOptions::default()
@@ -176,7 +177,7 @@ fn measure(flags: &LoaderBenchFlags, dataset: &Arc<Dataset>, asked: HopOptions) 
     let mut order = ChunkOrder::new(flags.seed, Split::Train, rows, Some(chunk), batch_size, false)?;
     order.prepare(0)?;
     let mut runtime = Runtime::start(Arc::clone(dataset), plan)?;
-    // When each epoch ended.
+    // The end of each epoch.
     let mut ends: Vec<Instant> = Vec::new();
     let (mut verified, mut taken) = (0, 0);
     while let Some(batch) = runtime.next_batch()? {
@@ -197,7 +198,7 @@ fn measure(flags: &LoaderBenchFlags, dataset: &Arc<Dataset>, asked: HopOptions) 
     Ok(Measured { order: asked, chunk, epoch: median(times), verified })
 }
 
-/// Refuses a batch that does not hold the rows that its order names, in that order.
+/// Refuses a batch whose rows are not the rows of its order, in sequence.
 fn verify(batch: &Batch, hops: Hops<'_>, order: &ChunkOrder) -> anyhow::Result<()> {
     let first = hops.rows_of(Split::Train).start;
     let rows: Vec<usize> = order.batch(batch.index() as usize).flatten().map(|place| first + place).collect();
@@ -215,8 +216,8 @@ fn verify(batch: &Batch, hops: Hops<'_>, order: &ChunkOrder) -> anyhow::Result<(
     Ok(())
 }
 
-/// How long copies of an epoch's bytes take, in pieces as large as batches: each thread copies every so-manieth piece
-/// into a buffer of its own.
+/// Times copies of an epoch's bytes, in pieces as large as batches. With n threads, each thread copies every n-th piece
+/// into its own buffer.
 fn copied(flags: &LoaderBenchFlags, hops: Hops<'_>) -> anyhow::Result<Vec<Duration>> {
     let piece = flags.batch_size as usize * hops.row_stride();
     let pieces: Vec<&[u8]> =
@@ -229,7 +230,7 @@ fn copied(flags: &LoaderBenchFlags, hops: Hops<'_>) -> anyhow::Result<Vec<Durati
         buffers.push(buffer);
     }
     let mut times = Vec::new();
-    // The first one warms up.
+    // The first repeat warms up.
     for repeat in 0..=flags.epochs {
         let began = Instant::now();
         std::thread::scope(|scope| {
@@ -250,8 +251,8 @@ fn copied(flags: &LoaderBenchFlags, hops: Hops<'_>) -> anyhow::Result<Vec<Durati
     Ok(times)
 }
 
-/// How long it takes to read an epoch's bytes from disk in pieces as large as batches, without anybody who wants them, and by
-/// which reader: each thread has one of its own, and reads every so-manieth piece.
+/// Times reads of an epoch's bytes from disk, in pieces as large as batches and without a consumer, and reports the
+/// reader in use. With n threads, each thread has its own reader and reads every n-th piece.
 fn read_alone(
     flags: &LoaderBenchFlags,
     hops: Hops<'_>,
@@ -266,7 +267,7 @@ fn read_alone(
     let mut readers = (0..threads).map(open).collect::<Result<Vec<_>, _>>()?;
     let taken = readers[0].reader().name();
     let mut times = Vec::new();
-    // The first one warms up.
+    // The first repeat warms up.
     for repeat in 0..=flags.epochs {
         let began = Instant::now();
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! `uvatrain bench partition`: what batches of the parts of a partition read of other parts, counted and not timed.
+//! `uvatrain bench partition`: the reads of other parts by batches of a partition's parts, counted and not timed.
 
 use anyhow::Error;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
-/// Counts and prints.
+/// Counts and prints the result.
 pub fn run(flags: &PartitionBenchFlags) -> anyhow::Result<()> {
     let loader = flags.sampling.given.options();
     loader.check_ranges().map_err(RuntimeError::from)?;
@@ -53,7 +53,7 @@ pub fn run(flags: &PartitionBenchFlags) -> anyhow::Result<()> {
 struct Report {
     dataset: String,
     parts: u32,
-    /// What made the map; absent of a map that stands alone.
+    /// How the map was made. Absent for a map without a partition.
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<String>,
     sampler_kind: &'static str,
@@ -67,8 +67,7 @@ struct Report {
     remote_list_visits: u64,
     rows: u64,
     remote_rows: u64,
-    /// Lists visited, by the part of the batch and that of the list.
-    /// Left out for more than 1,024 parts.
+    /// Lists visited, by the part of the batch and the part of the list. Empty for more than 1,024 parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     by_pair: Vec<Vec<u64>>,
     requests_per_batch: f64,
@@ -76,7 +75,7 @@ struct Report {
     balance: Balance,
 }
 
-/// The most of a part over the mean.
+/// The largest part's count divided by the mean.
 #[derive(Serialize)]
 struct Balance {
     nodes: f64,

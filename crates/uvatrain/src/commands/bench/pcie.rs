@@ -16,14 +16,14 @@ use crate::flags::{PcieBenchFlags, Seconds};
 use crate::runs::pipeline::check_outputs;
 use crate::ui::out;
 
-/// Tables unless others are asked for; the base point's first.
+/// Default table sizes in bytes, the base point's first.
 const TABLES: &[u64] = &[256 << 20, 4 << 30, 1 << 30, 16 << 30];
 const SAMPLE_BYTES: u64 = 128 << 20;
-/// The same under the simulator, which gathers a million times slower and whose figures mean nothing.
+/// Table sizes under the simulator, which gathers a million times slower and whose figures mean nothing.
 const SIMULATED_TABLES: &[u64] = &[2 << 20, 1 << 20, 4 << 20];
 const SIMULATED_SAMPLE_BYTES: u64 = 64 << 10;
 
-/// Measures and prints.
+/// Measures and prints the result.
 pub fn run(flags: &PcieBenchFlags) -> anyhow::Result<()> {
     check_outputs(&[("--svg", flags.svg.as_deref())], &[])?;
     let mut report = measure(flags)?;
@@ -110,7 +110,7 @@ fn problem(kind: ErrorKind, error: PcieError) -> anyhow::Error {
     }
 }
 
-/// The request model's answers, each asked once.
+/// The request model's results, each computed once.
 #[derive(Default)]
 struct Model {
     known: RefCell<HashMap<(Kernel, usize), Option<f64>>>,
@@ -129,7 +129,7 @@ fn ceiling(kernel: Kernel, row_bytes: usize) -> Option<f64> {
     use uva_kernels::gather::IdWidth;
 
     let row_bytes = row_bytes as u64;
-    // Rows lie in their lines as the first ones do, again and again: a period is a power of two.
+    // The pattern of rows within lines repeats with a period that is a power of two.
     let rows = LINE_BYTES >> row_bytes.trailing_zeros().min(LINE_BYTES.trailing_zeros());
     let costs = of_rows(kernel, IdWidth::I64, row_bytes, 0, rows).ok()?;
     let all: Requests = costs.into_iter().sum();

@@ -24,12 +24,12 @@ struct Report {
     batches_per_second: f64,
     input_nodes_per_second: f64,
     feature_gb_per_second: f64,
-    /// From one batch to the next, as the consumer gets them.
+    /// Time from one batch to the next, as the consumer receives them.
     batch_ms: Spread,
     bottleneck: &'static str,
     /// The counted batches: all after the warm-up.
     batches: u64,
-    /// Batches before those. The wait for the first one is the start of the pipeline.
+    /// Batches before the counted ones. The wait for the first one is the start-up of the pipeline.
     warm_up: u64,
     input_nodes: u64,
     edges: u64,
@@ -41,16 +41,16 @@ struct Report {
     gather_threads: usize,
     /// Sum of the batches' hashes: the same for any number of samplers.
     hash: String,
-    /// Likewise after the warm-up.
+    /// The roles' times after the warm-up.
     roles: Roles,
-    /// Rows from disk, likewise; absent where rows are read from memory.
+    /// Reads of rows from disk after the warm-up. Absent if rows are read from memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<Disk>,
     memory: Vec<ProcessMemory>,
     /// Absent where seeds are shuffled.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed_order: Option<Value>,
-    /// The same for people.
+    /// The order of the seeds as text.
     #[serde(skip)]
     order_note: Option<String>,
 }
@@ -64,12 +64,12 @@ struct Disk {
     read_gb_per_second: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the result.
 pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
     let options = flags.loader.options();
     let (prepare, samplers) = (options.prepare, options.samplers);
-    // A worker gathers by itself.
+    // A worker gathers on its own thread alone.
     let gather_threads = if prepare == Prepare::Whole { 1 } else { options.gather_threads };
     let mut builder = Runtime::builder(&flags.data).options(options).epochs(flags.epochs);
     if let Some(file) = &flags.input_nodes {
@@ -81,9 +81,9 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     let mut runtime = builder.build()?;
     let (mut batches, mut input_nodes, mut edges, mut feature_bytes, mut hash) =
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
-    // Batches before those that are counted.
+    // Batches before the counted ones.
     let mut passed = 0;
-    // When each counted batch was let go, and the last one before them.
+    // When each counted batch was released, and the last one before them.
     let mut taken: Vec<Instant> = Vec::new();
     // The roles' counters at that time.
     let mut before = None;

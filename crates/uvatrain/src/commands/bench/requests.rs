@@ -24,7 +24,7 @@ struct Report {
     gpu: Option<Need>,
 }
 
-/// Runs the kernel and prints.
+/// Runs the kernel and prints the result.
 pub fn run(flags: &RequestsBenchFlags) -> anyhow::Result<()> {
     let RequestsBenchFlags { row_bytes, kernel, base_offset, rows, ids, .. } = *flags;
     let costs = of_rows(kernel, ids, row_bytes, base_offset, rows).map_err(|error| match error {
@@ -76,15 +76,15 @@ fn text(report: &Report, total: Requests) -> String {
     format!("{}\n{}{need}", rows.render(), facts.render())
 }
 
-/// Published figures of a GPU and its link; none of them are our measurements.
+/// Published figures of a GPU and its link. They are not measurements of this project.
 struct Facts {
     name: &'static str,
     multiprocessors: u32,
     /// Warps that a multiprocessor can hold.
     warps: u32,
-    /// Of the copy engine or the best zero-copy reads published.
+    /// Rates of the copy engine, or of the best zero-copy reads published.
     bytes_per_second: [f64; 2],
-    /// From a read's start to its data.
+    /// Time from a read's start to the arrival of its data.
     round_trip_seconds: f64,
     /// Reads that a PCIe device may have open: 10-bit tags since PCIe 4 leave 768.
     most_reads: f64,
@@ -114,13 +114,13 @@ impl Facts {
             Gpu::A100 => Facts { multiprocessors: 108, ..server("A100, PCIe 4", [25.1e9, 25.6e9]) },
             // 35.2 by multiprocessors (NVIDIA/nvbandwidth issue 24), about 55 by the copy engine.
             Gpu::H100 => server("H100 SXM, PCIe 5", [35.2e9, 55e9]),
-            // Nothing published that could be trusted: as the H100.
+            // No reliable figures are published, so those of the H100 apply.
             Gpu::H200 => server("H200, PCIe 5", [35.2e9, 55e9]),
         }
     }
 }
 
-/// How many multiprocessors fill the link: reads in flight ÷ reads in flight of a multiprocessor.
+/// Multiprocessors that fill the link: reads in flight ÷ reads in flight of one multiprocessor.
 #[derive(Serialize)]
 struct Need {
     name: &'static str,
@@ -131,9 +131,10 @@ struct Need {
     reads_in_flight: [f64; 2],
     most_reads_in_flight: f64,
     warps_per_multiprocessor: u32,
-    /// With one read in flight a warp and every warp in use: for the reads above, and for the most.
+    /// With one read in flight per warp and every warp in use: for the reads above, and for the largest number of
+    /// reads.
     multiprocessors_at_one_read_a_warp: [f64; 3],
-    /// This kernel's work in flight on a multiprocessor: warps of the blocks that fit, and reads of each.
+    /// This kernel's work in flight on a multiprocessor: warps of the resident blocks, and reads of each warp.
     kernel_warps_per_multiprocessor: u32,
     kernel_reads_per_warp: u32,
     multiprocessors_of_kernel: [f64; 3],

@@ -1,4 +1,4 @@
-//! `uvatrain bench roles`: how many GPUs should sample and how many train, by a simulated epoch of every division.
+//! `uvatrain bench roles`: how many GPUs should sample and how many train, from a simulated epoch of every division.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::runs::stage_times::{TimedStages, timed_stages, words_of};
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
-/// Batches of an epoch where nothing says how many.
+/// Default number of batches in an epoch.
 const BATCHES: usize = 100;
 
 #[derive(Serialize)]
@@ -21,16 +21,16 @@ struct Report {
     gpus: usize,
     batches: usize,
     times: GpuStageTimes,
-    /// One GPU with both roles in turns.
+    /// Milliseconds of an epoch with one GPU that alternates between both roles.
     one_gpu_ms: f64,
-    /// Every division of the GPUs; none of a single one.
+    /// Every division of the GPUs. Empty for a single GPU.
     divisions: Vec<Division>,
-    /// Samplers of the chosen division, by its epoch; 0 for a single GPU.
+    /// Samplers in the division with the shortest epoch. 0 for a single GPU.
     samplers: usize,
-    /// The same by the slower side of a division, and by GNNLab's rule.
+    /// Samplers chosen by the slower side of a division, and by GNNLab's rule.
     samplers_by_slower_side: usize,
     samplers_by_ratio: usize,
-    /// What the stages were timed on, where the times come from a run.
+    /// The hardware of the run that the stage times come from, if they come from a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     timed_on: Option<Value>,
 }
@@ -43,7 +43,7 @@ struct Division {
     outcome: RolesOutcome,
 }
 
-/// Simulates and prints.
+/// Simulates and prints the result.
 pub fn run(flags: &RolesBenchFlags) -> anyhow::Result<()> {
     let Measured { times, batches, timed_on } = measured(flags)?;
     let gpus = flags.gpus;
@@ -68,14 +68,14 @@ pub fn run(flags: &RolesBenchFlags) -> anyhow::Result<()> {
     if flags.json { out::json(&report) } else { out::text(&text(&report, flags.switch)) }
 }
 
-/// What is simulated.
+/// The input of the simulation.
 struct Measured {
     times: GpuStageTimes,
     batches: usize,
     timed_on: Option<Value>,
 }
 
-/// What the stages take, and the batches of an epoch: as given, or as a run's metrics have them.
+/// The times of the stages and the batches in an epoch, from the options or from a run's metrics.
 fn measured(flags: &RolesBenchFlags) -> anyhow::Result<Measured> {
     let (given, in_epoch, timed_on) = match (&flags.times, &flags.metrics) {
         (Some(times), _) => (times.clone(), BATCHES, None),

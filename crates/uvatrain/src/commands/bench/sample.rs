@@ -1,4 +1,4 @@
-//! `uvatrain bench sample`: neighbour sampling alone, batches kept in memory of its own.
+//! `uvatrain bench sample`: neighbour sampling alone, with batches kept in separate memory.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -20,7 +20,7 @@ use crate::flags::SampleBenchFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
-/// Measures and prints.
+/// Measures and prints the result.
 pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
     let loader = flags.sampling.given.options();
     loader.check_ranges().map_err(RuntimeError::from)?;
@@ -37,10 +37,10 @@ pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
 }
 
-/// The seeds of a batch, and its name.
+/// The key and the seeds of a batch.
 type Batch = (BatchKey, Vec<i64>);
 
-/// The first batches of training, as many as are to be measured: epoch after epoch.
+/// The first training batches, as many as are measured, over as many epochs as needed.
 fn batches(
     flags: &SampleBenchFlags,
     loader: &LoaderOptions,
@@ -71,7 +71,7 @@ fn batches(
 }
 
 fn bounds(loader: &LoaderOptions, dataset: &Dataset) -> Result<BatchBounds, SampleError> {
-    // No slot limits this memory: where all are taken, the graph itself does.
+    // No slot limits this memory: if all neighbours are taken, only the graph does.
     let bytes = loader.fanouts.hop_of_all().map(|_| usize::MAX);
     let (nodes, edges) = (dataset.nodes(), dataset.edges());
     BatchBounds::for_options(&loader.sampling(), loader.batch_size, nodes, edges, bytes)
@@ -90,16 +90,16 @@ struct Sampled {
     hash: u64,
 }
 
-/// Everything that was measured.
+/// Everything measured in one run.
 struct Run {
     batches: Vec<Sampled>,
-    /// From the first thread's start to the last one's end.
+    /// Seconds from the first thread's start to the last one's end.
     seconds: f64,
 }
 
 /// A barrier for the threads that can be abandoned when one of them cannot be spawned.
 struct Gate {
-    /// How many are still to come; `None` once it is given up.
+    /// Threads that have not arrived yet; `None` once the barrier is abandoned.
     missing: Mutex<Option<usize>>,
     changed: Condvar,
 }
@@ -109,7 +109,7 @@ impl Gate {
         Gate { missing: Mutex::new(Some(threads)), changed: Condvar::new() }
     }
 
-    /// Waits for all. False: it was given up.
+    /// Waits for all threads. Returns false if the barrier was abandoned.
     fn wait(&self) -> bool {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         *missing = missing.map(|missing| missing.saturating_sub(1));
@@ -125,7 +125,7 @@ impl Gate {
     }
 }
 
-/// Samples batch b on thread b mod T, each thread with a sampler and memory of its own, as the samplers of a run do.
+/// Samples batch b on thread b mod T. Each thread has its own sampler and memory, as the samplers of a run do.
 fn sample(
     flags: &SampleBenchFlags,
     dataset: &Dataset,
@@ -145,7 +145,7 @@ fn sample(
             }
             Ok((sampler, memory))
         });
-        // Before the error check: the others wait for this thread in any case.
+        // Before the error check, because the other threads wait for this one in any case.
         let opened = warm.wait();
         let (mut sampler, mut memory) = prepared?;
         if !opened {
@@ -185,7 +185,7 @@ fn sample(
     Ok(Run { batches: parts.into_iter().flat_map(|part| part.2).collect(), seconds })
 }
 
-/// The first batch that was measured, once more and with the places of its edges in the graph, compared with it.
+/// Samples the first measured batch again, with the positions of its edges in the graph, and compares both.
 fn verified(
     flags: &SampleBenchFlags,
     dataset: &Dataset,
@@ -220,7 +220,7 @@ struct Report {
     batch_ms: Spread,
     sampler_kind: &'static str,
     fanouts: Fanouts,
-    /// How many, how long and how likely to end, of the kind that walks.
+    /// Number, length and termination probability of walks, for kinds that walk.
     #[serde(skip_serializing_if = "Option::is_none")]
     walks: Option<[u32; 3]>,
     replace: bool,
@@ -232,7 +232,7 @@ struct Report {
     seconds: f64,
     /// Sum of the batches' hashes: the same for any number of threads.
     hash: String,
-    /// The comparison of the first batch with the graph.
+    /// The result of comparing the first batch with the graph.
     verified: Option<Verified>,
 }
 

@@ -1,10 +1,10 @@
-//! How long batches took.
+//! The spread of the times of batches.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// The shortest, the middle and the longest, in milliseconds; zeros where there was none.
+/// The shortest, the median and the longest time, in milliseconds; zeros if there was none.
 #[derive(Serialize, Clone, Copy)]
 pub struct Spread {
     pub min: f64,
@@ -13,7 +13,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these times.
+    /// The spread of these times.
     pub fn of_ms(times: impl Iterator<Item = Duration>) -> Spread {
         let mut times: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e3).collect();
         times.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `uvatrain export`: a dataset becomes what other programs read.
+//! `uvatrain export`: converts a dataset to a format of other programs.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;
 use crate::ui::{format, out, shell};
 
-/// Checks the dataset, writes it, and says how long that took and how it is imported again.
+/// Checks the dataset, writes it, and prints the time taken and how to import the result.
 pub fn run(flags: &ExportFlags) -> anyhow::Result<()> {
     clean_up_on_signals()?;
     let start = Instant::now();

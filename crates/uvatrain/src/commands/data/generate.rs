@@ -1,4 +1,4 @@
-//! `uvatrain generate`: a graph made up on the spot.
+//! `uvatrain generate`: creates a synthetic graph.
 
 use std::time::Instant;
 
@@ -35,8 +35,8 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     written::say(&flags.out, start.elapsed())
 }
 
-/// The message for a graph with fewer edges than requested: how many it has, and why. None if chance alone made it
-/// slightly smaller.
+/// The message for a graph with fewer edges than requested: how many it has, and why. `None` if it is only slightly
+/// smaller, by chance.
 fn shortfall(recipe: &dyn Recipe, summary: &Summary, option: &str) -> Option<String> {
     let asked = recipe.common().average_degree;
     let came = summary.edges as f64 / summary.nodes.max(1) as f64;

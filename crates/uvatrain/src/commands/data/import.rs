@@ -1,4 +1,4 @@
-//! `uvatrain import`: a graph in another format becomes a dataset.
+//! `uvatrain import`: converts a graph in another format to a dataset.
 
 use std::time::Instant;
 

@@ -40,7 +40,7 @@ pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
     if flags.json { out::json(&facts) } else { out::text(&facts.table()) }
 }
 
-/// Everything `info` says, in the shape of its JSON.
+/// The whole output of `info`, in the shape of its JSON.
 #[derive(Serialize)]
 struct Facts {
     name: String,
@@ -51,7 +51,7 @@ struct Facts {
     max_degree: i64,
     isolated_nodes: usize,
     reordered: bool,
-    /// Which part of a partitioned dataset it is.
+    /// The part of a partitioned dataset that this is.
     #[serde(skip_serializing_if = "Option::is_none")]
     part: Option<PartOf>,
     feature_dim: usize,
@@ -74,7 +74,7 @@ struct Facts {
     /// Splits with nodes in common.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     overlaps: Vec<OverlapFacts>,
-    /// Bytes of the arrays as they lie in memory once read.
+    /// Bytes of the arrays in memory once read.
     memory_bytes: u64,
     graph_bytes: u64,
     feature_bytes: u64,

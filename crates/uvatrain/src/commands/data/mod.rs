@@ -1,4 +1,4 @@
-//! Commands about datasets: they make, convert, divide and describe them.
+//! Commands that make, convert, divide and describe datasets.
 
 pub mod export;
 pub mod generate;

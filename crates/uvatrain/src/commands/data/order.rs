@@ -1,4 +1,4 @@
-//! `uvatrain order`: sequences of training seeds that are near in the graph, as a file.
+//! `uvatrain order`: writes sequences of training seeds in which near nodes follow one another to a file.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::runs::pipeline::{check_outputs, check_paths};
 use crate::ui::work::Work;
 use crate::ui::{format, out, shell};
 
-/// Makes and writes them, and says how to use them.
+/// Makes and writes the sequences, and prints how to use them.
 pub fn run(flags: &OrderFlags) -> anyhow::Result<()> {
     check_paths(&[("DATA", Some(flags.data.as_path())), ("--out", Some(flags.out.as_path()))])?;
     check_outputs(&[("--out", Some(flags.out.as_path()))], &[Some(flags.data.as_path())])?;

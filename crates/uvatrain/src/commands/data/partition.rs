@@ -1,4 +1,4 @@
-//! `uvatrain partition`: which part each node of a dataset belongs to, and parts cut by that.
+//! `uvatrain partition`: assigns each node of a dataset to a part, and writes the parts.
 
 mod check;
 pub mod parts;
@@ -18,10 +18,10 @@ use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;
 use crate::ui::{format, out, shell};
 
-/// Hops, unless they are given.
+/// Default number of hops.
 const USUAL_HOPS: u32 = 2;
 
-/// Divides the nodes, or takes a map of them, and writes the map and, as far as they are wanted, the parts.
+/// Partitions the nodes or reads a map of them, and writes the map and, if requested, the parts.
 pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
     check_paths(&[("DATA", Some(flags.data.as_path())), ("OUT", Some(flags.out.as_path()))])?;
     check::fits(flags)?;
@@ -47,7 +47,7 @@ pub fn run(flags: &PartitionFlags) -> anyhow::Result<()> {
     }
 }
 
-/// Divides the nodes, writes the map, and says what it comes to.
+/// Partitions the nodes, writes the map, and prints its balance and cut.
 fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     let hops = flags.cut.hops.unwrap_or(USUAL_HOPS);
     let method = flags.method;
@@ -69,7 +69,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     options.check(&dataset)?;
     check::memory_of_parts(flags, &dataset, options.memory)?;
     if flags.layout() == Some(PartLayout::Ranges) {
-        // How much they take, no result changes: it is asked before hours of work.
+        // The space needed does not depend on the result, so it is checked before hours of work.
         ranges::check_space(&dataset, parts, &flags.out)?;
     }
     if let Some(line) = unreached(&dataset) {
@@ -85,7 +85,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
         && let Some(empty) = made.train.iter().position(|nodes| *nodes == 0)
     {
         let method = &made.method;
-        // With auto, no other method that it tried has fewer such parts.
+        // With auto, every other method that was tried has at least as many such parts.
         let others = if made.candidates.is_empty() { "pagraph or auto" } else { "pagraph" };
         return Err(exit::usage(format!(
             "--method {method}: part {empty} got no training node: take {others}, or fewer --parts"
@@ -95,7 +95,7 @@ fn divide(flags: &PartitionFlags, parts: u32) -> anyhow::Result<()> {
     write(flags, &dataset, (&map, &made, hops), staged, (work, start))
 }
 
-/// Writes the map, and the parts if they are wanted, and says what they come to.
+/// Writes the map and, if requested, the parts, and prints a summary.
 fn write(
     flags: &PartitionFlags,
     dataset: &Dataset,
@@ -118,24 +118,24 @@ fn write(
     say(flags, dataset, (made, &written), start.elapsed().as_secs_f64())
 }
 
-/// What `--json` prints: `partition.json`, and where it is.
+/// The JSON output: `partition.json`, and the path.
 #[derive(Serialize)]
 struct PartitionReport<'a> {
     path: String,
-    /// The most nodes, and training nodes, of a part over the mean.
+    /// Nodes, and training nodes, of the largest part divided by the mean.
     balance: Balance,
     all_seconds: f64,
-    /// Nodes of all parts over the nodes of the dataset, where parts were written.
+    /// Nodes of all parts divided by the nodes of the dataset, if parts were written.
     #[serde(skip_serializing_if = "Option::is_none")]
     copies: Option<f64>,
-    /// Bytes of the parts, about, and of the graph beside them.
+    /// Approximate bytes of the parts, and of the shared graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     #[serde(flatten)]
     summary: &'a PartitionSummary,
 }
 
-/// The most of a part over the mean.
+/// The largest part's count divided by the mean.
 #[derive(Serialize)]
 struct Balance {
     nodes: f64,
@@ -189,7 +189,7 @@ fn say(
     written.say(dataset, summary.hops, &flags.out)
 }
 
-/// A line about a graph in which no training node has neighbours. Parts are then as good as any others.
+/// A line about a graph in which no training node has neighbours. All partitions of it are then equally good.
 fn unreached(dataset: &Dataset) -> Option<String> {
     let csc: Csc<'_> = dataset.csc();
     let reaches = |node: &i64| csc.degree(*node as usize) > 0;

@@ -1,4 +1,4 @@
-//! `uvatrain propagate`: features multiplied by graph operators.
+//! `uvatrain propagate`: multiplies features by graph operators.
 
 use std::thread;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::signals::interrupt::Interrupt;
 use crate::ui::work::Work;
 use crate::ui::{format, out, shell};
 
-/// Says what it takes, makes the hop set, and says what is in it.
+/// Prints the resources that the hop set requires, makes it, and prints its contents.
 pub fn run(flags: &PropagateFlags) -> anyhow::Result<()> {
     check_paths(&[("DATA", Some(flags.data.as_path())), ("OUT", Some(flags.out.as_path()))])?;
     let start = Instant::now();
@@ -112,7 +112,7 @@ fn say(flags: &PropagateFlags, made: &FinishedHopSet, seconds: f64) -> anyhow::R
     ));
     let [data, path] = [&flags.data, &flags.out].map(|path| shell::path(path));
     let train = match set.order.kind {
-        // It has no split to train on.
+        // The hop set has no split to train on.
         RowOrder::Nodes => format!("train {data} --first-layer {path}"),
         RowOrder::Shuffled | RowOrder::File => format!("train {path} --model sign"),
     };
@@ -120,7 +120,7 @@ fn say(flags: &PropagateFlags, made: &FinishedHopSet, seconds: f64) -> anyhow::R
     Ok(())
 }
 
-/// The bar on the terminal, and the signals.
+/// The bar on the terminal, and the handling of signals.
 struct PropagateBar<'f> {
     work: Work,
     interrupt: Interrupt,

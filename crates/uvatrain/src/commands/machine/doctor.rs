@@ -1,8 +1,7 @@
 //! `uvatrain doctor`: what this machine has, what is missing, and the command that fixes it.
 //!
-//! It looks and never touches: no setting is changed, and CUDA is loaded by a process of its own. Each check is one
-//! function that returns one
-//! [`Check`]; they are grouped by what they are for.
+//! It only reads: no setting is changed, and CUDA is loaded by a separate process. Each check is a function that
+//! returns a [`Check`]. Checks are grouped by the part that they concern.
 
 mod check;
 mod gpu;
@@ -33,7 +32,7 @@ pub fn run(flags: &DoctorFlags) -> anyhow::Result<()> {
     let (torch, program) = torch::checks(flags.libtorch.as_deref());
     checks.extend(torch);
     let trains_on_cpu = checks.iter().all(|check| check.status != CheckStatus::Missing);
-    // A failed probe is a finding too: the GPU is then unknown.
+    // A failed probe is a finding as well: the state of the GPU is then unknown.
     let probed = Probe::in_child(&[], false).ok();
     let probed = match &program {
         Some(program) => probed.and_then(|probed| program.probe(probed).ok()),

@@ -1,4 +1,4 @@
-//! Commands about the machine and this program, and those that the launcher starts.
+//! Commands that concern the machine and this program, and commands that the launcher starts.
 
 pub mod doctor;
 pub mod mps;

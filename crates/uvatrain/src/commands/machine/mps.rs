@@ -1,4 +1,4 @@
-//! `uvatrain mps`: a daemon of this user's that stays, for several runs or for programs of one's own.
+//! `uvatrain mps`: a daemon of this user that keeps running, for several runs or for other programs.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -24,7 +24,7 @@ pub fn run(command: &MpsCommand) -> anyhow::Result<()> {
 
 enum Failure {
     Mps(MpsError),
-    /// Of printing.
+    /// An error while printing.
     Other(anyhow::Error),
 }
 
@@ -64,7 +64,7 @@ fn start(flags: &MpsStartFlags) -> Result<(), Failure> {
     if let Some(advice) = mps::file_limit_advice() {
         out::say(&advice);
     }
-    // For `eval`: nothing else is on stdout.
+    // For `eval`: stdout has no other output.
     let lines: String =
         exports.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
     let unset = mps::UNSET_IN_CLIENTS.map(|name| format!("unset {name}\n")).concat();
@@ -74,7 +74,7 @@ fn start(flags: &MpsStartFlags) -> Result<(), Failure> {
 #[derive(Serialize)]
 struct Started {
     running: bool,
-    /// Whether it was started now, and did not run already.
+    /// Whether this command started the daemon. False if it already ran.
     started: bool,
     pid: u32,
     environment: Map<String, Value>,
@@ -162,7 +162,7 @@ fn stop(common: &MpsCommon) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A value as a shell takes it literally.
+/// A value quoted so that a shell takes it literally.
 fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     if value.chars().all(plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }

@@ -1,6 +1,6 @@
-//! `uvatrain probe`: what CUDA says of this machine, as JSON, and `uvatrain-consumer probe`: what libtorch says too. Each
-//! is a process of its own: the launcher must touch neither, and only a process started under MPS sees it. `--cufile` says
-//! whether cuFile reads some files.
+//! `uvatrain probe`: CUDA's report on this machine, as JSON. `uvatrain-consumer probe` adds libtorch's. Each runs in
+//! its own process: the launcher must load neither, and only a process started under MPS sees MPS. With `--cufile` it
+//! reports whether cuFile reads the given files.
 
 use uva_runtime::backend::{CufileReport, Probe};
 
@@ -8,7 +8,7 @@ use crate::flags::ProbeArgs;
 use crate::models::Models;
 use crate::ui::out;
 
-/// Probes and prints. A program without models omits libtorch.
+/// Probes and prints the result. A program without models omits libtorch.
 pub fn run(args: &ProbeArgs, models: Option<Models>) -> anyhow::Result<()> {
     if let Some(ordinal) = args.cufile {
         return out::json(&CufileReport::here(ordinal, &args.files));

@@ -1,4 +1,4 @@
-//! `uvatrain completions` and `uvatrain man`: both come from the options' own declarations.
+//! `uvatrain completions` and `uvatrain man`, both generated from the declarations of the options.
 
 use anyhow::Context;
 use clap::{Command, CommandFactory};
@@ -6,14 +6,14 @@ use clap::{Command, CommandFactory};
 use crate::flags::{Cli, CompletionsFlags, ManFlags};
 use crate::ui::out;
 
-/// Prints the script for the shell.
+/// Prints the completion script for the shell.
 pub fn completions(flags: &CompletionsFlags) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(flags.shell, &mut shown_commands(), "uvatrain", &mut script);
     out::script(&String::from_utf8(script).context("the completions are no text")?)
 }
 
-/// The command line with the commands for users. Hiding a command from help does not hide it from every shell.
+/// The command line with the commands for users. Completion scripts of some shells include hidden commands.
 pub fn shown_commands() -> Command {
     let all = Cli::command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
@@ -24,7 +24,7 @@ pub fn shown_commands() -> Command {
         .subcommands(shown)
 }
 
-/// Prints the program's page, or writes all pages into a directory, which is created.
+/// Prints the program's manual page, or writes all pages into a directory, which is created.
 pub fn man(flags: &ManFlags) -> anyhow::Result<()> {
     let Some(directory) = &flags.directory else {
         let mut page = Vec::new();

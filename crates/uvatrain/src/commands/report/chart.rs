@@ -1,7 +1,8 @@
-//! Charts as SVG, drawn by plotters, and what the page writes around them.
+//! Charts as SVG, drawn by plotters, and the parts of them that the page writes.
 //!
-//! plotters writes fixed colours. The page's style maps each of [`PALETTE`] to a variable, which is another colour in the
-//! dark. Sizes of text and strokes come from the style too, since pictures are scaled to the width there is.
+//! plotters writes fixed colours. The page's style maps each colour of [`PALETTE`] to a variable, which has another
+//! value in dark mode. Sizes of text and strokes come from the style as well, since pictures are scaled to the
+//! available width.
 
 use std::ops::Range;
 
@@ -34,7 +35,7 @@ pub const DOINGS: [RGBColor; 3] = [PALETTE[8].1, PALETTE[9].1, PALETTE[10].1];
 pub const UNKNOWN: RGBColor = PALETTE[11].1;
 /// Grid lines and axes.
 pub const RULE: RGBColor = PALETTE[12].1;
-/// Where a resumed run went on.
+/// Marks where a run was resumed.
 const MARK: RGBColor = PALETTE[13].1;
 /// The mean in a histogram.
 pub const MEAN: RGBColor = PALETTE[14].1;
@@ -55,13 +56,13 @@ pub type LegendEntry = (&'static str, String, String);
 /// A figure of the page.
 #[derive(Debug, Default, Serialize)]
 pub struct ChartFigure {
-    /// Begins the names of its parts; no other figure of the page has it.
+    /// Prefix of the ids of its parts, unique on the page.
     pub id: String,
     pub title: String,
-    /// A description for people who cannot see it.
+    /// A description for readers who cannot see the figure.
     pub description: String,
     pub legend: Vec<LegendEntry>,
-    /// One, or one for wide screens and one for narrow ones.
+    /// One picture, or one for wide screens and one for narrow screens.
     pub pictures: Vec<Picture>,
     /// The label below the horizontal axis.
     pub axis: String,
@@ -87,7 +88,7 @@ pub struct Axes<'f> {
     pub x: Range<f64>,
     pub y: Range<f64>,
     pub x_ticks: usize,
-    /// Writes the numbers of the vertical axis; without it there is none.
+    /// Formats the numbers of the vertical axis, which is omitted without it.
     pub y_label: Option<&'f dyn Fn(&f64) -> String>,
 }
 
@@ -95,7 +96,7 @@ impl Axes<'_> {
     /// Draws axes, grid and these shapes.
     ///
     /// # Errors
-    /// When plotters cannot draw.
+    /// If plotters cannot draw.
     pub fn draw(
         &self,
         told: &[Tooltip],
@@ -137,7 +138,7 @@ impl Axes<'_> {
     }
 }
 
-/// A range that an axis can have: of finite numbers, and wider than what floats tell apart.
+/// A valid range for an axis: finite, and wider than the precision of floats.
 fn sound(range: &Range<f64>) -> Range<f64> {
     let (least, most) = (range.start, range.end);
     match range {
@@ -148,28 +149,28 @@ fn sound(range: &Range<f64>) -> Range<f64> {
     }
 }
 
-/// Lines over one pair of axes. Title, description, axis and names of the figure are given; the rest is drawn.
+/// Lines over one pair of axes. Title, description, axis and names are given; the rest is drawn.
 #[derive(Default)]
 pub struct Chart {
     pub figure: ChartFigure,
     pub x: Range<f64>,
-    /// Whether the horizontal axis has whole numbers only.
+    /// Whether the horizontal axis has only whole numbers.
     pub whole: bool,
-    /// The vertical axis; around the lines where it is not given.
+    /// The range of the vertical axis; by default that of the lines.
     pub y: Option<Range<f64>>,
     pub percent: bool,
     pub curves: Vec<Curve>,
-    /// Places where a resumed run went on.
+    /// Positions where the run was resumed.
     pub marks: Vec<f64>,
     pub told: Vec<Tooltip>,
 }
 
-/// A line, in pieces where nothing is known between.
+/// A line, interrupted where values are unknown.
 pub struct Curve {
     pub name: String,
     pub colour: RGBColor,
     pub pieces: Vec<Vec<(f64, f64)>>,
-    /// From the least to the most, around the line.
+    /// The band from the least to the largest value around the line.
     pub band: Vec<(f64, f64, f64)>,
     /// Whether each point is marked.
     pub dotted: bool,
@@ -184,7 +185,7 @@ impl Curve {
         Self { name: name.to_owned(), colour: line(number), pieces, band: Vec::new(), dotted: false }
     }
 
-    /// Every point.
+    /// All points of the line.
     pub fn points(&self) -> impl DoubleEndedIterator<Item = (f64, f64)> {
         self.pieces.iter().flatten().copied()
     }
@@ -209,7 +210,7 @@ impl Chart {
     /// The chart as a figure; `None` if it has no data.
     ///
     /// # Errors
-    /// When plotters cannot draw.
+    /// If plotters cannot draw.
     pub fn figure(self) -> anyhow::Result<Option<ChartFigure>> {
         let points = self.curves.iter().flat_map(Curve::points).map(|(_, y)| y);
         let bands =
@@ -242,19 +243,19 @@ impl Chart {
     }
 }
 
-/// Upright lines where a resumed run went on.
+/// Draws vertical lines where the run was resumed.
 pub fn draw_marks(chart: &mut Canvas<'_, '_>, marks: &[f64]) -> anyhow::Result<()> {
     let y = chart.y_range();
     chart.draw_series(marks.iter().map(|&x| PathElement::new([(x, y.start), (x, y.end)], MARK)))?;
     Ok(())
 }
 
-/// Their legend entry.
+/// The legend entry of these lines.
 pub fn key_of_marks(marks: &[f64]) -> Option<LegendEntry> {
     (!marks.is_empty()).then(|| ("line", hex(MARK), "resumed".to_owned()))
 }
 
-/// A number beside an axis, with no more digits than it has.
+/// A number on an axis, with no more digits than it has.
 pub fn number(value: &f64) -> String {
     let (scaled, unit) = match value.abs() {
         1e15.. => return format!("{value:e}"),
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(curve.pieces, [vec![(0.0, 1.0), (1.0, 3.0)], vec![(4.0, 2.0)]]);
         let figure = chart(0.0..4.0, &points).unwrap();
         let picture = &figure.pictures[0];
-        // The piece of one point is a dot; the mark is a line in a colour of its own.
+        // A line with a single point is a dot. The resume mark has its own colour.
         let colour = hex(line(1));
         assert_eq!(picture.svg.matches("<circle cx=\"1855\"").count(), 1, "{}", picture.svg);
         assert!(picture.svg.contains(&format!("stroke=\"{colour}\"")) && picture.svg.contains(&hex(MARK)));

@@ -6,14 +6,14 @@ use super::stretches::SeriesSummary;
 use super::timeline::Stretch;
 use crate::ui::format;
 
-/// How fine pictures are: of many runs each gets less, so that the page stays one that a browser likes.
+/// The resolution of pictures. With many runs each run gets less, so that the page stays small enough for browsers.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Stretches of the pipeline's picture.
     pub windows: usize,
     /// Points of a line.
     pub points: usize,
-    /// Stretches that tell something when one points at them.
+    /// Stretches that have tooltips.
     pub hovers: usize,
 }
 
@@ -27,10 +27,10 @@ impl Scale {
 
 type Named<'r> = [(String, &'r Run)];
 
-/// The charts of these runs, whose names `id` begins, in their order on the page.
+/// The charts of these runs, in their order on the page. Ids begin with `id`.
 ///
 /// # Errors
-/// When one cannot be drawn.
+/// If a chart cannot be drawn.
 pub fn figures(runs: &Named<'_>, id: &str, scale: Scale) -> anyhow::Result<Vec<ChartFigure>> {
     let charts = [
         ("speed", speed(runs, scale)),
@@ -147,14 +147,14 @@ fn told_of_losses(run: &Run, wanted: usize, unit: f64) -> Vec<Tooltip> {
     losses.iter().enumerate().filter_map(told).collect()
 }
 
-/// What validation showed at the end of each epoch: accuracy and ROC-AUC, or where all runs are of regression the mean
-/// squared error.
+/// Validation results at the end of each epoch: accuracy and ROC-AUC, or the mean squared error if all runs are
+/// regressions.
 fn validation(runs: &Named<'_>, scale: Scale) -> Chart {
     let any =
         |run: &Run, of: usize| run.epochs.at_most(usize::MAX).1.iter().any(|epochs| epochs[of].count > 0);
     let errors = runs.iter().all(|(_, run)| any(run, VALID_MSE));
     let by_area = runs.iter().all(|(_, run)| any(run, VALID_ROC_AUC));
-    // Of one run all lines, and of several one line each, of the first that it has.
+    // All lines of a single run; of several runs the first line that each has.
     let lines: &[(&str, usize, usize)] = match errors {
         true => &[("validation MSE", 0, VALID_MSE)],
         false => &[
@@ -167,7 +167,7 @@ fn validation(runs: &Named<'_>, scale: Scale) -> Chart {
     let (mut curves, mut told) = (Vec::new(), Vec::new());
     for (number, (name, run)) in runs.iter().enumerate() {
         let (width, epochs) = run.epochs.at_most(scale.points);
-        // Epochs are counted from 1, as everywhere where people see them.
+        // Users see epochs counted from 1.
         let place = |index: usize| 1.0 + index as f64 * width as f64 + (width - 1) as f64 / 2.0;
         let curve = |name: &str, number: usize, of: &dyn Fn(&EpochStatistics) -> Option<f64>| {
             let points = epochs.iter().enumerate().map(|(index, epochs)| (place(index), of(epochs)));
@@ -216,7 +216,7 @@ fn hits(runs: &Named<'_>, scale: Scale) -> Option<Chart> {
         };
         Curve::of(name, number, stretches.iter().map(rate))
     };
-    // A cache that nothing was put into hits nothing, and that is no finding.
+    // The hit rate of an empty cache is not informative.
     let cached = |name: &str| run.start.in_force["caches"][name]["count"].as_u64() != Some(0);
     let (curves, mut title) = match (cached("lists"), cached("rows")) {
         (true, false) => {
@@ -239,7 +239,7 @@ fn hits(runs: &Named<'_>, scale: Scale) -> Option<Chart> {
     Some(Chart { figure, x, y: Some(0.0..1.0), percent: true, curves, ..Chart::default() })
 }
 
-/// Which epochs the caches were chosen by: in these they are hit more than in others.
+/// The epochs that the caches were chosen by, in which their hit rates are higher than in others.
 pub fn counted_beforehand(epochs: u32) -> String {
     match epochs {
         1 => "epoch 1, counted beforehand".to_owned(),
@@ -251,8 +251,8 @@ fn last(curve: &Curve, when: &str) -> Option<String> {
     Some(format!("{} {when}", format::percent(curve.points().next_back()?.1)))
 }
 
-/// At most `most` stretches, of ten batches each: with fewer batches per stretch, the line shows artefacts of the
-/// division.
+/// At most `most` stretches, each of ten batches or more: with fewer batches per stretch, the line shows artefacts of
+/// the division.
 fn enough(run: &Run, most: usize) -> Vec<Stretch> {
     let batches = usize::try_from(run.totals.batches).unwrap_or(usize::MAX);
     run.timeline.stretches(most.min((batches / 10).max(5)))

@@ -1,8 +1,8 @@
-//! How numbers are distributed, in memory that does not grow with them.
+//! A histogram of numbers in bounded memory.
 
 use std::collections::BTreeMap;
 
-/// Distinct places kept before each two become one.
+/// Distinct places before neighbouring pairs are merged.
 const MOST: usize = 2048;
 
 /// A histogram of whole numbers whose range is not known beforehand. It is exact while there are few distinct ones.
@@ -17,7 +17,7 @@ pub struct Histogram {
     most: u64,
 }
 
-/// A bar: from one number up to another, that one left out, and how many there were.
+/// A bar: a half-open range of numbers and their count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
     pub from: u64,
@@ -26,7 +26,7 @@ pub struct Bar {
 }
 
 impl Histogram {
-    /// Takes a number in.
+    /// Adds a number.
     pub fn add(&mut self, number: u64) {
         (self.least, self.most) = match self.all {
             0 => (number, number),
@@ -43,22 +43,22 @@ impl Histogram {
         }
     }
 
-    /// How many numbers there were.
+    /// How many numbers were added.
     pub fn count(&self) -> u64 {
         self.all
     }
 
-    /// The least and the largest; `None` of nothing.
+    /// The least and the largest number; `None` if empty.
     pub fn range(&self) -> Option<(u64, u64)> {
         (self.all > 0).then_some((self.least, self.most))
     }
 
-    /// The mean; `None` of nothing.
+    /// The mean; `None` if empty.
     pub fn mean(&self) -> Option<f64> {
         (self.all > 0).then(|| self.sum / self.all as f64)
     }
 
-    /// The number that this share of them does not exceed, as exact as the histogram is.
+    /// The least number that this share of the numbers does not exceed, as exact as the histogram.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.all as f64).ceil() as u64).clamp(1, self.all.max(1));
         let mut below = 0;

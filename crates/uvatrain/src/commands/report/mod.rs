@@ -1,14 +1,14 @@
-//! `uvatrain report`: a page to look at, out of what runs wrote with `--metrics`.
+//! `uvatrain report`: makes an HTML page from the files of `--metrics`.
 //!
-//! | file | what it is for |
+//! | file | content |
 //! |---|---|
-//! | `read` | a metrics file, line by line, and what may be wrong with one |
-//! | `run`, `timeline` | the figures of a run; where its time went |
+//! | `read` | reads a metrics file line by line, with its errors |
+//! | `run`, `timeline` | the figures of a run, and how its time was spent |
 //! | `stretches`, `histogram` | sums in memory that does not grow with the file |
-//! | `chart` | axes, lines and legends, drawn by plotters: it knows nothing of runs |
+//! | `chart` | axes, lines and legends, drawn by plotters, independent of runs |
 //! | `stages`, `curves`, `sizes` | the pictures |
-//! | `view` | what the template sees of a run |
-//! | `page`, `page.html`, `style.css`, `point.js` | the template and its language |
+//! | `view` | the template's view of a run |
+//! | `page`, `page.html`, `style.css`, `point.js` | the template and its filters |
 
 mod chart;
 mod curves;
@@ -31,10 +31,10 @@ use crate::ui::out;
 use crate::ui::work::Work;
 use uva_runtime::spec::ByteSize;
 
-/// More than can be distinguished in one picture. It bounds the page to a size that browsers handle well.
+/// More runs cannot be distinguished in one picture. The limit bounds the page to a size that browsers handle well.
 const MOST_RUNS: usize = 24;
 
-/// Reads the runs, writes the page, and says where it is.
+/// Reads the runs, writes the page, and prints its path.
 pub fn run(flags: &ReportFlags) -> anyhow::Result<()> {
     check(flags)?;
     let work = Work::of_unknown_length("reading");

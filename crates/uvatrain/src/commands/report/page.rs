@@ -1,4 +1,4 @@
-//! The page around the runs: one file that needs nothing besides itself.
+//! The page around the runs: a self-contained file.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("point.js");
 /// The report on these runs.
 ///
 /// # Errors
-/// When a picture cannot be drawn.
+/// If a picture cannot be drawn.
 pub fn of(runs: &[Run]) -> anyhow::Result<String> {
     let named: Vec<(String, &Run)> = names(runs).into_iter().zip(runs).collect();
     let scale = Scale::of(runs.len());
@@ -43,7 +43,7 @@ pub fn of(runs: &[Run]) -> anyhow::Result<String> {
     Ok(page?)
 }
 
-/// Short names that tell runs apart: their files' stems, or the files where two would be the same.
+/// Short, distinct names of runs: the stems of their files, or the paths where two stems are the same.
 fn names(runs: &[Run]) -> Vec<String> {
     let stem = |run: &Run| {
         Path::new(&run.path).file_stem().map_or(run.path.clone(), |stem| stem.to_string_lossy().into())
@@ -56,11 +56,10 @@ fn names(runs: &[Run]) -> Vec<String> {
     runs.iter().zip(&stems).map(name).collect()
 }
 
-/// A number as the page has it.
+/// A formatter of a number.
 type Written = fn(f64) -> String;
 
-/// The template's language. A value that is not of the kind that a filter writes becomes a dash: files can say what they
-/// like.
+/// The template's filters. A filter writes a dash for a value of the wrong type, since files can hold any value.
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
@@ -89,7 +88,7 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// A value as it is typed.
+/// A value as it is typed on the command line.
 fn word(value: &Value) -> String {
     match value.kind() {
         ValueKind::None => "–".to_owned(),
@@ -102,7 +101,7 @@ fn word(value: &Value) -> String {
     }
 }
 
-/// The beginning of a text that may be long.
+/// The beginning of a text, limited in length.
 fn short(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -172,7 +171,7 @@ mod tests {
         }
     }
 
-    /// The sentence on a run whose roles worked these seconds of ten.
+    /// The sentence on a run whose roles worked these numbers of seconds out of ten.
     fn verdict(working: [f64; 3], waiting_output: f64, in_force: serde_json::Value) -> Option<String> {
         let start = Start { version: String::new(), dataset: json!({}), options: json!({}), in_force };
         let mut run = Run::new(Path::new("f"), start).unwrap();

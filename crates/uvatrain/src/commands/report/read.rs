@@ -10,7 +10,7 @@ use uva_runtime::telemetry::metrics::Event;
 use super::run::Run;
 use crate::exit::{self, CommandError};
 
-/// More than a line of metrics has. A file without lines is not read to its end to find that out.
+/// Longer than any line of metrics. The limit ends the reading of a file without line ends.
 const LONGEST_LINE: u64 = 4 << 20;
 const EVENTS: [&str; 5] = ["start", "in_force", "batch", "epoch", "end"];
 const WHAT_DOES: &str =
@@ -97,7 +97,7 @@ fn of(mut reader: impl BufRead, path: &Path) -> anyhow::Result<Run> {
     }
 }
 
-/// Whether the line is an event that this version has no word for.
+/// Whether the line is an event that this version does not recognise.
 fn is_another_event(line: &[u8]) -> bool {
     let value: Value = serde_json::from_slice(line).unwrap_or_default();
     value["event"].as_str().is_some_and(|event| !EVENTS.contains(&event))
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_last_line_that_is_cut_is_noted_and_one_in_the_middle_is_an_error() {
         assert_eq!(told(&format!("{START}\n{EPOCH}\n")).unwrap().cut, None);
-        // Whole, but for its end.
+        // Complete except for its line end.
         assert_eq!(told(&format!("{START}\n{EPOCH}")).unwrap().cut, None);
         assert_eq!(told(&format!("{START}\n{EPOCH}\n{}", &EPOCH[..30])).unwrap().cut, Some(3));
         let error = told(&format!("{START}\n{}\n{EPOCH}\n", &EPOCH[..30])).unwrap_err();

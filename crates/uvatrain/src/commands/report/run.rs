@@ -1,4 +1,4 @@
-//! One run, as its metrics tell it: everything that the page needs, and no more than that is kept.
+//! A run as recorded in its metrics, reduced to what the page requires.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,34 +11,34 @@ use super::histogram::Histogram;
 use super::stretches::{SeriesSummary, Stretches, Sum};
 use super::timeline::Timeline;
 
-/// Stretches kept of the losses of batches, and of the epochs.
+/// Stretches that are kept for the losses of batches, and for the epochs.
 const MOST: usize = 1024;
-/// More than a model has.
+/// More layers than any model has.
 const MOST_LAYERS: usize = 64;
-/// More than a machine starts.
+/// More samplers than a machine starts.
 const MOST_SAMPLERS: u64 = 4096;
 
 /// A run. The page's template sees all fields that are not skipped.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    /// Its file.
+    /// The path of its file.
     pub path: String,
     /// Its start record; for a resumed run, the last one.
     pub start: Start,
-    /// How often it was resumed.
+    /// How often the run was resumed.
     pub resumed: u32,
-    /// The line that is cut, where the last one is.
+    /// The number of the last line, if the line is truncated.
     pub cut: Option<u64>,
-    /// Lines of events that this version has no word for.
+    /// Lines with events that this version does not recognise.
     pub unknown: u64,
     pub totals: Totals,
-    /// Time, and what the roles did with it.
+    /// How the roles spent the run's time.
     #[serde(skip)]
     pub timeline: Timeline,
-    /// The losses of batches, by how many batches of training lie before.
+    /// The losses of batches, by the number of earlier training batches.
     #[serde(skip)]
     pub losses: Stretches<SeriesSummary>,
-    /// How many batches of training lie before the end of the last batch.
+    /// The number of training batches up to the end of the last one.
     pub trained: u64,
     #[serde(skip)]
     pub epochs: Stretches<EpochStatistics>,
@@ -48,7 +48,7 @@ pub struct Run {
     /// Edges of each layer, the hop at the seeds first.
     #[serde(skip)]
     pub edges: Vec<Histogram>,
-    /// How the run ended, where it did.
+    /// The end record, if the run has one.
     pub end: Option<End>,
 }
 
@@ -61,8 +61,8 @@ pub struct Totals {
     pub cache: Option<CacheTotals>,
 }
 
-/// One epoch, or several that lie together: loss and accuracy of training, accuracy and ROC-AUC of validation, seconds,
-/// and the errors of regression in validation.
+/// Statistics of one epoch or of several merged ones: loss and accuracy of training, accuracy and ROC-AUC of
+/// validation, seconds, and the errors of regression in validation.
 pub type EpochStatistics = [SeriesSummary; 7];
 pub const TRAIN_ACCURACY: usize = 1;
 pub const VALID_ACCURACY: usize = 2;
@@ -73,7 +73,7 @@ impl Run {
     /// A run of which only the start is known.
     ///
     /// # Errors
-    /// The inconsistency in it.
+    /// The inconsistency in the start record.
     pub fn new(path: &Path, start: Start) -> Result<Self, String> {
         Ok(Self {
             path: path.display().to_string(),
@@ -93,10 +93,10 @@ impl Run {
         })
     }
 
-    /// Takes in the next event.
+    /// Adds the next event.
     ///
     /// # Errors
-    /// The inconsistency in it.
+    /// The inconsistency in the event.
     pub fn take(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Start(start) => self.resume(start),
@@ -138,7 +138,7 @@ impl Run {
         self.timeline.resume(samplers(&start)?);
         self.start = start;
         self.resumed = self.resumed.saturating_add(1);
-        // Batches behind the checkpoint are trained again, and the later line counts.
+        // Batches after the checkpoint are trained again, and the later line counts.
         let from = |name: &str| self.start.in_force["start"][name].as_u64().unwrap_or(0);
         let (epoch, batch) = (from("epoch"), from("batch"));
         self.losses.cut(self.place(epoch, batch));
@@ -177,13 +177,13 @@ impl Run {
         Ok(())
     }
 
-    /// How many batches of training lie before this one.
+    /// The number of training batches before this one.
     fn place(&self, epoch: u64, batch: u64) -> u64 {
         let an_epoch = self.batches_an_epoch().unwrap_or(1);
         epoch.saturating_mul(an_epoch).saturating_add(batch.min(an_epoch.saturating_sub(1)))
     }
 
-    /// How many of its first epochs its caches were chosen by.
+    /// The number of first epochs by which the run's caches were chosen.
     pub fn counted_epochs(&self) -> u32 {
         let epochs = self.start.in_force["caches"]["counted_epochs"].as_u64().unwrap_or(0);
         u32::try_from(epochs).unwrap_or(u32::MAX)
@@ -199,7 +199,7 @@ impl Run {
         self.start.in_force["train_batches"].as_u64().filter(|batches| *batches > 0)
     }
 
-    /// Whether its consumer was a command of the user's.
+    /// The user's command that consumed the batches, if there was one.
     pub fn command(&self) -> Option<String> {
         let words = self.start.in_force["command"].as_array()?;
         Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
@@ -210,7 +210,7 @@ impl Run {
         self.start.dataset["name"].as_str().filter(|name| !name.is_empty()).unwrap_or("unnamed dataset")
     }
 
-    /// Options by name, or what they came to; the loader's stand one level deeper.
+    /// Options by name with the values in force. Those of the loader are one level deeper.
     pub fn options(&self) -> BTreeMap<&str, &Value> {
         let Start { options, in_force, .. } = &self.start;
         let parts = [&options["backend"], &options["loader"], options, in_force];
@@ -218,7 +218,7 @@ impl Run {
         fields.filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.as_str(), value)).collect()
     }
 
-    /// Bytes of a feature row, where the dataset's type is one that is known.
+    /// Bytes of a feature row, if the dataset's type is known.
     pub fn row_bytes(&self) -> Option<u64> {
         let bytes = match self.start.dataset["feature_dtype"].as_str()? {
             "f32" => 4,

@@ -1,4 +1,4 @@
-//! How large batches were: histograms, and the same in numbers.
+//! Sizes of batches, as histograms and as a table.
 
 use plotters::prelude::*;
 
@@ -7,9 +7,9 @@ use super::histogram::{Bar, Histogram};
 use super::run::Run;
 use crate::ui::format;
 
-/// Bars of a histogram, about.
+/// Approximate number of bars in a histogram.
 const BARS: u64 = 24;
-/// Histograms drawn: no more layers than one looks at.
+/// Maximum number of histograms.
 const MOST: usize = 7;
 
 /// Input nodes and the edges of each layer, with the layers counted from the seeds.
@@ -33,10 +33,10 @@ pub fn table(run: &Run) -> Vec<(String, [Option<u64>; 6])> {
     histograms(run).map(row).collect()
 }
 
-/// A picture for each.
+/// A picture for each histogram.
 ///
 /// # Errors
-/// When plotters cannot draw.
+/// If plotters cannot draw.
 pub fn figures(run: &Run, id: &str) -> anyhow::Result<Vec<ChartFigure>> {
     let figure = |(index, (name, histogram))| figure(name, histogram, format!("{id}-size{index}"));
     histograms(run).take(MOST).enumerate().map(figure).collect()

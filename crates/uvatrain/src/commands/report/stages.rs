@@ -12,13 +12,13 @@ use super::timeline::{self, ROLES, Stretch};
 use crate::ui::bottleneck::RoleSum;
 use crate::ui::format;
 
-/// A strip is 1 high; the room above it, for its name, is this.
+/// Height of the space for a strip's name above the strip, which is 1 high.
 const NAME: f64 = 0.54;
 
 /// The figure, with a limited number of stretches. A second drawing serves phones.
 ///
 /// # Errors
-/// When plotters cannot draw.
+/// If plotters cannot draw.
 pub fn figure(run: &Run, sums: &[RoleSum; 3], id: &str, wanted: usize) -> anyhow::Result<ChartFigure> {
     let length = run.timeline.length();
     let (unit, microseconds) = unit(length);
@@ -57,7 +57,7 @@ pub fn figure(run: &Run, sums: &[RoleSum; 3], id: &str, wanted: usize) -> anyhow
     })
 }
 
-/// Where the strip of a role begins, from below.
+/// The lower edge of a role's strip.
 fn base(role: usize) -> f64 {
     (ROLES.len() - 1 - role) as f64 * (1.0 + NAME)
 }
@@ -86,7 +86,7 @@ fn draw_strip(
     Ok(())
 }
 
-/// Above its strip: the role on the left, how much it worked on the right.
+/// Draws the role's name on the left above its strip, and its working share on the right.
 fn draw_names(chart: &mut Canvas<'_, '_>, run: &Run, role: usize, sum: &RoleSum) -> anyhow::Result<()> {
     let samplers = run.timeline.samplers();
     let name = match role {

@@ -32,7 +32,7 @@ pub struct Stretches<T> {
 }
 
 impl<T: Sum> Stretches<T> {
-    /// No stretches yet; at most `most` (two or more), of width 1 at first.
+    /// An empty sum with at most `most` (two or more) stretches, of width 1 at first.
     pub fn new(most: usize) -> Self {
         Self { width: 1, most, sums: Vec::new() }
     }
@@ -50,13 +50,13 @@ impl<T: Sum> Stretches<T> {
         &mut self.sums[place]
     }
 
-    /// Gives each stretch that lies between these positions its share of them, from 0 to 1. Where they are one, that
-    /// stretch gets all of it.
+    /// Gives each stretch between these positions its share, from 0 to 1. If the positions are equal, their stretch
+    /// gets the whole share.
     pub fn spread(&mut self, from: u64, to: u64, mut give: impl FnMut(&mut T, f64)) {
         if to <= from {
             return give(self.at(from), 1.0);
         }
-        // The last first: it decides how wide stretches are.
+        // The last stretch first, because it determines the width.
         self.at(to - 1);
         let (width, whole) = (self.width, (to - from) as f64);
         for place in from / width..=(to - 1) / width {
@@ -66,7 +66,7 @@ impl<T: Sum> Stretches<T> {
         }
     }
 
-    /// Forgets what lies at this position and behind it. A stretch that lies across it stays.
+    /// Removes the stretches from this position on. A stretch that contains the position stays.
     pub fn cut(&mut self, position: u64) {
         self.sums.truncate(usize::try_from(position.div_ceil(self.width)).unwrap_or(usize::MAX));
     }
@@ -87,7 +87,7 @@ fn joined<T: Sum>(sums: &[T], together: usize) -> Vec<T> {
     sums.chunks(together).map(join).collect()
 }
 
-/// Numbers seen: how many, their sum, the least and the largest.
+/// Statistics of numbers: count, sum, least and largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SeriesSummary {
     pub count: u64,
@@ -97,18 +97,18 @@ pub struct SeriesSummary {
 }
 
 impl SeriesSummary {
-    /// This one number.
+    /// The statistics of one number.
     pub fn one(value: f64) -> Self {
         Self { count: 1, sum: value, least: value, most: value }
     }
 
-    /// The mean; `None` of nothing.
+    /// The mean; `None` if empty.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 }
 
-/// On the page they are their mean.
+/// Serialized as the mean.
 impl Serialize for SeriesSummary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.mean().serialize(serializer)

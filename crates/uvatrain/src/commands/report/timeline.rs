@@ -1,11 +1,11 @@
 //! How sampler, producer and consumer spent their time, stretch by stretch, computed from the begin and duration of
 //! each batch.
 //!
-//! Between two batches of an epoch a role waits; the hand-over determines for what (docs/internals/architecture.md). A sampler
-//! waits for a free slot. The producer waits for the batch to be sampled, and from then on for a slot. The consumer
-//! waits for the batch to be gathered; all other time between two of its batches counts as work, as in the run itself.
-//! Between two epochs it works on validation batches or waits, and no line says which. That time is not attributed, nor
-//! is the time before a role's first batch and behind its last.
+//! Between two batches of an epoch a role waits; the hand-over determines for what (docs/internals/architecture.md). A
+//! sampler waits for a free slot. The producer waits for the batch to be sampled, and from then on for a slot. The
+//! consumer waits for the batch to be gathered; all other time between two of its batches counts as work, as in the run
+//! itself. Between two epochs the consumer works on validation batches or waits, and the file does not record which.
+//! That time is not attributed, nor is the time before a role's first batch and after its last.
 
 use uva_runtime::telemetry::metrics::BatchEvent;
 
@@ -30,11 +30,11 @@ const MOST: usize = 1024;
 /// The activity in a stretch of the run's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
-    /// Microseconds of each role in each of [`DOINGS`]; of samplers the mean.
+    /// Microseconds of each role in each of [`DOINGS`]; for samplers the mean.
     pub spent: [[f64; 3]; 3],
-    /// Training batches, each spread over the time that it took the consumer.
+    /// Training batches, each spread over the time that the consumer spent on it.
     pub batches: f64,
-    /// Their cache lookups: list reads, list hits, rows, row hits.
+    /// Cache lookups of these batches: list reads, list hits, rows, row hits.
     pub cache: [f64; 4],
 }
 
@@ -55,18 +55,18 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Shares of a role's time in each of [`DOINGS`]. The rest of 1 is not known.
+    /// Shares of a role's time in each of [`DOINGS`]. The remainder to 1 is unknown.
     pub fn shares(&self, role: usize) -> [f64; 3] {
         self.window.spent[role].map(|spent| (spent / (self.to - self.from)).clamp(0.0, 1.0))
     }
 
-    /// Batches per second while training; `None` if too little of the stretch was training.
+    /// Batches per second while training; `None` if the time in training is too short.
     pub fn speed(&self) -> Option<f64> {
         let training = self.window.spent[CONSUMER].iter().sum::<f64>();
         (training > 0.2 * (self.to - self.from)).then(|| 1e6 * self.window.batches / training)
     }
 
-    /// As `12.0 s to 14.0 s`.
+    /// The bounds as text, `12.0 s to 14.0 s`.
     pub fn time(&self) -> String {
         format!("{} to {}", format::seconds(self.from / 1e6), format::seconds(self.to / 1e6))
     }
@@ -75,24 +75,24 @@ impl Stretch {
 /// A role's last batch: its epoch, and when it was done.
 type Last = Option<(u32, u64)>;
 
-/// The run's time, from the first batch's beginning, a resumed run's sittings one behind the other.
+/// The run's time axis, from the beginning of the first batch. The sittings of a resumed run follow one another.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     windows: Stretches<Window>,
-    /// Of each sampler, the producer and the consumer.
+    /// The last batch of each sampler, the producer and the consumer.
     last: Vec<Last>,
     /// The clock at the beginning of this sitting; `None` before its first batch.
     origin: Option<u64>,
-    /// Where on the axis this sitting begins.
+    /// The position on the axis where this sitting begins.
     begin: u64,
-    /// Where the last batch was done.
+    /// The position where the last batch ended.
     end: u64,
-    /// Where each later sitting began.
+    /// The positions where later sittings began.
     resumed: Vec<u64>,
 }
 
 impl Timeline {
-    /// For a run with `samplers` samplers.
+    /// An empty timeline for a run with `samplers` samplers.
     pub fn new(samplers: usize) -> Self {
         Self {
             windows: Stretches::new(MOST),
@@ -104,9 +104,9 @@ impl Timeline {
         }
     }
 
-    /// From here on it is another sitting, with this many samplers and another beginning of its clock.
+    /// Starts another sitting, with this number of samplers and another origin of its clock.
     pub fn resume(&mut self, samplers: usize) {
-        // Of thousands of sittings the marks would be all one sees.
+        // The marks of thousands of sittings would cover the picture.
         if self.end > 0 && self.resumed.len() < 100 {
             self.resumed.push(self.end);
         }
@@ -114,7 +114,7 @@ impl Timeline {
         self.last = vec![None; samplers + 2];
     }
 
-    /// Takes in a batch, in the order in which they were trained.
+    /// Adds a batch, in the order of training.
     pub fn take(&mut self, batch: &BatchEvent) {
         let stages = [
             (batch.sample_at_us, batch.sample_us),
@@ -127,7 +127,7 @@ impl Timeline {
         let stages = stages.map(|(at, took)| (place(at), place(at.saturating_add(took))));
         let samplers = self.samplers();
         let sampler = batch.sampler as usize;
-        // One that the run does not have has no last batch.
+        // A sampler number that the run does not have has no last batch.
         let places = [if sampler < samplers { sampler } else { usize::MAX }, samplers, samplers + 1];
         let ready = [u64::MIN, stages[SAMPLER].1, stages[PRODUCER].1];
         let share = [1.0 / samplers.max(1) as f64, 1.0, 1.0];
@@ -144,8 +144,8 @@ impl Timeline {
         });
     }
 
-    /// A role worked from one moment to another, on a batch that was ready for it at `ready`. It waited between its
-    /// last batch of the epoch and that time. Returns the time from that batch on.
+    /// Records that a role worked from one moment to another, on a batch that was ready for it at `ready`. The role
+    /// waited from its last batch of the epoch until then. Returns the time from that batch on.
     fn work(
         &mut self,
         role: usize,
@@ -162,7 +162,7 @@ impl Timeline {
         let since = before.filter(|(of, _)| *of == epoch).map_or(from, |(_, end)| end);
         let ready = ready.clamp(since, from);
         self.put(role, WAITING_INPUT, since, ready, share);
-        // Nobody takes anything from the consumer.
+        // The consumer has no output that it could wait for.
         let then = if role == CONSUMER { WORKING } else { WAITING_OUTPUT };
         self.put(role, then, ready, from, share);
         self.put(role, WORKING, from, to, share);
@@ -180,7 +180,7 @@ impl Timeline {
         }
     }
 
-    /// Samplers of the last sitting.
+    /// The number of samplers in the last sitting.
     pub fn samplers(&self) -> usize {
         self.last.len() - 2
     }
@@ -190,7 +190,7 @@ impl Timeline {
         self.end
     }
 
-    /// Where sittings behind the first began.
+    /// The positions where sittings after the first began.
     pub fn resumed(&self) -> &[u64] {
         &self.resumed
     }
@@ -206,7 +206,7 @@ impl Timeline {
         windows.into_iter().enumerate().map(stretch).collect()
     }
 
-    /// All of it as one stretch; `None` before the first batch.
+    /// The whole axis as one stretch; `None` before the first batch.
     pub fn whole(&self) -> Option<Stretch> {
         self.stretches(1).pop()
     }

@@ -15,7 +15,7 @@ use super::{curves, sizes, stages};
 use crate::ui::bottleneck::{HeldUpBy, RoleSum, held_up_by};
 use crate::ui::format;
 
-/// Rows of the table of epochs, and of the one of the stages.
+/// Maximum rows of the table of epochs, and of the table of stages.
 const MOST_ROWS: [usize; 2] = [40, 12];
 /// Options listed at most, so that the page stays small for any file.
 const MOST_OPTIONS: usize = 200;
@@ -24,10 +24,10 @@ fn seen(value: impl Serialize) -> Seen {
     Seen::from(Serde(value))
 }
 
-/// The run of this number, from 0, with the name that the legend has for it.
+/// The view of the run with this number, counted from 0, under its name in the legend.
 ///
 /// # Errors
-/// When a picture cannot be drawn.
+/// If a picture cannot be drawn.
 pub fn of(named: &(String, &Run), number: usize, scale: Scale) -> anyhow::Result<Seen> {
     let (name, run) = named;
     let id = format!("run{}", number + 1);
@@ -53,7 +53,8 @@ pub fn of(named: &(String, &Run), number: usize, scale: Scale) -> anyhow::Result
         device => options.get("device").and_then(|device| device.as_str()).unwrap_or("cpu"),
         command => run.command(),
         samplers => run.timeline.samplers(),
-        // By name: all, and those that are whole numbers. In the file's order, with the names of where they stand.
+        // Options by name: all, and those that are whole numbers. In the file's order, with the names of their
+        // sections.
         number => options.iter().filter_map(|(name, value)| Some((*name, value.as_u64()?))).collect::<BTreeMap<_, _>>(),
         option => seen(options),
         options => seen(flat(run)),
@@ -91,7 +92,7 @@ pub fn of(named: &(String, &Run), number: usize, scale: Scale) -> anyhow::Result
     })
 }
 
-/// The three roles: from the run's end record, else summed over its batches.
+/// The sums of the three roles: from the run's end record, or summed over its batches if it has none.
 fn sums(run: &Run) -> [RoleSum; 3] {
     if let Some(end) = &run.end {
         return RoleSum::of_all(&end.roles);
@@ -136,7 +137,7 @@ fn results(run: &Run) -> Vec<(&'static str, String, Option<u64>)> {
     if of_end.is_empty() { of_last } else { of_end }
 }
 
-/// Options with the names of where they stand, those that were not given left out.
+/// The options that were given, with the names of their sections.
 fn flat(run: &Run) -> Vec<(String, &Value)> {
     let mut flat = Vec::new();
     let mut open = vec![(String::new(), &run.start.options)];
@@ -166,7 +167,7 @@ pub fn of_all(named: &[(String, &Run)], scale: Scale) -> anyhow::Result<Seen> {
     let every: BTreeSet<&String> = options.iter().flat_map(BTreeMap::keys).collect();
     let rows =
         every.into_iter().map(|name| (name, options.iter().map(|of| of.get(name)).collect::<Vec<_>>()));
-    // Where a run's metrics go differs always.
+    // The path of a run's metrics always differs.
     let differ =
         rows.filter(|(name, values)| *name != "metrics" && values.iter().any(|value| *value != values[0]));
     Ok(context! {

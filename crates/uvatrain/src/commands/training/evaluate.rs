@@ -15,7 +15,7 @@ use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
-/// Evaluates, and prints a line for each split.
+/// Evaluates the model, and prints a line for each split.
 pub fn run(flags: &EvaluateFlags, models: Option<Models>) -> anyhow::Result<()> {
     let (flags, per_class) = (&flags.model, flags.per_class);
     trained_model::check(flags)?;

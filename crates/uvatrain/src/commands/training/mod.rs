@@ -1,4 +1,4 @@
-//! Commands that start the pipeline, and those that use what it has trained.
+//! Commands that start the pipeline, and commands that use trained models.
 
 pub mod evaluate;
 pub mod plan;

@@ -32,9 +32,9 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     check_outputs(flags)?;
     clean_up_on_signals()?;
     let dataset = Arc::new(Dataset::open(&flags.data)?);
-    // In this process alone: nothing to divide a GPU between.
+    // The plan runs in this process alone, so a GPU is not divided.
     if !flags.backend.gives("sampler") {
-        // As `train` with caches does.
+        // As for `train` with caches.
         options.sampler = SamplerChoice::Auto;
     }
     let mut decision = backend::decide(&options, true, || Ok(Probe::of_driver()))?;
@@ -47,11 +47,11 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
             bytes
         }
     };
-    // As `train` has them.
+    // As for `train`.
     let mut loader = flags.loader.options_of_models();
     loader.feature_type =
         loader.feature_type.for_models(dataset.table().element, decision.backend.cuda().is_some());
-    // What is counted are the run's own batches, in the order of its seeds.
+    // The plan counts the run's own batches, in the order of its seeds.
     let loader = loader.with_order(&dataset)?;
     loader.made_order.iter().for_each(|order| out::say(&Spelling::CommandLine.sentence(&order.note())));
     if let Some(verdict) = planning::measure_sampler(&dataset, &loader, &mut decision.backend)? {
@@ -110,7 +110,7 @@ fn check_outputs(flags: &PlanFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the dataset in the order of the list cache, and the plan in its ids beside the files.
+/// Writes the dataset in the order of the list cache, and the plan with the new ids into the same directory.
 fn rewrite(dataset: &Dataset, order: &[u32], plan: &CachePlan, out: &Path) -> anyhow::Result<()> {
     let began = Instant::now();
     let first: Vec<i64> = order.iter().map(|&node| i64::from(node)).collect();
@@ -118,11 +118,11 @@ fn rewrite(dataset: &Dataset, order: &[u32], plan: &CachePlan, out: &Path) -> an
     let work = Work::new();
     let (staged, _) = stage_reordered(dataset, &order, out, &|progress| work.show(progress))?;
     drop(work);
-    // Before the directory gets its name, so that it never is there without its plan.
+    // Before the directory is renamed, so that it never exists without its plan.
     let reordered = Dataset::open_verified(staged.path(), Verify::Full)?;
     let mut moved = plan.reordered(&reordered, &order);
     if let (None, Some(name)) = (&reordered.meta().name, out.file_name()) {
-        // It is called like its directory, which has another name still.
+        // The dataset's name is that of the final directory.
         moved.dataset.name = name.to_string_lossy().into_owned();
     }
     drop(reordered);

@@ -1,4 +1,4 @@
-//! `uvatrain predict`: what a trained model says about nodes, as arrays or a table.
+//! `uvatrain predict`: predictions of a trained model, as arrays or a table.
 
 mod ids;
 mod rows;
@@ -33,10 +33,10 @@ use crate::signals::interrupt::Interrupt;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
-/// The file where no array is asked for.
+/// The file if no array is requested.
 const PREDICTIONS: &str = "predictions.npy";
 
-/// Predicts, and says what was written.
+/// Predicts, and prints the written files.
 pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     let model_flags = &flags.model;
     trained_model::check(model_flags)?;
@@ -116,7 +116,7 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The arrays that are asked for.
+/// The requested arrays.
 fn files(flags: &PredictFlags) -> Vec<PredictionFile> {
     let is_table = flags.output.as_deref().and_then(TableFormat::of).is_some();
     let asked = [
@@ -145,7 +145,7 @@ fn field_of(answer: Answer) -> &'static str {
     &option_of(answer)[2..]
 }
 
-/// The nodes that `--nodes` names; of a hop set their rows.
+/// The nodes that `--nodes` names; for a hop set, their rows.
 fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<InferenceNodes> {
     let text = asked.to_str().unwrap_or_default();
     if text == "all" {
@@ -179,10 +179,10 @@ fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<InferenceNodes> {
     Ok(InferenceNodes::These(ids))
 }
 
-/// The first row of each of these nodes, in a hop set.
+/// The first row of each of these nodes in a hop set.
 ///
 /// # Errors
-/// A node that has none.
+/// A node without a row.
 fn rows_of(hops: Hops<'_>, ids: &[i64]) -> Result<Vec<i64>, i64> {
     let mut rows: Vec<(i64, i64)> = hops.nodes().iter().copied().zip(0..).collect();
     rows.sort_unstable();
@@ -199,7 +199,7 @@ struct Watch {
     work: Work,
     interrupt: Interrupt,
     ids: Option<WrittenFile>,
-    /// The table to write, and then the one that is written.
+    /// The table: requested at first, and later written.
     table: Option<PredictionTable>,
     written: Option<WrittenFile>,
 }
@@ -234,7 +234,7 @@ impl PredictionWatch for Watch {
     }
 }
 
-/// An error of this command's, from within the library that called it.
+/// An error of this command, returned through the library that called it.
 fn of_call(error: anyhow::Error) -> RuntimeError {
     match error.downcast_ref::<exit::CommandError>() {
         Some(problem) => RuntimeError::usage(problem.to_string()),

@@ -1,4 +1,4 @@
-//! `uvatrain run`.
+//! `uvatrain run`: batches for a user's command.
 
 use serde_json::json;
 use uva_graph::Dataset;
@@ -23,7 +23,7 @@ fn opened(flags: &RunFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
     Ok(with_input_nodes(dataset, options, flags.input_nodes.as_deref())?)
 }
 
-/// Makes batches for a command of the user's.
+/// Makes batches for a user's command.
 pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     flags.check()?;
     log::name_process("launcher");
@@ -42,7 +42,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
             flags.loader.options().order_file.as_deref(),
         ],
     )?;
-    // Before the dataset is checked, which may take its time.
+    // Before the dataset is checked, which may be slow.
     let mut command = UserCommand::new(flags.command.clone())?;
     if flags.json {
         command = command.with_stdout_on_stderr();

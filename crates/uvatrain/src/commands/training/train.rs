@@ -1,4 +1,4 @@
-//! `uvatrain train`.
+//! `uvatrain train`: trains a built-in model.
 
 use uva_graph::{Dataset, Verify};
 use uva_launch::training::{EvaluateBy, TrainingHost, TrainingOptions, TrainingRun, likely_environment};
@@ -22,8 +22,8 @@ use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
 use uva_runtime::{DiskReader, LoaderOptions, RuntimeError};
 
-/// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
-/// program alone.
+/// Trains a built-in model: in processes, with the model in `uvatrain-consumer`, or with `--in-process` in that program
+/// alone.
 pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     if HopSet::is_at(&flags.data) {
         flags.check_for_hops()?
@@ -61,7 +61,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
     let divided = matches!(asked.cores, Some(Cores::Divided(_)));
     if let Some(Cores::Divided(sets)) = &asked.cores {
-        // A thread a core. Those of training are settled with a checkpoint's.
+        // A thread per core. The number of training threads is resolved with that of a checkpoint.
         let of = |given: Option<usize>, cores: &[usize]| given.unwrap_or(cores.len());
         loader.samplers = of(given.sampling, &sets.sampling).min(MAX_SAMPLERS);
         loader.gather_threads = of(given.gathering, &sets.gathering);
@@ -85,7 +85,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let draws = samples && !loader.takes_all_neighbours();
     let mut options = asked.clone();
     if flags.dry_run {
-        // Nothing is written: the folder of the checkpoints is neither made nor claimed.
+        // A dry run writes nothing: it neither makes nor locks the folder of the checkpoints.
         (options.checkpoint, options.resume) = (None, false);
     }
     let caches = || flags.cache.options().request();
@@ -119,7 +119,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let mut predicted = None;
     if divides_cores {
         let chosen = run.choose_cores(given, &mut view)?;
-        // The claim of the checkpoint's folder ends with the run that was timed.
+        // The lock on the checkpoint's folder is released with the timed run.
         drop(run);
         let (dataset, loader) = opened(flags)?;
         let OfStages { sampling, gathering, training } = chosen.division.threads;
@@ -146,8 +146,8 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     let besides = summary::SummaryFacts {
         metrics: flags.metrics.as_deref(),
         checkpoint: asked.checkpoint.as_deref(),
-        // What the trial has chosen is not to be doubted by the run's waits. Where each stage has cores of its own, more
-        // threads of one would share its cores.
+        // The waits of the run do not overrule the choice of the trial. If each stage has its own cores, further
+        // threads of one stage would share these.
         train_threads: train_threads.filter(|_| predicted.is_none() && !divided),
         keep: Some(asked.keep),
         cores: share_of_cores(1),

@@ -1,4 +1,4 @@
-//! Options of commands that start the pipeline, and of those that use what it has trained.
+//! Options of commands that start the pipeline, and of commands that use trained models.
 
 mod evaluate;
 mod plan;

@@ -15,10 +15,10 @@ use rustix::io::Errno;
 /// How long a client has, from its connection to the last byte of its answer. An answer is a few kilobytes, which a
 /// metrics reader takes within milliseconds, or a second over a bad network.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A few metrics readers and `uvatrain top`s ask once a second each. The run's own descriptors are few beside that, and
-/// the usual limit is 1024.
+/// A few metrics readers and `uvatrain top`s each send a request per second. The run's own descriptors are few in
+/// comparison, and the usual limit is 1024.
 const MOST_CLIENTS: usize = 32;
-/// More than any request of a metrics reader has.
+/// Larger than any request of a metrics reader.
 const MOST_REQUEST: usize = 8 << 10;
 /// The pause after a failed accept: the system would report the waiting client again at once.
 const BACK_OFF: Duration = Duration::from_millis(100);
@@ -28,7 +28,7 @@ struct Client {
     stream: TcpStream,
     until: Instant,
     request: Vec<u8>,
-    /// The rest of its answer, once its request is whole.
+    /// The rest of the client's answer, once the request is complete.
     answer: Option<Vec<u8>>,
 }
 
@@ -39,14 +39,14 @@ enum Left {
     Nothing,
 }
 
-/// Answers everybody who connects, for as long as the process lives. `answer` gives the answer to a request.
+/// Answers every connection for the lifetime of the process. `answer` makes the answer to a request.
 ///
 /// # Errors
-/// Where the system cannot wait for them any more.
+/// If the system can no longer wait for connections.
 pub fn serve(socket: &TcpListener, answer: impl Fn(&[u8]) -> Vec<u8>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let mut clients: VecDeque<Client> = VecDeque::new();
-    // Until then nobody is accepted.
+    // Until then no connection is accepted.
     let mut closed: Option<Instant> = None;
     loop {
         let now = Instant::now();
@@ -90,7 +90,7 @@ fn wait(
     Ok(ready)
 }
 
-/// Accepts all waiting clients. False: accepting failed, and would fail again at once.
+/// Accepts all waiting clients. Returns false if accepting failed and would fail again at once.
 fn accept(socket: &TcpListener, clients: &mut VecDeque<Client>, answer: &impl Fn(&[u8]) -> Vec<u8>) -> bool {
     loop {
         match socket.accept() {
@@ -109,7 +109,7 @@ fn accept(socket: &TcpListener, clients: &mut VecDeque<Client>, answer: &impl Fn
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-            // No descriptor, most likely.
+            // Most likely no descriptor is left.
             Err(_) if clients.pop_front().is_some() => {}
             Err(_) => return false,
         }
@@ -137,7 +137,7 @@ impl Client {
     }
 }
 
-/// Reads on in a request; its answer where it is whole.
+/// Continues to read a request; returns its answer once it is complete.
 fn read_some(
     stream: &mut TcpStream,
     request: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! The figures, and how Prometheus reads them.
+//! The served figures, in Prometheus' format.
 
 use std::fmt::Write as _;
 
@@ -23,12 +23,12 @@ pub struct ServedFigures {
     cache: Option<CacheCounts>,
     /// The progress of the current pass.
     pub progress: Option<RunProgress>,
-    /// The roles, once they are there.
+    /// The states of the roles, once these exist.
     pub gauges: Option<Gauges>,
 }
 
 impl ServedFigures {
-    /// Takes in an event of the run.
+    /// Adds an event of the run.
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::Start(start) => {
@@ -58,7 +58,7 @@ impl ServedFigures {
         }
     }
 
-    /// In Prometheus' text format.
+    /// The figures in Prometheus' text format.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, f64)]| {

@@ -17,7 +17,7 @@ use uva_runtime::telemetry::metrics::{Event, RunProgress};
 
 use self::figures::ServedFigures;
 
-/// Parses `PORT`, `:PORT` and `HOST:PORT`; without a host only this machine can ask.
+/// Parses `PORT`, `:PORT` and `HOST:PORT`. Without a host, only this machine can connect.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let refuse = || format!("'{text}' is no address; write a port, as 9184, or HOST:PORT");
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
@@ -29,12 +29,12 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 /// The open port.
 pub struct Listener {
     figures: Arc<Mutex<ServedFigures>>,
-    /// Where it listens: the port that the system chose, where 0 was asked for.
+    /// The address that it listens on, with the system's choice if port 0 was requested.
     pub address: SocketAddr,
 }
 
 impl Listener {
-    /// Listens from now on, for as long as the process lives.
+    /// Starts to listen, for the lifetime of the process.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] naming the address, if it is unavailable.
@@ -56,23 +56,23 @@ impl Listener {
         Ok(Self { figures, address: bound })
     }
 
-    /// Takes in an event of the run.
+    /// Adds an event of the run.
     pub fn event(&self, event: &Event) {
         self.figures().take(event);
     }
 
-    /// Takes in how far the run has come.
+    /// Updates the progress of the run.
     pub fn progress(&self, progress: &RunProgress) {
         self.figures().progress = Some(*progress);
     }
 
-    /// From now on the roles can be looked at.
+    /// Marks the roles as started: their states are readable from now on.
     pub fn begun(&self, gauges: &Gauges) {
         self.figures().gauges = Some(gauges.clone());
     }
 
     fn figures(&self) -> MutexGuard<'_, ServedFigures> {
-        // Nothing panics while it is locked.
+        // No code panics while the lock is held.
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

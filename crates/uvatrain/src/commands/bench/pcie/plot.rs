@@ -6,7 +6,7 @@ use uva_bench::pcie::{Cell, GatherPartition, PcieReport};
 use uva_rows::cuda::Kernel;
 
 const SIZE: (u32, u32) = (900, 900);
-/// One a kernel, in the order of [`Kernel::ALL`]. People who see no difference between red and green tell them apart.
+/// One colour per kernel, in the order of [`Kernel::ALL`]. They are distinguishable with red-green colour blindness.
 const COLOURS: [RGBColor; 5] = [
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -18,7 +18,7 @@ const COLOURS: [RGBColor; 5] = [
 /// The plot as the text of an SVG file.
 ///
 /// # Errors
-/// When plotters cannot draw it.
+/// If plotters cannot draw it.
 pub fn svg(report: &PcieReport) -> anyhow::Result<String> {
     let mut text = String::new();
     draw(report, SVGBackend::with_string(&mut text, SIZE)).map_err(|error| anyhow!("--svg: {error}"))?;

@@ -9,7 +9,7 @@ use crate::ui::format;
 use crate::ui::table::TextTable;
 use uva_runtime::spec::ByteSize;
 
-/// Everything, in the order in which one wants to know it.
+/// The whole report, the most important tables first.
 pub fn of(report: &PcieReport) -> String {
     let mut parts = vec![facts(report)];
     if report.base.axis != "full" && report.cells.iter().all(|figure| figure.cell.axis != "full") {
@@ -95,7 +95,7 @@ fn facts(report: &PcieReport) -> String {
     facts.render()
 }
 
-/// The figure of a cell, measured for any axis.
+/// The measured figure of a cell, for any axis.
 fn find<'r>(report: &'r PcieReport, wanted: &Cell) -> Option<&'r CellFigure> {
     let point = |cell: &Cell| {
         (
@@ -141,7 +141,7 @@ fn by_row_bytes(report: &PcieReport) -> String {
 
 fn by_multiprocessors(report: &PcieReport) -> String {
     let base = &report.base;
-    // All of them come last.
+    // The largest point is the one with all multiprocessors.
     let mut points: Vec<(bool, Option<u32>)> = report
         .cells
         .iter()
@@ -249,7 +249,7 @@ fn goals(report: &PcieReport) -> String {
     table.render()
 }
 
-/// One line a reason.
+/// The skipped cells, with one line per reason.
 fn skipped(report: &PcieReport) -> String {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for skipped in &report.skipped {

@@ -9,16 +9,16 @@ use uva_runtime::spec::ByteSize;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
-/// `hops.json`, and what follows from it.
+/// The contents of `hops.json`, and values derived from it.
 #[derive(Serialize)]
 struct Facts<'a> {
     kind: &'static str,
     path: String,
     bytes: u64,
     hops: usize,
-    /// That of the hop set, which checkpoints name; the dataset's is within `dataset`.
+    /// The hop set's fingerprint, which checkpoints name. The dataset's is in `dataset`.
     fingerprint: String,
-    /// Whether every hash and value has been checked, and not only lengths and shapes.
+    /// Whether every hash and value was checked, and not only lengths and shapes.
     verified: bool,
     #[serde(flatten)]
     set: &'a HopSet,

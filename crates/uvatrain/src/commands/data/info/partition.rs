@@ -14,19 +14,19 @@ use crate::flags::InfoFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
-/// `partition.json`, and what follows from it.
+/// The contents of `partition.json`, and values derived from it.
 #[derive(Serialize)]
 struct Facts<'a> {
     kind: &'static str,
     path: String,
-    /// What was checked of the parts; absent without `--verify`.
+    /// The checks of the parts. Absent without `--verify`.
     #[serde(skip_serializing_if = "Option::is_none")]
     verified: Option<Checked>,
     #[serde(flatten)]
     summary: &'a PartitionSummary,
 }
 
-/// What was checked of the parts.
+/// The checks of the parts.
 #[derive(Clone, Serialize)]
 struct Checked {
     parts: Vec<usize>,
@@ -35,7 +35,7 @@ struct Checked {
 }
 
 impl Checked {
-    /// Checks everything of a partition in this layout.
+    /// Checks all of a partition in this layout.
     fn of(flags: &InfoFlags, layout: Option<&str>) -> Result<Checked, GraphError> {
         let source = flags.source.as_deref().map(Dataset::open).transpose()?;
         Ok(match layout {
@@ -50,7 +50,7 @@ impl Checked {
         })
     }
 
-    /// In words.
+    /// The checks as text.
     fn words(&self, has_parts: bool) -> String {
         let named = |parts: &[usize]| match parts {
             [only] => format!("part {only}"),
@@ -68,12 +68,12 @@ impl Checked {
     }
 }
 
-/// Opens the partition, compares its map with its description and, if that is asked for, its parts with both, and
-/// prints the description.
+/// Opens the partition, compares its map with its description and, if requested, its parts with both, and prints the
+/// description.
 pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
     let path: &Path = &flags.data;
     let map = PartitionMap::open_alone(path, None)?;
-    // A directory is a partition by its description.
+    // A directory is a partition only with a description.
     let Some(summary) = &map.summary else { return Ok(()) };
     let (layout, ranges) = (summary.layout(), summary.ranges());
     if let Some(ranges) = ranges {

@@ -1,4 +1,4 @@
-//! The contents of the graph, or of a part, of a partition in ranges.
+//! The contents of the graph, or of one part, in a partition with ranges.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::flags::InfoFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
-/// What the directory is, and what it holds.
+/// The kind and the contents of the directory.
 #[derive(Serialize)]
 struct Facts {
     /// `range_graph` or `range_part`.
@@ -31,7 +31,7 @@ enum Content {
     Part { rows: usize, feature_dim: usize, feature_type: &'static str, edge_rows: Option<usize>, bytes: u64 },
 }
 
-/// Opens the directory, checks it, and prints what it holds.
+/// Opens the directory, checks it, and prints its contents.
 pub fn run(flags: &InfoFlags, of: &RangesOf) -> anyhow::Result<()> {
     let path: &Path = &flags.data;
     let content = match of.part {

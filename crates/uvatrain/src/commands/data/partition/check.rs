@@ -1,4 +1,4 @@
-//! What is refused before a partition is made: options that have no use beside others, and memory that is not there.
+//! Checks before a partition is made: options without effect and missing memory are refused.
 
 use anyhow::Context;
 use uva_cuda::memory::HostMemory;
@@ -9,7 +9,7 @@ use uva_partition::Method;
 use crate::exit;
 use crate::flags::{PartLayout, PartitionFlags};
 
-/// Refuses options that have no use beside the others.
+/// Refuses options that have no effect in this combination.
 pub fn fits(flags: &PartitionFlags) -> anyhow::Result<()> {
     let refuse = |message: String| Err(exit::usage(message).into());
     let layout = flags.layout();
@@ -61,7 +61,7 @@ pub fn fits(flags: &PartitionFlags) -> anyhow::Result<()> {
     }
 }
 
-/// The bytes of memory that the command may take.
+/// The bytes of memory that the command may use.
 pub fn memory_allowed(flags: &PartitionFlags) -> anyhow::Result<u64> {
     Ok(match flags.memory {
         Some(memory) => memory.bytes(),
@@ -71,7 +71,7 @@ pub fn memory_allowed(flags: &PartitionFlags) -> anyhow::Result<u64> {
     })
 }
 
-/// Refuses parts whose writing would take more memory than is allowed.
+/// Refuses parts whose writing would use more memory than allowed.
 pub fn memory_of_parts(flags: &PartitionFlags, dataset: &Dataset, allowed: u64) -> anyhow::Result<()> {
     let needed = match flags.layout() {
         None => return Ok(()),

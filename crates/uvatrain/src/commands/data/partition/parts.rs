@@ -11,7 +11,7 @@ use crate::flags::PartLayout;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out, shell};
 
-/// How a dataset is cut.
+/// The parameters of cutting a dataset into parts.
 pub struct PartitionJob<'a> {
     /// The dataset.
     pub dataset: &'a Dataset,
@@ -21,11 +21,11 @@ pub struct PartitionJob<'a> {
     pub hops: u32,
     /// Whether closures divide validation and test nodes too.
     pub split_eval: bool,
-    /// What the parts hold.
+    /// The layout of the parts.
     pub layout: PartLayout,
 }
 
-/// What was written.
+/// The result of writing a partition.
 pub enum PartitionResult {
     /// The map alone.
     Map,
@@ -36,7 +36,7 @@ pub enum PartitionResult {
 }
 
 impl PartitionJob<'_> {
-    /// Writes the map and the parts into `directory`, which is going to be `out`.
+    /// Writes the map and the parts into `directory`, which is renamed to `out` later.
     pub fn stage(
         &self,
         (directory, out): (&Path, &Path),
@@ -56,7 +56,7 @@ impl PartitionJob<'_> {
 }
 
 impl PartitionResult {
-    /// Nodes of all parts over the nodes of the dataset.
+    /// Nodes of all parts divided by the nodes of the dataset.
     pub fn copies(&self, dataset: &Dataset) -> Option<f64> {
         let nodes: u64 = match self {
             Self::Map => return None,
@@ -66,7 +66,7 @@ impl PartitionResult {
         Some(nodes as f64 / dataset.nodes() as f64)
     }
 
-    /// Bytes of what was written, about.
+    /// Approximate number of bytes written.
     pub fn bytes(&self) -> Option<u64> {
         match self {
             Self::Map => None,
@@ -77,7 +77,7 @@ impl PartitionResult {
         }
     }
 
-    /// Says for people what lies at `path`.
+    /// Prints the contents of `path` as text.
     pub fn say(&self, dataset: &Dataset, hops: u32, path: &Path) -> anyhow::Result<()> {
         let size = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
         match self {
@@ -127,7 +127,7 @@ fn closures(written: &[WrittenPart]) -> String {
     table.render()
 }
 
-/// What a partition in ranges holds, part by part.
+/// The contents of a partition in ranges, part by part.
 pub fn of_ranges(ranges: &RangesSummary) -> String {
     let mut table = TextTable::with_heading(&[
         "part",

@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use crate::ui::out;
 
-/// One thing looked at.
+/// One check of the machine.
 #[derive(Debug, Serialize)]
 pub struct Check {
     /// The checked part.
     pub name: &'static str,
-    /// How it stands.
+    /// The status of the part.
     pub status: CheckStatus,
     /// The finding.
     pub finding: String,
@@ -18,15 +18,15 @@ pub struct Check {
     pub remedy: Option<String>,
 }
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
-    /// As it should be.
+    /// Works as expected.
     Ok,
-    /// Works, but could be better, or is of no use on this machine.
+    /// Works but could be better, or has no effect on this machine.
     Note,
-    /// Something that the program needs is not there.
+    /// A required part is missing.
     Missing,
 }
 
@@ -54,7 +54,7 @@ impl Check {
     }
 }
 
-/// A file of the kernel's, without its last newline; `None` where it is not there or not ours to read.
+/// The content of a kernel file, without its last newline; `None` if it does not exist or is not readable.
 pub fn read(path: &str) -> Option<String> {
     uva_mem::files::read_kernel_text(path).ok().map(|text| text.trim_end().to_owned())
 }

@@ -16,7 +16,7 @@ use uva_runtime::spec::ByteSize;
 
 const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
 
-/// All checks of this file, given the result of a probe.
+/// All checks of this module, given the result of a probe.
 pub fn checks(probed: Option<&Probe>) -> Vec<Check> {
     let mut checks = vec![driver(probed), nvrtc(probed)];
     checks.extend(probed.and_then(torch));
@@ -26,7 +26,7 @@ pub fn checks(probed: Option<&Probe>) -> Vec<Check> {
     checks
 }
 
-/// What is stored of gathers on this GPU, with the choices that follow.
+/// Stored gather measurements on this GPU, with the choices based on them.
 fn measured(gpu: &DeviceReport, probed: &Probe) -> Check {
     match FigureFile::of_user(Machine::with(gpu, probed.cuda.driver.as_deref())) {
         Some(file) => of_stored(&file),
@@ -76,7 +76,7 @@ pub fn trains(probed: Option<&Probe>) -> bool {
     })
 }
 
-/// Where there is a GPU: whether libtorch can use it.
+/// Whether libtorch can use the GPU, if there is one.
 fn torch(probed: &Probe) -> Option<Check> {
     const NAME: &str = "libtorch on the GPU";
     match &probed.torch {
@@ -102,7 +102,7 @@ fn driver(probed: Option<&Probe>) -> Check {
                 let devices: Vec<String> = probed.cuda.devices.iter().map(describe).collect();
                 return Check::ok(NAME, format!("{}; {module}CUDA {cuda}", devices.join("; ")));
             }
-            // A reason that goes beyond there being none: the device files below have nothing to add.
+            // A reason beyond a missing GPU: the device files checked below add no information.
             (Some(reason), _) if Path::new("/dev/nvidiactl").exists() => {
                 return Check::note(
                     NAME,
@@ -143,7 +143,7 @@ fn driver(probed: Option<&Probe>) -> Check {
     }
 }
 
-/// NVRTC compiles the kernels; a driver does not bring it.
+/// Whether NVRTC, which compiles the kernels and is not part of a driver, is installed.
 fn nvrtc(probed: Option<&Probe>) -> Check {
     const NAME: &str = "NVRTC";
     const REMEDY: &str = "python3 -m pip install nvidia-cuda-nvrtc==13.0.88 (needed with a GPU only)";
@@ -219,14 +219,14 @@ fn models(gpus: &Path) -> Vec<String> {
     models
 }
 
-/// Where NVRTC lies, by its file name alone: in the places where the program looks for it, without opening it.
+/// The path of NVRTC, searched by its file name where the program looks for it, without opening it.
 fn find_nvrtc() -> Option<PathBuf> {
     let named =
         |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(named) = named("UVATRAIN_NVRTC") {
         return named.is_file().then(|| named.clone()).or_else(|| nvrtc_within(&named));
     }
-    // Beside libtorch: …/site-packages/torch and …/site-packages/nvidia are neighbours.
+    // Next to libtorch: …/site-packages/torch and …/site-packages/nvidia are siblings.
     let torch = libtorch::find(None, AskPython::No).ok();
     let beside_torch = torch.and_then(|torch| Some(torch.root().parent()?.to_owned()));
     [beside_torch, named("CUDA_HOME"), named("CUDA_PATH"), Some("/usr/local/cuda".into())]
@@ -246,7 +246,8 @@ fn nvrtc_within(folder: &Path) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Where the dynamic linker would find a library. The lookup is our own, so that none of the library's code runs.
+/// The path at which the dynamic linker would find a library. The search is reimplemented here, so that the library's
+/// code does not run.
 fn find_library(name: &str) -> Option<PathBuf> {
     let wanted = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let usual = [

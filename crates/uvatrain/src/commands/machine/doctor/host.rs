@@ -1,4 +1,4 @@
-//! The machine itself: cores, memory, huge pages, and the kernel's calls that the pipeline stands on.
+//! The machine itself: cores, memory, huge pages, and the kernel calls that the pipeline requires.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
@@ -8,7 +8,7 @@ use uva_runtime::machine;
 use super::check::{Check, read};
 use uva_runtime::spec::ByteSize;
 
-/// All checks of this file.
+/// All checks of this module.
 pub fn checks() -> Vec<Check> {
     vec![
         processes(),
@@ -70,7 +70,7 @@ fn memory() -> Check {
     )
 }
 
-/// A sealed memory file is what every ring lives in: made and sealed here as the runtime makes and seals it.
+/// Whether sealed memory files, in which every ring lives, can be made and sealed as the runtime does it.
 fn memory_files() -> Check {
     let made =
         memfd_create("uvatrain-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).and_then(|file| {
@@ -143,7 +143,7 @@ fn locked_memory() -> Check {
     }
 }
 
-/// Rows of disk are read by it where the file system allows that, too.
+/// Whether io_uring, which also reads rows from disk if the file system allows it, is available.
 fn io_uring() -> Check {
     match uva_disk::io_uring_refusal() {
         None => Check::ok("io_uring", "allowed, for --features disk"),
@@ -161,7 +161,7 @@ fn meminfo(text: &str, key: &str) -> Option<u64> {
     field(text, key)?.checked_mul(1024)
 }
 
-/// The number behind a key of /proc/meminfo, in the file's own unit.
+/// The number after a key of /proc/meminfo, in the file's own unit.
 fn field(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.split(':').next() == Some(key))?;
     line.split_whitespace().nth(1)?.parse().ok()

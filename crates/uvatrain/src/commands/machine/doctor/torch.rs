@@ -1,4 +1,5 @@
-//! The program that trains the built-in models, and the libtorch that it loads. Nothing else needs them.
+//! The program that trains the built-in models, and the libtorch that it loads. Only training with them requires
+//! either.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use crate::runs::trainer;
 
 const NAME: &str = "libtorch";
 
-/// All checks of this file, and the program where it can train.
+/// All checks of this module, and the program if it can train.
 pub fn checks(option: Option<&Path>) -> (Vec<Check>, Option<TrainerProgram>) {
     let libtorch = trainer::libtorch(option);
     let found = match &libtorch {

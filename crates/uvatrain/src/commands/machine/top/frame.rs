@@ -9,29 +9,29 @@ use crate::ui::format;
 use crate::ui::table::TextTable;
 use uva_runtime::spec::ByteSize;
 
-/// How far back speeds and shares look.
+/// The window over which speeds and shares are computed.
 const WINDOW: Duration = Duration::from_secs(10);
-/// In the order in which a batch passes through them. A run has samplers and a producer, or workers.
+/// The roles in the order in which a batch passes through them. A run has samplers and a producer, or workers.
 const ROLES: [&str; 4] = ["sampler", "producer", "worker", "consumer"];
 const DOINGS: [&str; 3] = ["working", "waiting_input", "waiting_output"];
 
-/// The last looks at a run.
+/// The recent samples of a run.
 pub struct History {
     address: String,
     looks: VecDeque<(Instant, Scrape)>,
 }
 
 impl History {
-    /// Of the run at this address.
+    /// An empty history of the run at this address.
     pub fn new(address: String) -> Self {
         Self { address, looks: VecDeque::new() }
     }
 
-    /// Takes in a look. Those before the window go, but for one.
+    /// Adds a sample. Samples before the window are dropped, except the last of them.
     pub fn take(&mut self, figures: Scrape, at: Instant) {
         let batches = |figures: &Scrape| figures.value("uvatrain_batches_total", &[]);
         if self.looks.back().is_some_and(|(_, before)| batches(before) > batches(&figures)) {
-            // Another run listens there now.
+            // Another run now listens on the port.
             self.looks.clear();
         }
         self.looks.push_back((at, figures));
@@ -47,7 +47,7 @@ impl History {
         layout::of(&parts.into_iter().flatten().collect::<Vec<_>>(), columns)
     }
 
-    /// How much a counter has grown a second; `None` where that cannot be said.
+    /// The growth of a counter per second; `None` if unknown.
     fn rate(&self, name: &str) -> Option<f64> {
         let ((then, before), (now, after)) = (self.looks.front()?, self.looks.back()?);
         let seconds = now.duration_since(*then).as_secs_f64();
@@ -56,7 +56,7 @@ impl History {
     }
 
     fn head(&self, now: &Scrape, columns: Option<usize>) -> Option<String> {
-        // Behind the longest name and the gap.
+        // After the longest name and the gap.
         let width = columns.map(|columns| columns.saturating_sub("accuracy".len() + 2));
         let fold = |facts: &mut TextTable, name: &str, parts: &[String]| {
             for (number, line) in layout::folded(parts, width).iter().enumerate() {
@@ -254,7 +254,7 @@ mod tests {
             producer.contains("25 %") && producer.contains("75 %") && producer.ends_with("bottleneck"),
             "{frame}"
         );
-        // Nothing counted since, so the earlier values are shown.
+        // The counters do not change, so the earlier values are shown.
         for second in 5..40 {
             history.take(figures(40, 101.0, 3.0), at(second));
         }

@@ -3,8 +3,8 @@
 /// Columns between two blocks.
 const GAP: usize = 4;
 
-/// Lays out blocks of text lines. Without a `width` they are stacked. With one, as many as fit stand beside each other,
-/// with an empty line between the rows.
+/// Lays out blocks of text lines. Without a `width` they are stacked. With a width, blocks are placed side by side as
+/// far as they fit, with an empty line between the rows.
 pub fn of(blocks: &[String], width: Option<usize>) -> String {
     let Some(width) = width else { return blocks.join("\n") };
     let mut rows: Vec<Vec<&str>> = Vec::new();
@@ -25,7 +25,7 @@ pub fn of(blocks: &[String], width: Option<usize>) -> String {
     rows.iter().map(|row| beside(row)).collect::<Vec<_>>().join("\n")
 }
 
-/// Blocks side by side, the lines of each at one column.
+/// Places blocks side by side, the lines of each at one column.
 fn beside(blocks: &[&str]) -> String {
     let height = blocks.iter().map(|block| block.lines().count()).max().unwrap_or(0);
     let mut text = String::new();

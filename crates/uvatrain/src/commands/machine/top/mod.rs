@@ -1,5 +1,5 @@
-//! `uvatrain top`: a live view of a run. It reads the figures of `--metrics-listen`, so it needs only the run's port,
-//! and works from another machine too.
+//! `uvatrain top`: a live view of a run. It reads the figures of `--metrics-listen`, so it requires only the run's
+//! port, and works from another machine as well.
 
 mod frame;
 mod layout;
@@ -23,10 +23,10 @@ pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
     let mut history = History::new(source.shown());
     history.take(source.ask().map_err(|trouble| trouble.at_first(&source))?, Instant::now());
     let interval = flags.interval.duration();
-    // A terminal that says of itself that it cannot move its cursor is none to draw on.
+    // A terminal that reports that it cannot move its cursor is not drawn on.
     let draws = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb");
     if flags.once || !draws {
-        // A speed takes two looks. A run that ends between them is shown as it was.
+        // A speed requires two samples. If the run ends between them, the first sample is shown.
         std::thread::sleep(interval);
         if let Ok(figures) = source.ask() {
             history.take(figures, Instant::now());
@@ -34,7 +34,7 @@ pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
         return out::text(&history.frame(None));
     }
     let ended = watch(&source, &mut history, Screen::open()?, interval);
-    // Behind the screen's end, so that it stays to be seen.
+    // After the screen is restored, so that the last view stays visible.
     out::text(&history.frame(Some(screen::size()?.0)))?;
     match ended {
         Ok(()) => Ok(()),
@@ -48,7 +48,7 @@ pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
     }
 }
 
-/// Draws again and again, until a person has seen enough or the run cannot be asked any more.
+/// Redraws until the user quits or the run no longer answers.
 fn watch(
     source: &RunAddress,
     history: &mut History,
@@ -75,7 +75,7 @@ fn watch(
 }
 
 impl RequestFailure {
-    /// Its meaning if no run has answered before.
+    /// The error if no run has answered before.
     fn at_first(self, source: &RunAddress) -> exit::CommandError {
         let shown = source.shown();
         let how = "start it with --metrics-listen 9184, and name that port, or the address that it prints";

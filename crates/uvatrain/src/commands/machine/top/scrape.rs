@@ -1,4 +1,4 @@
-//! Figures out of Prometheus' text format, as `--metrics-listen` writes it.
+//! A parser of Prometheus' text format, as `--metrics-listen` writes it.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ struct Sample {
 }
 
 impl Scrape {
-    /// Reads every line that is no comment.
+    /// Parses every line that is not a comment.
     ///
     /// # Errors
-    /// The first line that is no sample.
+    /// The first line that is not a sample.
     pub fn parse(text: &str) -> Result<Self, String> {
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         lines.map(|line| sample(line).ok_or_else(|| line.to_owned())).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The value of the sample with these labels, others of its not looked at.
+    /// The value of the sample with these labels. Its other labels are ignored.
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.all(name)
             .find(|(of_it, _)| {
@@ -62,12 +62,12 @@ fn sample(line: &str) -> Option<Sample> {
         }
         rest = &rest[1..];
     }
-    // A time may follow the value.
+    // A timestamp may follow the value.
     let value = rest.split_whitespace().next()?.parse().ok()?;
     Some(Sample { name: name.to_owned(), labels, value })
 }
 
-/// A text up to its closing quote, escapes undone, and what follows the quote.
+/// A text up to its closing quote with escapes resolved, and the text after the quote.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

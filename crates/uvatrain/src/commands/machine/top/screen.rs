@@ -1,5 +1,5 @@
-//! A terminal for a view that is redrawn repeatedly: it uses the alternate screen and reads keys without Enter. However
-//! it ends, it restores the terminal.
+//! A terminal for a view that is redrawn repeatedly: it uses the alternate screen and reads keys without Enter. The
+//! terminal is restored in every case.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -12,34 +12,34 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::pipe;
 use uva_files::escape;
 
-/// Another screen, and no cursor on it.
+/// Switches to the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// The input that arrived between two drawings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScreenInput {
-    /// The time has passed.
+    /// The time limit passed without input.
     Nothing,
-    /// The view has another size now.
+    /// The terminal was resized.
     Resized,
-    /// `q`, or a signal that asks for the end.
+    /// `q`, or a signal that requests the end.
     Quit,
 }
 
-/// The terminal, as long as the view lasts.
+/// The terminal, for the lifetime of the view.
 pub struct Screen {
-    /// Readable when a signal came: the end, and another size.
+    /// Readable after a signal: one for the end, one for a new size.
     ends: UnixStream,
     resizes: UnixStream,
-    /// The keyboard's settings as they were; `None` where stdin is no terminal, and so no key comes.
+    /// The original settings of the keyboard; `None` if stdin is not a terminal, and no keys are read.
     keyboard: Option<Termios>,
-    /// Stdin has come to its end.
+    /// Whether stdin is at its end.
     deaf: bool,
 }
 
 impl Screen {
-    /// Takes the terminal of stdout, and the keys of stdin where that is one too.
+    /// Takes the terminal of stdout, and the keys of stdin if it is a terminal.
     ///
     /// # Errors
     /// If signals or the terminal are unavailable.
@@ -54,11 +54,11 @@ impl Screen {
         let keyboard = tcgetattr(io::stdin()).ok();
         if let Some(before) = &keyboard {
             let mut at_once = before.clone();
-            // Ctrl-C stays a signal.
+            // Ctrl-C remains a signal.
             at_once.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             tcsetattr(io::stdin(), OptionalActions::Now, &at_once)?;
         }
-        // From here on, dropping it restores the terminal.
+        // From here on, dropping the screen restores the terminal.
         let screen = Self { ends, resizes, keyboard, deaf: false };
         let mut out = io::stdout().lock();
         out.write_all(ENTER.as_bytes())?;
@@ -67,14 +67,14 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Replaces the screen's text, cut to the terminal's size. `text` makes it for a given number of columns.
+    /// Replaces the screen's text, cut to the terminal's size. `text` makes the text for a given number of columns.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If the terminal cannot be written.
     pub fn draw(&mut self, text: impl FnOnce(usize) -> String) -> io::Result<()> {
         let (columns, rows) = size()?;
         let text = text(columns);
-        // Our own orders to the terminal come around it.
+        // The control sequences of this view are added around the escaped text.
         let text = escape::lines(&text);
         let mut drawn = String::from("\x1b[H");
         for (place, line) in text.lines().take(rows).enumerate() {
@@ -88,10 +88,10 @@ impl Screen {
         out.flush()
     }
 
-    /// Waits, for so long at most.
+    /// Waits for input, for at most `most`.
     ///
     /// # Errors
-    /// Where it cannot.
+    /// If waiting fails.
     pub fn wait(&mut self, most: Duration) -> io::Result<ScreenInput> {
         let stdin = io::stdin();
         let mut fds = vec![PollFd::new(&self.ends, PollFlags::IN), PollFd::new(&self.resizes, PollFlags::IN)];
@@ -109,7 +109,7 @@ impl Screen {
         }
         if heard[1] {
             let mut word = [0; 64];
-            // If nothing can be read, it was read before.
+            // A failed read means that the byte was already read.
             let _ = io::Read::read(&mut &self.resizes, &mut word);
             return Ok(ScreenInput::Resized);
         }
@@ -126,10 +126,10 @@ impl Screen {
     }
 }
 
-/// Columns and rows of the terminal of stdout; the usual ones where it does not know its size.
+/// Columns and rows of the terminal of stdout; 80 by 24 if it reports no size.
 ///
 /// # Errors
-/// Where it cannot be asked.
+/// If the terminal cannot be queried.
 pub fn size() -> io::Result<(usize, usize)> {
     let size = tcgetwinsize(io::stdout())?;
     let known = |size: u16, usual: usize| if size == 0 { usual } else { usize::from(size) };

@@ -1,4 +1,4 @@
-//! A run's figures over HTTP: one request, one answer, and what may go wrong.
+//! A run's figures over HTTP: one request, one answer, and the possible failures.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -10,9 +10,9 @@ use super::scrape::Scrape;
 use crate::exit;
 use crate::ui::listen;
 
-/// How long a run may take to answer. It never works on an answer for longer than a few milliseconds.
+/// The time limit for an answer. A run needs at most a few milliseconds for one.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// More than the answer of a run with the most samplers.
+/// Size limit of an answer, more than that of a run with the most samplers.
 const MOST: usize = 4 << 20;
 
 /// The address of a run's figures.
@@ -20,16 +20,16 @@ pub struct RunAddress {
     address: SocketAddr,
 }
 
-/// Why a run could not be asked.
+/// Why a request to a run failed.
 #[derive(Debug)]
 pub enum RequestFailure {
-    /// Nobody listens there: there is no run, or no longer one.
+    /// The connection was refused: no run listens there, or it has ended.
     Refused,
-    /// The answer is not a run's.
+    /// The answer does not come from a run.
     Other(String),
-    /// No answer came, or not all of it.
+    /// The answer is missing or incomplete.
     Broken(String),
-    /// Not the run's fault: the terminal cannot be used.
+    /// The terminal cannot be used. The run is not the cause.
     Terminal(String),
 }
 
@@ -49,7 +49,7 @@ impl From<io::Error> for RequestFailure {
 }
 
 impl RunAddress {
-    /// Of an address as people have it: a port, a host and a port, or what the run printed.
+    /// Parses an address: a port, a host and a port, or the line that the run printed.
     ///
     /// # Errors
     /// Bad usage; the message explains the form of an address.
@@ -70,10 +70,10 @@ impl RunAddress {
         self.address.to_string()
     }
 
-    /// Asks for the figures of this moment.
+    /// Requests the current figures.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why no figures are available.
     pub fn ask(&self) -> Result<Scrape, RequestFailure> {
         let broken = |error: io::Error| {
             RequestFailure::Broken(match error.kind() {
@@ -95,7 +95,7 @@ impl RunAddress {
         let mut answer = Vec::new();
         let mut chunk = [0; 16 << 10];
         loop {
-            // All of it within that time, however slowly it comes.
+            // The limit covers the whole answer, however slowly it arrives.
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(broken(io::ErrorKind::TimedOut.into()));
@@ -144,7 +144,7 @@ fn of_answer(answer: &[u8]) -> Result<Scrape, RequestFailure> {
     }
     let figures = Scrape::parse(body)
         .map_err(|line| RequestFailure::Other(format!("it tells \"{}\"", shown(&line))))?;
-    // A run reports its counters even before it has begun.
+    // A run reports its counters from its start.
     if figures.value("uvatrain_batches_total", &[]).is_none() {
         return Err(RequestFailure::Other("it tells figures of something else".to_owned()));
     }

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use uva_plan::{CachePlan, CurvePoint, PlanShare};
 
 const SIZE: (u32, u32) = (900, 800);
-/// Told apart also by those who see no difference between red and green.
+/// Distinguishable with red-green colour blindness.
 const LISTS: RGBColor = RGBColor(213, 94, 0);
 const ROWS: RGBColor = RGBColor(0, 114, 178);
 const MIB: f64 = (1 << 20) as f64;
@@ -13,7 +13,7 @@ const MIB: f64 = (1 << 20) as f64;
 /// The plot as the text of an SVG file.
 ///
 /// # Errors
-/// When plotters cannot draw it.
+/// If plotters cannot draw it.
 pub fn svg(plan: &CachePlan) -> anyhow::Result<String> {
     let mut text = String::new();
     draw(plan, SVGBackend::with_string(&mut text, SIZE)).map_err(|error| anyhow!("--svg: {error}"))?;
@@ -43,7 +43,7 @@ fn draw(plan: &CachePlan, backend: SVGBackend<'_>) -> Drawn {
     let (above, below) = area.split_vertically(SIZE.1 / 2);
     let model = &plan.model;
     let hit_rate = |_: bool, point: f64| Some(100.0 * point);
-    // One cache grows while the other is as planned.
+    // One cache grows while the other keeps its planned size.
     let cost = |lists: bool, point: f64| {
         let (lists, rows) = if lists { (point, plan.rows.hit_rate) } else { (plan.lists.hit_rate, point) };
         model.batch_ms(lists, rows).or_else(|| Some(model.predict(lists, rows).link_bytes / MIB))
@@ -56,7 +56,8 @@ fn draw(plan: &CachePlan, backend: SVGBackend<'_>) -> Drawn {
     Ok(())
 }
 
-/// Both caches' curves, with `value` of a hit rate upwards; its first argument says whether it is the lists'.
+/// The curves of both caches, with `value` of a hit rate on the vertical axis. The first argument of `value` is true
+/// for lists.
 fn curves(plan: &CachePlan, value: impl Fn(bool, f64) -> Option<f64>) -> [Curve; 2] {
     let end = plan.budget_bytes.saturating_mul(2);
     let curve = |name, colour, lists: bool, points: &[CurvePoint], share: &PlanShare| Curve {

@@ -180,7 +180,7 @@ fn facts(plan: &CachePlan) -> String {
     facts.render()
 }
 
-/// The batches that the hit rates expected are of.
+/// The batches from which the hit rates are estimated.
 fn judged_by(plan: &CachePlan) -> String {
     let batches = format::count(plan.profile.observed_batches);
     if plan.policy.is_oracle() { format!("{batches} of them") } else { format!("{batches} others") }
@@ -190,7 +190,7 @@ fn judged_by(plan: &CachePlan) -> String {
 mod tests {
     use super::*;
 
-    /// A plan as a file of the program's own would have it.
+    /// A plan as the program would write it to a file.
     fn plan() -> CachePlan {
         serde_json::from_value(serde_json::json!({
             "version": 1,

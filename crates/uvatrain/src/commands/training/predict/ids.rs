@@ -1,4 +1,4 @@
-//! What the users call the nodes of the rows, in a file of its own.
+//! Writes the user's ids of the predicted nodes to a separate file.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,17 +13,17 @@ use super::source_names::{NodeNames, SourceNames};
 use super::written::WrittenFile;
 use crate::exit;
 
-/// What the users call the nodes, and the file to write that to.
+/// The user's ids of the nodes, and the file to write them to.
 pub(super) struct UserIds<'p> {
     path: &'p Path,
-    /// Nodes of the dataset.
+    /// Number of nodes in the dataset.
     nodes: usize,
     known: Known,
 }
 
 /// Names of nodes, by id.
 enum Known {
-    /// They have no other.
+    /// The nodes have no names other than their ids.
     Ids,
     Numbers(Vec<i64>),
     Names(NodeNames),
@@ -39,7 +39,7 @@ impl<'p> UserIds<'p> {
         Ok(Self { path, nodes: dataset.nodes(), known })
     }
 
-    /// Writes them into a file that does not have its name yet.
+    /// Writes the ids into a file that is not yet renamed to its final name.
     pub(super) fn written(&self, nodes: &InferenceNodes, overwrite: bool) -> anyhow::Result<WrittenFile> {
         let failed = |error: std::io::Error| exit::of_output("--ids", self.path, error);
         let mut file = Replacement::of(self.path, 0o666).map_err(failed)?;

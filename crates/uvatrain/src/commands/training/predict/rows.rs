@@ -2,7 +2,7 @@
 
 use uva_launch::training::InferenceNodes;
 
-/// The nodes of the rows, in their order. Of a hop set its rows stand for nodes.
+/// The nodes of the rows, in order. In a hop set, rows represent nodes.
 #[derive(Clone)]
 pub(super) struct PredictedNodes {
     nodes: InferenceNodes,
@@ -10,7 +10,7 @@ pub(super) struct PredictedNodes {
 }
 
 impl PredictedNodes {
-    /// `all`: how many nodes there are.
+    /// `all` is the number of nodes.
     pub(super) fn new(nodes: &InferenceNodes, all: usize) -> Self {
         let count = match nodes {
             InferenceNodes::All => all,
@@ -23,7 +23,7 @@ impl PredictedNodes {
         self.count
     }
 
-    /// Their ids, at most `size` at a time.
+    /// The ids, at most `size` at a time.
     pub(super) fn pieces(&self, size: usize) -> impl Iterator<Item = Vec<i64>> {
         (0..self.count).step_by(size).map(move |first| {
             let last = self.count.min(first + size);

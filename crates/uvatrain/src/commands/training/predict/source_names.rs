@@ -1,4 +1,4 @@
-//! What a dataset's source calls the nodes.
+//! Names of nodes in a dataset's source.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,10 +19,10 @@ pub(super) enum SourceNames {
 }
 
 impl SourceNames {
-    /// Those that a dataset keeps; `None` where it keeps none.
+    /// The names that a dataset stores; `None` if it stores none.
     ///
     /// # Errors
-    /// Bad input: a file that cannot be read, or has more or fewer names than there are nodes.
+    /// Bad input: a file that cannot be read, or whose number of names is not the number of nodes.
     pub(super) fn of(dataset: &Dataset) -> anyhow::Result<Option<Self>> {
         let (numbers, texts) = (dataset.path().join(names::NODE_IDS), dataset.path().join(names::NODE_NAMES));
         let (found, entries, file) = if numbers.exists() {
@@ -44,7 +44,7 @@ impl SourceNames {
     }
 }
 
-/// The lines of a mapped file of text. In memory a node takes 8 bytes, however long its name is.
+/// The lines of a mapped text file. A node uses 8 bytes of memory, however long its name is.
 pub(super) struct NodeNames {
     file: MappedFile,
     /// Where each line starts, and the end of the text.
@@ -75,8 +75,8 @@ impl NodeNames {
         self.starts.len() - 1
     }
 
-    /// The name of a node, without the end of its line. A file that is changed meanwhile may have names that are not text;
-    /// they are empty.
+    /// The name of a node, without its line end. If the file is changed while it is mapped, names may not be valid
+    /// text; these are returned as empty.
     pub(super) fn name(&self, node: usize) -> &str {
         let Range { start, end } = self.starts[node]..self.starts[node + 1];
         let line = std::str::from_utf8(&self.file.bytes()[start..end]).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Predictions as a table: a row for each node, with its id, its name and what is predicted.
+//! Predictions as a table: a row for each node, with its id, its name and its prediction.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use super::source_names::SourceNames;
 use super::written::WrittenFile;
 use crate::exit;
 
-/// Bytes of predictions that are held at a time.
+/// Bytes of predictions in memory at a time.
 const PIECE: usize = 8 << 20;
 
-/// A table to write, and what it says of nodes and classes.
+/// A table to write, with the names of nodes and classes.
 pub(super) struct PredictionTable {
     path: PathBuf,
     format: TableFormat,
     overwrite: bool,
     rows: PredictedNodes,
     row: TableRow,
-    /// The id of each node in the dataset as its users know it, where that is not its place.
+    /// The user's id of each node, if it differs from the position in the dataset.
     ids: Option<Vec<i64>>,
     names: Option<SourceNames>,
-    /// A name for each output, where the dataset names its classes.
+    /// A name for each output, if the dataset has names of classes.
     classes: Option<Vec<String>>,
 }
 
@@ -48,10 +48,11 @@ impl PredictionTable {
         Ok(Self { path: path.to_owned(), format, overwrite, rows, row, ids, names, classes })
     }
 
-    /// Writes it, without its name yet. `progress` gets the rows done, and of how many; `None` where it says to stop.
+    /// Writes the table, not yet under its final name. `progress` receives the number of rows done and the total;
+    /// `None` stops the writing.
     ///
     /// # Errors
-    /// The file cannot be written; another file has the name, and is not to be replaced.
+    /// The file cannot be written, or a file with the name exists and may not be replaced.
     pub(super) fn written(
         &self,
         answers: &NpyRows,
@@ -72,7 +73,7 @@ impl PredictionTable {
             done += nodes.len() as u64;
         }
         table.finish().map_err(failed)?;
-        // The predictions that it is made of are removed when it has its name.
+        // The predictions that the table was made from are removed once the table has its name.
         file.file().sync_all().map_err(failed)?;
         WrittenFile::new("--output", file, self.overwrite).map(Some)
     }
@@ -113,7 +114,7 @@ impl PredictionTable {
         columns
     }
 
-    /// The values of the rows of these nodes, whose answers are `bytes`.
+    /// The values of these nodes' rows, whose predictions are `bytes`.
     fn values(&self, nodes: &[i64], bytes: &[u8]) -> Vec<ColumnValues<'_>> {
         let (outputs, class_bytes) = (self.row.outputs, self.row.class_bytes());
         let rows = || bytes.chunks_exact(self.row.bytes());
@@ -154,8 +155,8 @@ impl PredictionTable {
     }
 }
 
-/// A name for each output of a model, as names of columns: those of classes, and numbers for classes that the model has
-/// more. `None` where two would be the same.
+/// A column name for each output of a model: the class names, and numbers for further outputs. `None` if two names
+/// would be the same.
 fn labels(names: &[String], outputs: usize) -> Option<Vec<String>> {
     let name = |class: usize| names.get(class).cloned().unwrap_or_else(|| class.to_string());
     let labels: Vec<String> = (0..outputs).map(name).collect();

@@ -1,4 +1,4 @@
-//! A file that is complete, but for its name.
+//! A file that is complete but not yet renamed to its final name.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -7,8 +7,8 @@ use uva_mem::files::{Replacement, open_regular};
 
 use crate::exit;
 
-/// A file that gets its name before the unfinished arrays that belong to it get theirs, or go: a process that is killed in
-/// between leaves both, and the same command then finds its own file.
+/// A file that is renamed before the unfinished arrays that belong to it are renamed or removed: a process that is
+/// killed in between leaves both, and the same command then recognises its own file.
 pub(super) struct WrittenFile {
     option: &'static str,
     file: Replacement,
@@ -16,10 +16,10 @@ pub(super) struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// `file` is what `option` names, complete but for its name.
+    /// A complete file for `option` that is not yet renamed.
     ///
     /// # Errors
-    /// Bad usage where another file has the name, unless `overwrite`.
+    /// Bad usage if another file has the name, unless `overwrite`.
     pub(super) fn new(option: &'static str, file: Replacement, overwrite: bool) -> anyhow::Result<Self> {
         let written = Self { option, file, overwrite };
         if !overwrite && written.target().symlink_metadata().is_ok() && !written.is_there()? {
@@ -32,7 +32,7 @@ impl WrittenFile {
         self.file.target()
     }
 
-    /// Whether a file with this very content has the name.
+    /// Whether a file with exactly this content has the name.
     fn is_there(&self) -> anyhow::Result<bool> {
         let failed = |error: std::io::Error| exit::of_output(self.option, self.target(), error);
         let Ok(found) = open_regular(self.target()) else { return Ok(false) };
@@ -55,7 +55,7 @@ impl WrittenFile {
         Ok(true)
     }
 
-    /// Gives it its name.
+    /// Renames the file to its final name.
     pub(super) fn commit(mut self) -> anyhow::Result<()> {
         if self.overwrite {
             return self.file.commit().map_err(|error| exit::of_output(self.option, self.target(), error));
