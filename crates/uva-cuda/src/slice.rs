@@ -21,7 +21,7 @@ impl<'a> DeviceSlice<'a> {
     /// The bytes at a device address.
     ///
     /// # Safety
-    /// The device with that ordinal can read `address .. address + bytes` for the whole of `'a`.
+    /// The device with that ordinal can read `address .. address + bytes` for all of `'a`.
     pub unsafe fn from_raw(address: u64, bytes: usize, device: i32) -> Self {
         Self { address, bytes, device, owner: PhantomData }
     }

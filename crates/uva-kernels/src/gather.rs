@@ -304,7 +304,7 @@ impl GatherReport {
         bytemuck::bytes_of(self)
     }
 
-    /// The first position with an id that is no row of the table, and that id.
+    /// The first position with an id that is not a row of the table, and that id.
     pub fn bad(&self) -> Option<(u64, i64)> {
         (self.bad_position != u64::MAX).then_some((self.bad_position, self.bad_id))
     }

@@ -8,7 +8,7 @@ use uva_options::ByteSize;
 /// Why rows could not be gathered, or a source could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatherError {
-    /// An id is no row of the table.
+    /// An id is not a row of the table.
     #[error("id {id} at position {position} is outside the table of {rows} rows")]
     IdOutOfRange {
         /// The position among the ids.

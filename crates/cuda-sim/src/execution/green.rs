@@ -145,7 +145,7 @@ pub unsafe fn split(
     for index in 0..made {
         let first = start + index * size;
         let group = Resource { device, multiprocessors: first..first + size, split };
-        // SAFETY: the result has space for as many as `groups` specified, and `made` is no more.
+        // SAFETY: the result has space for as many as `groups` specified, and `made` is at most that.
         unsafe { result.add(index as usize).write_unaligned(group.write()?) };
     }
     // SAFETY: the caller's promise.

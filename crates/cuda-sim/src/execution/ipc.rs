@@ -1,7 +1,7 @@
 //! Handles of memory and events for other processes: the process that holds the memfd, and the descriptor's number.
 //!
 //! A handle is opened through /proc/PID/fd, so it is valid exactly as long as its process holds the memory, and leaves
-//! no files behind.
+//! no files.
 
 use std::ffi::{c_uint, c_void};
 use std::os::fd::AsRawFd;

@@ -10,7 +10,7 @@ use crate::machine::codes::{Code, Outcome};
 use crate::machine::device;
 use crate::machine::registry::{Registry, give, lock, number, pointer};
 
-/// A context. All objects created in it keep the value alive; a flag tells whether the context is destroyed.
+/// A context. All objects created in it keep the value alive; a flag marks a destroyed context.
 #[derive(Debug)]
 pub struct Context {
     pub device: usize,

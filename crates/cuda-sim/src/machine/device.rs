@@ -220,7 +220,7 @@ pub unsafe fn proc_address(
     // SAFETY: not null, and a C string by the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::INVALID_VALUE)?;
     let exact = functions.iter().find(|function| function.name == name);
-    // Asked for by the bare name, the newest version there is.
+    // Looked up by the bare name, in the newest version.
     let found = functions
         .iter()
         .filter(|f| f.name.strip_prefix(name).is_some_and(|rest| rest.starts_with("_v")))

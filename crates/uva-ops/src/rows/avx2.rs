@@ -121,7 +121,7 @@ impl ValueMove for FromE4m3 {
 /// Widens eight values at a time by `eight`, which gets their address; fewer than eight one by one.
 ///
 /// # Safety
-/// As [`ValueMove::move_all`]. `eight` reads eight values and no more.
+/// As [`ValueMove::move_all`]. `eight` reads exactly eight values.
 #[inline(always)]
 unsafe fn widen_eights(
     narrow: NarrowFloat,

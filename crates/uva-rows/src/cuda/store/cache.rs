@@ -72,7 +72,7 @@ impl DeviceCache {
         let bytes = Self::check_room(context, table_rows, row_bytes, ids.len())?;
         let rows = Rows::Own(DeviceBuffer::new(context, bytes, "the cached rows")?);
         let cache = Self::over(context, rows, table_rows, row_bytes, ids.len())?;
-        // SAFETY: our own buffer of so many rows, which is not shared yet.
+        // SAFETY: our own buffer of this many rows, which is not shared yet.
         unsafe { copy_rows(context, (source, row_bytes), ids, cache.rows.address()) }?;
         cache.send_map(context, &slots)?;
         Ok(cache)

@@ -159,7 +159,7 @@ pub struct Fill {
     pub began_ns: u64,
     /// The device's clock when the last row was complete, in nanoseconds.
     pub ended_ns: u64,
-    /// The first position whose id is no row of the table, and that id: found by a kernel. Its row was not written.
+    /// The first position whose id is not a row of the table, and that id, found by a kernel. Its row was not written.
     pub bad: Option<(u64, i64)>,
 }
 
