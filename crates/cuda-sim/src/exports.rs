@@ -1,5 +1,5 @@
-//! The table of exported functions: name, what must hold for a call, and the body. Names carry the versions that
-//! programs look up (cudarc's, for CUDA 13.0).
+//! The table of exported functions: name, preconditions, and the body. Names carry the versions that programs look up
+//! (cudarc's, for CUDA 13.0).
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::atomic::AtomicU64;
@@ -28,13 +28,13 @@ macro_rules! driver_functions {
             /// The driver's function of that name.
             ///
             /// # Safety
-            /// As the driver's documentation asks: every pointer is null or valid for what is read or written there.
+            /// By the driver's documentation: every pointer is null or valid for what is read or written there.
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> c_uint {
-                // Some bodies need no promise of the caller's.
+                // Some bodies do not need a promise of the caller.
                 #[allow(unused_unsafe)]
-                // SAFETY: the promises that the bodies ask for are the caller's, above.
+                // SAFETY: the promises required by the bodies are made by the caller, above.
                 call(&FUNCTIONS, Place::$name as usize, Needs::$needs, || unsafe { $body })
             }
         )*
@@ -105,7 +105,7 @@ driver_functions! {
     [Context] cuIpcOpenMemHandle_v2(address: *mut u64, handle: IpcHandle, flags: c_uint) => ipc::open_memory(address, handle, flags);
     [Release] cuIpcCloseMemHandle(address: u64) => ipc::close_memory(address);
 
-    // Virtual memory. The driver wants no current context for these.
+    // Virtual memory. The driver does not require a current context for these.
     [Init] cuMemGetAllocationGranularity(granularity: *mut usize, property: *const MemAllocationProp, option: c_uint) => vmm::granularity(granularity, property, option);
     [Init] cuMemCreate(handle: *mut c_ulonglong, bytes: usize, property: *const MemAllocationProp, flags: c_ulonglong) => vmm::create(handle, bytes, property, flags);
     [Init] cuMemRelease(handle: c_ulonglong) => vmm::release(handle);
@@ -149,7 +149,7 @@ driver_functions! {
     [Init] cuGreenCtxDestroy(green: *mut c_void) => green::destroy(green);
 }
 
-/// Not the driver's: says that device pointers are host pointers here, so that a consumer without CUDA in its tensor
+/// Not a driver function: reports that device pointers are host pointers, so that a consumer without CUDA in its tensor
 /// library may borrow device memory as host memory. A real libcuda has no such symbol.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
@@ -157,15 +157,15 @@ extern "C" fn cudaSimDeviceMemoryIsHostMemory() -> c_int {
     1
 }
 
-/// Not the driver's either: whether a model that is trained here is to draw other numbers for dropout than on a CPU.
+/// Not a driver function: whether training draws other numbers for dropout than on a CPU.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cudaSimDrawsAsADevice() -> c_int {
     c_int::from(settings(&FUNCTIONS).is_ok_and(|settings| settings.draws_as_a_device))
 }
 
-/// Not the driver's either: waits until a stream has done what is enqueued. Called by a host that takes the device's place
-/// and computes at once what a device would compute in the stream's order. It is counted as no call.
+/// Not a driver function: waits until a stream has executed all enqueued work. Called by a host that simulates a device
+/// and computes immediately what a device would compute in stream order. Not counted as a call.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cudaSimFollow(stream: *mut c_void) -> c_uint {

@@ -1,4 +1,5 @@
-//! How tests run under the shared library: this process again, or any command, with a loader that finds it first.
+//! Running tests with the shared library: this process again, or any command, with the library first in the loader's
+//! path.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,40 +9,40 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// Set for whatever runs under the simulator.
+/// Environment variable that is set for processes in the simulator.
 const MARK: &str = "CUDA_SIM_FOLDER";
 
-/// Set where tests are to run on the machine's own driver and GPU instead: see [`on_a_gpu`].
+/// Environment variable to run tests on the machine's own driver and GPU instead: see [`on_a_gpu`].
 const REAL: &str = "UVATRAIN_REQUIRE_GPU";
 
-/// A folder in which tests keep what NVRTC compiled, so that programs of tests that run one after another on a GPU
-/// compile each kernel once.
+/// Environment variable with a folder for compiled kernels, so that consecutive test programs on a GPU compile each
+/// kernel once.
 const KERNELS: &str = "UVATRAIN_TEST_KERNELS";
 
-/// Variables that make the simulator later or stricter, and tell nothing of the machine: on a GPU a test does without.
+/// Variables that only make the simulator slower or stricter, and are ignored on a GPU.
 const ONLY_STRICTER: [&str; 3] = ["CUDA_SIM_DELAY_US", "CUDA_SIM_WATCHDOG", "CUDA_SIM_STRICT"];
 
-/// The rules that tests are held to unless they say otherwise: all there are.
+/// The rules enforced in tests by default: all rules.
 const RULES: [(&str, &str); 2] =
     [("CUDA_SIM_STRICT", "green_events,green_groups,mps"), ("CUDA_SIM_WATCHDOG", "1")];
 
-/// How long a test may take under the simulator: much longer than any does, on the slowest machine.
+/// The maximum duration of a test in the simulator: much longer than any test on the slowest machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What cargo calls the shared library.
+/// The file name of the shared library in cargo's output.
 const LIBRARY: &str = "libcuda_sim.so";
 
 /// A folder that holds the shared library under the names programs look for: `libcuda.so` and `libcuda.so.1`.
 ///
-/// Any number of processes may ask at once.
+/// May be called by several processes concurrently.
 ///
 /// # Panics
-/// When the library does not lie where cargo puts it (beside the test executable, for crates that have `cuda-sim` as a
-/// dependency of whatever kind), or the links cannot be made.
+/// If the library is not in cargo's output (next to the test executable, for crates with any kind of dependency on
+/// `cuda-sim`), or the links cannot be created.
 pub fn library_folder() -> PathBuf {
     let executable = std::env::current_exe().expect("the path of this executable");
     let beside = executable.parent().expect("an executable lies in a folder");
-    // A test lies in `deps` itself, a program one above it, an example beside it.
+    // A test is in `deps` itself, a program one level above, an example next to it.
     let candidates = [beside.to_owned(), beside.join("deps"), beside.join("../deps")];
     let Some(found) = candidates.iter().find(|folder| folder.join(LIBRARY).is_file()) else {
         panic!("{LIBRARY} lies in none of {candidates:?}: is cuda-sim a dependency of what is being tested?");
@@ -56,7 +57,7 @@ pub fn library_folder() -> PathBuf {
     folder
 }
 
-/// Leads `command` to the stand-in libcufile, beside what else it finds: for a command that runs under the simulator.
+/// Adds the stand-in libcufile to the loader's path of `command`, which runs in the simulator.
 ///
 /// # Panics
 /// As [`library_folder`].
@@ -64,14 +65,14 @@ pub fn cufile_environment(command: &mut Command) {
     let libcuda = library_folder().join("libcuda.so.1");
     let library =
         std::fs::read_link(&libcuda).unwrap_or_else(|error| panic!("{}: {error}", libcuda.display()));
-    // A folder of its own: most tests are of machines without the library.
+    // A separate folder, since most tests simulate machines without the library.
     let folder = libcuda.with_file_name("cufile");
     std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     link(&library, &folder.join("libcufile.so.0"));
     search_first(command, &folder);
 }
 
-/// Has the loader look into `folder` before it looks elsewhere.
+/// Puts `folder` first in the loader's path.
 fn search_first(command: &mut Command, folder: &Path) {
     let set = command
         .get_envs()
@@ -97,18 +98,18 @@ fn link(library: &Path, link: &Path) {
     made.unwrap_or_else(|error| panic!("{}: {error}", link.display()));
 }
 
-/// Runs a command to its end, or kills it: a test that waits for ever fails and does not hang the run.
+/// Runs a command to its end, or kills it: a test that never ends fails instead of blocking the run.
 fn run(mut command: Command, test_name: &str) -> Output {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.expect("this executable runs");
     let pid = Pid::from_child(&child);
-    // A descriptor of the child that is not waited for yet: it means no other process later.
+    // A descriptor of the child that is not waited for yet: it never refers to a later process.
     let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd of the child");
     let (ended, still_runs) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
         let late = still_runs.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
         if late {
-            // It may have ended at this very moment.
+            // It may have just ended.
             let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
         }
         late
@@ -125,8 +126,8 @@ fn run(mut command: Command, test_name: &str) -> Output {
     output
 }
 
-/// Makes `command` run under the simulator. What else it loads by the loader's path stays findable. Of the simulator's
-/// own variables (see the README) it sets those that make it stricter, where nobody has set them.
+/// Makes `command` run in the simulator. The rest of the loader's path is kept. Sets those of the simulator's variables
+/// (see the README) that make it stricter, unless already set.
 ///
 /// # Panics
 /// As [`library_folder`].
@@ -142,14 +143,14 @@ pub fn environment(command: &mut Command) {
     command.env(MARK, folder);
 }
 
-/// Where tests are to keep kernels that NVRTC compiled; nowhere unless `UVATRAIN_TEST_KERNELS` names a folder.
+/// The folder for kernels compiled in tests: `UVATRAIN_TEST_KERNELS`, if set.
 pub fn kernel_cache() -> Option<PathBuf> {
     std::env::var_os(KERNELS).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Whether this process runs under the simulator, or [is to run on a GPU](on_a_gpu). If not, runs the test of that name
-/// (as `cargo test -- --list` shows it) of this test executable under it, in a process of its own, and gives `false`:
-/// the caller returns.
+/// Whether this process runs in the simulator, or [is to run on a GPU](on_a_gpu). If not, runs the test of that name
+/// (as shown by `cargo test -- --list`) of this test executable in the simulator, in a separate process, and returns
+/// `false`; the caller must then return.
 ///
 /// ```ignore
 /// #[test]
@@ -162,19 +163,19 @@ pub fn kernel_cache() -> Option<PathBuf> {
 /// ```
 ///
 /// # Panics
-/// When that test fails, or takes longer than [`PATIENCE`], or there is none of that name; and as [`library_folder`].
+/// If that test fails, takes longer than [`PATIENCE`], or does not exist; and as [`library_folder`].
 pub fn in_process(test_name: &str) -> bool {
     in_process_with(test_name, &[])
 }
 
-/// Whether the tests are to run on the machine's own driver and GPU: `UVATRAIN_REQUIRE_GPU` is set, to anything but
-/// nothing. A test then fails where there is no GPU, as it should.
+/// Whether the tests are to run on the machine's own driver and GPU: `UVATRAIN_REQUIRE_GPU` is set and not empty. A
+/// test then fails on a machine without a GPU.
 pub fn on_a_gpu() -> bool {
     std::env::var_os(REAL).is_some_and(|value| !value.is_empty())
 }
 
-/// As [`in_process`], with more variables set for the other process. On a GPU such a test is left out, and says so: the
-/// variables are the simulator's. Those that only make it later or stricter count for nothing there.
+/// As [`in_process`], with more variables set for the other process. On a GPU such a test is skipped with a message,
+/// since the variables belong to the simulator. Variables that only make it slower or stricter are ignored there.
 ///
 /// # Panics
 /// As [`in_process`].
@@ -182,7 +183,7 @@ pub fn in_process_with(test_name: &str, variables: &[(&str, &str)]) -> bool {
     in_process_in(test_name, variables, environment)
 }
 
-/// As [`in_process_with`], beside the stand-in libcufile. On a GPU such a test is left out, too.
+/// As [`in_process_with`], with the stand-in libcufile. On a GPU such a test is skipped, too.
 ///
 /// # Panics
 /// As [`in_process`].
@@ -219,7 +220,7 @@ fn in_process_in(
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{test_name} under cuda-sim: {}\n{stdout}\n{stderr}", output.status);
-    // A name that is none runs nothing, and succeeds.
+    // An unknown name runs no test, and succeeds.
     assert!(stdout.contains("1 passed"), "{test_name} names no test of this executable:\n{stdout}");
     false
 }

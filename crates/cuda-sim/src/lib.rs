@@ -1,11 +1,11 @@
 //! A stand-in libcuda for machines without a GPU: for tests, never shipped.
 //!
 //! Built twice from one source. As a shared library it exports the CUDA driver's functions that this project calls (the
-//! table is `exports.rs`). Device memory is a memfd, a stream is a thread, and a launch runs the very kernels, compiled
-//! for the host. A stand-in libcufile is in it too. As a Rust library it is the harness through which tests run under that shared library:
-//! [`library_folder`], [`environment`] and [`in_process`].
+//! table is `exports.rs`). Device memory is a memfd, a stream is a thread, and a launch runs the shipped kernels,
+//! compiled for the host. It also includes a stand-in libcufile. As a Rust library it is the harness that runs tests
+//! with that shared library: [`library_folder`], [`environment`] and [`in_process`].
 //!
-//! This crate must not know who calls it: it sees what a driver sees. What it does not model stands in its README.
+//! This crate must not depend on its callers: it sees only what a driver sees. Its README lists what it does not model.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -4,8 +4,8 @@
 /// call and its purpose: `driver_call!(cuMemAlloc_v2(&mut address, bytes), "allocating {what}")`.
 ///
 /// Expands to an unsafe call: the caller writes the `unsafe` block and argues that the arguments meet the function's
-/// contract. Only code that holds proof of a loaded driver may use it: a [`Context`](crate::Context), or a value made
-/// from one. Without a driver it panics.
+/// contract. Only code with proof of a loaded driver may use it: a [`Context`](crate::Context), or a value made from
+/// one. Panics without a driver.
 macro_rules! driver_call {
     ($function:ident($($argument:expr),* $(,)?), $($doing:tt)+) => {
         $crate::error::check(

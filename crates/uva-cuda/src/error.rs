@@ -1,4 +1,4 @@
-//! Errors, worded so that users know what to do: the call that failed and its purpose.
+//! Errors, with the failed call, its purpose and the remedy.
 
 use uva_options::ByteSize;
 
@@ -8,9 +8,9 @@ pub(crate) const MINIMUM_VERSION: (u32, u32) = (13, 0);
 /// The user's remedy for an error; the program's exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The machine lacks something: exit code 3.
+    /// A resource of the machine is missing: exit code 3.
     Missing,
-    /// The request can be met on no machine: exit code 2.
+    /// The request is invalid on any machine: exit code 2.
     Usage,
     /// A failure at run time: exit code 1.
     Failed,
@@ -59,7 +59,7 @@ pub enum Unavailable {
 /// Why an operation that needs CUDA failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// There is no CUDA here.
+    /// CUDA is not available.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// A call of the driver failed.
@@ -89,9 +89,9 @@ pub enum CudaError {
         what: String,
         /// Its bytes.
         bytes: u64,
-        /// Bytes of device memory that were free at that moment.
+        /// Bytes of device memory that are free.
         free: u64,
-        /// Bytes of device memory in all.
+        /// Total bytes of device memory.
         total: u64,
     },
     /// NVRTC, which compiles the kernels, is not on this machine or does not work.
@@ -143,7 +143,7 @@ impl CudaError {
         }
     }
 
-    /// Whether another way to the same end may succeed: neither memory nor the context is what is lacking.
+    /// Whether an alternative may succeed: the failure is neither a lack of memory nor a lost context.
     pub fn leaves_another_way(&self) -> bool {
         match self {
             Self::Call { code, .. } => *code != OUT_OF_MEMORY && !loses_the_context(*code),
@@ -176,7 +176,7 @@ pub(crate) const STUB_LIBRARY: u32 = 34;
 pub(crate) const INSUFFICIENT_DRIVER: u32 = 35;
 /// CUDA_ERROR_NO_DEVICE.
 pub(crate) const NO_DEVICE: u32 = 100;
-/// CUDA_ERROR_NOT_READY: not an error but an answer of the queries.
+/// CUDA_ERROR_NOT_READY: not an error but a result of the queries.
 pub(crate) const NOT_READY: u32 = 600;
 /// CUDA_ERROR_NOT_SUPPORTED.
 pub(crate) const NOT_SUPPORTED: u32 = 801;
@@ -220,12 +220,12 @@ pub(crate) fn loader_said(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
-/// Whether nothing works any more in a context that met this CUresult.
+/// Whether a context is unusable after this CUresult.
 fn loses_the_context(code: u32) -> bool {
     matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 810 | 911)
 }
 
-/// The remedy for an error, if its code tells one; begins with `; `, or is empty.
+/// The remedy for an error code, beginning with `; `, or an empty string.
 fn hint(code: u32) -> &'static str {
     match code {
         OUT_OF_MEMORY => {

@@ -1,4 +1,4 @@
-//! Events, by which streams and processes wait for each other.
+//! Events, which order streams and processes.
 
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use crate::devices::context::Context;
 use crate::error::{CudaError, check_query};
 use crate::stream::CudaStream;
 
-/// Bytes by which an interprocess event travels to a peer.
+/// The size of an interprocess event's handle in bytes.
 pub const EVENT_HANDLE_BYTES: usize = 64;
 
-/// An event: each [`CudaEvent::record`] sets it anew.
+/// An event. Each [`CudaEvent::record`] replaces the previous record.
 ///
-/// It is recorded on streams of the context that it was made in: see [`CudaStream::made_in`]. Streams of any context
-/// may wait for it.
+/// It must be recorded on streams of the context in which it was created: see [`CudaStream::made_in`]. Streams of any
+/// context may wait for it.
 ///
-/// An event shared with another process lives in memory that both have. The process that made it must outlive the
-/// peer's use of it. After a peer's death none of its events may be touched, not even destroyed: see [`CudaEvent::forget`].
+/// An event shared with another process is in memory of both. The process that created it must outlive the peer's use
+/// of it. After a peer's death, its events must not be used, not even destroyed: see [`CudaEvent::forget`].
 #[derive(Debug)]
 pub struct CudaEvent {
     context: Arc<Context>,
@@ -31,7 +31,7 @@ unsafe impl Send for CudaEvent {}
 unsafe impl Sync for CudaEvent {}
 
 impl CudaEvent {
-    /// An event for ordering alone, within this process: cheaper than one with timing.
+    /// An event for ordering only, within this process: cheaper than one with timing.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -71,8 +71,8 @@ impl CudaEvent {
         Ok(Self { context: Arc::clone(context), raw })
     }
 
-    /// Records all work on the stream so far. The stream is of the event's context ([`CudaStream::made_in`]). Waits enqueued
-    /// before this call keep to the previous record.
+    /// Records all work on the stream so far. The stream must belong to the event's context ([`CudaStream::made_in`]).
+    /// Waits enqueued before this call refer to the previous record.
     ///
     /// # Errors
     /// [`CudaError::Call`]: a driver may refuse a stream of another context, a green one of the same device included.
@@ -93,9 +93,9 @@ impl CudaEvent {
         check_query("cuEventQuery", code, || "asking whether an event has been reached".to_owned())
     }
 
-    /// Waits for all work captured by the last record. The driver's wait cannot be interrupted: if a peer dies
-    /// meanwhile, it may never return. So poll a peer's event with [`CudaEvent::query`], and check the peer's liveness
-    /// beside it.
+    /// Waits for all work captured by the last record. The driver's wait cannot be interrupted: if a peer dies during
+    /// the wait, it may never return. So poll a peer's event with [`CudaEvent::query`], and check the peer's liveness
+    /// as well.
     ///
     /// # Errors
     /// [`CudaError::Call`], which may also report an error of earlier work.
@@ -155,8 +155,8 @@ impl CudaEvent {
         Ok(Self { context: Arc::clone(context), raw })
     }
 
-    /// Drops the event without a call to the driver. It is for events shared with a process that has died, whose
-    /// destruction NVIDIA leaves undefined. Its few bytes are freed when this process ends.
+    /// Drops the event without a call to the driver. For events shared with a process that has died, whose destruction
+    /// is undefined. Its few bytes are freed when this process ends.
     pub fn forget(self) {
         let event = std::mem::ManuallyDrop::new(self);
         // The context is ours and may still be released.

@@ -1,16 +1,16 @@
-//! Everything that calls CUDA, behind typed functions:
+//! Typed functions for all calls of CUDA:
 //! - detection of the driver and of device features
 //! - contexts, streams, and events that processes share
-//! - kernels compiled for the device at hand
+//! - kernels compiled for the present device
 //! - pinned tables, buffers shared between processes, and partitions of the multiprocessors
 //! - reads of files into device memory
 //!
 //! One binary runs with and without a driver. Nothing links to libcuda, NVRTC or libcufile: each is opened on first use
-//! ([`Driver::load`], [`nvrtc::Nvrtc::find`], [`cufile::Cufile::open`]). A missing component is a typed reason ([`Unavailable`]), never a panic.
-//! No error's text asks the driver anything.
+//! ([`Driver::load`], [`nvrtc::Nvrtc::find`], [`cufile::Cufile::open`]). A missing component is a typed reason
+//! ([`Unavailable`]), never a panic. Error texts do not query the driver.
 //!
-//! This crate must not know graphs, batches, or its process's role: it moves opaque bytes. It must not be used after
-//! `fork` without `exec`. A process that only launches others has no reason to call it.
+//! This crate must not depend on graphs, batches, or its process's role: it moves opaque bytes. It must not be used
+//! after `fork` without `exec`. A process that only launches others does not need it.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

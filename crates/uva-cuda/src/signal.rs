@@ -1,4 +1,4 @@
-//! How work on one stream waits for work on another: by an event, or by a stamp in memory.
+//! Signals between streams: an event, or a stamp in memory.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use crate::event::CudaEvent;
 use crate::memory::{SharedBuffer, fill};
 use crate::stream::CudaStream;
 
-/// A mark in one stream that others wait for.
+/// A point in one stream that other streams wait for.
 pub trait Signal: fmt::Debug {
-    /// Gives the signal once the stream has come so far.
+    /// Gives the signal when all earlier work of the stream has run.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -36,10 +36,10 @@ impl Signal for CudaEvent {
     }
 }
 
-/// A value in a word of shared memory: the signal between processes where they cannot share events.
+/// A value in a word of shared memory: a signal between processes that cannot share events.
 ///
-/// One side alone writes a word, ever higher values. A wait ends with its value or a higher one, whoever wrote it. If
-/// the writer died, somebody else may thus end the wait: see [`StampSignal::write_now`].
+/// Only one side writes a word, with increasing values. A wait ends with its value or a higher one. If the writer died,
+/// another process may so end the wait: see [`StampSignal::write_now`].
 #[derive(Clone, Copy)]
 pub struct StampSignal<'b> {
     buffer: &'b SharedBuffer,
@@ -51,11 +51,11 @@ impl<'b> StampSignal<'b> {
     /// Bytes of a word.
     pub const BYTES: usize = size_of::<u64>();
 
-    /// This value in the word at byte `at` of the buffer. The caller keeps the buffer until the streams have passed what
-    /// it enqueues.
+    /// Creates a signal with this value in the word at byte `at` of the buffer. The caller keeps the buffer until the
+    /// streams have passed the enqueued work.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] when no whole, aligned word lies there.
+    /// [`CudaError::Refused`] if there is no whole, aligned word at `at`.
     pub fn new(buffer: &'b SharedBuffer, at: usize, value: u64) -> Result<Self, CudaError> {
         buffer.slice(at..at.saturating_add(Self::BYTES))?;
         if !at.is_multiple_of(Self::BYTES) {
@@ -64,7 +64,7 @@ impl<'b> StampSignal<'b> {
         Ok(Self { buffer, at, value })
     }
 
-    /// Tries a word of the buffer: a stream writes it, waits for it, and clears it again.
+    /// Tests a word of the buffer: a stream writes it, waits for it, and clears it again.
     ///
     /// # Errors
     /// [`CudaError::Unsupported`] when the device has no such operations; [`CudaError::Call`].
@@ -88,8 +88,7 @@ impl<'b> StampSignal<'b> {
         self.buffer.address() + self.at as u64
     }
 
-    /// Writes the value from the host, past all queues, and waits for it: for the end of waits for a writer that has
-    /// died.
+    /// Writes the value from the host, bypassing all queues, and waits for it. Ends waits for a writer that has died.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -100,14 +99,14 @@ impl<'b> StampSignal<'b> {
     }
 }
 
-/// Clears words of a buffer that nobody uses yet.
+/// Clears words of an unused buffer.
 ///
 /// # Errors
-/// [`CudaError::Refused`] when they are not within it; [`CudaError::Call`].
+/// [`CudaError::Refused`] if they are out of range; [`CudaError::Call`].
 pub fn clear_stamps(buffer: &SharedBuffer, words: Range<usize>) -> Result<(), CudaError> {
     let bytes = buffer.slice(words)?;
     let stream = CudaStream::new(buffer.context())?;
-    // SAFETY: within the buffer, which nobody else uses yet; it lives until the stream has been waited for.
+    // SAFETY: within the buffer, which is not used yet; it exists until the stream has been waited for.
     unsafe { fill(&stream, bytes.address(), 0, bytes.bytes()) }?;
     stream.synchronize()
 }
@@ -123,8 +122,8 @@ impl fmt::Debug for StampSignal<'_> {
 }
 
 impl Signal for StampSignal<'_> {
-    /// The write comes behind all that the stream wrote before, for every reader of the device: the driver fences it
-    /// unless it is told not to.
+    /// The write is ordered after all earlier writes of the stream, for every reader of the device: the driver fences
+    /// it by default.
     fn record(&self, stream: &CudaStream) -> Result<(), CudaError> {
         stream.context().bind()?;
         // SAFETY: an aligned word of device memory that is mapped in this context, and the stream's context is of the

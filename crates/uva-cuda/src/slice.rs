@@ -21,7 +21,7 @@ impl<'a> DeviceSlice<'a> {
     /// The bytes at a device address.
     ///
     /// # Safety
-    /// The device with that ordinal can read `address .. address + bytes` for the whole of `'a`.
+    /// The device with that ordinal can read `address .. address + bytes` for all of `'a`.
     pub unsafe fn from_raw(address: u64, bytes: usize, device: i32) -> Self {
         Self { address, bytes, device, owner: PhantomData }
     }
@@ -41,7 +41,7 @@ impl<'a> DeviceSlice<'a> {
         self.device
     }
 
-    /// A part of it, as a byte range.
+    /// A part of the slice, as a byte range.
     ///
     /// # Errors
     /// [`CudaError::Refused`] if the range is reversed or reaches beyond the end.
@@ -55,11 +55,11 @@ impl<'a> DeviceSlice<'a> {
         Ok(Self { address: self.address + range.start as u64, bytes: range.end - range.start, ..*self })
     }
 
-    /// The bytes themselves, if device memory is host memory: under the simulator, else never.
+    /// The bytes themselves, if device memory is host memory, which is only so in the simulator.
     ///
     /// # Safety
-    /// Nothing writes to them while the slice is used: work enqueued to write them has run, and the caller has waited
-    /// for it.
+    /// The bytes are not written while the slice is used: work enqueued to write them has run, and the caller has
+    /// waited for it.
     pub unsafe fn as_host(&self) -> Option<&'a [u8]> {
         if !Driver::load().is_ok_and(Driver::device_memory_is_host_memory) {
             return None;

@@ -33,7 +33,7 @@ unsafe impl Send for CudaStream {}
 unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
-    /// A new stream. It does not wait for the legacy default stream, nor that for it.
+    /// A new stream. It is not synchronised with the legacy default stream.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -56,7 +56,7 @@ impl CudaStream {
     /// Takes over a stream of a green context, which is kept until the stream is destroyed.
     ///
     /// # Safety
-    /// `raw` is a stream of that context that nobody else destroys.
+    /// `raw` is a stream of that context that is not destroyed by other code.
     pub(crate) unsafe fn of_green(green: &Arc<Context>, raw: sys::CUstream) -> Self {
         let (context, made_in) = (Arc::clone(green.primary_of()), Arc::clone(green));
         Self { context, made_in, raw, ownership: Ownership::Own }
@@ -82,8 +82,8 @@ impl CudaStream {
         unsafe { driver_call!(cuStreamSynchronize(self.raw), "waiting for a stream") }
     }
 
-    /// Under the simulator, waits for all enqueued work: the host takes the device's place there, and computes at once
-    /// what a device would compute in the stream's order. Nothing with a driver, and so no wait on a GPU.
+    /// Under the simulator, waits for all enqueued work: the host then computes immediately what a device would compute
+    /// in stream order. No effect with a driver, so no wait on a GPU.
     ///
     /// # Errors
     /// [`CudaError::Call`] for a fault of earlier work.
@@ -111,7 +111,7 @@ impl CudaStream {
         &self.context
     }
 
-    /// The context that events to be recorded on it are made in: its green context, or the primary one.
+    /// The context in which events recorded on this stream are created: its green context, or the primary one.
     pub fn made_in(&self) -> &Arc<Context> {
         &self.made_in
     }
@@ -132,9 +132,10 @@ impl Drop for CudaStream {
         if matches!(self.ownership, Ownership::Foreign) {
             return;
         }
-        // Destroying needs the context current. Without it the stream goes with the context, so errors are ignored.
+        // Destroying needs the context current. Without it the stream is destroyed with the context, so errors are
+        // ignored.
         if self.context.bind().is_ok() {
-            // SAFETY: made by us, destroyed once. Work still enqueued runs on; the driver frees the queue after it.
+            // SAFETY: made by us, destroyed once. Enqueued work still runs; the driver frees the queue after it.
             let _ = unsafe { driver_call!(cuStreamDestroy_v2(self.raw), "destroying a stream") };
         }
     }

@@ -1,4 +1,4 @@
-//! Why rows could not be read.
+//! Errors of reading rows.
 
 use std::path::PathBuf;
 
@@ -7,15 +7,15 @@ use crate::kind::ReaderKind;
 /// Why a file could not be opened or read. Every message begins with the file's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("{}: cannot open it: {reason}", file.display())]
     Open {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// It is shorter than the table that should be in it.
+    /// The file is shorter than its table.
     #[error(
         "{}: it ends at byte {length}, and the table in it ends at byte {needed}: it is truncated",
         file.display()
@@ -28,14 +28,14 @@ pub enum DiskError {
         /// The length that the table needs.
         needed: u64,
     },
-    /// The reader that was asked for does not work here.
+    /// The requested reader is not available.
     #[error("{}: {reader} cannot read it: {reason}", file.display())]
     Refused {
         /// The file.
         file: PathBuf,
         /// The reader.
         reader: ReaderKind,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         reason: String,
     },
     /// A read failed.
@@ -43,14 +43,14 @@ pub enum DiskError {
     Read {
         /// The file.
         file: PathBuf,
-        /// Where the read begins.
+        /// The offset of the read.
         offset: u64,
-        /// Bytes that it asks for.
+        /// Requested bytes.
         length: usize,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// The file is no longer what it was when it was opened.
+    /// The file has changed since it was opened.
     #[error(
         "{}: it changed while it was read: {what}. Rows read before and after would not belong together: leave a dataset as \
          it is during a run, and start again",
@@ -59,7 +59,7 @@ pub enum DiskError {
     Changed {
         /// The file.
         file: PathBuf,
-        /// What is different.
+        /// The difference.
         what: String,
     },
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How bytes come from a file.
+/// The method of reading bytes from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReaderKind {
     /// io_uring with `O_DIRECT`.
@@ -17,7 +17,7 @@ impl ReaderKind {
     /// All of them, in the order in which they are tried.
     pub const ALL: [Self; 3] = [Self::Uring, Self::Pread, Self::Mmap];
 
-    /// Its name in options and messages.
+    /// The name in options and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

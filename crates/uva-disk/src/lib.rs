@@ -1,9 +1,9 @@
-//! Rows of tables, read from their files without mapping them.
+//! Reading of table rows from files without mapping them.
 //!
-//! [`RowFile`] reads single rows of one table: each page once, in the order of the file. [`RunFiles`] reads runs of rows of
-//! several tables side by side. Both say how many bytes that took. [`AheadReader`] has a thread read rows while its
-//! caller does something else. [`WatchedFiles`] and [`RetryCounts`] are for a reader of somebody else's. Below the others,
-//! one of three readers of byte ranges works. The first that the system allows is taken:
+//! [`RowFile`] reads single rows of one table: each page once, in the order of the file. [`RunFiles`] reads runs of
+//! rows of several tables in parallel. Both count the bytes read. [`AheadReader`] reads rows on a thread, concurrently
+//! with its caller. [`WatchedFiles`] and [`RetryCounts`] are for readers outside of this crate. All use one of three
+//! readers of byte ranges, by default the first that the system supports:
 //!
 //! | reader | reads | needs |
 //! |---|---|---|
@@ -13,12 +13,12 @@
 //!
 //! Invariants:
 //!
-//! - A row handed over is whole and that of the file. Short reads and interrupted ones are read on.
-//! - A file that was truncated, changed or replaced since it was opened is an error with the file's name. No reader gets
-//!   SIGBUS, since none touches mapped pages itself.
-//! - When a read returns, nothing of it is under way: no kernel writes to a buffer then.
+//! - A delivered row is complete and equal to that of the file. Short and interrupted reads are continued.
+//! - A file that was truncated, changed or replaced since it was opened is an error with the file's name. No reader
+//!   gets SIGBUS, since mapped pages are only accessed by the kernel.
+//! - When a read returns, no part of it is in flight, so the kernel no longer writes to a buffer.
 //!
-//! This crate must not know what a row means, nor graphs, batches and processes.
+//! This crate must not depend on the meaning of rows, graphs, batches or processes.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

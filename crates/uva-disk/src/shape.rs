@@ -1,11 +1,11 @@
-//! Where a table lies.
+//! The location of a table.
 
-/// Where a table lies in its file: rows of the same size, one after the other.
+/// The location of a table in its file: contiguous rows of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableShape {
     /// The byte at which the first row begins.
     pub offset: u64,
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
     /// Bytes of a row, at least 1.
     pub row_bytes: usize,

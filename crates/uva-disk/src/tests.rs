@@ -1,4 +1,4 @@
-//! Readers whose reads fail or fall short, by answers that tests put in the place of the system's.
+//! Tests of readers with failing and short reads, by injected results of the system.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn table() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     (folder, path, bytes)
 }
 
-/// More extents than any reader has under way, with rows that repeat.
+/// More extents than any reader has in flight, with rows that repeat.
 fn rows() -> Vec<u64> {
     (0..1200_u64).map(|i| i * 7919 % 1500 * 2).collect()
 }
@@ -45,7 +45,8 @@ fn expected(bytes: &[u8], rows: &[u64]) -> Vec<u8> {
         .collect()
 }
 
-/// The file by each reader that works here, with these answers. A system without io_uring has two.
+/// Reads the file by each reader that works on this system, with these results. A system without io_uring has two
+/// readers.
 fn by_each_reader(path: &Path, seam: impl Fn() -> Seam, check: impl Fn(ReaderKind, RowFile)) {
     for kind in ReaderKind::ALL {
         match RowFile::through(path, SHAPE, Some(kind), seam()) {
@@ -72,7 +73,7 @@ fn after_short_interrupted_or_failed_reads_every_row_is_right() {
             match (x % 8, answer) {
                 (0, _) => Err(Errno::INTR),
                 (1, _) if x.is_multiple_of(3) => Err(Errno::AGAIN),
-                // At least a byte, since none is the file's end.
+                // At least a byte, since zero bytes mean the end of the file.
                 (2 | 3, Ok(read)) if read > 1 => Ok(1 + (x / 8) as usize % (read - 1)),
                 (_, answer) => answer,
             }
@@ -91,7 +92,7 @@ fn without_o_direct_pread_uses_the_page_cache_and_says_why() {
     assert_eq!(file.reader(), ReaderKind::Pread);
     assert_eq!(file.passed_over().len(), 1, "{:?}", file.passed_over());
     let how = file.how();
-    // A file system without O_DIRECT has said so already.
+    // A file system without O_DIRECT has reported that already.
     let says = ["reads with it are refused: ", "does not offer it"];
     assert!(how.contains("through the page cache") && says.iter().any(|text| how.contains(text)), "{how}");
     assert!(read(&mut file, &rows()).unwrap() == expected(&bytes, &rows()));
@@ -104,7 +105,7 @@ fn a_file_that_changed_since_it_was_checked_is_not_read() {
     let checked = state();
     let open = || RowFile::open(&path, SHAPE, Some(ReaderKind::Pread)).unwrap();
     assert!(read(&mut open().since(checked).unwrap(), &[7]).unwrap() == expected(&bytes, &[7]));
-    // The same bytes in another file: whoever checked the first knows nothing of it.
+    // The same bytes in another file, to which a check of the first file does not apply.
     std::fs::copy(&path, folder.path().join("new")).unwrap();
     std::fs::rename(folder.path().join("new"), &path).unwrap();
     let error = open().since(checked).err().expect("another file");
@@ -114,12 +115,12 @@ fn a_file_that_changed_since_it_was_checked_is_not_read() {
     assert!(runs().since(&[state()]).is_ok());
 }
 
-/// Rows to be read ahead, each with memory of its own.
+/// Rows to be read ahead, each with its own buffer.
 fn wanted(rows: impl Iterator<Item = u64>) -> Vec<AheadRow> {
     rows.map(|row| AheadRow { tag: row as u32 + 1, row, bytes: vec![0; ROW_BYTES].into() }).collect()
 }
 
-/// Waits for all that is under way.
+/// Waits for all jobs in flight.
 fn answers(ahead: &mut AheadReader) -> Vec<AheadResult> {
     std::iter::from_fn(|| ahead.wait()).collect()
 }
@@ -152,7 +153,7 @@ fn rows_read_ahead_survive_short_reads_and_an_error_comes_with_its_rows() {
         assert!(matches!(error, DiskError::Read { .. }), "{kind}: {error:?}");
         assert!(error.to_string().starts_with(path.to_str().unwrap()), "{kind}: {error}");
         assert_eq!((first.rows.len(), second.rows.len()), (300, 667));
-        // Asked for again, they are there.
+        // A second request returns them.
         ahead.read(wanted(100..400));
         let again = ahead.wait().unwrap();
         for AheadResult { rows, read } in [second, &again] {
@@ -233,7 +234,7 @@ fn answers_that_never_bring_anything_end_the_read_with_the_files_name() {
 #[test]
 fn what_was_not_read_is_never_delivered() {
     let (_folder, path, bytes) = table();
-    // A reader that takes a short read for a whole one delivers what the seam spoils.
+    // A reader that takes a short read for a complete one delivers the bytes that the seam overwrites.
     let seam = || Seam::injecting(|_, answer| answer.map(|read| read.min(4096)));
     by_each_reader(&path, seam, |kind, mut file| {
         let rows: Vec<u64> = (0..400).collect();
@@ -316,7 +317,7 @@ fn runs_of_several_files_survive_short_reads_and_faults_name_the_file() {
         let asked: usize = tables.iter().map(|(_, shape, _)| rows * shape.row_bytes).sum();
         assert_eq!(read.bytes_asked, asked as u64);
         assert!(read.bytes_read <= read.bytes_asked + 8192 * (runs.len() * tables.len()) as u64, "{kind}");
-        // The last table changes length: whatever was read is worth nothing.
+        // The last table changes length: all bytes read are invalid.
         let (path, _, bytes) = &tables[2];
         std::fs::File::options().write(true).open(path).unwrap().set_len(8000).unwrap();
         let error = files.read(&runs, |_, _, _| {}).unwrap_err().to_string();

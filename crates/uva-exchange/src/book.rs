@@ -1,43 +1,43 @@
-//! Which rank owns which rows.
+//! The partition of rows among ranks.
 
 use std::ops::Range;
 
-/// A partition of the rows `0..rows` into one range a rank, in the order of the ranks. A range may be empty.
+/// A partition of the rows `0..rows` into one range per rank, in rank order. A range may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Book {
     /// One more than there are parts: part `k` is `bounds[k]..bounds[k + 1]`. Ascending from 0.
     bounds: Vec<u64>,
 }
 
-/// Why boundaries are no partition.
+/// Why boundaries are not a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BookError {
     /// Fewer than two boundaries.
     #[error("{0} boundaries bound no part: a partition into K parts has K + 1 of them")]
     TooFew(usize),
-    /// The first one is not 0.
+    /// The first boundary is not 0.
     #[error("the first boundary is {0} instead of 0")]
     First(u64),
-    /// One is smaller than that before it.
+    /// A boundary is smaller than the previous one.
     #[error("boundary {index} is {value}, below the {before} before it")]
     Descending {
-        /// Which one, from 0.
+        /// The index of the boundary, from 0.
         index: usize,
         /// Its value.
         value: u64,
-        /// The value before it.
+        /// The previous boundary.
         before: u64,
     },
-    /// There are more rows than an int64 id can name.
+    /// There are more rows than int64 ids allow.
     #[error("the last boundary is {0}, but an id is at most {max}", max = i64::MAX)]
     TooManyRows(u64),
 }
 
 impl Book {
-    /// The partition with these boundaries: 0, where each part but the last ends, and the number of rows.
+    /// Creates the partition with these boundaries: 0, the end of each part except the last, and the number of rows.
     ///
     /// # Errors
-    /// [`BookError`] unless they ascend from 0 to at most `i64::MAX`, and there are two of them.
+    /// [`BookError`] unless there are at least two, ascending from 0 to at most `i64::MAX`.
     pub fn new(bounds: &[u64]) -> Result<Self, BookError> {
         let (Some(&first), Some(&last)) = (bounds.first(), bounds.last()) else {
             return Err(BookError::TooFew(bounds.len()));
@@ -59,10 +59,10 @@ impl Book {
         Ok(Self { bounds: bounds.to_vec() })
     }
 
-    /// `rows` rows in `parts` ranges whose lengths differ by at most one, the longer ones first.
+    /// Divides `rows` rows into `parts` ranges whose lengths differ by at most one, the longer ones first.
     ///
     /// # Errors
-    /// [`BookError::TooFew`] for no part, [`BookError::TooManyRows`].
+    /// [`BookError::TooFew`] if `parts` is 0, [`BookError::TooManyRows`].
     pub fn even(rows: u64, parts: usize) -> Result<Self, BookError> {
         let count = parts as u64;
         let (each, longer) = (rows.checked_div(count).unwrap_or(0), rows.checked_rem(count).unwrap_or(0));
@@ -70,12 +70,12 @@ impl Book {
         Self::new(&bounds)
     }
 
-    /// How many parts there are, at least one.
+    /// The number of parts, at least one.
     pub fn parts(&self) -> usize {
         self.bounds.len() - 1
     }
 
-    /// How many rows all parts have.
+    /// The total number of rows.
     pub fn rows(&self) -> u64 {
         self.bounds[self.parts()]
     }
@@ -88,12 +88,12 @@ impl Book {
     /// The rows of a part.
     ///
     /// # Panics
-    /// When there is no such part.
+    /// If there is not such a part.
     pub fn range(&self, part: usize) -> Range<u64> {
         self.bounds[part]..self.bounds[part + 1]
     }
 
-    /// The part that has this row; `None` for one beyond the last.
+    /// The part that owns this row; `None` if the row is out of range.
     pub fn owner(&self, row: u64) -> Option<usize> {
         // The first boundary above the row ends its part. Empty parts before it end at the row or below.
         let behind = self.bounds.partition_point(|&bound| bound <= row);

@@ -1,28 +1,28 @@
-//! Why an exchange failed.
+//! Errors of an exchange.
 
 use std::fmt;
 
-/// What a rank did, or failed to do, so that its group could not go on.
+/// Why a rank ended the exchange of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It has not joined the group.
+    /// The rank has not joined the group.
     Absent,
-    /// It left the group, although others still expect a call of it.
+    /// The rank left the group, although other ranks still expect a call.
     Left,
-    /// Its process ended without leaving the group: it was killed, or crashed.
+    /// The rank's process ended without leaving the group: it was killed, or crashed.
     Ended,
-    /// It has given no sign of life for the group's timeout: it is stopped, or does something else.
+    /// The rank has given no sign of life for the group's timeout: it is stopped, or busy elsewhere.
     Silent,
-    /// It makes another call than the others, or sends another number of bytes than they expect.
+    /// The rank makes a different call than the other ranks, or sends a different number of bytes than they expect.
     Disagreed,
-    /// What it passed on is no message.
+    /// The rank sent data that is not a message.
     Damaged,
-    /// It cancelled the exchange.
+    /// The rank cancelled the exchange.
     Cancelled,
 }
 
 impl Cause {
-    /// Every cause.
+    /// All causes.
     pub const ALL: [Self; 7] = [
         Self::Absent,
         Self::Left,
@@ -34,7 +34,7 @@ impl Cause {
     ];
 }
 
-/// What follows a rank's name in a message.
+/// Formats the cause to follow a rank's name in a message.
 impl fmt::Display for Cause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -51,51 +51,51 @@ impl fmt::Display for Cause {
 
 /// Why a call of an [`Exchange`](crate::Exchange) failed, or a group could not be made.
 ///
-/// A failed call ends the exchange, and every later call fails with the same error. Only
-/// [`Arguments`](Self::Arguments) leaves it as it was.
+/// A failed call ends the exchange, and every later call fails with the same error. Only [`Arguments`](Self::Arguments)
+/// has no effect on the exchange.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// The call's own arguments are refused. Nothing was sent.
+    /// The call's arguments are invalid. No data was sent.
     #[error("rank {rank}: {reason}")]
     Arguments {
         /// The calling rank.
         rank: usize,
-        /// The argument, its value, and what it should be.
+        /// The argument, its value, and the expected value.
         reason: String,
     },
-    /// This rank found what another one did. In [`Cause::Cancelled`] that may be this rank itself.
+    /// This rank detected the failure of another rank. For [`Cause::Cancelled`] that may be this rank itself.
     #[error("rank {rank}, call {call} of the exchange: rank {peer} {cause}{detail}")]
     Peer {
         /// The calling rank.
         rank: usize,
-        /// Which of its calls, from 1.
+        /// The number of its call, from 1.
         call: u64,
         /// The rank that failed.
         peer: usize,
-        /// What it did.
+        /// The cause.
         cause: Cause,
-        /// More of it, for people; may be empty.
+        /// Details for users; may be empty.
         detail: String,
     },
-    /// Another rank found what `peer` did, and ended the exchange.
+    /// Another rank detected the failure of `peer`, and ended the exchange.
     #[error(
         "rank {rank}, call {call} of the exchange: rank {by} ended it, since rank {peer} {cause}{detail}"
     )]
     Told {
         /// The calling rank.
         rank: usize,
-        /// Which of its calls, from 1.
+        /// The number of its call, from 1.
         call: u64,
-        /// The rank that found it.
+        /// The rank that detected the failure.
         by: usize,
         /// The rank that failed; may be the calling one.
         peer: usize,
-        /// What it did.
+        /// The cause.
         cause: Cause,
-        /// More of it, for people; may be empty.
+        /// Details for users; may be empty.
         detail: String,
     },
-    /// No group can be like this.
+    /// A setting of the group is invalid.
     #[error("no group of ranks can have {setting} {value}: {needed}")]
     Setting {
         /// The setting's name.
@@ -110,13 +110,13 @@ pub enum ExchangeError {
     Taken {
         /// The rank.
         rank: usize,
-        /// The process that has it.
+        /// The process of that rank.
         process: u32,
     },
-    /// The group's memory could not be had, or is not that of such a group.
+    /// The group's memory could not be allocated, or does not belong to such a group.
     #[error("the shared memory of a group of {ranks} ranks: {reason}")]
     Memory {
-        /// How many ranks it is for.
+        /// The number of ranks.
         ranks: usize,
         /// The failed step.
         reason: String,
@@ -124,7 +124,7 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// The rank that the failure is about, where it is one.
+    /// The rank that caused the failure, if any.
     pub fn culprit(&self) -> Option<usize> {
         match self {
             Self::Peer { peer, .. } | Self::Told { peer, .. } => Some(*peer),
@@ -132,7 +132,7 @@ impl ExchangeError {
         }
     }
 
-    /// What that rank did.
+    /// The cause of that rank's failure.
     pub fn cause(&self) -> Option<Cause> {
         match self {
             Self::Peer { cause, .. } | Self::Told { cause, .. } => Some(*cause),

@@ -8,41 +8,39 @@ use crate::error::ExchangeError;
 /// One rank's end of an exchange between the ranks of a group.
 ///
 /// # Contract
-/// - **All ranks call equally often, and in the same order.** A call is a meeting: [`counts`](Self::counts) and
-///   [`all_to_all`](Self::all_to_all) return when this rank has what the others gave it. A rank with nothing to give or to
-///   get makes the call all the same, with zeros.
-/// - **Both sides agree on sizes.** Rank `a` gives rank `b` as many bytes as `b` expects of `a`. Where they don't know,
-///   they exchange [`counts`](Self::counts) first.
-/// - **An error on one rank ends the others.** A rank that dies, stops, leaves, falls silent or disagrees makes the calls
-///   of all other ranks fail, within the group's timeout. Their errors name the calling rank and the
-///   [culprit](ExchangeError::culprit). Calls before the one that failed still complete. No call waits without end.
-/// - **An error is final.** Every later call of the rank fails with it. Only [`ExchangeError::Arguments`] is not: such a
-///   call has not begun, and the others still expect it.
+/// - **All ranks make the same calls in the same order.** A call is a rendezvous: [`counts`](Self::counts) and
+///   [`all_to_all`](Self::all_to_all) return when this rank has received the data of all others. A rank without data
+///   makes the call anyway, with zeros.
+/// - **Both sides agree on sizes.** Rank `a` sends rank `b` exactly as many bytes as `b` expects from `a`. If sizes are
+///   unknown, exchange [`counts`](Self::counts) first.
+/// - **An error on one rank ends the others.** A rank that dies, stops, leaves, falls silent or disagrees makes the
+///   calls of all other ranks fail, within the group's timeout. Their errors name the calling rank and the
+///   [culprit](ExchangeError::culprit). Calls before the failed one still complete. No call waits indefinitely.
+/// - **An error is final.** Every later call of the rank fails with it. The exception is [`ExchangeError::Arguments`]:
+///   such a call has not begun, and the other ranks still expect it.
 /// - **[Cancelling](Self::canceller) wakes.** A rank that waits in a call fails soon, as do the others.
-/// - **Dropping it leaves the group.** The calls that it made still complete on the other ranks.
+/// - **Dropping it leaves the group.** Its earlier calls still complete on the other ranks.
 ///
-/// Peers are trusted: an exchange finds mistakes and failures, no attacks.
+/// Peers are trusted: an exchange detects mistakes and failures, not attacks.
 pub trait Exchange: Send {
-    /// Which rank this is, from 0.
+    /// This rank, from 0.
     fn rank(&self) -> usize;
 
-    /// How many ranks the group has, at least one.
+    /// The number of ranks in the group, at least one.
     fn ranks(&self) -> usize;
 
-    /// Gives rank `r` the number `send[r]`, and returns the numbers that the ranks gave this one, by rank. Its own is
-    /// among both.
+    /// Sends rank `r` the number `send[r]`, and returns the numbers sent to this rank, by rank. Both include this rank
+    /// itself.
     ///
     /// # Errors
-    /// As the contract says; [`ExchangeError::Arguments`] unless there is one number a rank.
+    /// By the contract; [`ExchangeError::Arguments`] unless there is one number per rank.
     fn counts(&mut self, send: &[u64]) -> Result<Vec<u64>, ExchangeError>;
 
-    /// Gives rank `r` the next `splits.send[r]` bytes of `send`, and writes the `splits.recv[r]` bytes that rank `r`
-    /// gives to the next place in `recv`. Both lie in the order of the ranks, without gaps. What a rank gives itself is
-    /// copied.
+    /// Sends rank `r` the next `splits.send[r]` bytes of `send`, and writes the `splits.recv[r]` bytes from rank `r` to
+    /// the next place in `recv`. Both are contiguous in rank order. Data that a rank sends to itself is copied.
     ///
     /// # Errors
-    /// As the contract says; [`ExchangeError::Arguments`] where [`Splits::check`] fails. `recv` may be written in part
-    /// then.
+    /// By the contract; [`ExchangeError::Arguments`] if [`Splits::check`] fails. `recv` may then be partly written.
     fn all_to_all(&mut self, send: &[u8], recv: &mut [u8], splits: Splits<'_>) -> Result<(), ExchangeError> {
         splits.check(self.rank(), self.ranks(), send.len(), recv.len())?;
         self.lend(send.len())?.copy_from_slice(send);
@@ -51,27 +49,27 @@ pub trait Exchange: Send {
         Ok(())
     }
 
-    /// Memory of the exchange's own for so many bytes to give. [`exchange_lent`](Self::exchange_lent) gives them without a
-    /// copy. What [`received`](Self::received) had is gone.
+    /// Lends memory of the exchange for `bytes` bytes to send. [`exchange_lent`](Self::exchange_lent) sends them
+    /// without a copy. Invalidates [`received`](Self::received).
     ///
     /// # Errors
-    /// As the contract says, where it has failed before.
+    /// By the contract, if the exchange has failed before.
     fn lend(&mut self, bytes: usize) -> Result<&mut [u8], ExchangeError>;
 
-    /// As [`all_to_all`](Self::all_to_all), of the memory that was lent last, all of it. What the ranks give is
-    /// [`received`](Self::received) then.
+    /// Like [`all_to_all`](Self::all_to_all), with all of the memory lent last. The received bytes are in
+    /// [`received`](Self::received).
     ///
     /// # Errors
-    /// As of [`all_to_all`](Self::all_to_all).
+    /// As [`all_to_all`](Self::all_to_all).
     fn exchange_lent(&mut self, splits: Splits<'_>) -> Result<(), ExchangeError>;
 
-    /// What the ranks gave in the last call of [`exchange_lent`](Self::exchange_lent), until the next call of any kind.
+    /// The bytes received in the last call of [`exchange_lent`](Self::exchange_lent), until the next call of any kind.
     fn received(&self) -> &[u8];
 
     /// A handle with which any thread ends the exchange, also during a call.
     fn canceller(&self) -> Canceller;
 
-    /// Ends the exchange on all ranks: what a rank does that cannot go on.
+    /// Ends the exchange on all ranks, when a rank cannot continue.
     fn cancel(&self) {
         self.canceller().cancel();
     }
@@ -121,13 +119,13 @@ macro_rules! forwarded {
     )*};
 }
 forwarded!(
-    /// Whichever it is.
+    /// An exchange of any type.
     Box<X>,
-    /// Lends an exchange: the group is left when its owner drops it.
+    /// A borrowed exchange: the rank leaves the group when the owner drops it.
     &mut X,
 );
 
-/// Memory to lend, of an exchange that has none of another kind.
+/// Memory to lend, for an exchange without memory of its own.
 #[derive(Debug, Default)]
 pub(crate) struct OwnMemory {
     send: Vec<u8>,
@@ -142,7 +140,7 @@ impl OwnMemory {
         first_bytes(&mut self.send, bytes)
     }
 
-    /// What was lent, and room for what comes.
+    /// The lent memory, and space for received bytes.
     fn both(&mut self, splits: Splits<'_>) -> (&[u8], &mut [u8]) {
         self.got = splits.recv.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes));
         (&self.send[..self.lent], first_bytes(&mut self.received, self.got))
@@ -152,13 +150,13 @@ impl OwnMemory {
         &self.received[..self.got]
     }
 
-    /// The call of [`Exchange::exchange_lent`], for an exchange that has its memory there.
+    /// The call of [`Exchange::exchange_lent`], for an exchange that uses [`OwnMemory`].
     pub(crate) fn exchange<X: Exchange>(
         exchange: &mut X,
         own: fn(&mut X) -> &mut Self,
         splits: Splits<'_>,
     ) -> Result<(), ExchangeError> {
-        // Out of there for the call, which takes all of the exchange.
+        // Moved out during the call, which borrows all of the exchange.
         let mut memory = std::mem::take(own(exchange));
         let (send, recv) = memory.both(splits);
         let exchanged = exchange.all_to_all(send, recv, splits);
@@ -167,7 +165,7 @@ impl OwnMemory {
     }
 }
 
-/// The first bytes of memory that grows where it has fewer.
+/// The first `bytes` bytes of memory, which grows if needed.
 fn first_bytes(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     if memory.len() < bytes {
         memory.resize(bytes, 0);
@@ -175,7 +173,7 @@ fn first_bytes(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     &mut memory[..bytes]
 }
 
-/// How the bytes of a call divide among the ranks.
+/// The division of a call's bytes among the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Splits<'s> {
     /// Bytes for each rank, in the order of the ranks.
@@ -185,11 +183,11 @@ pub struct Splits<'s> {
 }
 
 impl Splits<'_> {
-    /// Refuses splits that are not one number a rank, do not add up to the bytes at hand, or differ in what `rank` gives
-    /// itself.
+    /// Checks that there is one number per rank, that they add up to the available bytes, and that both agree on the
+    /// bytes that `rank` sends to itself.
     ///
     /// # Errors
-    /// [`ExchangeError::Arguments`].
+    /// [`ExchangeError::Arguments`] if not.
     pub fn check(self, rank: usize, ranks: usize, send: usize, recv: usize) -> Result<(), ExchangeError> {
         let refused = |reason: String| Err(ExchangeError::Arguments { rank, reason });
         for (what, splits, bytes) in [("send", self.send, send), ("recv", self.recv, recv)] {
@@ -210,10 +208,10 @@ impl Splits<'_> {
     }
 }
 
-/// Refuses counts that are not one number a rank.
+/// Checks that there is one count per rank.
 ///
 /// # Errors
-/// [`ExchangeError::Arguments`].
+/// [`ExchangeError::Arguments`] if not.
 pub(crate) fn check_counts(rank: usize, ranks: usize, send: &[u64]) -> Result<(), ExchangeError> {
     if send.len() == ranks {
         return Ok(());
@@ -221,19 +219,19 @@ pub(crate) fn check_counts(rank: usize, ranks: usize, send: &[u64]) -> Result<()
     Err(ExchangeError::Arguments { rank, reason: format!("{} counts for {ranks} ranks", send.len()) })
 }
 
-/// Ends an exchange from any thread. A clone is the same handle.
+/// A handle that ends an exchange from any thread. A clone refers to the same exchange.
 #[derive(Clone)]
 pub struct Canceller {
     cancel: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Canceller {
-    /// A handle that calls `cancel`, possibly more than once and from several threads.
+    /// Creates a handle that calls `cancel`, possibly more than once and from several threads.
     pub fn new(cancel: impl Fn() + Send + Sync + 'static) -> Self {
         Self { cancel: Arc::new(cancel) }
     }
 
-    /// Ends the exchange on all ranks, in whatever call they are. Once more it does nothing.
+    /// Ends the exchange on all ranks, in any call. A second call has no effect.
     pub fn cancel(&self) {
         (self.cancel)();
     }

@@ -1,11 +1,11 @@
-//! Bytes exchanged between the ranks of a group: each rank gives every rank some bytes and gets some from each.
+//! Exchange of bytes between the ranks of a group: each rank sends bytes to every rank and receives bytes from each.
 //!
-//! [`Exchange`] is the contract, and the `conformance` module (behind the feature of that name) checks it. [`Single`] is
-//! a group of one rank. [`SharedMemory`] joins ranks of one machine, as threads or processes. A [`Book`] says which rank
-//! owns which rows.
+//! [`Exchange`] is the contract, and the `conformance` module (behind the feature of that name) checks it. [`Single`]
+//! is a group of one rank. [`SharedMemory`] joins ranks of one machine, as threads or processes. A [`Book`] has the
+//! rows that each rank owns.
 //!
-//! This crate must not know what the bytes mean: no rows, no graphs, no devices. Next: `uva-mem` (the slot ring, through
-//! which the bytes pass), and `Remote` of `uva-rows` (rows of other ranks).
+//! This crate must not depend on the meaning of the bytes: rows, graphs or devices. Next: `uva-mem` (the slot ring that
+//! transports the bytes), and `Remote` of `uva-rows` (rows of other ranks).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::error::{Cause, ExchangeError};
 use crate::exchange::{Canceller, Exchange, OwnMemory, Splits, check_counts};
 
-/// The only rank of its group: it gives itself what it gets.
+/// The only rank of its group: it receives its own data.
 #[derive(Debug, Default)]
 pub struct Single {
     cancelled: Arc<AtomicBool>,
@@ -15,7 +15,7 @@ pub struct Single {
 }
 
 impl Single {
-    /// A group of one rank.
+    /// Creates a group of one rank.
     pub fn new() -> Self {
         Self::default()
     }

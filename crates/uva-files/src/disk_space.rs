@@ -6,8 +6,9 @@ use std::path::Path;
 use crate::FileError;
 use rustix::fs::statvfs;
 
-/// Refuses if the file system of `out` has less than `needs` bytes for us; `what` names the consumer of the space, and
-/// alternatives. If the free space is unknown, or a parent cannot be examined, it does not refuse: writing will tell.
+/// Checks that the file system of `out` has at least `needs` available bytes. `what` names the consumer of the space,
+/// and alternatives. The check passes if the free space is unknown or a parent cannot be examined; writing then reports
+/// the error.
 ///
 /// # Errors
 /// [`FileError::Lacking`].
@@ -33,7 +34,7 @@ pub struct BytesOnDisk(pub u64);
 impl fmt::Display for BytesOnDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        // Sizes below the smallest unit are shown in it.
+        // Sizes below the smallest unit use that unit.
         let (size, unit) = units.into_iter().find(|(size, _)| self.0 >= *size).unwrap_or(units[2]);
         write!(f, "{:.1} {unit}", self.0 as f64 / size as f64)
     }

@@ -1,14 +1,14 @@
-//! Errors of writing, grouped by what the user can do about them.
+//! Errors of writing, grouped by what a user can do to fix them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a file or directory could not be written. Its display is one line with the path or the argument.
 ///
-/// Exhaustive: the errors of the crates above take over each variant.
+/// Exhaustive: the errors of dependent crates wrap each variant.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system refused to open, read or write a file.
+    /// A file could not be opened, read or written.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
         /// The file or directory.
@@ -29,9 +29,9 @@ pub enum FileError {
     /// The machine lacks disk space. Nothing has been written.
     #[error("{}: {message}", path.display())]
     Lacking {
-        /// Where it would be needed.
+        /// The path that requires the space.
         path: PathBuf,
-        /// The need, the available amount, and the remedy.
+        /// The required amount, the available amount, and the remedy.
         message: String,
     },
 }

@@ -1,16 +1,14 @@
-//! Makes text safe for a terminal. Names, licences, errors and answers come from files and from other parties. A
-//! control character in them would be a command to the terminal: it could move the cursor, hide a line, or set the
-//! title.
+//! Sanitises text for a terminal. Names, licences, errors and responses are untrusted. A control character in them
+//! would be a command to the terminal: it could move the cursor, hide a line, or set the title.
 //!
-//! All text for human readers passes through here: the command line's output, messages, logs and charts, and the
-//! messages of Python's exceptions. Our own colours and bars are added around the sanitised text, and never go through
-//! it.
+//! All text for human readers passes through this module: the command line's output, messages, logs and charts, and the
+//! messages of Python's exceptions. The program's own colours and bars are added around the sanitised text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Text of several lines. Control characters are shown as `\x1b`, bidirectional controls as `\u{202e}`; line ends and
-/// tabs stay.
+/// Sanitises text of several lines. Control characters are shown as `\x1b`, bidirectional controls as `\u{202e}`; line
+/// ends and tabs are kept.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -24,7 +22,8 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// The same for a part of a line, where a line end would forge another line: a name, a cell.
+/// Sanitises a part of a line, such as a name or a table cell. Line ends are escaped too, since they would forge
+/// another line.
 pub fn word(text: &str) -> Cow<'_, str> {
     match lines(text) {
         shown if shown.contains('\n') => Cow::Owned(shown.replace('\n', "\\n")),
@@ -32,9 +31,9 @@ pub fn word(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON text with the same characters as JSON escapes: its meaning stays the same.
+/// Sanitises JSON text by JSON escapes, which keep its meaning.
 pub fn json(text: &str) -> Cow<'_, str> {
-    // serde writes none of them outside of strings, and all of them have sixteen bits.
+    // serde writes these characters in strings only, and each fits 16 bits.
     escaped(text, is_command, |out, c| {
         let _ = write!(out, "\\u{:04x}", u32::from(c));
     })

@@ -1,14 +1,14 @@
-//! What every writer of files needs, whatever the files hold.
+//! Utilities for writing files of any content.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`staging`] | directories that appear whole or not at all |
-//! | [`disk_space`] | whether there is room for them |
+//! | [`staging`] | directories that appear atomically |
+//! | [`disk_space`] | checks for free disk space |
 //! | [`progress`] | work in bounded steps, and its progress |
 //! | [`quote`] | short quotes of a file's content for messages |
 //! | [`escape`] | text that is safe for a terminal |
 //!
-//! This crate must not know what a file holds. Next: `uva-mem` opens and replaces single files.
+//! This crate must not depend on the content of files. Next: `uva-mem` opens and replaces single files.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

@@ -12,12 +12,12 @@ pub struct Progress {
     pub stage: &'static str,
     /// Completed steps of this stage.
     pub done: u64,
-    /// All steps of this stage.
+    /// The number of steps of this stage.
     pub total: u64,
 }
 
-/// Calls `work` for consecutive runs of 0..`total` and reports progress. Each run makes about [`STEP_BYTES`] of output,
-/// at `bytes` per item.
+/// Calls `work` for consecutive runs of 0..`total` and reports progress. Each run produces about [`STEP_BYTES`] of
+/// output, at `bytes` per item.
 pub fn in_steps<E>(
     stage: &'static str,
     total: u64,
@@ -25,7 +25,7 @@ pub fn in_steps<E>(
     progress: &dyn Fn(Progress),
     mut work: impl FnMut(Range<u64>) -> Result<(), E>,
 ) -> Result<(), E> {
-    // Runs depend on the sizes only, never on the threads. They are short enough that progress stays visible.
+    // Runs depend on the sizes only, never on the number of threads. They are short enough for visible progress.
     let step = ((STEP_BYTES / bytes.max(1)) as u64).clamp(1, (total / 32).max(1024));
     let mut done = 0;
     progress(Progress { stage, done, total });

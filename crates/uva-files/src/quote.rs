@@ -2,13 +2,13 @@
 
 use crate::escape;
 
-/// The most characters quoted from a word or a line.
+/// The maximum number of characters quoted from a word or a line.
 const SHOWN: usize = 60;
 
-/// The most characters quoted from another library's message, which may itself quote the file.
+/// The maximum number of characters quoted from another library's message, which may itself quote the file.
 const SHOWN_OF_MESSAGE: usize = 200;
 
-/// The most words quoted from a list.
+/// The maximum number of words quoted from a list.
 const LISTED: usize = 8;
 
 /// The beginning of a word or a line, safe for a terminal.
@@ -16,12 +16,12 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     up_to(text.as_ref(), SHOWN)
 }
 
-/// The first line of another library's message, likewise.
+/// The first line of another library's message, safe for a terminal.
 pub fn message(text: &str) -> String {
     up_to(text.lines().next().unwrap_or_default().as_bytes(), SHOWN_OF_MESSAGE)
 }
 
-/// The first words of a list, each likewise, and the number of further ones.
+/// The first words of a list, each safe for a terminal, and the number of further words.
 pub fn listed<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> String {
     let mut words = words.into_iter();
     let first: Vec<String> = words.by_ref().take(LISTED).map(shown).collect();

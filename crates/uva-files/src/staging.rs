@@ -1,15 +1,15 @@
-//! A directory that appears whole or not at all.
+//! A directory that appears atomically.
 //!
 //! Files are written into a sibling, `OUT.partial-<16 hex digits>`. [`StagedDirectory::commit`] flushes it and renames
-//! it to `OUT`; dropping it removes it. A killed process leaves its sibling behind, and the next one with the same
-//! `OUT` removes it.
+//! it to `OUT`; dropping it removes it. The sibling of a killed process is removed by the next process with the same
+//! `OUT`.
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `sibling` | a sibling's name, the marker that shows that it is ours and being written, removal of abandoned ones |
-//! | `kind` | which directories are of a kind that may be replaced |
-//! | `replacement` | the directory that a new one replaces, and its removal |
-//! | `temporary_directory` | directories that never get a final name |
+//! | `sibling` | a sibling's name, the marker that identifies it and its state, removal of abandoned siblings |
+//! | `kind` | kinds of directories that may be replaced |
+//! | `replacement` | replacement of a directory, and its removal |
+//! | `temporary_directory` | directories without a final name |
 
 mod kind;
 mod replacement;
@@ -33,7 +33,7 @@ use crate::FileError;
 /// Siblings that this process is writing, for [`remove_unfinished`].
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A directory that gets its final name later.
+/// A directory that is renamed to its final name when complete.
 #[derive(Debug)]
 pub struct StagedDirectory {
     out: PathBuf,
@@ -47,8 +47,8 @@ pub struct StagedDirectory {
 }
 
 impl StagedDirectory {
-    /// Creates the sibling of `out` and its missing parents. Abandoned siblings of earlier runs are removed: a
-    /// replaced directory of this kind, and unfinished ones.
+    /// Creates the sibling of `out` and its missing parents. Abandoned siblings of earlier runs are removed: replaced
+    /// directories of this kind, and unfinished directories.
     ///
     /// # Errors
     /// If `out` exists, even as an empty directory, or the sibling cannot be created.
@@ -60,12 +60,12 @@ impl StagedDirectory {
         StagedDirectory::beside(out, name, kind, false)
     }
 
-    /// The same, but [`commit`](Self::commit) replaces a directory of this kind at `out`. Until then, the old one stays
-    /// complete.
+    /// Like [`new`](Self::new), but [`commit`](Self::commit) replaces a directory of this kind at `out`. Until then,
+    /// the old directory stays complete.
     ///
     /// # Errors
-    /// If `out` exists and is not a complete one, or holds files that the kind does not have: no other file is ever
-    /// removed. If the sibling cannot be created.
+    /// If `out` exists and is not a complete directory of this kind, or has files that the kind does not allow, since
+    /// no other file is ever removed. If the sibling cannot be created.
     pub fn replacing(out: &Path, kind: &'static DirectoryKind) -> Result<StagedDirectory, FileError> {
         let Some(name) = out.file_name() else {
             return Err(FileError::out(format!("{} names no directory to create", out.display())));
@@ -109,7 +109,7 @@ impl StagedDirectory {
         self.sibling.path()
     }
 
-    /// Their final directory.
+    /// The final path of the directory.
     pub fn out(&self) -> &Path {
         &self.out
     }
@@ -117,15 +117,15 @@ impl StagedDirectory {
     /// Flushes every file to the disk and gives the directory its final name.
     ///
     /// # Errors
-    /// If the system refuses, or `out` has been created meanwhile; the sibling is then removed.
+    /// If a system call fails, or `out` has been created in the meantime; the sibling is then removed.
     pub fn commit(mut self) -> Result<(), FileError> {
         let partial = self.sibling.path().to_owned();
         flush(&partial)?;
-        // By descriptor, so that this very directory loses its marker, even if its name now belongs to another.
+        // By descriptor, so that the marker of this directory is removed even if its name now refers to another.
         let directory = OwnDirectory::open(&partial).map_err(FileError::io(&partial, "flush"))?;
         directory.sync().map_err(FileError::io(&partial, "flush"))?;
-        // Locked until the marker and what was replaced are gone: `remove_unfinished` then sees either an unfinished
-        // directory, or a whole one and nothing beside it.
+        // Locked until the marker and the replaced directory are removed: `remove_unfinished` then sees either an
+        // unfinished directory, or a complete one without siblings.
         let mut unfinished = unfinished();
         let replaced = match &self.out {
             out if self.replaces && fs::symlink_metadata(out).is_ok() => {
@@ -149,7 +149,7 @@ impl StagedDirectory {
 /// Waits until the files and directories in `directory` are on the disk.
 ///
 /// # Errors
-/// The system's answer.
+/// If a system call fails.
 pub fn flush(directory: &Path) -> Result<(), FileError> {
     for entry in fs::read_dir(directory).map_err(FileError::io(directory, "read"))? {
         let entry = entry.map_err(FileError::io(directory, "read"))?;
@@ -165,7 +165,7 @@ impl Drop for StagedDirectory {
     fn drop(&mut self) {
         if !self.committed {
             let mut unfinished = unfinished();
-            // A failure has no remedy here: the next run with the same OUT tries again.
+            // A failure is ignored, since the next run with the same OUT tries again.
             let _ = sibling::remove(self.sibling.path());
             unfinished.retain(|path| path != self.sibling.path());
             remove_created(&self.created_parents);
@@ -173,16 +173,16 @@ impl Drop for StagedDirectory {
     }
 }
 
-/// While it lives, no directory is staged and none committed.
+/// A guard. During its lifetime, no directory is staged or committed.
 #[must_use = "a thread that begins meanwhile would leave its directory"]
 #[derive(Debug)]
 pub struct NoneUnfinished {
     _unfinished: MutexGuard<'static, Vec<PathBuf>>,
 }
 
-/// Removes every staged directory that this process has not committed yet. It is for a signal-handling thread that is
-/// about to end the process while others still write. Writers that continue get an error, and one that begins waits for
-/// what this returns: keep it until the process ends.
+/// Removes every staged directory that this process has not committed yet. For a signal-handling thread that ends the
+/// process while other threads still write. Writers that continue get an error, and new writers wait for the returned
+/// guard: keep it until the process ends.
 pub fn remove_unfinished() -> NoneUnfinished {
     let mut unfinished = unfinished();
     for path in unfinished.drain(..) {
@@ -201,10 +201,10 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Refuses if anything has the name `out`.
+/// Checks that `out` does not exist.
 ///
 /// # Errors
-/// [`FileError::Usage`] then; else the system's answer.
+/// [`FileError::Usage`] if it exists; other errors of the system.
 pub fn refuse_existing(out: &Path) -> Result<(), FileError> {
     match fs::symlink_metadata(out) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -216,16 +216,16 @@ pub fn refuse_existing(out: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Gives the directory `from` the name `to`.
+/// Renames the directory `from` to `to`, which must not exist.
 ///
 /// # Errors
-/// As [`refuse_existing`], and the system's answer.
+/// As [`refuse_existing`], and if a system call fails.
 pub fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), FileError> {
     use rustix::fs::CWD;
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::EXIST) => refuse_existing(to),
-        // Some file systems do not support this flag: then check first, and accept the race.
+        // Some file systems do not support this flag: check first then, and accept the race.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
             refuse_existing(to)?;
             fs::rename(from, to).map_err(FileError::io(to, "create"))

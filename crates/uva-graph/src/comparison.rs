@@ -1,13 +1,13 @@
-//! Parts of arrays as comparisons of two datasets need them.
+//! Array helpers for comparing two datasets.
 
 use std::ops::Range;
 
-/// Row `row` of rows of `size` bytes.
+/// Row `row` of an array with rows of `size` bytes.
 pub(crate) fn row(bytes: &[u8], size: usize, row: usize) -> &[u8] {
     &bytes[row * size..(row + 1) * size]
 }
 
-/// The weights of a list, in bits; none where there are no weights.
+/// The bit patterns of a list's weights; empty without weights.
 pub(crate) fn bits(weights: Option<&[f32]>, list: Range<usize>) -> impl Iterator<Item = u32> {
     weights.map_or(&[][..], |weights| &weights[list]).iter().map(|weight| weight.to_bits())
 }

@@ -24,14 +24,14 @@ use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Schema, Split, TableSch
 /// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
-    /// Everything but feature values. The pass over the edges is skipped if a stamp says that these very files have
+    /// Everything except feature values. The pass over the edges is skipped if a stamp records that these files have
     /// been checked before.
     Stamp,
-    /// Everything but feature values, regardless of stamps.
+    /// Everything except feature values, regardless of stamps.
     Full,
     /// Everything, including that no feature value is NaN or infinite.
     FullWithFeatures,
-    /// Types, shapes and sizes only: for a role whose launcher has already checked the dataset.
+    /// Types, shapes and sizes only. For a role whose launcher has already checked the dataset.
     HeadersOnly,
 }
 
@@ -46,12 +46,12 @@ pub struct Verification {
     pub from_stamp: bool,
     /// Whether this run checked every feature value.
     pub features_checked: bool,
-    /// Where this run left a stamp for the next one. `None` if it left none, for instance because the files were
-    /// written a moment ago.
+    /// Path of the stamp that this run wrote for the next one. `None` if no stamp was written, for instance because the
+    /// files were modified too recently.
     pub stamp: Option<PathBuf>,
 }
 
-/// Nodes that stand in for those of a split.
+/// Nodes that replace those of a split.
 #[derive(Clone, Debug)]
 struct Chosen {
     split: Split,
@@ -64,7 +64,7 @@ struct Chosen {
 pub struct Overlap {
     /// The splits, in the order of [`Split::ALL`].
     pub splits: [Split; 2],
-    /// How many nodes are in both.
+    /// The number of nodes in both splits.
     pub nodes: usize,
 }
 
@@ -76,18 +76,18 @@ impl fmt::Display for Overlap {
     }
 }
 
-/// The entries of a list of nodes that name a node again. A batch of them has more rows than the graph has nodes at
-/// most by `rows`, and a block of it more edges than the graph at most by `edges`.
+/// Duplicates in a list of nodes. A batch of such nodes has at most `rows` more rows than the graph has nodes, and a
+/// block of it at most `edges` more edges than the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repeats {
-    /// How many there are.
+    /// The number of duplicate entries.
     pub rows: usize,
-    /// The entries of their neighbour lists together.
+    /// The total length of their neighbour lists.
     pub edges: usize,
 }
 
 impl Repeats {
-    /// Those of `ids`. What is no node does not count.
+    /// Counts the duplicates in `ids`. Ids outside the graph are ignored.
     pub fn of(ids: &[i64], csc: &Csc<'_>) -> Self {
         let (mut seen, mut repeats) = (vec![false; csc.nodes()], Self::default());
         for node in ids.iter().filter_map(|&id| usize::try_from(id).ok()).filter(|&node| node < csc.nodes()) {
@@ -102,18 +102,18 @@ impl Repeats {
 
 /// An open dataset: its mapped files and their metadata. Clones share the mappings.
 ///
-/// A hop set can stand for one ([`Dataset::of_hops`]). Its nodes are its rows, and it has no graph: lists, edges and
-/// original ids are absent. [`Dataset::hops`] lends its rows.
+/// A hop set can be opened as a dataset ([`Dataset::of_hops`]). Its nodes are the rows of the hop set, and there is no
+/// graph: lists, edges and original ids are absent. [`Dataset::hops`] lends the rows.
 ///
-/// So can one part of a partition in ranges ([`RangeParts::dataset`](crate::ranges::RangeParts::dataset)): the whole graph,
-/// and the feature rows of one range of its nodes. [`Dataset::own_rows`] lends these.
+/// So can one part of a partition in ranges ([`RangeParts::dataset`](crate::ranges::RangeParts::dataset)), which has
+/// the whole graph and the feature rows of one range of nodes. [`Dataset::own_rows`] lends these rows.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     path: PathBuf,
     name: String,
     schema: Schema,
     kind: Arc<dyn Kind>,
-    /// Rows in place of the table's.
+    /// Rows that replace those of the table.
     rows: Option<Arc<NodeRows>>,
     chosen: Option<Chosen>,
     verification: Verification,
@@ -134,7 +134,7 @@ impl Dataset {
     /// If a file is missing or its content is wrong. The message names the file, the offset and the value.
     pub fn open_verified(path: &Path, how: Verify) -> Result<Dataset, GraphError> {
         let start = Instant::now();
-        // Taken before the files are read, so that a change meanwhile shows in the next comparison.
+        // The stamp is taken before the files are read, so that a change in between shows in the next comparison.
         let stamp = Stamp::of(path);
         let files = Arc::new(Files::open(path)?);
         let mut verification = check_graph(path, &files.graph, how, stamp.as_ref())?;
@@ -150,7 +150,7 @@ impl Dataset {
         Ok(Dataset::of_kind(path.to_owned(), name, files, verification))
     }
 
-    /// The rows of a hop set as a dataset without a graph. Checks the labels, unless `how` leaves content out.
+    /// Opens the rows of a hop set as a dataset without a graph. Checks the labels, unless `how` excludes content.
     ///
     /// # Errors
     /// If labels or node ids have another type or shape, or a label is wrong: with the file, the offset and the value.
@@ -162,7 +162,7 @@ impl Dataset {
         Ok(Dataset::of_kind(path, name, Arc::new(files), verification))
     }
 
-    /// The graph and one part's rows of a partition in ranges, as a dataset; `path` is the directory of the graph.
+    /// Opens the graph and one part's rows of a partition in ranges as a dataset. `path` is the directory of the graph.
     pub(crate) fn of_divided(
         path: PathBuf,
         name: String,
@@ -176,12 +176,13 @@ impl Dataset {
         Dataset { path, name, schema: kind.schema(), kind, rows: None, chosen: None, verification }
     }
 
-    /// How messages name it and what it holds.
+    /// Names that messages use for the dataset and its content.
     pub fn words(&self) -> KindWords {
         self.kind.words()
     }
 
-    /// What it holds, in counts and types. Of rows that [stand in](Self::with_rows) for the table's, it has the table's.
+    /// Counts and types of the content. If [`with_rows`](Self::with_rows) replaced the rows, the schema is still that
+    /// of the table.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
@@ -191,38 +192,38 @@ impl Dataset {
         self.kind.hops()
     }
 
-    /// The feature rows that are here, where others are with other ranks; `None` of any other dataset.
+    /// The feature rows of this rank in a divided dataset; `None` for any other dataset.
     pub fn own_rows(&self) -> Option<OwnRows<'_>> {
         self.kind.own_rows()
     }
 
-    /// The directory, as it was given.
+    /// The directory, as passed by the caller.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The name in `meta.json`, or the directory's.
+    /// The name in `meta.json`, or that of the directory.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many nodes there are; of a hop set its rows.
+    /// The number of nodes, or of rows in a hop set.
     pub fn nodes(&self) -> usize {
         self.schema.nodes[self.schema.target.0 as usize]
     }
 
-    /// How many edges there are; both directions of an undirected edge count.
+    /// The number of edges; both directions of an undirected edge count.
     pub fn edges(&self) -> usize {
         self.schema.relations.iter().map(|relation| relation.edges).sum()
     }
 
-    /// How many classes there are: the number in `meta.json`, or the largest label + 1, or, if a node may have several,
-    /// the columns of `label.npy`. 0 if no node has a class.
+    /// The number of classes: from `meta.json`, or the largest label + 1, or, if a node may have several, the number of
+    /// columns of `label.npy`. 0 if no node has a class.
     pub fn classes(&self) -> usize {
         self.schema.classes
     }
 
-    /// The source of [`classes`](Self::classes), in words that name the file.
+    /// A description of where [`classes`](Self::classes) comes from, with the file.
     pub fn classes_from(&self) -> String {
         match self.labels() {
             Labels::Absent | Labels::Regression { .. } => "no class labels".to_owned(),
@@ -234,7 +235,7 @@ impl Dataset {
         }
     }
 
-    /// The graph; `None` of a hop set.
+    /// The graph; `None` for a hop set.
     pub fn graph(&self) -> Option<Csc<'_>> {
         self.graph_files().map(GraphFiles::csc)
     }
@@ -247,8 +248,8 @@ impl Dataset {
         self.graph().expect("the dataset has a graph")
     }
 
-    /// Shape and type of the feature rows of a node: of [those that stand in](Self::with_rows) for the table's, if there are
-    /// any. Each hop of a hop set has rows of this shape.
+    /// Shape and type of a node's feature row. If [`with_rows`](Self::with_rows) replaced the rows, those of the
+    /// replacement. Each hop of a hop set has rows of this shape.
     pub fn table(&self) -> TableSchema {
         let table = self.schema.tables[0].clone();
         match &self.rows {
@@ -257,8 +258,8 @@ impl Dataset {
         }
     }
 
-    /// The feature rows of all nodes; `None` of a hop set, whose rows [`hops`](Self::hops) lends, and of a divided dataset,
-    /// of which [`own_rows`](Self::own_rows) lends those that are here.
+    /// The feature rows of all nodes. `None` for a hop set (see [`hops`](Self::hops)) and for a divided dataset (see
+    /// [`own_rows`](Self::own_rows)).
     pub fn feature_rows(&self) -> Option<FeatureTable<'_>> {
         match &self.rows {
             Some(rows) => Some(rows.table(self.nodes())),
@@ -274,8 +275,8 @@ impl Dataset {
         self.feature_rows().expect("the feature rows of all nodes are in one table")
     }
 
-    /// The file of the feature table, the byte at which its first row begins, and the state in which it was opened; `None` of
-    /// a hop set, which has several, and of a divided dataset, whose rows are not all here.
+    /// The file of the feature table, the byte offset of its first row, and the file's state when it was opened. `None`
+    /// for a hop set, which has several files, and for a divided dataset, which has only a part of the rows.
     pub fn features_file(&self) -> Option<(&Path, u64, FileState)> {
         let features = match &self.rows {
             Some(rows) => &rows.array,
@@ -284,8 +285,8 @@ impl Dataset {
         Some((features.path(), features.header().data_offset as u64, features.file().state()))
     }
 
-    /// The node of each original id; `None`: they are the same. For a caller who knows that the ids are those of as many
-    /// nodes, as a map of parts that fits shows.
+    /// The node of each original id; `None` if they are the same. The caller must have checked that the ids are a
+    /// permutation of the nodes, as a matching partition map shows.
     pub(crate) fn nodes_by_original_id(&self) -> Option<Vec<usize>> {
         let ids = self.original_ids()?;
         let mut node_of = vec![0; ids.len()];
@@ -293,7 +294,7 @@ impl Dataset {
         Some(node_of)
     }
 
-    /// The files that hold feature rows of nodes, each with the state in which it was opened: a table's, or those of a hop set.
+    /// The files with feature rows of nodes (one table, or those of a hop set), each with its state when it was opened.
     pub fn row_files(&self) -> Vec<(&Path, FileState)> {
         match &self.rows {
             Some(rows) => vec![(rows.array.path(), rows.array.file().state())],
@@ -301,8 +302,8 @@ impl Dataset {
         }
     }
 
-    /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has none, or
-    /// is divided.
+    /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has no edge
+    /// features or is divided.
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
         let (array, element) = self.whole()?.edge_features.as_ref()?;
         let (rows, dim) = (array.shape()[0], array.shape()[1]);
@@ -314,8 +315,8 @@ impl Dataset {
         self.kind.labels()
     }
 
-    /// The node ids of a split, in the order of the file, or those that stand in for them. Of a hop set the ids that
-    /// the nodes of the split's rows have in the dataset that it was made of.
+    /// The node ids of a split in file order, or the ids that replace them. For a hop set, the ids in the source
+    /// dataset of the nodes of the split's rows.
     pub fn split(&self, split: Split) -> &[i64] {
         match &self.chosen {
             Some(chosen) if chosen.split == split => &chosen.ids,
@@ -323,7 +324,7 @@ impl Dataset {
         }
     }
 
-    /// The rows of a split's nodes in the labels: the ids of the nodes, or of a hop set the rows of the split.
+    /// The label rows of a split's nodes: the node ids, or for a hop set the rows of the split.
     pub fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
         match &self.chosen {
             Some(chosen) if chosen.split == split => Box::new(chosen.ids.iter().map(|&id| id as usize)),
@@ -331,11 +332,11 @@ impl Dataset {
         }
     }
 
-    /// The pairs of splits that have nodes in common, with how many.
+    /// The pairs of splits with common nodes, and how many nodes they share.
     pub fn overlaps(&self) -> Vec<Overlap> {
         let mut overlaps = Vec::new();
         for (at, first) in Split::ALL.into_iter().enumerate() {
-            // A bit a node.
+            // One bit per node.
             let largest = self.split(first).iter().max().map_or(0, |&id| id as usize);
             let mut among = vec![0_u64; largest / 64 + 1];
             for &id in self.split(first) {
@@ -353,12 +354,12 @@ impl Dataset {
         overlaps
     }
 
-    /// The same dataset, with other nodes in place of a split's: batches of any nodes are made so. A node that occurs
-    /// several times is as many seeds. Only this process sees them, and the [`fingerprint`](Self::fingerprint) stays
+    /// Replaces the nodes of a split, so that batches of any nodes can be made. A node that occurs several times counts
+    /// as several seeds. The change is visible to this process only, and the [`fingerprint`](Self::fingerprint) stays
     /// that of the files.
     ///
     /// # Errors
-    /// [`GraphError::Usage`] for `option` if an id is no node.
+    /// [`GraphError::Usage`] for `option` if an id is not a node.
     pub fn with_nodes(mut self, split: Split, ids: Vec<i64>, option: &str) -> Result<Dataset, GraphError> {
         let nodes = self.nodes();
         if let Some(place) = node_file::first_outside(&ids, nodes) {
@@ -370,12 +371,12 @@ impl Dataset {
         Ok(self)
     }
 
-    /// The same dataset, with other feature rows in place of the table's. Only this process sees them, and the
+    /// Replaces the feature rows of the table. The change is visible to this process only, and the
     /// [`fingerprint`](Self::fingerprint) stays that of the files.
     ///
     /// # Errors
-    /// [`GraphError::Usage`] for `option` where the dataset's own rows are not a table of all nodes, or there is not a row
-    /// for each node.
+    /// [`GraphError::Usage`] for `option` if the dataset's own rows are not a table of all nodes, or the number of rows
+    /// differs from that of the nodes.
     pub fn with_rows(mut self, rows: NodeRows, option: &str) -> Result<Dataset, GraphError> {
         if self.whole().is_none() {
             let problem = "it takes a whole dataset: a hop set has no graph, and of a part in ranges rows are elsewhere";
@@ -388,23 +389,23 @@ impl Dataset {
         Ok(self)
     }
 
-    /// The nodes that stand in for a split's, and that split; `None` if each has its own.
+    /// The replaced split and its new nodes; `None` if no split was replaced.
     pub fn chosen(&self) -> Option<(Split, &[i64])> {
         self.chosen.as_ref().map(|chosen| (chosen.split, &chosen.ids[..]))
     }
 
-    /// How often the nodes that stand in for a split's name one again.
+    /// Duplicates among the nodes that replace a split.
     pub fn repeats(&self) -> Repeats {
         self.chosen.as_ref().map(|chosen| chosen.repeats).unwrap_or_default()
     }
 
-    /// The id that each node had before the dataset was reordered, or of a hop set the node of each row; `None` where ids
-    /// are the same.
+    /// The id that each node had before the dataset was reordered, or the node of each row of a hop set. `None` if the
+    /// ids are the same.
     pub fn original_ids(&self) -> Option<&[i64]> {
         self.kind.original_ids()
     }
 
-    /// Which part of a partitioned dataset this is; `None` if it is a whole one.
+    /// Which part of a partitioned dataset this is; `None` if it is a whole dataset.
     pub fn part(&self) -> Option<&PartOf> {
         self.meta().part.as_ref()
     }
@@ -415,20 +416,20 @@ impl Dataset {
     }
 
     /// 16 hex digits that identify the content: equal for every copy of the dataset, regardless of its name and
-    /// location. Shapes and classes count completely, each array by a sample of at most 16,384 words. That
-    /// of a divided dataset is the one of the dataset that was divided.
+    /// location. It covers all shapes and classes, and a sample of at most 16,384 words of each array. A divided
+    /// dataset has the fingerprint of its source.
     pub fn fingerprint(&self) -> String {
         self.kind.fingerprint()
     }
 
-    /// The dataset as its files have it, with the split's own nodes.
+    /// The dataset with the original nodes of each split, as in its files.
     #[must_use]
     pub fn without_chosen_nodes(&self) -> Dataset {
         Dataset { chosen: None, ..self.clone() }
     }
 
-    /// Identifies the nodes that stand in for a split's, and their order, in a saved state: their number, and a hash of
-    /// all of them. `None` without such nodes.
+    /// Identifier of the nodes that replace a split, and of their order, for saved states: their number and a hash.
+    /// `None` if no split was replaced.
     pub fn chosen_nodes(&self) -> Option<String> {
         let ids = &self.chosen.as_ref()?.ids;
         let terms = (0..).zip(ids).map(|(position, &id)| hash::term(0, position, id as u64));
@@ -436,13 +437,13 @@ impl Dataset {
         Some(format!("{} nodes, {sum:016x}", ids.len()))
     }
 
-    /// The weights of the edges, in the order of the lists; `None` if the dataset has none.
+    /// The weights of the edges, in the order of the lists; `None` if the dataset has no weights.
     pub fn weights(&self) -> Option<&[f32]> {
         self.graph_files()?.weights.as_ref().map(|weights| weights.values())
     }
 
-    /// The same for samplers that pick edges by their weights, after one parallel pass over them. With
-    /// [`Verify::HeadersOnly`] there is no such pass: the process that opened the dataset first has done it.
+    /// The weights of the edges for samplers that pick edges by weight, checked in one parallel pass.
+    /// [`Verify::HeadersOnly`] skips the pass, since the process that opened the dataset first has done it.
     ///
     /// # Errors
     /// If the dataset has no weights, or one is negative: with the file, the offset and the value.
@@ -472,26 +473,26 @@ impl Dataset {
         }
     }
 
-    /// The error about entry `position` of `indices.npy`, which is no node.
+    /// The error about entry `position` of `indices.npy`, which is not a node.
     pub(crate) fn wrong_neighbour(&self, position: usize) -> GraphError {
         verify::wrong_neighbour(self.some_graph(), position, self.csc().indices.get(position))
     }
 
-    /// The same for a split.
+    /// The error about entry `position` of a split, which is not a node.
     pub(crate) fn wrong_split_id(&self, split: Split, position: usize) -> GraphError {
         let ids = &self.some_graph().splits[split as usize];
         verify::wrong_id(ids.array(), position, ids.values()[position], self.nodes())
     }
 
-    /// The files behind the views, for code that copies them.
+    /// The files of the views, for code that copies them.
     ///
     /// # Panics
-    /// On a hop set and on a divided dataset, which nobody copies.
+    /// On a hop set and on a divided dataset, which are never copied.
     pub(crate) fn files(&self) -> &Files {
         self.whole().expect("only a graph with all its feature rows is copied")
     }
 
-    /// The files, if all are here and there is a graph.
+    /// The files of a complete dataset with a graph.
     fn whole(&self) -> Option<&Files> {
         self.kind.whole()
     }
@@ -500,7 +501,7 @@ impl Dataset {
         self.kind.graph()
     }
 
-    /// The graph's files, for errors about what is in them.
+    /// The graph's files, for errors about their content.
     fn some_graph(&self) -> &GraphFiles {
         self.graph_files().expect("the dataset has a graph")
     }
@@ -511,8 +512,8 @@ impl Dataset {
     }
 }
 
-/// Checks the graph in the directory `path` according to `how`. `stamp` says in which state its files were before they
-/// were opened.
+/// Checks the graph in the directory `path` according to `how`. `stamp` is the state of its files before they were
+/// opened.
 pub(crate) fn check_graph(
     path: &Path,
     files: &GraphFiles,

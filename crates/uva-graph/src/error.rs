@@ -1,4 +1,4 @@
-//! Errors, grouped by what the user can do about them.
+//! Errors, grouped by what a user can do to fix them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ pub enum GraphError {
         /// The system's error.
         source: io::Error,
     },
-    /// A file's content is wrong: it must be rewritten or corrected.
+    /// A file's content is wrong: the file must be rewritten or corrected.
     #[error("{}: {problem}", file.display())]
     Invalid {
         /// The file.
@@ -37,19 +37,19 @@ pub enum GraphError {
         /// The fault, and valid alternatives.
         message: String,
     },
-    /// The machine lacks a resource that the work needs, such as disk space. Nothing has been written.
+    /// The machine lacks a required resource, such as disk space. Nothing has been written.
     #[error("{}: {message}", path.display())]
     Lacking {
-        /// Where it would be needed.
+        /// The path that requires the resource.
         path: PathBuf,
-        /// The need, the available amount, and the remedy.
+        /// The required amount, the available amount, and the remedy.
         message: String,
     },
 }
 
 impl GraphError {
-    /// Whether the input or an option is at fault, not the system: a command line then exits with code 2. A missing
-    /// file counts as bad input, and so does a name that is not a file.
+    /// Whether the input or an option is at fault, not the system: a command then exits with code 2. A missing file
+    /// counts as bad input, and so does a name that does not refer to a file.
     pub fn is_bad_input(&self) -> bool {
         match self {
             GraphError::Io { source, .. } => uva_mem::files::is_about_the_name(source),
@@ -107,7 +107,7 @@ impl From<FileError> for GraphError {
     }
 }
 
-/// An option as messages have it: between backticks, so that a front end can write it in its own way.
+/// An option in a message: in backticks, so that a front end can render its spelling.
 fn marked(option: &str) -> Cow<'_, str> {
     if is_an_option(option) { format!("`{option}`").into() } else { option.into() }
 }
@@ -118,7 +118,7 @@ fn is_an_option(text: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// A fault in a file. The enums behind it are this crate's own and grow with it; its text is for human readers.
+/// A fault in a file. The wrapped enums are private to this crate and may change; the text is for human readers.
 #[derive(Debug)]
 pub struct Problem(Box<dyn std::error::Error + Send + Sync>);
 

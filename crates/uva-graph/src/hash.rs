@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use uva_mem::mix;
 
-/// Bytes that a task of [`of_array`] takes: whole words.
+/// Bytes hashed by one task of [`of_array`]; a multiple of a word.
 const TASK_BYTES: usize = 1 << 20;
 
 /// The summand of `value` at `position` of array `tag` in a sum over all values. A sum has no order, so parts of it can
@@ -30,8 +30,8 @@ pub fn of_array(tag: u8, bytes: &[u8]) -> u64 {
     of_part(tag, 0, bytes)
 }
 
-/// What some consecutive words of an array, of which the first stands at position `first`, add to its hash. Uses the
-/// current rayon pool.
+/// The contribution to an array's hash of consecutive words, of which the first has position `first`. Uses the current
+/// rayon pool.
 pub fn of_part(tag: u8, first: u64, bytes: &[u8]) -> u64 {
     let of_task = |(task, bytes): (usize, &[u8])| {
         let mut hash = ArrayHash::from_word(tag, first + (task * (TASK_BYTES / 8)) as u64);
@@ -41,7 +41,7 @@ pub fn of_part(tag: u8, first: u64, bytes: &[u8]) -> u64 {
     bytes.par_chunks(TASK_BYTES).enumerate().map(of_task).reduce(|| 0, u64::wrapping_add)
 }
 
-/// The same hash of bytes that come piece by piece.
+/// Incremental version of [`of_array`].
 #[derive(Debug, Clone)]
 pub struct ArrayHash {
     tag: u8,
@@ -54,7 +54,7 @@ pub struct ArrayHash {
 }
 
 impl ArrayHash {
-    /// Of no bytes yet.
+    /// Creates the hash of an empty array.
     pub fn new(tag: u8) -> ArrayHash {
         ArrayHash::from_word(tag, 0)
     }
@@ -87,7 +87,7 @@ impl ArrayHash {
         self.words += 1;
     }
 
-    /// The hash of all that was added.
+    /// The hash of all bytes added.
     pub fn finish(mut self) -> u64 {
         if self.held > 0 {
             self.word(self.rest);

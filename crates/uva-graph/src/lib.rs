@@ -1,10 +1,10 @@
-//! Graph datasets on disk: opening, checking and reordering them, and the writers that all datasets pass through.
+//! Graph datasets on disk: opening, checking and reordering them, and the writers used for all datasets.
 //!
 //! A dataset is a directory of `.npy` files: in-neighbours as compressed sparse columns (CSC), feature rows, labels and
 //! three splits. [`Dataset`] maps the files, checks them once and lends typed views. [`reorder`] renumbers nodes.
-//! [`csc`] and [`npy`] write datasets in bounded memory, into directories of `uva-files`. This crate must not
-//! know of other formats, processes, sampling, training, or any GPU. Next: `uva-io` imports, exports and generates
-//! datasets; `uva-sample` samples from one.
+//! [`csc`] and [`npy`] write datasets in bounded memory, into directories of `uva-files`. This crate must not depend on
+//! other formats, processes, sampling, training or GPUs. Next: `uva-io` imports, exports and generates datasets;
+//! `uva-sample` samples from one.
 //!
 //! ```
 //! use uva_graph::npy::{NpyType, write_array};

@@ -6,7 +6,8 @@ pub(crate) const LARGEST: f32 = 448.0;
 /// The smallest value whose leading bit is one; below it values lie 2⁻⁹ apart.
 const SMALLEST_NORMAL: f32 = 1.0 / 64.0;
 
-/// The nearest value's bits, an even fraction where two are as near. Larger values become [`LARGEST`]. `value` is no NaN.
+/// The nearest value's bits, an even fraction where two are as near. Larger values become [`LARGEST`]. `value` must not
+/// be NaN.
 pub(crate) fn from_f32(value: f32) -> u8 {
     let (sign, size) = ((value.to_bits() >> 24) as u8 & 0x80, value.abs());
     let rest = if size >= LARGEST {
@@ -14,7 +15,7 @@ pub(crate) fn from_f32(value: f32) -> u8 {
     } else if size < SMALLEST_NORMAL {
         (size * 512.0).round_ties_even() as u8
     } else {
-        // Of float32's fraction three bits stay; what the others carry goes into the exponent. Its bias is 120 more.
+        // Three bits of float32's fraction remain; a carry from rounding goes into the exponent. Its bias is 120 more.
         let bits = size.to_bits();
         let rounded = (bits + 0x7_ffff + (bits >> 20 & 1)) >> 20;
         (rounded - (120 << 3)) as u8

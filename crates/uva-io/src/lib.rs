@@ -2,8 +2,8 @@
 //!
 //! [`import`] reads other programs' files, [`export`] writes files for them, [`generate`] makes graphs with planted
 //! classes. All write through the bounded-memory writers of `uva-graph`; an output appears only when it is complete.
-//! [`table`] writes tables of results as CSV and Parquet. This crate must not know of processes, sampling, training,
-//! or any GPU. Next: `uva-graph` for the definition of a dataset, `docs/guide/datasets.md` for the formats.
+//! [`table`] writes tables of results as CSV and Parquet. This crate must not depend on processes, sampling, training
+//! or GPUs. Next: `uva-graph` for the definition of a dataset, `docs/guide/datasets.md` for the formats.
 //!
 //! ```
 //! use uva_graph::Dataset;

@@ -1,4 +1,4 @@
-//! A gather as a stream would run it: the report is reset, rows are gathered, the report is completed.
+//! Runs a gather like a stream: resets the report, gathers rows, completes the report.
 
 use std::ffi::c_void;
 
@@ -6,25 +6,25 @@ use uva_kernels::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, finish
 
 use crate::{AccessLog, LaunchError, launch, launch_logged};
 
-/// How a gather is launched.
+/// The launch configuration of a gather.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GatherShape {
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u32,
     /// Threads of a block: a multiple of 32, 512 at most.
     pub threads: u32,
 }
 
 /// Runs `gather_begin`, the gather and `gather_finish`, as a stream would; the cached form if `slot_map` is not 0.
-/// What the gather reads of the table goes to `log`, if there is one.
+/// Reads of the table are logged to `log`, if given.
 ///
 /// # Errors
 /// As [`launch`].
 ///
 /// # Safety
 /// `arguments` describes memory of this process, by addresses whose provenance is exposed: `count` ids; a table of
-/// `rows` rows with the 16-byte pieces around its ends readable; `count` output rows that nobody else uses; a report.
-/// In the cached form also a slot for each row of the table, and as many cached rows as the slots name.
+/// `rows` rows with the 16-byte pieces around its ends readable; `count` output rows that no other code uses; a report.
+/// In the cached form also a slot for each row of the table, and as many cached rows as the slots refer to.
 pub unsafe fn gather(
     kernel: Kernel,
     ids: IdWidth,
@@ -37,7 +37,7 @@ pub unsafe fn gather(
     let (grid, block) = ([shape.blocks, 1, 1], [shape.threads, 1, 1]);
     let mut report = arguments.report;
     let mut id_address = arguments.ids;
-    // Any number but 0, which means no stamp.
+    // Any number except 0, which means no stamp.
     let mut stamp = 1_u64;
     let report = std::ptr::from_mut(&mut report).cast::<c_void>();
     let whole = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];

@@ -1,10 +1,10 @@
-//! The CUDA kernels of `kernels/`, compiled for the host: run without a GPU, with every access to the table seen.
+//! The CUDA kernels of `kernels/`, compiled for the host: run without a GPU, with every access to the table recorded.
 //!
 //! [`launch`] runs an entry point as `cuLaunchKernel` would, thread by thread, with warps, shuffles, shared memory and
-//! atomics (`shim/`). [`launch_logged`] also keeps which addresses each warp instruction read, and [`requests`] turns
-//! that into the reads that a PCIe link would see. So what is said about a kernel is said by the code that ships.
+//! atomics (`shim/`). [`launch_logged`] also records the addresses that each warp instruction read, and [`requests`]
+//! turns that into the reads that a PCIe link would see. So all figures about a kernel come from the shipped code.
 //!
-//! This crate must not know what rows mean, what a driver is, or how fast anything runs.
+//! This crate must not depend on the meaning of rows, on drivers, or on speed.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

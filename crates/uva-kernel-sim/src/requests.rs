@@ -1,8 +1,8 @@
-//! The request model: which reads a PCIe link sees for what the warps of a kernel read.
+//! The request model: the reads on a PCIe link for the loads of a kernel's warps.
 //!
 //! A warp instruction's loads leave the multiprocessor line by line (128 bytes), in sectors of 32 bytes; neighbouring
 //! sectors of one line travel as one read of 32, 64, 96 or 128 bytes. So an instruction costs, for each line, one read
-//! per run of touched sectors. Nothing is kept between instructions: what two of them touch is read twice.
+//! per run of touched sectors. There is no caching between instructions: data used by two of them is read twice.
 
 use serde::Serialize;
 use uva_kernels::gather::{GatherArguments, GatherReport, IdWidth, Kernel};
@@ -14,16 +14,16 @@ pub use uva_kernels::gather::LINE_BYTES;
 
 /// Bytes of a sector. Reads are whole sectors.
 pub const SECTOR_BYTES: u64 = 32;
-/// What a read's completion brings along besides its data on PCIe 3 to 5: the start token (4 bytes), a header of three
-/// words (12) and the link's checksum (4).
+/// The overhead of a read's completion in addition to its data on PCIe 3 to 5: the start token (4 bytes), a header of
+/// three words (12) and the link's checksum (4).
 pub const READ_OVERHEAD_BYTES: u64 = 20;
-/// The most that [`of_rows`] runs a kernel over.
+/// The maximum table size for [`of_rows`].
 pub const MOST_TABLE_BYTES: u64 = 256 << 20;
 
-/// Reads of the link, and the bytes that they ask for.
+/// The number of reads on the link, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
-    /// How many reads.
+    /// The number of reads.
     pub reads: u64,
     /// Their bytes: 32, 64, 96 or 128 each.
     pub bytes: u64,
@@ -44,7 +44,7 @@ impl std::iter::Sum for Requests {
 }
 
 impl Requests {
-    /// What one warp instruction costs.
+    /// The requests of one warp instruction.
     pub fn of_instruction(instruction: &WarpAccess) -> Requests {
         let mut sectors: Vec<u64> = Vec::with_capacity(instruction.lanes.len() * 2);
         for lane in &instruction.lanes {
@@ -59,8 +59,8 @@ impl Requests {
         Requests { reads: (sectors.len() - inside_runs) as u64, bytes: sectors.len() as u64 * SECTOR_BYTES }
     }
 
-    /// The share of what a link delivers in whole lines that these reads deliver of `payload_bytes` wanted bytes, when
-    /// only the link's bytes count: data and [`READ_OVERHEAD_BYTES`] a read.
+    /// The throughput of these reads for `payload_bytes` useful bytes, relative to reads of whole lines. Only the
+    /// link's bytes count: data and [`READ_OVERHEAD_BYTES`] per read.
     pub fn share_of_line_peak(self, payload_bytes: u64) -> f64 {
         let sent = self.bytes + self.reads * READ_OVERHEAD_BYTES;
         let efficiency = payload_bytes as f64 / sent as f64;
@@ -68,19 +68,19 @@ impl Requests {
     }
 }
 
-/// Why there is no answer.
+/// Why requests cannot be computed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestsError {
     /// A row of no bytes.
     #[error("a row has at least one byte")]
     EmptyRow,
-    /// A base offset that is no place in a line.
+    /// A base offset outside of a line.
     #[error("a base offset of {0} bytes is no place in a line: those are 0…127")]
     BaseOffset(u64),
-    /// More than is sensible to run on a CPU.
+    /// A table too large to run on a CPU.
     #[error("{rows} rows of {row_bytes} bytes are more than the {} MiB that the model runs a kernel over", MOST_TABLE_BYTES >> 20)]
     TooLarge {
-        /// Rows asked for.
+        /// The requested number of rows.
         rows: u64,
         /// Bytes of a row.
         row_bytes: u64,
@@ -90,9 +90,9 @@ pub enum RequestsError {
     Launch(#[from] LaunchError),
 }
 
-/// What each of the rows 0…`rows`-1 costs that `kernel` gathers alone from a table whose row 0 begins `base_offset`
-/// bytes into a line. The kernel is run, once a row; ids are of type `ids`, which changes nothing in any kernel that is
-/// right.
+/// The requests of each of the rows 0…`rows`-1 if `kernel` gathers it alone from a table whose row 0 begins
+/// `base_offset` bytes into a line. Runs the kernel once per row; ids are of type `ids`, which does not affect the
+/// result of a correct kernel.
 ///
 /// # Errors
 /// [`RequestsError`].
@@ -111,7 +111,7 @@ pub fn of_rows(
     }
     let bytes = rows.checked_mul(row_bytes).filter(|&bytes| bytes <= MOST_TABLE_BYTES);
     let bytes = bytes.ok_or(RequestsError::TooLarge { rows, row_bytes })? as usize;
-    // Zeroed memory that is only read stays unbacked; a line before and one behind hold the pieces around the ends.
+    // Zeroed memory that is only read stays unbacked; a line before and one after contain the pieces around the ends.
     let memory = vec![0_u8; bytes + 3 * LINE_BYTES as usize];
     let start = (memory.as_ptr() as u64).next_multiple_of(LINE_BYTES) + base_offset;
     let mut row = vec![0_u8; row_bytes as usize];
@@ -134,8 +134,8 @@ pub fn of_rows(
             };
             let mut log =
                 AccessLog::new(memory.as_ptr_range().start as u64..memory.as_ptr_range().end as u64);
-            // SAFETY: one id below `rows`. The table lies in `memory`, with at least 128 bytes behind it, and its first
-            // piece begins at or behind the start, which is on a line. The output row and the report are ours alone.
+            // SAFETY: one id below `rows`. The table lies in `memory`, with at least 128 bytes after it, and its first
+            // piece begins at or after the start, which is on a line. The output row and the report are not shared.
             unsafe {
                 gather(kernel, ids, arguments, GatherShape { blocks: 1, threads: 32 }, Some(&mut log))
             }?;

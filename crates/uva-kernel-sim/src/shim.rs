@@ -1,14 +1,14 @@
-//! The C++ side's two functions, behind Rust's types.
+//! Rust wrappers of the C++ side's two functions.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
 use std::sync::OnceLock;
 
 const LANES: usize = 32;
-/// What CUDA allows.
+/// CUDA's limit of threads of a block.
 const THREADS_OF_A_BLOCK: u64 = 1024;
 
-/// Why a kernel was not run, or not to its end.
+/// Why a kernel was not run, or not completed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// There is no entry point of that name.
@@ -29,31 +29,31 @@ pub enum LaunchError {
     SharedMemory {
         /// The entry point.
         name: String,
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u32,
     },
-    /// The kernel did what the shim refuses: a mistake in the kernel, and the launch ended there.
+    /// The kernel did something that the shim rejects. This is a bug of the kernel; the launch ended there.
     #[error("kernel `{name}`: {reason}")]
     Kernel {
         /// The entry point.
         name: String,
-        /// What it did.
+        /// The rejected operation.
         reason: &'static str,
     },
 }
 
-/// What one lane read in one warp instruction.
+/// The read of one lane in one warp instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneAccess {
     /// The lane, 0…31.
     pub lane: u8,
     /// The host address of the first byte.
     pub address: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u32,
 }
 
-/// One warp instruction: the lanes that read something of the watched range, in ascending order.
+/// One warp instruction: the lanes that read from the watched range, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WarpAccess {
     /// At least one.
@@ -65,7 +65,7 @@ pub struct WarpAccess {
 #[derive(Debug, Clone)]
 pub struct AccessLog {
     watched: Range<u64>,
-    /// What has been logged so far; launches append.
+    /// The logged instructions; launches append.
     pub instructions: Vec<WarpAccess>,
 }
 
@@ -110,43 +110,45 @@ unsafe extern "C" {
     ) -> *const c_char;
 }
 
+/// Appends an access to the log.
+///
 /// # Safety
-/// `owner` is the log that `launch_logged` borrows mutably for the launch, `access` an access of the shim's.
+/// `owner` is the log that `launch_logged` borrows mutably for the launch, `access` an access of the shim.
 unsafe extern "C" fn take(owner: *mut c_void, access: *const ShimAccess) {
-    // SAFETY: the shim calls this on the launching thread, between blocks, with the two pointers it was given: nobody
-    // else has the log meanwhile, and the access outlives the call.
+    // SAFETY: the shim calls this on the launching thread, between blocks, with the two pointers it was given: no other
+    // code uses the log in the meantime, and the access outlives the call.
     let (log, access) = unsafe { (&mut *owner.cast::<AccessLog>(), &*access) };
     let read = access.address.iter().zip(&access.lane).take(access.count as usize);
     let lanes = read.map(|(&address, &lane)| LaneAccess { lane, address, bytes: access.bytes }).collect();
     log.instructions.push(WarpAccess { lanes });
 }
 
-/// The names that [`launch`] takes.
+/// The names of entry points for [`launch`].
 pub fn entry_points() -> &'static [&'static str] {
     static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
     NAMES.get_or_init(|| {
         let name = |index| {
-            // SAFETY: any index may be asked for; what comes back is null or a literal.
+            // SAFETY: any index is valid; the result is null or a literal.
             let name = unsafe { uva_shim_entry(index) };
-            // SAFETY: not null, so a literal of the C++ side: NUL-terminated and there for ever.
+            // SAFETY: not null, so a literal of the C++ side: NUL-terminated and static.
             (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
         };
         (0..).map_while(name).map(|name| name.to_str().expect("kernel names are ASCII")).collect()
     })
 }
 
-/// Runs the entry point `name` on this thread, to its end. Launches on several threads at once are fine: they meet
-/// only in the memory that their arguments name, where atomics are atomics.
+/// Runs the entry point `name` on this thread, to its end. Concurrent launches on several threads are supported: they
+/// only share the memory of their arguments, where atomics are atomic.
 ///
 /// `arguments` is what `cuLaunchKernel` takes as `kernelParams`: a pointer to a pointer for each parameter.
 ///
 /// # Errors
-/// [`LaunchError`]. A kernel that was refused half-way has done what it did until then.
+/// [`LaunchError`]. The effects of a kernel before an error remain.
 ///
 /// # Safety
 /// `arguments` has a pointer for each parameter of the entry point, to a value of its type. The addresses in those
-/// values are valid in this process for what the kernel reads and writes. Others use that memory meanwhile through
-/// atomics only.
+/// values are valid in this process for what the kernel reads and writes. Other code uses that memory during the launch
+/// through atomics only.
 pub unsafe fn launch(
     name: &str,
     grid: [u32; 3],
@@ -179,6 +181,8 @@ pub unsafe fn launch_logged(
     unsafe { launch_with(name, grid, block, shared_bytes, arguments, &raw mut sink) }
 }
 
+/// Runs the entry point, with an optional sink.
+///
 /// # Safety
 /// As [`launch`]; `sink` is null or a sink whose owner `take` may use during the call.
 unsafe fn launch_with(
@@ -204,7 +208,7 @@ unsafe fn launch_with(
     if reason.is_null() {
         return Ok(());
     }
-    // SAFETY: a literal of the C++ side: NUL-terminated and there for ever.
+    // SAFETY: a literal of the C++ side: NUL-terminated and static.
     let reason = unsafe { CStr::from_ptr(reason) }.to_str().unwrap_or("the shim's reason is no UTF-8");
     Err(LaunchError::Kernel { name: name.to_owned(), reason })
 }

@@ -4,14 +4,14 @@ const TEXT: &str = include_str!("../kernels/tuning.cuh");
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = constant("UVA_GATHER_BLOCK_THREADS");
-/// Blocks that a multiprocessor can hold at once, at least.
+/// The minimum number of resident blocks per multiprocessor.
 pub const BLOCKS_PER_MULTIPROCESSOR: u32 = constant("UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR");
-/// Loads of a thread on their way at once in `naive` and `shift`.
+/// Loads of a thread in flight in `naive` and `shift`.
 pub const NARROW_DEPTH: u32 = constant("UVA_GATHER_NARROW_DEPTH");
-/// The same in `wide`.
+/// Loads of a thread in flight in `wide`.
 pub const WIDE_DEPTH: u32 = constant("UVA_GATHER_WIDE_DEPTH");
 
-/// The number that `#define name` gives. Fails to compile where there is none.
+/// The number that `#define name` gives. Fails to compile if there is none.
 const fn constant(name: &str) -> u32 {
     let (text, name) = (TEXT.as_bytes(), name.as_bytes());
     let define = b"#define ";

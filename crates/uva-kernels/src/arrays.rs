@@ -1,11 +1,11 @@
-//! The arrays that a kernel's arguments name: launchers check them, and simulators look them up.
+//! The arrays of a kernel's arguments, which launchers check and simulators resolve.
 
 /// A kernel's access to an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it.
+    /// The kernel reads the array.
     Read,
-    /// Writes it, and may read it.
+    /// The kernel writes the array, and may read it.
     Write,
 }
 
@@ -16,26 +16,27 @@ pub struct KernelArray {
     pub name: &'static str,
     /// The device address; 0 if absent.
     pub address: u64,
-    /// Entries.
+    /// The number of entries.
     pub count: u64,
     /// Bytes of an entry.
     pub entry_bytes: u64,
-    /// Its address is a multiple of this.
+    /// The alignment of the address.
     pub alignment: u64,
     /// The kernel's access to it.
     pub access: Access,
-    /// Whether it ends behind `count` entries. The arguments do not state the ends of other arrays; their `count` is 1.
+    /// Whether the array ends after `count` entries. The arguments do not state the ends of other arrays; their `count`
+    /// is 1.
     pub bounded: bool,
 }
 
 impl KernelArray {
-    /// A read array of entries aligned to their own size, to 8 bytes at most.
+    /// An array that is read, with entries aligned to their size, at most 8 bytes.
     pub(crate) const fn read(name: &'static str, address: u64, count: u64, entry_bytes: u64) -> Self {
         let alignment = if entry_bytes < 8 { entry_bytes } else { 8 };
         Self { name, address, count, entry_bytes, alignment, access: Access::Read, bounded: true }
     }
 
-    /// The same, written.
+    /// An array that is written, with entries aligned to their size, at most 8 bytes.
     pub(crate) const fn write(name: &'static str, address: u64, count: u64, entry_bytes: u64) -> Self {
         Self { access: Access::Write, ..Self::read(name, address, count, entry_bytes) }
     }
@@ -55,7 +56,7 @@ impl KernelArray {
         Self { count: if self.address == 0 { 0 } else { self.count }, ..self }
     }
 
-    /// Why no memory can be this array, if so.
+    /// Why no memory can match this array, if so.
     pub(crate) fn refusal(&self) -> Option<String> {
         let Self { name, address, count, entry_bytes, alignment, .. } = *self;
         if count.checked_mul(entry_bytes).and_then(|bytes| address.checked_add(bytes)).is_none() {

@@ -12,24 +12,24 @@ pub const BLOCK_THREADS: u32 = crate::header::constant(BLOCK_CUH, "UVA_BLOCK_THR
 /// Destinations that a block of threads works on.
 pub const DESTINATIONS: u64 = crate::header::constant(BLOCK_CUH, "UVA_BLOCK_DESTINATIONS");
 
-/// Blocks that a launch prepares at most.
+/// The maximum number of blocks of a launch.
 pub const BLOCKS_AT_ONCE: usize = crate::header::constant(BLOCK_CUH, "UVA_BLOCKS_AT_ONCE") as usize;
 
-/// How a block's edges are weighted.
+/// The weights of a block's edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeWeights {
-    /// Not here.
+    /// No weights.
     None,
-    /// By the sampler's weights, or else by one over the edges of the destination's list.
+    /// The sampler's weights, or else one over the number of edges of the destination's list.
     Mean,
-    /// By 1.
+    /// Weight 1.
     Sum,
-    /// As in a graph convolutional network, by whole-graph degrees.
+    /// Weights of a graph convolutional network, by whole-graph degrees.
     Degrees,
 }
 
 impl EdgeWeights {
-    /// Every way.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::None, Self::Mean, Self::Sum, Self::Degrees];
 
     /// The kernel's number for it.
@@ -45,14 +45,14 @@ impl EdgeWeights {
 
 shared_struct! {
     in BLOCK_CUH;
-    /// A block as it lies in a slot, and where the prepared one goes. Addresses are the device's. The block's numbers may
-    /// have any value; the prepared ones are in their ranges.
+    /// A block in a slot, and the destination of the prepared block. Addresses are the device's. The block's numbers
+    /// may have any value; prepared numbers are in range.
     pub struct BlockArguments {
         /// int32, `destinations + 1`: offsets.
         pub indptr: u64,
         /// int32, `edges`: sources.
         pub indices: u64,
-        /// float32, `edges`: the sampler's weights. 0 if it made none.
+        /// float32, `edges`: the sampler's weights. 0 if there are none.
         pub sampled: u64,
         /// int32, `sources`: whole-graph degrees. 0 unless edges are weighted by them.
         pub degrees: u64,
@@ -66,11 +66,11 @@ shared_struct! {
         pub weighting: u64,
         /// 0 for weights in float32, 1 for float64.
         pub wide: u64,
-        /// int32, `destinations + 1`: offsets from 0 to `edges`, none below the one before.
+        /// int32, `destinations + 1`: offsets from 0 to `edges`, never decreasing.
         pub offsets: u64,
         /// int32, `edges`: sources below `sources`.
         pub sources_of_edges: u64,
-        /// int32, `edges`: the destination in whose list each edge is.
+        /// int32, `edges`: the destination of each edge.
         pub destinations_of_edges: u64,
         /// `edges` weights; 0 for [`EdgeWeights::None`].
         pub weights: u64,
@@ -80,7 +80,7 @@ shared_struct! {
 }
 
 impl BlockArguments {
-    /// The arrays that these arguments name.
+    /// The arrays of these arguments.
     pub fn arrays(&self) -> [KernelArray; 9] {
         let Self { destinations, edges, sources, .. } = *self;
         let number = if self.wide == 0 { 4 } else { 8 };
@@ -100,6 +100,8 @@ impl BlockArguments {
         ]
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self) -> Result<(), String> {
@@ -125,7 +127,7 @@ impl BlockArguments {
         self.arrays().iter().find_map(KernelArray::refusal).map_or(Ok(()), refuse)
     }
 
-    /// How many blocks of threads have work.
+    /// The number of blocks of threads with work.
     pub fn useful_blocks(&self) -> u64 {
         self.destinations.div_ceil(DESTINATIONS).max(1)
     }
@@ -135,16 +137,18 @@ shared_struct! {
     in BLOCK_CUH;
     /// The blocks that a launch prepares. Its grid is a multiple of their number.
     pub struct BatchBlocks {
-        /// How many there are: 1 to [`BLOCKS_AT_ONCE`].
+        /// The number of blocks: 1 to [`BLOCKS_AT_ONCE`].
         pub count: u64,
-        /// The blocks; those behind `count` are not looked at.
+        /// The blocks; those after `count` are ignored.
         pub blocks: [BlockArguments; BLOCKS_AT_ONCE],
     }
 }
 
 impl BatchBlocks {
+    /// Creates the arguments of a launch.
+    ///
     /// # Panics
-    /// For no block, or for more than [`BLOCKS_AT_ONCE`].
+    /// If there is no block, or more than [`BLOCKS_AT_ONCE`].
     pub fn new(blocks: &[BlockArguments]) -> Self {
         let mut all = Self { count: blocks.len() as u64, ..Self::default() };
         assert!(!blocks.is_empty(), "a launch for no block");
@@ -152,12 +156,12 @@ impl BatchBlocks {
         all
     }
 
-    /// Those that there are.
+    /// The first `count` blocks.
     pub fn blocks(&self) -> &[BlockArguments] {
         &self.blocks[..(self.count as usize).min(BLOCKS_AT_ONCE)]
     }
 
-    /// How many blocks of threads to launch, so that each block has as many as the largest one has work for.
+    /// The number of blocks of threads to launch, so that each block gets as many as the largest one needs.
     pub fn grid(&self) -> u64 {
         self.count * self.blocks().iter().map(BlockArguments::useful_blocks).max().unwrap_or(1)
     }

@@ -51,7 +51,7 @@ shared_struct! {
 pub const INSERTIONS_AT_ONCE: u64 = 128 / CacheInsertion::BYTES as u64;
 
 impl InsertArguments {
-    /// The arrays that these arguments name.
+    /// The arrays of these arguments.
     pub fn arrays(&self) -> [KernelArray; 4] {
         let insertion = CacheInsertion::BYTES as u64;
         [
@@ -65,6 +65,8 @@ impl InsertArguments {
         ]
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self) -> Result<(), String> {

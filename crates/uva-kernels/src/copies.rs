@@ -6,7 +6,7 @@ use crate::source::COPIES_CUH;
 /// The entry point. It runs with any grid.
 pub const COPY_ARRAYS: &str = "copy_arrays";
 
-/// Copies that a launch makes at most.
+/// The maximum number of copies of a launch.
 pub const COPIES_AT_ONCE: usize = crate::header::constant(COPIES_CUH, "UVA_COPIES_AT_ONCE") as usize;
 
 /// Bytes that a warp copies at a time.
@@ -16,11 +16,11 @@ shared_struct! {
     in COPIES_CUH;
     /// One copy. Addresses are the device's, of any alignment; the two places do not overlap.
     pub struct DeviceCopy {
-        /// Where it is read.
+        /// The source address.
         pub from: u64,
-        /// Where it is written.
+        /// The destination address.
         pub to: u64,
-        /// How much.
+        /// The number of bytes.
         pub bytes: u64,
     }
 }
@@ -29,28 +29,30 @@ shared_struct! {
     in COPIES_CUH;
     /// The copies of a launch.
     pub struct CopyArguments {
-        /// How many there are: at most [`COPIES_AT_ONCE`].
+        /// The number of copies: at most [`COPIES_AT_ONCE`].
         pub count: u64,
-        /// The copies; those behind `count` are not looked at.
+        /// The copies; those after `count` are ignored.
         pub copies: [DeviceCopy; COPIES_AT_ONCE],
     }
 }
 
 impl CopyArguments {
+    /// Creates the arguments of a launch.
+    ///
     /// # Panics
-    /// For more than [`COPIES_AT_ONCE`].
+    /// If there are more than [`COPIES_AT_ONCE`] copies.
     pub fn new(copies: &[DeviceCopy]) -> Self {
         let mut all = Self { count: copies.len() as u64, ..bytemuck::Zeroable::zeroed() };
         all.copies[..copies.len()].copy_from_slice(copies);
         all
     }
 
-    /// Those that there are.
+    /// The first `count` copies.
     pub fn copies(&self) -> &[DeviceCopy] {
         &self.copies[..(self.count as usize).min(COPIES_AT_ONCE)]
     }
 
-    /// The arrays that these arguments name.
+    /// The arrays of these arguments.
     pub fn arrays(&self) -> impl Iterator<Item = KernelArray> {
         let of = |copy: &DeviceCopy| {
             let from = KernelArray::read("the source of a copy", copy.from, copy.bytes, 1);
@@ -64,6 +66,8 @@ impl CopyArguments {
         self.copies().iter().map(|copy| copy.bytes.div_ceil(COPY_PIECE)).sum()
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self) -> Result<(), String> {

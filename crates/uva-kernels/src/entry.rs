@@ -23,7 +23,7 @@ pub struct EntryPoint {
 pub enum Takes {
     /// The address of a [`crate::gather::GatherReport`].
     Report,
-    /// The same, the address of the ids, and the report stamp.
+    /// The address of a [`crate::gather::GatherReport`], the address of the ids, and the report stamp.
     Finish,
     /// The address of a word that the kernel waits for.
     Flag,
@@ -43,7 +43,7 @@ pub enum Takes {
     Blocks,
     /// [`VerdictArguments`].
     Verdict,
-    /// [`SampleArguments`]; the width where the kernel reads neighbour ids.
+    /// [`SampleArguments`]; the width if the kernel reads neighbour ids.
     Sample(Option<IdWidth>),
 }
 

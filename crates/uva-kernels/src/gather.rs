@@ -32,7 +32,7 @@ macro_rules! gather_kernels {
         help: $help:literal,
         reads_per_warp: $reads:expr,
     },)*) => {
-        /// A gather kernel: a way of reading rows. docs/internals/kernels.md explains them.
+        /// A gather kernel: a method of reading rows. docs/internals/kernels.md explains them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Kernel {
             $(#[doc = $help] #[serde(rename = $name)] $kernel,)*
@@ -52,7 +52,7 @@ macro_rules! gather_kernels {
                 match self { $(Self::$kernel => $help,)* }
             }
 
-            /// The kernel whose reads it makes. Another one than itself is a twin, which hints at the caches otherwise.
+            /// The kernel with the same reads. If it is a different one, the two are twins with different cache hints.
             pub const fn layout(self) -> Self {
                 match self { $(Self::$kernel => Self::$layout,)* }
             }
@@ -220,14 +220,13 @@ shared_struct! {
         /// Cached rows in device memory, `row_bytes` each; any alignment, readable like the table. 0 when there is
         /// none.
         pub cache: u64,
-        /// uint32 for each id: the positions in the order in which they are visited, each once. 0 for the order that
-        /// they have.
+        /// uint32 for each id: the order in which positions are visited, each once. 0 for the given order.
         pub order: u64,
     }
 }
 
 impl GatherArguments {
-    /// The arrays that these arguments name.
+    /// The arrays of these arguments.
     pub fn arrays(&self, width: IdWidth) -> [KernelArray; 7] {
         [
             KernelArray::read("the table", self.table, self.rows, self.row_bytes).unaligned(),
@@ -240,6 +239,8 @@ impl GatherArguments {
         ]
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self, width: IdWidth) -> Result<(), String> {
@@ -259,7 +260,7 @@ impl GatherArguments {
 
 shared_struct! {
     in GATHER_CUH;
-    /// The result of a gather. It lies in device memory and is read by a copy.
+    /// The result of a gather. It is in device memory and is read by a copy.
     pub struct GatherReport {
         /// The launcher's report stamp, written after everything else; 0 from the gather's beginning until then.
         pub stamp: u64,
@@ -281,7 +282,7 @@ shared_struct! {
 }
 
 impl GatherReport {
-    /// A report from the bytes that were copied from the device.
+    /// Reads a report from bytes copied from the device.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         bytemuck::pod_read_unaligned(bytes)
     }
@@ -298,12 +299,12 @@ impl GatherReport {
         next_hit: 0,
     };
 
-    /// The bytes that a copy to the device takes.
+    /// The bytes to copy to the device.
     pub fn bytes(&self) -> &[u8] {
         bytemuck::bytes_of(self)
     }
 
-    /// The first position with an id that is no row of the table, and that id.
+    /// The first position with an id that is not a row of the table, and that id.
     pub fn bad(&self) -> Option<(u64, i64)> {
         (self.bad_position != u64::MAX).then_some((self.bad_position, self.bad_id))
     }

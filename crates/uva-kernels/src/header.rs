@@ -85,7 +85,7 @@ pub(crate) const fn layout<const FIELDS: usize>(
             }
             return (places, offset.next_multiple_of(alignment));
         }
-        // The identifiers in a declaration that are no keywords: a struct's name, and the field's.
+        // The identifiers in a declaration that are not keywords: a struct's name, and the field's.
         let (mut words, mut longs) = ([(0, 0); 2], 0);
         let (mut pointer, mut int, mut count) = (false, false, 1);
         while !is(text, token, ";") {
@@ -136,7 +136,7 @@ pub(crate) const fn layout<const FIELDS: usize>(
     }
 }
 
-/// Behind `struct NAME {`.
+/// The position after `struct NAME {`.
 const fn body(text: &[u8], name: &str) -> usize {
     let mut token = next(text, 0);
     while token.0 < token.1 {
@@ -197,7 +197,7 @@ const fn is_word(text: &[u8], token: (usize, usize)) -> bool {
     token.0 < token.1 && (text[token.0].is_ascii_alphabetic() || text[token.0] == b'_')
 }
 
-/// Types that occur only behind pointers.
+/// Whether a type occurs only as the target of pointers.
 const fn is_unsized(text: &[u8], token: (usize, usize)) -> bool {
     is(text, token, "void") || is(text, token, "char")
 }

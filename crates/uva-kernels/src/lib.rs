@@ -1,11 +1,11 @@
-//! Everything that the CUDA kernels in `kernels/` share with their launchers, written once: sources and compile
-//! options, entry points, argument structs, tuning constants and limits.
+//! The single definition of everything shared by the CUDA kernels in `kernels/` and their launchers: sources and
+//! compile options, entry points, argument structs, tuning constants and limits.
 //!
 //! While this crate is compiled, it reads the constants from the CUDA headers and compares the layout of each struct
-//! with its header. So a change on one side alone does not build.
+//! with its header. So a change on one side only does not build.
 //!
-//! This crate must not know drivers, devices or compilers: it holds data and opens nothing. Next: `uva-cuda` launches
-//! the kernels, `cuda-sim` and `uva-kernel-sim` run them without a GPU, docs/internals/kernels.md explains them.
+//! This crate must not depend on drivers, devices or compilers: it has only data. Next: `uva-cuda` launches the
+//! kernels, `cuda-sim` and `uva-kernel-sim` run them without a GPU, docs/internals/kernels.md explains them.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -17,9 +17,9 @@ shared_struct! {
         pub count: u64,
         /// Regions of the table, at least 1.
         pub regions: u64,
-        /// A region is 2 to this power rows; rows behind the last region count as the last's.
+        /// A region is 2 to this power rows; rows after the last region belong to the last one.
         pub row_bits: u64,
-        /// uint32 for each region, and one more. They are 0 before the first launch.
+        /// uint32 for each region, and one more. All are 0 before the first launch.
         pub places: u64,
         /// uint32 for each id: the result.
         pub order: u64,
@@ -29,7 +29,7 @@ shared_struct! {
 }
 
 impl OrderArguments {
-    /// The arrays that these arguments name.
+    /// The arrays of these arguments.
     pub fn arrays(&self) -> [KernelArray; 4] {
         [
             KernelArray::read("the ids", self.ids, self.count, 8),
@@ -39,6 +39,8 @@ impl OrderArguments {
         ]
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self) -> Result<(), String> {

@@ -7,11 +7,11 @@ use crate::source::SAMPLE_CUH;
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = constant(SAMPLE_CUH, "UVA_SAMPLE_BLOCK_THREADS") as u32;
-/// Most layers of a batch.
+/// The maximum number of layers of a batch.
 pub const LAYERS: usize = constant(SAMPLE_CUH, "UVA_SAMPLE_LAYERS") as usize;
-/// A fanout that takes every list whole.
+/// A fanout that takes every entry of a list.
 pub const WHOLE_LISTS: u32 = u32::MAX;
-/// Most nodes of a batch, and most picks of a layer: local ids and offsets are int32.
+/// The maximum number of nodes of a batch, and of picks of a layer: local ids and offsets are int32.
 pub const MOST_LOCAL: u64 = i32::MAX as u64;
 
 /// The values of [`SampleReport::failure`]. `failed_layer` names the layer, except for [`failure::SEEDS`].
@@ -19,7 +19,7 @@ pub mod failure {
     use crate::header::constant;
     use crate::source::SAMPLE_CUH;
 
-    /// None.
+    /// No failure.
     pub const NONE: u64 = 0;
     /// An invalid seed: `bad_seed`.
     pub const SEEDS: u64 = constant(SAMPLE_CUH, "FAILED_SEEDS");
@@ -34,7 +34,7 @@ pub mod failure {
 /// Declares [`SampleKernel`] from one row for each sampling kernel.
 macro_rules! sample_kernels {
     ($($(#[doc = $doc:literal])* $kernel:ident = $name:literal $(reads $width:ident)?,)*) => {
-        /// A sampling kernel. docs/internals/kernels.md has their order.
+        /// A sampling kernel. For their order see docs/internals/kernels.md.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum SampleKernel {
             $($(#[doc = $doc])* $kernel,)*
@@ -49,7 +49,7 @@ macro_rules! sample_kernels {
                 match self { $(Self::$kernel => $name,)* }
             }
 
-            /// The width of the neighbour ids, if it reads any.
+            /// The width of the neighbour ids, if it reads ids.
             pub fn width(self) -> Option<IdWidth> {
                 match self { $(Self::$kernel => sample_kernels!(@width $($width)?),)* }
             }
@@ -144,17 +144,17 @@ shared_struct! {
         pub original_ids: u64,
         /// An id per node: its id in the finished batch. 0 if that is the node itself.
         pub dataset_ids: u64,
-        /// 1 where `original_ids` are int64, 0 where they are int32.
+        /// 1 if `original_ids` are int64, 0 if they are int32.
         pub original_ids_wide: u64,
-        /// The same for `dataset_ids`.
+        /// 1 if `dataset_ids` are int64, 0 if they are int32.
         pub dataset_ids_wide: u64,
         /// int64, `nodes + 1` entries: the start of each node's list in the dataset's indices, by the dataset's ids. 0
         /// if the graph has the dataset's own order.
         pub home_indptr: u64,
         /// float32, one per edge of the dataset, for picks by weight.
         pub weights: u64,
-        /// int32, one per node, by the dataset's ids: in-degrees in the graph that this one is a part of. 0 if every list
-        /// is whole.
+        /// int32, one per node, by the dataset's ids: in-degrees in the whole graph that contains this one. 0 if every
+        /// list is whole.
         pub whole_degrees: u64,
         /// The run's seed.
         pub seed: u64,
@@ -170,23 +170,23 @@ shared_struct! {
         pub layer: u32,
         /// Picks from a longer list: at least 1; [`WHOLE_LISTS`] takes all.
         pub fanout: u32,
-        /// 1 where a neighbour may be picked more than once, else 0.
+        /// 1 if a neighbour may be picked more than once, else 0.
         pub replace: u32,
         /// Destinations whose lists are read before any of them is picked for, at least 1. Among several errors, it
         /// decides which one is reported.
         pub group: u32,
         /// 1 if every visit of a list reads all of its entries, else 0: for the counts of reads.
         pub reads_whole_lists: u64,
-        /// Seeds, which lie in `batch_nodes`.
+        /// The number of seeds, which are in `batch_nodes`.
         pub seeds: u64,
-        /// `block_indptr` of the layer before, whose picks are kept: this block begins with that one. 0 if each
+        /// `block_indptr` of the previous layer, whose picks are kept: this block begins with that one. 0 if each
         /// destination gets new picks.
         pub kept_indptr: u64,
-        /// `block_indices` of the layer before; 0 as `kept_indptr`.
+        /// `block_indices` of the previous layer; 0 if `kept_indptr` is 0.
         pub kept_indices: u64,
-        /// `edge_ids` of the layer before; 0 as `kept_indptr` or `edge_ids`.
+        /// `edge_ids` of the previous layer; 0 if `kept_indptr` or `edge_ids` is 0.
         pub kept_edge_ids: u64,
-        /// int64, room for `nodes_room` node ids.
+        /// int64, capacity for `nodes_room` node ids.
         pub batch_nodes: u64,
         /// At most 2³¹ − 1, at least `seeds`.
         pub nodes_room: u64,
@@ -194,27 +194,27 @@ shared_struct! {
         pub node_degrees: u64,
         /// int32, `destinations_room + 1` entries.
         pub block_indptr: u64,
-        /// The most destinations of this layer.
+        /// The maximum number of destinations of this layer.
         pub destinations_room: u64,
         /// int32, `edges_room` entries.
         pub block_indices: u64,
-        /// The most picks of this layer; at most 2³¹ − 1.
+        /// The maximum number of picks of this layer; at most 2³¹ − 1.
         pub edges_room: u64,
         /// int64, `edges_room` entries: the position of each pick in the dataset's indices. 0 if not requested.
         pub edge_ids: u64,
         /// uint64, one per node: initially all ones; the kernels keep it from batch to batch.
         pub local_ids: u64,
-        /// int64, one a pick: scratch.
+        /// int64, one per pick: scratch.
         pub slots: u64,
-        /// int64, one a destination: scratch, kept within a batch.
+        /// int64, one per destination: scratch, kept within a batch.
         pub begins: u64,
-        /// uint32, one a destination: scratch, kept within a batch.
+        /// uint32, one per destination: scratch, kept within a batch.
         pub degrees: u64,
-        /// int64, one a destination: scratch, kept within a batch. 0 where `home_indptr` is.
+        /// int64, one per destination: scratch, kept within a batch. 0 if `home_indptr` is 0.
         pub homes: u64,
-        /// uint32, one a destination: scratch, kept within a batch. 0 unless picks are by weight.
+        /// uint32, one per destination: scratch, kept within a batch. 0 unless picks are by weight.
         pub existing: u64,
-        /// The same.
+        /// uint32, one per destination: scratch, kept within a batch. 0 unless picks are by weight.
         pub heaviest: u64,
         /// uint64, one for each block of a launch: scratch.
         pub totals: u64,
@@ -238,7 +238,7 @@ shared_struct! {
 
 shared_struct! {
     in SAMPLE_CUH;
-    /// The result of a batch. It lies in device memory and is read by a copy. Without a "first" one, its number is all
+    /// The result of a batch. It is in device memory and is read by a copy. The index of a missing "first" item is all
     /// ones.
     pub struct SampleReport {
         /// The batch's report stamp, written after everything else; 0 from its beginning until then.
@@ -263,7 +263,7 @@ shared_struct! {
         pub failed_first: u64,
         /// The position of the first invalid seed.
         pub bad_seed: u64,
-        /// The first destination with a list that is no range of the edges.
+        /// The first destination with a list that is not a range of the edges.
         pub bad_list: u64,
         /// That node.
         pub bad_node: u64,
@@ -271,17 +271,17 @@ shared_struct! {
         pub bad_home: u64,
         /// That node.
         pub bad_home_node: u64,
-        /// The position in the dataset where its list should begin.
+        /// The position in the dataset at which its list should begin.
         pub bad_home_begin: u64,
         /// The first destination whose picks do not fit.
         pub overflow: u64,
-        /// The first pick with an id that is no node.
+        /// The first pick with an id that is not a node.
         pub bad_edge: u64,
         /// Its position in `indices`.
         pub bad_position: u64,
         /// The first pick with a new node that does not fit.
         pub no_room: u64,
-        /// The first entry that was looked up by its original id and is no node: its destination in the upper half, its
+        /// The first entry whose original id was needed and that is not a node: its destination in the upper half, its
         /// position in the list in the lower.
         pub bad_entry: u64,
         /// The first pick of the destinations in the same group.
@@ -306,14 +306,14 @@ shared_struct! {
 }
 
 impl SampleReport {
-    /// A report from the bytes that were copied from the device.
+    /// Reads a report from bytes copied from the device.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         bytemuck::pod_read_unaligned(bytes)
     }
 }
 
 impl SampleArguments {
-    /// The arrays that these arguments name; `width` if neighbour ids are read.
+    /// The arrays of these arguments; `width` if neighbour ids are read.
     pub fn arrays(&self, width: Option<IdWidth>) -> [KernelArray; 28] {
         let nodes = self.nodes;
         let ends = nodes.saturating_add(1);
@@ -363,8 +363,10 @@ impl SampleArguments {
         ]
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
-    /// The reason why no memory can match these arguments, or the numbers that no batch has.
+    /// The reason why no memory can match these arguments, or which numbers are invalid.
     pub fn check(&self, width: Option<IdWidth>) -> Result<(), String> {
         let refuse = |what: String| Err(format!("a batch cannot be sampled: {what}"));
         if let Some(refusal) = self.arrays(width).iter().find_map(KernelArray::refusal) {

@@ -12,7 +12,7 @@ pub struct KernelSource<'a> {
 }
 
 /// A file of the folder `kernels`, by name: its name and its text. The crate has a link to that folder, so that its
-/// package holds the files.
+/// package has the files.
 macro_rules! file {
     ($name:literal) => {
         ($name, include_str!(concat!("../kernels/", $name)))
@@ -66,7 +66,7 @@ pub const TRAIN: KernelSource<'static> = KernelSource {
     headers: &[file!("block.cuh"), INTRINSICS, file!("lists.cuh"), file!("verdict.cuh")],
 };
 
-/// Compile options, besides the architecture. Line numbers are for profilers and sanitizers and cost nothing.
+/// Compile options, in addition to the architecture. Line numbers are for profilers and sanitizers and cost nothing.
 pub const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
 
 pub(crate) const BLOCK_CUH: &str = file!("block.cuh").1;

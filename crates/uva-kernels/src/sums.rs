@@ -4,7 +4,7 @@ use crate::arrays::KernelArray;
 use crate::gather::GatherReport;
 use crate::source::SUMS_CUH;
 
-/// Loads of a lane in flight, and the fewest lanes of a group.
+/// The loads of a lane in flight, and the minimum number of lanes of a group.
 const DEPTH: u64 = crate::header::constant(SUMS_CUH, "SUMS_DEPTH");
 
 /// Lanes of a warp.
@@ -63,32 +63,32 @@ shared_struct! {
     pub struct SumArguments {
         /// Row 0 of `sources` rows, aligned to a value.
         pub rows: u64,
-        /// Bytes of a row: at least one value, and whole ones.
+        /// Bytes of a row: a multiple of a value, at least one.
         pub row_bytes: u64,
-        /// Rows, not below `destinations`.
+        /// The number of rows, at least `destinations`.
         pub sources: u64,
         /// int32, `destinations + 1`: offsets.
         pub indptr: u64,
         /// int32, `edges`: sources.
         pub indices: u64,
-        /// float32, `edges`: the sampler's weights. 0 if it made none.
+        /// float32, `edges`: the sampler's weights. 0 if there are none.
         pub sampled: u64,
         /// int32, `sources`: whole-graph degrees, by which rows are weighted, and each destination's own row is added
-        /// last. 0 if they are not.
+        /// last. 0 if rows are not weighted by degrees.
         pub degrees: u64,
-        /// Lists: their destinations are the first of the sources.
+        /// The number of lists, whose destinations are the first of the sources.
         pub destinations: u64,
         /// Entries of all lists.
         pub edges: u64,
-        /// float32, `destinations` rows of as many values as a row has.
+        /// float32, `destinations` rows with the same number of values.
         pub sums: u64,
-        /// `destinations` rows: copies of the first ones, aligned to a value. 0 if nobody wants them.
+        /// `destinations` rows: copies of the first ones, aligned to a value. 0 if not requested.
         pub own: u64,
     }
 }
 
 impl SumArguments {
-    /// The arrays that these arguments name.
+    /// The arrays of these arguments.
     pub fn arrays(&self, values: SummedType) -> [KernelArray; 7] {
         let Self { row_bytes, sources, destinations, edges, .. } = *self;
         let sum_bytes = row_bytes / values.bytes() * 4;
@@ -105,6 +105,8 @@ impl SumArguments {
         ]
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self, values: SummedType) -> Result<(), String> {
@@ -127,19 +129,19 @@ impl SumArguments {
         Ok(())
     }
 
-    /// Warps with work: a group of lanes makes a sum, and a warp has as many groups as fit.
+    /// The number of warps with work: a group of lanes computes a sum, and a warp has as many groups as fit.
     ///
-    /// A row's pieces decide how many lanes a group has, to a power of two: pieces of 16 bytes where rows and sums are
-    /// aligned to them, else of 4 or of a value. So narrow rows leave no lane idle that could make another sum, and wide
-    /// ones take a whole warp. Counted for 138,208 lists of
-    /// five rows of 400 bytes (products, fanouts 15,10,5): 276 MB of rows are read from device memory, behind 222 MB
-    /// that crossed the link. A warp needs three turns of four loads a list, some 2 µs. On 8 multiprocessors of 32
-    /// resident warps each that is 1 ms, beside 4 ms or more on a link of 55 GB/s. No GPU has measured it yet.
+    /// The number of lanes of a group is that of a row's pieces, rounded to a power of two: pieces of 16 bytes if rows
+    /// and sums are aligned to them, else of 4 bytes or of a value. So narrow rows leave no lanes idle, and wide rows
+    /// take a whole warp. Counted for 138,208 lists of five rows of 400 bytes (products, fanouts 15,10,5): 276 MB of
+    /// rows are read from device memory, after 222 MB that crossed the link. A warp needs three rounds of four loads
+    /// per list, some 2 µs. On 8 multiprocessors of 32 resident warps each that is 1 ms, compared with 4 ms or more on
+    /// a link of 55 GB/s. Not measured on a GPU yet.
     pub fn useful_warps(&self, values: SummedType) -> u64 {
         self.warps_of_pieces(values, 0, 0)
     }
 
-    /// The same where more rows and more sums begin at these addresses.
+    /// The number of warps if further rows and sums begin at these addresses.
     fn warps_of_pieces(&self, values: SummedType, more_rows: u64, more_sums: u64) -> u64 {
         let mixed = self.rows | self.own | self.row_bytes | more_rows;
         let piece = match (mixed | self.sums | more_sums, mixed) {
@@ -162,8 +164,8 @@ fn check_arrays(arrays: &[KernelArray]) -> Result<(), String> {
 
 shared_struct! {
     in SUMS_CUH;
-    /// The arguments of sums that the host began with the rows that no cache has. Addresses are the device's. The
-    /// numbers of the block and the ids may have any value; those of `begun_of`, `missed_of` and the slot map may not.
+    /// The arguments of sums that the host began with the uncached rows. Addresses are the device's. The numbers of the
+    /// block and the ids may have any value; those of `begun_of`, `missed_of` and the slot map may not.
     pub struct ContinuedArguments {
         /// The lists. `rows` are the cache's, slot by slot.
         pub lists: SumArguments,
@@ -175,17 +177,18 @@ shared_struct! {
         pub slot_map: u64,
         /// Rows of the table.
         pub table_rows: u64,
-        /// float32, `begun_rows` rows of as many values as a row has: the host's sums.
+        /// float32, `begun_rows` rows with the same number of values: the host's sums.
         pub begun: u64,
-        /// int32, `destinations`: which of these a list's sum begins with, negative for zeros.
+        /// int32, `destinations`: the index of the host's sum for each list, negative for zeros.
         pub begun_of: u64,
-        /// The host's sums.
+        /// The number of the host's sums.
         pub begun_rows: u64,
-        /// `missed_rows` rows, aligned to a value: own rows that the cache has not.
+        /// `missed_rows` rows, aligned to a value: uncached own rows.
         pub missed: u64,
-        /// int32, `destinations`: which of these is the own row, negative for none. 0 where nobody wants own rows.
+        /// int32, `destinations`: the index of the own row in `missed`, negative for none. 0 if own rows are not
+        /// requested.
         pub missed_of: u64,
-        /// Own rows that the cache has not.
+        /// The number of uncached own rows.
         pub missed_rows: u64,
         /// A [`GatherReport`], which gets the time of the beginning.
         pub report: u64,
@@ -193,7 +196,7 @@ shared_struct! {
 }
 
 impl ContinuedArguments {
-    /// The arrays that these arguments name.
+    /// The arrays of these arguments.
     pub fn arrays(&self, values: SummedType) -> Vec<KernelArray> {
         let SumArguments { row_bytes, sources, destinations, .. } = self.lists;
         let sum_bytes = row_bytes / values.bytes() * 4;
@@ -215,6 +218,8 @@ impl ContinuedArguments {
         arrays
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self, values: SummedType) -> Result<(), String> {
@@ -290,7 +295,7 @@ mod tests {
                 own: 0x7002,
                 ..SumArguments::default()
             },
-            // No row is cached: there may be no memory for one.
+            // No row is cached: the cache may have no memory.
             cached: 0,
             ids: 0x8008,
             slot_map: 0x9004,

@@ -1,4 +1,4 @@
-//! Whether a training batch counts, decided on the device: `kernels/verdict.cuh`.
+//! The verdict on a training batch, made on the device: `kernels/verdict.cuh`.
 
 use crate::arrays::KernelArray;
 use crate::source::VERDICT_CUH;
@@ -9,7 +9,7 @@ pub const BATCH_VERDICT: &str = "batch_verdict";
 /// Numbers that the device keeps, f64 each.
 pub const NUMBERS: usize = place("UVA_VERDICT_NUMBERS");
 
-/// Their places: the state of training, as [`VerdictState::of`] names it.
+/// The place of the state of training, see [`VerdictState::of`].
 pub const STATE: usize = place("UVA_VERDICT_STATE");
 /// Good batches so far.
 pub const BATCHES: usize = place("UVA_VERDICT_BATCHES");
@@ -17,7 +17,7 @@ pub const BATCHES: usize = place("UVA_VERDICT_BATCHES");
 pub const LOSS: usize = place("UVA_VERDICT_LOSS");
 /// The sum of all labels' losses since the last reading.
 pub const LOSSES: usize = place("UVA_VERDICT_LOSSES");
-/// Right answers since the last reading.
+/// Correct predictions since the last reading.
 pub const CORRECT: usize = place("UVA_VERDICT_CORRECT");
 /// Labels since the last reading.
 pub const LABELLED: usize = place("UVA_VERDICT_LABELLED");
@@ -31,14 +31,14 @@ const fn place(name: &str) -> usize {
 pub enum VerdictState {
     /// Every batch so far was good.
     Good,
-    /// The loss of the batch behind the good ones is not finite.
+    /// The loss of the first bad batch is not finite.
     Diverged,
-    /// The batch behind the good ones was not whole.
+    /// The first bad batch was incomplete.
     NotWhole,
 }
 
 impl VerdictState {
-    /// The state that the number means. A number that the kernel never writes means a batch that was not whole.
+    /// The state that the number means. A number that the kernel never writes means an incomplete batch.
     pub fn of(number: f64) -> Self {
         const GOOD: f64 = place("UVA_VERDICT_GOOD") as f64;
         const DIVERGED: f64 = place("UVA_VERDICT_DIVERGED") as f64;
@@ -52,36 +52,36 @@ impl VerdictState {
 
 shared_struct! {
     in VERDICT_CUH;
-    /// What is judged, and where the verdict goes. Addresses are the device's.
+    /// The input and output of the verdict. Addresses are the device's.
     pub struct VerdictArguments {
-        /// The batch's mean loss, one number. 0 where the batch has no seed.
+        /// The batch's mean loss, one number. 0 if the batch has no seed.
         pub loss: u64,
-        /// int64: right answers. 0 with `loss`.
+        /// int64: correct predictions. 0 if `loss` is 0.
         pub correct: u64,
-        /// int64: labels. 0 with `loss`.
+        /// int64: labels. 0 if `loss` is 0.
         pub labelled: u64,
         /// 0 for a loss in float32, 1 for float64.
         pub wide: u64,
-        /// int64: the report beside the batch. 0 for memory that cannot be taken away.
+        /// int64: the report of the batch. 0 for memory that cannot be revoked.
         pub words: u64,
-        /// Words that show whether the batch was whole.
+        /// The words that show whether the batch was complete.
         pub places: [u64; 2],
         /// Their values if it was.
         pub expected: [i64; 2],
-        /// 1 for the first batch of a reading, else 0: the sums begin again.
+        /// 1 for the first batch of a reading, else 0: the sums are reset.
         pub first: u64,
         /// float64, [`NUMBERS`]: kept from batch to batch, all 0 before the first.
         pub numbers: u64,
-        /// float64, [`NUMBERS`], in pinned host memory: a copy of them behind this batch.
+        /// float64, [`NUMBERS`], in pinned host memory: a copy of `numbers` after this batch.
         pub reading: u64,
-        /// float32: 1 where the batch's step is to be skipped, else 0. It is skipped where this batch or an earlier one is
+        /// float32: 1 if the batch's step is to be skipped, else 0. It is skipped if this batch or an earlier one is
         /// bad, or no seed has a label.
         pub skipped: u64,
     }
 }
 
 impl VerdictArguments {
-    /// The arrays that these arguments name.
+    /// The arrays of these arguments.
     pub fn arrays(&self) -> [KernelArray; 7] {
         let seeds = u64::from(self.loss != 0);
         let words = self.places.iter().max().map_or(0, |&last| last.saturating_add(1));
@@ -96,6 +96,8 @@ impl VerdictArguments {
         ]
     }
 
+    /// Checks the arguments.
+    ///
     /// # Errors
     /// The reason why no memory can match these arguments.
     pub fn check(&self) -> Result<(), String> {

@@ -1,19 +1,19 @@
-//! Files opened and written without trust in what others may have put in their place.
+//! Opens and writes files at untrusted paths.
 //!
-//! Paths come from users, and directories may belong to others. A name can lead to a FIFO, whose opening blocks, to a
-//! device, which never ends, or through a link to a file of the caller's. So the program reads everything through
-//! [`open_regular`] or [`read_regular`], and replaces every file through [`Replacement`]. Only outputs that the user
-//! named, which may well be pipes or terminals, go through [`open_output`].
+//! Paths come from users, and directories may belong to others. A name can refer to a FIFO, whose opening blocks, to a
+//! device, which has no end, or through a link to a file of the caller. So the program reads everything with
+//! [`open_regular`] or [`read_regular`], and replaces every file with [`Replacement`]. Only user-specified outputs,
+//! which may be pipes or terminals, use [`open_output`].
 //!
-//! `clippy.toml` forbids the direct ways; they are allowed only here.
+//! `clippy.toml` forbids the direct functions of `std` outside of this module.
 //!
 //! | file | what it is for |
 //! |---|---|
 //! | `read` | regular files, directories and locks, opened without blocking |
-//! | `own_directory` | a directory that this program fills and removes: names looked up in it, no link followed |
-//! | `output` | outputs that the user named: a file, a pipe, a terminal |
-//! | `replacement` | a file that replaces another in one step, and the names of unfinished ones |
-//! | `unfinished_file` | a file that one process at a time writes under a temporary name, and a later one resumes |
+//! | `own_directory` | a directory that this program fills and removes, without following links |
+//! | `output` | user-specified outputs: a file, a pipe, a terminal |
+//! | `replacement` | atomic replacement of a file, and the names of unfinished files |
+//! | `unfinished_file` | a resumable file under a temporary name, written by one process at a time |
 //! | `random_words` | the random words in these names |
 #![allow(clippy::disallowed_methods, reason = "the one place where files are opened by name")]
 

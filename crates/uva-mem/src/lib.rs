@@ -1,21 +1,21 @@
-//! Memory that processes share, and the protocol by which they hand it over.
+//! Memory shared by processes, and the protocol that hands it over.
 //!
-//! [Files](files) are opened and replaced here, without trust in what others put in their place.
+//! [`files`] opens and replaces files at untrusted paths.
 //!
-//! This crate owns every `unsafe` that host memory needs:
+//! This crate has all `unsafe` code for host memory:
 //!
-//! - [mapped files](MappedFile), and [writable mappings of them](PrivateFile); a program may
-//!   [end by name](end_with_the_files_name) where one is made shorter
-//! - [shared regions](SharedRegion) (sealed memfds), and [bytes that are written once](FrozenBytes)
+//! - [mapped files](MappedFile), and [writable mappings of them](PrivateFile); a program may [end with the file's
+//!   name](end_with_the_files_name) if a mapped file is truncated
+//! - [shared regions](SharedRegion) (sealed memfds), and [bytes written once](FrozenBytes)
 //! - [pages](ZeroedPages) for random reads
-//! - the [end of a process that gets no memory](out_of_memory), with a line that says so
+//! - the [end of a process that runs out of memory](out_of_memory), with a message
 //! - the [end](end_at_once) of a process without destructors of libraries
 //! - the [hand-over](handover) of file descriptors between processes, and [pidfds](pidfd)
-//! - what a child does [between fork and exec](spawn)
+//! - [spawning](spawn): the code between fork and exec
 //! - the [ring of slots](ring) through which batches flow
 //!
-//! It must not know what a graph, a batch or a GPU is: a slot's payload is bytes, a batch is a sequence number. Linux
-//! only: it is built on memfd, futex, pidfd and `SCM_RIGHTS`.
+//! The crate must not depend on graphs, batches or GPUs: a slot's payload is bytes, and a batch is a sequence number.
+//! Linux only: it is built on memfd, futex, pidfd and `SCM_RIGHTS`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

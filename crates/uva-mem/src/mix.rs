@@ -3,8 +3,8 @@
 /// splitmix64's finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): a bijection
 /// in which every bit of `z` affects every bit of the result.
 ///
-/// Not a cryptographic hash. Here it checks headers. The crates above use it to key generated graphs, to tell datasets
-/// apart and to hash batches; docs/spec/reproducible-batches.md fixes it for the last.
+/// Not a cryptographic hash. This crate uses it to check headers. Other crates use it to key generated graphs, to
+/// fingerprint datasets and to hash batches; docs/spec/reproducible-batches.md specifies the latter.
 #[inline]
 #[must_use]
 pub const fn mix(mut z: u64) -> u64 {

@@ -1,13 +1,14 @@
-//! Loops over rows for each set of vector instructions ([`rows`]), and the means to write more of them.
+//! Loops over rows for each set of vector instructions ([`rows`]), and tools to write more of them.
 //!
-//! A portable x86-64 program may assume no more than SSE2. So hot loops are compiled once for each [`Set`], by
-//! [`vectorized!`] from plain loops or by hand from intrinsics. A value of [`Vectors`], which names only instructions
-//! that the processor has, selects one at run time.
+//! A portable x86-64 program may only assume SSE2. So hot loops are compiled once for each [`Set`], by [`vectorized!`]
+//! from plain loops or by hand from intrinsics. A value of [`Vectors`], which names only instructions that the
+//! processor has, selects one at run time.
 //!
 //! [`lists`] has the loops of a GNN's layers over sampled blocks: sums, maxima, attention, and their gradients.
 //!
-//! This crate must not know what a row means, where tables come from, or devices; threads are its caller's. `uva-rows`
-//! has the sources of rows that use these loops, `uva-train` and the Python module the layers that use lists.
+//! This crate must not depend on the meaning of rows, the origin of tables, or devices; threads are provided by the
+//! caller. `uva-rows` has the sources of rows that use these loops, `uva-train` and the Python module the layers that
+//! use lists.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

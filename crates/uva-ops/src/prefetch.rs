@@ -1,7 +1,7 @@
 //! Prefetches.
 
-/// Asks for the cache line at an address, into the second-level cache. It reads nothing that a program could see, so
-/// any address will do. Does nothing on processors other than x86-64.
+/// Prefetches the cache line at an address into the second-level cache. The program does not observe the read, so any
+/// address is valid. No effect on processors other than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -27,9 +27,9 @@
 ///
 /// # Floating point
 ///
-/// Results are the same bit for bit with every set, as long as they do not depend on the number of lanes. FMA changes
-/// nothing: the compiler fuses a product and a sum, which rounds once instead of twice, only where the program says
-/// `mul_add`, and that rounds once with every set. Nor does it ever reorder additions.
+/// Results are the same bit for bit with every set, as long as they do not depend on the number of lanes. FMA does not
+/// change results: the compiler fuses a product and a sum, which rounds once instead of twice, only where the program
+/// says `mul_add`, and that rounds once with every set. Nor does it ever reorder additions.
 #[macro_export]
 macro_rules! vectorized {
     (

@@ -1,8 +1,8 @@
-//! Sets of vector instructions, and which of them this processor has.
+//! Sets of vector instructions, and detection of those that this processor has.
 
 use std::fmt;
 
-/// Sets of instructions. Each holds those before it.
+/// Sets of instructions. Each includes the previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Set {
     /// The baseline of every processor of the architecture; on x86-64 that is SSE2.
@@ -10,13 +10,13 @@ pub enum Set {
     /// AVX2, FMA and F16C (Haswell, Zen and later): vectors of 32 bytes.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F, BW, DQ, VL and VBMI besides (Ice Lake, Zen 4 and later): vectors of 64 bytes. Processors that have
-    /// AVX-512 without VBMI (Skylake, Cascade Lake) are taken for the set before.
+    /// In addition, AVX-512 F, BW, DQ, VL and VBMI (Ice Lake, Zen 4 and later): vectors of 64 bytes. Processors that
+    /// have AVX-512 without VBMI (Skylake, Cascade Lake) are taken for the set before.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
-/// A set of instructions that this processor was found to have.
+/// A set of instructions that this processor has, as detected.
 ///
 /// Code may rely on that to call functions compiled for the set, which would otherwise be undefined behaviour.
 // Invariant: the processor has the set. The field is private, and a value is made by `PORTABLE`, which holds anywhere,
@@ -49,7 +49,7 @@ impl Vectors {
     /// All that this processor has, the narrowest first: for tests and measurements of each.
     pub fn available() -> impl DoubleEndedIterator<Item = Self> {
         let Self(widest) = Self::widest();
-        // A processor that has a set has those that it holds.
+        // A processor that has a set also has the included sets.
         let sets = [
             Set::Portable,
             #[cfg(target_arch = "x86_64")]
@@ -60,13 +60,13 @@ impl Vectors {
         sets.into_iter().filter(move |&set| set <= widest).map(Self)
     }
 
-    /// Which set it is.
+    /// The set.
     #[inline]
     pub fn set(self) -> Set {
         self.0
     }
 
-    /// As reports have it: `portable`, `avx2` or `avx512`.
+    /// The name in reports: `portable`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Set::Portable => "portable",
@@ -78,7 +78,7 @@ impl Vectors {
     }
 }
 
-/// The [name](Vectors::name).
+/// Formats the [name](Vectors::name).
 impl fmt::Display for Vectors {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())

@@ -1,17 +1,17 @@
-//! Failures of the sources of rows.
+//! Errors of row sources.
 
 use uva_disk::DiskError;
 use uva_exchange::ExchangeError;
 use uva_ops::lists::ListsError;
 use uva_options::ByteSize;
 
-/// Why rows were not gathered, or a gather was not made.
+/// Why rows could not be gathered, or a source could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatherError {
-    /// An id is no row of the table.
+    /// An id is not a row of the table.
     #[error("id {id} at position {position} is outside the table of {rows} rows")]
     IdOutOfRange {
-        /// Where in the ids it stands.
+        /// The position among the ids.
         position: usize,
         /// The id.
         id: i64,
@@ -21,7 +21,7 @@ pub enum GatherError {
     /// The output's size differs from that of the requested rows.
     #[error("{ids} rows of {row_bytes} bytes need {} bytes of output, not {length}", *ids as u128 * *row_bytes as u128)]
     OutputLength {
-        /// How many ids there are.
+        /// The number of ids.
         ids: usize,
         /// Bytes of a row.
         row_bytes: usize,
@@ -36,13 +36,13 @@ pub enum GatherError {
         /// Bytes of a row.
         row_bytes: usize,
     },
-    /// A row to be widened is no whole number of 16-bit values.
+    /// A row to be widened is not a whole number of 16-bit values.
     #[error("a row of {row_bytes} bytes is no whole number of 16-bit values that could be widened")]
     NotHalves {
         /// Bytes of a row.
         row_bytes: usize,
     },
-    /// A row to be summed is no whole number of values.
+    /// A row to be summed is not a whole number of values.
     #[error(
         "a row of {row_bytes} bytes is no whole number of values of {value_bytes} bytes that could be summed"
     )]
@@ -55,10 +55,10 @@ pub enum GatherError {
     /// Lists of rows to be summed do not fit the ids, the weights or the output.
     #[error("rows cannot be summed by these lists: {0}")]
     Lists(ListsError),
-    /// An id stands twice among the rows to be cached.
+    /// An id occurs twice among the rows to be cached.
     #[error("id {id} at position {position} of the rows to be cached stands there twice")]
     RepeatedId {
-        /// Where it stands for the second time.
+        /// The position of its second occurrence.
         position: usize,
         /// The id.
         id: i64,
@@ -66,15 +66,15 @@ pub enum GatherError {
     /// More rows to be cached than 32-bit slots can count.
     #[error("a cache of {rows} rows: at most {} can be cached", i32::MAX)]
     TooManyCached {
-        /// How many were asked for.
+        /// The requested number of rows.
         rows: usize,
     },
-    /// There is no memory for a cache.
+    /// There is too little memory for a cache.
     #[error("no memory for a cache of rows ({}): {reason}", ByteSize::from_bytes(u64::try_from(*bytes).unwrap_or(u64::MAX)))]
     CacheMemory {
         /// Requested bytes.
         bytes: u128,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// A cache was made for another table.
@@ -84,11 +84,11 @@ pub enum GatherError {
     OtherTable {
         /// Rows of the table that it was made for.
         rows: usize,
-        /// Bytes of each.
+        /// Bytes per row.
         row_bytes: usize,
-        /// Rows of the table at hand.
+        /// Rows of the actual table.
         table_rows: usize,
-        /// Bytes of each.
+        /// Bytes per row.
         table_row_bytes: usize,
     },
     /// The threads could not be started.
@@ -97,9 +97,9 @@ pub enum GatherError {
          threads (ulimit -u, or a container's pids limit)"
     )]
     Threads {
-        /// How many were asked for.
+        /// The requested number of threads.
         threads: usize,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// The table's file could not be read.
@@ -118,32 +118,32 @@ pub enum GatherError {
     PartRows {
         /// The rank.
         rank: usize,
-        /// Rows of the part at hand.
+        /// Rows of the actual part.
         rows: usize,
-        /// Rows that it should have.
+        /// The expected number of rows.
         expected: u64,
     },
-    /// Another rank asked for a row that this one does not own: the two have different partitions of the table.
+    /// Another rank requested a row that this one does not own: the ranks have different partitions of the table.
     #[error(
         "rank {peer} asked rank {rank} for row {id}, whose part is {start}..{end}: the two ranks divide the table \
          differently"
     )]
     NotOwned {
-        /// The rank that was asked.
+        /// The rank that received the request.
         rank: usize,
-        /// The rank that asked.
+        /// The requesting rank.
         peer: usize,
         /// The row.
         id: i64,
-        /// The first row of the part of the rank that was asked.
+        /// The first row of this rank's part.
         start: i64,
-        /// The row behind the last one of that part.
+        /// The end of this rank's part.
         end: i64,
     },
-    /// The ranks ask for more rows at once than memory can hold.
+    /// The ranks requested more rows at once than fit in memory.
     #[error("rank {rank} was asked for more rows of {row_bytes} bytes at once than memory can hold")]
     AskedTooMuch {
-        /// The rank that was asked.
+        /// The rank that received the requests.
         rank: usize,
         /// Bytes of a row.
         row_bytes: usize,

@@ -1,12 +1,12 @@
-//! Sources of rows: rows of a table, picked by id, written one after another to host or device memory.
+//! Sources of rows: rows of a table, selected by id, written contiguously to host or device memory.
 //!
-//! A row is opaque bytes, at least one (or half-precision values, which are widened on the way); an id is its position
-//! in the table. Every source keeps the contract of [`RowSource`]; the `conformance` module (behind the feature of that
-//! name) checks it. [`MappedTable`], [`FileTable`] and [`Remote`] read on the CPU, those in [`cuda`] on a GPU;
-//! building them needs no CUDA. [`Cached`], [`cuda::SplitSource`], [`WideningSource`], [`SummingSource`] and
+//! A row is opaque bytes, at least one (or half-precision values, which may be widened); an id is its position in the
+//! table. Every source keeps the contract of [`RowSource`]; the `conformance` module (behind the feature of that name)
+//! checks it. [`MappedTable`], [`FileTable`] and [`Remote`] read on the CPU, those in [`cuda`] on a GPU; building them
+//! does not require CUDA. [`Cached`], [`cuda::SplitSource`], [`WideningSource`], [`SummingSource`] and
 //! [`cuda::StagingSource`] wrap sources. [`cache`] has the decisions of caches.
 //!
-//! This crate must not know what a row means, where a table comes from, or how a slot is handed over. Next: `uva-ops`
+//! This crate must not depend on the meaning of rows, the origin of tables, or the hand-over of slots. Next: `uva-ops`
 //! (the loops), `uva-disk` (reads of files), `uva-exchange` (rows of other ranks), `uva-cuda` (the kernels).
 
 #![deny(unsafe_op_in_unsafe_fn)]

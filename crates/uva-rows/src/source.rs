@@ -7,40 +7,41 @@ use uva_disk::DiskReads;
 /// Where rows are written: host memory ([`HostPlace`](crate::HostPlace)), device memory in the order of a stream
 /// ([`DevicePlace`](crate::cuda::DevicePlace)), or a slot ([`SlotPlace`](crate::cuda::SlotPlace)).
 pub trait Place {
-    /// Failures of the sources that fill such places.
+    /// The error type of sources that fill such places.
     type Error;
 }
 
-/// Fills places with rows of a table, picked by id: row `ids[i]` becomes row `i` of the place, without gaps.
+/// A source that fills places with rows of a table, selected by id: row `ids[i]` becomes row `i` of the place, without
+/// gaps.
 ///
-/// Ids may repeat and need no order; no ids at all are fine. An id that is no row of the table is an error with the
-/// position of the first such id, and the place is not handed out then. A source on the CPU finds it before it reads
-/// the table; a kernel finds it during the gather.
+/// Ids may repeat, be in any order, or be empty. An id outside of the table is an error with the position of the first
+/// such id, and the place is then not usable. A source on the CPU detects it before it reads the table; a kernel
+/// detects it during the gather.
 ///
 /// Filling is asynchronous: [`submit`](RowSource::submit) starts it, and the ticket is [waited](RowSource::wait) for. A
 /// source on the CPU is done when `submit` returns; one on a GPU has then enqueued its work, and no host thread waits
-/// for the GPU. Dispatch is once a batch, never once a row.
+/// for the GPU. Dispatch is once per batch, never per row.
 ///
 /// # Sources, and sources around sources
 /// | source | reads rows from | fills |
 /// |---|---|---|
 /// | [`MappedTable`](crate::MappedTable) | a table in host memory, such as a mapped file | host memory |
-/// | [`FileTable`](crate::FileTable) | a file, past the page cache where that works | host memory |
+/// | [`FileTable`](crate::FileTable) | a file, bypassing the page cache if supported | host memory |
 /// | [`Remote`](crate::Remote) | its own part of a table, a cache, and other ranks' parts by an exchange | host memory |
-/// | [`LookAheadTable`](crate::LookAheadTable) | a file, also before the fill that asks for them, and memory in front of it | host memory |
+/// | [`LookAheadTable`](crate::LookAheadTable) | a file, with read-ahead and rows kept in memory | host memory |
 /// | [`Pinned`](crate::cuda::Pinned) | pinned host memory, by kernels over the link (zero-copy) | device memory |
 /// | [`DeviceRows`](crate::cuda::DeviceRows) | a whole table in device memory | device memory |
-/// | [`StagingSource<S>`](crate::cuda::StagingSource) | any host source, whose rows a copy engine takes over (DMA) | device memory |
-/// | [`Spliced<S>`](crate::cuda::Spliced) | any host source, but for chosen rows that are in device memory | device memory |
-/// | [`Cached<S, C>`](crate::Cached) | a cache, static or dynamic, in front of a source | as the source |
-/// | [`SplitSource<A, B>`](crate::cuda::SplitSource) | two sources at the same time, a measured share of each batch each | device memory |
+/// | [`StagingSource<S>`](crate::cuda::StagingSource) | any host source, whose rows are copied by a copy engine (DMA) | device memory |
+/// | [`Spliced<S>`](crate::cuda::Spliced) | any host source, except for chosen rows in device memory | device memory |
+/// | [`Cached<S, C>`](crate::Cached) | a cache, static or dynamic, before a source | as the source |
+/// | [`SplitSource<A, B>`](crate::cuda::SplitSource) | two concurrent sources, each with a measured share of each batch | device memory |
 /// | [`WideningSource<S>`](crate::WideningSource) | a host source of half-precision rows, which become float32 | host memory |
 /// | [`SummingSource<S>`](crate::SummingSource) | a host source, whose rows it adds up by lists | host memory ([`SumPlace`](crate::SumPlace)) |
 /// | [`SlotFiller<S>`](crate::cuda::SlotFiller) | a source of device memory, and a batch's arrays | slots |
 /// | [`ReadBack<S>`](crate::cuda::ReadBack) | a source of device memory, copied back | host memory |
 ///
-/// To come: `Tables` (one source for each node type), which sends each stretch of ids to its source. A source brings its
-/// own [`RowOrigin`].
+/// Planned: `Tables` (one source for each node type), which sends each range of ids to its source. A source has its own
+/// [`RowOrigin`].
 pub trait RowSource<P: Place> {
     /// Rows of the table: valid ids are `0..rows()`.
     fn rows(&self) -> usize;
@@ -52,29 +53,28 @@ pub trait RowSource<P: Place> {
     /// of device memory allocate page-locked memory here and never in `submit`, where it could stall the device.
     ///
     /// # Errors
-    /// The lack of that memory.
+    /// If the memory cannot be allocated.
     fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), P::Error> {
         let _ = (lanes, rows);
         Ok(())
     }
 
-    /// Whether `submit` reads the ids themselves. If not, ids that the place has already need not be given again.
+    /// Whether `submit` reads the ids themselves. If not, ids that are already in the place need not be passed.
     fn reads_ids(&self) -> bool {
         true
     }
 
-    /// Refuses ids that `submit` would refuse, with nothing started. A source whose kernels check the ids refuses none.
+    /// Checks ids like `submit`, without starting a fill. A source whose kernels check the ids accepts all.
     ///
     /// # Errors
-    /// The first id that is no row.
+    /// If an id is not a row; the error has the first one.
     fn check(&self, ids: &[i64]) -> Result<(), P::Error> {
         let _ = ids;
         Ok(())
     }
 
-    /// Says which rows fills to come will ask for: those after the fills that were said before, in their order. A source
-    /// may read them early. It says nothing, and does what it can of it, also with no fill at all. No row is wrong where
-    /// other fills come than were said.
+    /// Announces the ids of upcoming fills, in order, after those announced before. A source may read their rows early.
+    /// This is a hint, and may be called without any fill. Rows are correct even if other fills follow.
     fn expect(&mut self, coming: &[&[i64]]) {
         let _ = coming;
     }
@@ -82,14 +82,14 @@ pub trait RowSource<P: Place> {
     /// Starts filling `place` with the rows of `ids`.
     ///
     /// # Errors
-    /// An id that is no row, a place of another size, or a failure of the machine.
+    /// If an id is not a row, the place has another size, or the machine fails.
     fn submit(&mut self, ids: &[i64], place: P) -> Result<Ticket, P::Error>;
 
-    /// Blocks until the rows of that fill are in their place, and says where they were read. A
-    /// [`DevicePlace`](crate::cuda::DevicePlace) is ordered by its stream, which the caller has waited for by then.
+    /// Blocks until the rows of that fill are in their place, and returns their origins. A
+    /// [`DevicePlace`](crate::cuda::DevicePlace) is ordered by its stream, for which the caller must have waited.
     ///
     /// # Errors
-    /// A fill that failed after it was submitted.
+    /// If the fill failed after it was submitted.
     fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, P::Error>;
 
     /// Fills a place and waits for it.
@@ -136,32 +136,31 @@ impl<P: Place, S: RowSource<P> + ?Sized> RowSource<P> for Box<S> {
     }
 }
 
-/// A fill that was submitted, to be waited for at the source that gave it.
+/// A submitted fill, to be waited for at its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
-    /// Which of the concurrent fills.
+    /// The index of the concurrent fill.
     pub(crate) lane: usize,
-    /// The number of the fill, where a source counts them.
+    /// The number of the fill, if the source counts fills.
     pub(crate) number: u64,
-    /// Where the rows are read, as far as it is known when the fill is submitted.
+    /// The origins of the rows, as far as known at submission.
     pub(crate) read: RowsRead,
 }
 
 impl Ticket {
-    /// For a fill whose reads are known.
+    /// Creates a ticket for a fill whose reads are known.
     pub(crate) fn of(lane: usize, read: RowsRead) -> Self {
         Self { lane, number: 0, read }
     }
 
-    /// Where the rows are read, as far as it is known when the fill is submitted. What only a kernel knows is not in it: which
-    /// rows hit a cache that it looks up.
+    /// The origins of the rows, as far as known at submission. Hits of a cache that a kernel looks up are not included.
     #[must_use]
     pub fn read(&self) -> RowsRead {
         self.read
     }
 }
 
-/// Where a row was read.
+/// The origin of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowOrigin {
     /// A table in host memory, read by the CPU for the CPU.
@@ -172,7 +171,7 @@ pub enum RowOrigin {
     Disk,
     /// A file, read ahead: the row's first use.
     ReadAhead,
-    /// Host memory, where the row lay since an earlier fill from disk.
+    /// Host memory, with a row kept from an earlier fill from disk.
     Kept,
     /// Another rank's part of the table, sent by that rank.
     Remote,
@@ -187,7 +186,7 @@ pub enum RowOrigin {
 }
 
 impl RowOrigin {
-    /// Every origin.
+    /// All origins.
     pub const ALL: [Self; 10] = [
         Self::HostTable,
         Self::HostCache,
@@ -202,7 +201,7 @@ impl RowOrigin {
     ];
 }
 
-/// How many rows a fill read from where.
+/// The numbers of rows that a fill read, by origin.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowsRead {
     rows: [u64; RowOrigin::ALL.len()],
@@ -211,7 +210,7 @@ pub struct RowsRead {
 }
 
 impl RowsRead {
-    /// `rows` rows of `row_bytes` bytes each, as they lie at their origin.
+    /// `rows` rows of `row_bytes` bytes each, as stored at their origin.
     pub fn of(origin: RowOrigin, rows: u64, row_bytes: usize) -> Self {
         let mut read = Self { row_bytes, ..Self::default() };
         read.rows[origin as usize] = rows;
@@ -221,7 +220,7 @@ impl RowsRead {
     /// The same rows; `hits` of them came from the cache `cache` instead of `from`.
     ///
     /// # Panics
-    /// With more hits than rows, in debug builds.
+    /// If there are more hits than rows, in debug builds.
     #[must_use]
     pub fn with_hits(mut self, from: RowOrigin, cache: RowOrigin, hits: u64) -> Self {
         debug_assert!(hits <= self.rows[from as usize], "{hits} hits of {self:?}");
@@ -241,40 +240,40 @@ impl RowsRead {
         self
     }
 
-    /// The same, where these reads ended meanwhile.
+    /// Adds disk reads that ended in the meantime.
     #[must_use]
     pub fn with_disk(mut self, reads: DiskReads) -> Self {
         self.disk = reads;
         self
     }
 
-    /// The reads that ended for them, or ahead, since the fill before.
+    /// The disk reads that ended for these rows, or ahead of them, since the previous fill.
     pub fn disk(&self) -> DiskReads {
         self.disk
     }
 
-    /// Rows from there.
+    /// The number of rows from this origin.
     pub fn rows(&self, origin: RowOrigin) -> u64 {
         self.rows[origin as usize]
     }
 
-    /// Bytes from there.
+    /// The number of bytes from this origin.
     pub fn bytes(&self, origin: RowOrigin) -> u64 {
         self.rows(origin) * self.row_bytes as u64
     }
 
-    /// All rows.
+    /// The number of all rows.
     pub fn total(&self) -> u64 {
         self.rows.iter().sum()
     }
 
-    /// Rows from a cache: the hits. Those that were only kept in front of a disk are not among them.
+    /// The number of rows from a cache: the hits. Excludes rows that were kept from earlier disk reads.
     pub fn hits(&self) -> u64 {
         self.rows(RowOrigin::HostCache) + self.rows(RowOrigin::DeviceCache)
     }
 }
 
-/// The origins that rows came from.
+/// Formats the origins with rows.
 impl fmt::Debug for RowsRead {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = formatter.debug_map();

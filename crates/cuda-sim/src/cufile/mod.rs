@@ -1,10 +1,10 @@
 //! A stand-in libcufile: reads of files into this simulator's device memory.
 //!
-//! It is in the same shared library as the driver. Programs find it under its own name only where
-//! [`cufile_environment`](crate::cufile_environment) leads them to it.
+//! It is in the same shared library as the driver. Programs find it under its own name only with
+//! [`cufile_environment`](crate::cufile_environment).
 //!
-//! It is strict: the driver has to be open, files have to be open with `O_DIRECT`, memory has to be the device's, and reads
-//! need a context current on the calling thread.
+//! It is strict: the driver must be open, files must be open with `O_DIRECT`, memory must belong to the device, and
+//! reads require a current context on the calling thread.
 
 #![allow(non_snake_case, reason = "NVIDIA's names")]
 
@@ -27,7 +27,7 @@ use crate::machine::context;
 use crate::machine::registry::{Registry, lock};
 use settings::{Function, Settings, settings};
 
-/// CUfileOpError, as cufile.h numbers it.
+/// CUfileOpError, with the numbers of cufile.h.
 const DRIVER_NOT_INITIALIZED: u32 = 5001;
 const DRIVER_INVALID_PROPS: u32 = 5002;
 const CUDA_MEMORY_TYPE_INVALID: u32 = 5013;
@@ -73,10 +73,10 @@ pub struct Properties {
     limits: [c_uint; 5],
 }
 
-/// How often the driver is open.
+/// The number of opens of the driver.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 static FILES: Registry<File> = Registry::new();
-/// The first bytes of what is registered.
+/// The addresses of registered memory.
 static BUFFERS: Mutex<Option<HashSet<u64>>> = Mutex::new(None);
 
 /// Runs a function's body, unless a fault is due.
@@ -98,7 +98,7 @@ fn call(function: Function, body: impl FnOnce(&Settings) -> Result<(), u32>) -> 
     Status { code: outcome.err().unwrap_or(0), cuda: 0 }
 }
 
-/// Opens the driver once more.
+/// Opens the driver; opens are counted.
 #[unsafe(no_mangle)]
 extern "C" fn cuFileDriverOpen() -> Status {
     call(Function::cuFileDriverOpen, |_| {
@@ -107,7 +107,7 @@ extern "C" fn cuFileDriverOpen() -> Status {
     })
 }
 
-/// Closes it once.
+/// Undoes one open of the driver.
 #[unsafe(no_mangle)]
 extern "C" fn cuFileDriverClose_v2() -> Status {
     call(Function::cuFileDriverClose_v2, |_| {
@@ -116,7 +116,7 @@ extern "C" fn cuFileDriverClose_v2() -> Status {
     })
 }
 
-/// Says what the driver has: the kernel module, unless the machine is to be in compatibility mode.
+/// Returns the driver's properties: with the kernel module, unless compatibility mode is set.
 ///
 /// # Safety
 /// `properties` is null or writable.
@@ -143,7 +143,7 @@ unsafe extern "C" fn cuFileDriverGetProperties(properties: *mut Properties) -> S
     })
 }
 
-/// Makes an open file known.
+/// Registers an open file.
 ///
 /// # Safety
 /// `handle` is null or writable, `description` null or readable; its descriptor is open.
@@ -168,7 +168,7 @@ unsafe extern "C" fn cuFileHandleRegister(
         if !flags.contains(OFlags::DIRECT) {
             return Err(DIO_NOT_SET);
         }
-        // Of the same inode, without the flag: reads need no alignment then.
+        // The same inode, opened without the flag, so that reads need not be aligned.
         let file = File::open(format!("/proc/self/fd/{number}")).map_err(|_| INVALID_FILE_TYPE)?;
         let entered = FILES.insert(Arc::new(file));
         // SAFETY: not null, and writable by the caller's promise.
@@ -177,10 +177,10 @@ unsafe extern "C" fn cuFileHandleRegister(
     })
 }
 
-/// Forgets a file.
+/// Deregisters a file.
 #[unsafe(no_mangle)]
 extern "C" fn cuFileHandleDeregister(handle: *mut c_void) {
-    // The function says nothing, whatever it is given.
+    // The function returns nothing, even for invalid handles.
     let _ = FILES.remove(handle as usize as u64);
 }
 
@@ -198,7 +198,7 @@ extern "C" fn cuFileBufRegister(memory: *const c_void, bytes: usize, _flags: c_i
     })
 }
 
-/// Ends what `cuFileBufRegister` began.
+/// Deregisters memory of the device.
 #[unsafe(no_mangle)]
 extern "C" fn cuFileBufDeregister(memory: *const c_void) -> Status {
     call(Function::cuFileBufDeregister, |_| {
@@ -228,8 +228,8 @@ extern "C" fn cuFileRead(
         let _held = hold(to, bytes as u64, Access::Write, true).ok_or(CUDA_POINTER_RANGE_ERROR)?;
         let mut found = vec![0; bytes];
         read = file.read_at(&mut found, from).map_err(|error| errno_of(&error))?;
-        // SAFETY: memory of the device, which is host memory here and is held; `read` is at most `bytes`. That nobody else
-        // uses it is for the caller to see to.
+        // SAFETY: memory of the device, which is host memory here and is held; `read` is at most `bytes`. The caller
+        // ensures that no other code uses it.
         unsafe { (to as usize as *mut u8).copy_from_nonoverlapping(found.as_ptr(), read) };
         Ok(())
     });
@@ -246,7 +246,7 @@ extern "C" fn cuFileRead(
 }
 
 unsafe extern "C" {
-    /// The C library's: where the calling thread's `errno` is.
+    /// The C library's function for the address of the calling thread's `errno`.
     fn __errno_location() -> *mut c_int;
 }
 

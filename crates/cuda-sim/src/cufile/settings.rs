@@ -7,7 +7,7 @@ use crate::machine::settings::{FaultEntry, entries, role};
 
 macro_rules! functions {
     ($($name:ident),* $(,)?) => {
-        /// The functions that a fault may name.
+        /// The functions of faults.
         #[allow(non_camel_case_types, clippy::enum_variant_names, reason = "the names of the library's functions")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Function { $($name),* }
@@ -26,28 +26,28 @@ functions! {
     cuFileRead,
 }
 
-/// The library to be.
+/// The settings of the library.
 #[derive(Debug)]
 pub struct Settings {
-    /// Whether it reads through host memory, for lack of the kernel module.
+    /// Whether reads use host memory, without the kernel module.
     pub compatibility: bool,
-    /// Whether reads bring fewer bytes than they are asked for.
+    /// Whether reads return fewer bytes than requested.
     pub short: bool,
     faults: Vec<Fault>,
 }
 
-/// One entry of `CUDA_SIM_CUFILE_FAIL`, where its role is ours.
+/// One entry of `CUDA_SIM_CUFILE_FAIL`, for the role of this process.
 #[derive(Debug)]
 struct Fault {
     function: Function,
-    /// The call that fails, from 1; none: every call.
+    /// The call that fails, from 1; `None` for every call.
     nth: Option<u64>,
     code: u32,
     calls: AtomicU64,
 }
 
 impl Settings {
-    /// The code that this call of the function has to fail with. Counts the call.
+    /// The code with which this call of the function must fail, if any. Counts the call.
     pub fn fault(&self, function: Function) -> Option<u32> {
         let mut due = None;
         for fault in self.faults.iter().filter(|fault| fault.function == function) {
@@ -75,11 +75,11 @@ impl Settings {
     }
 }
 
-/// Reads `[ROLE:]FUNCTION:N=CODE`; nothing where the role is another's.
+/// Reads `[ROLE:]FUNCTION:N=CODE`; `None` for another role.
 fn fault(entry: &str, role: &str) -> Result<Option<Fault>, String> {
     let FaultEntry { whose, function, nth, code } = FaultEntry::read("CUDA_SIM_CUFILE_FAIL", entry)?;
     let wrong = |what: &str| format!("CUDA_SIM_CUFILE_FAIL: `{entry}`: {what}");
-    // A misspelt name would inject nothing, and a test would pass for it.
+    // A misspelt name would inject no fault, and a test would pass wrongly.
     let known = FUNCTIONS.iter().find(|(name, _)| *name == function);
     let function = known.ok_or_else(|| wrong("no such function"))?.1;
     let code = code.parse().ok().filter(|&code| code > 0);
@@ -93,7 +93,7 @@ static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
 /// The settings of this process, read by the first call.
 ///
 /// # Errors
-/// Which variable is wrong, and how.
+/// The invalid variable, and the reason.
 pub fn settings() -> Result<&'static Settings, &'static str> {
     let variable = |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
     SETTINGS.get_or_init(|| Settings::read(&variable, &role())).as_ref().map_err(String::as_str)

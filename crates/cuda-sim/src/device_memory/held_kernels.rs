@@ -1,8 +1,8 @@
-//! Which kernels are held, and a watchdog over what may wait for them.
+//! Held kernels, and a watchdog over calls that may wait for them.
 //!
-//! `spin_until` runs until the host sets a word. A driver may let a call that takes or frees memory wait for whatever is
-//! queued, and a host that makes such a call before it sets the word then waits for itself. Nothing here waits for that
-//! reason, so `CUDA_SIM_WATCHDOG=1` makes the deadlock an error.
+//! `spin_until` runs until the host sets a word. In a driver, a call that allocates or frees memory may wait for all
+//! queued work, and a host that makes such a call before it sets the word deadlocks. The simulator does not wait, so
+//! `CUDA_SIM_WATCHDOG=1` makes the deadlock an error.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,14 +15,14 @@ use crate::machine::context;
 use crate::machine::registry::lock;
 use crate::machine::settings::known_settings;
 
-/// The words of the launches of `spin_until` that have not run to their end.
+/// The words of the launches of `spin_until` that have not finished.
 static WORDS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
 /// A launch of `spin_until`, from the call to its end.
 pub struct Launch(u64);
 
 impl Launch {
-    /// Enters a launch that waits for the word at `word`.
+    /// Registers a launch that waits for the word at `word`.
     pub fn of(word: u64) -> Self {
         lock(&WORDS).push(word);
         Self(word)
@@ -38,7 +38,7 @@ impl Drop for Launch {
     }
 }
 
-/// Whether a launch waits for a word that nobody has set yet.
+/// Whether a launch waits for a word that is not set yet.
 fn any() -> bool {
     lock(&WORDS).iter().any(|&word| {
         let held = ranges::hold(word, 4, Access::Read, false);
@@ -49,10 +49,10 @@ fn any() -> bool {
     })
 }
 
-/// What a call that takes or frees memory asks first.
+/// The check of calls that allocate or free memory.
 ///
 /// # Errors
-/// `CUDA_ERROR_LAUNCH_TIMEOUT`, which loses the context, where the watchdog is on and a kernel is held.
+/// `CUDA_ERROR_LAUNCH_TIMEOUT`, which loses the context, if the watchdog is on and a kernel is held.
 pub fn watch(call: &str) -> Outcome {
     if !known_settings().is_ok_and(|settings| settings.watches_held_kernels) || !any() {
         return Ok(());

@@ -12,12 +12,12 @@ use crate::machine::context::{self, Context};
 use crate::machine::device::configured;
 use crate::machine::registry::{give, lock};
 
-/// Fresh memory holds this, and not zeros, in its first bytes: nobody may count on what it holds.
+/// The content of the first bytes of fresh memory, instead of zeros: code must not rely on the content.
 const POISON: u8 = 0xa5;
-/// As many as cost nothing.
+/// The number of such bytes, small enough to be cheap.
 const POISONED_BYTES: usize = 64 << 10;
 
-/// What begins at an address of this library's.
+/// Memory of this library.
 pub struct Owned {
     pub context: Arc<Context>,
     pub bytes: usize,
@@ -38,10 +38,10 @@ pub enum What {
 
 static OWNED: Mutex<Option<HashMap<u64, Owned>>> = Mutex::new(None);
 
-/// Enters memory of this library's into both tables, and gives its address.
+/// Registers memory of this library in both tables, and returns its address.
 pub fn own(context: Arc<Context>, bytes: usize, kind: Kind, what: What, mapping: Mapping) -> u64 {
     let start = mapping.address();
-    // A fresh mapping overlaps nothing but a registered range whose pages the caller has unmapped meanwhile.
+    // A fresh mapping overlaps only registered ranges whose pages the caller has unmapped in the meantime.
     if !ranges::insert(start, bytes as u64, kind, true, true) {
         registration::forget_overlapping(start, bytes as u64);
         ranges::insert(start, bytes as u64, kind, true, true);
@@ -50,20 +50,20 @@ pub fn own(context: Arc<Context>, bytes: usize, kind: Kind, what: What, mapping:
     start
 }
 
-/// Looks at what begins at `start`.
+/// Calls `look` with the memory that begins at `start`.
 pub fn with<T>(start: u64, look: impl FnOnce(&mut Owned) -> T) -> Option<T> {
     lock(&OWNED).as_mut()?.get_mut(&start).map(look)
 }
 
-/// Finds memory by a property, and gives its address.
+/// Finds memory by a property, and returns its address.
 pub fn find(is: impl Fn(&Owned) -> bool) -> Option<u64> {
     lock(&OWNED).as_ref()?.iter().find(|(_, owned)| is(owned)).map(|(start, _)| *start)
 }
 
-/// Takes away what begins at `start`, once nothing runs on it.
+/// Removes the memory that begins at `start`, when no operation uses it.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_VALUE` where nothing begins that passes `is`.
+/// `CUDA_ERROR_INVALID_VALUE` if there is not such a memory that satisfies `is`.
 pub fn disown(start: u64, is: impl FnOnce(&What) -> bool) -> Outcome {
     let owned = {
         let mut all = lock(&OWNED);
@@ -85,7 +85,7 @@ fn settle(owned: &Owned) {
     }
 }
 
-/// Takes away the memory of a context that is being destroyed. What an operation still runs on stays mapped.
+/// Removes the memory of a context that is being destroyed. Memory in use by an operation stays mapped.
 pub fn end_all_of(context: &Arc<Context>) {
     registration::end_all_of(context);
     let gone: Vec<(u64, Owned)> = match lock(&OWNED).as_mut() {
@@ -103,10 +103,12 @@ pub fn end_all_of(context: &Arc<Context>) {
 
 fn poison(mapping: &Mapping, bytes: usize) {
     let place = mapping.address() as usize as *mut u8;
-    // SAFETY: the mapping is at least `bytes` long, writable, and nobody else has its address yet.
+    // SAFETY: the mapping is at least `bytes` long, writable, and its address is not shared yet.
     unsafe { place.write_bytes(POISON, bytes.min(POISONED_BYTES)) };
 }
 
+/// Allocates device memory, like cuMemAlloc.
+///
 /// # Safety
 /// `address` is null or writable.
 pub unsafe fn allocate(address: *mut u64, bytes: usize) -> Outcome {
@@ -128,7 +130,7 @@ pub unsafe fn allocate(address: *mut u64, bytes: usize) -> Outcome {
 }
 
 pub fn free(address: u64) -> Outcome {
-    // The driver takes null, and does nothing.
+    // The driver accepts null, without effect.
     if address == 0 {
         return Ok(());
     }
@@ -136,6 +138,8 @@ pub fn free(address: u64) -> Outcome {
     disown(address, |what| matches!(what, What::Device(_)))
 }
 
+/// Allocates pinned host memory, like cuMemHostAlloc.
+///
 /// # Safety
 /// `place` is null or writable.
 pub unsafe fn host_allocate(place: *mut *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
@@ -157,6 +161,8 @@ pub fn host_free(place: *mut c_void) -> Outcome {
     disown(place as usize as u64, |what| matches!(what, What::Pinned))
 }
 
+/// Returns the device address of pinned host memory.
+///
 /// # Safety
 /// `address` is null or writable.
 pub unsafe fn host_device_pointer(address: *mut u64, place: *mut c_void, flags: c_uint) -> Outcome {
@@ -165,10 +171,12 @@ pub unsafe fn host_device_pointer(address: *mut u64, place: *mut c_void, flags: 
     if flags != 0 || !known {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: the caller's promise. One address for both, as CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM says.
+    // SAFETY: the caller's promise. Both addresses are the same, by CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM.
     unsafe { give(address, at) }
 }
 
+/// Returns free and total device memory.
+///
 /// # Safety
 /// `free` and `total` are null or writable.
 pub unsafe fn info(free: *mut usize, total: *mut usize) -> Outcome {
@@ -182,6 +190,8 @@ pub unsafe fn info(free: *mut usize, total: *mut usize) -> Outcome {
     }
 }
 
+/// Returns the allocation that contains an address.
+///
 /// # Safety
 /// `base` and `bytes` are each null or writable.
 pub unsafe fn address_range(base: *mut u64, bytes: *mut usize, address: u64) -> Outcome {

@@ -1,5 +1,5 @@
-//! Device memory as the system knows it: a memfd, so that other processes can map it, gone with its last holder, and no
-//! name anywhere.
+//! Device memory as memfds, which other processes can map, which have no name, and which are freed with their last
+//! user.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::machine::codes::Code;
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// The seals: nothing that a peer does takes pages away from under a mapping.
+/// The seals, so that a peer cannot remove pages of a mapping.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// The purpose of such a file: part of its name, so that a descriptor of another kind is recognised.
@@ -40,7 +40,7 @@ impl Purpose {
     }
 }
 
-/// A memfd of this library's.
+/// A memfd of this library.
 #[derive(Debug)]
 pub struct MemoryFile {
     pub fd: OwnedFd,
@@ -49,6 +49,8 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
+    /// Creates a memfd of this size.
+    ///
     /// # Errors
     /// `CUDA_ERROR_OUT_OF_MEMORY`, also for a lack of descriptors.
     pub fn create(purpose: Purpose, bytes: usize) -> Result<Self, Code> {
@@ -64,7 +66,7 @@ impl MemoryFile {
         create().map_err(|_| Code::OUT_OF_MEMORY)
     }
 
-    /// Takes a descriptor that came from elsewhere; none where it is not a file of that purpose.
+    /// Wraps a received descriptor; `None` if it is not a file of that purpose.
     pub fn from_fd(purpose: Purpose, fd: OwnedFd) -> Option<Self> {
         let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
         let name = link.to_str()?.strip_prefix("/memfd:")?.split(' ').next()?;
@@ -74,28 +76,28 @@ impl MemoryFile {
         (name == purpose.name() && sealed).then_some(Self { fd, bytes, inode: stat.st_ino })
     }
 
-    /// Opens the file that process `pid` holds under number `fd`; none where it has gone, or is another by now.
+    /// Opens the file that process `pid` has under number `fd`; `None` if it is closed or was replaced.
     pub fn of_process(purpose: Purpose, pid: u32, fd: u32, inode: u64) -> Option<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}")).ok()?;
         Self::from_fd(purpose, file.into()).filter(|file| file.inode == inode)
     }
 }
 
-/// A part of the address space, given back when this goes.
+/// A part of the address space, released on drop.
 #[derive(Debug)]
 pub struct Mapping {
     base: *mut c_void,
     bytes: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; this type only remembers it.
+// SAFETY: a mapping belongs to the process, not to a thread; this type only has its address.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; no method writes through it.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves `bytes` at a multiple of `alignment`, a power of two of at least a page; unreadable until something is
-    /// mapped there. One page more stays unreadable behind it, so that running over the end is a fault.
+    /// Reserves `bytes` at a multiple of `alignment`, a power of two of at least a page; unreadable until a file is
+    /// mapped there. One more page after it stays unreadable, so that an overrun is a fault.
     ///
     /// # Errors
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -106,14 +108,14 @@ impl Mapping {
             .ok_or(Code::OUT_OF_MEMORY)?;
         let more = bytes.checked_add(alignment - PAGE).ok_or(Code::OUT_OF_MEMORY)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing that is there.
+        // SAFETY: a fresh mapping at an address of the kernel's choice does not affect existing mappings.
         let first =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), more, ProtFlags::empty(), flags) }
                 .map_err(|_| Code::OUT_OF_MEMORY)?;
         let skipped = (first as usize).next_multiple_of(alignment) - first as usize;
         let base = first.wrapping_byte_add(skipped);
         let behind = more - skipped - bytes;
-        // SAFETY: both ends lie in the mapping just made and outside the part that is kept; nobody knows of them.
+        // SAFETY: both ends are in the mapping just made, outside the part that is kept, and not shared.
         unsafe {
             if skipped > 0 {
                 let _ = rustix::mm::munmap(first, skipped);
@@ -131,7 +133,7 @@ impl Mapping {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     pub fn of(file: &MemoryFile) -> Result<Self, Code> {
         let mapping = Self::reserve(file.bytes, PAGE)?;
-        // SAFETY: the range is the reservation just made, which nobody else knows of.
+        // SAFETY: the range is the reservation just made, which is not shared.
         unsafe { map_at(mapping.address(), file.bytes, file, ProtFlags::READ | ProtFlags::WRITE) }?;
         Ok(mapping)
     }
@@ -140,7 +142,7 @@ impl Mapping {
         self.base as usize as u64
     }
 
-    /// Leaves the range mapped for good: something may still be using it.
+    /// Keeps the range mapped permanently, since it may still be in use.
     pub fn leak(self) {
         std::mem::forget(self);
     }
@@ -148,16 +150,16 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's own, and it is dropped once no operation uses it (see `ranges`). What the
-        // caller still does with a freed address is the caller's fault, and faults.
+        // SAFETY: the range is this value's own, and it is dropped once no operation uses it (see `ranges`). A use of a
+        // freed address is a bug of the caller, and faults.
         let _ = unsafe { rustix::mm::munmap(self.base, self.bytes) };
     }
 }
 
-/// Maps the first `bytes` of `file` at `address`, in place of what is there.
+/// Maps the first `bytes` of `file` at `address`, replacing the present mapping.
 ///
 /// # Safety
-/// The range lies within a reservation of this library's, and no operation uses it.
+/// The range is within a reservation of this library, and no operation uses it.
 ///
 /// # Errors
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -168,7 +170,7 @@ pub unsafe fn map_at(
     protection: ProtFlags,
 ) -> Result<(), Code> {
     let place = address as usize as *mut c_void;
-    // SAFETY: the caller's promise. The file is sealed, so its pages stay.
+    // SAFETY: the caller's promise. The file is sealed, so its pages are not removed.
     unsafe {
         rustix::mm::mmap(place, bytes, protection, MapFlags::SHARED | MapFlags::FIXED, file.fd.as_fd(), 0)
     }
@@ -183,6 +185,6 @@ pub unsafe fn map_at(
 pub unsafe fn unmap_at(address: u64, bytes: usize) {
     let place = address as usize as *mut c_void;
     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-    // SAFETY: the caller's promise. A failure leaves the old pages mapped, which nothing of ours finds any more.
+    // SAFETY: the caller's promise. A failure leaves the old pages mapped, which this library no longer uses.
     let _ = unsafe { rustix::mm::mmap_anonymous(place, bytes, ProtFlags::empty(), flags) };
 }

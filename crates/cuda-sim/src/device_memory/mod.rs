@@ -1,4 +1,4 @@
-//! Device memory: allocations, address ranges, memory files, mapped and registered memory, and what is used of it.
+//! Device memory: allocations, address ranges, memory files, mapped and registered memory, and usage.
 
 pub(crate) mod held_kernels;
 pub(crate) mod memory;

@@ -1,8 +1,9 @@
-//! Which addresses a device may use: every range that was allocated, mapped, imported or registered, and by how many
-//! running operations each is in use.
+//! The addresses that a device may use: all allocated, mapped, imported or registered ranges, each with the number of
+//! running operations that use it.
 //!
-//! Invariant: an operation holds its ranges while it runs, and a range's pages are taken away only after it has left
-//! the table and nobody holds it. So an address that is freed too early is an illegal address here, never a crash.
+//! Invariant: an operation holds its ranges while it runs, and a range's pages are removed only after it has left the
+//! table and is no longer held. So a use of an address that was freed too early is an illegal address here, never a
+//! crash.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,16 +12,16 @@ use uva_kernels::Access;
 
 use crate::machine::registry::lock;
 
-/// What lies at a range.
+/// The kind of memory of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Of cuMemAlloc, or imported from it.
+    /// Memory of cuMemAlloc, or imported from it.
     Allocation,
     /// Mapped by cuMemMap.
     Virtual,
-    /// Of cuMemHostAlloc.
+    /// Memory of cuMemHostAlloc.
     Pinned,
-    /// The caller's own, by cuMemHostRegister.
+    /// Memory of the caller, by cuMemHostRegister.
     Registered,
 }
 
@@ -48,7 +49,7 @@ struct Uses {
 /// By first address; they never overlap.
 static RANGES: Mutex<BTreeMap<u64, Range>> = Mutex::new(BTreeMap::new());
 
-/// Ranges in use for as long as this lives.
+/// A guard of ranges in use.
 #[derive(Debug, Default)]
 pub struct Hold(Vec<Arc<Uses>>);
 
@@ -71,7 +72,7 @@ impl Drop for Hold {
     }
 }
 
-/// Enters a range. False where it overlaps one that is there.
+/// Inserts a range. Returns false if it overlaps another one.
 pub fn insert(start: u64, bytes: u64, kind: Kind, readable: bool, writable: bool) -> bool {
     let mut ranges = lock(&RANGES);
     let before = ranges.range(..start.saturating_add(bytes)).next_back();
@@ -82,19 +83,19 @@ pub fn insert(start: u64, bytes: u64, kind: Kind, readable: bool, writable: bool
     true
 }
 
-/// Changes what may be done with the range that begins at `start`.
+/// Changes the access rights of the range that begins at `start`.
 pub fn protect(start: u64, readable: bool, writable: bool) {
     if let Some(range) = lock(&RANGES).get_mut(&start) {
         (range.readable, range.writable) = (readable, writable);
     }
 }
 
-/// A range on its way out: no operation finds it any more, some may still run on it.
+/// A removed range: new operations do not find it, but some may still use it.
 #[derive(Debug)]
 pub struct Removed(Arc<Uses>);
 
 impl Removed {
-    /// Waits until nothing runs on it, as the driver's own frees wait.
+    /// Waits until no operation uses it, like the driver's own functions.
     pub fn wait(self) {
         let mut running = lock(&self.0.running);
         while *running > 0 {
@@ -102,7 +103,7 @@ impl Removed {
         }
     }
 
-    /// Whether nothing runs on it.
+    /// Whether no operation uses it.
     pub fn is_idle(&self) -> bool {
         *lock(&self.0.running) == 0
     }
@@ -113,9 +114,9 @@ pub fn remove(start: u64) -> Option<Removed> {
     lock(&RANGES).remove(&start).map(|range| Removed(range.uses))
 }
 
-/// Puts `bytes` from `start` in use; none where a byte of them may not be used so.
+/// Marks `bytes` bytes from `start` as in use; `None` if any byte may not be used in this way.
 ///
-/// Registered ranges, and mappings of virtual addresses, may join up to one; two allocations may not, however they lie.
+/// Registered ranges, and mappings of virtual addresses, may be joined; two allocations may not, even if adjacent.
 pub fn hold(start: u64, bytes: u64, access: Access, device_only: bool) -> Option<Hold> {
     let mut hold = Hold::default();
     if bytes == 0 {
@@ -158,7 +159,7 @@ pub fn hold_around(address: u64) -> Option<Hold> {
     Some(hold)
 }
 
-/// The first address and the kind of the range that `address` lies in.
+/// The first address and the kind of the range that contains `address`.
 pub fn around(address: u64) -> Option<(u64, Kind)> {
     let ranges = lock(&RANGES);
     let (first, range) = ranges.range(..=address).next_back()?;

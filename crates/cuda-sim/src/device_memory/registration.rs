@@ -1,4 +1,4 @@
-//! cuMemHostRegister: the caller's own memory, made known to the device.
+//! cuMemHostRegister: memory of the caller, registered with the device.
 
 use std::collections::HashMap;
 use std::ffi::{c_uint, c_void};
@@ -22,7 +22,7 @@ struct Registration {
 
 static REGISTERED: Mutex<Option<HashMap<u64, Registration>>> = Mutex::new(None);
 
-/// Whether all of a range is mapped in this process and readable, and whether all of it is writable; none where a part
+/// Whether all of a range is mapped in this process and readable, and whether all of it is writable; `None` if a part
 /// is not mapped.
 fn protection(start: u64, end: u64) -> Option<(bool, bool)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
@@ -89,8 +89,8 @@ pub fn unregister(place: *mut c_void) -> Outcome {
     Ok(())
 }
 
-/// Forgets registrations of pages that the caller has unmapped without a word: the kernel has just given their
-/// addresses to somebody else.
+/// Removes registrations of pages that the caller has unmapped without deregistering: the kernel has just reused their
+/// addresses.
 pub fn forget_overlapping(start: u64, bytes: u64) {
     let end = start.saturating_add(bytes);
     if let Some(all) = lock(&REGISTERED).as_mut() {
@@ -104,7 +104,7 @@ pub fn forget_overlapping(start: u64, bytes: u64) {
     }
 }
 
-/// Forgets the registrations of a context that is being destroyed.
+/// Removes the registrations of a context that is being destroyed.
 pub fn end_all_of(context: &Arc<Context>) {
     if let Some(all) = lock(&REGISTERED).as_mut() {
         all.retain(|&first, registration| {

@@ -1,4 +1,4 @@
-//! How much of each device's memory is in use.
+//! Usage of each device's memory.
 
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ pub fn of(device: usize) -> u64 {
 /// Counts `bytes` of a device as used.
 ///
 /// # Errors
-/// `CUDA_ERROR_OUT_OF_MEMORY` when that many are not free.
+/// `CUDA_ERROR_OUT_OF_MEMORY` if that many are not free.
 pub fn charge(device: usize, bytes: u64) -> Outcome {
     let total = configured()?.memory;
     let mut used = lock(&USED);

@@ -1,7 +1,7 @@
-//! Virtual memory management: physical memory, address ranges, and what is mapped where.
+//! Virtual memory management: physical memory, address ranges, and mappings.
 //!
 //! Physical memory is counted while a handle or a mapping of the process that made it lives. Its pages live as long as
-//! anybody anywhere has a descriptor or a mapping of them.
+//! any process has a descriptor or a mapping of them.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
@@ -21,13 +21,13 @@ use crate::machine::types::{
     ALLOCATION_PINNED, HANDLE_POSIX_FD, LOCATION_DEVICE, MemAccessDesc, MemAllocationProp,
 };
 
-/// Everything is a multiple of this, an H100's.
+/// The granularity of all sizes, that of an H100.
 const GRANULARITY: usize = 2 << 20;
 
 /// Physical memory.
 struct Physical {
     file: MemoryFile,
-    /// The device it counts against, where it was made here.
+    /// The device whose usage it counts for, if created here.
     charged: Option<usize>,
     exportable: bool,
 }
@@ -43,7 +43,7 @@ impl Drop for Physical {
 /// A reserved range of addresses.
 struct Reservation {
     bytes: usize,
-    /// What is mapped in it, by first address.
+    /// The mappings in it, by first address.
     mapped: BTreeMap<u64, (usize, Arc<Physical>)>,
     mapping: Mapping,
 }
@@ -56,6 +56,8 @@ fn whole(bytes: usize) -> bool {
     bytes > 0 && bytes.is_multiple_of(GRANULARITY)
 }
 
+/// Reads and checks allocation properties.
+///
 /// # Safety
 /// `property` is null or readable.
 unsafe fn checked(property: *const MemAllocationProp) -> Result<MemAllocationProp, Code> {
@@ -76,6 +78,8 @@ unsafe fn checked(property: *const MemAllocationProp) -> Result<MemAllocationPro
     Ok(property)
 }
 
+/// Returns the granularity of allocations.
+///
 /// # Safety
 /// `granularity` is null or writable, `property` null or readable.
 pub unsafe fn granularity(
@@ -93,6 +97,8 @@ pub unsafe fn granularity(
     unsafe { give(granularity, GRANULARITY) }
 }
 
+/// Creates physical memory.
+///
 /// # Safety
 /// As [`granularity`].
 pub unsafe fn create(
@@ -120,6 +126,8 @@ pub fn release(handle: c_ulonglong) -> Outcome {
     PHYSICAL.remove(handle).map(|_| ()).map_err(|_| Code::INVALID_VALUE)
 }
 
+/// Reserves a range of addresses.
+///
 /// # Safety
 /// `address` is null or writable.
 pub unsafe fn reserve(
@@ -143,13 +151,13 @@ pub unsafe fn reserve(
 
 pub fn free_addresses(start: u64, bytes: usize) -> Outcome {
     let mut reserved = lock(&RESERVED);
-    // All of it at once, and nothing mapped there any more.
+    // Only a whole reservation without mappings can be freed.
     reserved.get(&start).filter(|r| r.bytes == bytes && r.mapped.is_empty()).ok_or(Code::INVALID_VALUE)?;
     drop(reserved.remove(&start).map(|reservation| reservation.mapping));
     Ok(())
 }
 
-/// The reservation that holds the whole of a range.
+/// The reservation that contains a whole range.
 fn holding(
     reserved: &mut BTreeMap<u64, Reservation>,
     start: u64,
@@ -176,7 +184,7 @@ pub fn map(start: u64, bytes: usize, offset: usize, handle: c_ulonglong, flags: 
     }
     let mut reserved = lock(&RESERVED);
     let reservation = holding(&mut reserved, start, bytes)?;
-    // Not accessible until cuMemSetAccess says so.
+    // Not accessible before cuMemSetAccess.
     if !ranges::insert(start, bytes as u64, Kind::Virtual, false, false) {
         if reservation
             .mapped
@@ -189,7 +197,7 @@ pub fn map(start: u64, bytes: usize, offset: usize, handle: c_ulonglong, flags: 
         registration::forget_overlapping(start, bytes as u64);
         ranges::insert(start, bytes as u64, Kind::Virtual, false, false);
     }
-    // SAFETY: the range lies in the reservation, and nothing was mapped there.
+    // SAFETY: the range is in the reservation, and was not mapped.
     unsafe { map_at(start, bytes, &physical.file, rustix::mm::ProtFlags::empty()) }.inspect_err(|_| {
         ranges::remove(start);
     })?;
@@ -222,13 +230,15 @@ pub fn unmap(start: u64, bytes: usize) -> Outcome {
         if let Some(removed) = removed {
             removed.wait();
         }
-        // SAFETY: the range was a mapping in a reservation, it has left the table, and nothing runs on it.
+        // SAFETY: the range was a mapping in a reservation, it has left the table, and no operation uses it.
         unsafe { unmap_at(at, n) };
         drop(physical);
     }
     Ok(())
 }
 
+/// Sets the access rights of a mapped range.
+///
 /// # Safety
 /// `descriptions` is null or readable for `count` entries.
 pub unsafe fn set_access(
@@ -265,7 +275,7 @@ pub unsafe fn set_access(
     let mut reserved = lock(&RESERVED);
     let reservation = holding(&mut reserved, start, bytes)?;
     for (at, n) in parts(reservation, start, bytes)? {
-        // SAFETY: the range is a mapping of this library's; who reads it under a protection taken away is at fault.
+        // SAFETY: the range is a mapping of this library; a read after its access was removed is a bug of the reader.
         unsafe { rustix::mm::mprotect(at as usize as *mut c_void, n, flags) }
             .map_err(|_| Code::OUT_OF_MEMORY)?;
         ranges::protect(at, readable, writable);
@@ -279,6 +289,8 @@ pub fn mapped_bytes(start: u64) -> Option<usize> {
     holding(&mut reserved, start, 1).ok()?.mapped.get(&start).map(|(bytes, _)| *bytes)
 }
 
+/// Exports physical memory as a descriptor.
+///
 /// # Safety
 /// `place` is null or writable for an `int`.
 pub unsafe fn export(place: *mut c_void, handle: c_ulonglong, kind: c_uint, flags: c_ulonglong) -> Outcome {
@@ -293,15 +305,17 @@ pub unsafe fn export(place: *mut c_void, handle: c_ulonglong, kind: c_uint, flag
     unsafe { give(place.cast::<c_int>(), fd.into_raw_fd()) }
 }
 
+/// Imports physical memory from a descriptor.
+///
 /// # Safety
-/// `handle` is null or writable; `descriptor` is a descriptor as a number, as the driver wants it.
+/// `handle` is null or writable; `descriptor` is a descriptor as a number, like in the driver.
 pub unsafe fn import(handle: *mut c_ulonglong, descriptor: *mut c_void, kind: c_uint) -> Outcome {
     configured()?.need(Feature::Vmm)?;
     let number = c_int::try_from(descriptor as usize).map_err(|_| Code::INVALID_VALUE)?;
     if handle.is_null() || kind != HANDLE_POSIX_FD || number < 0 {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: the caller owns that descriptor and keeps it open during the call; it is duplicated at once.
+    // SAFETY: the caller owns that descriptor and keeps it open during the call; it is duplicated immediately.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let fd = rustix::io::fcntl_dupfd_cloexec(borrowed, 0).map_err(|_| Code::INVALID_VALUE)?;
     let file = MemoryFile::from_fd(Purpose::Physical, fd).ok_or(Code::INVALID_VALUE)?;

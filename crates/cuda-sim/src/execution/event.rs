@@ -1,8 +1,8 @@
-//! Events: marks in a stream that others wait for, in this process or another.
+//! Events: points in a stream that others wait for, in this or another process.
 //!
-//! An event of one process keeps its last record, each of which is complete on its own. One that processes share is a
-//! pair of counters in a memfd: how many records were enqueued, and the highest that is complete. A wait takes the
-//! number of records of its own moment. Nothing completes the records of a process that has died.
+//! An event of one process keeps its last record; records complete independently. A shared event is a pair of counters
+//! in a memfd: the number of enqueued records, and the highest completed one. A wait uses the number of records at its
+//! call. Records of a process that has died never complete.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::machine::codes::{Code, Outcome};
 use crate::machine::context::{self, Context};
 use crate::machine::registry::{Registry, give, lock, number, pointer};
 
-/// How long a waiter sleeps before it looks whether its context has been lost meanwhile.
+/// The time that a waiter sleeps before it checks whether its context has been lost.
 pub const LOOK: Duration = Duration::from_millis(20);
 
 const DISABLE_TIMING: c_uint = 2;
@@ -26,7 +26,7 @@ const INTERPROCESS: c_uint = 4;
 /// An event.
 pub struct Event {
     pub context: Arc<Context>,
-    /// The context that was current when it was made: a green one counts as itself here.
+    /// The context that was current at creation; green contexts are distinct here.
     pub made_in: u64,
     kind: Kind,
 }
@@ -39,12 +39,12 @@ enum Kind {
 /// One record of a local event.
 #[derive(Default)]
 pub struct Record {
-    /// When the stream came to it, in nanoseconds of the monotonic clock.
+    /// The time at which the stream reached it, in nanoseconds of the monotonic clock.
     reached: Mutex<Option<u64>>,
     done: Condvar,
 }
 
-/// What processes share of an event, at the start of its memfd.
+/// The shared part of an event, at the start of its memfd.
 #[repr(C)]
 struct Counters {
     recorded: AtomicU64,
@@ -57,7 +57,7 @@ struct Counters {
 pub struct SharedEvent {
     pub file: MemoryFile,
     mapping: Mapping,
-    /// Whether it was made here, not imported.
+    /// Whether the event was created here, not imported.
     own: bool,
 }
 
@@ -78,10 +78,10 @@ impl SharedEvent {
     }
 }
 
-/// What had been recorded at one moment.
+/// The records at one moment.
 #[derive(Clone)]
 pub enum Ticket {
-    /// Nothing yet: complete by definition.
+    /// No record yet, which is complete by definition.
     Nothing,
     Local(Arc<Record>),
     Shared(Arc<SharedEvent>, u64),
@@ -99,8 +99,8 @@ impl Ticket {
     /// Waits until it is complete.
     ///
     /// # Errors
-    /// What the waiter's own `context` was lost to meanwhile. Another process's death is no error: its records just
-    /// never complete.
+    /// The error by which the waiter's own `context` was lost in the meantime. Another process's death is not an error:
+    /// its records never complete.
     pub fn wait(&self, context: &Context) -> Outcome {
         loop {
             context.check()?;
@@ -115,20 +115,20 @@ impl Ticket {
                 }
                 Self::Shared(event, _) => {
                     let changes = &event.counters().changes;
-                    // Read before the question, so that a completion after it makes the sleep return at once.
+                    // Read before the check, so that a completion after it makes the sleep return at once.
                     let seen = changes.load(Ordering::Acquire);
                     if self.is_complete() {
                         return Ok(());
                     }
                     let timeout = futex::Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-                    // Woken, changed before, timed out or interrupted: look again.
+                    // Woken, changed before, timed out or interrupted: check again.
                     let _ = futex::wait(changes, futex::Flags::empty(), seen, Some(&timeout));
                 }
             }
         }
     }
 
-    /// Completes it, and wakes its waiters.
+    /// Completes the record, and wakes its waiters.
     pub fn complete(&self) {
         match self {
             Self::Nothing => {}
@@ -142,7 +142,7 @@ impl Ticket {
 }
 
 impl Event {
-    /// What has been recorded by now.
+    /// The records so far.
     pub fn recorded(&self) -> Ticket {
         match &self.kind {
             Kind::Local { last, .. } => lock(last).clone().map_or(Ticket::Nothing, Ticket::Local),
@@ -192,24 +192,28 @@ pub fn clock_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Resolves an event's handle.
+///
 /// # Errors
-/// `CUDA_ERROR_INVALID_HANDLE` for no event.
+/// `CUDA_ERROR_INVALID_HANDLE` if it is not an event.
 pub fn get(event: *mut c_void) -> Result<Arc<Event>, Code> {
     EVENTS.get(number(event))
 }
 
-/// Enters an event that another process made, and gives its handle.
+/// Registers an event of another process, and returns its handle.
 pub fn import(context: Arc<Context>, file: MemoryFile) -> Result<u64, Code> {
     let mapping = Mapping::of(&file)?;
     let kind = Kind::Shared(Arc::new(SharedEvent { file, mapping, own: false }));
     Ok(EVENTS.insert(Arc::new(Event { context, made_in: context::current_handle(), kind })))
 }
 
-/// Forgets the events of a context that is being destroyed.
+/// Removes the events of a context that is being destroyed.
 pub fn end_all_of(context: &Arc<Context>) {
     EVENTS.retain(|event| !context::same(&event.context, context));
 }
 
+/// Creates an event.
+///
 /// # Safety
 /// `event` is null or writable.
 pub unsafe fn create(event: *mut *mut c_void, flags: c_uint) -> Outcome {
@@ -243,6 +247,8 @@ pub fn synchronize(event: *mut c_void) -> Outcome {
     event.recorded().wait(&event.context)
 }
 
+/// Returns the time between two events.
+///
 /// # Safety
 /// `milliseconds` is null or writable.
 pub unsafe fn elapsed(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) -> Outcome {

@@ -1,5 +1,5 @@
-//! Green contexts: the arithmetic of multiprocessors, who has which, and the handles. Nothing runs on fewer
-//! multiprocessors, since there are none.
+//! Green contexts: the division and ownership of multiprocessors, and handles. Work is not limited to them, since there
+//! are no real multiprocessors.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::machine::registry::{Registry, give, number, pointer};
 use crate::machine::settings::{Feature, Strictness};
 use crate::machine::types::{DevResource, RESOURCE_SM, SmResource};
 
-/// In a resource's internal part: it came from this library.
+/// The mark of this library in a resource's internal part.
 const MARK: [u8; 8] = *b"CUSIMRES";
 
 struct Description {
@@ -32,11 +32,11 @@ struct GreenContext {
     multiprocessors: Vec<Range<u32>>,
 }
 
-/// What the internal part of a resource says.
+/// The content of a resource's internal part.
 struct Resource {
     device: usize,
     multiprocessors: Range<u32>,
-    /// The number of the split that made it; 0 for what the driver gave, which alone may be split.
+    /// The number of the split that made it; 0 for a resource of the driver, the only one that may be split.
     split: u32,
 }
 
@@ -70,6 +70,8 @@ impl Resource {
     }
 }
 
+/// Reads a resource.
+///
 /// # Safety
 /// `place` is null or readable.
 unsafe fn read(place: *const DevResource) -> Result<Resource, Code> {
@@ -87,6 +89,8 @@ unsafe fn read(place: *const DevResource) -> Result<Resource, Code> {
     Ok(Resource { device: internal[8].into(), multiprocessors: first..first + count, split: word(16) })
 }
 
+/// Returns the multiprocessors of a device.
+///
 /// # Safety
 /// `place` is null or writable.
 pub unsafe fn device_resource(device: c_int, place: *mut DevResource, kind: c_uint) -> Outcome {
@@ -101,6 +105,8 @@ pub unsafe fn device_resource(device: c_int, place: *mut DevResource, kind: c_ui
     }
 }
 
+/// Splits multiprocessors into groups.
+///
 /// # Safety
 /// `result` is null or writable for `*groups` entries, `groups` writable, `input` readable, `remaining` null or
 /// writable.
@@ -129,8 +135,7 @@ pub unsafe fn split(
         return Err(Code::INVALID_RESOURCE_CONFIGURATION);
     }
     if result.is_null() {
-        // Only the question how many there can be.
-        // SAFETY: the caller's promise.
+        // A query of the possible number of groups. SAFETY: the caller's promise.
         return unsafe { give(groups, possible) };
     }
     // SAFETY: not null, and the caller's promise.
@@ -140,7 +145,7 @@ pub unsafe fn split(
     for index in 0..made {
         let first = start + index * size;
         let group = Resource { device, multiprocessors: first..first + size, split };
-        // SAFETY: the result has room for as many as `groups` said, and `made` is no more.
+        // SAFETY: the result has space for as many as `groups` specified, and `made` is at most that.
         unsafe { result.add(index as usize).write_unaligned(group.write()?) };
     }
     // SAFETY: the caller's promise.
@@ -163,7 +168,7 @@ pub unsafe fn describe(description: *mut *mut c_void, resources: *mut DevResourc
     for index in 0..count as usize {
         // SAFETY: readable for `count` entries by the caller's promise.
         let part = unsafe { read(resources.add(index)) }?;
-        // Several come from one split, and each once.
+        // Several resources must be distinct parts of one split.
         let beside = |other: &Resource| {
             other.device == part.device
                 && (other.split, part.split) != (0, 0)
@@ -186,8 +191,8 @@ fn overlap(one: &Range<u32>, other: &Range<u32>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// Whether no living green context of this process has a multiprocessor of this one. A driver lets two splits of one
-/// device overlap and says nothing: two roles then share what each takes for its own.
+/// Checks that no green context of this process has a multiprocessor of this one. A driver allows two splits of one
+/// device to overlap without an error: two roles then share multiprocessors.
 ///
 /// # Errors
 /// `CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION`.

@@ -1,7 +1,7 @@
-//! Handles of memory and events for other processes: who holds the memfd, and under which number.
+//! Handles of memory and events for other processes: the process that holds the memfd, and the descriptor's number.
 //!
-//! A handle is opened through /proc/PID/fd, so it is good for as long as its process holds the memory and no longer,
-//! and there is nothing to leave behind.
+//! A handle is opened through /proc/PID/fd, so it is valid exactly as long as its process holds the memory, and leaves
+//! no files.
 
 use std::ffi::{c_uint, c_void};
 use std::os::fd::AsRawFd;
@@ -17,7 +17,7 @@ use crate::machine::registry::{give, pointer};
 use crate::machine::settings::Feature;
 use crate::machine::types::IpcHandle;
 
-/// What a handle's 64 bytes say.
+/// The content of a handle's 64 bytes.
 struct Handle {
     purpose: Purpose,
     pid: u32,
@@ -73,11 +73,11 @@ impl Handle {
         })
     }
 
-    /// Opens what it means.
+    /// Opens the file of the handle.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_CONTEXT` for a handle of this very process, as the driver has it; `CUDA_ERROR_MAP_FAILED`
-    /// where the other holds it no more.
+    /// `CUDA_ERROR_INVALID_CONTEXT` for a handle of this process, as in the driver; `CUDA_ERROR_MAP_FAILED` if the
+    /// other process no longer holds it.
     fn open(&self) -> Result<MemoryFile, Code> {
         if self.pid == std::process::id() {
             return Err(Code::INVALID_CONTEXT);
@@ -90,7 +90,7 @@ impl Handle {
 /// `handle` is null or writable.
 pub unsafe fn memory_handle(handle: *mut IpcHandle, address: u64) -> Outcome {
     configured()?.need(Feature::IpcMemory)?;
-    // An address inside an allocation stands for the whole, as with the driver.
+    // An address inside an allocation refers to the whole allocation, as with the driver.
     let (start, kind) = ranges::around(address).ok_or(Code::INVALID_VALUE)?;
     if kind != Kind::Allocation {
         return Err(Code::INVALID_VALUE);
@@ -99,7 +99,7 @@ pub unsafe fn memory_handle(handle: *mut IpcHandle, address: u64) -> Outcome {
         What::Device(file) => {
             Some(Handle::of(Purpose::Allocation, file, owned.bytes, owned.context.device).write())
         }
-        // What was imported is another's to hand out.
+        // Imported memory can only be exported by its owner.
         What::Imported { .. } | What::Pinned => None,
     });
     // SAFETY: the caller's promise.
@@ -110,7 +110,7 @@ pub unsafe fn memory_handle(handle: *mut IpcHandle, address: u64) -> Outcome {
 /// `address` is null or writable.
 pub unsafe fn open_memory(address: *mut u64, handle: IpcHandle, flags: c_uint) -> Outcome {
     configured()?.need(Feature::IpcMemory)?;
-    // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS is the only flag, and has to be given.
+    // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS is the only flag, and is required.
     if address.is_null() || flags != 1 {
         return Err(Code::INVALID_VALUE);
     }
@@ -119,7 +119,7 @@ pub unsafe fn open_memory(address: *mut u64, handle: IpcHandle, flags: c_uint) -
     if handle.device as usize != context.device {
         return Err(Code::INVALID_VALUE);
     }
-    // Opened again, it is the same address, and must be closed as often.
+    // A second open returns the same address, and needs a second close.
     let known = memory::find(|owned| {
         matches!(owned.what, What::Imported { inode, .. } if inode == handle.inode)
             && context::same(&owned.context, &context)

@@ -1,4 +1,4 @@
-//! The kernels: what their parameters are, which memory they touch, and running them.
+//! Kernels: their parameters, the memory they use, and their execution.
 
 use std::ffi::c_void;
 
@@ -59,12 +59,12 @@ impl Parameters {
     }
 }
 
-/// The word that a launch waits for, where it waits for one.
+/// The word that a launch waits for, if any.
 pub fn waits_for(takes: Takes, parameters: &Parameters) -> Option<u64> {
     (takes == Takes::Flag).then(|| parameters.word(0))
 }
 
-/// Puts in use what a launch will touch.
+/// Marks the memory of a launch as in use.
 ///
 /// # Errors
 /// The fault that the device would have.
@@ -73,7 +73,7 @@ fn hold_all(takes: Takes, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
         Takes::Flag => hold_arrays(&[array(parameters.word(0), 4, Access::Read)]),
         Takes::Report => hold_arrays(&[report(parameters.word(0))]),
         Takes::Finish => {
-            // 0 where there are no ids; how many there are the kernel is not told.
+            // 0 if there are no ids; the kernel does not get their number.
             let ids = KernelArray { bounded: false, ..array(parameters.word(1), 1, Access::Read) };
             hold_arrays(&[report(parameters.word(0)), ids])
         }
@@ -82,7 +82,7 @@ fn hold_all(takes: Takes, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             if cached && arguments.slot_map == 0 {
                 return Err(Code::ILLEGAL_ADDRESS);
             }
-            // The form without a cache looks at neither of these.
+            // The form without a cache reads neither of these.
             let arguments =
                 if cached { arguments } else { GatherArguments { slot_map: 0, cache: 0, ..arguments } };
             hold_arrays(&arguments.arrays(width))
@@ -142,7 +142,7 @@ fn hold_arrays(arrays: &[KernelArray]) -> Result<Vec<Hold>, Code> {
 /// Runs an entry point now, on this thread.
 ///
 /// # Errors
-/// The fault that the device would have; `CUDA_ERROR_LAUNCH_FAILED` for what the shim refused.
+/// The fault that the device would have; `CUDA_ERROR_LAUNCH_FAILED` for errors of the shim.
 pub fn run(
     entry: EntryPoint,
     grid: [u32; 3],

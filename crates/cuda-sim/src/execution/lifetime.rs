@@ -1,14 +1,14 @@
-//! The end of a context, and of all that was made in it.
+//! The end of a context, and of all objects in it.
 
 use crate::device_memory::memory;
 use crate::execution::{event, modules, stream};
 use crate::machine::codes::Outcome;
 use crate::machine::{context, device};
 
-/// Gives one count back; the last one ends the context and all that was made in it.
+/// Releases one count; the last release ends the context and all objects in it.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_CONTEXT` when nobody holds it.
+/// `CUDA_ERROR_INVALID_CONTEXT` if it is not retained.
 pub fn release_primary(ordinal: usize) -> Outcome {
     if let Some(context) = context::give_back_primary(ordinal)? {
         // In this order: no stream may start an operation on memory that is being taken away.

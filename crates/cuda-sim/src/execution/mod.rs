@@ -1,4 +1,4 @@
-//! Work on a device: streams, events, modules with kernels, copies, and what other processes see of them.
+//! Work on a device: streams, events, modules with kernels, copies, and sharing with other processes.
 
 pub(crate) mod event;
 pub(crate) mod green;

@@ -23,7 +23,7 @@ const MAX_THREADS_PER_BLOCK: u32 = 1024;
 
 struct Module {
     context: Arc<Context>,
-    /// The functions it has; none: every one.
+    /// The functions of the module; `None` for all.
     names: Option<Vec<String>>,
 }
 
@@ -37,14 +37,16 @@ struct Function {
 static MODULES: Registry<Module> = Registry::new();
 static FUNCTIONS: Registry<Function> = Registry::new();
 
-/// Forgets the modules of a context that is being destroyed.
+/// Removes the modules of a context that is being destroyed.
 pub fn end_all_of(context: &Arc<Context>) {
     MODULES.retain(|module| !context::same(&module.context, context));
     FUNCTIONS.retain(|function| !context::same(&function.context, context));
 }
 
+/// Reads an image's function names.
+///
 /// # Safety
-/// `image` is a cubin or a text with a closing zero, complete.
+/// `image` is a complete cubin, or a text with a closing zero.
 unsafe fn read_image(image: *const u8) -> Result<Option<Vec<String>>, Code> {
     let starts_with = |text: &[u8]| {
         // Byte by byte, and no further than the first that differs: a text may end early.
@@ -60,7 +62,7 @@ unsafe fn read_image(image: *const u8) -> Result<Option<Vec<String>>, Code> {
     // SAFETY: an ELF file begins with a header of 64 bytes, and the caller promises a complete one.
     let header = unsafe { std::slice::from_raw_parts(image, 64) };
     let bytes = elf_bytes(header).ok_or(Code::INVALID_IMAGE)?;
-    // SAFETY: so long is a complete file with that header.
+    // SAFETY: a complete file with that header has this length.
     let file = unsafe { std::slice::from_raw_parts(image, bytes) };
     let (major, minor) = configured()?.capability;
     match elf_architecture(header) {
@@ -209,7 +211,7 @@ pub fn set_attribute(function: *mut c_void, attribute: c_uint, value: c_int) -> 
     }
 }
 
-/// What a compiler would need; there is no compiler here to ask.
+/// An assumed register count, since there is no compiler.
 const REGISTERS_PER_THREAD: u32 = 32;
 
 /// # Safety
@@ -240,7 +242,7 @@ pub unsafe fn launch(
     let function = FUNCTIONS.get(number(function))?;
     must_be_current(&function.context)?;
     let queue = stream::queue(stream)?;
-    // The other way of passing parameters is nothing that this project uses.
+    // The other way of passing parameters is not used by this project.
     if !extra.is_null() {
         return Err(Code::NOT_SUPPORTED);
     }

@@ -1,6 +1,6 @@
 //! Stream memory operations: a stream writes a word, or waits until the word has a value or a higher one.
 //!
-//! The word is memory of the device, so another process may write it. Nothing ends a wait whose writer has died.
+//! The word is memory of the device, so another process may write it. A wait whose writer has died never ends.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,13 @@ use crate::machine::settings::Feature;
 
 const BYTES: u64 = 8;
 
-/// How long a waiting stream sleeps before it looks again: no notice comes from another process.
+/// The time that a waiting stream sleeps between checks, since other processes send no notification.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Runs `body` on the word, as long as that is memory of the device.
+/// Runs `body` on the word, if it is memory of the device.
 ///
 /// # Errors
-/// `otherwise` where it is none.
+/// `otherwise` if it is not.
 fn with<T>(
     address: u64,
     access: Access,
@@ -39,7 +39,7 @@ fn with<T>(
 
 fn checked(address: u64, flags: c_uint) -> Outcome {
     configured()?.need(Feature::StreamMemoryOperations)?;
-    // The default flags are all that is modelled: a fenced write, and a wait for a value or a higher one.
+    // Only the default flags are modelled: a fenced write, and a wait for a value or a higher one.
     if flags != 0 || !address.is_multiple_of(BYTES) {
         return Err(Code::INVALID_VALUE);
     }
@@ -49,7 +49,7 @@ fn checked(address: u64, flags: c_uint) -> Outcome {
 pub fn write(stream: *mut c_void, address: u64, value: u64, flags: c_uint) -> Outcome {
     checked(address, flags)?;
     queue(stream)?.enqueue(move |_| {
-        // Release: who sees the value sees all that the stream did before. Pairs with the load in `wait`.
+        // Release: a reader of the value sees all earlier work of the stream. Pairs with the load in `wait`.
         with(address, Access::Write, Code::ILLEGAL_ADDRESS, |word| word.store(value, Ordering::Release))
     });
     Ok(())
@@ -60,7 +60,7 @@ pub fn wait(stream: *mut c_void, address: u64, value: u64, flags: c_uint) -> Out
     queue(stream)?.enqueue(move |queue| {
         let reached = |word: &AtomicU64| word.load(Ordering::Acquire).wrapping_sub(value) as i64 >= 0;
         while !with(address, Access::Read, Code::ILLEGAL_ADDRESS, reached)? {
-            // Given up only where the context has been lost, and nothing behind it runs then.
+            // The wait is given up only if the context has been lost, and no later work runs then.
             if queue.context.check().is_err() {
                 return Ok(());
             }

@@ -1,8 +1,8 @@
-//! Streams: in-order queues, each worked off by a thread of its own, beside the caller.
+//! Streams: in-order queues, each executed by its own thread, concurrently with the caller.
 //!
-//! A fault loses the context: what is queued in any of its streams is then dropped, and no event behind the fault is
-//! ever completed. The threads are nobody's to join: a stream may wait for an event of a process that has died, and
-//! that must hold up neither its own destruction nor the end of this process.
+//! A fault loses the context: queued work of all its streams is then dropped, and no event after the fault is ever
+//! completed. The threads are never joined: a stream may wait for an event of a process that has died, and that must
+//! hold up neither its own destruction nor the end of this process.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
@@ -19,7 +19,7 @@ use crate::machine::registry::{Registry, give, lock, number, pointer};
 use crate::machine::settings::{Strictness, known_settings};
 use crate::machine::types::HostFunction;
 
-/// What a stream does, in its turn.
+/// An operation of a stream.
 enum Operation {
     /// Runs on the stream's thread; its error loses the context.
     Work(Box<dyn FnOnce(&Queue) -> Outcome + Send>),
@@ -30,7 +30,7 @@ enum Operation {
 /// A stream's queue.
 pub struct Queue {
     pub context: Arc<Context>,
-    /// The context that it was made in: a green one counts as itself here.
+    /// The context of its creation; green contexts are distinct here.
     made_in: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -50,21 +50,21 @@ struct State {
     closed: bool,
 }
 
-/// A stream as its handle means it.
+/// A stream, as referred to by its handle.
 struct Stream {
     queue: Arc<Queue>,
 }
 
 static STREAMS: Registry<Stream> = Registry::new();
 
-/// The queues of handle 0, one a context that used it.
+/// The queues of handle 0, one per context that used it.
 static DEFAULTS: Mutex<Vec<Arc<Queue>>> = Mutex::new(Vec::new());
 
 impl Queue {
     /// Starts a queue and its thread.
     ///
     /// # Errors
-    /// `CUDA_ERROR_OUT_OF_MEMORY` when the system gives no thread.
+    /// `CUDA_ERROR_OUT_OF_MEMORY` if the thread cannot be started.
     pub fn start(context: &Arc<Context>, made_in: u64) -> Result<Arc<Self>, Code> {
         let queue = Arc::new(Self {
             context: context.clone(),
@@ -80,12 +80,12 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Puts an operation behind all others, and gives its number.
+    /// Appends an operation, and returns its number.
     pub fn enqueue(&self, operation: impl FnOnce(&Self) -> Outcome + Send + 'static) -> u64 {
         self.push(Operation::Work(Box::new(operation)))
     }
 
-    /// Completes a record when the stream comes to it.
+    /// Completes a record when the stream reaches it.
     pub fn enqueue_mark(&self, ticket: Ticket) {
         self.push(Operation::Mark(ticket));
     }
@@ -99,13 +99,13 @@ impl Queue {
         state.enqueued
     }
 
-    /// Lets the thread end when the queue has run empty. What is queued still runs, as the driver has it.
+    /// Lets the thread end when the queue is empty. Queued work still runs, as in the driver.
     pub fn close(&self) {
         lock(&self.state).closed = true;
         self.changed.notify_all();
     }
 
-    /// Whether everything enqueued so far is over.
+    /// Whether everything enqueued so far has finished.
     fn is_idle(&self) -> bool {
         let state = lock(&self.state);
         state.finished == state.enqueued
@@ -114,7 +114,7 @@ impl Queue {
     /// Waits for everything enqueued so far.
     ///
     /// # Errors
-    /// What the context was lost to.
+    /// The error by which the context was lost.
     pub fn synchronize(&self) -> Outcome {
         let last = lock(&self.state).enqueued;
         self.wait_for(last)
@@ -138,7 +138,7 @@ impl Queue {
 
     fn work(&self) {
         let delay = known_settings().map_or(0, |settings| settings.delay_us);
-        // A generator of its own for each stream; the clock makes it another in each run.
+        // Each stream has its own generator, seeded with the clock.
         let mut random = std::ptr::from_ref(self) as u64 ^ event::clock_ns() | 1;
         loop {
             let operation = {
@@ -159,7 +159,7 @@ impl Queue {
                 random ^= random << 17;
                 std::thread::sleep(Duration::from_micros(random % (delay + 1)));
             }
-            // After a fault nothing runs; dropping an operation frees what it holds.
+            // After a fault no operation runs; dropping an operation frees what it holds.
             let sound = self.context.check().is_ok();
             match operation {
                 Operation::Work(work) if sound => match catch_unwind(AssertUnwindSafe(|| work(self))) {
@@ -171,7 +171,8 @@ impl Queue {
                     }
                 },
                 Operation::Mark(ticket) if sound => {
-                    // Under the lock, so that nobody sees the record complete and the stream still busy with it.
+                    // Under the lock, so that no thread sees the record complete while the stream is still busy with
+                    // it.
                     let mut state = lock(&self.state);
                     ticket.complete();
                     state.finished += 1;
@@ -188,7 +189,7 @@ impl Queue {
     }
 }
 
-/// The queue behind a stream's handle; 0, 1 and 2 mean the default stream of the current context.
+/// The queue of a stream's handle; 0, 1 and 2 mean the default stream of the current context.
 ///
 /// # Errors
 /// `CUDA_ERROR_INVALID_HANDLE` for no stream; `CUDA_ERROR_INVALID_CONTEXT` for one of a context that is not current.
@@ -213,7 +214,7 @@ fn default_of(context: &Arc<Context>) -> Result<Arc<Queue>, Code> {
     Ok(queue)
 }
 
-/// Makes a stream in `context`, or in a green context of it, and gives its handle.
+/// Creates a stream in `context`, or in a green context of it, and returns its handle.
 pub fn create_in(context: &Arc<Context>, made_in: u64) -> Result<u64, Code> {
     Ok(STREAMS.insert(Arc::new(Stream { queue: Queue::start(context, made_in)? })))
 }
@@ -236,10 +237,12 @@ pub fn end_all_of(context: &Arc<Context>) {
     }
 }
 
+/// Creates a stream.
+///
 /// # Safety
 /// `stream` is null or writable.
 pub unsafe fn create(stream: *mut *mut c_void, flags: c_uint, _priority: c_int) -> Outcome {
-    // CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING; a priority out of range is clamped, and means nothing here.
+    // CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING; a priority out of range is clamped, and has no effect here.
     if stream.is_null() || flags > 1 {
         return Err(Code::INVALID_VALUE);
     }
@@ -260,7 +263,7 @@ pub fn synchronize(stream: *mut c_void) -> Outcome {
 pub fn query(stream: *mut c_void) -> Outcome {
     let queue = queue(stream)?;
     let idle = queue.is_idle();
-    // Asked after the count: an operation that faulted has lost the context before it counts as finished.
+    // Checked after the count: an operation that faulted has lost the context before it counts as finished.
     queue.context.check()?;
     if idle { Ok(()) } else { Err(Code::NOT_READY) }
 }
@@ -282,10 +285,10 @@ pub fn wait_event(stream: *mut c_void, event: *mut c_void, flags: c_uint) -> Out
         return Err(Code::INVALID_VALUE);
     }
     let queue = queue(stream)?;
-    // What was recorded by now, and nothing later.
+    // Only the records so far.
     let ticket = event::get(event)?.recorded();
     queue.enqueue(move |queue| {
-        // Given up only where the context has been lost, and nothing behind it runs then.
+        // The wait is given up only if the context has been lost, and no later work runs then.
         let _ = ticket.wait(&queue.context);
         Ok(())
     });

@@ -14,7 +14,7 @@ use crate::machine::codes::{Code, Outcome};
 use crate::machine::registry::lock;
 
 /// # Errors
-/// `CUDA_ERROR_INVALID_VALUE` at the call, where the range is none of the device's.
+/// `CUDA_ERROR_INVALID_VALUE` at the call, if the range does not belong to the device.
 fn must_be_known(start: u64, bytes: usize, access: Access, device_only: bool) -> Outcome {
     hold(start, bytes as u64, access, device_only).map(|_| ()).ok_or(Code::INVALID_VALUE)
 }
@@ -27,11 +27,11 @@ unsafe fn copy(from: u64, to: u64, bytes: usize) {
         // Either may be null then.
         return;
     }
-    // SAFETY: the caller's promise. They may overlap, hence not `copy_nonoverlapping`.
+    // SAFETY: the caller's promise. They may overlap, so not `copy_nonoverlapping`.
     unsafe { to.copy_from(from, bytes) };
 }
 
-/// Copies once the stream comes to it. `to_device`: the destination has to be memory of the device.
+/// Enqueues a copy. With `to_device`, the destination must be memory of the device.
 fn enqueue_copy(queue: &Queue, from: u64, to: u64, bytes: usize, to_device: bool) {
     queue.enqueue(move |_| {
         let held =
@@ -44,8 +44,7 @@ fn enqueue_copy(queue: &Queue, from: u64, to: u64, bytes: usize, to_device: bool
 }
 
 /// # Safety
-/// `source` is readable for `bytes` bytes: during the call where it is pageable, until the stream has passed where it
-/// is pinned.
+/// `source` is readable for `bytes` bytes: during the call if pageable, until the stream has passed if pinned.
 pub unsafe fn host_to_device(to: u64, source: *const c_void, bytes: usize, stream: *mut c_void) -> Outcome {
     let queue = queue(stream)?;
     must_be_known(to, bytes, Access::Write, true)?;
@@ -72,8 +71,7 @@ pub unsafe fn host_to_device(to: u64, source: *const c_void, bytes: usize, strea
 }
 
 /// # Safety
-/// `destination` is writable for `bytes` bytes: during the call where it is pageable, until the stream has passed where
-/// it is pinned.
+/// `destination` is writable for `bytes` bytes: during the call if pageable, until the stream has passed if pinned.
 pub unsafe fn device_to_host(
     destination: *mut c_void,
     from: u64,
@@ -90,7 +88,7 @@ pub unsafe fn device_to_host(
         enqueue_copy(&queue, from, to, bytes, false);
         return Ok(());
     }
-    // Through a buffer of ours: where the context is lost this call returns while the operation may still run.
+    // Uses a separate buffer: if the context is lost this call returns while the operation may still run.
     let staging = Arc::new(Mutex::new(vec![0_u8; bytes]));
     let filled = staging.clone();
     let operation = queue.enqueue(move |_| {

@@ -1,4 +1,4 @@
-//! CUresult: the codes of CUDA 13.0, their names, and which of them stay.
+//! CUresult: the codes of CUDA 13.0, their names, and those that are sticky.
 
 use std::ffi::CStr;
 
@@ -6,7 +6,7 @@ use std::ffi::CStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code(pub u32);
 
-/// What every entry point's body gives back.
+/// The result of every entry point's body.
 pub type Outcome = Result<(), Code>;
 
 impl Code {
@@ -45,7 +45,7 @@ impl Code {
         matches!(self.0, 214 | 220 | 226 | 700 | 702 | 710 | 714..=719 | 810 | 911)
     }
 
-    /// The driver's name of the code, with the closing zero that C wants.
+    /// The driver's name of the code, as a C string.
     pub fn name(self) -> Option<&'static CStr> {
         NAMES.iter().find(|(code, _)| *code == self.0).map(|(_, name)| *name)
     }

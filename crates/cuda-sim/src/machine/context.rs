@@ -1,4 +1,4 @@
-//! Primary contexts: one a device, retained and released by count, current by thread, lost with its first fault. A
+//! Primary contexts: one per device, retained and released by count, current by thread, lost with its first fault. A
 //! green context is current as a view of its device's primary context.
 
 use std::cell::Cell;
@@ -10,11 +10,11 @@ use crate::machine::codes::{Code, Outcome};
 use crate::machine::device;
 use crate::machine::registry::{Registry, give, lock, number, pointer};
 
-/// A context. Everything made in it keeps it alive as an object; whether it is alive as a context is a flag.
+/// A context. All objects created in it keep the value alive; a flag marks a destroyed context.
 #[derive(Debug)]
 pub struct Context {
     pub device: usize,
-    /// The code of the fault that it was lost to; 0 while sound.
+    /// The code of the fault by which it was lost; 0 while valid.
     lost: AtomicU32,
     destroyed: AtomicBool,
 }
@@ -24,7 +24,7 @@ static CONTEXTS: Registry<Context> = Registry::new();
 /// The green contexts as they can be made current: the handle of the primary context of each.
 static VIEWS: Registry<u64> = Registry::new();
 
-/// The primary context of each device that was retained: how often, its handle.
+/// The primary context of each device that was retained: its count and its handle.
 static PRIMARY: Mutex<Vec<Option<(usize, u64)>>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -37,8 +37,10 @@ impl Context {
         let _ = self.lost.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// Checks that the context is valid.
+    ///
     /// # Errors
-    /// The fault it was lost to; `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
+    /// The fault by which it was lost; `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
     pub fn check(&self) -> Outcome {
         if self.destroyed.load(Ordering::Acquire) {
             return Err(Code::CONTEXT_IS_DESTROYED);
@@ -58,7 +60,7 @@ pub fn same(one: &Arc<Context>, other: &Arc<Context>) -> bool {
 /// The context current on this thread.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_CONTEXT` when there is none; `CUDA_ERROR_CONTEXT_IS_DESTROYED` when it was.
+/// `CUDA_ERROR_INVALID_CONTEXT` if there is none; `CUDA_ERROR_CONTEXT_IS_DESTROYED` if it was destroyed.
 pub fn current() -> Result<Arc<Context>, Code> {
     match CURRENT.get() {
         0 => Err(Code::INVALID_CONTEXT),
@@ -71,30 +73,34 @@ pub fn current_handle() -> u64 {
     CURRENT.get()
 }
 
-/// Enters a green context of that primary one, and gives the handle under which it can be made current.
+/// Registers a green context of that primary one, and returns the handle under which it can be made current.
 pub fn enter_view(primary: u64) -> u64 {
     VIEWS.insert(Arc::new(primary))
 }
 
-/// Ends what [`enter_view`] began: the handle means no context any more.
+/// Undoes [`enter_view`]: the handle becomes invalid.
 pub fn end_view(view: u64) {
-    // It was entered once, so it's there.
+    // It was registered once, so it exists.
     let _ = VIEWS.remove(view);
 }
 
+/// Resolves a context's handle.
+///
 /// # Errors
-/// `CUDA_ERROR_CONTEXT_IS_DESTROYED` where it no longer lives.
+/// `CUDA_ERROR_CONTEXT_IS_DESTROYED` if it no longer exists.
 pub fn by_handle(handle: u64) -> Result<Arc<Context>, Code> {
     CONTEXTS.get(handle).map_err(|_| Code::CONTEXT_IS_DESTROYED)
 }
 
+/// Checks that `context` is current.
+///
 /// # Errors
 /// `CUDA_ERROR_INVALID_CONTEXT` unless `context` is the one current on this thread.
 pub fn must_be_current(context: &Arc<Context>) -> Outcome {
     if same(context, &current()?) { Ok(()) } else { Err(Code::INVALID_CONTEXT) }
 }
 
-/// Retains the primary context of a device, and gives its handle.
+/// Retains the primary context of a device, and returns its handle.
 pub fn retain_primary(ordinal: usize) -> u64 {
     let mut primary = lock(&PRIMARY);
     if primary.len() <= ordinal {
@@ -108,10 +114,10 @@ pub fn retain_primary(ordinal: usize) -> u64 {
     *handle
 }
 
-/// Gives one count back; the last one destroys the context, which is returned.
+/// Releases one count; the last release destroys the context, which is returned.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_CONTEXT` when nobody holds it.
+/// `CUDA_ERROR_INVALID_CONTEXT` if it is not retained.
 pub fn give_back_primary(ordinal: usize) -> Result<Option<Arc<Context>>, Code> {
     let handle = {
         let mut primary = lock(&PRIMARY);

@@ -1,4 +1,4 @@
-//! The driver itself and its devices: what they are and what they can do.
+//! The driver itself and its devices: their properties and features.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use crate::machine::registry::give;
 use crate::machine::settings::{Feature, Settings, Strictness, known_settings};
 use crate::machine::types::Uuid;
 
-/// What `cuInit` found out, for the rest of the process's life, as a real client's limits are fixed at its start.
+/// The machine detected by `cuInit`, fixed for the process's lifetime, like the limits of a real client.
 struct Machine {
     settings: &'static Settings,
     mps_percentage: Option<u32>,
@@ -39,8 +39,10 @@ pub fn multiprocessors() -> Result<u32, Code> {
     Ok(machine.mps_percentage.map_or(all, |percentage| (all * percentage / 100).max(1)))
 }
 
+/// Checks a device's handle and returns its ordinal.
+///
 /// # Errors
-/// `CUDA_ERROR_INVALID_DEVICE` for what is no device.
+/// `CUDA_ERROR_INVALID_DEVICE` if it is not a device.
 pub fn ordinal(device: c_int) -> Result<usize, Code> {
     let devices = configured()?.devices;
     usize::try_from(device).ok().filter(|&device| device < devices).ok_or(Code::INVALID_DEVICE)
@@ -84,7 +86,7 @@ pub unsafe fn get(device: *mut c_int, number: c_int) -> Outcome {
     unsafe { give(device, number) }
 }
 
-/// Writes `text` and a zero into `length` bytes, cut where they are too few.
+/// Writes `text` and a zero into `length` bytes, truncated if needed.
 ///
 /// # Safety
 /// `place` is null or writable for `length` bytes.
@@ -133,7 +135,7 @@ pub unsafe fn uuid(uuid: *mut Uuid, device: c_int) -> Outcome {
 /// `can` is null or writable.
 pub unsafe fn can_access_peer(can: *mut c_int, device: c_int, peer: c_int) -> Outcome {
     let of_another = ordinal(device)? != ordinal(peer)?;
-    // SAFETY: the caller's promise. A device is no peer of its own.
+    // SAFETY: the caller's promise. A device is not its own peer.
     unsafe { give(can, c_int::from(of_another && configured()?.has(Feature::PeerAccess))) }
 }
 
@@ -178,7 +180,7 @@ pub unsafe fn attribute(value: *mut c_int, attribute: c_uint, device: c_int) -> 
         122 => if_has(Feature::StreamMemoryOperations), // CAN_USE_64_BIT_STREAM_MEM_OPS
         125 => if_has(Feature::IpcEvent),               // IPC_EVENT_SUPPORTED
         133 => c_int::from(machine.mps_percentage.is_some()), // MPS_ENABLED
-        // Known to the header, and no on this machine.
+        // In the header, but not supported on this machine.
         11..=145 | 9 => 0,
         _ => return Err(Code::INVALID_VALUE),
     };
@@ -218,7 +220,7 @@ pub unsafe fn proc_address(
     // SAFETY: not null, and a C string by the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::INVALID_VALUE)?;
     let exact = functions.iter().find(|function| function.name == name);
-    // Asked for by the bare name, the newest version there is.
+    // Looked up by the bare name, in the newest version.
     let found = functions
         .iter()
         .filter(|f| f.name.strip_prefix(name).is_some_and(|rest| rest.starts_with("_v")))

@@ -1,4 +1,4 @@
-//! What every entry point does before and after its own work: count, inject, check, and never unwind into C.
+//! The common part of every entry point: counting, fault injection, checks, and no unwinding into C.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -14,17 +14,17 @@ use crate::machine::registry::lock;
 use crate::machine::settings::{role, settings};
 use crate::machine::{context, device};
 
-/// What must hold for a function to be called.
+/// The preconditions of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing, not even `cuInit`.
+    /// No precondition, not even `cuInit`.
     Nothing,
     /// `cuInit`.
     Init,
-    /// A context current on this thread, and that one sound.
+    /// A context current on this thread, which must be valid.
     Context,
-    /// A context current on this thread. Where it is lost, the work is done all the same (it frees something) and the
-    /// context's error given back, as the driver does.
+    /// A context current on this thread. If it is lost, the work is done anyway (it frees an object) and the context's
+    /// error is returned, as in the driver.
     Release,
 }
 
@@ -32,14 +32,14 @@ thread_local! {
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `body` as the work of the function at `place` of the table, and gives the CUresult.
+/// Runs `body` as the work of the function at `place` of the table, and returns the CUresult.
 pub fn call(
     functions: &'static [Exported],
     place: usize,
     needs: Needs,
     body: impl FnOnce() -> Outcome,
 ) -> u32 {
-    // Unwinding through C frames is undefined. What a panic leaves behind is whole: see `registry::lock`.
+    // Unwinding through C frames is undefined. State is consistent after a panic: see `registry::lock`.
     let outcome = catch_unwind(AssertUnwindSafe(|| attempt(functions, place, needs, body)));
     match outcome {
         Ok(Ok(())) => 0,
@@ -59,7 +59,7 @@ fn attempt(
 ) -> Outcome {
     let nth = functions[place].calls.fetch_add(1, Ordering::Relaxed) + 1;
     let Ok(settings) = settings(functions) else {
-        // `cuInit` says what is wrong with the environment.
+        // `cuInit` reports errors of the environment.
         return if needs == Needs::Nothing { body() } else { Err(Code::NOT_INITIALIZED) };
     };
     if let Some(folder) = &settings.counts {
@@ -113,7 +113,7 @@ struct CountsFile {
 /// Length of a line: the name, a space, the digits and the line feed.
 const LINE: usize = 64;
 
-/// Brings the count of one function up to date. The file is true at every moment, so a killed process has one too.
+/// Updates the count of one function. The file is always current, even for a killed process.
 fn write_count(folder: &Path, function: &'static Exported) {
     static FILE: Mutex<CountsFile> = Mutex::new(CountsFile { file: None, lines: Vec::new() });
     let mut counts = lock(&FILE);
@@ -133,7 +133,7 @@ fn write_count(folder: &Path, function: &'static Exported) {
         counts.lines.len() - 1
     });
     let digits = LINE - name.len() - 2;
-    // Read under the lock, so that a later line never takes a count back.
+    // Read under the lock, so that a later line never has a smaller count.
     let text = format!("{name} {:0digits$}\n", function.calls.load(Ordering::Relaxed));
     if let Some(file) = &counts.file
         && let Err(error) = file.write_all_at(text.as_bytes(), (line * LINE) as u64)

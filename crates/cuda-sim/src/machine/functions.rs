@@ -1,4 +1,4 @@
-//! An exported function as all modules below the table know it.
+//! An exported function as used by the modules that do not depend on the table.
 
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;

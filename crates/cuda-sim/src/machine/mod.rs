@@ -1,6 +1,6 @@
-//! The simulated machine: its devices, contexts and handles, and what settings make of them.
+//! The simulated machine: its devices, contexts and handles, configured by settings.
 //!
-//! `codes`, `types` and `functions` are the driver's vocabulary; `entry` answers which function has which address.
+//! `codes`, `types` and `functions` are the driver's vocabulary; `entry` maps functions to addresses.
 
 pub(crate) mod codes;
 pub(crate) mod context;

@@ -1,5 +1,5 @@
-//! Handles: what the driver calls pointers to its own structures are numbers here, so that a stale or invented one is
-//! found out and never followed.
+//! Handles: what the driver calls pointers to its own structures are numbers here, so that a stale or invalid one is
+//! detected and never dereferenced.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::machine::codes::Code;
 
-/// Numbers are never used twice in a process, across all kinds: a handle of one kind is none of another.
+/// Numbers are never used twice in a process, across all kinds: a handle of one kind is never valid for another.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// All live objects of one kind.
@@ -21,27 +21,31 @@ impl<T> Registry<T> {
         Self { objects: Mutex::new(None) }
     }
 
-    /// Enters an object and gives its handle, which is no address of this process and not 0.
+    /// Registers an object and returns its handle, which is not an address of this process and not 0.
     pub fn insert(&self, object: Arc<T>) -> u64 {
-        // Above what user space maps, and odd, so that following one as a pointer faults at once.
+        // Above what user space maps, and odd, so that dereferencing it faults immediately.
         let handle = 0xc0da_0000_0000_0001 | (NEXT.fetch_add(1, Ordering::Relaxed) << 4);
         lock(&self.objects).get_or_insert_default().insert(handle, object);
         handle
     }
 
+    /// Resolves a handle.
+    ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_HANDLE` for what is not alive.
+    /// `CUDA_ERROR_INVALID_HANDLE` if there is not such a object.
     pub fn get(&self, handle: u64) -> Result<Arc<T>, Code> {
         lock(&self.objects).as_ref().and_then(|all| all.get(&handle).cloned()).ok_or(Code::INVALID_HANDLE)
     }
 
+    /// Removes an object.
+    ///
     /// # Errors
     /// As [`Registry::get`].
     pub fn remove(&self, handle: u64) -> Result<Arc<T>, Code> {
         lock(&self.objects).as_mut().and_then(|all| all.remove(&handle)).ok_or(Code::INVALID_HANDLE)
     }
 
-    /// Removes every object that does not pass, and gives those removed.
+    /// Removes every object that does not satisfy `keep`, and returns the removed objects.
     pub fn retain(&self, keep: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let mut guard = lock(&self.objects);
         let Some(all) = guard.as_mut() else { return Vec::new() };
@@ -56,24 +60,24 @@ impl<T> Registry<T> {
     }
 }
 
-/// Takes a lock whatever became of its last holder: a panic is turned into a CUresult at the boundary, and what a lock
-/// guards here is whole after every statement.
+/// Takes a lock even if it is poisoned: a panic is converted to a CUresult at the boundary, and guarded state is
+/// consistent after every statement.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stores a result where the caller wants it.
+/// Stores a result at the caller's address.
 ///
 /// # Safety
-/// `place` is null or valid for a write of `T`, as the driver's documentation asks of the caller.
+/// `place` is null or valid for a write of `T`, by the driver's documentation.
 ///
 /// # Errors
-/// `CUDA_ERROR_INVALID_VALUE` when it is null.
+/// `CUDA_ERROR_INVALID_VALUE` if it is null.
 pub unsafe fn give<T>(place: *mut T, value: T) -> Result<(), Code> {
     if place.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: not null, and the caller promises the rest. C code may keep packed structures, hence unaligned.
+    // SAFETY: not null, and the caller promises the rest. C code may have packed structures, so the write is unaligned.
     unsafe { place.write_unaligned(value) };
     Ok(())
 }
@@ -83,7 +87,7 @@ pub fn number(handle: *mut c_void) -> u64 {
     handle as usize as u64
 }
 
-/// A number as the pointer that the driver's types want.
+/// Converts a number to the pointer type of the driver's handles.
 pub fn pointer(handle: u64) -> *mut c_void {
     handle as usize as *mut c_void
 }

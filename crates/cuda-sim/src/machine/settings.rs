@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crate::machine::codes::Code;
 use crate::machine::functions::{Exported, place};
 
-/// A feature that the machine may be told to lack.
+/// A feature that settings may disable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     Vmm,
@@ -30,12 +30,12 @@ const FEATURES: &[(&str, Feature)] = &[
     ("peer_access", Feature::PeerAccess),
 ];
 
-/// A rule that the driver's documentation states and not every driver enforces.
+/// A rule that the driver's documentation states but not every driver enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
     /// An event is recorded on streams of the context that it was made in, a green context being one of its own.
     GreenEvents,
-    /// Two green contexts of a process have no multiprocessor in common.
+    /// Two green contexts of a process must not share multiprocessors.
     GreenGroups,
     /// A client of MPS that is killed with work in flight takes the server with it.
     Mps,
@@ -47,17 +47,17 @@ const STRICTNESSES: &[(&str, Strictness)] = &[
     ("mps", Strictness::Mps),
 ];
 
-/// One entry of `CUDA_SIM_FAIL`, where its role is ours.
+/// One entry of `CUDA_SIM_FAIL`, for the role of this process.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
     /// Its place in the table of exported functions.
     pub function: usize,
-    /// The call that fails, from 1; none: every call.
+    /// The call that fails, from 1; `None` for every call.
     pub nth: Option<u64>,
     pub code: Code,
 }
 
-/// The machine to be.
+/// The settings of the simulated machine.
 #[derive(Debug)]
 pub struct Settings {
     pub devices: usize,
@@ -72,9 +72,9 @@ pub struct Settings {
     pub counts: Option<PathBuf>,
     /// Microseconds that an operation of a stream may be late.
     pub delay_us: u64,
-    /// Whether who trains on this machine is to draw other numbers for dropout than a CPU does, as on a GPU.
+    /// Whether training draws other numbers for dropout than on a CPU, as on a GPU.
     pub draws_as_a_device: bool,
-    /// Whether taking or freeing memory while a kernel is held loses the context.
+    /// Whether allocating or freeing memory while a kernel is held loses the context.
     pub watches_held_kernels: bool,
 }
 
@@ -89,13 +89,15 @@ impl Settings {
         self.strict.contains(&strictness)
     }
 
+    /// Checks that the machine has the feature.
+    ///
     /// # Errors
-    /// `CUDA_ERROR_NOT_SUPPORTED` where the machine lacks it.
+    /// `CUDA_ERROR_NOT_SUPPORTED` if it does not.
     pub fn need(&self, feature: Feature) -> Result<(), Code> {
         if self.has(feature) { Ok(()) } else { Err(Code::NOT_SUPPORTED) }
     }
 
-    /// The code that call number `nth` of `function` has to fail with.
+    /// The code with which call number `nth` of `function` must fail, if any.
     pub fn fault(&self, function: usize, nth: u64) -> Option<Code> {
         let due = |fault: &&Fault| fault.function == function && fault.nth.is_none_or(|n| n == nth);
         self.faults.iter().find(due).map(|fault| fault.code)
@@ -143,7 +145,7 @@ fn number<T: std::str::FromStr>(
     }
 }
 
-/// Whether a variable of two values has the second one; the first is what it has unless given.
+/// Whether a variable with two values has the second one; the first is the default.
 fn choice(
     variable: &dyn Fn(&str) -> Option<String>,
     name: &str,
@@ -177,11 +179,11 @@ fn named<T: Copy>(
     entries(read(variable)).iter().map(of_name).collect()
 }
 
-/// Reads `[ROLE:]FUNCTION:N=CODE`; nothing where the role is another's.
+/// Reads `[ROLE:]FUNCTION:N=CODE`; `None` for another role.
 fn fault(functions: &[Exported], entry: &str, role: &str) -> Result<Option<Fault>, String> {
     let FaultEntry { whose, function, nth, code } = FaultEntry::read("CUDA_SIM_FAIL", entry)?;
     let wrong = |what: &str| format!("CUDA_SIM_FAIL: `{entry}`: {what}");
-    // A misspelt name would inject nothing, and a test would pass for it.
+    // A misspelt name would inject no fault, and a test would pass wrongly.
     let function = place(functions, function)
         .ok_or_else(|| wrong(&format!("no function `{function}` is exported by cuda-sim")))?;
     let code = Code::parse(code).filter(|code| code.0 != 0).ok_or_else(|| wrong("no such CUresult"))?;
@@ -192,13 +194,13 @@ fn fault(functions: &[Exported], entry: &str, role: &str) -> Result<Option<Fault
 pub(crate) struct FaultEntry<'e> {
     pub whose: Option<&'e str>,
     pub function: &'e str,
-    /// The call that fails, from 1; none: every call.
+    /// The call that fails, from 1; `None` for every call.
     pub nth: Option<u64>,
     pub code: &'e str,
 }
 
 impl<'e> FaultEntry<'e> {
-    /// Reads an entry of this variable. Whoever asks for it looks function and code up.
+    /// Reads an entry of this variable. The caller resolves the function and the code.
     pub(crate) fn read(variable: &str, entry: &'e str) -> Result<Self, String> {
         let wrong = |what: &str| format!("{variable}: `{entry}`: {what}");
         let shape = || wrong("not [ROLE:]FUNCTION:N=CODE");
@@ -217,7 +219,7 @@ impl<'e> FaultEntry<'e> {
     }
 }
 
-/// The first argument of this process, which is its role in this project; empty when it has none.
+/// The first argument of this process, which is its role in this project; empty without arguments.
 pub fn role() -> String {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let first = line.split(|&byte| byte == 0).nth(1).unwrap_or_default();
@@ -229,13 +231,13 @@ static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
 /// The settings of this process, read by the first call. `functions` are those that faults may name.
 ///
 /// # Errors
-/// Which variable is wrong, and how. [`crate::machine::device::init`] reports it; nothing else works then.
+/// The invalid variable, and the reason. [`crate::machine::device::init`] reports it, and all other calls fail.
 pub fn settings(functions: &[Exported]) -> Result<&'static Settings, &'static str> {
     let variable = |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
     SETTINGS.get_or_init(|| Settings::read(functions, &variable, &role())).as_ref().map_err(String::as_str)
 }
 
-/// The same, within a call.
+/// The settings, during a call.
 ///
 /// # Errors
 /// As [`settings`].

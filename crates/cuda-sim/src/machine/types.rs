@@ -1,6 +1,6 @@
 //! The driver's structures as this library reads and writes them. Enumerations come from C code and are plain numbers
-//! here, since one out of range would be undefined behaviour in a Rust enum. The tests below compare the layouts with
-//! cudarc's.
+//! here, since a value out of range would be undefined behaviour in a Rust enum. The tests below compare the layouts
+//! with cudarc's.
 
 use std::ffi::c_void;
 

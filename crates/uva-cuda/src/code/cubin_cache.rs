@@ -1,9 +1,9 @@
 //! A disk cache of compiled kernels, so that a second run starts without compiling.
 //!
 //! An entry is one file, named by its key, with its length and a checksum. Content that differs from what was stored
-//! counts as a miss: a truncated file, a flipped bit, a foreign file. Entries are written beside their final name and
-//! renamed, so readers see a whole entry or none. If two processes write one at the same time, the later one wins with
-//! the same bytes. An unwritable folder costs only the next compilation.
+//! counts as a miss: a truncated file, a flipped bit, a foreign file. Entries are written under a temporary name and
+//! renamed, so readers see a complete entry or none. If two processes write one at the same time, the later one wins
+//! with the same bytes. An unwritable folder costs only the next compilation.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use uva_mem::files::{Replacement, is_word, read_regular, target_of_partial};
 
-/// Where compiled kernels are kept.
+/// The location of compiled kernels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CacheKind {
     /// `kernels` in the user's cache folder for this program: `$UVATRAIN_CACHE`, else `$XDG_CACHE_HOME/uvatrain`, else
-    /// `~/.cache/uvatrain`. Nowhere if none of these is known.
+    /// `~/.cache/uvatrain`. No cache if none of these is known.
     #[default]
     User,
     /// The caller's own folder.
     Folder(PathBuf),
-    /// Nowhere.
+    /// No cache.
     Off,
 }
 
@@ -61,7 +61,7 @@ impl CubinKey {
     }
 }
 
-/// 128 bits: two hashes with different initial values. A collision costs one compilation.
+/// Computes 128 bits: two hashes with different initial values. A collision only causes one compilation.
 fn digest(feed: impl Fn(&mut DefaultHasher)) -> u128 {
     let half = |which: u8| {
         let mut hasher = DefaultHasher::new();
@@ -75,7 +75,7 @@ fn digest(feed: impl Fn(&mut DefaultHasher)) -> u128 {
 const MAGIC: &[u8; 8] = b"uvakern1";
 /// Magic, key, length of the image, checksum of key and image.
 const HEADER: usize = 8 + 16 + 8 + 16;
-/// Larger than any image of ours; larger files are not read.
+/// Maximum size of an image; larger files are not read.
 const LARGEST: u64 = 256 << 20;
 /// Age after which half-written files of killed processes are removed.
 const STALE: Duration = Duration::from_secs(24 * 3600);
@@ -96,7 +96,7 @@ impl CubinCache {
         self.folder.join(format!("{label}-{:032x}.kernels", key.0))
     }
 
-    /// The image that was stored, if it is there and whole.
+    /// The stored image, if it exists and is intact.
     pub(crate) fn load(&self, label: &str, key: CubinKey) -> Option<Vec<u8>> {
         let path = self.path(label, key);
         let mut bytes = read_regular(&path, LARGEST).ok()?;
@@ -104,10 +104,10 @@ impl CubinCache {
         (header == Self::header(key, image)).then(|| bytes.split_off(HEADER))
     }
 
-    /// Keeps an image.
+    /// Stores an image.
     ///
     /// # Errors
-    /// The file system's error; no half-written file stays.
+    /// The file system's error; no partly written file remains.
     pub(crate) fn store(&self, label: &str, key: CubinKey, image: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         self.remove_stale();
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_folder_that_cannot_be_written_is_an_error_that_leaves_nothing() {
         let (folder, cache, key) = cache();
-        // A file where the folder should be stops root too; permissions stop everybody else.
+        // A file where the folder should be stops root too; permissions only stop other users.
         fs::write(folder.path().join("not"), b"").unwrap();
         assert!(cache.store("gather", key, b"an image").is_err());
         assert_eq!(cache.load("gather", key), None);
@@ -315,7 +315,7 @@ mod tests {
         let name = entry.file_name().unwrap().to_str().unwrap();
         let old = cache.folder.join(format!(".{name}.0123456789abcdef.partial"));
         let new = cache.folder.join(format!(".{name}.0123456789abcdee.partial"));
-        // Of others, who may call their files alike, and keep them as long.
+        // Files of other programs, which may have similar names and age.
         let foreign = [
             cache.folder.join("film.part"),
             cache.folder.join(".notes.0123456789abcdef.partial"),

@@ -15,8 +15,8 @@ pub(crate) fn label(source: &KernelSource<'_>, target: CompileTarget) -> String 
     format!("{}-{}", source.name.trim_end_matches(".cu"), target.name())
 }
 
-/// All inputs of a compilation. Not the output: PTX has random names in it. `nvrtc` is the version at hand. Shipped
-/// kernels work with any NVRTC, or with none.
+/// All inputs of a compilation. Not the output: PTX has random names in it. `nvrtc` is the version found. Shipped
+/// kernels work with any NVRTC, or without one.
 pub(crate) fn key(source: &KernelSource<'_>, target: CompileTarget, nvrtc: Option<(u32, u32)>) -> CubinKey {
     let target = target.name();
     let version = nvrtc.map_or("carried".to_owned(), |(major, minor)| format!("{major}.{minor}"));

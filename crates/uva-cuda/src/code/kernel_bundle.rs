@@ -1,8 +1,8 @@
 //! Kernels compiled before the program runs, and shipped with it.
 //!
-//! A machine then needs no NVRTC, and the first run compiles nothing. The kernels lie in the folder that
-//! `UVATRAIN_KERNELS` names, else in `kernels` beside the running program, as entries of a [`CubinCache`]. An entry
-//! made from other sources, with other options or for another architecture counts as missing.
+//! A machine then needs no NVRTC, and the first run compiles nothing. The kernels are in the folder `UVATRAIN_KERNELS`,
+//! or else in `kernels` next to the running program, as entries of a [`CubinCache`]. An entry made from other sources,
+//! with other options or for another architecture counts as missing.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! Finds libtorch on this machine by file names alone: nothing is loaded here.
+//! Finds libtorch on this machine by file names, without loading it.
 //!
-//! The program that trains gets its folder in `LD_LIBRARY_PATH`. NVRTC may lie beside it.
+//! The training program gets its folder in `LD_LIBRARY_PATH`. NVRTC may be next to it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Libtorch {
     pub lib: PathBuf,
     /// Its version, if it states one.
     pub version: Option<String>,
-    /// How it was found: the option, the variable or the place.
+    /// The origin of the path: the option, the variable or the place.
     pub found_by: String,
 }
 
@@ -34,7 +34,7 @@ impl Libtorch {
     }
 }
 
-/// Every place that was searched without success, with the reason.
+/// The error of an unsuccessful search, with every place and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoLibtorch {
     /// Place and reason, in the order of the search.
@@ -47,7 +47,7 @@ impl fmt::Display for NoLibtorch {
     }
 }
 
-/// Whether the search may start a Python process to ask for its package `torch`.
+/// Whether the search may start a Python process to find its package `torch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskPython {
     /// Yes: last, if no other place has one.
@@ -57,8 +57,8 @@ pub enum AskPython {
 }
 
 /// Searches for libtorch. `option` decides if it is given, else [`VARIABLE`] if it is set; then no other place is
-/// searched. Without either, the order is: `LIBTORCH`, beside this program, the Python environment that this program is
-/// installed in, the user's cache folder, the active virtual or conda environment, the packages of `python3`.
+/// searched. Without either, the order is: `LIBTORCH`, next to this program, the Python environment that this program
+/// is installed in, the user's cache folder, the active virtual or conda environment, the packages of `python3`.
 ///
 /// A place is a folder that holds `lib/libtorch_cpu.so`, or `lib` itself.
 ///
@@ -104,7 +104,7 @@ pub fn find(option: Option<&Path>, python: AskPython) -> Result<Libtorch, NoLibt
 
 /// The libtorch in this folder, or why there is none.
 fn look(path: &Path, by: &str) -> Result<Libtorch, String> {
-    // A relative path would mean another folder to a program started elsewhere.
+    // A relative path would refer to another folder in a program started elsewhere.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let lib = [path.join("lib"), path.clone(), path.join("torch/lib")]
         .into_iter()
@@ -134,7 +134,7 @@ fn version(root: &Path) -> Option<String> {
     Some(line.split_once('=')?.1.trim().trim_matches(['\'', '"']).to_owned())
 }
 
-/// Places beside a program: its folder, the `lib` of its prefix, and, for a build in a checkout, the target of
+/// Places next to a program: its folder, the `lib` of its prefix, and, for a build in a checkout, the target of
 /// `scripts/setup/libtorch.sh`.
 fn beside(program: &Path) -> Vec<PathBuf> {
     let Some(folder) = program.parent() else { return Vec::new() };
@@ -156,20 +156,20 @@ fn cached() -> Vec<PathBuf> {
     found
 }
 
-/// The Python environment that this program is installed in by pip, as its module `uvatrain` lies there too; `None` for
-/// any other program.
+/// The Python environment that this program is installed in by pip, detected by its module `uvatrain`; `None`
+/// otherwise.
 pub fn own_environment() -> Option<PathBuf> {
     environment_of(&std::env::current_exe().ok()?)
 }
 
-/// The same for any program: `ROOT/bin/PROGRAM` beside `ROOT/lib/python3.*/site-packages/uvatrain`.
+/// The Python environment of a program: `ROOT/bin/PROGRAM` with `ROOT/lib/python3.*/site-packages/uvatrain`.
 fn environment_of(program: &Path) -> Option<PathBuf> {
     let folder = program.parent().filter(|folder| folder.ends_with("bin"))?;
     let root = folder.parent()?;
     packages(root, "uvatrain").iter().any(|package| package.is_dir()).then(|| root.to_owned())
 }
 
-/// Where the Pythons of an environment have this package, whether or not it is there.
+/// The paths of this package in the Pythons of an environment. They may not exist.
 fn packages(root: &Path, name: &str) -> Vec<PathBuf> {
     let pythons = matching(&root.join("lib"), "python3");
     pythons.into_iter().map(|python| python.join("site-packages").join(name)).collect()

@@ -1,4 +1,5 @@
-//! Device code: compiled by NVRTC or carried along, cached, loaded as modules; where CUDA's and torch's libraries are.
+//! Device code: compilation by NVRTC, shipped kernels, the cache, modules, and the search for CUDA's and torch's
+//! libraries.
 
 pub(crate) mod cubin_cache;
 mod image;

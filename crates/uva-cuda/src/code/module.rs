@@ -40,7 +40,7 @@ pub struct ModuleReport {
     pub nvrtc: Option<String>,
     /// Seconds from the request to the loaded module.
     pub seconds: f64,
-    /// Why the next run compiles again, or what was wrong with the cached entry.
+    /// Why the next run compiles again, or the fault of the cached entry.
     pub note: Option<String>,
 }
 
@@ -54,11 +54,11 @@ pub enum CodeOrigin {
     Cache,
     /// Compiled just now.
     Compiled,
-    /// The simulator's own, compiled for the host: there is no NVRTC.
+    /// The simulator's own compilation for the host, without NVRTC.
     Simulator,
 }
 
-/// Kernels that are loaded into a context. Cheap to clone.
+/// A module of kernels loaded into a context. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Module {
     loaded: Arc<Loaded>,
@@ -94,7 +94,7 @@ impl Module {
     ///
     /// They come from the kernels shipped with the program ([`crate::carry_kernels`]), unless the options name an
     /// NVRTC; else from the cache; else they are compiled and cached. Under the simulator NVRTC is used in the same way
-    /// if it is found, so that this path is tested. Otherwise the simulator's own compilation serves.
+    /// if it is found, so that this path is tested. Otherwise the simulator's own compilation is used.
     ///
     /// # Errors
     /// [`CudaError::NoNvrtc`], [`CudaError::Compile`], [`CudaError::Unsupported`] as for [`Nvrtc::target`];
@@ -166,7 +166,7 @@ impl Module {
         if let Some(image) = cache.as_ref().and_then(|cache| cache.load(&label, key)) {
             match Loaded::new(context, &image, source.name) {
                 Ok(loaded) => return Ok(finish(loaded, CodeOrigin::Cache, Some(target), Some(&nvrtc), note)),
-                // The checksum matches, but this driver refuses the image: compiled anew once.
+                // The checksum matches, but this driver refuses the image: recompile once.
                 Err(error) => note = Some(format!("the driver refused what the kernel cache held: {error}")),
             }
         }
@@ -228,8 +228,8 @@ impl Loaded {
     fn new(context: &Arc<Context>, image: &[u8], name: &str) -> Result<Self, CudaError> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle; the context is current. The image is one that NVRTC made, kept whole by a checksum
-        // on its way through the cache, or a text that ends in zero, so the driver finds its end. No options.
+        // SAFETY: writes one handle; the context is current. The image is one that NVRTC made, protected by a checksum
+        // in the cache, or a text that ends in zero, so the driver finds its end. No options.
         unsafe {
             driver_call!(
                 cuModuleLoadDataEx(
@@ -250,8 +250,8 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // Unloading waits for nothing: the code is among the things that a launch must keep until the kernel has run.
-        // Without the context the module is already gone, so errors are ignored.
+        // Unloading does not wait: a launch must keep the code loaded until the kernel has run. Without the context the
+        // module is already gone, so errors are ignored.
         if self.context.bind().is_ok() {
             // SAFETY: loaded once, unloaded once; every Function holds an Arc of this.
             let _ = unsafe { driver_call!(cuModuleUnload(self.raw), "unloading kernels") };
@@ -267,7 +267,7 @@ pub(crate) struct LaunchShape {
 }
 
 impl Function {
-    /// Where it is loaded.
+    /// The context of its module.
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.module.context
     }
@@ -367,8 +367,8 @@ mod tests {
             let image = nvrtc.compile(source, target, &OPTIONS).unwrap();
             assert_eq!(&image[..4], b"\x7fELF", "{} {}", source.name, target.name());
         }
-        // A device newer than NVRTC gets portable code. An older one is refused, and the message names the oldest
-        // supported.
+        // A device newer than NVRTC gets portable code. An older one is an error that names the oldest supported
+        // device.
         assert!(matches!(nvrtc.target((99, 0)).unwrap(), CompileTarget::Ptx(..)));
         assert!(nvrtc.target((3, 5)).unwrap_err().to_string().contains("7.5"));
         let ptx = nvrtc.compile(&GATHER, CompileTarget::Ptx(9, 0), &OPTIONS).unwrap();

@@ -13,11 +13,11 @@ use crate::code::libtorch::{self, AskPython};
 use crate::code::toolkit;
 use crate::error::{CudaError, loader_said};
 
-/// The library's names, newest first. CUDA 12's serves as well: a newer driver runs what it compiles.
+/// The library's names, newest first. CUDA 12's works as well: a newer driver runs its code.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 /// Paths of the library in a named folder: the folder itself, a toolkit's, the wheels' of CUDA 13 and 12.
 const WITHIN: [&str; 5] = [".", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
-/// How to get it, for messages.
+/// Installation advice, for messages.
 const ADVICE: &str = "install it by `python3 -m pip install nvidia-cuda-nvrtc==13.0.88`, and name its folder by \
                       `nvrtc` or UVATRAIN_NVRTC if it is in none of these places";
 
@@ -62,12 +62,12 @@ pub enum CompileTarget {
     /// Machine code for exactly this compute capability.
     Cubin(u32, u32),
     /// Portable code of this compute capability, which the driver translates at load time: for devices newer than the
-    /// NVRTC at hand.
+    /// NVRTC found.
     Ptx(u32, u32),
 }
 
 impl CompileTarget {
-    /// As `-arch` has it: `sm_90`, `compute_90`.
+    /// The value of `-arch`: `sm_90`, `compute_90`.
     pub fn name(self) -> String {
         match self {
             Self::Cubin(major, minor) => format!("sm_{major}{minor}"),
@@ -77,9 +77,9 @@ impl CompileTarget {
 }
 
 impl Nvrtc {
-    /// Searches for NVRTC and opens the first that works. `option` (a folder, or the library itself) decides if it is
-    /// given, else `UVATRAIN_NVRTC` if it is set; then no other place is searched. Without either, the order is:
-    /// - beside the libtorch of this process, the one that [`libtorch::find`] finds, or that of `LIBTORCH`
+    /// Searches for NVRTC and opens the first that works. If `option` (a folder, or the library itself) is given, or
+    /// else `UVATRAIN_NVRTC` is set, no other place is searched. Without either, the order is:
+    /// - next to the libtorch of this process, the one that [`libtorch::find`] finds, or that of `LIBTORCH`
     /// - the toolkit of `CUDA_HOME` or `CUDA_PATH`
     /// - `/usr/local/cuda`
     /// - the loader's search path
@@ -139,17 +139,17 @@ impl Nvrtc {
         })
     }
 
-    /// The library by its name, as the loader finds it.
+    /// The library by its name, found by the loader.
     fn open_by_loader() -> Result<Self, String> {
         let mut first = None;
         for name in NAMES {
             match Self::open(name.as_ref(), name.to_owned()) {
                 Ok(nvrtc) => {
-                    // NVRTC later opens the builtins by name. They lie beside the library, wherever that is.
+                    // NVRTC later opens the builtins by name. They are next to the library.
                     if let Some(folder) =
                         mapped("libnvrtc.so").and_then(|path| Some(path.parent()?.to_owned()))
                     {
-                        // If they don't load from there, the loader may still find them; compiling will show.
+                        // If they don't load from there, the loader may still find them; otherwise compilation fails.
                         let _ = preload_builtins(&folder);
                     }
                     return Ok(nvrtc);
@@ -249,7 +249,7 @@ impl Nvrtc {
         Ok(list.into_iter().filter_map(|architecture| u32::try_from(architecture).ok()).collect())
     }
 
-    /// Compiles. `options` come after `-arch`.
+    /// Compiles a source. `options` come after `-arch`.
     ///
     /// # Errors
     /// [`CudaError::Compile`], with NVRTC's log; [`CudaError::NoNvrtc`] if NVRTC itself does not work.
@@ -375,8 +375,8 @@ fn library_in(path: &Path) -> Option<PathBuf> {
     folders.flat_map(|folder| NAMES.map(|name| folder.join(name))).find(|file| file.is_file())
 }
 
-/// Loads the library of built-in functions beside NVRTC. NVRTC opens it by its bare name and has no run path of its
-/// own, so it gets the one already loaded.
+/// Loads the library of built-in functions next to NVRTC. NVRTC opens it by its bare name and has no run path, so it
+/// gets the loaded one.
 fn preload_builtins(folder: &Path) -> Result<(), String> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?
@@ -404,7 +404,7 @@ fn preload_builtins(folder: &Path) -> Result<(), String> {
 
 fn folders_before_the_loader() -> Vec<PathBuf> {
     let mut folders = Vec::new();
-    // …/site-packages/torch/lib/libtorch_cpu.so: the wheels of the same installation lie beside `torch`.
+    // …/site-packages/torch/lib/libtorch_cpu.so: the wheels of the same installation are next to `torch`.
     let mut torches: Vec<PathBuf> = mapped("libtorch_cpu.so")
         .and_then(|library| Some(library.parent()?.parent()?.to_owned()))
         .into_iter()
@@ -455,7 +455,7 @@ mod tests {
         std::fs::write(&file, b"not a library").unwrap();
         let text = Nvrtc::find(Some(folder.path())).unwrap_err().to_string();
         assert!(text.contains(&file.display().to_string()), "{text}");
-        // No builtins beside it: reported too, since they are often forgotten.
+        // No builtins next to it: reported too, since they are often forgotten.
         assert!(text.contains("libnvrtc-builtins"), "{text}");
     }
 

@@ -1,4 +1,4 @@
-//! Where a CUDA toolkit may be.
+//! Locations of CUDA toolkits.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The library's driver.
+//! cuFile's driver.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -9,16 +9,16 @@ use cudarc::cufile::sys::{CUfileDriverStatusFlags, CUfileDrvProps_t};
 use super::library::{CufileFunctions, functions};
 use crate::devices::context::Context;
 
-/// Forces the compatibility mode, whatever the machine has: a variable that the library reads.
+/// An environment variable of the library that forces the compatibility mode.
 const FORCED: &str = "CUFILE_FORCE_COMPAT_MODE";
 
-/// cuFile's driver, open. The library counts how often it was opened; dropping the last closes it.
+/// cuFile's driver, open. The library counts opens; dropping the last value closes it.
 ///
-/// It must not be used behind a `fork`.
+/// It must not be used after a `fork`.
 pub struct Cufile {
     functions: &'static CufileFunctions,
     compatibility: Option<String>,
-    /// The driver uses it until it is closed.
+    /// The context that the driver uses until it is closed.
     context: Arc<Context>,
 }
 
@@ -26,7 +26,7 @@ impl Cufile {
     /// Opens the driver, for reads into memory of this context's device.
     ///
     /// # Errors
-    /// Why there is none: no library, a library without a function, a driver that refuses.
+    /// The reason: no library, a missing function, or a failure of the driver.
     pub fn open(context: &Arc<Context>) -> Result<Arc<Self>, String> {
         let functions = functions()?;
         context.bind().map_err(|error| error.to_string())?;
@@ -45,8 +45,8 @@ impl Cufile {
         Ok(Arc::new(open))
     }
 
-    /// Why reads pass through host memory; `None` where they do not, as far as the driver tells. For a file system
-    /// without GPUDirect Storage the library may still do it.
+    /// Why reads pass through host memory; `None` if they do not, as reported by the driver. For a file system without
+    /// GPUDirect Storage the library may still use host memory.
     pub fn compatibility(&self) -> Option<&str> {
         self.compatibility.as_deref()
     }
@@ -60,14 +60,14 @@ impl Cufile {
     }
 }
 
-/// Whether reads pass through host memory, by what the driver says and that variable's value.
+/// Why reads pass through host memory, if they do, by the driver's properties and the variable's value.
 fn compatibility(properties: &CUfileDrvProps_t, forced: Option<&str>) -> Option<String> {
     let is_forced = |value: &str| ["1", "true", "yes", "on"].contains(&value.to_lowercase().as_str());
     if let Some(value) = forced.filter(|value| is_forced(value)) {
         return Some(format!("{FORCED}={value}"));
     }
     let nvfs = &properties.nvfs;
-    // The NVMe driver of newer kernels reads into a GPU's memory by itself.
+    // The NVMe driver of newer kernels reads into a GPU's memory without `nvidia-fs`.
     let peer_to_peer = 1 << CUfileDriverStatusFlags::CU_FILE_NVME_P2P_SUPPORTED as u32;
     let without_nvfs = (nvfs.major_version, nvfs.minor_version) == (0, 0);
     (without_nvfs && nvfs.dstatusflags & peer_to_peer == 0)

@@ -1,4 +1,4 @@
-//! Files and device memory that the driver knows, and reads from the one into the other.
+//! Files and device memory registered with the driver, and reads from files into memory.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -13,10 +13,10 @@ use super::driver::Cufile;
 use super::status::describe;
 use crate::memory::SharedBuffer;
 
-/// Why a read brought nothing.
+/// Why a read failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFault {
-    /// The system's error, as `errno` has it.
+    /// The system's error, an `errno`.
     System(i32),
     /// A code of cufile.h.
     Cufile(u32),
@@ -31,11 +31,11 @@ impl fmt::Display for ReadFault {
     }
 }
 
-/// An open file that the driver knows.
+/// An open file registered with the driver.
 pub struct CufileFile {
     driver: Arc<Cufile>,
     handle: CUfileHandle_t,
-    /// The driver reads from its descriptor.
+    /// The file, kept open since the driver reads from its descriptor.
     _file: Arc<File>,
 }
 
@@ -45,10 +45,10 @@ unsafe impl Send for CufileFile {}
 unsafe impl Sync for CufileFile {}
 
 impl CufileFile {
-    /// Makes the file known to the driver. It is open with `O_DIRECT`.
+    /// Registers the file with the driver. It must be open with `O_DIRECT`.
     ///
     /// # Errors
-    /// Why the driver refuses it.
+    /// The reason why the driver rejects it.
     pub fn new(driver: &Arc<Cufile>, file: Arc<File>) -> Result<Self, String> {
         let mut handle = std::ptr::null_mut();
         let mut description = CUfileDescr_t {
@@ -63,19 +63,19 @@ impl CufileFile {
         Ok(Self { driver: Arc::clone(driver), handle, _file: file })
     }
 
-    /// Reads at most `bytes` bytes from byte `offset` of the file to byte `at` of the buffer. Returns how many came: 0 at
-    /// the file's end, and possibly fewer than there are. They are there when this returns.
+    /// Reads at most `bytes` bytes from byte `offset` of the file to byte `at` of the buffer. Returns the number of
+    /// bytes read: 0 at the file's end, and possibly fewer than requested. The bytes are in place when this returns.
     ///
-    /// The driver's context is current on this thread.
+    /// The driver's context must be current on this thread.
     ///
     /// # Errors
-    /// [`ReadFault`]: what lies in the buffer's range is undefined then.
+    /// [`ReadFault`]; the content of the buffer's range is then undefined.
     ///
     /// # Panics
-    /// For a range outside the buffer.
+    /// If the range is outside the buffer.
     ///
     /// # Safety
-    /// Nobody else uses that range of the buffer meanwhile, neither the host nor work on the device.
+    /// Neither the host nor work on the device may use that range of the buffer during the call.
     pub unsafe fn read(
         &self,
         offset: u64,
@@ -87,13 +87,13 @@ impl CufileFile {
         assert!(end <= buffer.memory.bytes(), "bytes {at}..{end} of {}", buffer.memory.bytes());
         let base = buffer.base();
         let (offset, at) = (offset as i64, at as i64);
-        // SAFETY: the range is within the buffer, which is mapped on the device, and is nobody else's by the caller's
+        // SAFETY: the range is within the buffer, which is mapped on the device, and is exclusive by the caller's
         // promise. The file is open.
         let read = unsafe { (self.driver.functions().cuFileRead)(self.handle, base, bytes, offset, at) };
         match read {
             0.. => Ok((read as usize).min(bytes)),
             -1 => {
-                // Unset by a library that says no more, it would read as success.
+                // If the library left it unset, it would read as success.
                 let errno = io::Error::last_os_error().raw_os_error().filter(|errno| *errno != 0);
                 Err(ReadFault::System(errno.unwrap_or(rustix::io::Errno::IO.raw_os_error())))
             }
@@ -104,7 +104,7 @@ impl CufileFile {
 
 impl Drop for CufileFile {
     fn drop(&mut self) {
-        // SAFETY: registered once, given back once. Reads borrow the value, so none is under way.
+        // SAFETY: registered once, given back once. Reads borrow the value, so none is in flight.
         unsafe { (self.driver.functions().cuFileHandleDeregister)(self.handle) };
     }
 }
@@ -115,7 +115,7 @@ impl fmt::Debug for CufileFile {
     }
 }
 
-/// Device memory that reads go to.
+/// Device memory as the destination of reads.
 #[derive(Debug)]
 pub struct CufileBuffer {
     driver: Arc<Cufile>,
@@ -124,7 +124,7 @@ pub struct CufileBuffer {
 }
 
 impl CufileBuffer {
-    /// Registers the memory with the driver. Where that is refused, reads pass through buffers of the library's own.
+    /// Registers the memory with the driver. If that fails, reads pass through the library's own buffers.
     pub fn new(driver: &Arc<Cufile>, memory: Arc<SharedBuffer>) -> Self {
         let mut buffer = Self { driver: Arc::clone(driver), memory, unregistered: None };
         let bound = driver.context().bind().map_err(|error| error.to_string());
@@ -148,7 +148,7 @@ impl CufileBuffer {
         &self.memory
     }
 
-    /// Why it is not registered; `None` where it is.
+    /// Why it is not registered; `None` if it is.
     pub fn unregistered(&self) -> Option<&str> {
         self.unregistered.as_deref()
     }

@@ -10,7 +10,7 @@ use super::status::CufileStatus;
 use crate::code::toolkit;
 use crate::error;
 
-/// The library's name for the loader. Not `libcufile.so`, which only a development package has.
+/// The library's name for the loader. Not `libcufile.so`, which is only in development packages.
 const LIBRARY: &str = "libcufile.so.0";
 
 /// Declares the table of the library's functions: the only list of all that this program calls.
@@ -29,15 +29,15 @@ macro_rules! functions {
         impl CufileFunctions {
             fn find(library: &libloading::Library) -> Result<Self, &'static str> {
                 Ok(Self {
-                    // SAFETY: the type is the function's own: see "same type". The pointer is used only while the library
-                    // is open, and `open` keeps it open for ever.
+                    // SAFETY: the type is the function's own: see "same type". The pointer is used only while the
+                    // library is open, and `open` never closes it.
                     $($function: *unsafe { library.get(concat!(stringify!($function), "\0")) }
                         .map_err(|_| stringify!($function))?,)*
                 })
             }
         }
 
-        // Same type, but for the struct of two enums.
+        // Same type, except for the struct of two enums.
         $(const _: unsafe fn($($argument),*) -> $declared = sys::$function;)*
     };
 }
@@ -59,12 +59,12 @@ static LOADED: OnceLock<Result<CufileFunctions, String>> = OnceLock::new();
 /// The library's functions. Opens it the first time; later calls give the same result.
 ///
 /// # Errors
-/// Why there is no such library, or which function it lacks.
+/// The reason why the library cannot be opened, or the missing function.
 pub(super) fn functions() -> Result<&'static CufileFunctions, String> {
     LOADED.get_or_init(open).as_ref().map_err(Clone::clone)
 }
 
-/// From the loader's search path, else from a toolkit.
+/// Opens the library from the loader's search path, or else from a toolkit.
 fn open() -> Result<CufileFunctions, String> {
     let toolkits = toolkit::folders().into_iter();
     let in_toolkits = toolkits.map(|folder| folder.join("lib64").join(LIBRARY)).filter(|file| file.is_file());
@@ -79,7 +79,7 @@ fn open() -> Result<CufileFunctions, String> {
                     format!("{} has no {symbol}: cuFile 1.0 or newer is needed", place.display())
                 });
             }
-            // What the loader says of its own search is the one to tell.
+            // The error of the loader's own search is reported.
             Err(error) => {
                 refused.get_or_insert_with(|| {
                     format!("{LIBRARY} cannot be opened ({})", error::loader_said(&error))

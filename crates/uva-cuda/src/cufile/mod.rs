@@ -3,14 +3,14 @@
 //! | type | what it is |
 //! |---|---|
 //! | [`Cufile`] | the library's driver, open |
-//! | [`CufileFile`] | an open file that the driver knows |
-//! | [`CufileBuffer`] | device memory that reads go to, registered with the driver where that works |
+//! | [`CufileFile`] | an open file registered with the driver |
+//! | [`CufileBuffer`] | device memory as the destination of reads, registered with the driver if supported |
 //!
-//! Where the kernel module `nvidia-fs` is missing, the library reads into host memory and copies that to the device: its
-//! compatibility mode. [`Cufile::compatibility`] tells.
+//! If the kernel module `nvidia-fs` is missing, the library reads into host memory and copies that to the device: its
+//! compatibility mode. [`Cufile::compatibility`] reports it.
 //!
-//! Nothing links to the library: it is opened on first use. A context of the device has to live before the driver is
-//! opened, and until it is closed.
+//! Nothing links to the library: it is opened on first use. A context of the device must exist before the driver is
+//! opened, until it is closed.
 
 mod driver;
 mod file;

@@ -1,4 +1,4 @@
-//! What the library's functions answer.
+//! Results of the library's functions.
 
 use cudarc::cufile::sys::CUfileOpError::{self, *};
 
@@ -8,13 +8,13 @@ use cudarc::cufile::sys::CUfileOpError::{self, *};
 pub(super) struct CufileStatus {
     /// A `CUfileOpError`.
     pub code: u32,
-    /// A CUresult, where the driver of the GPU failed.
+    /// A CUresult, if the driver of the GPU failed.
     pub cuda: u32,
 }
 
 const _: () = assert!(size_of::<CufileStatus>() == size_of::<cudarc::cufile::sys::CUfileError_t>());
 
-/// `CU_FILE_CUDA_DRIVER_ERROR`: the CUresult says more.
+/// `CU_FILE_CUDA_DRIVER_ERROR`: see the CUresult.
 const CUDA_DRIVER_ERROR: u32 = CU_FILE_CUDA_DRIVER_ERROR as u32;
 
 impl CufileStatus {
@@ -31,7 +31,7 @@ impl CufileStatus {
     }
 }
 
-/// A code with its name in cufile.h, and what it says to a user where that is known.
+/// Formats a code with its name in cufile.h, and an explanation for users if known.
 pub(super) fn describe(code: u32) -> String {
     let known = KNOWN.iter().find(|known| **known as u32 == code);
     let name = known.map_or_else(|| "an unknown code".to_owned(), |known| format!("{known:?}"));

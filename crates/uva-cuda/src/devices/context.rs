@@ -7,11 +7,11 @@ use cudarc::driver::sys;
 use crate::devices::device::Device;
 use crate::error::CudaError;
 
-/// A device's primary context, held while the value lives. libtorch uses the same one, so addresses, streams and events
-/// of either side are valid on the other.
+/// A device's primary context, retained for the lifetime of the value. libtorch uses the same one, so addresses,
+/// streams and events of either side are valid on the other.
 ///
 /// Or a green context of it ([`GreenPartition`](crate::partition::GreenPartition)): the same, with some of the
-/// multiprocessors. The driver asks for an event to be made in the very context whose streams record it
+/// multiprocessors. The driver requires that an event is created in the context whose streams record it
 /// ([`CudaStream::made_in`](crate::CudaStream::made_in)). Everything else is made in the primary context.
 ///
 /// CUDA keeps a current context per thread. Every call of every object here first makes its own context current, and
@@ -24,7 +24,7 @@ pub struct Context {
     hold: Hold,
 }
 
-/// What is given back with the value.
+/// The resource that is released with the value.
 #[derive(Debug)]
 enum Hold {
     /// A count of the device's primary context.
@@ -39,7 +39,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Retains the primary context of a device, creating it if nobody had it, and makes it current on this thread.
+    /// Retains the primary context of a device, creating it if needed, and makes it current on this thread.
     ///
     /// # Errors
     /// As [`Device::new`]; [`CudaError::Call`], for instance when the device is held by another process, or MPS
@@ -60,13 +60,13 @@ impl Context {
         Ok(context)
     }
 
-    /// Takes over a green context: destroyed with the value, and where this fails.
+    /// Takes over a green context: it is destroyed with the value, or if this fails.
     ///
     /// # Errors
     /// [`CudaError::Call`].
     ///
     /// # Safety
-    /// `green` was made on the device of `primary`, and nobody else destroys it.
+    /// `green` was made on the device of `primary`, and is not destroyed by other code.
     pub(crate) unsafe fn of_green(
         primary: &Arc<Self>,
         green: sys::CUgreenCtx,
@@ -100,7 +100,7 @@ impl Context {
         }
     }
 
-    /// Makes it current on this thread.
+    /// Makes the context current on this thread.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -115,7 +115,7 @@ impl Context {
         }
     }
 
-    /// Waits for all work enqueued in this context, by anyone in this process.
+    /// Waits for all work enqueued in this context, by any code of this process.
     ///
     /// # Errors
     /// [`CudaError::Call`], which may also report an error of earlier work.
@@ -127,7 +127,7 @@ impl Context {
         }
     }
 
-    /// The device it is on.
+    /// The device of the context.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -153,7 +153,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // An error is ignored: the process ends or the context is already lost, and nobody could recover from either.
+        // An error is ignored: the process ends or the context is already lost, and recovery is not possible.
         let _ = match &self.hold {
             // SAFETY: retained once in `primary`, released once here. All objects in the context hold an Arc of it.
             Hold::Primary => unsafe {

@@ -1,4 +1,4 @@
-//! A device: its identity and its features. Queries create no context.
+//! A device: its identity and its features. Queries do not create a context.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -12,8 +12,8 @@ use crate::error::CudaError;
 pub enum Feature {
     /// Memory made by cuMemCreate and exported as a POSIX file descriptor.
     SharedByFd,
-    /// Memory made by cuMemAlloc and exported by cuIpcGetMemHandle. It has no attribute of its own: this one says that
-    /// host and device share one address space, which the call needs.
+    /// Memory made by cuMemAlloc and exported by cuIpcGetMemHandle. There is no attribute for it; the attribute used
+    /// means that host and device share one address space, which the call requires.
     SharedByHandle,
     /// Events that processes share.
     InterprocessEvents,
@@ -62,7 +62,7 @@ impl Feature {
     }
 }
 
-/// A device visible to this process. A small value to pass around: it holds only constant properties.
+/// A device visible to this process. A small value with constant properties only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     ordinal: usize,
@@ -90,7 +90,7 @@ impl Device {
     /// The device with this ordinal among those visible to this process.
     ///
     /// # Errors
-    /// [`CudaError::Unavailable`] without a driver; [`CudaError::Refused`] if there is no such device;
+    /// [`CudaError::Unavailable`] without a driver; [`CudaError::Refused`] if there is not such a device;
     /// [`CudaError::Call`].
     pub fn new(ordinal: usize) -> Result<Self, CudaError> {
         let driver = Driver::load()?;
@@ -165,7 +165,7 @@ impl Device {
         self.capability
     }
 
-    /// Multiprocessors that this process may use: under MPS, those of its share.
+    /// Multiprocessors that this process may use: with MPS, those of its share.
     pub fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }
@@ -180,7 +180,7 @@ impl Device {
         &self.pci_bus_id
     }
 
-    /// Its UUID, `GPU-6a2b…`, as nvidia-smi, MPS and CUDA_VISIBLE_DEVICES have it.
+    /// Its UUID, `GPU-6a2b…`, as in nvidia-smi, MPS and CUDA_VISIBLE_DEVICES.
     pub fn uuid(&self) -> &str {
         &self.uuid
     }
@@ -191,8 +191,8 @@ impl Device {
         self.mps_enabled
     }
 
-    /// Whether its kernels can read the memory of the device with this [UUID](Self::uuid): its own, or another's over NVLink or
-    /// PCIe. `None` where this process sees no such device.
+    /// Whether its kernels can read the memory of the device with this [UUID](Self::uuid): its own, or another's over
+    /// NVLink or PCIe. `None` if this process sees no such device.
     ///
     /// # Errors
     /// [`CudaError::Call`].

@@ -31,14 +31,14 @@ macro_rules! functions {
                 Ok(Self {
                     // SAFETY: the type is the function's own: see "same type"; a CUresult is a C enum of non-negative
                     // values, which the ABI passes as a u32. The pointer is used only while the library is open, and
-                    // `Driver` keeps it open for ever.
+                    // `Driver` never closes it.
                     $($function: *unsafe { library.get(concat!(stringify!($function), "\0")) }
                         .map_err(|_| stringify!($function))?,)*
                 })
             }
         }
 
-        // Same type, but for the result.
+        // Same type, except for the result.
         $(const _: unsafe fn($($argument),*) -> sys::CUresult = sys::$function;)*
     };
 }
@@ -175,7 +175,7 @@ impl Driver {
         // Never closed: the driver's threads run in it, and we keep its functions' addresses.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         let functions = DriverFunctions::find(library).map_err(|symbol| {
-            // If the version is known, it says more than the name of a function.
+            // If the version is known, it is reported instead of the name of a function.
             match version_of(library) {
                 Some(found) if found < MINIMUM_VERSION => Unavailable::OldDriver { found },
                 _ => Unavailable::MissingSymbol { symbol },
@@ -230,7 +230,7 @@ impl Driver {
         self.version
     }
 
-    /// How many devices this process sees, at least 1.
+    /// The number of devices that this process sees, at least 1.
     pub fn device_count(&self) -> u32 {
         self.devices
     }
@@ -281,7 +281,7 @@ fn version_of(library: &libloading::Library) -> Option<(u32, u32)> {
     (unsafe { ask(&mut version) } == error::SUCCESS).then(|| split_version(version))
 }
 
-/// A query that only the simulator answers: no NVIDIA driver has these functions.
+/// A query of the simulator: NVIDIA drivers do not have these functions.
 fn simulator_says(library: &libloading::Library, question: &str) -> bool {
     // SAFETY: the type of each of these functions in crates/cuda-sim.
     match unsafe { library.get::<unsafe extern "C" fn() -> c_int>(question) } {

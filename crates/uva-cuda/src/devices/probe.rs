@@ -7,7 +7,7 @@ use crate::devices::device::{Device, Feature};
 use crate::devices::driver::Driver;
 use crate::error::CudaError;
 
-/// The result.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeReport {
     /// The CUDA version that the driver serves, `13.0`; absent without a usable driver.
@@ -62,8 +62,8 @@ impl ProbeReport {
     }
 }
 
-/// Probes. Loads and initialises the driver if there is one, so a process that only launches others must not call it.
-/// Makes no context. Never fails: the report names what is missing.
+/// Probes the CUDA installation. Loads and initialises the driver if there is one, so a process that only launches
+/// others must not call it. Does not create a context. Never fails: the report names missing components.
 pub fn probe() -> ProbeReport {
     let mut report = ProbeReport { driver: None, simulator: false, devices: Vec::new(), unavailable: None };
     let driver = match Driver::load() {

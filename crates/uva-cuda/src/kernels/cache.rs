@@ -10,18 +10,18 @@ pub use uva_kernels::cache::{CacheInsertion, InsertArguments};
 
 impl GatherKernels {
     /// Enqueues the insertions into a cache: each insertion's row is copied from the gathered rows to its slot, and the
-    /// slot map is updated. Without insertions nothing is enqueued. Returns without waiting.
+    /// slot map is updated. Without insertions no work is enqueued. Returns without waiting.
     ///
     /// # Errors
     /// [`CudaError::Refused`] for arguments that no memory can satisfy; [`CudaError::Call`] if the launch fails.
     ///
     /// # Safety
     /// The following holds from this call until the stream has passed it, on the stream's device:
-    /// - `insertions` is `count` readable [`CacheInsertion`]s, and nobody changes them.
-    /// - `slot_map` and `cache` have the sizes that the arguments state. Both are writable, and nobody else uses them.
-    /// - Each position is a row of `gathered`, which was written before in stream order and which nobody writes.
-    /// - No slot is named twice. No row is named twice either, neither as evicted nor as inserted.
-    /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
+    /// - `insertions` is `count` readable [`CacheInsertion`]s, which do not change.
+    /// - `slot_map` and `cache` have the sizes that the arguments state. Both are writable, and not used by other code.
+    /// - Each position is a row of `gathered`, which was written before in stream order and is not written again.
+    /// - No slot occurs twice. No row occurs twice either, neither as evicted nor as inserted.
+    /// - The module of these kernels stays loaded, and the stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn insert(
         &self,
         stream: &CudaStream,

@@ -8,7 +8,7 @@ use crate::stream::CudaStream;
 
 pub use uva_kernels::copies::DeviceCopy;
 
-/// Blocks of threads that copy, at most. They have 512 KiB on their way at once, and leave nearly all multiprocessors alone.
+/// Maximum number of blocks that copy. They have 512 KiB in flight at once, and leave nearly all multiprocessors free.
 const MOST_BLOCKS: GridBound = GridBound::Blocks(16);
 
 impl GatherKernels {
@@ -19,9 +19,9 @@ impl GatherKernels {
     ///
     /// # Safety
     /// The following holds from this call until the stream has passed it, on the stream's device:
-    /// - The sources are readable, and nobody writes them. The targets are writable, nobody else uses them, and none
-    ///   overlaps another or a source.
-    /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
+    /// - The sources are readable and not written. The targets are writable, not used by other code, and do not overlap
+    ///   each other or a source.
+    /// - The module of these kernels stays loaded, and the stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn copy(&self, stream: &CudaStream, copies: &[DeviceCopy]) -> Result<(), CudaError> {
         for copies in copies.chunks(COPIES_AT_ONCE) {
             let mut arguments = CopyArguments::new(copies);

@@ -21,14 +21,14 @@ pub use uva_kernels::gather::{BLOCK_THREADS, GatherArguments, GatherReport, IdWi
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// The most blocks of a gather, which bounds its share of the device.
+/// The maximum number of blocks of a gather, which bounds its share of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GridBound {
     /// As many as fit at once on the multiprocessors that this process may use.
     Device,
     /// As many as fit at once on this many multiprocessors. The device chooses which ones.
     Multiprocessors(u32),
-    /// This many.
+    /// This number of blocks.
     Blocks(u32),
 }
 
@@ -65,7 +65,7 @@ pub struct GatherKernels {
     pub(super) order: Arc<[GatherEntry]>,
     /// By type of values.
     pub(super) sums: Arc<[GatherEntry]>,
-    /// The same, for sums that the host began.
+    /// By type of values, for sums that the host began.
     pub(super) continued_sums: Arc<[GatherEntry]>,
     multiprocessors: u32,
 }
@@ -138,14 +138,15 @@ impl GatherKernels {
     ///
     /// # Safety
     /// The following holds from this call until the stream has passed the gather, on the stream's device:
-    /// - `table` is `rows * row_bytes` readable bytes and the aligned pieces of 16 around them, and nobody writes them.
+    /// - `table` is `rows * row_bytes` readable bytes including the aligned pieces of 16 around them, which are not
+    ///   written.
     /// - `ids` is `count` readable ids. They were written before (in stream order) and are not written during the
     ///   gather.
-    /// - `out` is `count * row_bytes` writable bytes and `report` 64. Nobody else reads or writes them, and they
-    ///   overlap nothing else.
+    /// - `out` is `count * row_bytes` writable bytes and `report` 64. They are not read or written by other code, and
+    ///   do not overlap other memory.
     /// - `slot_map`, `cache` and `order`, unless 0, are readable as [`GatherArguments`] requires. Every slot in the map
     ///   is a row of the cache; the order has each position below `count` once.
-    /// - A clone of these kernels, or the module, lives until then.
+    /// - A clone of these kernels, or the module, exists until then.
     /// - The stream is of the module's context, or of a green context of its device.
     pub unsafe fn enqueue(
         &self,
@@ -166,7 +167,7 @@ impl GatherKernels {
     }
 
     /// Enqueues only the first step of [`GatherKernels::enqueue`]: resets the report at that device address. For
-    /// callers that enqueue something else between the steps, or have no rows at all.
+    /// callers that enqueue other work between the steps, or have no rows.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -179,7 +180,7 @@ impl GatherKernels {
         unsafe { self.begin.launch(stream, SINGLE, &mut [pointer(&mut report)]) }
     }
 
-    /// Enqueues only the middle step of [`GatherKernels::enqueue`]: the rows. Without rows nothing is enqueued. The
+    /// Enqueues only the middle step of [`GatherKernels::enqueue`]: the rows. Without rows no work is enqueued. The
     /// report must have been reset before each call, in stream order.
     ///
     /// # Errors
@@ -230,14 +231,14 @@ impl GatherKernels {
     }
 
     /// Blocks the stream until a word of pinned host memory is nonzero, so that all timed work can be enqueued first.
-    /// Occupies one thread of one multiprocessor meanwhile.
+    /// Occupies one thread of one multiprocessor in the meantime.
     ///
     /// # Errors
     /// [`CudaError::Call`].
     ///
     /// # Safety
-    /// `flag` is the device address of 4 aligned readable bytes until the stream has passed this. Somebody sets them to
-    /// a nonzero value, without waiting for the stream first.
+    /// `flag` is the device address of 4 aligned readable bytes until the stream has passed this. Another thread sets
+    /// them to a nonzero value, without waiting for the stream first.
     pub unsafe fn spin_until(&self, stream: &CudaStream, flag: u64) -> Result<(), CudaError> {
         let mut flag = flag;
         // SAFETY: one parameter, the flag's address, which the caller promises.
@@ -272,7 +273,7 @@ impl GatherKernels {
 }
 
 impl GridBound {
-    /// The same, but for no more multiprocessors than these.
+    /// Limits the bound to this many multiprocessors.
     #[must_use]
     pub fn at_most(self, multiprocessors: u32) -> Self {
         match self {
@@ -282,7 +283,7 @@ impl GridBound {
         }
     }
 
-    /// The most blocks, if each of `multiprocessors` multiprocessors holds `each`.
+    /// The maximum number of blocks, if each of `multiprocessors` multiprocessors holds `each`.
     pub(crate) fn blocks(self, each: u32, multiprocessors: u32) -> u32 {
         match self {
             Self::Device => each.saturating_mul(multiprocessors),

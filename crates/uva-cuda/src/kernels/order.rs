@@ -1,4 +1,4 @@
-//! Launches of the kernels that put the visits of a gather in order, and the memory for it.
+//! Launches of the kernels that order the reads of a gather, and their memory.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::stream::CudaStream;
 /// and the order of the draw 14.1 (docs/results/gpu/translation-h100.json).
 const REGION_BYTES: usize = 256 << 10;
 
-/// Regions at most; those of a table of 64 GiB. Larger tables have larger ones.
+/// Maximum number of regions: those of a table of 64 GiB. Larger tables have larger regions.
 const MOST_REGIONS: usize = 1 << 18;
 
-/// Ids, or regions, that a warp has at the least: small gathers start few blocks. Not compared on a GPU.
+/// Minimum number of ids, or regions, per warp: small gathers start few blocks. Not compared on a GPU.
 const IDS_PER_WARP: u64 = 256;
 
-/// Puts the visits of gathers in the order of the table's regions: memory for one gather at a time, in stream order.
+/// Orders the reads of gathers by the table's regions. Has memory for one gather at a time, in stream order.
 #[derive(Debug)]
 pub struct VisitOrder {
     context: Arc<Context>,
@@ -32,7 +32,7 @@ pub struct VisitOrder {
 }
 
 impl VisitOrder {
-    /// For gathers of at most `most` of a table's `rows` rows.
+    /// Creates an order for gathers of at most `most` of a table's `rows` rows.
     ///
     /// # Errors
     /// [`CudaError::OutOfMemory`]; [`CudaError::Call`].
@@ -49,7 +49,7 @@ impl VisitOrder {
         Ok(Self { context: Arc::clone(context), regions, row_bits, places, order })
     }
 
-    /// Makes room for gathers of `most` rows.
+    /// Allocates memory for gathers of `most` rows.
     ///
     /// # Errors
     /// As [`VisitOrder::new`].
@@ -60,22 +60,23 @@ impl VisitOrder {
         Ok(())
     }
 
-    /// The most rows of a gather.
+    /// The maximum number of rows of a gather.
     pub fn most(&self) -> usize {
         self.order.bytes() / 4
     }
 
-    /// Enqueues the order of `count` ids at that device address, and returns its own for
-    /// [`GatherArguments::order`](crate::kernels::gather::GatherArguments). In the report of the gather, it begins here.
+    /// Enqueues the order of `count` ids at that device address, and returns the address of the order for
+    /// [`GatherArguments::order`](crate::kernels::gather::GatherArguments). In its report, the gather begins here.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] for more ids than there is room for; [`CudaError::Call`] if a launch fails.
+    /// [`CudaError::Refused`] for more ids than reserved; [`CudaError::Call`] if a launch fails.
     ///
     /// # Safety
     /// The following holds from this call until the stream has passed the gather:
-    /// - `ids` is `count` readable int64 ids. They were written before (in stream order) and are not written meanwhile.
-    /// - `report` is a prepared report, which nobody else reads or writes.
-    /// - This value and the kernels' module live. Every use of this value is enqueued on the same stream.
+    /// - `ids` is `count` readable int64 ids. They were written before (in stream order) and are not written in the
+    ///   meantime.
+    /// - `report` is a prepared report, not read or written by other code.
+    /// - This value and the kernels' module exist. Every use of this value is enqueued on the same stream.
     /// - The stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn enqueue(
         &self,
@@ -111,8 +112,10 @@ impl VisitOrder {
 }
 
 impl GatherKernels {
+    /// Launches one step of the order.
+    ///
     /// # Safety
-    /// As [`VisitOrder::enqueue`] requires, for everything that the arguments name.
+    /// As [`VisitOrder::enqueue`] requires, for all memory of the arguments.
     unsafe fn order(
         &self,
         stream: &CudaStream,
@@ -131,7 +134,7 @@ impl GatherKernels {
     }
 }
 
-/// How many regions a table has, and the power of two of a region's rows.
+/// The number of regions of a table, and the binary logarithm of a region's rows.
 fn regions(rows: usize, row_bytes: usize) -> (usize, u32) {
     let mut row_bits = (REGION_BYTES / row_bytes.max(1)).max(1).ilog2();
     let regions = |row_bits: u32| rows.div_ceil(1 << row_bits).max(1);

@@ -17,7 +17,7 @@ pub use uva_kernels::sample::{
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// How positions are picked: `SamplerKind` of the samplers, for those kinds that have kernels.
+/// The method of picking positions: the `SamplerKind`s that have kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PickKind {
     /// Each entry with equal probability, independently for each list.
@@ -62,7 +62,7 @@ impl SampleKernels {
         Ok(Self { functions: functions.into(), blocks_per_multiprocessor, multiprocessors })
     }
 
-    /// The most blocks of a launch within `bound`: `totals` must have this many entries. At least 1.
+    /// The maximum number of blocks of a launch within `bound`: `totals` must have this many entries. At least 1.
     pub fn blocks(&self, bound: GridBound) -> u32 {
         bound.blocks(self.blocks_per_multiprocessor, self.multiprocessors).max(1)
     }
@@ -78,12 +78,12 @@ impl SampleKernels {
     /// The following holds from this call until the stream has passed the launches of the batch, on the stream's
     /// device:
     /// - The arrays of the arguments are as [`SampleArguments`] describes them.
-    /// - Those of the graph and its names are readable, and nobody writes them. The others are writable, disjoint, and
-    ///   used by nobody else.
-    /// - `local_ids` hold what earlier batches left there. `batch_nodes` begins with `seeds` ids of any value.
-    /// - Scratch has at least as many entries as any layer has room for, and `totals` as many as
+    /// - Arrays of the graph and its names are readable and not written. The others are writable, disjoint, and not
+    ///   used by other code.
+    /// - `local_ids` has the content left by earlier batches. `batch_nodes` begins with `seeds` ids of any value.
+    /// - Scratch has at least as many entries as the capacity of any layer, and `totals` as many as
     ///   [`SampleKernels::blocks`] returns for this bound.
-    /// - A clone of these kernels, or the module, lives until then.
+    /// - A clone of these kernels, or the module, exists until then.
     /// - The stream is of the module's context, or of a green context of its device.
     pub unsafe fn begin(
         &self,
@@ -100,8 +100,8 @@ impl SampleKernels {
         }
     }
 
-    /// Enqueues one layer. Layers come in order, behind [`SampleKernels::begin`]. Their arguments are the same but for
-    /// the layer, its fanout, its group and its block.
+    /// Enqueues one layer. Layers come in order, after [`SampleKernels::begin`]. Their arguments are the same except
+    /// for the layer, its fanout, its group and its block.
     ///
     /// # Errors
     /// As [`SampleKernels::begin`].
@@ -176,6 +176,8 @@ impl SampleKernels {
         LaunchShape { blocks: useful.clamp(1, self.blocks(bound)), threads: BLOCK_THREADS }
     }
 
+    /// Launches one kernel.
+    ///
     /// # Safety
     /// As [`SampleKernels::begin`].
     unsafe fn launch(

@@ -7,17 +7,17 @@ use crate::stream::CudaStream;
 pub use uva_kernels::sums::{ContinuedArguments, SumArguments, SummedType};
 
 impl GatherKernels {
-    /// Enqueues the sums of a block's lists, and the copies of own rows if they are wanted. Without destinations nothing
-    /// is enqueued. Returns without waiting.
+    /// Enqueues the sums of a block's lists, and the copies of own rows if requested. Without destinations no work is
+    /// enqueued. Returns without waiting.
     ///
     /// # Errors
     /// [`CudaError::Refused`] for arguments that no memory can satisfy; [`CudaError::Call`] if the launch fails.
     ///
     /// # Safety
     /// The following holds from this call until the stream has passed it, on the stream's device:
-    /// - The arrays of the arguments are as [`SumArguments`] describes them. The read ones were written before in stream
-    ///   order, and nobody writes them. The written ones are writable, disjoint, and used by nobody else.
-    /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
+    /// - The arrays of the arguments are as [`SumArguments`] describes them. Input arrays were written before in stream
+    ///   order, and are not written again. Output arrays are writable, disjoint, and not used by other code.
+    /// - The module of these kernels stays loaded, and the stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn sum(
         &self,
         stream: &CudaStream,
@@ -37,15 +37,15 @@ impl GatherKernels {
         unsafe { entry.function.launch(stream, shape, &mut [pointer(&mut copy)]) }
     }
 
-    /// Enqueues the rest of a block's sums, which the host began with the rows that no cache has, and its own rows if they
-    /// are wanted. Without destinations nothing is enqueued. Returns without waiting.
+    /// Enqueues the rest of a block's sums, which the host began with the uncached rows, and its own rows if requested.
+    /// Without destinations no work is enqueued. Returns without waiting.
     ///
     /// # Errors
     /// As [`GatherKernels::sum`].
     ///
     /// # Safety
-    /// As [`GatherKernels::sum`], with the arrays of [`ContinuedArguments`]. Every slot in the map is a row of the cache,
-    /// and every number of a begun sum or a missed row is one of them. The report is a prepared one
+    /// As [`GatherKernels::sum`], with the arrays of [`ContinuedArguments`]. Every slot in the map is a row of the
+    /// cache, and every index of a begun sum or a missed row is valid. The report is a prepared one
     /// ([`GatherReport::PREPARED`](uva_kernels::gather::GatherReport::PREPARED)).
     pub unsafe fn continue_sums(
         &self,

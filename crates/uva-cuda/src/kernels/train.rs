@@ -34,9 +34,9 @@ impl TrainKernels {
     ///
     /// # Safety
     /// The following holds from this call until the stream has passed it, on the stream's device:
-    /// - The arrays of the arguments are as [`BlockArguments`] describes them. The blocks' own are readable, and nobody
-    ///   writes them. The prepared ones are writable, disjoint, and used by nobody else.
-    /// - A clone of these kernels lives. The stream is of their context, or of a green context of its device.
+    /// - The arrays of the arguments are as [`BlockArguments`] describes them. Arrays of the blocks are readable and
+    ///   not written. Prepared arrays are writable, disjoint, and not used by other code.
+    /// - A clone of these kernels exists. The stream is of their context, or of a green context of its device.
     pub unsafe fn prepare(&self, stream: &CudaStream, blocks: &[BlockArguments]) -> Result<(), CudaError> {
         for blocks in blocks.chunks(BLOCKS_AT_ONCE) {
             blocks.iter().try_for_each(BlockArguments::check).map_err(CudaError::Refused)?;
@@ -59,9 +59,9 @@ impl TrainKernels {
     ///
     /// # Safety
     /// The following holds from this call until the stream has passed it, on the stream's device:
-    /// - The arrays of the arguments are as [`VerdictArguments`] describes them. The read ones are written by nobody. The
-    ///   written ones are writable, disjoint, and used by nobody else.
-    /// - A clone of these kernels lives. The stream is of their context, or of a green context of its device.
+    /// - The arrays of the arguments are as [`VerdictArguments`] describes them. Input arrays are not written. Output
+    ///   arrays are writable, disjoint, and not used by other code.
+    /// - A clone of these kernels exists. The stream is of their context, or of a green context of its device.
     pub unsafe fn judge(&self, stream: &CudaStream, arguments: &VerdictArguments) -> Result<(), CudaError> {
         arguments.check().map_err(CudaError::Refused)?;
         let mut copy = *arguments;

@@ -1,17 +1,17 @@
-//! Copies, enqueued on a stream. They return at once, and the bytes move later. So each is unsafe: the compiler can't
-//! see how long the GPU needs them.
+//! Copies enqueued on a stream. They return immediately, and the bytes are copied later. So each is unsafe: the
+//! compiler can't see how long the GPU needs them.
 
 use crate::error::CudaError;
 use crate::stream::CudaStream;
 
-/// Enqueues a copy of `from` to the device address `to`. Without bytes nothing is enqueued.
+/// Enqueues a copy of `from` to the device address `to`. Without bytes no work is enqueued.
 ///
 /// # Errors
 /// [`CudaError::Call`].
 ///
 /// # Safety
-/// `to` is `from.len()` bytes of memory that the stream's device may write. Until the copy has run, nobody else uses
-/// them, and `from` stays in place and unchanged.
+/// `to` is `from.len()` bytes of memory that the stream's device may write. Until the copy has run, they are not used
+/// by other code, and `from` is neither moved nor changed.
 pub unsafe fn host_to_device(stream: &CudaStream, from: &[u8], to: u64) -> Result<(), CudaError> {
     if from.is_empty() {
         return Ok(());
@@ -27,14 +27,14 @@ pub unsafe fn host_to_device(stream: &CudaStream, from: &[u8], to: u64) -> Resul
     }
 }
 
-/// Enqueues a copy of the bytes at the device address `from` into `to`. Without bytes nothing is enqueued.
+/// Enqueues a copy of the bytes at the device address `from` into `to`. Without bytes no work is enqueued.
 ///
 /// # Errors
 /// [`CudaError::Call`].
 ///
 /// # Safety
-/// `from` is `to.len()` bytes of memory that the stream's device may read. Until the copy has run, nobody writes them,
-/// `to` stays in place, and nobody else touches it.
+/// `from` is `to.len()` bytes of memory that the stream's device may read. Until the copy has run, they are not
+/// written, and `to` is neither moved nor used by other code.
 pub unsafe fn device_to_host(stream: &CudaStream, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
     if to.is_empty() {
         return Ok(());
@@ -50,14 +50,14 @@ pub unsafe fn device_to_host(stream: &CudaStream, from: u64, to: &mut [u8]) -> R
     }
 }
 
-/// Enqueues a copy of `bytes` bytes within the device. Without bytes nothing is enqueued.
+/// Enqueues a copy of `bytes` bytes within the device. Without bytes no work is enqueued.
 ///
 /// # Errors
 /// [`CudaError::Call`].
 ///
 /// # Safety
-/// Both ranges are memory of the stream's device and don't overlap. Until the copy has run, nobody writes either, or
-/// reads `to`.
+/// Both ranges are memory of the stream's device and don't overlap. Until the copy has run, neither is written by other
+/// code, and `to` is not read.
 pub unsafe fn device_to_device(
     stream: &CudaStream,
     from: u64,
@@ -77,13 +77,13 @@ pub unsafe fn device_to_device(
     }
 }
 
-/// Enqueues a fill of `bytes` bytes at the device address `to` with `value`. Without bytes nothing is enqueued.
+/// Enqueues a fill of `bytes` bytes at the device address `to` with `value`. Without bytes no work is enqueued.
 ///
 /// # Errors
 /// [`CudaError::Call`].
 ///
 /// # Safety
-/// The range is memory of the stream's device, and nobody else uses it until this has run.
+/// The range is memory of the stream's device, and is not used by other code until this has run.
 pub unsafe fn fill(stream: &CudaStream, to: u64, value: u8, bytes: usize) -> Result<(), CudaError> {
     if bytes == 0 {
         return Ok(());

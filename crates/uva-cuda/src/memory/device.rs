@@ -1,4 +1,4 @@
-//! Device memory of this process alone.
+//! Device memory of this process only.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::memory::bytes::ByteCount;
 use crate::memory::lack::explain_lack;
 use crate::slice::DeviceSlice;
 
-/// Memory on the device, uninitialised, for this process alone. It is aligned to at least 256 bytes.
+/// Uninitialised device memory of this process only, aligned to at least 256 bytes.
 ///
 /// Freed when dropped; the driver then waits for all work enqueued on the device.
 #[derive(Debug)]
@@ -45,12 +45,12 @@ impl DeviceBuffer {
         self.address
     }
 
-    /// How many bytes were asked for.
+    /// The requested number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All of it.
+    /// The whole buffer.
     pub fn slice(&self) -> DeviceSlice<'_> {
         // SAFETY: our own allocation, which lives as long as the borrow.
         unsafe { DeviceSlice::from_raw(self.address, self.bytes, self.context.device().ordinal() as i32) }

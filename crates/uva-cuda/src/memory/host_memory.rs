@@ -21,7 +21,7 @@ pub struct CgroupLimit {
     pub file: PathBuf,
     /// Bytes allowed.
     pub limit: u64,
-    /// Bytes still available under it: unused ones, and those of file pages that can be dropped.
+    /// Bytes still available under the limit: unused bytes, and file pages that can be dropped.
     pub available: u64,
 }
 
@@ -30,11 +30,11 @@ pub struct CgroupLimit {
 pub struct HostMemory {
     /// Bytes available without swapping (`MemAvailable`).
     pub available: u64,
-    /// Bytes of memory in all.
+    /// Total bytes of memory.
     pub total: u64,
-    /// Bytes of reserved 2 MiB huge pages that nobody has claimed. They are not part of `available`.
+    /// Bytes of reserved 2 MiB huge pages that are unclaimed. They are not part of `available`.
     pub huge_pages: u64,
-    /// Bytes that an unprivileged process may lock (`RLIMIT_MEMLOCK`); `None`: unlimited.
+    /// Bytes that an unprivileged process may lock (`RLIMIT_MEMLOCK`); `None` if unlimited.
     pub lock_limit: Option<u64>,
     /// Whether this process may lock more than that (`CAP_IPC_LOCK`).
     pub may_lock_any: bool,
@@ -43,7 +43,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Asks the system.
+    /// Reads the limits from the system.
     ///
     /// # Errors
     /// If `/proc/meminfo` can't be read or lacks the available memory. Any other missing file counts as no limit.
@@ -160,7 +160,7 @@ fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
     limits
 }
 
-/// Where one version of control groups keeps its figures.
+/// The files of one version of control groups.
 struct CgroupVersion {
     mount: &'static str,
     limit: &'static str,
@@ -190,7 +190,7 @@ impl CgroupVersion {
     fn limit(&self, folder: &Path) -> Option<CgroupLimit> {
         let number =
             |name: &str| uva_mem::files::read_kernel_text(folder.join(name)).ok()?.trim().parse::<u64>().ok();
-        // "max" is no number, and no limit.
+        // "max" is not a number, and means no limit.
         let limit = number(self.limit).filter(|&limit| limit < NO_LIMIT)?;
         let used = number(self.used)?;
         let stat = uva_mem::files::read_kernel_text(folder.join("memory.stat")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Memory of several GPUs at one range of addresses: each process gives some of its own device's, and maps all of it.
+//! Memory of several GPUs at one range of addresses: each process contributes memory of its own device, and maps all of
+//! it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ pub struct Share {
 }
 
 impl Share {
-    /// Allocates at least `bytes` bytes, uninitialised; how many, follows from `bytes` alone on devices of a kind. `what` names
-    /// the memory in messages.
+    /// Allocates at least `bytes` uninitialised bytes. The actual size depends on `bytes` only, for devices of the same
+    /// kind. `what` names the memory in messages.
     ///
     /// # Errors
-    /// [`CudaError::Unsupported`] where the device cannot share memory by descriptor; [`CudaError::OutOfMemory`], with the free
-    /// bytes; [`CudaError::Call`].
+    /// [`CudaError::Unsupported`] if the device cannot share memory by descriptor; [`CudaError::OutOfMemory`], with the
+    /// free bytes; [`CudaError::Call`].
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
         let device = context.device();
         if !device.supports(Feature::SharedByFd)? {
@@ -44,30 +45,30 @@ impl Share {
         self.memory.export(&self.what)
     }
 
-    /// The bytes allocated: those asked for, rounded up to the driver's granularity (2 MiB).
+    /// The allocated bytes: the requested bytes, rounded up to the driver's granularity (2 MiB).
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
     }
 }
 
-/// The shares of several devices, one behind the other at one range of addresses. This process's device reads and writes all
-/// of it: its own share in its memory, the others over NVLink or PCIe.
+/// The shares of several devices, one after another in one range of addresses. This process's device reads and writes
+/// all of it: its own share in its memory, the others over NVLink or PCIe.
 ///
-/// Each process sees the memory at an address of its own. A share outlives the process that made it, as long as another
-/// one maps it.
+/// Each process has the memory at a different address. A share outlives the process that created it while another
+/// process maps it.
 #[derive(Debug)]
 pub struct JoinedMemory {
     mapping: Mapping,
 }
 
 impl JoinedMemory {
-    /// Maps this process's share at place `at`, and the others in their order around it. All shares have as many bytes.
+    /// Maps this process's share at place `at`, and the others in order around it. All shares have the same size.
     ///
     /// # Errors
-    /// [`CudaError::Call`], where the device cannot reach another's memory for example.
+    /// [`CudaError::Call`], for example if the device cannot access another's memory.
     ///
     /// # Panics
-    /// When `at` is larger than the number of the others.
+    /// If `at` exceeds the number of other shares.
     pub fn new(own: Share, at: usize, others: Vec<OwnedFd>) -> Result<Self, CudaError> {
         let Share { context, memory, what } = own;
         let bytes = memory.bytes();

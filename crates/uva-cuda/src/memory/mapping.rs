@@ -1,4 +1,4 @@
-//! Device memory by handle, as cuMemCreate makes it, and where it is mapped.
+//! Device memory by handle, as created by cuMemCreate, and its mappings.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -13,19 +13,18 @@ use crate::devices::context::Context;
 use crate::error::CudaError;
 use crate::memory::lack::explain_lack;
 
-/// Memory of a device that has no address yet. It lives until the last handle, mapping and descriptor of it, in any process,
-/// is gone.
+/// Memory of a device that has no address yet. It is freed with its last handle, mapping and descriptor in any process.
 #[derive(Debug)]
 pub(super) struct Physical {
-    /// The calls need no current context, but a driver with one.
+    /// The calls do not need a current context, but a driver with a context.
     context: Arc<Context>,
     handle: sys::CUmemGenericAllocationHandle,
     bytes: usize,
 }
 
 impl Physical {
-    /// At least `bytes` bytes on the context's device, rounded up to the driver's granularity, to be exported. `direct` asks for
-    /// memory that other devices may write to. `what` names it in messages.
+    /// Allocates at least `bytes` exportable bytes on the context's device, rounded up to the driver's granularity.
+    /// `direct` requests memory that other devices may write to. `what` names it in messages.
     ///
     /// # Errors
     /// [`CudaError::OutOfMemory`] with the free bytes; [`CudaError::Refused`] for more than can be addressed;
@@ -67,8 +66,8 @@ impl Physical {
     pub fn import(context: &Arc<Context>, fd: OwnedFd, bytes: usize, what: &str) -> Result<Self, CudaError> {
         context.bind()?;
         let mut handle = 0;
-        // SAFETY: writes one handle. For this handle type the "pointer" is the descriptor's number, and any open descriptor
-        // may be passed. The driver keeps a reference of its own, so ours is closed below.
+        // SAFETY: writes one handle. For this handle type the "pointer" is the descriptor's number, and any open
+        // descriptor may be passed. The driver keeps its own reference, so ours is closed below.
         unsafe {
             driver_call!(
                 cuMemImportFromShareableHandle(
@@ -83,7 +82,7 @@ impl Physical {
         Ok(Self { context: Arc::clone(context), handle, bytes })
     }
 
-    /// A descriptor by which another process imports it. It can be exported any number of times.
+    /// A descriptor with which another process imports the memory. It can be exported any number of times.
     ///
     /// # Errors
     /// [`CudaError::Call`]; [`CudaError::System`] when the descriptor can't be marked to be closed on exec.
@@ -101,7 +100,7 @@ impl Physical {
                 "exporting {what} to another process"
             )
         }?;
-        // SAFETY: the call has succeeded, so the descriptor is open, and it is ours alone to close.
+        // SAFETY: the call has succeeded, so the descriptor is open, and only we close it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // The driver doesn't promise close-on-exec, and a child that inherits the descriptor would keep the memory alive.
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(|error| {
@@ -126,11 +125,11 @@ impl Drop for Physical {
     }
 }
 
-/// Memory side by side at one range of addresses, which the context's device reads and writes. Dropping it undoes each
-/// completed step in reverse, also after a mapping that failed half-way.
+/// Contiguous mappings in one range of addresses, which the context's device reads and writes. Dropping it undoes each
+/// completed step in reverse, also after a partly failed mapping.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// The mapping calls need no current context, but a driver with one.
+    /// The mapping calls do not need a current context, but a driver with a context.
     _context: Arc<Context>,
     address: u64,
     bytes: usize,
@@ -142,10 +141,10 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps these parts, of which there is at least one, one behind the other.
+    /// Maps these parts, of which there is at least one, one after another.
     ///
     /// # Errors
-    /// [`CudaError::Call`], where this device cannot reach the memory of another for example.
+    /// [`CudaError::Call`], for example if this device cannot access the memory of another.
     pub fn new(context: &Arc<Context>, parts: Vec<Physical>, what: &str) -> Result<Self, CudaError> {
         let bytes = parts.iter().map(Physical::bytes).sum();
         let mut mapping =
@@ -160,8 +159,8 @@ impl Mapping {
         mapping.reserved = true;
         let mut at = mapping.address;
         for part in &mapping.parts {
-            // SAFETY: the range was just reserved, and the parts add up to it: nothing is mapped in this one's bytes. The
-            // allocation has as many (the driver refuses a smaller one). Offset and flags must be 0.
+            // SAFETY: the range was just reserved, and the parts add up to it: no memory is mapped in this part's
+            // range. The allocation has the same size (the driver refuses a smaller one). Offset and flags must be 0.
             unsafe { driver_call!(cuMemMap(at, part.bytes, 0, part.handle, 0), "mapping {what}") }?;
             at += part.bytes as u64;
             mapping.mapped += 1;
@@ -201,12 +200,12 @@ impl Drop for Mapping {
         // An error has no remedy here: the addresses or the memory stay until the process ends.
         let mut at = self.address;
         for part in &self.parts[..self.mapped] {
-            // SAFETY: the very range that was mapped, whole, once.
+            // SAFETY: exactly the range that was mapped, whole, once.
             let _ = unsafe { driver_call!(cuMemUnmap(at, part.bytes), "unmapping shared memory") };
             at += part.bytes as u64;
         }
         if self.reserved {
-            // SAFETY: the very range that was reserved, no longer mapped, once.
+            // SAFETY: exactly the range that was reserved, no longer mapped, once.
             let _ = unsafe { driver_call!(cuMemAddressFree(self.address, self.bytes), "freeing addresses") };
         }
     }
@@ -220,7 +219,7 @@ fn location(context: &Context) -> CUmemLocation {
     }
 }
 
-/// `direct` asks for memory that other devices may write to.
+/// The properties of an allocation. `direct` requests memory that other devices may write to.
 fn properties(context: &Context, direct: bool) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,

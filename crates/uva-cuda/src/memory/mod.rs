@@ -2,13 +2,13 @@
 //!
 //! | type | memory | made by |
 //! |---|---|---|
-//! | [`DeviceBuffer`] | the device's, for this process alone | cuMemAlloc |
-//! | [`SharedBuffer`] | the device's, for several processes | cuMemCreate and a file descriptor, or cuMemAlloc and an IPC handle |
+//! | [`DeviceBuffer`] | device memory of this process only | cuMemAlloc |
+//! | [`SharedBuffer`] | device memory of several processes | cuMemCreate and a file descriptor, or cuMemAlloc and an IPC handle |
 //! | [`JoinedMemory`] | of several devices, for a process on each | cuMemCreate on each of them, and file descriptors |
 //! | [`PinnedBuffer`] | the host's, to copy from or for the device to read | cuMemHostAlloc |
 //! | [`PinnedTable`] | a mapping that was there already, such as a file's, or a copy of it | cuMemHostRegister, cuMemHostAlloc |
 //!
-//! Each value frees its memory when it is dropped. Only its owner knows what the device still does with it, so the
+//! Each value frees its memory when it is dropped. Only the owner can know whether the device still uses it, so the
 //! owner drops it after the enqueued work has run.
 
 mod bytes;

@@ -42,7 +42,7 @@ impl PinnedBuffer {
         Ok(buffer)
     }
 
-    /// The same with bytes of any value, to be written by the caller.
+    /// Allocates page-locked memory with undefined content, to be written by the caller.
     pub(super) fn unwritten(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
         context.bind()?;
         let mut host: *mut c_void = std::ptr::null_mut();
@@ -74,14 +74,14 @@ impl PinnedBuffer {
         self.address
     }
 
-    /// How many bytes were asked for.
+    /// The requested number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All of it, for the device.
+    /// The whole buffer, for the device.
     pub fn slice(&self) -> DeviceSlice<'_> {
-        // SAFETY: page-locked and mapped for the device, as long as the borrow.
+        // SAFETY: page-locked and mapped for the device for the duration of the borrow.
         unsafe { DeviceSlice::from_raw(self.address, self.bytes, self.context.device().ordinal() as i32) }
     }
 
@@ -105,7 +105,8 @@ impl PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        // Without the context the driver has nothing to unlock, and the pages go with the process. Errors are ignored.
+        // Without the context the driver has nothing to unlock, and the pages are freed with the process. Errors are
+        // ignored.
         if self.context.bind().is_ok() {
             // SAFETY: allocated by us, freed once.
             let _ = unsafe { driver_call!(cuMemFreeHost(self.host.cast()), "freeing page-locked memory") };

@@ -15,7 +15,7 @@ pub(super) fn page_bytes() -> usize {
 }
 
 /// Makes the kernel read a file's pages ahead of single accesses: a mapping with random-access advice is otherwise read
-/// a page at a time, which takes a disk hours. It is only advice, and has no effect on memory without a file.
+/// page by page, which takes hours from disk. It is only advice, and has no effect on memory without a file.
 pub(super) fn read_ahead(bytes: &[u8]) {
     let page = page_bytes();
     let lead = bytes.as_ptr() as usize % page;
@@ -24,8 +24,8 @@ pub(super) fn read_ahead(bytes: &[u8]) {
     let _ = unsafe { rustix::mm::madvise(from.cast(), lead + bytes.len(), rustix::mm::Advice::WillNeed) };
 }
 
-/// Host pages registered with the driver, chunk by chunk. Dropping it unregisters them in reverse, also after half the
-/// work.
+/// Host pages registered with the driver, chunk by chunk. Dropping it unregisters them in reverse, also after a partial
+/// registration.
 pub(super) struct RegisteredPages {
     context: Arc<Context>,
     /// The first page on the host.
@@ -112,7 +112,7 @@ impl RegisteredPages {
     }
 
     /// The host's own address, which is contiguous by nature. A device may use it instead of the other (cuda.h) if it
-    /// has the attribute asked for here. It's only used if the other fails, never both.
+    /// has the attribute queried here. It's only used if the other fails, never both.
     fn host_address(&self, what: &str) -> Result<u64, CudaError> {
         let device = self.context.device();
         let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
@@ -132,7 +132,7 @@ impl RegisteredPages {
         self.chunks.iter().sum()
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     pub(super) fn chunks(&self) -> usize {
         self.chunks.len()
     }
@@ -155,7 +155,7 @@ impl RegisteredPages {
 
 impl Drop for RegisteredPages {
     fn drop(&mut self) {
-        // Without the context nothing is registered in it any more; errors are ignored.
+        // Without the context there are no registrations left; errors are ignored.
         if self.chunks.is_empty() || self.context.bind().is_err() {
             return;
         }

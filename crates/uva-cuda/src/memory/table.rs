@@ -1,6 +1,6 @@
-//! A table in host memory that the device reads in place: pinned where it's mapped, or else in a copy.
+//! A table in host memory that the device reads in place: pinned in place, or else in a copy.
 //!
-//! Only one process of a run pins the table: page tables for pinned memory cost device memory in each that does.
+//! Only one process of a run pins the table: page tables for pinned memory use device memory in each process.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub const CHUNK_BYTES: usize = 64 << 30;
 
 /// The owner of a table's bytes: it keeps them in place while the device reads them.
 ///
-/// The slice is used until the pinned table is dropped, which holds the owner for as long.
+/// The slice is used until the pinned table is dropped, which keeps the owner until then.
 pub trait TableBytes: Send + Sync {
     /// The bytes: the same slice each time.
     fn bytes(&self) -> &[u8];
@@ -52,19 +52,19 @@ impl TableBytes for Vec<u8> {
     }
 }
 
-/// How a table is to be pinned.
+/// Options of pinning a table.
 #[derive(Clone, Debug)]
 pub struct PinOptions {
-    /// Its name in messages: "the feature table …/feat.npy".
+    /// The table's name in messages: "the feature table …/feat.npy".
     pub what: String,
     /// The pages to pin.
     pub pages: PinPages,
-    /// Whether other pages do where these cannot be had: the owner's own, then a copy.
+    /// Whether to fall back to other pages if these are not available: the owner's own, then a copy.
     pub others: bool,
-    /// The most bytes pinned by one call, rounded down to whole pages, at least one.
+    /// The maximum number of bytes pinned by one call, rounded down to whole pages, at least one.
     pub chunk_bytes: usize,
     /// Reaction to memory that seems too short. Use [`PreflightPolicy::Off`] for pages that are already in memory and
-    /// cannot be dropped: they don't count as available, and pinning needs nothing more.
+    /// cannot be dropped: they don't count as available, and pinning needs no more memory.
     pub preflight: PreflightPolicy,
     /// Called with a shortage before anything is pinned.
     pub warn: fn(&str),
@@ -83,7 +83,7 @@ impl Default for PinOptions {
     }
 }
 
-/// How a table was pinned.
+/// The method used to pin a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PinHow {
@@ -91,9 +91,9 @@ pub enum PinHow {
     InPlaceReadOnly,
     /// In place.
     InPlace,
-    /// In a copy.
+    /// In a copy of the table.
     Copied,
-    /// Nothing was pinned: the table has no bytes.
+    /// No memory was pinned: the table is empty.
     Empty,
 }
 
@@ -106,15 +106,15 @@ pub struct PinReport {
     pub pinned_bytes: u64,
     /// Wall-clock time, copying included.
     pub seconds: f64,
-    /// How it was done.
+    /// The method used.
     pub how: PinHow,
-    /// `base`, `transparent-huge`, `hugetlb` or `hostalloc`; `None` in place, where the pages are the owner's.
+    /// `base`, `transparent-huge`, `hugetlb` or `hostalloc`; `None` in place, with the owner's pages.
     pub pages: Option<&'static str>,
-    /// The share of transparent huge pages that the kernel has given, where it was asked for them and tells.
+    /// The fraction of transparent huge pages, if they were requested and the kernel reports it.
     pub huge_share: Option<f64>,
     /// Registration calls.
     pub chunks: usize,
-    /// Why other pages were not pinned that were tried before.
+    /// Why earlier attempts with other pages failed.
     pub refused: Option<String>,
 }
 
@@ -148,16 +148,16 @@ impl PinnedTable {
     /// Pins the bytes of `owner`.
     ///
     /// In place it registers read-only if the device supports that, which is the only way for a file mapped read-only;
-    /// else normally, if the pages are writable. File systems and kernels differ in what they let a driver pin. Pages
-    /// that are refused, or that this system does not have, are replaced by others if the options allow it. Any other
-    /// failure, such as a lost device, ends the attempt at once. Chunks of a table pinned before a refusal are unpinned
-    /// again, the last first.
+    /// else normally, if the pages are writable. File systems and kernels differ in the pages that a driver can pin.
+    /// Pages that are rejected or not available on this system are replaced by others if the options allow it. Any
+    /// other failure, such as a lost device, ends the attempt immediately. Chunks of a table pinned before a refusal
+    /// are unpinned again, the last first.
     ///
     /// # Errors
     /// - [`CudaError::Preflight`] before anything is pinned, as the [`PreflightPolicy`] decides.
     /// - [`CudaError::System`] if there are no pages for a copy.
     /// - [`CudaError::Unsupported`] if the device can't read host memory at all, or would see the parts of the table at
-    ///   addresses that don't join; if this system has no pages of the kind that is asked for.
+    ///   addresses that don't join; if this system has no pages of the requested kind.
     /// - [`CudaError::Call`].
     pub fn new(
         context: &Arc<Context>,
@@ -211,7 +211,7 @@ impl PinnedTable {
         self.address
     }
 
-    /// How many bytes the table has.
+    /// The size of the table in bytes.
     pub fn bytes(&self) -> usize {
         self.report.bytes as usize
     }
@@ -306,7 +306,7 @@ impl Refusals {
     }
 }
 
-/// Checks for room, and returns the limits that may still interfere.
+/// Checks for available memory, and returns the limits that may still interfere.
 fn check_room(
     options: &PinOptions,
     memory: Option<&HostMemory>,
@@ -319,7 +319,7 @@ fn check_room(
         PinPages::InPlace => PinWay::InPlace,
         pages => PinWay::Copy { huge_pages: pages == PinPages::Hugetlb },
     };
-    // A copy that others could replace is not worth the risk of a shortage.
+    // A copy that has alternatives is not worth the risk of a shortage.
     let policy = match options.preflight {
         PreflightPolicy::Warn if way != PinWay::InPlace && !is_last => PreflightPolicy::Refuse,
         policy => policy,
@@ -368,7 +368,7 @@ fn pin(
     Ok(Pinned { registered, backing: Backing::Copy(copy), address, how: PinHow::Copied })
 }
 
-/// Pins the pages that hold `bytes` where they are.
+/// Pins the pages of `bytes` in place.
 fn pin_in_place(
     context: &Arc<Context>,
     owner: &dyn TableBytes,
@@ -408,7 +408,7 @@ fn pin_in_place(
     }))
 }
 
-/// Whether a failure may be due to these pages, so that others are worth a try.
+/// Whether a failure may be due to these pages, so that other pages may work.
 fn may_be_others(error: &CudaError, pages: PinPages) -> bool {
     match error {
         CudaError::Preflight(_) | CudaError::System(_) => pages != PinPages::InPlace,
@@ -416,7 +416,7 @@ fn may_be_others(error: &CudaError, pages: PinPages) -> bool {
     }
 }
 
-/// Whether the driver may have refused these pages, and would take others.
+/// Whether the driver may have rejected these pages, but would accept others.
 fn may_be_the_pages(error: &CudaError) -> bool {
     // CUDA_ERROR_INVALID_VALUE, OUT_OF_MEMORY, OPERATING_SYSTEM, HOST_MEMORY_ALREADY_REGISTERED, NOT_PERMITTED,
     // NOT_SUPPORTED.

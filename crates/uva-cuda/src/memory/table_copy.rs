@@ -1,4 +1,4 @@
-//! A copy of a table in memory of our own, on pages of a chosen kind.
+//! A copy of a table in separate memory, on pages of a chosen kind.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ enum Memory {
 }
 
 impl TableCopy {
-    /// Copies `bytes` to pages of this kind. `named`: the user chose them, so transparent huge pages that are switched
-    /// off are refused.
+    /// Copies `bytes` to pages of this kind. With `named`, the user chose them, so switched-off transparent huge pages
+    /// are an error.
     ///
     /// # Errors
-    /// [`CudaError::Unsupported`] where this system has no such pages, or too few; [`CudaError::System`] where it has no
-    /// memory for them; [`CudaError::Call`].
+    /// [`CudaError::Unsupported`] if this system has no such pages, or too few; [`CudaError::System`] if there is too
+    /// little memory; [`CudaError::Call`].
     pub fn new(
         context: &Arc<Context>,
         bytes: &[u8],
@@ -53,7 +53,7 @@ impl TableCopy {
         Ok(copy)
     }
 
-    /// Its kind of pages, as reports have it.
+    /// The kind of its pages, for reports.
     pub fn pages(&self) -> &'static str {
         match &self.memory {
             Memory::Anonymous(_) if transparent_huge_pages() => "transparent-huge",
@@ -63,7 +63,7 @@ impl TableCopy {
         }
     }
 
-    /// The device address, where the driver has pinned it already, and the bytes that it has pinned.
+    /// The device address and the pinned bytes, if the driver has pinned the copy already.
     pub fn pinned_already(&self) -> Option<(u64, usize)> {
         match &self.memory {
             Memory::Driver(buffer) => Some((buffer.address(), buffer.bytes())),
@@ -86,8 +86,8 @@ impl TableCopy {
     pub fn bytes(&self) -> &[u8] {
         match &self.memory {
             Memory::Anonymous(pages) => pages.bytes(),
-            // SAFETY: `bytes` bytes, written before `new` returned. The region is ours alone: its descriptor was given
-            // to nobody, and nothing writes it from then on.
+            // SAFETY: `bytes` bytes, written before `new` returned. The region is ours alone: its descriptor was not
+            // shared, and it is not written from then on.
             Memory::Region(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.bytes) },
             Memory::Driver(buffer) => buffer.as_slice(),
         }
@@ -96,7 +96,7 @@ impl TableCopy {
     fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Anonymous(pages) => pages.bytes_mut(),
-            // SAFETY: `bytes` zeroed bytes, which nobody else knows of.
+            // SAFETY: `bytes` zeroed bytes, which are not shared.
             Memory::Region(region) => unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), self.bytes) },
             Memory::Driver(buffer) => buffer.as_mut_slice(),
         }
@@ -139,7 +139,7 @@ fn allocate(
     }
 }
 
-/// The refusal of huge pages that nobody reserved, with the command that reserves them.
+/// The error for missing reserved huge pages, with the command that reserves them.
 fn no_hugetlb(bytes: usize, what: &str) -> CudaError {
     let free = HostMemory::read().map_or(0, |memory| memory.huge_pages as usize / HUGE_PAGE);
     let needed = bytes.div_ceil(HUGE_PAGE);
@@ -149,7 +149,7 @@ fn no_hugetlb(bytes: usize, what: &str) -> CudaError {
     ))
 }
 
-/// Whether the kernel gives anonymous memory transparent huge pages to programs that ask for them.
+/// Whether the kernel gives anonymous memory transparent huge pages to programs that request them.
 fn transparent_huge_pages() -> bool {
     uva_mem::files::read_kernel_text(THP_SWITCH)
         .is_ok_and(|text| text.contains("[always]") || text.contains("[madvise]"))

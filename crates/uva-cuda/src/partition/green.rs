@@ -1,4 +1,4 @@
-//! Green contexts: multiprocessors of their own for the streams of a role, within one process.
+//! Green contexts: dedicated multiprocessors for the streams of a role, within one process.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ pub struct GreenPartition {
 /// Disjoint partitions, and the multiprocessors that none of them has.
 #[derive(Debug)]
 pub struct GreenSplit {
-    /// One for each wanted number, in the same order.
+    /// One partition for each requested number, in the same order.
     pub partitions: Vec<GreenPartition>,
-    /// For the work of everybody else.
+    /// The remaining multiprocessors.
     pub rest: Option<RestOfSplit>,
 }
 
-/// Multiprocessors that a split left over. The driver promises less of them than of the groups, so a partition of them is
-/// made only where somebody wants it.
+/// Multiprocessors that a split left over. The driver guarantees less for them than for the groups, so a partition of
+/// them is only created on request.
 pub struct RestOfSplit(CUdevResource);
 
 impl std::fmt::Debug for RestOfSplit {
@@ -47,7 +47,7 @@ impl RestOfSplit {
         multiprocessors_of(&self.0)
     }
 
-    /// The partition of them. `context` is the one that was split.
+    /// Creates a partition of the rest. `context` is the one that was split.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -58,8 +58,8 @@ impl RestOfSplit {
 }
 
 impl GreenPartition {
-    /// Sets at least `wanted` multiprocessors of the device apart. The device rounds up: compute capability 9.0 gives
-    /// at least 8, in multiples of 8.
+    /// Reserves at least `wanted` multiprocessors of the device. The device rounds up: compute capability 9.0 gives at
+    /// least 8, in multiples of 8.
     ///
     /// # Errors
     /// As [`GreenPartition::split`].
@@ -68,13 +68,13 @@ impl GreenPartition {
         partitions.pop().ok_or_else(|| CudaError::System("a split without a partition".to_owned()))
     }
 
-    /// Sets multiprocessors of the device apart for several roles, at least so many for each, none for two of them. The
-    /// driver splits once, into equal groups, and a role gets one or more: groups of two splits would be the same
-    /// multiprocessors, and a group cannot be split again.
+    /// Reserves disjoint multiprocessors of the device for several roles, at least `wanted` for each. The driver splits
+    /// once, into equal groups, and a role gets one or more of them: two splits would overlap, and a group cannot be
+    /// split again.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] if a number is 0, or all together exceed the device's count; [`CudaError::Unsupported`] if
-    /// the device makes no such groups; [`CudaError::Call`].
+    /// [`CudaError::Refused`] if a number is 0, or all together exceed the device's count; [`CudaError::Unsupported`]
+    /// if the device does not support such groups; [`CudaError::Call`].
     pub fn split(context: &Arc<Context>, wanted: &[u32]) -> Result<GreenSplit, CudaError> {
         context.bind()?;
         let device = context.device();
@@ -101,7 +101,7 @@ impl GreenPartition {
         let (size, counts) = steps_of(&all).groups(wanted);
         let needed: u32 = counts.iter().sum();
         let (mut groups, mut made, mut rest) = (vec![empty(); needed as usize], needed, empty());
-        // SAFETY: room for the groups that are requested, and counted, and for the rest.
+        // SAFETY: space for the groups that are requested, and counted, and for the rest.
         unsafe {
             driver_call!(
                 cuDevSmResourceSplitByCount(groups.as_mut_ptr(), &mut made, &all, &mut rest, 0, size),
@@ -157,12 +157,12 @@ impl GreenPartition {
                 "making a green context of {multiprocessors} multiprocessors"
             )
         }?;
-        // SAFETY: just made on this device, ours alone to destroy.
+        // SAFETY: just made on this device, and destroyed by us only.
         let context = unsafe { Context::of_green(context, green) }?;
         Ok(Self { context, asked, multiprocessors })
     }
 
-    /// A stream whose work runs on the partition's multiprocessors. It keeps the partition alive.
+    /// A stream whose work runs on the partition's multiprocessors. The stream keeps the partition alive.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -179,12 +179,12 @@ impl GreenPartition {
                 "making a stream in a green context"
             )
         }?;
-        // SAFETY: just made in it, ours alone to destroy.
+        // SAFETY: just made in it, and destroyed by us only.
         Ok(unsafe { CudaStream::of_green(&self.context, raw) })
     }
 
-    /// Tries what a pipeline does with every batch: a stream outside waits for an event of a stream inside, and the other
-    /// way round. Drivers were reported to refuse events across green contexts; found out here, there is another way.
+    /// Tests the events of a pipeline: a stream outside waits for an event of a stream inside, and vice versa. Some
+    /// drivers are reported to reject events across green contexts; detected here, the caller can use an alternative.
     ///
     /// # Errors
     /// [`CudaError::Call`]; [`CudaError::System`] when an event is not reached with its stream.
@@ -225,8 +225,8 @@ fn empty() -> CUdevResource {
 
 /// The number of multiprocessors in a resource of that type.
 fn multiprocessors_of(resource: &CUdevResource) -> u32 {
-    // SAFETY: the resource is of the type SM (asked for or split from one), for which `sm` is the valid field. It's
-    // three integers, and any bits are values of these.
+    // SAFETY: the resource is of the type SM (queried or split from one), for which `sm` is the valid field. It's three
+    // integers, and any bits are values of these.
     unsafe { resource.__bindgen_anon_1.sm.smCount }
 }
 

@@ -1,9 +1,9 @@
-//! Partitions of the multiprocessors: how many a gather needs, who gets how many, and green contexts that hold them.
+//! Partitions of the multiprocessors: the number that a gather needs, the shares of roles, and green contexts.
 //!
 //! Three mechanisms limit a role's share. MPS caps a process from outside (not here: see the runtime). A [bounded
 //! grid](crate::kernels::gather) launches no more blocks than a given number of multiprocessors holds. A
-//! [`GreenPartition`] owns multiprocessors of its own, disjoint from those of other partitions of the same split,
-//! within one process.
+//! [`GreenPartition`] owns multiprocessors, disjoint from those of other partitions of the same split, within one
+//! process.
 
 mod green;
 mod reach;

@@ -1,4 +1,4 @@
-//! How many multiprocessors a gather needs, and who gets how many.
+//! The number of multiprocessors that a gather needs, and shares with MPS.
 
 /// The figures of a link and a kernel that determine a multiprocessor's throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,13 +1,13 @@
-//! Who gets how many multiprocessors: one arithmetic for MPS, green contexts and bounded grids.
+//! Shares of multiprocessors: one arithmetic for MPS, green contexts and bounded grids.
 
 use super::reach::mps_multiprocessors;
 
-/// The steps in which a mechanism hands multiprocessors out.
+/// The steps in which a mechanism allocates multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareSteps {
-    /// The fewest.
+    /// The minimum number.
     pub least: u32,
-    /// What every number is a multiple of.
+    /// The unit: every number is a multiple of it.
     pub step: u32,
 }
 
@@ -15,8 +15,8 @@ impl ShareSteps {
     /// Every number: a bounded grid, and MPS.
     pub const SINGLE: Self = Self { least: 1, step: 1 };
 
-    /// Green contexts on a device of this compute capability, as the driver's documentation has it. The driver itself
-    /// knows better, once there is a context.
+    /// Green contexts on a device of this compute capability, by the driver's documentation. With a context, the driver
+    /// reports the actual steps.
     pub fn of_green(capability: (u32, u32)) -> Self {
         let (least, step) = match capability.0 {
             9.. => (8, 8),
@@ -26,8 +26,8 @@ impl ShareSteps {
         Self { least, step }
     }
 
-    /// How one split into equal groups gives each role at least the multiprocessors that it wants: those of a group, and
-    /// each role's groups.
+    /// One split into equal groups that gives each role at least `wanted` multiprocessors: the size of a group, and
+    /// each role's number of groups.
     pub fn groups(self, wanted: &[u32]) -> (u32, Vec<u32>) {
         let rounded = wanted.iter().map(|wanted| wanted.max(&self.least).next_multiple_of(self.step));
         let common = rounded.clone().reduce(greatest_common_divisor).unwrap_or(self.least);
@@ -43,25 +43,25 @@ fn greatest_common_divisor(one: u32, other: u32) -> u32 {
 /// The roles' shares of the multiprocessors in per cent. The consumer has the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// The producer's.
+    /// The producer's share.
     pub producer: u32,
-    /// A GPU sampler's, if there is one.
+    /// A GPU sampler's share, if there is one.
     pub sampler: Option<u32>,
 }
 
 /// The roles' multiprocessors. No two roles have one in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// The producer's.
+    /// The producer's multiprocessors.
     pub producer: u32,
-    /// A GPU sampler's, if there is one.
+    /// A GPU sampler's multiprocessors, if there is one.
     pub sampler: Option<u32>,
-    /// What is left for training; 0 where the others take all, or more than there are.
+    /// The rest for training; 0 if the others take all or more.
     pub consumer: u32,
 }
 
 impl Shares {
-    /// What is left for training, in per cent.
+    /// The rest for training, in per cent.
     pub fn consumer(self) -> u32 {
         100_u32.saturating_sub(self.producer + self.sampler.unwrap_or(0))
     }
@@ -82,8 +82,8 @@ impl Shares {
         }
     }
 
-    /// The multiprocessors of producer and sampler in a process that was `granted` this many for both: the sampler's part
-    /// rounded down as MPS does, never none, and the rest. `None` where the rest is none.
+    /// The multiprocessors of producer and sampler in a process that was `granted` this many for both: the sampler's
+    /// part rounded down as MPS does, never none, and the rest. `None` if no rest is left.
     pub fn divide_granted(self, granted: u32) -> Option<(u32, Option<u32>)> {
         let sampler = self.sampler.map(|sampler| {
             let both = u64::from(self.producer) + u64::from(sampler);
@@ -114,7 +114,7 @@ mod tests {
             Division { producer: 13, sampler: Some(13), consumer: 106 }
         );
         assert_eq!(shares.divide(132, hopper), Division { producer: 16, sampler: Some(16), consumer: 100 });
-        // MPS rounds each share down by itself.
+        // MPS rounds each share down separately.
         assert_eq!((mps_multiprocessors(10, 132), mps_multiprocessors(shares.consumer(), 132)), (13, 105));
         let alone = Shares { producer: 25, sampler: None };
         assert_eq!(alone.divide(132, hopper), Division { producer: 40, sampler: None, consumer: 92 });
@@ -151,7 +151,7 @@ mod tests {
         // 50 % of 132.
         assert_eq!(shares.divide_granted(66), Some((27, Some(39))));
         assert_eq!(Shares { sampler: None, ..shares }.divide_granted(26), Some((26, None)));
-        // The smallest share gets one, and one alone does not do for two.
+        // The smallest share gets one, and one is not enough for two.
         assert_eq!(Shares { producer: 98, sampler: Some(1) }.divide_granted(5), Some((4, Some(1))));
         assert_eq!(shares.divide_granted(2), Some((1, Some(1))));
         assert_eq!(shares.divide_granted(1), None);

@@ -1,4 +1,4 @@
-//! Whether a file is still the one that was opened.
+//! Detection of changed or replaced files.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use crate::error::DiskError;
 use crate::files::open_file::OpenFile;
 use crate::files::progress::text;
 
-/// Remembers a file's length, times and inode.
+/// A record of a file's length, times and inode.
 ///
-/// Length and times are those of the open file. The inode is also compared with that of the path: another one there means
-/// that the dataset was replaced.
+/// Length and times are those of the open file. The inode is also compared with that of the path: a different inode
+/// means that the dataset was replaced.
 pub(crate) struct Guard {
     file: Arc<File>,
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Remembers the file as it is now.
+    /// Records the current state of the file.
     pub fn new(file: &OpenFile) -> Result<Self, DiskError> {
         let opened = fstat(&*file.file)
             .map_err(|error| DiskError::Open { file: file.path.clone(), reason: text(error) })?;
@@ -30,7 +30,7 @@ impl Guard {
         Ok(Self { file: Arc::clone(&file.file), path: file.path.clone(), expected })
     }
 
-    /// From now on the file is to be as it was in this earlier state.
+    /// Sets the expected state of the file to this earlier one.
     ///
     /// # Errors
     /// If it has changed since.
@@ -39,14 +39,14 @@ impl Guard {
         self.check()
     }
 
-    /// Checks that it is the same.
+    /// Checks that the file is unchanged.
     pub fn check(&self) -> Result<(), DiskError> {
         let changed = |what: String| Err(DiskError::Changed { file: self.path.clone(), what });
         let now = match fstat(&*self.file) {
             Ok(now) => FileState::of_stat(&now),
             Err(error) => return changed(text(error)),
         };
-        // The name first: removing or replacing it changes the status of the open file, too.
+        // The path is checked first, since removing or replacing the file also changes the status of the open file.
         match stat(&self.path) {
             Ok(named) if self.expected.is_of_file(&FileState::of_stat(&named)) => {}
             Ok(_) => return changed("another file has taken its place".to_owned()),

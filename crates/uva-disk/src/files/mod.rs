@@ -1,4 +1,4 @@
-//! Open files, checked against changes made by others, and reads of them that are followed and retried.
+//! Open files, checked against changes made by others, and progress and retries of reads.
 
 pub(crate) mod guard;
 pub(crate) mod open_file;

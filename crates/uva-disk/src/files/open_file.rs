@@ -1,4 +1,4 @@
-//! A file opened for reads past the page cache, where its file system has them.
+//! A file opened for reads past the page cache, if the file system supports them.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use crate::files::progress::ReadFailure;
 use crate::files::seam::Seam;
 use crate::shape::TableShape;
 
-/// The alignment where the system does not say, and the unit in which rows are merged: a page.
+/// The alignment if the system does not report one, and the unit in which rows are merged: a page.
 pub(crate) const PAGE: usize = 4096;
 
 /// A regular file, open for reading.
@@ -20,17 +20,17 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) struct OpenFile {
     pub file: Arc<File>,
     pub path: PathBuf,
-    /// Bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// What offsets, lengths and places in memory of reads are multiples of.
+    /// The alignment of offsets, lengths and buffers of reads.
     pub alignment: usize,
-    /// `None`: reads pass by the page cache (`O_DIRECT`). Otherwise why they do not.
+    /// `None` if reads bypass the page cache (`O_DIRECT`); otherwise the reason why they do not.
     pub cached: Option<String>,
     pub seam: Seam,
 }
 
 impl OpenFile {
-    /// Opens the file at `path`, with `O_DIRECT` where that works and is wanted.
+    /// Opens the file at `path`, with `O_DIRECT` if supported and requested.
     pub fn new(path: &Path, direct: bool, seam: Seam) -> Result<Self, DiskError> {
         let refused =
             |error: std::io::Error| DiskError::Open { file: path.to_owned(), reason: error.to_string() };
@@ -40,9 +40,10 @@ impl OpenFile {
             match if direct { go_direct(&file, &seam) } else { Err("not asked for".into()) } {
                 Ok(alignment) => (alignment, None),
                 Err(reason) => {
-                    // Without NONBLOCK, with which it was opened: io_uring answers reads of such a file by EAGAIN.
+                    // Clears NONBLOCK, with which the file was opened: io_uring completes reads of such a file with
+                    // EAGAIN.
                     fcntl_setfl(&file, OFlags::empty()).map_err(|error| refused(error.into()))?;
-                    // A hint: the kernel would read ahead of random reads in vain.
+                    // A hint: read-ahead is useless for random reads.
                     let _ = fadvise(&file, 0, None, Advice::Random);
                     (PAGE, Some(reason))
                 }
@@ -52,7 +53,7 @@ impl OpenFile {
         Ok(Self { file, path: path.to_owned(), length, alignment, cached, seam })
     }
 
-    /// Checks that the table has its place in the file.
+    /// Checks that the file contains the whole table.
     pub fn check_length(&self, shape: &TableShape) -> Result<(), DiskError> {
         let (length, needed) = (self.length, shape.end());
         if length < needed {
@@ -67,7 +68,7 @@ impl OpenFile {
 pub(crate) struct OpenFiles(Arc<[OpenFile]>);
 
 impl OpenFiles {
-    /// Opens the files at these paths, with `O_DIRECT` where that works and is wanted: all of them or none.
+    /// Opens the files at these paths, with `O_DIRECT` if supported and requested, for all of them or none.
     pub fn new<'p>(
         paths: impl Iterator<Item = &'p Path> + Clone,
         direct: bool,
@@ -83,7 +84,7 @@ impl OpenFiles {
         Self::through_cache(paths, cached.unwrap_or_default(), seam)
     }
 
-    /// Opens them without `O_DIRECT`, for this reason.
+    /// Opens the files without `O_DIRECT`, for this reason.
     pub fn through_cache<'p>(
         paths: impl Iterator<Item = &'p Path>,
         reason: String,
@@ -96,17 +97,17 @@ impl OpenFiles {
         Ok(Self(opened.collect::<Result<Vec<_>, _>>()?.into()))
     }
 
-    /// What offsets, lengths and places in memory of reads are multiples of, whichever file they are of.
+    /// The alignment of offsets, lengths and buffers of reads, for all files.
     pub fn alignment(&self) -> usize {
         self.iter().map(|file| file.alignment).max().unwrap_or(PAGE)
     }
 
-    /// Why reads do not pass by the page cache; `None` where they do.
+    /// Why reads do not bypass the page cache; `None` if they do.
     pub fn cached(&self) -> Option<&str> {
         self.iter().find_map(|file| file.cached.as_deref())
     }
 
-    /// Whether reads pass by the page cache, for people.
+    /// A description of whether reads bypass the page cache.
     pub fn way(&self) -> String {
         match self.cached() {
             None => format!("O_DIRECT in blocks of {} bytes", self.alignment()),
@@ -114,7 +115,7 @@ impl OpenFiles {
         }
     }
 
-    /// A failed read as an error with the file's name.
+    /// Converts a failed read to an error with the file's name.
     pub fn failed(&self, failure: ReadFailure) -> DiskError {
         let ReadFailure { file, offset, length, reason } = failure;
         DiskError::Read { file: self[file].path.clone(), offset, length, reason }
@@ -129,7 +130,7 @@ impl Deref for OpenFiles {
     }
 }
 
-/// Makes reads of the file pass by the page cache, and says what they have to be aligned to.
+/// Makes reads of the file bypass the page cache, and returns their alignment.
 fn go_direct(file: &File, seam: &Seam) -> Result<usize, String> {
     let refused = || "the file system does not offer it".to_owned();
     let alignment = match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
@@ -139,14 +140,14 @@ fn go_direct(file: &File, seam: &Seam) -> Result<usize, String> {
             }
             found.stx_dio_offset_align.max(found.stx_dio_mem_align) as usize
         }
-        // Kernels before 6.1 do not say.
+        // Kernels before 6.1 do not report it.
         _ => PAGE,
     };
-    // Buffers begin on pages.
+    // Buffers are page-aligned.
     if !alignment.is_power_of_two() || alignment > PAGE {
         return Err(format!("the file system wants an alignment of {alignment} bytes"));
     }
-    // It replaces NONBLOCK, too.
+    // This clears NONBLOCK, too.
     seam.pass_direct(fcntl_setfl(file, OFlags::DIRECT)).map_err(|_| refused())?;
     Ok(alignment)
 }

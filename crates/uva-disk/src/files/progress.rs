@@ -1,4 +1,4 @@
-//! One extent on its way: what to ask for next, and what an answer means.
+//! Progress of reading one extent: the next request, and the handling of results.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -9,26 +9,26 @@ use rustix::io::Errno;
 use crate::extent::Extent;
 use crate::files::seam::ReadResult;
 
-/// Answers in a row that bring a read no further, before it is given up.
+/// Consecutive results without progress before a read is given up.
 const MOST_IN_VAIN: u32 = 1000;
 
-/// How long a read rests that the kernel had no room for.
+/// The pause of a read for which the kernel had too few resources.
 const REST: Duration = Duration::from_micros(100);
 
-/// How often a read was answered in vain.
+/// The number of results without progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RetryCounts {
     in_vain: u32,
 }
 
 impl RetryCounts {
-    /// An answer brought bytes.
+    /// Records a result with bytes.
     pub fn brought(&mut self) {
         self.in_vain = 0;
     }
 
-    /// An answer brought none, with this error if any. Whether the read is worth another try: false from the thousandth such
-    /// answer in a row on. Where the kernel had no room for the read, it rests for a moment.
+    /// Records a result without bytes, with this error if any. Returns whether to retry: false from the thousandth such
+    /// result in a row on. Pauses briefly if the kernel had too few resources.
     pub fn again(&mut self, error: Option<ErrorKind>) -> bool {
         self.in_vain += 1;
         if error == Some(ErrorKind::WouldBlock) {
@@ -38,7 +38,7 @@ impl RetryCounts {
     }
 }
 
-/// An extent of which some bytes may be there already.
+/// An extent that may have been read partly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtentProgress {
     extent: Extent,
@@ -47,23 +47,23 @@ pub(crate) struct ExtentProgress {
     tries: RetryCounts,
 }
 
-/// The read that an extent needs next.
+/// The next read of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadRequest {
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// Where in the extent's buffer.
+    /// The offset in the extent's buffer.
     pub from: usize,
-    /// Bytes.
+    /// The number of bytes.
     pub length: usize,
 }
 
-/// What follows from an answer.
+/// The step after a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStep {
-    /// The needed bytes are there.
+    /// The required bytes have been read.
     Done,
-    /// The next request is to be made.
+    /// Another request is needed.
     Again,
 }
 
@@ -77,17 +77,17 @@ pub(crate) struct ReadFailure {
 }
 
 impl ExtentProgress {
-    /// Of an extent to be read in blocks of `alignment` bytes.
+    /// Creates the state of an extent that is read in blocks of `alignment` bytes.
     pub fn new(extent: Extent, alignment: usize) -> Self {
         Self { extent, alignment, done: 0, tries: RetryCounts::default() }
     }
 
-    /// Which of the reader's files.
+    /// The index of the file.
     pub fn file(&self) -> usize {
         self.extent.file
     }
 
-    /// The bytes that have to be there.
+    /// The number of required bytes.
     pub fn needed(&self) -> usize {
         self.extent.needed
     }
@@ -101,10 +101,10 @@ impl ExtentProgress {
         }
     }
 
-    /// Takes the answer to the last request.
+    /// Handles the result of the last request.
     ///
     /// # Errors
-    /// The end of the file before the needed bytes; an error of the device; many answers that brought nothing.
+    /// If the file ends before the required bytes, the device fails, or many results have no bytes.
     pub fn take(&mut self, answer: ReadResult) -> Result<ReadStep, ReadFailure> {
         let error = answer.err().map(|error| error.kind());
         let why = match answer {
@@ -114,7 +114,7 @@ impl ExtentProgress {
                 if there >= self.extent.needed {
                     return Ok(ReadStep::Done);
                 }
-                // A read begins at a block, so that a block of which a part is missing is read again.
+                // A read begins at a block boundary, so an incomplete block is read again.
                 let whole = there - there % self.alignment;
                 if whole > self.done {
                     self.done = whole;
@@ -136,7 +136,7 @@ impl ExtentProgress {
     }
 }
 
-/// What the system calls the error.
+/// The system's text for the error.
 pub(crate) fn text(error: Errno) -> String {
     std::io::Error::from(error).to_string()
 }

@@ -1,4 +1,4 @@
-//! Files for a reader that is not of this crate.
+//! Files for a reader outside of this crate.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::files::progress::ReadFailure;
 use crate::files::seam::Seam;
 use crate::shape::TableShape;
 
-/// Files of tables, open for reads past the page cache, and watched as those of this crate's readers are.
+/// Files of tables, open for reads past the page cache, and checked for changes like those of this crate's readers.
 pub struct WatchedFiles {
     files: OpenFiles,
     guards: Vec<Guard>,
@@ -23,7 +23,7 @@ impl WatchedFiles {
     /// Opens the files of these tables, at least one.
     ///
     /// # Errors
-    /// A file that cannot be opened or is too short.
+    /// If a file cannot be opened or is too short.
     pub fn open(tables: &[(&Path, TableShape)]) -> Result<Self, DiskError> {
         let files = OpenFiles::new(tables.iter().map(|(path, _)| *path), true, &Seam::default())?;
         for (file, (_, shape)) in files.iter().zip(tables) {
@@ -33,16 +33,16 @@ impl WatchedFiles {
         Ok(Self { files, guards })
     }
 
-    /// The same, as they were in these earlier states, in the order of the tables: when somebody checked them.
+    /// Sets the expected states of the files, in the order of the tables: those when the files were checked.
     ///
     /// # Errors
-    /// [`DiskError::Changed`] for one that has changed since.
+    /// [`DiskError::Changed`] if a file has changed since.
     pub fn since(mut self, states: &[FileState]) -> Result<Self, DiskError> {
         self.guards.iter_mut().zip(states).try_for_each(|(guard, state)| guard.expect(*state))?;
         Ok(self)
     }
 
-    /// Why reads pass through the page cache; `None` where the files are open with `O_DIRECT`.
+    /// Why reads pass through the page cache; `None` if the files are open with `O_DIRECT`.
     #[must_use]
     pub fn cached(&self) -> Option<&str> {
         self.files.cached()
@@ -53,20 +53,20 @@ impl WatchedFiles {
         self.files.iter().map(|file| &file.file)
     }
 
-    /// Where they are.
+    /// The paths of the files.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| file.path.as_path())
     }
 
-    /// Checks that they are what was opened, or expected. To be asked behind every read, before its bytes are used.
+    /// Checks that the files are unchanged. Call this after every read, before its bytes are used.
     ///
     /// # Errors
-    /// [`DiskError::Changed`].
+    /// [`DiskError::Changed`] if a file has changed.
     pub fn check(&self) -> Result<(), DiskError> {
         self.guards.iter().try_for_each(Guard::check)
     }
 
-    /// A read of the file of this number that failed.
+    /// The error of a failed read of the file with this index.
     #[must_use]
     pub fn failed(&self, file: usize, offset: u64, length: usize, reason: String) -> DiskError {
         self.files.failed(ReadFailure { file, offset, length, reason })

@@ -13,20 +13,20 @@ use crate::readers::reader::RangeReader;
 
 /// Mapped files, whose pages the kernel copies.
 ///
-/// A program that reads a page itself gets SIGBUS where the file was truncated, or where the device fails. The kernel
-/// returns an error instead.
+/// A program that reads a page directly gets SIGBUS if the file was truncated or the device fails. The kernel returns
+/// an error instead.
 pub(crate) struct MappedReader {
     files: OpenFiles,
-    /// Of each file.
+    /// The mapping of each file.
     maps: Vec<MappedFile>,
     buffer: ZeroedPages,
 }
 
 impl MappedReader {
-    /// For extents of at most `longest` bytes.
+    /// Creates a reader for extents of at most `longest` bytes.
     ///
     /// # Errors
-    /// Why the system refuses it.
+    /// The reason why the system does not support it.
     pub fn new(files: OpenFiles, longest: usize) -> Result<Self, String> {
         let mut maps = Vec::with_capacity(files.len());
         for file in files.iter() {
@@ -52,20 +52,20 @@ fn copy(map: &MappedFile, offset: u64, into: &mut [u8]) -> ReadResult {
     let from = map.bytes().as_ptr().wrapping_add(offset as usize);
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: length };
     let remote = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
-    // SAFETY: the kernel writes `length` bytes of `into`, which holds at least as many and which nobody else uses
-    // meanwhile. It reads the mapping like another process's memory: pages that cannot be read are an error.
+    // SAFETY: the kernel writes `length` bytes of `into`, which holds at least as many and which no other code uses
+    // during the call. It reads the mapping like another process's memory: pages that cannot be read are an error.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     match usize::try_from(copied) {
         Ok(copied) => Ok(copied),
         Err(_) => match Errno::from_io_error(&std::io::Error::last_os_error()) {
-            // What a read of the file would say.
+            // The error that a read of the file would have.
             None | Some(Errno::FAULT) => Err(Errno::IO),
             Some(error) => Err(error),
         },
     }
 }
 
-/// Why the kernel does not copy, and what to do.
+/// The reason why the kernel does not copy, and the remedy.
 fn refusal(file: usize, error: Errno) -> ReadFailure {
     let reason = format!("process_vm_readv is refused: {}: a seccomp filter may forbid it", text(error));
     ReadFailure { file, offset: 0, length: 0, reason }

@@ -1,4 +1,4 @@
-//! The readers of byte ranges, and which of them works.
+//! The readers of byte ranges, and their selection.
 
 mod mmap;
 mod pread;

@@ -13,13 +13,13 @@ use crate::files::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep}
 use crate::kind::ReaderKind;
 use crate::readers::reader::RangeReader;
 
-/// Threads, each with one read under way.
+/// The number of threads, each with one read in flight.
 const THREADS: usize = 16;
 
-/// Buffers: while a thread's last read is copied, it reads into another.
+/// The number of buffers: while a thread's last read is copied, it reads into another buffer.
 const BUFFERS: usize = 2 * THREADS;
 
-/// A read that a thread is to do, or has done.
+/// A read that is queued for a thread, or finished.
 struct Job {
     index: usize,
     extent: Extent,
@@ -27,23 +27,23 @@ struct Job {
     result: Result<(), ReadFailure>,
 }
 
-/// Threads that read, and the calling thread, which takes over what they have read.
+/// Threads that read, and the calling thread, which receives their results.
 pub(crate) struct Pread {
     files: OpenFiles,
-    /// `None` only while the value is dropped: the threads end when it is.
+    /// `None` only during drop, which ends the threads.
     jobs: Option<Sender<Job>>,
     done: Receiver<Job>,
     free: Vec<ZeroedPages>,
-    /// Reads that were handed out and have not come back.
+    /// The number of queued reads without a result.
     outstanding: usize,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pread {
-    /// For extents of at most `longest` bytes.
+    /// Creates a reader for extents of at most `longest` bytes.
     ///
     /// # Errors
-    /// Why the system refuses it.
+    /// The reason why the system does not support it.
     pub fn new(files: OpenFiles, longest: usize) -> Result<Self, String> {
         let (jobs, waiting) = channel();
         let (finished, done) = channel();
@@ -67,9 +67,9 @@ impl Pread {
         Ok(reader)
     }
 
-    /// Hands a read to the threads.
+    /// Queues a read for the threads.
     fn hand_out(&mut self, index: usize, extent: Extent, buffer: ZeroedPages) {
-        // Here and not in a thread, whose panic nobody would wait for.
+        // Checked here, since a panic in a thread would go unnoticed.
         assert!(extent.length <= buffer.bytes().len(), "the extent is longer than the reader was made for");
         let jobs = self.jobs.as_ref().expect("it is there until the value is dropped");
         let handed = jobs.send(Job { index, extent, buffer, result: Ok(()) });
@@ -77,7 +77,7 @@ impl Pread {
         self.outstanding += 1;
     }
 
-    /// Waits for a read that was handed out.
+    /// Waits for the result of a queued read.
     fn take_back(&mut self) -> Job {
         let job = self.done.recv().expect("threads work until the value is dropped");
         self.outstanding -= 1;
@@ -85,7 +85,7 @@ impl Pread {
     }
 }
 
-/// Reads what comes, until nothing comes any more.
+/// Executes queued reads until the queue is closed.
 fn work(files: &OpenFiles, waiting: &Mutex<Receiver<Job>>, finished: &Sender<Job>) {
     loop {
         // The lock is held while this thread waits for work, and the others wait for the lock.
@@ -125,12 +125,12 @@ impl RangeReader for Pread {
     }
 
     fn read(&mut self, extents: &[Extent], deliver: &mut dyn FnMut(usize, &[u8])) -> Result<(), DiskError> {
-        // A delivery that panicked leaves some.
+        // A panic during delivery leaves reads outstanding.
         while self.outstanding > 0 {
             let job = self.take_back();
             self.free.push(job.buffer);
         }
-        // Such a delivery keeps its buffer. Without any, nothing would be read.
+        // A panic during delivery loses its buffer. Without buffers, no read would be possible.
         if self.free.is_empty() {
             let reason = "an earlier read has failed".to_owned();
             return Err(self.files.failed(ReadFailure { file: 0, offset: 0, length: 0, reason }));
@@ -165,7 +165,7 @@ impl Drop for Pread {
     fn drop(&mut self) {
         drop(self.jobs.take());
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A panic of a thread has been printed already.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Which reader files get.
+//! Selection of the reader of files.
 
 use std::path::Path;
 
@@ -13,15 +13,16 @@ use crate::readers::reader::RangeReader;
 use crate::readers::uring::Uring;
 use crate::shape::TableShape;
 
-/// A reader that has read the beginning of every file, and why those before it in the order were not taken, a line each.
+/// A reader that has read the beginning of every file, and a line for each earlier reader with the reason why it was
+/// not selected.
 pub(crate) struct ProbeResult {
     pub reader: Box<dyn RangeReader>,
     pub files: OpenFiles,
     pub passed_over: Vec<String>,
 }
 
-/// Opens the files of these tables, at least one: by this reader, or by the first that works. `longest` is the longest
-/// extent for reads of that alignment.
+/// Opens the files of these tables, at least one: with this reader, or with the first that works. `longest` is the
+/// longest extent for reads of that alignment.
 pub(crate) fn probe(
     tables: &[(&Path, TableShape)],
     longest: impl Fn(usize) -> usize,
@@ -44,7 +45,7 @@ pub(crate) fn probe(
             Ok(reader) => return Ok(ProbeResult { reader, files, passed_over }),
             Err(refused) => refused,
         };
-        // Some file systems take the flag, and refuse the reads.
+        // Some file systems accept the flag but fail the reads.
         let reason = match refused {
             Refusal::Read(reason) if kind == ReaderKind::Pread && files.cached().is_none() => {
                 let reason = format!("reads with it are refused: {reason}");
@@ -67,15 +68,15 @@ pub(crate) fn probe(
     Err(DiskError::Refused { file, reader: wanted.unwrap_or(ReaderKind::Mmap), reason })
 }
 
-/// Why a reader is none.
+/// Why a reader does not work.
 enum Refusal {
-    /// It cannot be made.
+    /// The reader cannot be created.
     Reader(String),
     /// A first read failed.
     Read(String),
 }
 
-/// A reader of this kind that has read the first block of every file that has one.
+/// Creates a reader of this kind that has read the first block of every file that has one.
 fn reader(kind: ReaderKind, files: OpenFiles, longest: usize) -> Result<Box<dyn RangeReader>, Refusal> {
     let lengths: Vec<u64> = files.iter().map(|file| file.length).collect();
     let made: Result<Box<dyn RangeReader>, String> = match kind {

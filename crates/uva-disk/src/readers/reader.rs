@@ -4,24 +4,24 @@ use crate::error::DiskError;
 use crate::extent::Extent;
 use crate::kind::ReaderKind;
 
-/// Reads ranges of files, of several side by side.
+/// A reader of ranges of several files in parallel.
 pub trait RangeReader: Send {
-    /// Which reader it is.
+    /// The kind of the reader.
     fn kind(&self) -> ReaderKind;
 
-    /// How it reads, for people: whether past the page cache, and how many reads are under way at most.
+    /// A description of the reader: whether it bypasses the page cache, and the maximum number of reads in flight.
     fn how(&self) -> String;
 
-    /// What offsets and lengths of [`Extent`]s are multiples of: a power of two.
+    /// The alignment of offsets and lengths of [`Extent`]s: a power of two.
     fn alignment(&self) -> usize;
 
-    /// Reads every extent, in any order, and hands the [`needed`](Extent::needed) bytes of each to `deliver`, with the
-    /// extent's index, once.
+    /// Reads every extent, in any order, and passes the [`needed`](Extent::needed) bytes of each to `deliver` once,
+    /// with the extent's index.
     ///
     /// # Errors
-    /// The first read that failed. Nothing is under way any more then, and other extents may have been delivered.
+    /// The error of the first failed read. No read is in flight then, and other extents may have been delivered.
     ///
     /// # Panics
-    /// For an extent that is longer than the reader was made for.
+    /// If an extent is longer than the reader supports.
     fn read(&mut self, extents: &[Extent], deliver: &mut dyn FnMut(usize, &[u8])) -> Result<(), DiskError>;
 }

@@ -16,42 +16,42 @@ use crate::files::progress::{ExtentProgress, ReadFailure, ReadRequest, ReadStep,
 use crate::kind::ReaderKind;
 use crate::readers::reader::RangeReader;
 
-/// Reads under way at most.
+/// The maximum number of reads in flight.
 const DEPTH: usize = 64;
 
-/// Completions that are waited for together. The other reads keep the device busy meanwhile.
+/// The number of completions per wait. The other reads keep the device busy in the meantime.
 const GROUP: usize = DEPTH / 4;
 
-/// How long a call rests that the kernel had no room for, and how often.
+/// The pause of a call for which the kernel had too few resources, and the number of retries.
 const REST: Duration = Duration::from_micros(100);
 const MOST_RESTS: u32 = 100_000;
 
-/// One thread that keeps many reads under way.
+/// A reader that keeps many reads in flight from one thread.
 ///
-/// Every buffer is either free, or belongs to one read that is in the queue or in the kernel. Only a completion hands it
-/// back. A call returns, and the buffers are unmapped, when no read is outstanding.
+/// Every buffer is either free, or belongs to one read in the queue or in the kernel. Only a completion frees it. A
+/// call returns, and the buffers are unmapped, when no read is outstanding.
 pub(crate) struct Uring {
     files: OpenFiles,
-    /// `None` only while the value is dropped.
+    /// `None` only during drop.
     ring: Option<IoUring>,
-    /// Each in pages of its own.
+    /// The buffers, each in its own pages.
     buffers: Vec<ZeroedPages>,
     /// Whether the kernel keeps the buffers mapped.
     registered: bool,
     free: Vec<usize>,
-    /// Reads in the queue or in the kernel.
+    /// The number of reads in the queue or in the kernel.
     outstanding: usize,
-    /// Of each buffer: the index of the extent that it is read into for, and how far that is.
+    /// For each buffer, the index of the extent being read into it, and its progress.
     under_way: Vec<Option<(usize, ExtentProgress)>>,
-    /// Buffer and answer of each completion of a group.
+    /// Buffer and result of each completion of a group.
     completed: Vec<(usize, i32)>,
 }
 
 impl Uring {
-    /// For extents of at most `longest` bytes.
+    /// Creates a reader for extents of at most `longest` bytes.
     ///
     /// # Errors
-    /// Why the system refuses it, and what to do.
+    /// The reason why the system does not support it, and the remedy.
     pub fn new(files: OpenFiles, longest: usize) -> Result<Self, String> {
         if let Some(reason) = files.cached() {
             return Err(format!("it needs O_DIRECT: {reason}"));
@@ -99,15 +99,15 @@ impl Uring {
             opcode::Read::new(file, pointer, length).offset(offset).build()
         };
         let read = read.user_data(buffer as u64);
-        // SAFETY: the read goes into a buffer that nobody else uses until its completion was taken, and that stays mapped
-        // until then: `Drop` waits for the reads that are under way.
+        // SAFETY: the read goes into a buffer that no other code uses until its completion was handled, and that stays
+        // mapped until then: `Drop` waits for the reads in flight.
         let queued = unsafe { self.ring().submission().push(&read) };
         queued.expect("the queue has an entry for each buffer");
         self.outstanding += 1;
     }
 
-    /// Hands what is queued to the kernel, and waits for this many completions unless a signal comes first. They are in
-    /// `completed` then.
+    /// Submits queued reads to the kernel, and waits for this many completions unless a signal arrives first. The
+    /// completions are stored in `completed`.
     fn enter(&mut self, wanted: usize) -> Result<(), ReadFailure> {
         self.completed.clear();
         for _ in 0..MOST_RESTS {
@@ -131,18 +131,18 @@ impl Uring {
     }
 }
 
-/// A call that failed for all reads together.
+/// The failure of a call for all reads together.
 fn no_call(why: &str) -> ReadFailure {
     ReadFailure { file: 0, offset: 0, length: 0, reason: format!("io_uring_enter: {why}") }
 }
 
-/// Why the system has no io_uring for this process; `None` where it has.
+/// Why the system has no io_uring for this process; `None` if it has.
 #[must_use]
 pub fn io_uring_refusal() -> Option<String> {
     IoUring::new(1).err().map(|error| refusal(&error))
 }
 
-/// Why there is no ring, and what to do.
+/// The reason why there is no ring, and the remedy.
 fn refusal(error: &std::io::Error) -> String {
     let why = match Errno::from_io_error(error) {
         Some(Errno::PERM | Errno::ACCESS) => {
@@ -171,7 +171,7 @@ impl RangeReader for Uring {
     }
 
     fn read(&mut self, extents: &[Extent], deliver: &mut dyn FnMut(usize, &[u8])) -> Result<(), DiskError> {
-        // A call that failed, or a delivery that panicked, keeps the buffers of what it had completed.
+        // A failed call or a panic during delivery keeps the buffers of completed reads.
         if self.outstanding > 0 || self.free.len() != DEPTH {
             return Err(self.files.failed(no_call("an earlier read has failed")));
         }
@@ -200,7 +200,7 @@ impl RangeReader for Uring {
                 let into = &mut self.buffers[buffer].bytes_mut()[from..from + length];
                 let answer = self.files[progress.file()].seam.pass(offset, answer, into);
                 match progress.take(answer) {
-                    // Others still wait for their turn: after a failure no read is begun anew.
+                    // Other reads are still queued; after a failure no read is retried.
                     Ok(ReadStep::Again) if failed.is_none() => {
                         self.queue(buffer, &progress);
                         self.under_way[buffer] = Some((index, progress));
@@ -221,16 +221,16 @@ impl RangeReader for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // A delivery that panicked, or a call that failed, leaves reads under way.
+        // A panic during delivery or a failed call leaves reads in flight.
         while self.outstanding > 0 {
             if self.enter(self.outstanding).is_err() {
-                // The kernel may still write to the buffers: they are given up.
+                // The kernel may still write to the buffers, so they are leaked.
                 mem::forget(mem::take(&mut self.buffers));
                 mem::forget(self.ring.take());
                 return;
             }
         }
-        // Before the buffers.
+        // The ring is dropped before the buffers.
         drop(self.ring.take());
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of a table, and runs of rows of several: which bytes to read, and reading them, also ahead of their use.
+//! Planning and execution of reads: rows of one table, runs of rows of several tables, and read-ahead.
 
 mod plan;
 pub(crate) mod read_ahead;

@@ -1,18 +1,18 @@
-//! Which reads bring the rows of a batch.
+//! Planning of reads for the rows of a batch.
 
 use crate::extent::Extent;
 use crate::files::open_file::PAGE;
 use crate::shape::TableShape;
 
-/// Bytes of a read from which on no further row is added to it. On a virtual disk 16 random reads of 64 KiB at once reach
-/// the rate of large ones.
+/// The size of a read, in bytes, from which no further row is added to it. On a virtual disk 16 concurrent random reads
+/// of 64 KiB reach the rate of large reads.
 const ENOUGH: usize = 64 << 10;
 
-/// Plans reads: each page once, neighbouring pages in one read, in the order of the file.
+/// A planner that reads each page once, and adjacent pages in one read, in the order of the file.
 pub(crate) struct Planner {
     shape: TableShape,
     alignment: usize,
-    /// What is asked for, as row and place among the rows of a batch, in the order of the file.
+    /// The requested rows, each with its place in the batch, in the order of the file.
     picks: Vec<(u64, usize)>,
     extents: Vec<Extent>,
     /// The first pick in each extent, and the number of picks at the end.
@@ -20,12 +20,12 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// For reads in blocks of `alignment` bytes.
+    /// Creates a planner for reads in blocks of `alignment` bytes.
     pub fn new(shape: TableShape, alignment: usize) -> Self {
         Self { shape, alignment, picks: Vec::new(), extents: Vec::new(), firsts: Vec::new() }
     }
 
-    /// The longest extent of any plan. The file has the table, so that its rows are no longer than a file.
+    /// The longest extent of any plan. The file contains the table, so its rows are no longer than a file.
     pub fn longest(shape: &TableShape, alignment: usize) -> usize {
         if shape.rows == 0 {
             return ENOUGH;
@@ -44,7 +44,7 @@ impl Planner {
         let longest = Self::longest(shape, *alignment) as u64;
         let block = *alignment as u64;
         let page = |byte: u64| byte / PAGE as u64;
-        // The extent that is open: where it begins, where its last row ends.
+        // The current extent: its start, and the end of its last row.
         let mut open: Option<(u64, u64)> = None;
         let mut close = |(begins, ends): (u64, u64)| {
             let needed = (ends - begins) as usize;
@@ -62,7 +62,7 @@ impl Planner {
                 page(begins) <= page(last - 1) + 1 && (ends - first).next_multiple_of(block) <= longest
             });
             open = Some(match joins {
-                // A row that repeats ends where the extent does.
+                // A repeated row ends at the end of the extent.
                 Some((first, _)) => (first, ends),
                 None => {
                     open.map(&mut close);
@@ -80,12 +80,12 @@ impl Planner {
         &self.extents
     }
 
-    /// How many rows were asked for.
+    /// The number of requested rows.
     pub fn picks(&self) -> usize {
         self.picks.len()
     }
 
-    /// The rows in the extent of this index, as place and where the row begins in the extent.
+    /// The rows in the extent of this index, as place and offset of the row in the extent.
     pub fn rows_in(&self, extent: usize) -> impl Iterator<Item = (usize, usize)> {
         let begins = self.extents[extent].offset;
         let picks = &self.picks[self.firsts[extent]..self.firsts[extent + 1]];

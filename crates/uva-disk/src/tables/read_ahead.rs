@@ -1,4 +1,4 @@
-//! Reads of rows that go on while the caller does something else: by a thread of their own.
+//! Read-ahead of rows on a separate thread, concurrently with the caller.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,47 +9,47 @@ use std::thread::{self, JoinHandle};
 use crate::error::DiskError;
 use crate::tables::row_file::{DiskReads, RowFile};
 
-/// Rows of one job. Whoever drops the value waits for the job that is under way.
+/// The number of rows of one job. Dropping the reader waits for the job in flight.
 const JOB_ROWS: usize = 8192;
 
-/// A row to be read, and the memory for it, which the reader has until it answers.
+/// A row to read, and its buffer, which the reader owns until it returns the result.
 #[derive(Debug)]
 pub struct AheadRow {
-    /// What the caller knows it by.
+    /// An identifier chosen by the caller.
     pub tag: u32,
-    /// Which row.
+    /// The index of the row.
     pub row: u64,
-    /// As long as a row.
+    /// The buffer, of the size of a row.
     pub bytes: Box<[u8]>,
 }
 
-/// Rows that were read, or not.
+/// The result of a read-ahead job.
 #[derive(Debug)]
 pub struct AheadResult {
-    /// The rows. After an error their bytes are any.
+    /// The rows. After an error their bytes are undefined.
     pub rows: Vec<AheadRow>,
-    /// What they took.
+    /// The reads done, or the error.
     pub read: Result<DiskReads, DiskError>,
 }
 
-/// A thread that reads rows of a file into memory that it is given.
+/// A thread that reads rows of a file into buffers of its caller.
 ///
-/// Dropping it waits until nothing is under way any more; what was not begun is not read.
+/// Dropping it waits for reads in flight; queued jobs are discarded.
 pub struct AheadReader {
-    /// `None` only while the value is dropped: the thread ends when it is.
+    /// `None` only during drop, which ends the thread.
     jobs: Option<Sender<Vec<AheadRow>>>,
     answers: Receiver<AheadResult>,
-    /// Jobs without an answer.
+    /// The number of jobs without a result.
     outstanding: usize,
     stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl AheadReader {
-    /// Reads from this file.
+    /// Starts a thread that reads from this file.
     ///
     /// # Errors
-    /// Why the system starts no thread.
+    /// The reason why the thread cannot be started.
     pub fn new(file: RowFile) -> Result<Self, String> {
         let (jobs, waiting) = channel();
         let (answer, answers) = channel();
@@ -62,8 +62,8 @@ impl AheadReader {
         Ok(Self { jobs: Some(jobs), answers, outstanding: 0, stopped, thread: Some(thread) })
     }
 
-    /// Has these rows read, after those that it was given before: in the order of the file, each page once. They come back
-    /// in one or several answers.
+    /// Queues these rows after those of earlier calls: in the order of the file, each page once. They are returned in
+    /// one or several results.
     pub fn read(&mut self, mut rows: Vec<AheadRow>) {
         rows.sort_unstable_by_key(|wanted| wanted.row);
         while !rows.is_empty() {
@@ -75,14 +75,14 @@ impl AheadReader {
         }
     }
 
-    /// The next answer, if one is there.
+    /// The next result, if available.
     pub fn answered(&mut self) -> Option<AheadResult> {
         let answer = self.answers.try_recv().ok()?;
         self.outstanding -= 1;
         Some(answer)
     }
 
-    /// Waits for the next answer; `None` where nothing is under way.
+    /// Waits for the next result; `None` if no job is in flight.
     pub fn wait(&mut self) -> Option<AheadResult> {
         if self.outstanding == 0 {
             return None;
@@ -92,7 +92,7 @@ impl AheadReader {
     }
 }
 
-/// Reads what comes, until nothing comes any more.
+/// Executes queued jobs until the queue is closed.
 fn work(
     mut file: RowFile,
     jobs: &Receiver<Vec<AheadRow>>,
@@ -100,7 +100,7 @@ fn work(
     stopped: &AtomicBool,
 ) {
     for mut rows in jobs {
-        // Acquire; partner: the release store in `drop`. It orders nothing else.
+        // Acquire; partner: the release store in `drop`. It orders no other data.
         if stopped.load(Ordering::Acquire) {
             return;
         }
@@ -119,7 +119,7 @@ impl Drop for AheadReader {
         self.stopped.store(true, Ordering::Release);
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A panic of the thread has been printed already.
             let _ = thread.join();
         }
     }

@@ -14,14 +14,14 @@ use crate::readers::reader::RangeReader;
 use crate::shape::TableShape;
 use crate::tables::plan::Planner;
 
-/// What reads of rows took.
+/// Statistics of row reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskReads {
-    /// Bytes of the rows that were asked for, of each as often as it was.
+    /// Bytes of the requested rows, including repeats.
     pub bytes_asked: u64,
-    /// Bytes that were read for them: whole blocks, each once.
+    /// Bytes read for these rows: whole blocks, each once.
     pub bytes_read: u64,
-    /// Reads that brought these.
+    /// The number of reads.
     pub reads: u64,
 }
 
@@ -33,7 +33,7 @@ impl AddAssign for DiskReads {
     }
 }
 
-/// Reads rows of a table from its file.
+/// A reader for rows of a table in a file.
 pub struct RowFile {
     shape: TableShape,
     length: u64,
@@ -44,18 +44,18 @@ pub struct RowFile {
 }
 
 impl RowFile {
-    /// Opens the file at `path`. `wanted` names the reader; without it the first that works is taken.
+    /// Opens the file at `path`. `wanted` selects the reader; the default is the first that works.
     ///
     /// # Errors
-    /// A file that cannot be opened or is too short; a reader that does not work here.
+    /// If the file cannot be opened or is too short, or the reader does not work on this system.
     ///
     /// # Panics
-    /// With rows of no bytes.
+    /// If rows have no bytes.
     pub fn open(path: &Path, shape: TableShape, wanted: Option<ReaderKind>) -> Result<Self, DiskError> {
         Self::through(path, shape, wanted, Seam::default())
     }
 
-    /// As [`open`](Self::open), with the system's answers passed through this seam.
+    /// As [`open`](Self::open), with the system's results passed through this seam.
     pub(crate) fn through(
         path: &Path,
         shape: TableShape,
@@ -70,7 +70,7 @@ impl RowFile {
         Ok(Self { shape, length: files[0].length, reader, guard, planner, passed_over })
     }
 
-    /// The same, of the file as it was in this earlier state: when somebody checked it.
+    /// Sets the expected state of the file: that when it was checked.
     ///
     /// # Errors
     /// [`DiskError::Changed`] if it has changed since.
@@ -79,35 +79,35 @@ impl RowFile {
         Ok(self)
     }
 
-    /// Where the table lies.
+    /// The location of the table.
     pub fn shape(&self) -> TableShape {
         self.shape
     }
 
-    /// The reader that was taken.
+    /// The selected reader.
     pub fn reader(&self) -> ReaderKind {
         self.reader.kind()
     }
 
-    /// How it reads, for people.
+    /// A description of the reader.
     pub fn how(&self) -> String {
         self.reader.how()
     }
 
-    /// Why the readers before it were not taken, a line each.
+    /// A line for each earlier reader with the reason why it was not selected.
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }
 
-    /// Reads rows, each given with the place that it is for, in any order and possibly more than once. Hands each to
-    /// `deliver` with its place, in the order in which the reads end. What was delivered counts only once this returns
-    /// without an error.
+    /// Reads rows, each with its destination place, in any order and with possible repeats. Passes each row to
+    /// `deliver` with its place, in the order of completion. Delivered rows are only valid if this returns without an
+    /// error.
     ///
     /// # Errors
-    /// A read that failed; a file that is no longer the one that was opened.
+    /// If a read failed, or the file has changed since it was opened.
     ///
     /// # Panics
-    /// For a row that the table lacks.
+    /// If a row is out of range.
     pub fn read(
         &mut self,
         rows: impl Iterator<Item = (usize, u64)>,
@@ -122,7 +122,7 @@ impl RowFile {
                 deliver(place, &bytes[at..at + shape.row_bytes]);
             }
         });
-        // A change explains a failed read better than what the read says.
+        // A change explains a failed read better than the read's own error.
         guard.check()?;
         read?;
         let of = |extent: &crate::Extent| (extent.length as u64).min(*length - extent.offset);

@@ -1,4 +1,4 @@
-//! Runs of rows of several tables, each in a file of its own.
+//! Runs of rows of several tables, each in its own file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,7 +15,8 @@ use crate::shape::TableShape;
 use crate::tables::row_file::DiskReads;
 use crate::tables::run_plan::RunPlanner;
 
-/// Reads runs of consecutive rows, the same of every table. One reader has reads of all files under way at the same time.
+/// A reader for runs of consecutive rows, the same runs of every table. One reader has reads of all files in flight at
+/// the same time.
 pub struct RunFiles {
     lengths: Vec<u64>,
     rows: usize,
@@ -26,19 +27,18 @@ pub struct RunFiles {
 }
 
 impl RunFiles {
-    /// Opens these files, at least one. `wanted` names the reader; without it the first that works for all of them is
-    /// taken.
+    /// Opens these files, at least one. `wanted` selects the reader; the default is the first that works for all files.
     ///
     /// # Errors
-    /// A file that cannot be opened or is too short; a reader that does not work here.
+    /// If a file cannot be opened or is too short, or the reader does not work on this system.
     ///
     /// # Panics
-    /// Without a table, and with rows of no bytes.
+    /// If there is no table, or rows have no bytes.
     pub fn open(tables: &[(&Path, TableShape)], wanted: Option<ReaderKind>) -> Result<Self, DiskError> {
         Self::through(tables, wanted, Seam::default())
     }
 
-    /// As [`open`](Self::open), with the system's answers passed through this seam.
+    /// As [`open`](Self::open), with the system's results passed through this seam.
     pub(crate) fn through(
         tables: &[(&Path, TableShape)],
         wanted: Option<ReaderKind>,
@@ -54,40 +54,40 @@ impl RunFiles {
         Ok(Self { lengths, rows, reader, guards, planner, passed_over })
     }
 
-    /// The same, of the files as they were in these earlier states, in the order of the tables: when somebody checked them.
+    /// Sets the expected states of the files, in the order of the tables: those when the files were checked.
     ///
     /// # Errors
-    /// [`DiskError::Changed`] for one that has changed since.
+    /// [`DiskError::Changed`] if a file has changed since.
     pub fn since(mut self, states: &[FileState]) -> Result<Self, DiskError> {
         self.guards.iter_mut().zip(states).try_for_each(|(guard, state)| guard.expect(*state))?;
         Ok(self)
     }
 
-    /// The reader that was taken.
+    /// The selected reader.
     pub fn reader(&self) -> ReaderKind {
         self.reader.kind()
     }
 
-    /// How it reads, for people.
+    /// A description of the reader.
     pub fn how(&self) -> String {
         self.reader.how()
     }
 
-    /// Why the readers before it were not taken, a line each.
+    /// A line for each earlier reader with the reason why it was not selected.
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }
 
-    /// Reads the rows of these runs of every table. No row is in two runs. Hands bytes to `deliver` with the table's
-    /// number and where they begin among the table's rows of the runs, which lie in the order of the runs without gaps:
-    /// each byte once, pieces in the order in which the reads end. What was delivered counts only once this returns
-    /// without an error.
+    /// Reads the rows of these runs from every table. No row may be in two runs. Passes bytes to `deliver` with the
+    /// table's index and their offset among the table's rows of the runs, which are contiguous in the order of the
+    /// runs. Each byte is passed once, in pieces in the order of completion. Delivered bytes are only valid if this
+    /// returns without an error.
     ///
     /// # Errors
-    /// A read that failed; a file that is no longer the one that was opened.
+    /// If a read failed, or a file has changed since it was opened.
     ///
     /// # Panics
-    /// For a row that a table lacks.
+    /// If a row is out of range.
     pub fn read(
         &mut self,
         runs: &[Range<usize>],
@@ -104,7 +104,7 @@ impl RunFiles {
                 deliver(file, part.to, &bytes[part.from..][..part.bytes]);
             }
         });
-        // A change explains a failed read better than what the read says.
+        // A change explains a failed read better than the read's own error.
         guards.iter().try_for_each(Guard::check)?;
         read?;
         let of = |extent: &crate::Extent| (extent.length as u64).min(lengths[extent.file] - extent.offset);

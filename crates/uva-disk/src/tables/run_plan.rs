@@ -1,4 +1,4 @@
-//! Which reads bring runs of rows of several tables.
+//! Planning of reads for runs of rows of several tables.
 
 use std::ops::Range;
 
@@ -6,30 +6,30 @@ use crate::extent::Extent;
 use crate::files::open_file::PAGE;
 use crate::shape::TableShape;
 
-/// The most bytes of a read. Several such reads are under way at the same time, so longer ones gain nothing, and every
-/// buffer of a reader is as long.
+/// The maximum size of a read in bytes. Several such reads are in flight at the same time, so longer reads are not
+/// faster, and every buffer of a reader has this size.
 const LONGEST: usize = 256 << 10;
 
-/// A part of an extent that is asked for.
+/// A requested part of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExtentPart {
-    /// Where it begins in the extent.
+    /// The offset in the extent.
     pub from: usize,
-    /// Where it begins among the bytes that are asked for of its table.
+    /// The offset among the requested bytes of its table.
     pub to: usize,
     pub bytes: usize,
 }
 
-/// Plans reads: for each table the runs in the order of the file. A run is read at once, and neighbouring ones together,
-/// up to [`LONGEST`] bytes a read.
+/// A planner that reads the runs of each table in the order of the file. A run is read at once, and adjacent runs
+/// together, up to [`LONGEST`] bytes per read.
 ///
-/// What is read beside the rows is less than two pages a run and table. A run that is read alone has less than a page in
-/// front of it and less than one behind it. Between two runs that share a read lie less than two pages.
+/// The overhead is less than two pages per run and table. A run that is read alone has less than a page before it and
+/// less than a page after it. Two runs that share a read are less than two pages apart.
 pub(crate) struct RunPlanner {
     shapes: Vec<TableShape>,
     alignment: usize,
     longest: usize,
-    /// What is asked for in the order of the rows, and how many rows of the runs come before.
+    /// The requested runs in the order of the rows, each with the number of rows in earlier runs.
     runs: Vec<(Range<u64>, u64)>,
     extents: Vec<Extent>,
     parts: Vec<ExtentPart>,
@@ -38,7 +38,7 @@ pub(crate) struct RunPlanner {
 }
 
 impl RunPlanner {
-    /// For reads in blocks of `alignment` bytes of these tables, one a file.
+    /// Creates a planner for reads in blocks of `alignment` bytes of these tables, one per file.
     pub fn new(shapes: Vec<TableShape>, alignment: usize) -> Self {
         let longest = Self::longest(shapes.iter(), alignment);
         let (extents, parts) = (Vec::new(), Vec::new());
@@ -52,7 +52,7 @@ impl RunPlanner {
         whole.next_multiple_of(alignment).max(alignment)
     }
 
-    /// Plans the reads of these runs of rows, of every table alike. Each has rows, and no row is in two of them.
+    /// Plans the reads of these runs of rows, for every table. Runs are not empty, and no row is in two runs.
     pub fn plan(&mut self, runs: &[Range<usize>]) {
         let Self { shapes, alignment, longest, runs: sorted, extents, parts, firsts } = self;
         sorted.clear();
@@ -69,7 +69,7 @@ impl RunPlanner {
         let page = |byte: u64| byte / PAGE as u64;
         for (file, shape) in shapes.iter().enumerate() {
             let row_bytes = shape.row_bytes as u64;
-            // The extent that is open: where it begins, where its last part ends.
+            // The current extent: its start, and the end of its last part.
             let mut open: Option<(u64, u64)> = None;
             let mut close = |(begins, ends): (u64, u64)| {
                 let needed = (ends - begins) as usize;
@@ -92,7 +92,7 @@ impl RunPlanner {
                             begins - begins % block
                         }
                     };
-                    // An extent that is full ends with a block, so that the next one begins there.
+                    // A full extent ends with a block, so that the next one begins there.
                     let ends = run_ends.min(first + longest);
                     open = Some((first, ends));
                     let bytes = ends - begins;
@@ -114,12 +114,12 @@ impl RunPlanner {
         &self.extents
     }
 
-    /// What is asked for in the extent of this index.
+    /// The requested parts of the extent with this index.
     pub fn parts_in(&self, extent: usize) -> &[ExtentPart] {
         &self.parts[self.firsts[extent]..self.firsts[extent + 1]]
     }
 
-    /// Bytes that are asked for.
+    /// The number of requested bytes.
     pub fn asked(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes as u64).sum()
     }
@@ -140,13 +140,13 @@ mod tests {
         let part = |from, to, bytes| ExtentPart { from, to, bytes };
         assert_eq!(planner.extents()[0], extent(0, 4096, 8192, 5000));
         assert_eq!(planner.parts_in(0), [part(0, 1000, 3000), part(4000, 4000, 1000)]);
-        // Rows 2000 to 2009 come first among what is asked for, and last in the file.
+        // Rows 2000 to 2009 come first in the request, and last in the file.
         assert_eq!(planner.extents()[1], extent(0, 200_704, 8192, 4392));
         assert_eq!(planner.parts_in(1), [part(3392, 0, 1000)]);
-        // Of the second table rows 30 to 39 are 4000 bytes: less than two pages lie between.
+        // Of the second table rows 30 to 39 are 4000 bytes: less than two pages are in between.
         assert_eq!(planner.extents()[2], extent(1, 4096, 20_480, 20_000));
         assert_eq!(planner.asked(), 50 * 500);
-        // Runs that touch are as one.
+        // Adjacent runs are merged.
         planner.plan(&[0..5000, 5000..10_000]);
         let of_first: Vec<_> = planner.extents().iter().filter(|extent| extent.file == 0).collect();
         assert_eq!(of_first.len(), 4);
@@ -188,7 +188,7 @@ mod tests {
                 prop_assert!(!planner.parts_in(index).is_empty());
                 for part in planner.parts_in(index) {
                     prop_assert!(part.from + part.bytes <= extent.needed);
-                    // The part's first byte in the file is that of what is asked for.
+                    // The part's first byte in the file is the first requested byte.
                     let (row, mut before) = (part.to / bytes, 0);
                     let run = runs.iter().find(|run| {
                         let found = row < before + run.len();

@@ -1,4 +1,4 @@
-//! What becomes of a group when one of its ranks cannot go on.
+//! Checks of a group in which one rank fails.
 
 use std::sync::Barrier;
 use std::{iter, thread};
@@ -8,17 +8,17 @@ use super::threads::{Make, in_threads};
 use crate::error::{Cause, ExchangeError};
 use crate::exchange::{Exchange, Splits};
 
-/// Makes calls until one fails. A rank whose peers have failed need not notice it in the call that it is in.
+/// Makes calls until one fails. A rank need not notice the failure of its peers in the current call.
 fn until_it_fails(exchange: &mut dyn Exchange) -> ExchangeError {
     let zeros = vec![0; exchange.ranks()];
-    // The others are in one call at most, and one more than that cannot complete without them.
+    // The other ranks are at most one call ahead, and one more call cannot complete without them.
     let mut results = iter::repeat_with(|| exchange.counts(&zeros)).take(3);
     let error = results.find_map(Result::err).expect("the exchange goes on without a rank");
     assert_eq!(exchange.counts(&zeros), Err(error.clone()), "an error is final");
     error
 }
 
-/// Checks that the error of `rank` names it, the culprit and the cause.
+/// Checks that the error of `rank` contains the rank, the culprit and the cause.
 fn names(error: &ExchangeError, rank: usize, culprit: usize, causes: &[Cause]) {
     assert_eq!(error.culprit(), Some(culprit), "{error}");
     assert!(error.cause().is_some_and(|cause| causes.contains(&cause)), "{error}");
@@ -27,7 +27,7 @@ fn names(error: &ExchangeError, rank: usize, culprit: usize, causes: &[Cause]) {
     assert!(text.contains(&format!("rank {culprit} ")), "{text}");
 }
 
-/// Arguments that do not fit together are refused, and the group goes on.
+/// Inconsistent arguments are rejected, and the group continues.
 ///
 /// # Panics
 /// As [`run`](super::run).
@@ -61,7 +61,7 @@ pub fn refused_arguments(make: &Make<'_>, ranks: usize) {
     });
 }
 
-/// The last rank makes no call and cancels. Then, in another group, rank 0 is cancelled while it calls.
+/// The last rank makes no call and cancels. Then, in another group, rank 0 is cancelled during a call.
 ///
 /// # Panics
 /// As [`run`](super::run).
@@ -73,7 +73,7 @@ pub fn cancelling(make: &Make<'_>, ranks: usize) {
             start.wait();
             if rank == last {
                 exchange.cancel();
-                // Again, which changes nothing.
+                // A second time, without effect.
                 exchange.cancel();
             }
             names(&until_it_fails(&mut *exchange), rank, last, &[Cause::Cancelled]);
@@ -81,7 +81,7 @@ pub fn cancelling(make: &Make<'_>, ranks: usize) {
         let ended = Barrier::new(ranks);
         in_threads(make(ranks), |rank, mut exchange| {
             // The last rank makes no call, so the others wait, and stays until they have failed. A group of one never
-            // waits: there a call behind the cancelling one fails.
+            // waits: there the call after the cancellation fails.
             if rank < last || ranks == 1 {
                 if rank == 0 {
                     let canceller = exchange.canceller();
@@ -97,7 +97,8 @@ pub fn cancelling(make: &Make<'_>, ranks: usize) {
     }
 }
 
-/// Rank 1 leaves after a round, whose calls still complete. The others' next calls fail and name it.
+/// Rank 1 leaves after a round, whose calls still complete. The next calls of the other ranks fail with an error that
+/// names it.
 ///
 /// # Panics
 /// As [`run`](super::run).
@@ -112,7 +113,7 @@ pub fn leaving(make: &Make<'_>, ranks: usize) {
     }
 }
 
-/// Two ranks disagree: about how many bytes pass between them, then about which call it is.
+/// Two ranks disagree: about the number of bytes between them, then about the call.
 ///
 /// # Panics
 /// As [`run`](super::run).
@@ -135,21 +136,21 @@ pub fn disagreement(make: &Make<'_>, ranks: usize) {
     }
     in_threads(make(ranks), |rank, mut exchange| {
         let (eights, bytes) = (vec![8; ranks], vec![0; 8 * ranks]);
-        // As many bytes as counts have.
+        // The same number of bytes as counts have.
         let result = if rank == 0 {
             exchange.all_to_all(&bytes, &mut bytes.clone(), Splits { send: &eights, recv: &eights })
         } else {
             exchange.counts(&vec![0; ranks]).map(drop)
         };
         let error = result.err().unwrap_or_else(|| until_it_fails(&mut *exchange));
-        // Each of the two finds that the other one makes another call.
+        // Each of the two finds that the other makes a different call.
         let culprit = error.culprit().unwrap_or(ranks);
         assert!(culprit < ranks && error.cause() == Some(Cause::Disagreed), "rank {rank}: {error}");
     });
 }
 
-/// Rank 1 makes no call, without leaving. The others fail within the timeout and name it, also those that wait for a rank
-/// that waits for it. So does its own call, when it comes late.
+/// Rank 1 makes no call, without leaving. The other ranks fail within the timeout with an error that names it,
+/// including those that wait for it indirectly. Its own late call fails too.
 ///
 /// # Panics
 /// As [`run`](super::run).

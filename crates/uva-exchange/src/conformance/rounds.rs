@@ -1,4 +1,4 @@
-//! Random uneven splits, round after round: every byte arrives where it belongs.
+//! Random uneven splits, round after round: every byte arrives at its destination.
 
 use uva_mem::mix;
 
@@ -8,7 +8,7 @@ use crate::exchange::{Exchange, Splits};
 /// that arrives.
 ///
 /// # Panics
-/// When a call fails, or something else arrives than was given.
+/// If a call fails, or the received bytes differ from the sent ones.
 pub fn rounds(exchange: &mut dyn Exchange, seed: u64, rounds: u64) {
     for round in 0..rounds {
         one_round(exchange, mix(seed ^ mix(round)));
@@ -36,7 +36,7 @@ fn one_round(exchange: &mut dyn Exchange, key: u64) {
     check_got(exchange.received(), key, &*exchange, &recv);
 }
 
-/// Checks what came of a round.
+/// Checks the received bytes of a round.
 fn check_got(got: &[u8], key: u64, exchange: &dyn Exchange, recv: &[usize]) {
     let rank = exchange.rank();
     assert_eq!(got.len(), recv.iter().sum::<usize>(), "rank {rank}");
@@ -48,7 +48,7 @@ fn check_got(got: &[u8], key: u64, exchange: &dyn Exchange, recv: &[usize]) {
     }
 }
 
-/// How many bytes a rank gives another: nothing, little, some, or much.
+/// The number of bytes that a rank sends to another: none, few, some, or many.
 fn amount(key: u64, from: usize, to: usize) -> usize {
     let random = mix(key ^ mix((from << 32 | to) as u64));
     let most = [1, 100, 5000, 200_000][(random >> 60) as usize % 4];

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use crate::exchange::Exchange;
 
-/// Makes a group of so many ranks, by rank. A silent rank must be noticed within a few seconds.
+/// Creates a group of this many ranks, by rank. A silent rank must be noticed within a few seconds.
 pub type Make<'f> = dyn Fn(usize) -> Vec<Box<dyn Exchange>> + 'f;
 
 /// How long a check may take.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Runs `body` for each rank on a thread of its own, and returns what it returned, by rank.
+/// Runs `body` for each rank on a separate thread, and returns the results, by rank.
 ///
-/// A check that hangs ends the process: threads that wait cannot be ended alone.
+/// A check that hangs ends the process: waiting threads cannot be ended individually.
 ///
 /// # Panics
-/// When a body does.
+/// If a body panics.
 pub fn in_threads<R: Send>(
     group: Vec<Box<dyn Exchange>>,
     body: impl Fn(usize, Box<dyn Exchange>) -> R + Sync,
@@ -25,7 +25,7 @@ pub fn in_threads<R: Send>(
     let (sender, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let rank = |(rank, exchange): (usize, Box<dyn Exchange>)| {
-            // Dropped when the thread ends, also by a panic.
+            // The clone is dropped when the thread ends, also by a panic.
             let sender = sender.clone();
             let body = &body;
             scope.spawn(move || {

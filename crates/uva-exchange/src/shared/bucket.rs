@@ -4,23 +4,22 @@ use std::time::{Duration, Instant};
 
 use super::settings::Link;
 
-/// How many bytes may pass now, and when the next may.
+/// A limiter of the number of bytes per time.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
     link: Link,
-    /// Bytes that may pass; negative while bytes that were let pass are still on the link.
+    /// Bytes that may pass; negative while earlier bytes are still on the link.
     tokens: f64,
     last: Option<Instant>,
 }
 
 impl TokenBucket {
-    /// Full.
+    /// Creates a full bucket.
     pub fn new(link: Link) -> Self {
         Self { link, tokens: link.burst as f64, last: None }
     }
 
-    /// Takes tokens for so many bytes at this time, and returns how long they have to wait. There may be more of them
-    /// than a burst.
+    /// Takes tokens for `bytes` bytes at `now`, and returns the time to wait. `bytes` may exceed the burst.
     pub fn take(&mut self, bytes: usize, now: Instant) -> Duration {
         let rate = self.link.bytes_per_second as f64;
         let passed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
@@ -43,7 +42,7 @@ mod tests {
         assert_eq!(bucket.take(200, start), Duration::ZERO);
         assert_eq!(bucket.take(100, start), Duration::ZERO);
         assert_eq!(bucket.take(200, start), 2 * SECOND);
-        // What passes later waits for what passed before it, also when it asks late.
+        // Later bytes wait for earlier ones, even if requested late.
         assert_eq!(bucket.take(100, start + SECOND), 2 * SECOND);
         assert_eq!(bucket.take(100, start + 3 * SECOND), SECOND);
     }

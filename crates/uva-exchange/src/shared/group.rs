@@ -1,4 +1,4 @@
-//! The memory that the ranks of a group share.
+//! The shared memory of a group.
 
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,9 +16,9 @@ const RINGS_NAME: &str = "exchange";
 
 /// The memory of a group, which its ranks [join](super::SharedMemory::join). A clone is the same group.
 ///
-/// It lies in two memfds without a name in any file system. So nothing of it is left when the last process has ended,
-/// however that happens. One process creates it, hands the [descriptors](Self::fds) over, and the others
-/// [open](Self::open) it. All processes must see each other's process numbers, so they run in one PID namespace.
+/// It consists of two memfds without a name in any file system, so it is freed when the last process ends, even if that
+/// is killed. One process creates it and sends the [descriptors](Self::fds), and the others [open](Self::open) it. All
+/// processes must see each other's process numbers, so they run in one PID namespace.
 #[derive(Clone, Debug)]
 pub struct Group {
     memory: Memory,
@@ -40,11 +40,10 @@ struct MappedGroup {
 }
 
 impl Group {
-    /// A new group, which no rank has joined.
+    /// Creates a group, which no rank has joined yet.
     ///
     /// # Errors
-    /// [`ExchangeError::Setting`] for settings that no group can have, [`ExchangeError::Memory`] where the system gives
-    /// no memory.
+    /// [`ExchangeError::Setting`] for invalid settings, [`ExchangeError::Memory`] if the memory cannot be allocated.
     pub fn create(settings: &Settings) -> Result<Self, ExchangeError> {
         settings.check()?;
         let ranks = settings.ranks;
@@ -53,11 +52,11 @@ impl Group {
         Ok(Self::over(settings, page, rings.map_err(|error| lack(ranks, &error))?))
     }
 
-    /// The group that another process created with the same settings. The descriptors are those of its
+    /// Opens the group that another process created with the same settings. The descriptors are those of its
     /// [`fds`](Self::fds), in that order.
     ///
     /// # Errors
-    /// As [`create`](Self::create); [`ExchangeError::Memory`] also for descriptors of something else.
+    /// As [`create`](Self::create); [`ExchangeError::Memory`] also for other descriptors.
     pub fn open(settings: &Settings, [page, rings]: [OwnedFd; 2]) -> Result<Self, ExchangeError> {
         settings.check()?;
         let ranks = settings.ranks;
@@ -78,7 +77,7 @@ impl Group {
         [page.control().fd(), rings[0].fd().expect("both constructors make or take one")]
     }
 
-    /// What it was made with.
+    /// The group's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -99,13 +98,14 @@ impl Memory {
         &self.mapped.rings[from * (self.mapped.ranks - 1) + others_before]
     }
 
-    /// Wakes all ranks that wait, so that they look at the page now.
+    /// Wakes all ranks that wait, so that they check the page now.
     pub fn wake(&self) {
         self.mapped.rings.iter().for_each(Ring::wake_all);
     }
 }
 
-/// From each rank to each other. A group of one rank has a mailbox that nobody uses, since there is no empty set of rings.
+/// The number of mailboxes: one from each rank to each other. A group of one rank has one unused mailbox, since a set
+/// of rings cannot be empty.
 fn mailboxes(ranks: usize) -> usize {
     (ranks * (ranks - 1)).max(1)
 }

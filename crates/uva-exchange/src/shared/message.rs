@@ -1,4 +1,4 @@
-//! A message between two ranks: its header, and how it is cut into pieces.
+//! A message between two ranks: its header, and its division into pieces.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +8,7 @@ pub(super) const HEADER: usize = 32;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"uva-exch");
 
-/// Which call a message belongs to.
+/// The kind of call that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageKind {
     Counts = 1,
@@ -28,15 +28,15 @@ impl fmt::Display for MessageKind {
 /// the magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// Which call of the sender, from 1.
+    /// The number of the sender's call, from 1.
     pub call: u64,
     pub kind: MessageKind,
-    /// Bytes behind the header.
+    /// The number of bytes after the header.
     pub bytes: u64,
 }
 
 impl Message {
-    /// Writes it to [`HEADER`] bytes.
+    /// Writes the header to [`HEADER`] bytes.
     pub fn write(self, header: &mut [u8]) {
         let words = [MAGIC, self.call, self.kind as u64, self.bytes];
         for (bytes, word) in header.chunks_exact_mut(size_of::<u64>()).zip(words) {
@@ -44,7 +44,7 @@ impl Message {
         }
     }
 
-    /// Reads it from [`HEADER`] bytes; `None` where they are none.
+    /// Reads the header from [`HEADER`] bytes; `None` if they are not a header.
     pub fn read(header: &[u8]) -> Option<Self> {
         let (words, _) = header.as_chunks();
         let word = |index: usize| words.get(index).map(|&bytes| u64::from_le_bytes(bytes));
@@ -57,7 +57,7 @@ impl Message {
         Some(Self { call: word(1)?, kind, bytes: word(3)? })
     }
 
-    /// What follows "rank 1 does not agree on the call", where it differs from the expected one.
+    /// The text that follows "rank 1 does not agree on the call", if the message differs from the expected one.
     pub fn differs_from(self, expected: Self) -> Option<String> {
         if (self.call, self.kind) != (expected.call, expected.kind) {
             let (call, kind, here, expected) = (self.call, self.kind, expected.call, expected.kind);
@@ -70,7 +70,7 @@ impl Message {
     }
 }
 
-/// How the bytes of a message divide into pieces. The first one has the header too, and is there in any case.
+/// The division of a message into pieces. The first piece also has the header, and always exists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pieces {
     bytes: usize,
@@ -79,12 +79,12 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Of `bytes` bytes, in pieces of `piece_bytes`, more than [`HEADER`].
+    /// Divides `bytes` bytes into pieces of `piece_bytes`, which must exceed [`HEADER`].
     pub fn new(bytes: usize, piece_bytes: usize) -> Self {
         Self { bytes, first: bytes.min(piece_bytes - HEADER), each: piece_bytes }
     }
 
-    /// How many pieces there are, at least one.
+    /// The number of pieces, at least one.
     pub fn count(self) -> usize {
         1 + (self.bytes - self.first).div_ceil(self.each)
     }

@@ -1,13 +1,15 @@
 //! The exchange between ranks of one machine, through shared memory.
 //!
-//! From each rank to each other one a [slot ring](uva_mem::ring) leads: a mailbox of a few pieces. A message is cut into
-//! pieces, so it may have any size. A [page](page) of words besides says who is there, who is alive, and what went wrong.
+//! There is a [slot ring](uva_mem::ring) from each rank to each other: a mailbox of a few pieces. A message is divided
+//! into pieces, so it may have any size. In addition, a [page](page) of words records which ranks have joined and are
+//! alive, and the first failure.
 //!
-//! # Why no call waits in a circle
-//! In step `k` of a call, rank `r` gives to rank `r + k` and gets from rank `r - k`. Piece by piece it first puts one, then
-//! takes one. So a rank's position is (step, piece, put or take), and every rank's position only grows. Take the rank with
-//! the smallest position. If it waits to put a piece, its peer has yet to take an earlier piece of the same step: a smaller
-//! position. If it waits to take a piece, its peer has yet to put that piece: again a smaller position. So it does not wait.
+//! # Freedom from deadlock
+//! In step `k` of a call, rank `r` sends to rank `r + k` and receives from rank `r - k`. For each piece it first puts
+//! one, then takes one. So a rank's position is (step, piece, put or take), and every rank's position only grows. Take
+//! the rank with the smallest position. If it waits to put a piece, its peer has yet to take an earlier piece of the
+//! same step: a smaller position. If it waits to take a piece, its peer has yet to put that piece: again a smaller
+//! position. So it does not wait.
 
 mod bucket;
 mod group;
@@ -34,13 +36,13 @@ use page::GroupFailure;
 use process::Process;
 use watch::{PeerWatch, WaitEnd};
 
-/// A rank of a group on one machine: a thread, or a process. Made by [`SharedMemory::join`].
+/// A rank of a group on one machine: a thread, or a process. Created by [`SharedMemory::join`].
 #[derive(Debug)]
 pub struct SharedMemory {
     memory: Memory,
     settings: Settings,
     rank: usize,
-    /// What leads to and from each other rank, by rank; `None` for this one.
+    /// The state of each other rank, by rank; `None` for this one.
     peers: Vec<Option<Peer>>,
     bucket: Option<TokenBucket>,
     calls: u64,
@@ -48,23 +50,23 @@ pub struct SharedMemory {
     own: OwnMemory,
 }
 
-/// What a rank has of another one.
+/// A rank's state for a peer.
 #[derive(Debug)]
 struct Peer {
     writer: Writer,
-    /// Pieces put so far.
+    /// The number of pieces put so far.
     put: u64,
     reader: Reader,
-    /// Pieces taken so far.
+    /// The number of pieces taken so far.
     taken: u64,
     process: Process,
 }
 
-/// Why a call cannot go on.
+/// Why a call cannot continue.
 enum Stop {
     /// Some rank ended the exchange.
     Told(GroupFailure),
-    /// This rank found what a peer did; more of it for people.
+    /// This rank detected the failure of a peer, with details for users.
     Found(usize, Cause, String),
 }
 
@@ -72,8 +74,8 @@ impl SharedMemory {
     /// Joins a group as `rank`. No rank waits for the others here.
     ///
     /// # Errors
-    /// [`ExchangeError::Setting`] for a rank that the group does not have, [`ExchangeError::Taken`] for one that it has
-    /// already.
+    /// [`ExchangeError::Setting`] for a rank that the group does not have, [`ExchangeError::Taken`] for a rank that has
+    /// joined already.
     pub fn join(group: &Group, rank: usize) -> Result<Self, ExchangeError> {
         let (memory, settings) = (group.memory().clone(), group.settings().clone());
         let ranks = settings.ranks;
@@ -85,7 +87,7 @@ impl SharedMemory {
             .page()
             .join(rank, std::process::id())
             .map_err(|process| ExchangeError::Taken { rank, process })?;
-        // Those that wait for it already begin to count its silence here.
+        // Ranks that already wait for it start to count its silence here.
         memory.page().beat(rank);
         let peer = |peer: usize| {
             (peer != rank).then(|| Peer {
@@ -102,7 +104,7 @@ impl SharedMemory {
         Ok(Self { memory, settings, rank, peers, bucket, calls: 0, ended: None, own })
     }
 
-    /// All ranks of a new group, for threads of this process.
+    /// Creates all ranks of a new group, for threads of this process.
     ///
     /// # Errors
     /// As [`Group::create`].
@@ -156,7 +158,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Gives a sign of life, and stops where the exchange ended before this call could complete.
+    /// Gives a sign of life, and fails if the exchange ended before this call could complete.
     fn go_on(&self) -> Result<(), Stop> {
         self.memory.page().beat(self.rank);
         self.memory.page().failure(self.calls).map_or(Ok(()), |failure| Err(Stop::Told(failure)))
@@ -205,7 +207,7 @@ impl SharedMemory {
         let (page, timeout) = (self.memory.page(), self.settings.timeout);
         let watch = PeerWatch::new(page, (self.rank, from), self.calls, &peer.process, timeout);
         let stop = |error: RingError| stopped(&watch, from, &error);
-        // A peer that left before this rank waits would wake nobody. What it put before leaving is there.
+        // A peer that left before this rank waits would not wake it. Pieces that it put before leaving are available.
         let left = watch.peer_has_left();
         let slot = match peer.reader.acquire_if_ready(peer.taken).map_err(stop)? {
             Some(slot) => slot,
@@ -235,7 +237,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Waits until the slow link, where there is one, lets so many bytes pass.
+    /// Waits until the slow link, if any, lets `bytes` bytes pass.
     fn wait_for_the_link(&mut self, bytes: usize) -> Result<(), Stop> {
         let now = Instant::now();
         let Some(bucket) = &mut self.bucket else { return Ok(()) };
@@ -246,12 +248,12 @@ impl SharedMemory {
                 return Ok(());
             }
             self.go_on()?;
-            // In short sleeps, so that a cancelled rank does not wait for its link, and peers see signs of life.
+            // In short sleeps, so that a cancelled rank does not wait for the link, and peers see signs of life.
             std::thread::sleep(left.min(LIVENESS_INTERVAL));
         }
     }
 
-    /// Makes an error of what stopped a call, and tells the others unless they know.
+    /// Converts the reason for a stop to an error, and notifies the other ranks if needed.
     fn end(&self, stop: Stop) -> ExchangeError {
         let (rank, call) = (self.rank, self.calls);
         let page = self.memory.page();
@@ -265,7 +267,8 @@ impl SharedMemory {
                     let detail = if detail.is_empty() { self.detail(peer, cause) } else { detail };
                     return ExchangeError::Peer { rank, call, peer, cause, detail };
                 }
-                // Another rank was first. What this one found may be only a consequence, as when the other has left.
+                // Another rank was first. The failure detected by this rank may be only a consequence, for example if
+                // the other rank has left.
                 first
             }
         };
@@ -277,7 +280,7 @@ impl SharedMemory {
         ExchangeError::Told { rank, call, by, peer, cause, detail }
     }
 
-    /// What a message says besides the cause.
+    /// The details of a message after the cause.
     fn detail(&self, peer: usize, cause: Cause) -> String {
         let timeout = self.settings.timeout.as_secs_f64();
         match cause {
@@ -292,7 +295,7 @@ impl SharedMemory {
     }
 }
 
-/// Where each rank's bytes lie.
+/// The range of each rank's bytes.
 fn ranges(splits: &[usize]) -> Vec<Range<usize>> {
     let mut end = 0;
     let range = |&split: &usize| {
@@ -360,7 +363,7 @@ impl Exchange for SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // All pieces of completed calls were published before, so the others still get them.
+        // All pieces of completed calls were published before, so the other ranks still receive them.
         self.memory.page().leave(self.rank);
         self.memory.wake();
     }

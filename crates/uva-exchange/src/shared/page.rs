@@ -1,4 +1,4 @@
-//! The words that all ranks of a group see: who is there, who is alive, and what went wrong first.
+//! The words shared by all ranks of a group: membership, signs of life, and the first failure.
 //!
 //! | word | holds | written by |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | 16 · (r + 1) | [`MemberState`]: rank r's process, and whether it joined or left | rank r |
 //! | 16 · (r + 1) + 1 | rank r's signs of life, counted | rank r |
 //!
-//! Each rank's words have lines of their own, so that signs of life disturb no other rank.
+//! Each rank's words have their own cache lines, so that signs of life do not disturb other ranks.
 
 use uva_mem::ControlPage;
 
@@ -15,7 +15,7 @@ use crate::error::Cause;
 
 const FAILURE: usize = 0;
 const LIMIT: usize = 1;
-/// Words from one rank's to the next one's: two cache lines, since lines are fetched in pairs.
+/// The distance between the words of two ranks: two cache lines, since lines are fetched in pairs.
 const STRIDE: usize = 16;
 const MEMBER: usize = 0;
 const BEAT: usize = 1;
@@ -23,12 +23,12 @@ const BEAT: usize = 1;
 const JOINED: u64 = 1;
 const LEFT: u64 = 2;
 
-/// What ended the exchange.
+/// The failure that ended the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GroupFailure {
-    /// The rank that found it.
+    /// The rank that detected it.
     pub by: usize,
-    /// The rank that it is about.
+    /// The rank that caused it.
     pub peer: usize,
     pub cause: Cause,
 }
@@ -43,24 +43,24 @@ impl GroupFailure {
             return None;
         }
         let (by, peer) = ((word >> 16 & 0xffff) as usize, (word & 0xffff) as usize);
-        // A word that no rank writes is one that something else overwrote.
+        // An invalid word was overwritten by other code.
         let cause = Cause::ALL.into_iter().find(|&cause| Self { by, peer, cause }.word() == word);
         Some(Self { by, peer, cause: cause.unwrap_or(Cause::Damaged) })
     }
 }
 
-/// What a rank is to its group.
+/// The membership of a rank in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberState {
     Absent,
-    /// With its process.
+    /// The rank joined, with its process.
     Joined(u32),
-    /// With the process that it had.
+    /// The rank left, with its former process.
     Left(u32),
 }
 
 impl MemberState {
-    /// Its process, once it has joined.
+    /// The rank's process, if it has joined.
     pub fn process(self) -> Option<u32> {
         match self {
             Self::Absent => None,
@@ -69,19 +69,19 @@ impl MemberState {
     }
 }
 
-/// The page.
+/// The shared page of words.
 #[derive(Debug)]
 pub(super) struct Page {
     words: ControlPage,
 }
 
 impl Page {
-    /// How many words the page of so many ranks has.
+    /// The number of words of a page for `ranks` ranks.
     pub fn words(ranks: usize) -> usize {
         STRIDE * (ranks + 1)
     }
 
-    /// Over a page of [`Page::words`] words.
+    /// Wraps a page of [`Page::words`] words.
     pub fn new(words: ControlPage) -> Self {
         Self { words }
     }
@@ -90,10 +90,10 @@ impl Page {
         &self.words
     }
 
-    /// Makes `process` the rank.
+    /// Registers `process` as the rank.
     ///
     /// # Errors
-    /// The process that is or was it.
+    /// The process that is or was registered as the rank.
     pub fn join(&self, rank: usize, process: u32) -> Result<(), u32> {
         // Partner: the load in `member`.
         let joined = u64::from(process) << 8 | JOINED;
@@ -103,9 +103,9 @@ impl Page {
         }
     }
 
-    /// Says that the rank makes no further call. All its pieces are published by then.
+    /// Records that the rank makes no further call. All its pieces must have been published.
     pub fn leave(&self, rank: usize) {
-        // Release; partner: the load in `member`. A peer that sees it sees every piece that was put before.
+        // Release; partner: the load in `member`. A peer that sees this store sees every piece that was put before.
         let process = self.member(rank).process().unwrap_or(0);
         self.words.store(member_word(rank), u64::from(process) << 8 | LEFT);
     }
@@ -123,20 +123,22 @@ impl Page {
 
     /// Gives a sign of life.
     pub fn beat(&self, rank: usize) {
-        // Partner: the load in `beats`, which concludes only that it changed.
+        // Partner: the load in `beats`, which only detects a change.
         self.words.fetch_add(STRIDE * (rank + 1) + BEAT, 1);
     }
 
-    /// How many signs of life the rank gave.
+    /// The number of signs of life of the rank.
     pub fn beats(&self, rank: usize) -> u64 {
         // Partner: `beat`.
         self.words.load(STRIDE * (rank + 1) + BEAT)
     }
 
-    /// Ends the exchange for all ranks from this call on (from 1; 0 for whatever call they are in), and returns why it
-    /// ended: this, or what another rank said earlier. Earlier calls can complete: what this rank gave in them is there.
+    /// Ends the exchange for all ranks from this call on (from 1; 0 for the current call), and returns why it ended:
+    /// this failure, or an earlier one of another rank. Earlier calls can complete, since this rank's data for them is
+    /// available.
     pub fn fail(&self, failure: GroupFailure, call: u64) -> GroupFailure {
-        // Before the failure, so that a rank that sees the one sees the other. Partner: the load in `failure`.
+        // Stored before the failure, so that a rank that sees the failure sees the limit too. Partner: the load in
+        // `failure`.
         self.words.fetch_max(LIMIT, !call);
         // Partner: the load in `failure`.
         match self.words.compare_exchange(FAILURE, 0, failure.word()) {
@@ -145,9 +147,9 @@ impl Page {
         }
     }
 
-    /// Why the exchange ended, where that keeps this call from completing.
+    /// Why the exchange ended, if that prevents this call from completing.
     pub fn failure(&self, call: u64) -> Option<GroupFailure> {
-        // Acquire, both; partner: `fail`.
+        // Both loads are acquire; partner: `fail`.
         GroupFailure::of(self.words.load(FAILURE)).filter(|_| !self.words.load(LIMIT) <= call)
     }
 }

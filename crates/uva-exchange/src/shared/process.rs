@@ -1,4 +1,4 @@
-//! Whether the process of another rank still runs.
+//! Liveness of the process of another rank.
 
 use std::cell::OnceCell;
 
@@ -7,10 +7,10 @@ use uva_mem::PidFd;
 /// The system's error for a process that does not exist (`ESRCH`).
 const NO_SUCH_PROCESS: i32 = 3;
 
-/// The process of another rank, opened when it is first asked for.
+/// The process of another rank, opened on first use.
 ///
-/// It is known by its number. A number that the system has given to another process meanwhile makes an ended rank look
-/// alive; the group's timeout finds it then.
+/// It is identified by its number. If the system has reused the number for another process, an ended rank looks alive;
+/// the group's timeout then detects it.
 #[derive(Debug, Default)]
 pub(super) struct Process {
     handle: OnceCell<Handle>,
@@ -23,7 +23,7 @@ enum Handle {
 }
 
 impl Process {
-    /// Whether the process `number` has ended. This process has not.
+    /// Whether the process `number` has ended. The calling process has not.
     pub fn has_ended(&self, number: u32) -> bool {
         if number == std::process::id() {
             return false;
@@ -34,7 +34,7 @@ impl Process {
                 let handle = match PidFd::open(number) {
                     Ok(handle) => Handle::Open(handle),
                     Err(error) if error.raw_os_error() == Some(NO_SUCH_PROCESS) => Handle::Ended,
-                    // For lack of descriptors, say: the next look asks again.
+                    // For example for lack of descriptors: the next check tries again.
                     Err(_) => return false,
                 };
                 self.handle.get_or_init(|| handle)

@@ -1,4 +1,4 @@
-//! What a rank looks at while it waits for another one.
+//! The checks of a rank that waits for another rank.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use super::page::{GroupFailure, MemberState, Page};
 use super::process::Process;
 use crate::error::Cause;
 
-/// The most that the time between two looks counts. A rank that was stopped itself must not blame the others for it.
+/// The maximum counted time between two checks. A rank that was stopped itself must not blame other ranks.
 const MOST_BETWEEN: Duration = Duration::from_millis(2 * LIVENESS_INTERVAL.as_millis() as u64);
 
-/// Why a wait is pointless.
+/// Why a wait ended without success.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WaitEnd {
     /// The exchange has ended.
     Failure(GroupFailure),
-    /// What the peer did.
+    /// The peer failed, with this cause.
     Peer(Cause),
 }
 
-/// One wait of a rank for a peer. It gives signs of life for the waiting rank, so only a rank that is neither waiting nor
-/// passing anything on is ever found silent. That one is the culprit, and not a rank that waits for it.
+/// One wait of a rank for a peer. It gives signs of life for the waiting rank, so only a rank that neither waits nor
+/// transfers data is found silent. So the culprit is that rank, and not a rank that waits for it.
 #[derive(Debug)]
 pub(super) struct PeerWatch<'w> {
     page: &'w Page,
@@ -31,7 +31,7 @@ pub(super) struct PeerWatch<'w> {
     call: u64,
     process: &'w Process,
     timeout: Duration,
-    /// The peer's signs of life at the last look.
+    /// The peer's signs of life at the last check.
     beats: Cell<u64>,
     looked: Cell<Instant>,
     silent: Cell<Duration>,
@@ -39,7 +39,7 @@ pub(super) struct PeerWatch<'w> {
 }
 
 impl<'w> PeerWatch<'w> {
-    /// Of the first rank, that waits for the second in one of its calls.
+    /// Creates the watch of a rank that waits for a peer in one of its calls.
     pub fn new(
         page: &'w Page,
         (rank, peer): (usize, usize),
@@ -61,7 +61,7 @@ impl<'w> PeerWatch<'w> {
         }
     }
 
-    /// Why the wait was given up.
+    /// Why the wait was ended, if it was.
     pub fn found(&self) -> Option<WaitEnd> {
         self.found.get()
     }

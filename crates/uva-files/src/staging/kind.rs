@@ -1,15 +1,16 @@
-//! Kinds of directories, as far as one may replace another.
+//! Kinds of directories that a new one may replace.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// A kind of directory that a new one may replace. Replacing removes the old one, so it has to be recognised exactly.
+/// A kind of directory that a new one may replace. Replacing removes the old directory, so the kind must be recognised
+/// exactly.
 #[derive(Debug, Clone, Copy)]
 pub struct DirectoryKind {
     /// Its name, with an article, for messages: `a dataset`.
     pub name: &'static str,
     /// Whether such a directory may have a file of this name. Only these are removed.
     pub may_have: fn(&OsStr) -> bool,
-    /// Checks that a directory is a complete one, or says why not.
+    /// Checks that a directory is complete; the error is the reason why it is not.
     pub check: fn(&Path) -> Result<(), String>,
 }

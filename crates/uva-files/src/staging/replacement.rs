@@ -1,4 +1,4 @@
-//! The directory that is replaced by a new one. It is removed, so it must be of its kind and nothing else.
+//! Replacement of a directory by a new one. The old directory is removed, so it must be exactly of the expected kind.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +17,7 @@ pub(super) fn may_remove(name: &OsStr, kind: &DirectoryKind) -> bool {
     (kind.may_have)(name) || name == sibling::MARKER
 }
 
-/// Refuses a directory that is not a complete one of `kind`, or holds a file that the kind does not have. An empty
+/// Rejects a directory that is not a complete one of `kind`, or has a file that the kind does not allow. An empty
 /// directory is accepted.
 pub(super) fn refuse_other(out: &Path, kind: &DirectoryKind) -> Result<(), FileError> {
     let refuse = |what: String| {
@@ -41,19 +41,19 @@ pub(super) fn refuse_other(out: &Path, kind: &DirectoryKind) -> Result<(), FileE
             return refuse(format!("{} in it is no file of {}", entry.file_name().display(), kind.name));
         }
     }
-    // Names alone do not make one: numpy users have files called `label.npy` too.
+    // File names alone are not sufficient: numpy users have files called `label.npy` too.
     match (kind.check)(out) {
         Err(error) if !empty => refuse(format!("it does not open as {} ({error})", kind.name)),
         _ => Ok(()),
     }
 }
 
-/// Renames `from` to `to`, which is the name of another directory; returns the new path of that one.
+/// Renames `from` to `to`, the path of another directory, and returns the new path of that directory.
 pub(super) fn exchange(from: &Path, to: &Path, kind: &DirectoryKind) -> Result<PathBuf, FileError> {
     refuse_other(to, kind)?;
     match renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(from.to_owned()),
-        // Some file systems do not support this flag: then `to` is missing for a moment.
+        // Some file systems do not support this flag: `to` is then briefly missing.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
             let mut aside = sibling::prefix(to.file_name().unwrap_or_default());
             aside.push(format!("{:016x}", random_word().map_err(FileError::io(to, "move aside"))?));
@@ -69,10 +69,10 @@ pub(super) fn exchange(from: &Path, to: &Path, kind: &DirectoryKind) -> Result<P
     }
 }
 
-/// Removes the files of the replaced directory, and the directory. Any other file stays, with the directory: it was
-/// added in the meantime.
+/// Removes the files of the replaced directory, and the directory. If another file was added in the meantime, that file
+/// and the directory stay.
 pub(super) fn remove(replaced: &Path, kind: &DirectoryKind) {
-    // Missing, or not removable: then the directory stays, under a name that says what it was.
+    // If it is missing or cannot be removed, the directory stays under a name that describes it.
     let Ok(directory) = OwnDirectory::open(replaced) else { return };
     // Marked, so that the next run finishes the removal if this one is killed.
     let marker = sibling::mark(&directory, sibling::REPLACED);

@@ -1,9 +1,9 @@
-//! Directories being written, beside their final names, and temporary ones that have none.
+//! Directories being written, next to their final names, and temporary directories without a final name.
 //!
-//! A directory is ours if its name has exactly this form, it belongs to this user, and it holds the marker: a file of mode
-//! 0600 with a content that no other program writes, which its writer keeps locked. The kernel releases the lock when its
-//! holder ends. So neither a reused process number nor another namespace's can mislead, and no other user can take it.
-//! Nothing else is ever removed, and no link is followed.
+//! A directory belongs to this program if its name has exactly this form, it belongs to this user, and it contains the
+//! marker: a file of mode 0600 with a content that no other program writes, which its writer keeps locked. The kernel
+//! releases the lock when its holder ends. So a process number that was reused or belongs to another namespace has no
+//! effect, and no other user can take the lock. No other files are ever removed, and no link is followed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
@@ -15,38 +15,38 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use uva_mem::files::{EntryKind, Mark, OwnDirectory, is_word, random_word};
 
-/// The marker's name.
+/// The name of the marker.
 pub(super) const MARKER: &str = ".uvatrain-partial";
-/// Its content in a directory that is written: all of it is removed.
+/// The marker's content in a directory being written, which is removed completely.
 pub(super) const UNFINISHED: &[u8] = b"uvatrain: an unfinished directory\n";
-/// Its content in a directory that was replaced: only files of its kind are removed.
+/// The marker's content in a replaced directory, of which only files of its kind are removed.
 pub(super) const REPLACED: &[u8] = b"uvatrain: a replaced dataset\n";
 
 /// A directory that this process is writing.
 #[derive(Debug)]
 pub(super) struct Sibling {
     path: PathBuf,
-    /// Locked for as long as this lives.
+    /// The marker, locked for the lifetime of this value.
     _marker: File,
 }
 
 impl Sibling {
-    /// Creates one for a directory with the final name `name` in `parent`, with `mode` less the process's umask.
+    /// Creates a sibling for a directory with the final name `name` in `parent`, with `mode` less the process's umask.
     pub(super) fn create(parent: &Path, name: &OsStr, mode: u32) -> io::Result<Sibling> {
         loop {
             let mut partial = prefix(name);
             partial.push(format!("{:016x}", random_word()?));
             let path = parent.join(partial);
             DirBuilder::new().mode(mode).create(&path)?;
-            // Between the creation and the lock of the marker, another process may have taken it for abandoned: then
-            // retry.
+            // Between the creation and the lock of the marker, another process may have considered it abandoned and
+            // removed it; retry then.
             let marked = OwnDirectory::open(&path).and_then(|directory| mark(&directory, UNFINISHED));
             match marked {
                 Ok(Some(marker)) => return Ok(Sibling { path, _marker: marker }),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    // By name: a descriptor for listing may not be available.
+                    // Removes by name, since a descriptor for listing may not be available.
                     let _ = fs::remove_file(path.join(MARKER));
                     let _ = fs::remove_dir(&path);
                     return Err(error);
@@ -63,11 +63,11 @@ impl Sibling {
 /// Puts a locked marker into the directory; `None` if another process holds it.
 pub(super) fn mark(directory: &OwnDirectory, content: &[u8]) -> io::Result<Option<File>> {
     let marker = directory.open_lock_file(MARKER, true)?;
-    // On a file system without locks it stays unlocked: there, no directory is ever taken for abandoned.
+    // On a file system without locks the marker stays unlocked, and no directory is ever considered abandoned.
     if flock(&marker, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Ok(None);
     }
-    // A process that held the lock for a moment may have removed the directory.
+    // A process that briefly held the lock may have removed the directory.
     if !directory.has(MARKER, &marker)? {
         return Ok(None);
     }
@@ -78,11 +78,11 @@ pub(super) fn mark(directory: &OwnDirectory, content: &[u8]) -> io::Result<Optio
 
 /// Removes the marker from a directory that has its final name.
 pub(super) fn unmark(directory: &OwnDirectory) {
-    // A marker that stays is harmless: it marks nothing without a sibling's name.
+    // A marker that stays is harmless: it has no effect without a sibling's name.
     let _ = directory.remove_file(MARKER);
 }
 
-/// Removes siblings of `name` that no living process writes. A failure is no error: they are harmless.
+/// Removes siblings of `name` that no living process writes. Failures are ignored, since siblings are harmless.
 pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_kind: &dyn Fn(&OsStr) -> bool) {
     let prefix = prefix(name);
     let Ok(entries) = fs::read_dir(parent) else { return };
@@ -90,13 +90,14 @@ pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_kind: &dyn Fn(&Os
         let name = entry.file_name();
         let word = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
         if word.and_then(|word| std::str::from_utf8(word).ok()).is_some_and(is_word) {
-            // What is not this program's, or in use, stays.
+            // Entries of other programs, or in use, stay.
             let _ = remove_if_abandoned(&entry.path(), of_kind);
         }
     }
 }
 
-/// Removes a directory whose marker no process holds. Another process that begins meanwhile finds the marker held.
+/// Removes a directory whose marker no process holds. Another process that starts in the meantime finds the marker
+/// locked.
 fn remove_if_abandoned(path: &Path, of_kind: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
     let directory = OwnDirectory::open(path)?;
     let marker = directory.open_lock_file(MARKER, false)?;
@@ -115,7 +116,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     remove_open(&OwnDirectory::open(path)?, &|_| true)
 }
 
-/// Removes the entries whose names `takes` accepts, and the directory if nothing else is left.
+/// Removes the entries whose names `takes` accepts, and the directory if it is then empty.
 pub(super) fn remove_open(directory: &OwnDirectory, takes: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
     let mut others = false;
     for (name, kind) in directory.entries()?.into_iter().filter(|(name, _)| name != MARKER) {
@@ -129,7 +130,7 @@ pub(super) fn remove_open(directory: &OwnDirectory, takes: &dyn Fn(&OsStr) -> bo
     if others {
         return Ok(());
     }
-    // Removes an empty directory only, whatever has the name by now.
+    // Removes an empty directory only, even if the path changed in the meantime.
     fs::remove_dir(directory.path())
 }
 

@@ -1,4 +1,4 @@
-//! A directory for files that nothing needs once their process has ended.
+//! A directory for files that are not needed after their process has ended.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,25 +7,26 @@ use std::path::Path;
 use super::sibling::{self, Sibling};
 
 /// A private directory `PARENT/NAME.partial-<16 hex digits>`, removed with its content when it is dropped. A killed
-/// process leaves it behind, and the next one with the same `PARENT` and `NAME` removes it.
+/// process leaves the directory, and the next process with the same `PARENT` and `NAME` removes it.
 #[derive(Debug)]
 pub struct TemporaryDirectory {
     sibling: Sibling,
-    /// The process that made it. Its forks have a copy, and leave the directory alone.
+    /// The process that created the directory. Forked children have a copy and do not remove it.
     process: u32,
 }
 
 impl TemporaryDirectory {
-    /// Creates it. Those that killed processes left are removed before.
+    /// Creates the directory. Directories left by killed processes are removed first.
     ///
-    /// A fork that is still alive keeps the lock on the directory of its parent, and with it the directory.
+    /// A fork that is still alive keeps the lock on its parent's directory, so that the directory is not removed.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn create(parent: &Path, name: &str) -> io::Result<Self> {
         let name = OsStr::new(name);
         sibling::remove_abandoned(parent, name, &|_| true);
-        // Others have no access: the data may be confidential, and the parent is often one that all users share.
+        // Other users have no access: the data may be confidential, and the parent directory is often shared by all
+        // users.
         Ok(Self { sibling: Sibling::create(parent, name, 0o700)?, process: std::process::id() })
     }
 
@@ -38,7 +39,7 @@ impl TemporaryDirectory {
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            // A failure has no remedy here: the next process tries again.
+            // A failure is ignored, since the next process tries again.
             let _ = sibling::remove(self.path());
         }
     }

@@ -4,7 +4,7 @@ use uva_mem::files::is_word;
 
 use super::*;
 
-/// The files that a dataset of these tests has to have. It may also have `weight.npy`.
+/// The required files of a dataset in these tests. It may also have `weight.npy`.
 const FILES: [&str; 7] =
     ["indptr.npy", "indices.npy", "feat.npy", "label.npy", "train_idx.npy", "valid_idx.npy", "test_idx.npy"];
 
@@ -17,7 +17,7 @@ const DATASET: DirectoryKind = DirectoryKind {
     },
 };
 
-/// Every file that a dataset has to have.
+/// Writes every required file of a dataset.
 fn dataset(directory: &Path) {
     fs::create_dir(directory).unwrap();
     for name in FILES {
@@ -86,7 +86,7 @@ fn a_directory_that_appears_meanwhile_is_not_replaced() {
 fn what_a_killed_run_left_is_removed_but_not_what_a_living_one_writes() {
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
-    // As a killed process leaves it: the name, the marker, and nobody who holds it.
+    // The state after a killed process: the name, and an unlocked marker.
     let left = parent.path().join("graph.partial-0123456789abcdef");
     fs::create_dir(&left).unwrap();
     mark(&left);
@@ -105,7 +105,7 @@ fn what_a_killed_run_left_is_removed_but_not_what_a_living_one_writes() {
 fn what_only_looks_like_a_leftover_stays() {
     let parent = tempfile::tempdir().unwrap();
     let foreign = [
-        // Somebody's copies, and what another version's crash may have left: no word, no marker.
+        // Copies by a user, and possible remains of another version's crash: no random word, no marker.
         "graph.partial-2",
         "graph.partial-mine",
         "graph.partial-0123456789abcdef",
@@ -120,12 +120,12 @@ fn what_only_looks_like_a_leftover_stays() {
     for name in foreign.iter().filter(|name| **name != "graph.partial-0123456789abcdef") {
         mark(&parent.path().join(name));
     }
-    // A marker that another program wrote, beside something.
+    // A marker that another program wrote, next to another file.
     let planted = parent.path().join("graph.partial-2222222222222222");
     fs::create_dir(&planted).unwrap();
     fs::write(planted.join(sibling::MARKER), "").unwrap();
     fs::write(planted.join("thesis.tex"), "years").unwrap();
-    // A link to a directory that is marked, and a marker that is a link.
+    // A link to a marked directory, and a marker that is a link.
     let marked = parent.path().join("elsewhere");
     fs::create_dir(&marked).unwrap();
     mark(&marked);
@@ -155,8 +155,7 @@ fn a_dataset_makes_way_only_in_the_moment_of_the_commit() {
     assert_eq!(names(&out), ["indptr.npy"]);
     fs::remove_dir_all(&out).unwrap();
     dataset(&out);
-    // Nothing there to replace is fine too, nor is an empty directory anybody's work; a writer that gives up leaves the
-    // old one.
+    // A missing or an empty directory may be replaced too. A writer that gives up leaves the old directory.
     let (other, empty) = (parent.path().join("other"), parent.path().join("empty"));
     StagedDirectory::replacing(&other, &DATASET).unwrap().commit().unwrap();
     fs::create_dir(&empty).unwrap();
@@ -172,7 +171,7 @@ fn what_came_to_lie_among_a_replaced_datasets_files_stays() {
     let old = parent.path().join("graph.partial-0123456789abcdef");
     dataset(&old);
     fs::write(old.join("thesis.tex"), "years").unwrap();
-    // As a process leaves it that was killed while it removed the old dataset.
+    // The state after a process was killed while it removed the old dataset.
     fs::write(old.join(sibling::MARKER), sibling::REPLACED).unwrap();
     fs::set_permissions(old.join(sibling::MARKER), fs::Permissions::from_mode(0o600)).unwrap();
     drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());
@@ -221,7 +220,7 @@ fn only_a_dataset_is_ever_replaced() {
 #[test]
 fn a_temporary_directory_is_private_and_removed_by_the_next_process() {
     let parent = tempfile::tempdir().unwrap();
-    // As a killed process leaves it, and what only looks like it.
+    // The state after a killed process, and a lookalike.
     let left = parent.path().join("work.partial-0123456789abcdef");
     fs::create_dir_all(left.join("data")).unwrap();
     mark(&left);

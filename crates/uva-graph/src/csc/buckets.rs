@@ -1,4 +1,4 @@
-//! Records grouped by bucket: in memory while they fit, beyond that in one temporary file.
+//! Records grouped by bucket. They stay in memory while they fit; the rest goes to one temporary file.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,14 +12,14 @@ use crate::GraphError;
 /// Granularity of memory in bytes. Each chunk uses the largest multiple of the record size.
 pub(super) const CHUNK_BYTES: usize = 1 << 16;
 
-/// Bytes of the temporary file that are read at a time.
+/// Bytes read from the temporary file at a time.
 const READ_BYTES: usize = 4 << 20;
 
-/// Records of one size in a fixed number of buckets, each in the order of arrival.
+/// Fixed-size records in a fixed number of buckets. Each bucket keeps the order of arrival.
 #[derive(Debug)]
 pub(super) struct Buckets {
     record_bytes: usize,
-    /// The most bytes that a chunk holds: whole records.
+    /// Maximum bytes of a chunk, a multiple of the record size.
     chunk_bytes: usize,
     chunks: Vec<Vec<Vec<u8>>>,
     chunks_left: usize,
@@ -28,7 +28,7 @@ pub(super) struct Buckets {
     spill: Option<Spill>,
 }
 
-/// The temporary file. It has no name, so it disappears however the process ends.
+/// The temporary file. It has no name, so it disappears even if the process is killed.
 #[derive(Debug)]
 struct Spill {
     file: File,
@@ -38,8 +38,8 @@ struct Spill {
 }
 
 impl Buckets {
-    /// `count` empty buckets for records of `record_bytes` bytes, of which about `memory` bytes stay in memory. The
-    /// rest goes to a file in `directory`.
+    /// Creates `count` empty buckets for records of `record_bytes` bytes. About `memory` bytes of records stay in
+    /// memory; the rest goes to a file in `directory`.
     pub(super) fn new(directory: &Path, count: usize, record_bytes: usize, memory: u64) -> Buckets {
         Buckets {
             record_bytes,
@@ -103,7 +103,8 @@ impl Buckets {
         Ok(())
     }
 
-    /// Ends the input. If some records are in the file, all others follow, and the memory is freed.
+    /// Ends the input. If a part of the records is in the file, the rest is written to it as well, and the memory is
+    /// freed.
     pub(super) fn seal(&mut self) -> Result<(), GraphError> {
         if self.spill.is_some() {
             self.spill()?;
@@ -112,7 +113,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// How many records are in `bucket`.
+    /// The number of records in `bucket`.
     #[cfg(test)]
     pub(super) fn len(&self, bucket: usize) -> u64 {
         let in_memory: usize = self.chunks[bucket].iter().map(Vec::len).sum();

@@ -1,4 +1,4 @@
-//! Edges in, `indptr.npy`, `indices.npy` and `weight.npy` out.
+//! Builds `indptr.npy`, `indices.npy` and `weight.npy` from a stream of edges.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ use crate::Progress;
 use crate::description::names;
 use crate::npy::{NpyType, NpyWriter};
 
-/// The most buckets: enough that a large graph's bucket is sorted within a cache-sized range, few enough that each has
-/// memory worth writing at once.
+/// Maximum number of buckets. Large enough that a bucket of a large graph is sorted within cache, small enough that
+/// each bucket's buffer is worth a write.
 const MOST_BUCKETS: u64 = 256;
 
 /// Lists that one task sorts.
 const NODES_PER_TASK: usize = 4096;
 
-/// The least accepted memory, in bytes: a chunk for every bucket, twice, and as much again for sorting.
+/// The minimum accepted memory, in bytes: a chunk for every bucket, twice, and as much again for sorting.
 pub const LEAST_MEMORY: u64 = 4 * MOST_BUCKETS * CHUNK_BYTES as u64;
 
 /// Builds the lists of all nodes, in two halves: [`push`](CscBuilder::push) every edge, then
@@ -32,9 +32,9 @@ pub struct CscBuilder {
     nodes: u64,
     changes: Changes,
     weighted: bool,
-    /// Whether records have the number of their edge.
+    /// Whether records store the number of their edge.
     numbered: bool,
-    /// How many edges were pushed.
+    /// The number of edges pushed so far.
     pushed: u64,
     memory: u64,
     /// A bucket has `1 << shift` nodes.
@@ -44,7 +44,7 @@ pub struct CscBuilder {
     buckets: Buckets,
 }
 
-/// Takes the numbers of pushed edges.
+/// Receives the numbers of pushed edges.
 pub type Numbers<'n> = &'n mut dyn FnMut(&[u64]) -> Result<(), GraphError>;
 
 /// An id as `indices.npy` stores it.
@@ -68,8 +68,9 @@ impl NeighbourId for i64 {
 }
 
 impl CscBuilder {
-    /// For a graph of `nodes` nodes. The lists are written to `directory`, which also takes the temporary file. With
-    /// `weighted`, each edge has a weight; only unchanged edges can keep it. `memory` is in bytes, for all of the work.
+    /// Creates a builder for a graph of `nodes` nodes. The lists and the temporary file are written to `directory`.
+    /// With `weighted`, each edge has a weight; only unchanged edges can keep it. `memory` bounds the memory of all
+    /// work, in bytes.
     ///
     /// # Errors
     /// If `memory` is less than `LEAST_MEMORY`.
@@ -83,8 +84,9 @@ impl CscBuilder {
         CscBuilder::of_records(directory, nodes, changes, (weighted, false), memory)
     }
 
-    /// The same for edges that also have a row in a table of the caller's, in the order of [`push`](CscBuilder::push):
-    /// [`finish_numbered`](CscBuilder::finish_numbered) then tells where each row goes. Changed edges have none.
+    /// Like [`new`](CscBuilder::new), for edges that also have a row in a table of the caller, in the order of
+    /// [`push`](CscBuilder::push). [`finish_numbered`](CscBuilder::finish_numbered) then reports where each row
+    /// belongs. Changed edges have no row.
     ///
     /// # Errors
     /// As [`CscBuilder::new`].
@@ -174,15 +176,16 @@ impl CscBuilder {
     /// Writes the lists, with 32-bit ids if they fit, and returns the number of edges.
     ///
     /// # Errors
-    /// If the system refuses to write or read, or one node has more in-neighbours than the memory holds.
+    /// If a write or read fails, or one node has more in-neighbours than the memory holds.
     pub fn finish(self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
         self.finish_numbered(progress, &mut |_| Ok(()))
     }
 
-    /// The same; `numbers` gets the numbers of the pushed edges, from 0, in the order in which the lists have them.
+    /// Like [`finish`](CscBuilder::finish), and passes the numbers of the pushed edges, from 0, to `numbers` in list
+    /// order.
     ///
     /// # Errors
-    /// As [`finish`](CscBuilder::finish), and those of `numbers`.
+    /// As [`finish`](CscBuilder::finish), and errors of `numbers`.
     pub fn finish_numbered(
         self,
         progress: &dyn Fn(Progress),
@@ -226,8 +229,8 @@ impl CscBuilder {
         Ok(lists.edges)
     }
 
-    /// Sorts a bucket and appends its lists. A bucket too large for memory takes several runs of nodes, each with a
-    /// pass of its own.
+    /// Sorts a bucket and appends its lists. A bucket too large for memory is split into several runs of nodes, with
+    /// one pass for each.
     fn write_bucket<I: NeighbourId>(&self, bucket: u64, lists: &mut Lists<'_, I>) -> Result<(), GraphError> {
         let first = bucket << self.shift;
         let nodes = (self.nodes - first).min(1 << self.shift) as usize;
@@ -309,7 +312,7 @@ impl CscBuilder {
         lists.append(&starts, &ids, &weights, &numbers)
     }
 
-    /// Calls `work` with place in the bucket, source, weight and number of every record.
+    /// Calls `work` with the place in the bucket, source, weight and number of every record.
     fn each(&self, bucket: u64, mut work: impl FnMut(usize, u64, f32, u64)) -> Result<(), GraphError> {
         let u32_at = |record: &[u8], at: usize| {
             u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])

@@ -1,13 +1,13 @@
-//! Changes to edges on their way into lists.
+//! Changes made to edges before they enter the lists.
 
 /// Treatment of self-loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelfLoops {
-    /// Leave them as they are.
+    /// Keep them unchanged.
     Keep,
-    /// Give every node exactly one.
+    /// Give every node exactly one self-loop.
     Add,
-    /// Take them out.
+    /// Remove them.
     Remove,
 }
 
@@ -26,24 +26,24 @@ impl SelfLoops {
 /// The changes to the edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changes {
-    /// Give every edge its other direction.
+    /// Add the reverse of every edge.
     pub symmetrise: bool,
-    /// Keep one of several equal edges.
+    /// Keep one of each set of equal edges.
     pub deduplicate: bool,
     /// Treatment of self-loops.
     pub self_loops: SelfLoops,
 }
 
 impl Changes {
-    /// Edges as they are in the source.
+    /// No changes: edges as in the source.
     pub const NONE: Changes = Changes { symmetrise: false, deduplicate: false, self_loops: SelfLoops::Keep };
 
-    /// Whether the lists stay as they are.
+    /// Whether the lists are unchanged.
     pub fn is_none(self) -> bool {
         self == Changes::NONE
     }
 
-    /// Whether each list ascends afterwards.
+    /// Whether each list is sorted afterwards.
     pub(super) fn sorts(self) -> bool {
         self.symmetrise || self.deduplicate
     }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::npy::NpyArray;
 
-/// The lists as a few lines would make them: the definition that the builder is held against.
+/// Reference implementation of the builder, in a few lines.
 fn expected(nodes: u64, edges: &[(u64, u64)], changes: Changes) -> (Vec<i64>, Vec<i64>) {
     let mut lists = vec![Vec::new(); nodes as usize];
     for &(source, destination) in edges {
@@ -152,7 +152,7 @@ fn edge_numbers_stay_with_their_edges_for_all_weights_and_id_widths() {
         let mut builder = CscBuilder::numbered(directory.path(), 600, weighted, LEAST_MEMORY).unwrap();
         builder.narrow = narrow;
         let record_bytes = 16 + if weighted { 4 } else { 0 } + if narrow { 0 } else { 4 };
-        // So little memory that most records go through the temporary file.
+        // With this little memory, most records go through the temporary file.
         builder.memory = 40_000;
         builder.buckets = Buckets::new(directory.path(), builder.buckets_len(), record_bytes, 20_000);
         let count = 5000_u64;
@@ -187,7 +187,7 @@ fn edge_numbers_stay_with_their_edges_for_all_weights_and_id_widths() {
 fn ids_beyond_32_bits_keep_all_of_theirs() {
     let directory = tempfile::tempdir().unwrap();
     let nodes = (1_u64 << 32) + 10;
-    // Lists of that many nodes would take 32 GiB, so only the records are looked at.
+    // Lists of that many nodes would take 32 GiB, so only the records are checked.
     let mut builder = CscBuilder::new(directory.path(), nodes, Changes::NONE, true, LEAST_MEMORY).unwrap();
     builder.push(nodes - 1, nodes - 2, 0.5).unwrap();
     builder.push(3, nodes - 2, 1.5).unwrap();

@@ -33,7 +33,7 @@ impl ElementType {
         ElementType::I8,
     ];
 
-    /// Bytes that one value takes.
+    /// Bytes per value.
     pub fn bytes(self) -> usize {
         match self {
             ElementType::F32 => 4,

@@ -27,7 +27,7 @@ pub fn feature_element(
     element_of(directory, ("feat_dtype", &meta.feat_dtype), names::FEATURES, features)
 }
 
-/// The same of the edges' features.
+/// The element type of `features` of the edges.
 ///
 /// # Errors
 /// As [`feature_element`].
@@ -39,7 +39,7 @@ pub fn edge_feature_element(
     element_of(directory, ("edge_feat_dtype", &meta.edge_feat_dtype), names::EDGE_FEATURES, features)
 }
 
-/// That of the array in `name`, which the metadata say at `key`.
+/// The element type of the array in the file `name`; the metadata have it at `key`.
 fn element_of(
     directory: &Path,
     (key, said): (&'static str, &Option<String>),
@@ -59,11 +59,11 @@ fn element_of(
     let found = match features.kind() {
         NpyType::F32 => ElementType::F32,
         NpyType::F16 => ElementType::F16,
-        // `.npy` has no float8 either, and uint8 stands in.
+        // `.npy` has no float8 either, so uint8 is used instead.
         NpyType::U8 if matches!(said, Some((_, ElementType::E4m3))) => ElementType::E4m3,
         NpyType::U8 => ElementType::U8,
         NpyType::I8 => ElementType::I8,
-        // `.npy` has no bfloat16, so uint16 stands in, and only `meta.json` distinguishes them.
+        // `.npy` has no bfloat16, so uint16 is used instead, and only `meta.json` distinguishes the two.
         NpyType::U16 if matches!(said, Some((_, ElementType::Bf16))) => ElementType::Bf16,
         NpyType::U16 => {
             return Err(features.wrong_type(format!(

@@ -14,8 +14,8 @@ use uva_files::quote;
 /// The file's name in a dataset.
 pub const FILE_NAME: &str = "meta.json";
 
-/// The size limit. The file is for human readers, and this is more than anyone reads, including licences and tables of
-/// class names. Unknown keys are kept in memory.
+/// Size limit of the file. It is meant for human readers; this leaves space for licences and tables of class names.
+/// Unknown keys are kept in memory.
 pub(crate) const MOST_BYTES: u64 = 16 << 20;
 
 /// Why a file is not valid JSON of this form. The parser's message may quote the file.
@@ -39,10 +39,10 @@ pub struct Meta {
     /// The name of each class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_names: Option<Vec<String>>,
-    /// The element type of the features. Needed for `bf16` only, which `.npy` cannot express.
+    /// The element type of the features. Only required for `bf16` and `e4m3`, which `.npy` cannot express.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feat_dtype: Option<String>,
-    /// The same of the edges' features.
+    /// The element type of the edges' features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge_feat_dtype: Option<String>,
     /// The data's licence.
@@ -51,7 +51,7 @@ pub struct Meta {
     /// Which part of a partitioned dataset this is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<PartOf>,
-    /// What of a partition in ranges this is, if it is the graph or a part of one.
+    /// Role in a partition in ranges, if this is the graph or a part of such a partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranges: Option<RangesOf>,
     /// All other keys.

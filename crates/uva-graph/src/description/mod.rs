@@ -1,4 +1,5 @@
-//! What a dataset says of itself: element types, metadata, names of files, schema, splits, and where it was cut from.
+//! Description of a dataset: element types, metadata, file names, schema, splits, and the dataset that a part was cut
+//! from.
 
 pub(crate) mod element;
 pub(crate) mod feature_element;

@@ -1,5 +1,4 @@
-//! Names of the files of a dataset. Those of the splits are [`Split::file_name`]; that of the metadata is
-//! [`meta::FILE_NAME`].
+//! File names of a dataset. For splits see [`Split::file_name`], for metadata [`meta::FILE_NAME`].
 
 use crate::Split;
 use crate::description::meta;
@@ -22,13 +21,13 @@ pub const ORIGINAL_IDS: &str = "orig_id.npy";
 pub const DEGREES: &str = "degree.npy";
 /// The integer id that each node had in an imported source, int64 `[N]`, optional. Opening a dataset ignores it.
 pub const NODE_IDS: &str = "node_id.npy";
-/// The same where ids are text: line k is the name of node k.
+/// The id that each node had in an imported source with text ids: line k is the name of node k.
 pub const NODE_NAMES: &str = "node_names.txt";
 
-/// What an earlier check of the files found, optional.
+/// Result of an earlier check of the files, optional.
 pub(crate) const STAMP: &str = ".uvatrain-stamp.json";
 
-/// What describes a hop set: a directory that has it is no dataset.
+/// Description of a hop set. A directory with this file is not a dataset.
 pub const HOP_SET: &str = "hops.json";
 
 /// The files that opening a dataset reads, the optional ones included.

@@ -1,4 +1,4 @@
-//! What a part of a partitioned dataset says of itself, and the check that the partition beside it is its own.
+//! Description of a part of a partitioned dataset, and the check that the adjacent partition is the one it belongs to.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use uva_mem::files::read_regular;
 
 use crate::{GraphError, hash};
 
-/// The name of the partition's description, which lies beside the parts.
+/// File name of the partition's description, which is next to the parts.
 const DESCRIPTION: &str = "partition.json";
 
-/// The size limit of the description. It has a few numbers for each of at most 65,535 parts.
+/// Size limit of the description, which has a few numbers for each of at most 65,535 parts.
 pub(crate) const MOST_BYTES: u64 = 256 << 20;
 
-/// The most hops of a part: batches have no more.
+/// Maximum hops of a part, equal to that of a batch.
 pub const MOST_HOPS: u32 = 32;
 
-/// The most parts of a partition: 16 bits name them.
+/// Maximum number of parts: part numbers have 16 bits.
 const MOST_PARTS: u32 = 65_535;
 
 /// The key `part` of `meta.json`: which part of which partition a dataset is.
@@ -24,15 +24,15 @@ const MOST_PARTS: u32 = 65_535;
 pub struct PartOf {
     /// Which part, from 0.
     pub number: u32,
-    /// How many parts there are.
+    /// The number of parts.
     pub parts: u32,
-    /// Within how many in-hops of its training nodes the part is whole: the most hops of a batch.
+    /// Number of in-hops around its training nodes within which the part is complete: the maximum hops of a batch.
     pub hops: u32,
     /// The method that assigned the nodes to the parts.
     pub method: String,
     /// Nodes of the part that the partition assigns to another one.
     pub halo: u64,
-    /// The name of the dataset that it was cut from.
+    /// The name of the dataset that the part was cut from.
     pub dataset: String,
     /// The [fingerprint](crate::Dataset::fingerprint) of that dataset.
     pub fingerprint: String,
@@ -56,9 +56,9 @@ struct Foreign {
     found: String,
 }
 
-/// The description of the partition that lies beside `directory`: its path and its bytes; `None` if there is none.
+/// Path and bytes of the partition's description next to `directory`; `None` if there is not such a file.
 pub(crate) fn description_beside(directory: &Path) -> Result<Option<(PathBuf, Vec<u8>)>, GraphError> {
-    // Links are resolved: the description lies beside the directory's files, wherever a link to them is.
+    // Links are resolved, since the description is next to the directory itself, not next to a link.
     let directory = directory.canonicalize().map_err(GraphError::io(directory, "open"))?;
     let Some(parent) = directory.parent() else { return Ok(None) };
     let path = parent.join(DESCRIPTION);
@@ -70,19 +70,19 @@ pub(crate) fn description_beside(directory: &Path) -> Result<Option<(PathBuf, Ve
 }
 
 impl PartOf {
-    /// Whether this is the text of the description that the part was written with.
+    /// Whether `description` is the text that the part was written with.
     #[must_use]
     pub fn is_of(&self, description: &[u8]) -> bool {
         fingerprint_of(description) == self.partition
     }
 
-    /// Whether a partition can have such a part.
+    /// Whether the values are valid for a part.
     pub(crate) fn can_be(&self) -> bool {
         (1..=MOST_HOPS).contains(&self.hops) && self.number < self.parts && self.parts <= MOST_PARTS
     }
 
-    /// Compares the description beside the part in `directory`, if there is one, with the part. A part that lies alone,
-    /// as on a machine that holds no other, has nothing to compare.
+    /// Compares the part in `directory` with the description next to it, if any. A part alone on a machine has no
+    /// description to compare with.
     pub(crate) fn check_beside(&self, directory: &Path) -> Result<(), GraphError> {
         let Some((path, text)) = description_beside(directory)? else { return Ok(()) };
         let found = fingerprint_of(&text);

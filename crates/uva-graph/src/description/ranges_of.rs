@@ -1,5 +1,5 @@
-//! What the graph and the parts of a partition in ranges say of themselves, and the check that the partition beside
-//! them is their own.
+//! Description of the graph and the parts of a partition in ranges, and the check that the adjacent partition is the
+//! one they belong to.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use crate::GraphError;
 use crate::description::part_of::{description_beside, fingerprint_of};
 
-/// The key `ranges` of `meta.json`: what of which partition a directory holds.
+/// The key `ranges` of `meta.json`: which piece of which partition a directory holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RangesOf {
-    /// Which part's rows, from 0; absent of the graph.
+    /// The part that owns the rows, from 0; absent for the graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<u32>,
-    /// How many parts there are.
+    /// The number of parts.
     pub parts: u32,
-    /// The ids whose rows it holds: from this one on. 0 of the graph.
+    /// The first id whose row the directory holds; 0 for the graph.
     pub first: u64,
-    /// How many ids there are: rows of a part, nodes of the graph.
+    /// The number of ids: rows of a part, or nodes of the graph.
     pub nodes: u64,
     /// The name of the dataset that was divided.
     pub dataset: String,
@@ -40,7 +40,7 @@ struct Foreign {
 }
 
 impl RangesOf {
-    /// Compares the description beside `directory`, if there is one, with what the directory says of itself.
+    /// Compares the description next to `directory`, if any, with the directory's own.
     pub(crate) fn check_beside(&self, directory: &Path) -> Result<(), GraphError> {
         let Some((path, text)) = description_beside(directory)? else { return Ok(()) };
         let found = fingerprint_of(&text);

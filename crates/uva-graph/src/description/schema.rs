@@ -1,10 +1,10 @@
-//! What a dataset holds, in names, counts and types: without a byte of it.
+//! The schema of a dataset: names, counts and types of its content.
 
 use std::ops::Range;
 
 use crate::ElementType;
 
-/// A relation of a dataset, by its place among them: one kind of edge.
+/// Index of a relation (one kind of edge) of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Relation(pub u16);
 
@@ -13,7 +13,7 @@ impl Relation {
     pub const ONLY: Self = Self(0);
 }
 
-/// A type of nodes of a dataset, by its place among them.
+/// Index of a node type of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeType(pub u16);
 
@@ -22,12 +22,12 @@ impl NodeType {
     pub const ONLY: Self = Self(0);
 }
 
-/// What a dataset holds. A graph of one kind of nodes and edges has one node type, one relation and one table of feature
-/// rows. A hop set has one node type, whose nodes are its rows, no relation, and a table for each hop. A dataset whose
-/// rows are divided among ranks has one table, of which a range is here.
+/// The schema of a dataset. A homogeneous graph has one node type, one relation and one table of feature rows. A hop
+/// set has one node type, whose nodes are its rows, no relation, and a table for each hop. A dataset divided among
+/// ranks has one table and a local range of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// Nodes of each type.
+    /// The number of nodes of each type.
     pub nodes: Vec<usize>,
     /// Each kind of edges.
     pub relations: Vec<RelationSchema>,
@@ -35,40 +35,40 @@ pub struct Schema {
     pub tables: Vec<TableSchema>,
     /// The type whose nodes have labels and splits.
     pub target: NodeType,
-    /// Classes of the labels; 0 if no node has one.
+    /// The number of classes; 0 if no node has a class.
     pub classes: usize,
 }
 
 /// One kind of edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelationSchema {
-    /// The type of the nodes that lists name.
+    /// The type of the nodes in the neighbour lists.
     pub source: NodeType,
-    /// The type of the nodes that have the lists.
+    /// The type of the nodes that own the lists.
     pub destination: NodeType,
-    /// How many there are.
+    /// The number of edges.
     pub edges: usize,
     /// Whether they have weights.
     pub weights: bool,
-    /// Values and type of a feature row of an edge; `None` if edges have none.
+    /// Width and element type of an edge's feature row; `None` if edges have none.
     pub features: Option<(usize, ElementType)>,
 }
 
 /// A table of feature rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSchema {
-    /// The type of the nodes that it has rows of.
+    /// The type of the nodes that the rows belong to.
     pub node_type: NodeType,
-    /// The rows that are here.
+    /// The range of rows that this dataset holds.
     pub here: Range<usize>,
-    /// Values of a row.
+    /// Values per row.
     pub dim: usize,
     /// The type of a value.
     pub element: ElementType,
 }
 
 impl TableSchema {
-    /// Bytes of a row.
+    /// Bytes per row.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.dim * self.element.bytes()

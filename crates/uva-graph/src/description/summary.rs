@@ -1,15 +1,15 @@
-//! The sizes of a written dataset.
+//! Sizes of a written dataset.
 
-/// The sizes.
+/// Sizes of a written dataset.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Summary {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u64,
-    /// How many edges; both directions of an undirected edge count.
+    /// The number of edges; both directions of an undirected edge count.
     pub edges: u64,
-    /// Features a node.
+    /// Features per node.
     pub feature_dim: u64,
-    /// How many classes.
+    /// The number of classes.
     pub classes: u64,
     /// Nodes of the train, valid and test split.
     pub split_sizes: [u64; 3],

@@ -1,4 +1,4 @@
-//! A graph with features and labels of its nodes.
+//! Datasets of a graph with features and labels of its nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -60,7 +60,7 @@ impl Kind for Files {
     }
 }
 
-/// The schema of a graph with one table of feature rows, and feature rows of its edges of this shape.
+/// The schema of a graph with one table of feature rows and, if given, edge feature rows of this shape.
 pub(super) fn schema_of(
     graph: &GraphFiles,
     table: TableSchema,

@@ -1,4 +1,4 @@
-//! Rows of several hops in place of a graph: what a run sees of a hop set.
+//! Rows of several hops instead of a graph: the view of a hop set in a run.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,48 +10,49 @@ use crate::storage::graph_files::LabelArray;
 use crate::storage::verify;
 use crate::{ElementType, GraphError, Meta, Split};
 
-/// A hop set whose files are open and of the shapes that its description says:
-/// [`Dataset::of_hops`](crate::Dataset::of_hops) takes it.
+/// A hop set whose files are open and have the shapes of its description. Passed to
+/// [`Dataset::of_hops`](crate::Dataset::of_hops).
 #[derive(Debug)]
 pub struct HopRows {
-    /// The directory, as it was given.
+    /// The directory, as passed by the caller.
     pub path: PathBuf,
     /// A name for messages.
     pub name: String,
-    /// Identifies the content.
+    /// Identifier of the content.
     pub fingerprint: String,
-    /// Classes of labels that are one a node.
+    /// The number of classes, for labels with one class per node.
     pub classes: usize,
-    /// Features of a row of one hop.
+    /// Features per row of one hop.
     pub dim: usize,
     /// The element type.
     pub element: ElementType,
     /// The node of each row, int64 \[rows\].
     pub nodes: NpyArray,
-    /// The labels of the rows, as a dataset's.
+    /// The labels of the rows, in a dataset's format.
     pub labels: Option<NpyArray>,
-    /// The rows of train, valid and test.
+    /// The rows of the train, valid and test split.
     pub splits: [Range<usize>; 3],
     /// The files that hold the hops.
     pub arrays: Vec<NpyArray>,
-    /// Where each hop lies in them, the features themselves first.
+    /// The location of each hop in `arrays`; the features themselves come first.
     pub hops: Vec<HopPlace>,
-    /// How many operators there are. Each has as many of the hops behind the first, one operator's behind the other's.
+    /// The number of operators. The hops after the first are divided equally among the operators, one operator after
+    /// the other.
     pub operators: usize,
 }
 
-/// Where the rows of a hop lie.
+/// Location of the rows of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopPlace {
-    /// Which of the arrays holds them.
+    /// Index of the array with the rows.
     pub array: usize,
-    /// The byte among its elements at which the first row begins.
+    /// Byte offset of the first row, from the first element of the array.
     pub first: usize,
-    /// Bytes from the begin of a row to that of the next.
+    /// Bytes from the start of a row to the start of the next.
     pub stride: usize,
 }
 
-/// The same, its labels checked.
+/// A hop set with checked labels.
 #[derive(Debug)]
 pub(crate) struct HopFiles {
     pub(crate) name: String,
@@ -65,7 +66,7 @@ pub(crate) struct HopFiles {
     arrays: Vec<NpyArray>,
     hops: Vec<HopPlace>,
     operators: usize,
-    /// A hop set has none: the default.
+    /// Always the default, since a hop set has no `meta.json`.
     pub(crate) meta: Meta,
 }
 
@@ -102,7 +103,7 @@ impl HopFiles {
     }
 }
 
-/// The rows of a hop set, lent.
+/// A view of the rows of a hop set.
 #[derive(Clone, Copy, Debug)]
 pub struct Hops<'a> {
     files: &'a HopFiles,
@@ -113,19 +114,19 @@ impl<'a> Hops<'a> {
         Hops { files }
     }
 
-    /// Hops of a row, the features themselves among them.
+    /// The number of hops of a row, including the features themselves.
     #[must_use]
     pub fn count(self) -> usize {
         self.files.hops.len()
     }
 
-    /// How many operators there are.
+    /// The number of operators.
     #[must_use]
     pub fn operators(self) -> usize {
         self.files.operators
     }
 
-    /// Hops that each operator has, the features themselves not counted.
+    /// The number of hops per operator, excluding the features themselves.
     #[must_use]
     pub fn per_operator(self) -> usize {
         (self.count() - 1) / self.files.operators.max(1)
@@ -137,58 +138,58 @@ impl<'a> Hops<'a> {
         self.files.splits[split as usize].clone()
     }
 
-    /// The node of each row in the dataset that the hop set was made of.
+    /// The node of each row in the source dataset of the hop set.
     #[must_use]
     pub fn nodes(self) -> &'a [i64] {
         self.files.nodes.values()
     }
 
-    /// Bytes from a row to the next in the files: several hops lie side by side, or one alone.
+    /// Bytes from a row to the next in the files, which hold several hops side by side or a single one.
     #[must_use]
     pub fn row_stride(self) -> usize {
         self.files.hops.first().map_or(0, |hop| hop.stride)
     }
 
-    /// Where the rows of one hop lie.
+    /// The location of the rows of one hop.
     ///
     /// # Panics
-    /// If there is no such hop.
+    /// If there is not such a hop.
     #[must_use]
     pub fn place(self, hop: usize) -> HopPlace {
         self.files.hops[hop]
     }
 
-    /// The file that has this number in a [`HopPlace`], and the byte at which its elements begin.
+    /// The file with index `array` in a [`HopPlace`], and the byte offset of its elements.
     ///
     /// # Panics
-    /// If there is no such file.
+    /// If there is not such a file.
     #[must_use]
     pub fn file(self, array: usize) -> (&'a Path, u64) {
         let array = &self.files.arrays[array];
         (array.path(), array.header().data_offset as u64)
     }
 
-    /// The state in which that file was opened.
+    /// The state of that file when it was opened.
     ///
     /// # Panics
-    /// If there is no such file.
+    /// If there is not such a file.
     #[must_use]
     pub fn state(self, array: usize) -> FileState {
         self.files.arrays[array].file().state()
     }
 
-    /// All files, each with the state in which it was opened.
+    /// All files, each with its state when it was opened.
     pub(crate) fn all_files(self) -> impl Iterator<Item = (&'a Path, FileState)> {
         self.files.arrays.iter().map(|array| (array.path(), array.file().state()))
     }
 
-    /// Bytes of one row of a hop.
+    /// Bytes per row of a hop.
     #[must_use]
     pub fn row_bytes(self) -> usize {
         self.files.dim * self.files.element.bytes()
     }
 
-    /// These rows as each file has them, one behind the other: all hops of a row, or one.
+    /// The stored bytes of these rows in each file, row after row: all hops of a row, or one hop.
     ///
     /// # Panics
     /// If there are no such rows.
@@ -200,7 +201,7 @@ impl<'a> Hops<'a> {
     /// The rows of one hop.
     ///
     /// # Panics
-    /// If there is no such hop.
+    /// If there is not such a hop.
     #[must_use]
     pub fn table(self, hop: usize) -> HopTable<'a> {
         let HopPlace { array, first, stride } = self.files.hops[hop];
@@ -218,7 +219,7 @@ pub struct HopTable<'a> {
 }
 
 impl<'a> HopTable<'a> {
-    /// Whether a row begins where the one before ends.
+    /// Whether rows are contiguous.
     #[must_use]
     pub fn is_dense(self) -> bool {
         self.stride == self.row_bytes
@@ -227,7 +228,7 @@ impl<'a> HopTable<'a> {
     /// One row.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If there is not such a row.
     #[must_use]
     pub fn row(self, row: usize) -> &'a [u8] {
         &self.bytes[row * self.stride..][..self.row_bytes]

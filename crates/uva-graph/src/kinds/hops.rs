@@ -1,4 +1,4 @@
-//! A hop set in place of a graph.
+//! Datasets of a hop set, without a graph.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ impl Kind for HopFiles {
         self.labels.values()
     }
 
-    /// The nodes of a split's rows.
+    /// The nodes of the rows of a split.
     fn split(&self, split: Split) -> &[i64] {
         &self.nodes.values()[self.splits[split as usize].clone()]
     }

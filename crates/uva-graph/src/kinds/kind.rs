@@ -1,4 +1,4 @@
-//! What a dataset of one kind has.
+//! The interface of a dataset kind.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::storage::files::Files;
 use crate::storage::graph_files::GraphFiles;
 use crate::{FeatureTable, Labels, Meta, Schema, Split};
 
-/// How messages name a kind of dataset and what it holds.
+/// Names that messages use for a dataset kind and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindWords {
-    /// The kind.
+    /// The name of the kind.
     pub dataset: &'static str,
-    /// What has labels and feature rows.
+    /// The name of an item with a label and a feature row.
     pub node: &'static str,
-    /// How such a dataset gets labels.
+    /// A hint on how such a dataset gets labels.
     pub labels: &'static str,
 }
 
 impl KindWords {
-    /// Of a graph.
+    /// The names for a graph.
     pub(super) const GRAPH: Self = Self {
         dataset: "dataset",
         node: "node",
@@ -31,37 +31,37 @@ impl KindWords {
     };
 }
 
-/// What a dataset of one kind has. Absent things are `None`.
+/// The interface of a dataset kind. Absent content is `None`.
 pub(crate) trait Kind: Debug + Send + Sync {
     /// Names, counts and types.
     fn schema(&self) -> Schema;
 
     fn meta(&self) -> &Meta;
 
-    /// Identifies the content.
+    /// Identifier of the content.
     fn fingerprint(&self) -> String;
 
-    /// A row a node, or of a hop set one a row.
+    /// The labels, one row per node, or per row of a hop set.
     fn labels(&self) -> Labels<'_>;
 
     /// The nodes of a split.
     fn split(&self, split: Split) -> &[i64];
 
-    /// How messages name it.
+    /// Names that messages use.
     fn words(&self) -> KindWords;
 
-    /// The files that hold feature rows, each with the state in which it was opened.
+    /// The files that hold feature rows, each with its state when it was opened.
     fn row_files(&self) -> Vec<(&Path, FileState)>;
 
-    /// The file and its key that say how many classes there are, in the dataset at this path.
+    /// The key and file that give the number of classes of the dataset at `path`.
     fn classes_from(&self, path: &Path) -> (&'static str, PathBuf);
 
-    /// The rows of a split's nodes in the labels.
+    /// The label rows of a split's nodes.
     fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
         Box::new(self.split(split).iter().map(|&id| id as usize))
     }
 
-    /// The id of each node in the dataset that this one was made of; `None` where it is the same.
+    /// The id of each node in the source dataset; `None` if the ids are the same.
     fn original_ids(&self) -> Option<&[i64]> {
         self.graph()?.original_ids.as_ref().map(|ids| ids.values())
     }
@@ -81,7 +81,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
         None
     }
 
-    /// The feature rows that are here, where others are with other ranks.
+    /// The feature rows of this rank in a divided dataset.
     fn own_rows(&self) -> Option<OwnRows<'_>> {
         None
     }
@@ -92,7 +92,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     }
 }
 
-/// The file that says how many classes the labels of a graph have, and what in it does.
+/// The key and file that give the number of classes of a graph's labels.
 pub(super) fn classes_of_graph(graph: &GraphFiles, path: &Path) -> (&'static str, PathBuf) {
     match graph.meta.classes {
         Some(_) => ("\"classes\"", path.join(crate::description::meta::FILE_NAME)),

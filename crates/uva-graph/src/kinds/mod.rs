@@ -1,4 +1,4 @@
-//! The kinds of datasets: what each consists of, and how it answers for it.
+//! The dataset kinds: the content of each, and its implementation of `Kind`.
 //!
 //! | file | kind |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `ranges` | the same with the feature rows of one range of its nodes, where ranks divide them |
 //! | `hops` | rows of several hops in place of a graph: a hop set |
 //!
-//! `hop_rows` and `own_rows` have the files of the last two, and the views that a dataset lends of them.
+//! `hop_rows` and `own_rows` have the files of the last two kinds, and views of them.
 
 mod graph;
 pub(crate) mod hop_rows;

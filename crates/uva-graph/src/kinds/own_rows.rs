@@ -1,4 +1,4 @@
-//! A graph whose feature rows are divided among ranks: what one of them has.
+//! The local content of a graph whose feature rows are divided among ranks.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::{ElementType, FeatureTable};
 #[derive(Debug)]
 pub(crate) struct DividedFiles {
     pub(crate) graph: GraphFiles,
-    /// The fingerprint of the dataset that was divided.
+    /// The fingerprint of the source dataset.
     pub(crate) fingerprint: String,
-    /// Which part's rows.
+    /// The number of the part that owns the rows.
     pub(crate) part: usize,
-    /// The first node of each part, and the number of nodes.
+    /// The first node of each part, followed by the number of nodes.
     pub(crate) boundaries: Vec<u64>,
     /// The rows.
     pub(crate) table: NpyArray,
@@ -22,7 +22,7 @@ pub(crate) struct DividedFiles {
 }
 
 impl DividedFiles {
-    /// The rows that are here.
+    /// The rows of this part.
     pub(super) fn own_table(&self) -> FeatureTable<'_> {
         let (table, element) = (&self.table, self.element);
         FeatureTable { bytes: table.bytes(), rows: table.shape()[0], dim: table.shape()[1], element }
@@ -38,27 +38,27 @@ impl<'d> OwnRows<'d> {
         Self(files)
     }
 
-    /// Which part this is.
+    /// The number of this part.
     pub fn part(self) -> usize {
         self.0.part
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub fn parts(self) -> usize {
         self.0.boundaries.len() - 1
     }
 
-    /// The first node of each part, and the number of nodes behind them.
+    /// The first node of each part, followed by the number of nodes.
     pub fn boundaries(self) -> &'d [u64] {
         &self.0.boundaries
     }
 
-    /// The nodes whose rows are here.
+    /// The nodes whose rows this part has.
     pub fn nodes(self) -> Range<u64> {
         self.0.boundaries[self.0.part]..self.0.boundaries[self.0.part + 1]
     }
 
-    /// Their rows, in the order of the nodes.
+    /// The rows of this part, in the order of the nodes.
     pub fn table(self) -> FeatureTable<'d> {
         self.0.own_table()
     }

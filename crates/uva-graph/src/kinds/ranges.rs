@@ -1,4 +1,4 @@
-//! A graph whose feature rows are divided among ranks.
+//! Datasets of a graph whose feature rows are divided among ranks.
 
 use std::path::{Path, PathBuf};
 

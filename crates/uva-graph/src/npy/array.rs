@@ -42,8 +42,8 @@ impl NpyArray {
     /// Maps the file and reads its header.
     ///
     /// # Errors
-    /// If it cannot be opened, its header is malformed or not supported (see the module of this crate on headers), or
-    /// the file is shorter or longer than the header says.
+    /// If it cannot be opened, its header is malformed or not supported (see the `header` module), or the file is
+    /// shorter or longer than the header says.
     pub fn open(path: &Path) -> Result<NpyArray, GraphError> {
         let file = MappedFile::open(path).map_err(GraphError::io(path, "open"))?;
         let header = Header::parse(file.bytes()).map_err(|e| GraphError::invalid(path, e))?;
@@ -110,19 +110,19 @@ impl NpyArray {
         })
     }
 
-    /// The error that lists the accepted types.
+    /// The error for a wrong type, with the accepted types.
     pub fn wrong_type(&self, wanted: impl Into<String>) -> GraphError {
         GraphError::invalid(self.path(), ArrayProblem::Type { found: self.kind(), wanted: wanted.into() })
     }
 
-    /// The error that describes the accepted shape.
+    /// The error for a wrong shape, with the accepted shape.
     pub fn wrong_shape(&self, wanted: impl Into<String>) -> GraphError {
         let found = self.shape().to_vec();
         GraphError::invalid(self.path(), ArrayProblem::Shape { found, wanted: wanted.into() })
     }
 }
 
-/// A `.npy` file whose elements were found to be aligned `T`s.
+/// A `.npy` file whose elements are known to be aligned `T`s.
 #[derive(Debug)]
 pub(crate) struct TypedArray<T> {
     array: NpyArray,

@@ -10,7 +10,8 @@ use uva_files::quote::shown;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// numpy itself refuses headers longer than 10,000 characters. Only structured types come near, which we refuse anyway.
+/// numpy itself refuses headers longer than 10,000 characters. Only structured types come close, and they are rejected
+/// anyway.
 const LONGEST_HEADER: usize = 64 * 1024;
 
 /// More axes than numpy allows.
@@ -35,7 +36,7 @@ pub enum NpyType {
 }
 
 impl NpyType {
-    /// Bytes that one element takes.
+    /// Bytes per element.
     pub fn bytes(self) -> usize {
         match self {
             NpyType::Bool | NpyType::I8 | NpyType::U8 => 1,
@@ -45,7 +46,7 @@ impl NpyType {
         }
     }
 
-    /// numpy's name for it.
+    /// numpy's name for the type.
     pub fn name(self) -> &'static str {
         match self {
             NpyType::Bool => "bool",
@@ -63,7 +64,7 @@ impl NpyType {
         }
     }
 
-    /// Its `descr` in a file.
+    /// The type's `descr` in a file.
     pub fn descr(self) -> &'static str {
         match self {
             NpyType::Bool => "|b1",
@@ -222,7 +223,7 @@ impl Header {
         Ok(Header { kind, shape: axes, data_offset })
     }
 
-    /// How many elements the array has.
+    /// The number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }

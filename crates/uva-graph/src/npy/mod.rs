@@ -1,6 +1,7 @@
 //! `.npy` arrays: headers, mapped reading, streamed writing.
 //!
-//! Versions 1 and 2, little-endian, C order. Everything else is refused, with the value found and the accepted ones.
+//! Versions 1 and 2, little-endian, C order. Everything else is rejected with an error that has the value found and the
+//! accepted values.
 
 mod array;
 mod header;

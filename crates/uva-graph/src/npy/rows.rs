@@ -1,4 +1,4 @@
-//! An array of a known shape whose rows are written in any order, for results that may be interrupted and resumed.
+//! An array of a known shape whose rows are written in any order, for jobs that may be interrupted and resumed.
 
 use std::fs::File;
 use std::io;
@@ -12,52 +12,52 @@ use super::header::NpyType;
 use super::writer::{HEADER_BYTES, header};
 use crate::GraphError;
 
-/// A `.npy` file being filled by one process. All its bytes are there from the beginning, as zeros, so a record behind the
-/// array says what it will hold and how much of it is done. The record also marks the file as one of this program's.
-/// [`commit`](Self::commit) renames the file, and [`finish`](Self::finish) cuts the record off.
+/// A `.npy` file being filled by one process. The file has its full size from the beginning, filled with zeros, and a
+/// record after the array has the job and the progress. The record also marks the file as written by this program.
+/// [`commit`](Self::commit) renames the file, and [`finish`](Self::finish) truncates the record.
 #[derive(Debug)]
 pub struct NpyRows {
     file: UnfinishedFile,
     job: u64,
-    /// Where the array ends, and the record begins.
+    /// The offset at which the array ends and the record begins.
     end: u64,
     row_bytes: u64,
     rows: u64,
 }
 
-/// How far an array is.
+/// Progress of an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Units of work whose rows are written.
     pub units: u64,
-    /// Whether all rows are.
+    /// Whether all rows are written.
     pub complete: bool,
 }
 
-/// What has the name of an unfinished array.
+/// The content found at the path of an unfinished array.
 #[derive(Debug)]
 pub enum FoundRows {
-    /// Nothing.
+    /// The path does not exist.
     Missing,
     /// A file that another process is writing.
     Held,
-    /// An array of this job.
+    /// An unfinished array of this job.
     Same(NpyRows, Done),
     /// An unfinished array of another job, or of another shape.
     Other(UnfinishedFile),
-    /// Something that this program did not write, and why that is known.
+    /// A file that this program did not write, and the reason for that conclusion.
     Foreign(String),
 }
 
-/// The record: the mark, the job, the units, whether it is complete, and a hash of the three.
+/// The record: the mark, the job, the units, whether it is complete, and a hash of these.
 const RECORD_BYTES: usize = 40;
 const MARK: [u8; 8] = *b"uvarows1";
 
 impl NpyRows {
-    /// Creates the file at `path`, locked. `job` identifies what its rows will be.
+    /// Creates the file at `path`, locked. `job` identifies the content of the rows.
     ///
     /// # Errors
-    /// The system's answer; `None` where anything has the name.
+    /// If a system call fails; `None` if the path exists.
     pub fn create(
         path: &Path,
         kind: NpyType,
@@ -68,7 +68,7 @@ impl NpyRows {
         let end = HEADER_BYTES as u64 + row_bytes * rows;
         let prepare = |file: &File| {
             file.write_all_at(&header, 0)?;
-            // Its space is not taken here, but a limit on the size of files shows.
+            // This does not allocate space, but fails if the file exceeds the size limit.
             file.set_len(end)?;
             file.write_all_at(&record(job, Done::default()), end)
         };
@@ -79,10 +79,10 @@ impl NpyRows {
         }
     }
 
-    /// Opens and locks what an earlier process left at `path`.
+    /// Opens and locks the file that an earlier process left at `path`.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn find(path: &Path, kind: NpyType, shape: &[usize], job: u64) -> Result<FoundRows, GraphError> {
         let file = match UnfinishedFile::open(path) {
             Ok(file) => file,
@@ -122,7 +122,7 @@ impl NpyRows {
     /// Writes whole rows from row `first` on.
     ///
     /// # Errors
-    /// If the system refuses, or there are no such rows.
+    /// If the write fails or the rows are out of range.
     pub fn write(&self, first: u64, bytes: &[u8]) -> Result<(), GraphError> {
         let fits = bytes.len() as u64 <= self.rows.saturating_sub(first).saturating_mul(self.row_bytes);
         let written = if fits {
@@ -136,7 +136,7 @@ impl NpyRows {
     /// Reads whole rows from row `first` on.
     ///
     /// # Errors
-    /// If the system refuses, or there are no such rows.
+    /// If the read fails or the rows are out of range.
     pub fn read(&self, first: u64, bytes: &mut [u8]) -> Result<(), GraphError> {
         let fits = bytes.len() as u64 <= self.rows.saturating_sub(first).saturating_mul(self.row_bytes);
         let read = if fits {
@@ -152,26 +152,26 @@ impl NpyRows {
         self.row_bytes as usize
     }
 
-    /// Its present name.
+    /// The current path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Records how far it is, once the rows that this counts are on the disk.
+    /// Records the progress, after the rows that it counts are on disk.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn note(&self, done: Done) -> Result<(), GraphError> {
         let file = self.file.file();
         let noted = file.sync_all().and_then(|()| file.write_all_at(&record(self.job, done), self.end));
         noted.and_then(|()| file.sync_all()).map_err(GraphError::io(self.path(), "write"))
     }
 
-    /// Gives the file its final name; the record is still there. `replaces`: a file that has the name is replaced. False,
-    /// unless `replaces`, where anything has the name.
+    /// Gives the file its final name; the record is kept. With `replaces`, an existing file is replaced; otherwise the
+    /// result is false if the path exists.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn commit(&mut self, to: &Path, replaces: bool) -> Result<bool, GraphError> {
         match self.file.rename(to, replaces) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -179,19 +179,19 @@ impl NpyRows {
         }
     }
 
-    /// Cuts the record off: what remains is the array alone.
+    /// Truncates the record, so that only the array remains.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn finish(self) -> Result<(), GraphError> {
         let file = self.file.file();
         file.set_len(self.end).and_then(|()| file.sync_all()).map_err(GraphError::io(self.path(), "finish"))
     }
 
-    /// Removes the file, unless its name leads to another one by now.
+    /// Removes the file, unless the path refers to another file by now.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn remove(self) -> Result<(), GraphError> {
         let path = self.path().to_owned();
         self.file.remove().map_err(GraphError::io(&path, "remove"))
@@ -209,7 +209,7 @@ fn record(job: u64, done: Done) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// Job and progress; no progress where the record was cut short by a power failure. `None` without the mark.
+/// Job and progress. There is no progress if a power failure truncated the record. `None` without the mark.
 fn read_record(bytes: &[u8; RECORD_BYTES]) -> Option<(u64, Option<Done>)> {
     let word = |place: usize| {
         let mut word = [0; 8];
@@ -291,7 +291,7 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         drop(NpyRows::create(&path, NpyType::I64, &[4], 7).unwrap());
-        // A record that a power failure has cut short marks the file, but does not count.
+        // A record truncated by a power failure marks the file, but has no progress.
         let mut bytes = fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&path, bytes).unwrap();

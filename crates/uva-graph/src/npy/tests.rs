@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::header::HeaderProblem;
 use super::*;
 
-/// Version 1 around `literal`, padded as numpy pads.
+/// A version 1 file with this header literal, padded as numpy does.
 fn file_with(literal: &str, data: &[u8]) -> Vec<u8> {
     let length = (10 + literal.len() + 1).next_multiple_of(64) - 10;
     let mut file = b"\x93NUMPY\x01\x00".to_vec();
@@ -160,7 +160,7 @@ fn what_is_written_is_read_back() {
 fn an_array_of_several_pieces_is_what_was_written_in_whatever_parts() {
     let directory = tempfile::tempdir().unwrap();
     let values: Vec<u8> = (0..9 << 20).map(|at: u32| (at ^ at >> 8 ^ at >> 16) as u8).collect();
-    // Below a piece, one to its end, across several, exactly one, and odd ones.
+    // Sizes below a piece, up to its end, across several pieces, exactly one piece, and odd sizes.
     let parts: [&[usize]; 3] =
         [&[1, (2 << 20) - 129, 5 << 20, 2 << 20, 77], &[(2 << 20) - 128, 2 << 20, 0, 1], &[9 << 20]];
     for (number, parts) in parts.into_iter().enumerate() {

@@ -15,12 +15,12 @@ pub(crate) const HEADER_BYTES: usize = 128;
 /// Bytes of a header before its literal: magic, version, length.
 const PREFIX_BYTES: usize = 10;
 
-/// Size and alignment of each write. A file system that is able to then keeps each piece in one page of this
-/// size, and mappings of the file use that page. Random reads of a large array wait less with such pages: sampling
-/// 15,10,5 from 124 M edges took 21.5 ms a batch on 4 KiB pages and 19.3 ms on these (ext4, Linux 6.18, page cache).
+/// Size and alignment of each write. A file system with large folios then keeps each piece in one page of this size,
+/// which mappings of the file use as well. Such pages make random reads of a large array faster: sampling 15,10,5 from
+/// 124 M edges took 21.5 ms a batch on 4 KiB pages and 19.3 ms on these (ext4, Linux 6.18, page cache).
 const PIECE_BYTES: usize = 2 << 20;
 
-/// Misuse of a writer. It is a bug of the caller, reported as an error so that no half-written array stays.
+/// Misuse of a writer. This is a bug of the caller, reported as an error so that a partly written array is removed.
 #[derive(Debug, thiserror::Error)]
 enum WriterProblem {
     #[error("elements of {found} bytes were written to an array of {kind}")]
@@ -55,7 +55,7 @@ impl NpyWriter {
         Ok(NpyWriter::onto(file, path, kind, row_shape))
     }
 
-    /// The same for an empty file open for writing; errors call it `path`.
+    /// Like [`create`](Self::create), for an empty file that is open for writing. Errors name it `path`.
     pub fn onto(file: File, path: &Path, kind: NpyType, row_shape: &[usize]) -> NpyWriter {
         NpyWriter {
             path: path.to_owned(),
@@ -68,11 +68,11 @@ impl NpyWriter {
         }
     }
 
-    /// The same file, in which the elements begin at byte `offset`: the header is padded with spaces, as the format
-    /// allows. Direct reads want elements on the boundaries of the file system's blocks.
+    /// Makes the elements begin at byte `offset`: the header is padded with spaces, as the format allows. Direct reads
+    /// require elements aligned to the blocks of the file system.
     ///
     /// # Panics
-    /// If elements have been written already, or `offset` is no multiple of 64 between 128 and 65,472.
+    /// If elements have been written already, or `offset` is not a multiple of 64 between 128 and 65,472.
     #[must_use]
     pub fn with_data_at(mut self, offset: usize) -> NpyWriter {
         assert_eq!(self.written, 0, "before the first element");
@@ -83,7 +83,7 @@ impl NpyWriter {
         self
     }
 
-    /// Appends elements. They may be any number, not only whole rows.
+    /// Appends elements. Their number is arbitrary and need not fill rows.
     ///
     /// # Errors
     /// If the system refuses to write them, or their size is not that of the array's elements.
@@ -131,7 +131,7 @@ impl NpyWriter {
         self.write_header(None)
     }
 
-    /// The same for rows that may have no bytes, and so cannot be counted: `rows` is their number.
+    /// Like [`finish`](Self::finish), for rows that may have no bytes and so cannot be counted. `rows` is their number.
     ///
     /// # Errors
     /// As [`finish`](Self::finish), and if the number of rows written differs.

@@ -10,20 +10,20 @@ use crate::description::names;
 use crate::npy::{NpyType, NpyWriter, write_array};
 use crate::{GraphError, Indices, Split};
 
-/// Bytes of rows that are held in memory before they are written.
+/// Bytes of rows held in memory before they are written.
 const STEP_BYTES: usize = 16 << 20;
 
 /// Rows that one task copies.
 const ROWS_PER_TASK: usize = 256;
 
-/// Entries that are renumbered at a time.
+/// Entries renumbered at a time.
 const ENTRIES: usize = 1 << 16;
 
 /// A part while its files are written.
 pub(super) struct Arrays<'a> {
     pub(super) outline: &'a Outline<'a>,
     pub(super) directory: &'a Path,
-    /// Told of every so many bytes that were written.
+    /// Called with the number of bytes after each write.
     pub(super) wrote: &'a dyn Fn(usize),
 }
 
@@ -68,7 +68,7 @@ impl Arrays<'_> {
             end
         }));
         write_array(&self.directory.join(names::INDPTR), NpyType::I64, &[], &ends)?;
-        // A place is no more than the id, so it fits wherever the id did.
+        // A place is at most the id, so it fits the type of the id.
         match csc.indices {
             Indices::I32(ids) => self.entries(names::INDICES, NpyType::I32, ids, |id| {
                 self.place(id.into()).map(|place| place as i32)
@@ -92,8 +92,8 @@ impl Arrays<'_> {
         writer.finish().map(drop)
     }
 
-    /// Writes an array with a value for each entry of the lists. What `change` has no value for is no node of the part,
-    /// and so no node of the graph.
+    /// Writes an array with a value for each entry of the lists. An entry for which `change` has no value is not a node
+    /// of the part, and so not a node of the graph.
     fn entries<T: NoUninit>(
         &self,
         name: &str,
@@ -143,7 +143,7 @@ impl Arrays<'_> {
         }
     }
 
-    /// Writes an array with `value` of each node.
+    /// Writes an array with `value(node)` for each node.
     fn each<T: NoUninit>(
         &self,
         name: &str,

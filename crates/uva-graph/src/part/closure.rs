@@ -1,12 +1,13 @@
-//! Which nodes a part has.
+//! The nodes of a part.
 
 use super::members::Members;
 use crate::Csc;
 
-/// The distance of a node that is further away than the part reaches.
+/// The distance of a node outside of the part.
 const FAR: u8 = u8::MAX;
 
-/// The nodes within some in-hops of a part's roots, by their distance. A byte a node of the whole graph.
+/// The distance of each node from a part's roots, up to a number of in-hops. Takes one byte per node of the whole
+/// graph.
 #[derive(Debug)]
 pub(super) struct Closure {
     hops: u8,
@@ -14,10 +15,10 @@ pub(super) struct Closure {
 }
 
 impl Closure {
-    /// The nodes within `hops` in-hops of `roots`, which are nodes of `csc`, as are all its neighbours.
+    /// Computes the nodes within `hops` in-hops of `roots`. The roots and all neighbours must be nodes of `csc`.
     ///
     /// # Panics
-    /// If a root or a neighbour is no node.
+    /// If a root or a neighbour is not a node.
     pub(super) fn of(csc: &Csc<'_>, roots: impl Iterator<Item = i64>, hops: u8) -> Closure {
         let mut distance = vec![FAR; csc.nodes()];
         let (mut frontier, mut next) = (Vec::new(), Vec::new());
@@ -46,7 +47,7 @@ impl Closure {
         Members::of(self.distance.len(), |node| self.distance[node] != FAR)
     }
 
-    /// Whether the part has the whole list of `node`, and no empty one in its place.
+    /// Whether the part has the whole list of `node`, rather than an empty one.
     #[inline]
     pub(super) fn has_list(&self, node: usize) -> bool {
         self.distance[node] < self.hops
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
     use crate::Indices;
 
-    /// 0 ← 1 ← 2 ← 3 ← 4, and 5 alone.
+    /// The path 0 ← 1 ← 2 ← 3 ← 4 and the isolated node 5.
     const INDPTR: [i64; 7] = [0, 1, 2, 3, 4, 4, 4];
     const INDICES: [i32; 4] = [1, 2, 3, 4];
 

@@ -1,16 +1,16 @@
 //! The place of each node in a part.
 
-/// A set of nodes, and the place of each among them in ascending order: a bit a node, and a word for each 64.
+/// A set of nodes with the rank of each in ascending order. Takes one bit per node and a word for each 64.
 #[derive(Debug)]
 pub(super) struct Members {
     bits: Vec<u64>,
-    /// Members before each word of bits.
+    /// The number of members before each word of bits.
     before: Vec<u64>,
     len: usize,
 }
 
 impl Members {
-    /// Those of `nodes` nodes for which `is_member` holds.
+    /// The set of the nodes below `nodes` for which `is_member` holds.
     pub(super) fn of(nodes: usize, is_member: impl Fn(usize) -> bool) -> Members {
         let mut members = Members {
             bits: vec![0; nodes.div_ceil(64)],
@@ -27,12 +27,12 @@ impl Members {
         members
     }
 
-    /// How many there are.
+    /// The number of members.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// They, ascending.
+    /// The members, ascending.
     pub(super) fn nodes(&self) -> impl Iterator<Item = usize> + '_ {
         (0..).zip(&self.bits).flat_map(|(word, &bits)| {
             let mut rest = bits;
@@ -44,7 +44,7 @@ impl Members {
         })
     }
 
-    /// The place of `node`; `None` if it is no member.
+    /// The place of `node`; `None` if it is not a member.
     #[inline]
     pub(super) fn place(&self, node: usize) -> Option<usize> {
         let (word, bit) = (*self.bits.get(node / 64)?, 1_u64 << (node % 64));

@@ -1,20 +1,21 @@
-//! Parts of a partitioned dataset, each a dataset of its own that batches are made of without asking another part.
+//! Parts of a partitioned dataset. Each part is a dataset of its own, from which batches are made without access to
+//! other parts.
 //!
 //! A part holds the training nodes that the partition assigns to it and every node within `hops` in-hops of them. Lists
-//! at a distance below `hops` are whole, in their order; those at the distance `hops` are empty. Original ids are kept
-//! (`orig_id.npy`). So a batch of at most `hops` hops around the part's nodes is the batch that the whole dataset gives,
-//! value for value, and has the same hash.
+//! at a distance below `hops` are complete and keep their order; lists at the distance `hops` are empty. Original ids
+//! are kept (`orig_id.npy`). So a batch of at most `hops` hops around the part's nodes is equal to the batch of the
+//! whole dataset, value for value, and has the same hash.
 //!
 //! | file | what it is for |
 //! |---|---|
 //! | `closure` | which nodes a part has, and how far from its training nodes they are |
 //! | `members` | the place of each node in a part |
-//! | `options` | how a dataset is cut, and what is refused |
+//! | `options` | how a dataset is cut, and the checks of options |
 //! | `outline` | the sizes of a part before it is written |
-//! | `reach` | around which nodes a part is whole |
-//! | `write` | the files of all parts, and the description beside them |
+//! | `reach` | the nodes around which a part is complete |
+//! | `write` | the files of all parts, and the description next to them |
 //! | `arrays` | one array of a part, row by row or list by list |
-//! | `verify` | counts, lists and rows of parts that are there |
+//! | `verify` | checks of counts, lists and rows of the parts present |
 
 mod arrays;
 mod closure;

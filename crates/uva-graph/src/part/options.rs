@@ -9,16 +9,17 @@ pub use crate::description::part_of::MOST_HOPS;
 /// How a dataset is cut into parts.
 #[derive(Debug, Clone, Copy)]
 pub struct PartOptions<'a> {
-    /// The part of each node. Each part has to have a training node.
+    /// The part of each node. Each part requires a training node.
     pub map: &'a PartitionMap,
-    /// Within how many in-hops of its training nodes a part is whole: 1 to [`MOST_HOPS`].
+    /// Number of in-hops around its training nodes within which a part is complete: 1 to [`MOST_HOPS`].
     pub hops: u32,
-    /// Whether validation and test nodes are divided as training nodes are, with all that is near them. Otherwise a part
-    /// has those around which it is whole by itself, so that some may be in several parts, and some in none.
+    /// Whether validation and test nodes are divided like training nodes, with their neighbourhoods. Otherwise a part
+    /// has those validation and test nodes around which it is complete anyway; some may be in several parts, and some
+    /// in no part.
     pub split_eval: bool,
 }
 
-/// The same, checked, for one dataset.
+/// Checked options for one dataset.
 pub(super) struct Cut<'a> {
     pub(super) dataset: &'a Dataset,
     /// The part of each node, by the dataset's own ids.
@@ -30,10 +31,10 @@ pub(super) struct Cut<'a> {
 }
 
 impl<'a> PartOptions<'a> {
-    /// Refuses what cannot be written.
+    /// Checks the options.
     ///
     /// # Errors
-    /// [`GraphError::Usage`] with the option; [`GraphError::Invalid`] if the map is none of this dataset's.
+    /// [`GraphError::Usage`] with the option; [`GraphError::Invalid`] if the map belongs to another dataset.
     pub(super) fn of(&self, dataset: &'a Dataset) -> Result<Cut<'a>, GraphError> {
         let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
         let path = dataset.path().display();

@@ -10,18 +10,19 @@ use crate::{Dataset, Split};
 /// Bytes of the header of a `.npy` file, and of a part's `meta.json`, rounded up.
 const HEADERS: u64 = 16 << 10;
 
-/// What a part consists of, in ids of the whole dataset.
+/// The content of a part, in ids of the whole dataset.
 pub(super) struct Outline<'a> {
     pub(super) dataset: &'a Dataset,
     pub(super) closure: Closure,
     pub(super) members: Members,
-    /// Its nodes of each split, in the order of the dataset's files.
+    /// The part's nodes of each split, in the order of the dataset's files.
     pub(super) splits: [Vec<i64>; 3],
     halo: u64,
 }
 
 impl<'a> Outline<'a> {
-    /// That of part `number`. It takes 2 bytes a node of the whole graph while it is made, and 1.25 afterwards.
+    /// Computes the outline of part `number`. Takes 2 bytes per node of the whole graph during the call, and 1.25
+    /// afterwards.
     pub(super) fn of(cut: &Cut<'a>, number: usize) -> Outline<'a> {
         let Cut { dataset, hops, split_eval, .. } = *cut;
         let csc = dataset.csc();
@@ -49,7 +50,7 @@ impl<'a> Outline<'a> {
         Outline { dataset, closure, members, splits, halo }
     }
 
-    /// Its sizes. `dir` names its directory.
+    /// The sizes of the part. `dir` is the name of its directory.
     pub(super) fn sizes(&self, dir: String) -> WrittenPart {
         let (dataset, csc) = (self.dataset, self.dataset.csc());
         let nodes = self.members.len() as u64;

@@ -1,11 +1,11 @@
-//! How far from each of its nodes a part is whole.
+//! The distance from each node within which a part is complete.
 
 use super::closure::list;
 use super::members::Members;
 use crate::{Csc, Dataset};
 
-/// For each node, over how many in-hops from it all lists are there: up to `hops`. 0 says that its own list is missing.
-/// Only `members` are looked at, which are all nodes that their lists name; others have 0.
+/// For each node, the number of in-hops, up to `hops`, within which all lists are present. 0 means that the node's own
+/// list is missing. Only `members`, which include all nodes in their lists, are examined; other nodes have 0.
 ///
 /// A batch around a node is that of the whole graph if it has no more hops than this.
 pub(super) fn whole_hops(
@@ -16,7 +16,7 @@ pub(super) fn whole_hops(
 ) -> Vec<u8> {
     let mut whole = vec![0; csc.nodes()];
     for hop in 1..=hops {
-        // What this pass has raised counts as it did before: it is no less than `hop - 1` either way.
+        // A value raised in this pass counts as before: it is at least `hop - 1` either way.
         for node in members.nodes().filter(|&node| has_list(node)) {
             if whole[node] + 1 == hop && list(csc, node).all(|neighbour| whole[neighbour] + 1 >= hop) {
                 whole[node] = hop;
@@ -26,11 +26,11 @@ pub(super) fn whole_hops(
     whole
 }
 
-/// The position of the first of `ids` around which a part of a dataset is not whole for batches of `hops` hops; `None`
-/// if there is no such node, or the dataset is whole. Takes a byte a node.
+/// The position of the first of `ids` around which a part of a dataset is not complete for batches of `hops` hops.
+/// `None` if there is not such a node, or the dataset is not a part. Takes one byte per node.
 ///
 /// # Panics
-/// If an id is no node, or there are more hops than 255.
+/// If an id is not a node, or `hops` exceeds 255.
 pub fn first_cut(dataset: &Dataset, ids: &[i64], hops: usize) -> Option<usize> {
     dataset.part()?;
     let csc = dataset.csc();
@@ -47,12 +47,12 @@ mod tests {
 
     #[test]
     fn a_batch_may_have_as_many_hops_as_the_part_is_whole_around_its_seeds() {
-        // 0 ← 1 ← 2 ← 3 ← 4, and 5 alone.
+        // The path 0 ← 1 ← 2 ← 3 ← 4 and the isolated node 5.
         let (indptr, indices) = ([0, 1, 2, 3, 4, 4, 4], [1, 2, 3, 4]);
         let csc = Csc { indptr: &indptr, indices: Indices::I32(&indices), original_ids: None, degrees: None };
         let members = |last: usize| Members::of(6, move |node| node <= last);
         assert_eq!(whole_hops(&csc, &members(3), 3, |node| node < 3), [3, 2, 1, 0, 0, 0]);
-        // Where the whole graph ends, nothing is cut.
+        // Nothing is cut at the end of the whole graph.
         assert_eq!(whole_hops(&csc, &members(5), 2, |_| true), [2; 6]);
     }
 }

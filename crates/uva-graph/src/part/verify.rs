@@ -1,4 +1,4 @@
-//! Checks the parts of a partition: against its description and its map, and against the dataset that was divided.
+//! Checks the parts of a partition against its description, its map, and the source dataset.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ use crate::partition::parts::WrittenPart;
 use crate::partition::summary::{PARTITION_SUMMARY, summary_of};
 use crate::{Dataset, ElementType, FeatureTable, GraphError, PartitionMap, PartitionSummary, Split, Verify};
 
-/// What was checked of a partition.
+/// The result of checking a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CheckedParts {
-    /// The parts that are here, and were checked.
+    /// The parts that are present and were checked.
     pub parts: Vec<usize>,
-    /// Those that are not here.
+    /// The parts that are absent.
     pub absent: Vec<usize>,
-    /// Whether rows and lists were compared with those of the dataset that was divided.
+    /// Whether rows and lists were compared with those of the source dataset.
     pub with_source: bool,
 }
 
-/// What is wrong.
+/// A fault of a partition.
 #[derive(Debug, thiserror::Error)]
 enum CheckProblem {
     #[error(
@@ -55,12 +55,12 @@ enum CheckProblem {
     Split,
 }
 
-/// Checks the partition in the directory `path`: counts and map, and each part that is here with all its values, its
-/// counts, and that it is whole as far as it says. With the dataset that was divided, also that every row and list is
-/// that of the dataset. A map without parts is compared with its description alone. Uses the current rayon pool.
+/// Checks the partition in the directory `path`: counts, map, and each part that is present, with all its values, its
+/// counts, and its completeness within its hops. With `source`, also checks that every row and list equals that of the
+/// source dataset. A map without parts is only compared with its description. Uses the current rayon pool.
 ///
 /// # Errors
-/// About the first that is wrong: with the file, the value found and that expected.
+/// The first fault, with the file, the value found and the expected value.
 pub fn verify_parts(path: &Path, source: Option<&Dataset>) -> Result<CheckedParts, GraphError> {
     let map = match source {
         Some(dataset) => PartitionMap::open(path, dataset)?,
@@ -98,7 +98,7 @@ pub fn verify_parts(path: &Path, source: Option<&Dataset>) -> Result<CheckedPart
     Ok(checked)
 }
 
-/// A part that is checked.
+/// A part that is being checked.
 struct One<'a> {
     part: &'a Dataset,
     number: usize,
@@ -112,7 +112,7 @@ impl One<'_> {
         self.part.path().join(name)
     }
 
-    /// The original ids. A part has them.
+    /// The original ids, which every part has.
     fn ids(&self) -> &[i64] {
         self.part.original_ids().unwrap_or_default()
     }
@@ -160,12 +160,12 @@ impl One<'_> {
         }
     }
 
-    /// Whether validation and test nodes were divided as training nodes are.
+    /// Whether validation and test nodes were divided like training nodes.
     fn divides_evaluation(&self) -> bool {
         self.summary.closures().is_some_and(|parts| parts.split_eval)
     }
 
-    /// Checks that all lists are there within the part's hops, and no node beyond.
+    /// Checks that all lists within the part's hops are present, and no node beyond.
     fn check_lists(&self) -> Result<(), GraphError> {
         let Some(of) = self.part.part() else { return Ok(()) };
         let splits: &[Split] = if self.divides_evaluation() { &Split::ALL } else { &[Split::Train] };
@@ -187,7 +187,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// Compares the part with the dataset, whose edges were checked, and whose node of each original id is in `node_of`.
+    /// Compares the part with the dataset, whose edges were checked, and `node_of` maps original ids to its nodes.
     fn check_source(&self, dataset: &Dataset, node_of: Option<&[usize]>) -> Result<(), GraphError> {
         let source = |node: usize| {
             let original = self.ids()[node] as usize;
@@ -212,7 +212,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// The file and the name of what of a node is not that of the dataset's `source`.
+    /// The file and name of a node's first value that differs from that of node `source` in the dataset.
     fn differing(
         &self,
         dataset: &Dataset,
@@ -238,7 +238,7 @@ impl One<'_> {
             return Some((names::DEGREES, "in-degrees"));
         }
         if ours.degree(node) == 0 {
-            // Lists at the last hop are left out; the others are not empty, or are so in the dataset too.
+            // Lists at the last hop are omitted; other lists are empty only if they are empty in the dataset.
             return None;
         }
         let [own, whole] = [(ours, node), (theirs, source)]
@@ -259,7 +259,7 @@ impl One<'_> {
     }
 }
 
-/// The rows of a list's entries, with their width and type.
+/// The rows of a list's entries, with their width and element type.
 fn rows(table: Option<FeatureTable<'_>>, list: Range<usize>) -> Option<(usize, ElementType, &[u8])> {
     let table = table?;
     let size = table.row_bytes();

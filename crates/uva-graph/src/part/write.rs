@@ -1,4 +1,4 @@
-//! Writes all parts of a dataset, and the partition beside them.
+//! Writes all parts of a dataset, and the partition next to them.
 
 use std::cell::Cell;
 use std::fs;
@@ -29,12 +29,12 @@ pub fn directory_name(number: usize) -> String {
 /// | `partition.npy` | the map |
 /// | `partition.json` | its description, with `hops` and what was written |
 ///
-/// `progress` is called now and then, from this thread. Besides the map it takes 4 bytes of memory a node of the whole
-/// graph, and 8 a node of one part.
+/// `progress` is called periodically, on this thread. In addition to the map, this takes 4 bytes of memory per node of
+/// the whole graph and 8 per node of one part.
 ///
 /// # Errors
-/// If an option is wrong, the dataset is a part itself, `out` exists, an id of the dataset is no node (its stamp is older
-/// than the file), the disk has no room for the parts, or the system refuses to write. Nothing is left behind then.
+/// If an option is wrong, the dataset is a part itself, `out` exists, an id of the dataset is not a node (its stamp is
+/// older than the file), the disk has too little space, or a write fails. No files remain after an error.
 ///
 /// # Panics
 /// If the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its content is wrong.
@@ -51,11 +51,11 @@ pub fn write_parts(
     Ok(written)
 }
 
-/// The same into `directory`, which exists and has none of these files: for callers that add others to it before it
-/// gets its name, `out`.
+/// Like [`write_parts`], but writes into the existing `directory`, which has none of these files. For callers that add
+/// files before they rename it to `out`.
 ///
 /// # Errors
-/// As [`write_parts`], but files are left behind.
+/// As [`write_parts`], but files remain.
 ///
 /// # Panics
 /// As [`write_parts`].
@@ -68,14 +68,14 @@ pub fn stage_parts(
     stage(&options.of(dataset)?, options, (directory, out), progress)
 }
 
-/// The most bytes of memory that cutting takes: owners, distances and members of the whole graph, and 8 bytes a node of
-/// one part.
+/// Peak memory of cutting, in bytes: owners, distances and members of the whole graph, and 8 bytes per node of one
+/// part.
 #[must_use]
 pub fn memory_bytes(dataset: &Dataset) -> u64 {
     14 * dataset.nodes() as u64
 }
 
-/// Writes into `directory`, which is going to be `out`.
+/// Writes into `directory`, which is later renamed to `out`.
 fn stage(
     cut: &Cut<'_>,
     options: &PartOptions<'_>,
@@ -118,7 +118,7 @@ fn stage(
     for (number, part) in (0..).zip(&written) {
         let directory = directory.join(&part.dir);
         fs::create_dir(&directory).map_err(GraphError::io(&directory, "create"))?;
-        // Made a second time, as all of them together could take more memory than there is.
+        // Outlines are computed a second time, since all of them together may exceed the memory.
         let outline = Outline::of(cut, number as usize);
         Arrays { outline: &outline, directory: &directory, wrote: &wrote }.write()?;
         write_meta(dataset, PartOf { number, halo: part.halo, ..of.clone() }, &directory)?;
@@ -142,7 +142,7 @@ fn sizes(cut: &Cut<'_>, progress: &dyn Fn(Progress)) -> Vec<WrittenPart> {
         .collect()
 }
 
-/// What the description says with the parts beside it.
+/// The description for a partition with written parts.
 fn summary(cut: &Cut<'_>, options: &PartOptions<'_>, written: &[WrittenPart]) -> PartitionSummary {
     let summary = options.map.described(cut.dataset, &cut.owners, options.hops);
     let parts = ClosureSummary {

@@ -1,4 +1,4 @@
-//! Whether `partition.json` says what a partition can be. Nothing that it says is used as a size, an id or a name before.
+//! Validation of `partition.json`. None of its values is used as a size, an id or a name before.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -7,13 +7,13 @@ use crate::description::part_of::MOST_HOPS;
 use crate::partition::parts::{ClosureSummary, RangesSummary, WrittenParts};
 use crate::partition::range_book::RangeBook;
 
-/// The most parts: their numbers have 16 bits.
+/// Maximum number of parts: part numbers have 16 bits.
 pub const MOST_PARTS: u32 = 65_535;
 
 /// The largest count of nodes, edges or bytes: ids and offsets are int64.
 const MOST: u64 = i64::MAX as u64;
 
-/// What is wrong with a key.
+/// An invalid key.
 #[derive(Debug, thiserror::Error)]
 #[error("\"{key}\" {problem}")]
 pub(crate) struct Wrong {
@@ -29,15 +29,15 @@ fn require(holds: bool, key: &'static str, problem: impl FnOnce() -> String) -> 
     if holds { Ok(()) } else { Err(wrong(key, problem())) }
 }
 
-/// Whether a description's name of a directory means one beside the description: it may come from anyone.
+/// Whether a directory name in a description refers to a sibling of the description. The description is untrusted.
 pub(crate) fn is_beside(directory: &str) -> bool {
     let mut components = Path::new(directory).components();
     matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))
-        // Components leave out a slash at the end, and `.` behind one.
+        // `components` ignores a trailing slash, and `.` after one.
         && !directory.contains('/')
 }
 
-/// What is checked.
+/// The values to check.
 pub(crate) struct Checked<'a> {
     pub(crate) parts: u32,
     pub(crate) hops: u32,
@@ -49,10 +49,10 @@ pub(crate) struct Checked<'a> {
 }
 
 impl Checked<'_> {
-    /// Checks every key that something depends on.
+    /// Checks every key that other code depends on.
     ///
     /// # Errors
-    /// About the first that no partition has.
+    /// The first invalid key.
     pub(crate) fn check(&self) -> Result<(), Wrong> {
         let Self { parts, hops, nodes, train, blocks, edge_cut, written } = *self;
         require((1..=MOST_PARTS).contains(&parts), "parts", || {
@@ -104,7 +104,7 @@ impl Checked<'_> {
         Ok(())
     }
 
-    /// The training nodes of a part are those that were counted, and a split has each node once.
+    /// Checks that a part has the counted training nodes, and that a split has each node at most once.
     fn splits(&self, part: usize, nodes: u64, [train, valid, test]: [u64; 3]) -> Result<(), Wrong> {
         let counted = self.train[part];
         require(train == counted, "written", || {
@@ -135,7 +135,7 @@ impl Checked<'_> {
         require(edges == found && edges <= MOST, "graph", || {
             format!("has {edges} edges, and the parts together {found}")
         })?;
-        // An entry of a list has four bytes at least.
+        // An entry of a list has at least four bytes.
         require(bytes <= MOST && edges <= bytes / 4, "graph", || {
             format!("has {bytes} bytes for {edges} edges")
         })?;
@@ -144,7 +144,7 @@ impl Checked<'_> {
         })
     }
 
-    /// A directory for each part and, of ranges, the graph, beside the description; and no two the same.
+    /// Checks that each part and, for ranges, the graph has a directory of its own next to the description.
     fn directories<'d>(
         &self,
         written: usize,
@@ -169,7 +169,7 @@ fn too_many_edges(part: usize, edges: u64) -> String {
     format!("gives part {part} {edges} edges, more than there can be")
 }
 
-/// The sum, or the largest number where 64 bits cannot count it.
+/// The sum, saturating at the largest 64-bit number.
 fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }

@@ -1,4 +1,4 @@
-//! Which part of a partition each node belongs to: `partition.npy`, and `partition.json`, which describes it.
+//! The map from nodes to parts: `partition.npy`, with its description `partition.json`.
 //!
 //! A map is indexed by the *original* id of a node, so it is the same for a dataset and for a reordered copy of it.
 
@@ -18,10 +18,10 @@ use uva_files::quote;
 
 /// The part of each node, uint16 \[N\], by original id.
 pub const PARTITION: &str = "partition.npy";
-/// The method of a map that does not tell where it comes from.
+/// The method of a map of unknown origin.
 const GIVEN: &str = "given";
 
-/// Why a map is refused.
+/// A fault of a map.
 #[derive(Debug, thiserror::Error)]
 enum MapProblem {
     #[error("node {node} is in part {part}, but there are {parts} parts, numbered from 0")]
@@ -45,22 +45,22 @@ enum MapProblem {
 /// The part of each node of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionMap {
-    /// How many parts there are. A part may be empty.
+    /// The number of parts. A part may be empty.
     pub parts: u32,
     /// The part of each node, by original id; all below `parts`.
     pub of: Vec<u16>,
-    /// What `partition.json` says; `None` of a map that stands alone.
+    /// The content of `partition.json`; `None` for a map without it.
     pub summary: Option<PartitionSummary>,
 }
 
 impl PartitionMap {
-    /// Reads a partition of `dataset`: a directory with `partition.npy` and `partition.json`, or the array's path. Where
-    /// no `partition.json` lies beside the array, the array stands alone: any program may have made it. Its parts are
-    /// then those up to the largest number in it.
+    /// Reads a partition of `dataset`: a directory with `partition.npy` and `partition.json`, or the array's path. An
+    /// array without `partition.json` next to it may come from any program; the number of parts is then its largest
+    /// value + 1.
     ///
     /// # Errors
-    /// If a file is missing or is no such file, is of another dataset, or the counts of the two files differ: with the
-    /// file, the value found and that expected.
+    /// If a file is missing, is not a partition, belongs to another dataset, or the counts of the two files differ. The
+    /// error has the file, the value found and the expected value.
     pub fn open(path: &Path, dataset: &Dataset) -> Result<PartitionMap, GraphError> {
         let map = PartitionMap::open_alone(path, Some(dataset.nodes()))?;
         let Some(summary) = &map.summary else { return Ok(map) };
@@ -82,8 +82,8 @@ impl PartitionMap {
         }
     }
 
-    /// The same without the dataset at hand; `nodes` is how many the map has to have, if that is known. What needs the
-    /// dataset is not checked: its fingerprint, and counts of training nodes.
+    /// Like [`open`](Self::open), without the dataset. `nodes` is the required number of nodes, if known. The
+    /// fingerprint and the counts of training nodes are not checked.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -111,7 +111,7 @@ impl PartitionMap {
             (_, None) => return Err(array.wrong_shape("[nodes], a part for each node")),
         }
         let of = array.elements::<u16>(NpyType::U16)?.to_vec();
-        // Other programs mark a node without a part by it.
+        // Other programs mark a node without a part with this value.
         if let Some(node) = of.iter().position(|part| *part == u16::MAX) {
             return Err(GraphError::invalid(array.path(), MapProblem::NoPart { node }));
         }
@@ -145,16 +145,16 @@ impl PartitionMap {
         write_new(&path, text.as_bytes()).map_err(GraphError::io(&path, "write"))
     }
 
-    /// Nodes of each part.
+    /// The number of nodes of each part.
     #[must_use]
     pub fn sizes(&self) -> Vec<u64> {
         self.counts(self.of.iter().copied())
     }
 
-    /// The part of each node of `dataset`, by the id that it has there.
+    /// The part of each node of `dataset`, indexed by the dataset's ids.
     ///
     /// # Errors
-    /// If the dataset was reordered, and an original id is none of the map's.
+    /// If the dataset was reordered, and the map lacks an original id.
     pub fn by_node(&self, dataset: &Dataset) -> Result<Cow<'_, [u16]>, GraphError> {
         let Some(ids) = dataset.original_ids() else { return Ok(Cow::Borrowed(&self.of)) };
         let of = (0..).zip(ids).map(|(node, &id)| self.part_of(dataset, node, id));
@@ -182,8 +182,8 @@ impl PartitionMap {
         })
     }
 
-    /// The description of parts of `dataset` that are written by this map: its own, as far as it has one. `owners` is
-    /// the part of each node by the dataset's ids; `hops` is for a map that has none.
+    /// The description for parts of `dataset` written with this map: the map's own, if any. `owners` is the part of
+    /// each node, indexed by the dataset's ids; `hops` is used for a map without a description.
     pub(crate) fn described(&self, dataset: &Dataset, owners: &[u16], hops: u32) -> PartitionSummary {
         let csc = dataset.csc();
         let cut_of_list = |node: usize| {
@@ -224,7 +224,7 @@ pub fn is_partition(directory: &Path) -> bool {
     directory.join(PARTITION_SUMMARY).is_file()
 }
 
-/// Where the description of the map at `path` lies.
+/// The path of the description of the map at `path`.
 fn summary_path(path: &Path) -> PathBuf {
     match path.is_dir() {
         true => path.join(PARTITION_SUMMARY),
@@ -250,7 +250,7 @@ mod tests {
         write("indptr.npy", &[0, 1, 2, 3, 4, 5]);
         write("indices.npy", &[1, 2, 3, 4, 0]);
         write("label.npy", &[0; 5]);
-        // Nodes 0, 1 and 3 train; they are named as `order` has them.
+        // Nodes 0, 1 and 3 train; with the ids that `order` gives them.
         let place = |node: i64| match order {
             Some(order) => order.iter().position(|id| *id == node).unwrap() as i64,
             None => node,
@@ -290,7 +290,7 @@ mod tests {
         let dataset = dataset(&temp.path().join("data"), None);
         let (out, mut written) = (temp.path().join("out"), map(&dataset));
         std::fs::create_dir(&out).unwrap();
-        // What other writers add is kept.
+        // Keys of other writers are kept.
         let other =
             serde_json::json!([{"method": "bgl", "cut": 0.5, "less": -1, "none": null, "is": [true, "x"]}]);
         written.summary.as_mut().unwrap().other.insert("candidates".to_owned(), other);

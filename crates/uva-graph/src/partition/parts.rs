@@ -1,4 +1,4 @@
-//! What `partition.json` says of the parts that were written with it.
+//! The keys of `partition.json` about the parts that were written with it.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,18 +15,18 @@ pub const GRAPH: &str = "graph";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum WrittenParts {
-    /// Datasets.
+    /// Parts that are datasets.
     Closure(ClosureSummary),
     /// Ranges of feature rows, and the graph.
     Ranges(RangesSummary),
 }
 
-/// The keys of `partition.json` about closures.
+/// The keys of `partition.json` for the closure layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClosureSummary {
     /// [`CLOSURE`].
     pub layout: String,
-    /// Whether validation and test nodes were divided as training nodes are.
+    /// Whether validation and test nodes were divided like training nodes.
     pub split_eval: bool,
     /// The parts, in the order of their numbers.
     pub written: Vec<WrittenPart>,
@@ -35,31 +35,31 @@ pub struct ClosureSummary {
 /// The sizes of a part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WrittenPart {
-    /// Its directory, beside the description.
+    /// The name of its directory, next to the description.
     pub dir: String,
-    /// Its nodes.
+    /// The number of nodes.
     pub nodes: u64,
-    /// Those of them that the partition assigns to another part.
+    /// The number of nodes that the partition assigns to another part.
     pub halo: u64,
-    /// The entries of its lists.
+    /// The number of entries of its lists.
     pub edges: u64,
-    /// Its training nodes.
+    /// The number of training nodes.
     pub train: u64,
-    /// Its validation nodes.
+    /// The number of validation nodes.
     pub valid: u64,
-    /// Its test nodes.
+    /// The number of test nodes.
     pub test: u64,
-    /// Bytes of its files, about.
+    /// The approximate size of its files, in bytes.
     #[serde(skip)]
     pub bytes: u64,
 }
 
-/// The keys of `partition.json` about ranges.
+/// The keys of `partition.json` for the ranges layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RangesSummary {
     /// [`RANGES`].
     pub layout: String,
-    /// The first id of each part, and the number of nodes behind them.
+    /// The first id of each part, followed by the number of nodes.
     pub boundaries: Vec<u64>,
     /// The graph.
     pub graph: WrittenGraph,
@@ -70,37 +70,37 @@ pub struct RangesSummary {
 /// The graph as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenGraph {
-    /// Its directory, beside the description.
+    /// The name of its directory, next to the description.
     pub dir: String,
-    /// The entries of all lists.
+    /// The number of entries of all lists.
     pub edges: u64,
-    /// Bytes of its arrays, with their headers.
+    /// The size of its arrays with headers, in bytes.
     pub bytes: u64,
-    /// 16 hex digits by which opening tells it from others: of shapes, types and a sample of its arrays.
+    /// Fingerprint checked on open, 16 hex digits: covers shapes, types and a sample of its arrays.
     pub fingerprint: String,
-    /// 16 hex digits of all elements of its arrays.
+    /// Hash of all elements of its arrays, 16 hex digits.
     pub hash: String,
 }
 
 /// A part as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WrittenRange {
-    /// Its directory, beside the description.
+    /// The name of its directory, next to the description.
     pub dir: String,
-    /// Its feature rows: the nodes that it owns.
+    /// The number of feature rows, equal to that of its own nodes.
     pub rows: u64,
-    /// The entries of its nodes' lists; as many feature rows of edges, if the dataset has any.
+    /// The number of entries of its nodes' lists, equal to that of edge feature rows, if any.
     pub edges: u64,
-    /// The training nodes that it owns.
+    /// The number of its own training nodes.
     pub train: u64,
-    /// The validation nodes that it owns.
+    /// The number of its own validation nodes.
     pub valid: u64,
-    /// The test nodes that it owns.
+    /// The number of its own test nodes.
     pub test: u64,
-    /// Bytes of its arrays, with their headers.
+    /// The size of its arrays with headers, in bytes.
     pub bytes: u64,
-    /// 16 hex digits by which opening tells it from others: of shapes, types and a sample of its arrays.
+    /// Fingerprint checked on open, 16 hex digits: covers shapes, types and a sample of its arrays.
     pub fingerprint: String,
-    /// 16 hex digits of all elements of its arrays.
+    /// Hash of all elements of its arrays, 16 hex digits.
     pub hash: String,
 }

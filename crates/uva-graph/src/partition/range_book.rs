@@ -1,9 +1,9 @@
-//! The partition book: which part owns an id, and where its row is.
+//! The partition book: the owner of each id and the location of its row.
 
 use std::ops::Range;
 
-/// The boundaries of the ranges of ids that parts own. Part `p` owns the ids from entry `p` up to entry `p + 1`,
-/// without that one. A part may own none.
+/// The boundaries of the ranges of ids that parts own. Part `p` owns the ids from entry `p` to entry `p + 1`,
+/// exclusive. A range may be empty.
 ///
 /// ```
 /// use uva_graph::ranges::RangeBook;
@@ -15,11 +15,11 @@ use std::ops::Range;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeBook {
-    /// An entry more than there are parts: the first 0, none less than the one before it.
+    /// One entry more than parts; the first is 0, and entries never decrease.
     boundaries: Vec<u64>,
 }
 
-/// Why boundaries are those of no ranges.
+/// Why boundaries are invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum BookProblem {
     #[error("has {found} entries, it needs {wanted}: one for each part, and the end")]
@@ -33,7 +33,7 @@ pub(crate) enum BookProblem {
 }
 
 impl RangeBook {
-    /// Of parts that own so many ids each, in the order of the parts.
+    /// Creates a book for parts of these sizes, in part order.
     #[must_use]
     pub fn of_sizes(nodes: &[u64]) -> RangeBook {
         let mut boundaries = vec![0];
@@ -45,13 +45,13 @@ impl RangeBook {
         RangeBook { boundaries }
     }
 
-    /// Of boundaries that a file has, for parts that own so many ids each.
+    /// Creates a book from the boundaries in a file, checked against the size of each part.
     pub(crate) fn checked(boundaries: Vec<u64>, nodes: &[u64]) -> Result<RangeBook, BookProblem> {
         RangeBook::check(&boundaries, nodes)?;
         Ok(RangeBook { boundaries })
     }
 
-    /// Checks that boundaries which a file has are those of parts that own so many ids each.
+    /// Checks the boundaries in a file against the size of each part.
     pub(crate) fn check(boundaries: &[u64], nodes: &[u64]) -> Result<(), BookProblem> {
         let (found, wanted) = (boundaries.len(), nodes.len() + 1);
         if found != wanted {
@@ -72,19 +72,19 @@ impl RangeBook {
         Ok(())
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     #[must_use]
     pub fn parts(&self) -> usize {
         self.boundaries.len() - 1
     }
 
-    /// How many ids there are.
+    /// The number of ids.
     #[must_use]
     pub fn nodes(&self) -> u64 {
         self.boundaries[self.parts()]
     }
 
-    /// The first id of each part, and the number of ids behind them.
+    /// The first id of each part, followed by the number of ids.
     #[must_use]
     pub fn boundaries(&self) -> &[u64] {
         &self.boundaries
@@ -93,7 +93,7 @@ impl RangeBook {
     /// The ids of a part.
     ///
     /// # Panics
-    /// If there is no such part.
+    /// If there is not such a part.
     #[must_use]
     pub fn range(&self, part: usize) -> Range<u64> {
         self.boundaries[part]..self.boundaries[part + 1]
@@ -102,11 +102,12 @@ impl RangeBook {
     /// The part that owns `id`.
     ///
     /// # Panics
-    /// If `id` is no node.
+    /// If `id` is not a node.
     #[inline]
     #[must_use]
     pub fn owner(&self, id: i64) -> usize {
-        // A negative id becomes larger than any number of nodes. Of parts that begin here all but the last are empty.
+        // A negative id becomes larger than any number of nodes. Of the parts that begin at `id`, all but the last are
+        // empty.
         let id = id.cast_unsigned();
         assert!(id < self.nodes(), "{id} is none of {} nodes", self.nodes());
         self.boundaries.partition_point(|first| *first <= id) - 1
@@ -115,7 +116,7 @@ impl RangeBook {
     /// The row of `id` in the tables of its owner.
     ///
     /// # Panics
-    /// If `id` is no node.
+    /// If `id` is not a node.
     #[inline]
     #[must_use]
     pub fn local_row(&self, id: i64) -> usize {

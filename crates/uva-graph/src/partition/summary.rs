@@ -1,7 +1,7 @@
-//! The content of `partition.json`: how it is read, and what has to hold of it before anything uses it.
+//! The content of `partition.json`, its reader, and its invariants.
 //!
-//! It may come from anyone. It is read in memory of a few times its size, names of directories lead to places beside it,
-//! and counts fit each other.
+//! The file is untrusted. Reading it takes a few times its size in memory; names must refer to sibling directories, and
+//! counts must be consistent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,18 +17,18 @@ use crate::partition::parts::{ClosureSummary, RangesSummary, WrittenParts};
 use crate::partition::text::{self, Text};
 use uva_files::quote;
 
-/// What describes a partition: a directory that has it is one.
+/// File name of a partition's description. A directory with this file is a partition.
 pub const PARTITION_SUMMARY: &str = "partition.json";
 
 /// The version of `partition.json`.
 pub const PARTITION_FORMAT: u32 = 1;
 
-/// The dataset that a partition is of.
+/// The source dataset of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct PartitionSource {
-    /// Its name.
+    /// The dataset's name.
     pub name: String,
-    /// Its [fingerprint](crate::Dataset::fingerprint).
+    /// The dataset's [fingerprint](crate::Dataset::fingerprint).
     pub fingerprint: String,
 }
 
@@ -37,36 +37,36 @@ pub struct PartitionSource {
 pub struct PartitionSummary {
     /// The version of the format: 1.
     pub format: u32,
-    /// The dataset that it is of.
+    /// The source dataset.
     pub dataset: PartitionSource,
-    /// How many parts.
+    /// The number of parts.
     pub parts: u32,
-    /// What made it: `bgl+refine`.
+    /// The method that made it, such as `bgl+refine`.
     pub method: String,
-    /// The seed of its random words.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Hops of the closures that the parts are for.
+    /// The number of hops of the closures.
     pub hops: u32,
-    /// Nodes of each part.
+    /// The number of nodes of each part.
     pub nodes: Vec<u64>,
-    /// Training nodes of each part.
+    /// The number of training nodes of each part.
     pub train: Vec<u64>,
-    /// Blocks before and after merging, of a method that makes blocks.
+    /// The number of blocks before and after merging, for methods that make blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocks: Option<[u64; 2]>,
-    /// Entries of neighbour lists whose node is in another part than the list's.
+    /// The number of list entries whose node is in another part than the list.
     pub edge_cut: u64,
     /// Wall-clock time of each stage.
     pub seconds: BTreeMap<String, f64>,
     /// All other keys.
     #[serde(flatten)]
     pub other: Map<String, Value>,
-    /// The parts that were written with it; `None` of a map alone.
+    /// The parts that were written with it; `None` for a map alone.
     #[serde(flatten)]
     pub written: Option<WrittenParts>,
 }
 
-/// Why a description is refused.
+/// A fault of a description.
 #[derive(Debug, thiserror::Error)]
 enum SummaryProblem {
     #[error("{0}")]
@@ -81,13 +81,13 @@ impl PartitionSummary {
     /// Reads the description in a directory, without the map.
     ///
     /// # Errors
-    /// If it is not there, or its counts and names are not those of so many parts.
+    /// If the file is missing, or its counts and names do not fit the number of parts.
     pub fn read(directory: &Path) -> Result<PartitionSummary, GraphError> {
         read_summary(&directory.join(PARTITION_SUMMARY))
     }
 
-    /// The layout of the parts that were written with it: `closure`, [`ranges`](crate::ranges::RANGES); `None` of a map
-    /// alone.
+    /// The layout of the parts that were written with it: `closure`, [`ranges`](crate::ranges::RANGES); `None` for a
+    /// map alone.
     #[must_use]
     pub fn layout(&self) -> Option<&str> {
         self.written.as_ref().map(|written| match written {
@@ -96,7 +96,7 @@ impl PartitionSummary {
         })
     }
 
-    /// What it says of ranges, if its parts are in ranges.
+    /// The keys about ranges, if the parts are in ranges.
     #[must_use]
     pub fn ranges(&self) -> Option<&RangesSummary> {
         match &self.written {
@@ -105,7 +105,7 @@ impl PartitionSummary {
         }
     }
 
-    /// What it says of closures, if its parts are such.
+    /// The keys about closures, if the parts are closures.
     #[must_use]
     pub fn closures(&self) -> Option<&ClosureSummary> {
         match &self.written {

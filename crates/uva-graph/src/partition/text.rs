@@ -1,6 +1,6 @@
-//! `partition.json` as text: every key in its type, in memory of a few times the file's size.
+//! `partition.json` as text: every key is parsed into its type, in a few times the file's size of memory.
 //!
-//! A value without a type takes 72 bytes for as few as two of text, so keys of unknown meaning are few and small.
+//! An untyped value takes 72 bytes for as few as two bytes of text, so unknown keys are limited in number and size.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use crate::partition::parts::{
     CLOSURE, ClosureSummary, RANGES, RangesSummary, WrittenGraph, WrittenPart, WrittenParts, WrittenRange,
 };
 
-/// The most stages that took time.
+/// Maximum number of timed stages.
 const MOST_STAGES: usize = 64;
 
-/// The most values of all keys of unknown meaning together.
+/// Maximum number of values of all unknown keys together.
 const MOST_OTHER_VALUES: usize = 1 << 16;
 
 /// The keys that have a type.
@@ -41,7 +41,7 @@ const TYPED: [&str; 16] = [
     "written",
 ];
 
-/// The keys that have a type, as they are there.
+/// The typed keys, as in the file.
 #[derive(Deserialize)]
 pub(crate) struct Text {
     pub(crate) format: u32,
@@ -88,7 +88,7 @@ struct PartText {
 }
 
 impl Text {
-    /// The parts that were written, apart from the rest.
+    /// Separates the written parts from the other keys.
     pub(crate) fn into_parts(mut self) -> Result<(Text, Option<WrittenParts>), Wrong> {
         let (boundaries, graph, written) = (self.boundaries.take(), self.graph.take(), self.written.take());
         let parts = match self.layout.take().as_deref() {
@@ -170,7 +170,7 @@ fn missing(part: usize, key: &str) -> Wrong {
 /// The keys that have no type.
 ///
 /// # Errors
-/// If they have more values than any writer's.
+/// If they have more than [`MOST_OTHER_VALUES`] values.
 pub(crate) fn others(text: &[u8]) -> Result<Map<String, Value>, serde_json::Error> {
     struct Others;
 
@@ -198,7 +198,7 @@ pub(crate) fn others(text: &[u8]) -> Result<Map<String, Value>, serde_json::Erro
     serde_json::Deserializer::from_slice(text).deserialize_map(Others)
 }
 
-/// A value of any type, which may consist of as many values as are left.
+/// A value of any type that consumes at most the remaining number of values.
 struct Few<'a>(&'a mut usize);
 
 impl Few<'_> {
@@ -271,7 +271,7 @@ impl<'de> Visitor<'de> for Few<'_> {
     }
 }
 
-/// An entry for each part, and at most one more.
+/// Reads an array with one entry per part, and at most one more.
 fn of_parts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     struct OfParts<T>(PhantomData<T>);
 
@@ -300,7 +300,7 @@ fn of_parts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> 
     deserializer.deserialize_seq(OfParts(PhantomData))
 }
 
-/// An array of [`of_parts`], which may be missing.
+/// An optional array of [`of_parts`].
 struct Entries<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
@@ -309,7 +309,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
     }
 }
 
-/// Seconds by stage.
+/// Reads seconds by stage.
 fn of_stages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
     struct Stages;
 

@@ -1,4 +1,4 @@
-//! Which arrays the graph and a part of a partition in ranges have, and what identifies them.
+//! The arrays of the graph and of a part of a partition in ranges, with fingerprints and hashes.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn of_graph(files: &GraphFiles) -> impl Iterator<Item = (u8, &NpyArray)> {
     all.filter_map(|(tag, array)| Some((tag, array?)))
 }
 
-/// The fingerprint of a graph: of shapes, types, the number of classes and a sample of each array.
+/// The fingerprint of a graph. Covers shapes, types, the number of classes and a sample of each array.
 pub(super) fn fingerprint_of_graph(files: &GraphFiles) -> String {
     let classes = files.classes().to_string();
     let arrays =
@@ -60,7 +60,7 @@ impl Tables {
         std::iter::once((FEATURES, &self.features)).chain(edges)
     }
 
-    /// The fingerprint: of shapes, types and a sample of each table.
+    /// The fingerprint. Covers shapes, types and a sample of each table.
     pub(super) fn fingerprint(&self) -> String {
         fingerprint::of_arrays(self.arrays().map(|(tag, (array, element))| (tag, array, element.name())))
     }

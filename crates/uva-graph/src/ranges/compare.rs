@@ -1,4 +1,4 @@
-//! Whether a partition in ranges is the dataset that was divided, value by value.
+//! Compares a partition in ranges with its source dataset, value by value.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::comparison::{bits, row};
 use crate::description::{meta, names};
 use crate::{Csc, Dataset, FeatureTable, GraphError, Split};
 
-/// What differs. The file is the partition's.
+/// A difference. The file in the message is that of the partition.
 #[derive(Debug, thiserror::Error)]
 enum CompareProblem {
     #[error(
@@ -31,15 +31,15 @@ enum CompareProblem {
 struct Compared<'a> {
     parts: &'a RangeParts,
     dataset: &'a Dataset,
-    /// The dataset's id of each original id; `None`: they are the same.
+    /// The dataset's id of each original id; `None` if they are the same.
     node_of: Option<Vec<usize>>,
 }
 
-/// Compares all that is here with `dataset`, whose map the partition has: so there are as many nodes, and original ids
-/// are the same ones. Uses the current rayon pool.
+/// Compares everything present with `dataset`. The partition has a map of `dataset`, so the number of nodes and the
+/// original ids are equal. Uses the current rayon pool.
 ///
 /// # Errors
-/// About the first value that differs.
+/// The first value that differs.
 pub(super) fn with_source(parts: &RangeParts, dataset: &Dataset) -> Result<(), GraphError> {
     dataset.check_edges()?;
     let compared = Compared { parts, dataset, node_of: dataset.nodes_by_original_id() };
@@ -49,7 +49,7 @@ pub(super) fn with_source(parts: &RangeParts, dataset: &Dataset) -> Result<(), G
 }
 
 impl Compared<'_> {
-    /// The dataset's node that is `node` here.
+    /// The dataset's id of the partition's `node`.
     fn source(&self, node: usize) -> usize {
         let original = self.parts.graph().original_ids()[node] as usize;
         self.node_of.as_ref().map_or(original, |nodes| nodes[original])
@@ -128,7 +128,7 @@ impl Compared<'_> {
         Ok(())
     }
 
-    /// The rows of one part.
+    /// Compares the rows of one part.
     fn rows(&self, rows: &RangeRows) -> Result<(), GraphError> {
         let first = rows.of().first as usize;
         let (ours, theirs) = (rows.features(), self.dataset.features());
@@ -170,7 +170,7 @@ impl Compared<'_> {
     }
 }
 
-/// Where a node's list lies.
+/// The position of a node's list.
 fn entries(csc: &Csc<'_>, node: usize) -> Range<usize> {
     csc.indptr[node] as usize..csc.indptr[node + 1] as usize
 }

@@ -1,5 +1,5 @@
-//! The graph, or one part's rows, from their directories. Each says in its `meta.json` what of which partition it is,
-//! and is compared with the description beside it.
+//! Opens the graph, or one part's rows, from its directory. Its `meta.json` names the partition and the part, and is
+//! compared with the description next to it.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::storage::stamp::Stamp;
 use crate::storage::verify;
 use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Split, Verification, Verify};
 
-/// Why a directory is not what it is opened as.
+/// Why a directory is not the requested graph or part.
 #[derive(Debug, thiserror::Error)]
 enum DirectoryProblem {
     #[error("it does not say that this is {wanted} of a partition in ranges (\"ranges\"): it says {found}")]
@@ -24,7 +24,7 @@ enum DirectoryProblem {
     Nodes { said: u64, found: usize },
 }
 
-/// What the directory is, if it is the graph (`wanted`: no part) or a part.
+/// The metadata of a directory, if it is the graph or a part, as requested by `graph`.
 fn of(directory: &Path, graph: bool) -> Result<(Meta, RangesOf), GraphError> {
     let meta = Meta::read(directory)?;
     let wanted = if graph { "the graph" } else { "a part" };
@@ -40,7 +40,7 @@ fn of(directory: &Path, graph: bool) -> Result<(Meta, RangesOf), GraphError> {
     Err(GraphError::invalid(&directory.join(meta::FILE_NAME), DirectoryProblem::Other { wanted, found }))
 }
 
-/// The graph of a partition in ranges: what every rank has.
+/// The graph of a partition in ranges: present on every rank.
 #[derive(Debug)]
 pub struct RangeGraph {
     path: PathBuf,
@@ -53,15 +53,16 @@ impl RangeGraph {
     /// Opens the directory of a graph and checks it according to `how`; there are no feature values to check.
     ///
     /// # Errors
-    /// If a file is missing or wrong, it is no such graph, or another partition's description lies beside it.
+    /// If a file is missing or wrong, it is not such a graph, or the description next to it belongs to another
+    /// partition.
     pub fn open(directory: &Path, how: Verify) -> Result<RangeGraph, GraphError> {
         let start = Instant::now();
-        // Taken before the files are read, so that a change meanwhile shows in the next comparison.
+        // The stamp is taken before the files are read, so that a change in between shows in the next comparison.
         let stamp = Stamp::of(directory);
         let (meta, of) = of(directory, true)?;
         let files = GraphFiles::open(directory, meta)?;
         if files.original_ids.is_none() {
-            // Batches would be other ones.
+            // Without original ids, batches would differ.
             let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "there is none");
             return Err(GraphError::io(&directory.join(names::ORIGINAL_IDS), "open")(missing));
         }
@@ -78,13 +79,13 @@ impl RangeGraph {
         Ok(RangeGraph { path: directory.to_owned(), of, files, verification })
     }
 
-    /// The directory, as it was given.
+    /// The directory, as passed by the caller.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says of itself.
+    /// The graph's description of itself.
     #[must_use]
     pub fn of(&self) -> &RangesOf {
         &self.of
@@ -96,13 +97,13 @@ impl RangeGraph {
         &self.files.meta
     }
 
-    /// The lists. Ids are those of the ranges; original ids are there.
+    /// The lists. Ids are in range order; original ids are present.
     #[must_use]
     pub fn csc(&self) -> Csc<'_> {
         self.files.csc()
     }
 
-    /// The ids that the nodes have in the dataset that was divided, before any reordering.
+    /// The ids that the nodes have in the source dataset, before any reordering.
     #[must_use]
     pub fn original_ids(&self) -> &[i64] {
         // Opening refuses a graph without them.
@@ -115,13 +116,13 @@ impl RangeGraph {
         self.files.labels.values()
     }
 
-    /// How many classes there are; 0 if no node has a class.
+    /// The number of classes; 0 if no node has a class.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.files.classes()
     }
 
-    /// The nodes of a split, in the order of the dataset that was divided.
+    /// The nodes of a split, in the order of the source dataset.
     #[must_use]
     pub fn split(&self, split: Split) -> &[i64] {
         self.files.splits[split as usize].values()
@@ -133,13 +134,13 @@ impl RangeGraph {
         self.files.weights.as_ref().map(|weights| weights.values())
     }
 
-    /// The checks that were done, and their duration.
+    /// The checks done when the graph was opened, and their duration.
     #[must_use]
     pub fn verification(&self) -> &Verification {
         &self.verification
     }
 
-    /// The files, and what was checked of them.
+    /// The files, and the checks done.
     pub(super) fn into_files(self) -> (GraphFiles, Verification) {
         (self.files, self.verification)
     }
@@ -165,14 +166,14 @@ impl RangeRows {
     /// Opens the directory of a part.
     ///
     /// # Errors
-    /// If a file is missing or has another type or shape, it is no such part, or another partition's description lies beside
-    /// it.
+    /// If a file is missing or has another type or shape, it is not such a part, or the description next to it belongs
+    /// to another partition.
     pub fn open(directory: &Path) -> Result<RangeRows, GraphError> {
         let (meta, of) = of(directory, false)?;
         let features = NpyArray::open(&directory.join(names::FEATURES))?;
         let rows = (of.nodes as usize, "one row for each node that the part owns");
         let element = table_element(directory, &meta, &features, rows)?;
-        // How many edges there are, the graph says.
+        // The graph has the number of edges.
         let edges = optional(directory, names::EDGE_FEATURES)?;
         let edges = edges.and_then(|array| array.shape().first().copied()).unwrap_or(0);
         let edge_features =
@@ -181,34 +182,34 @@ impl RangeRows {
         Ok(RangeRows { path: directory.to_owned(), of, tables })
     }
 
-    /// The directory, as it was given.
+    /// The directory, as passed by the caller.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it says of itself.
+    /// The part's description of itself.
     #[must_use]
     pub fn of(&self) -> &RangesOf {
         &self.of
     }
 
-    /// The rows of the part's range: row 0 is that of the range's first id.
+    /// The rows of the part's range. Row 0 belongs to the first id of the range.
     #[must_use]
     pub fn features(&self) -> FeatureTable<'_> {
         let (array, element) = &self.tables.features;
         table(array, *element)
     }
 
-    /// The file of these rows, and the byte at which the first begins.
+    /// The file of the feature rows, and the byte offset of the first row.
     #[must_use]
     pub fn features_file(&self) -> (&Path, u64) {
         let (array, _) = &self.tables.features;
         (array.path(), array.header().data_offset as u64)
     }
 
-    /// The rows of the entries of the lists of the part's nodes: row 0 is that of the first entry; `None` if the
-    /// dataset has none.
+    /// The edge feature rows for the lists of the part's nodes. Row 0 belongs to the first entry. `None` if the dataset
+    /// has no edge features.
     #[must_use]
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
         let (array, element) = self.tables.edge_features.as_ref()?;
@@ -231,14 +232,14 @@ impl RangeRows {
     /// Checks that no value is NaN or infinite. Uses the current rayon pool.
     ///
     /// # Errors
-    /// About the first that is.
+    /// The first such value.
     pub fn check_finite(&self) -> Result<(), GraphError> {
         let Tables { features: (array, element), edge_features } = &self.tables;
         verify::finite_rows(array, *element)?;
         edge_features.as_ref().map_or(Ok(()), |(array, element)| verify::finite_rows(array, *element))
     }
 
-    /// The file of these rows, for errors about them.
+    /// The path of a file of the part, for errors.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

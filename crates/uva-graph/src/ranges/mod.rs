@@ -1,9 +1,9 @@
 //! Partitions in ranges: the graph reordered so that each part owns one contiguous range of ids, and stores the feature
-//! rows of these alone. Together the parts have every row once.
+//! rows of that range only. Together the parts have every row once.
 //!
-//! It is what several ranks and machines hold between them: each has the whole graph, and one part's rows. Original ids
-//! are kept (`orig_id.npy`), and random words are keyed by them. So a batch that is sampled in the graph is the batch
-//! of the dataset that was divided, and has the same hash.
+//! Several ranks and machines share such a partition: each has the whole graph and the rows of one part. Original ids
+//! are kept (`orig_id.npy`), and random words are keyed by them. So a batch sampled from the graph equals the batch of
+//! the source dataset and has the same hash.
 //!
 //! | in the partition's directory | content |
 //! |---|---|
@@ -11,16 +11,16 @@
 //! | `part-0`, `part-1`, … | `feat.npy`: the feature rows of the part's range; `edge_feat.npy`: those of the entries of its lists |
 //! | `partition.npy`, `partition.json` | the [map](crate::partition_map), and its description with the boundaries of the ranges |
 //!
-//! [`write_ranges`] writes one, [`RangeParts`] opens it, [`verify_ranges`] checks all of it.
+//! [`write_ranges`] writes one, [`RangeParts`] opens it, [`verify_ranges`] checks it completely.
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `arrays` | which arrays the graph and a part have, their fingerprints and hashes |
+//! | `arrays` | the arrays of the graph and of a part, with fingerprints and hashes |
 //! | `write` | the order, and the files of the graph and all parts |
 //! | `directory` | the graph, or one part, from its directory |
 //! | `parts` | the graph and some parts, compared with the description |
-//! | `verify` | counts, boundaries and hashes of everything that is there |
-//! | `compare` | the same rows and lists as in the dataset that was divided |
+//! | `verify` | checks of counts, boundaries and hashes of everything present |
+//! | `compare` | comparison of rows and lists with the source dataset |
 
 mod arrays;
 mod compare;

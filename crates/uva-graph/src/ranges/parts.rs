@@ -15,7 +15,7 @@ use crate::partition::summary::{PARTITION_SUMMARY, summary_of};
 use crate::{Csc, Dataset, GraphError, PartitionSummary, Split, Verify};
 use uva_files::quote;
 
-/// Why a partition is not opened as one in ranges. The file is `partition.json`.
+/// Why a partition cannot be opened as one in ranges. The file is `partition.json`.
 #[derive(Debug, thiserror::Error)]
 enum RangesProblem {
     #[error(
@@ -30,7 +30,7 @@ enum RangesProblem {
     Differs { directory: String, key: &'static str, said: String, found: String },
 }
 
-/// A partition in ranges, of which some parts are at hand.
+/// A partition in ranges, with a subset of its parts open.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -54,20 +54,20 @@ pub struct RangeParts {
     said: RangesSummary,
     book: RangeBook,
     graph: RangeGraph,
-    /// By the number of the part; `None` of parts that are not open.
+    /// Rows indexed by part; `None` for parts that are not open.
     rows: Vec<Option<RangeRows>>,
 }
 
 impl RangeParts {
     /// Opens the partition in the directory `path` with these parts. `partition.json`, the graph and the directories of
-    /// these parts have to be there, and nothing else.
+    /// these parts are required, and nothing else.
     ///
-    /// Compared are the boundaries with the sizes of parts, and of what is opened shapes, fingerprints and the
-    /// partition that it belongs to. The graph is checked according to `how`; of rows, values are not.
+    /// Boundaries are compared with part sizes; shapes, fingerprints and the partition's identity are checked for
+    /// everything opened. The graph is checked according to `how`; values of rows are not checked.
     ///
     /// # Errors
-    /// If a file is missing or wrong, or two do not fit each other: with the file, the value found and that expected.
-    /// [`GraphError::Usage`] for a part that there is not.
+    /// If a file is missing or wrong, or two files are inconsistent: with the file, the value found and the expected
+    /// value. [`GraphError::Usage`] if a part does not exist.
     pub fn open(path: &Path, parts: &[u32], how: Verify) -> Result<RangeParts, GraphError> {
         let description = path.join(PARTITION_SUMMARY);
         let refuse = |problem: RangesProblem| GraphError::invalid(&description, problem);
@@ -139,7 +139,7 @@ impl RangeParts {
         Ok(RangeParts { path: path.to_owned(), summary, said, book, graph, rows })
     }
 
-    /// The same with all parts whose directories are there.
+    /// Like [`open`](Self::open), with all parts whose directories exist.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -151,7 +151,7 @@ impl RangeParts {
         RangeParts::open(path, &here, how)
     }
 
-    /// The graph with the rows of one part as a dataset, whose other rows are with other ranks.
+    /// A dataset of the graph and the rows of one part; other ranks have the other rows.
     ///
     /// # Errors
     /// [`GraphError::Usage`] if that part is not open.
@@ -162,14 +162,14 @@ impl RangeParts {
         let RangesOf { dataset: name, fingerprint, .. } = self.graph.of().clone();
         let path = self.graph.path().to_owned();
         let (graph, checks) = self.graph.into_files();
-        // Rows of edges are not exchanged, so that nobody sees them.
+        // Edge features are not exchanged between ranks, so the dataset has none.
         let Tables { features: (table, element), edge_features: _ } = rows.into_tables();
         let (part, boundaries) = (part as usize, self.book.boundaries().to_vec());
         let files = DividedFiles { graph, fingerprint, part, boundaries, table, element };
         Ok(Dataset::of_divided(path, name, files, checks))
     }
 
-    /// The partition's directory, as it was given.
+    /// The partition's directory, as passed by the caller.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -181,13 +181,13 @@ impl RangeParts {
         &self.summary
     }
 
-    /// What the description says of the ranges.
+    /// The keys of the description about ranges.
     #[must_use]
     pub fn written(&self) -> &RangesSummary {
         &self.said
     }
 
-    /// Which part owns an id, and where its row is.
+    /// The book: the owner of each id and the location of its row.
     #[must_use]
     pub fn book(&self) -> &RangeBook {
         &self.book
@@ -196,7 +196,7 @@ impl RangeParts {
     /// The part that owns `id`.
     ///
     /// # Panics
-    /// If `id` is no node.
+    /// If `id` is not a node.
     #[inline]
     #[must_use]
     pub fn owner(&self, id: i64) -> usize {
@@ -206,7 +206,7 @@ impl RangeParts {
     /// The row of `id` in the tables of its owner.
     ///
     /// # Panics
-    /// If `id` is no node.
+    /// If `id` is not a node.
     #[inline]
     #[must_use]
     pub fn local_row(&self, id: i64) -> usize {
@@ -225,13 +225,13 @@ impl RangeParts {
         self.graph.csc()
     }
 
-    /// The nodes of a split, in the order of the dataset that was divided.
+    /// The nodes of a split, in the order of the source dataset.
     #[must_use]
     pub fn split(&self, split: Split) -> &[i64] {
         self.graph.split(split)
     }
 
-    /// The rows of a part; `None` if it is not open, or there is no such part.
+    /// The rows of a part; `None` if it is not open, or there is not such a part.
     #[must_use]
     pub fn rows(&self, part: usize) -> Option<&RangeRows> {
         self.rows.get(part)?.as_ref()
@@ -245,7 +245,7 @@ impl RangeParts {
     /// The feature row of `id`; `None` if its part is not open.
     ///
     /// # Panics
-    /// If `id` is no node.
+    /// If `id` is not a node.
     #[must_use]
     pub fn row(&self, id: i64) -> Option<&[u8]> {
         let table = self.rows(self.owner(id))?.features();
@@ -254,7 +254,7 @@ impl RangeParts {
     }
 }
 
-/// The first of what is said of a directory and found there that differs.
+/// The first pair of described and found values that differ.
 fn differing<const N: usize>(
     directory: &str,
     compared: [(&'static str, &String, &String); N],

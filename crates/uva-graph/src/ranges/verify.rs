@@ -1,4 +1,4 @@
-//! Checks everything of a partition in ranges that is there.
+//! Checks all files present of a partition in ranges.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use crate::partition::parts::RangesSummary;
 use crate::partition::summary::PARTITION_SUMMARY;
 use crate::{Dataset, GraphError, PartitionMap, Split, Verify};
 
-/// What was checked of a partition in ranges.
+/// The result of checking a partition in ranges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CheckedRanges {
-    /// The parts whose rows are here, and were checked.
+    /// The parts whose rows are present and were checked.
     pub parts: Vec<usize>,
-    /// Those that are not here.
+    /// The parts that are absent.
     pub absent: Vec<usize>,
-    /// Whether rows and lists were compared with those of the dataset that was divided.
+    /// Whether rows and lists were compared with those of the source dataset.
     pub with_source: bool,
 }
 
-/// What is wrong.
+/// A fault of a partition in ranges.
 #[derive(Debug, thiserror::Error)]
 enum CheckProblem {
     #[error(
@@ -48,13 +48,13 @@ enum CheckProblem {
     Arrays { directory: String, key: &'static str, said: String, found: String },
 }
 
-/// Checks the partition in the directory `path`: boundaries, counts, the map and original ids have to fit each other, and
-/// the graph has to be one. All elements of the arrays have to be those that were written, and no feature value may be NaN
-/// or infinite. With the dataset that was divided, also that every row, list and split is that of the dataset. Parts that
-/// are not here are left out. Uses the current rayon pool.
+/// Checks the partition in the directory `path`: boundaries, counts, the map and original ids must be consistent, and
+/// the graph must be valid. All elements of the arrays must be those that were written, and no feature value may be NaN
+/// or infinite. With `source`, also checks that every row, list and split equals that of the source dataset. Absent
+/// parts are skipped. Uses the current rayon pool.
 ///
 /// # Errors
-/// About the first that is wrong: with the file, the value found and that expected.
+/// The first fault, with the file, the value found and the expected value.
 pub fn verify_ranges(path: &Path, source: Option<&Dataset>) -> Result<CheckedRanges, GraphError> {
     let map = match source {
         Some(dataset) => PartitionMap::open(path, dataset)?,
@@ -97,11 +97,11 @@ pub fn verify_ranges(path: &Path, source: Option<&Dataset>) -> Result<CheckedRan
     Ok(CheckedRanges { parts: here, absent, with_source: source.is_some() })
 }
 
-/// Compares the bytes of the graph and of each part that is here with those of their arrays, without reading them. `path` is
-/// the partition's directory.
+/// Compares the described sizes of the graph and of each part present with those of their arrays, without reading the
+/// arrays. `path` is the partition's directory.
 ///
 /// # Errors
-/// About the first that differs.
+/// The first size that differs.
 pub fn check_sizes(said: &RangesSummary, path: &Path) -> Result<(), GraphError> {
     let parts = said.written.iter().map(|part| (&part.dir, part.bytes));
     for (dir, bytes) in [(&said.graph.dir, said.graph.bytes)].into_iter().chain(parts) {
@@ -138,7 +138,7 @@ fn check_ids(parts: &RangeParts, map: &PartitionMap) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// The first count of the nodes of a split that is not that of the graph.
+/// The first count of split nodes that differs from that of the graph.
 fn wrong_count(parts: &RangeParts) -> Option<CheckProblem> {
     let of_split = |split: Split| {
         let mut counts = vec![0_u64; parts.book().parts()];
@@ -165,7 +165,7 @@ fn wrong_count(parts: &RangeParts) -> Option<CheckProblem> {
     None
 }
 
-/// Entries of lists whose node is in another part than the list's.
+/// The number of list entries whose node is in another part than the list.
 fn edge_cut(parts: &RangeParts) -> u64 {
     let (csc, book) = (parts.csc(), parts.book());
     let of_part = |part: usize| {

@@ -26,21 +26,20 @@ use uva_files::staging::{StagedDirectory, flush};
 /// Bytes of the header of a `.npy` file.
 const HEADER: u64 = HEADER_BYTES as u64;
 
-/// Bytes of the description for each part, and of a directory's `meta.json`, rounded up.
+/// Bytes per part of the description and of a directory's `meta.json`, rounded up.
 const DESCRIPTIONS: u64 = 16 << 10;
 
 /// Divides `dataset` by a map and writes the partition to the directory `out`, which must not exist.
 ///
 /// The nodes of part `p` come before those of part `p + 1`, and within a part in ascending order of original ids. So
-/// the files depend on the graph, the map and the order of the splits alone, and not on an order that the dataset is
-/// in.
+/// the files depend on the graph, the map and the order of the splits alone, and not on the order of the dataset.
 ///
-/// `progress` is called now and then, from this thread; the current rayon pool does the work. Rows are copied in pieces
-/// of some 64 MiB. Besides these it takes [`memory_bytes`].
+/// `progress` is called periodically, on this thread; the current rayon pool does the work. Rows are copied in pieces
+/// of some 64 MiB. In addition, writing takes [`memory_bytes`].
 ///
 /// # Errors
-/// If the map does not fit, the dataset is a part itself, or `out` exists. If an id of the dataset is no node (its stamp is
-/// older than the file), the disk has no room, or the system refuses to write. Nothing is left behind then.
+/// If the map does not fit, the dataset is a part itself, or `out` exists. If an id of the dataset is not a node (its
+/// stamp is older than the file), the disk has too little space, or a write fails. No files remain after an error.
 ///
 /// # Panics
 /// If the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its content is wrong.
@@ -58,21 +57,21 @@ pub fn write_ranges(
     Ok(written)
 }
 
-/// The bytes of memory that writing takes, beside the map and the pieces of rows.
+/// The memory that writing takes in addition to the map and the pieces of rows, in bytes.
 #[must_use]
 pub fn memory_bytes(dataset: &Dataset) -> u64 {
     let nodes = dataset.nodes() as u64;
-    // While the order is made: owners, the node at each place in 8 bytes and once more in 4, and of a reordered dataset
-    // the place of each original id. Then the order, places and ends of lists.
+    // While the order is made: owners, the node at each place in 8 bytes and again in 4, and for a reordered dataset
+    // the place of each original id. Afterwards: the order, places and ends of lists.
     let inverse = if dataset.original_ids().is_some() { 8 } else { 0 };
     let id = if nodes <= 1 << 32 { 4 } else { 8 };
     nodes * (2 + 8 + inverse + id).max(2 + 8 + 2 * id)
 }
 
-/// Refuses where the disk of `out` has no room for a partition of `dataset` into so many parts.
+/// Checks that the disk of `out` has space for a partition of `dataset` into `parts` parts.
 ///
 /// # Errors
-/// [`GraphError::Lacking`], with what is needed.
+/// [`GraphError::Lacking`], with the required space.
 pub fn check_space(dataset: &Dataset, parts: u32, out: &Path) -> Result<(), GraphError> {
     let (nodes, edges) = (dataset.nodes() as u64, dataset.edges() as u64);
     let splits: u64 = Split::ALL.iter().map(|split| dataset.split(*split).len() as u64).sum();
@@ -90,7 +89,7 @@ pub fn check_space(dataset: &Dataset, parts: u32, out: &Path) -> Result<(), Grap
     )?)
 }
 
-/// Refuses a dataset or a map that cannot be written in ranges.
+/// Checks that the dataset and the map can be written in ranges.
 fn check(dataset: &Dataset, map: &PartitionMap) -> Result<(), GraphError> {
     let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
     let path = dataset.path().display();
@@ -104,11 +103,11 @@ fn check(dataset: &Dataset, map: &PartitionMap) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// As [`write_ranges`] into `directory`, which exists and has none of these files: for callers that add others to it
-/// before it gets its name. The disk is not asked: [`check_space`] does that.
+/// Like [`write_ranges`], but writes into the existing `directory`, which has none of these files. For callers that add
+/// files before they rename it. Disk space is not checked; see [`check_space`].
 ///
 /// # Errors
-/// As [`write_ranges`], but files are left behind.
+/// As [`write_ranges`], but files remain.
 ///
 /// # Panics
 /// As [`write_ranges`].
@@ -170,15 +169,14 @@ pub fn stage_ranges(
     Ok(written)
 }
 
-/// Writes `meta.json` of a directory, whose arrays are there, and waits until it is all on the disk.
+/// Writes `meta.json` of a directory with complete arrays, and syncs the directory to disk.
 fn describe(directory: &Path, meta: &Meta, of: RangesOf, name: &str) -> Result<(), GraphError> {
     let name = Some(format!("{}-{name}", of.dataset));
     Meta { name, ranges: Some(of), ..meta.clone() }.write(directory)?;
     Ok(flush(directory)?)
 }
 
-/// The metadata of the dataset, without what is no longer so. Types of features and the number of classes are those of
-/// all.
+/// The metadata of the dataset, without keys that no longer hold. Feature types and the number of classes are kept.
 fn meta_of(dataset: &Dataset) -> Meta {
     let mut meta = Meta { part: None, ranges: None, ..dataset.meta().clone() };
     if let (Labels::Single(_), classes @ 1..) = (dataset.labels(), dataset.classes()) {
@@ -189,7 +187,8 @@ fn meta_of(dataset: &Dataset) -> Meta {
 
 /// The nodes part by part, and within a part in ascending order of original ids.
 fn order_of(dataset: &Dataset, map: &PartitionMap, book: &RangeBook) -> Result<NodeOrder, GraphError> {
-    // The node of each original id. The map has an entry for each of these, and they differ: they are all there.
+    // The node of each original id. The map has an entry for each of the ids, and they are distinct, so every id
+    // occurs.
     let node_of = dataset.nodes_by_original_id();
     let mut next = book.boundaries().to_vec();
     let mut first = vec![0_i64; dataset.nodes()];
@@ -207,7 +206,7 @@ struct Rows<'a> {
     copy: &'a Copy<'a>,
     book: &'a RangeBook,
     meta: &'a Meta,
-    /// Rows of the parts that are written, for the progress: it is that of all parts together.
+    /// Rows written so far, for the progress of all parts together.
     done: Cell<u64>,
     progress: &'a dyn Fn(Progress),
 }

@@ -1,4 +1,4 @@
-//! The arrays of a dataset in another order, one after the other.
+//! Copies the arrays of a dataset in another order.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,8 +16,8 @@ use uva_files::progress::in_steps;
 /// Rows that one task copies.
 const ROWS_PER_TASK: usize = 256;
 
-/// One dataset while it is reordered. Besides the pieces that are written it holds 16 bytes a node in memory (24 from
-/// 2³² nodes on).
+/// One dataset while it is reordered. In addition to the pieces being written, it holds 16 bytes per node in memory (24
+/// from 2³² nodes on).
 pub(crate) struct Copy<'a> {
     dataset: &'a Dataset,
     order: &'a NodeOrder,
@@ -27,7 +27,7 @@ pub(crate) struct Copy<'a> {
 }
 
 impl<'a> Copy<'a> {
-    /// Of a dataset whose `indptr` has been checked, in an order of its nodes.
+    /// Creates a copy of a dataset, whose `indptr` has been checked, in an order of its nodes.
     pub(crate) fn of(dataset: &'a Dataset, order: &'a NodeOrder) -> Self {
         let csc = dataset.csc();
         let mut ends = vec![0; csc.indptr.len()];
@@ -35,7 +35,7 @@ impl<'a> Copy<'a> {
         Self { dataset, order, places: order.places(), ends }
     }
 
-    /// The ends of the lists in the new order: an entry more than there are nodes.
+    /// The ends of the lists in the new order: one entry more than nodes.
     pub(crate) fn ends(&self) -> &[i64] {
         &self.ends
     }
@@ -44,7 +44,7 @@ impl<'a> Copy<'a> {
         Lists { from: self.dataset.csc().indptr, to: &self.ends, order: self.order }
     }
 
-    /// Writes everything into `directory` but the feature rows of nodes and edges, and `meta.json`.
+    /// Writes everything into `directory` except the feature rows of nodes and edges, and `meta.json`.
     pub(crate) fn graph(&self, directory: &Path, progress: &dyn Fn(Progress)) -> Result<(), GraphError> {
         self.lists(directory, progress)?;
         let files = &self.dataset.files().graph;
@@ -65,7 +65,7 @@ impl<'a> Copy<'a> {
         let (path, places) = (directory.join(names::INDICES), &self.places);
         match self.dataset.csc().indices {
             Indices::I32(ids) => self.entries(("edges", &path), NpyType::I32, ids, progress, |id| {
-                // A place is below the number of nodes, so it fits wherever the id did.
+                // A place is below the number of nodes, so it fits the type of the id.
                 places.find(id.into()).map(|place| place as i32)
             })?,
             Indices::I64(ids) => self.entries(("edges", &path), NpyType::I64, ids, progress, |id| {
@@ -99,8 +99,8 @@ impl<'a> Copy<'a> {
         writer.finish().map(drop)
     }
 
-    /// Writes the rows of the nodes at these places: `rows` has one of each node of the dataset. `wrote` is told of the
-    /// bytes, piece by piece.
+    /// Writes the rows of the nodes at these places: `rows` has one of each node of the dataset. `wrote` is called with
+    /// the number of bytes of each piece.
     pub(crate) fn rows(
         &self,
         rows: &NpyArray,
@@ -129,7 +129,7 @@ impl<'a> Copy<'a> {
         writer.finish().map(drop)
     }
 
-    /// The same of the entries of the lists at these places: `rows` has one of each entry.
+    /// Writes the edge feature rows of the lists at these places: `rows` has one row of each entry.
     pub(crate) fn edge_rows(
         &self,
         rows: &NpyArray,

@@ -9,7 +9,7 @@ use super::NodeOrder;
 /// Entries that one task moves. Tasks are split by entries, not by nodes, so that threads share a hub's list too.
 const CHUNK: usize = 1 << 16;
 
-/// Writes the bounds of the lists in the new order: `out` has one entry more than there are nodes.
+/// Writes the bounds of the lists in the new order: `out` has one entry more than nodes.
 pub(super) fn write_ends(indptr: &[i64], order: &NodeOrder, out: &mut [i64]) {
     let Some((start, ends)) = out.split_first_mut() else { return };
     *start = 0;

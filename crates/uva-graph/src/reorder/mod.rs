@@ -1,4 +1,4 @@
-//! The same graph with its nodes in another order.
+//! Reordering of a graph's nodes.
 //!
 //! If the most-read lists come first, a cache of lists is a prefix of the graph, and "is the list cached?" is the
 //! comparison `id < k`. [`NodeOrder`] says which node comes at which place. [`write_reordered`] writes a dataset in
@@ -7,7 +7,7 @@
 //!
 //! Either way users see no change. Every list keeps the order of its neighbours, and every split the order of its
 //! nodes. Random keys, hashes and messages use the original ids of the nodes (`orig_id.npy`,
-//! [`Csc::original_ids`](crate::Csc::original_ids)). So the batches of a run are the same, value for value.
+//! [`Csc::original_ids`](crate::Csc::original_ids)). So the batches of a run are equal, value for value.
 
 mod copy;
 mod lists;

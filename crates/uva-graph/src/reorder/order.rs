@@ -53,7 +53,8 @@ impl Compact {
     }
 }
 
-/// An order of all nodes of a graph: a permutation of `0..len`, checked. 4 bytes a node up to 2³² nodes, 8 beyond.
+/// An order of all nodes of a graph: a permutation of `0..len`, checked. Takes 4 bytes per node up to 2³² nodes, 8
+/// beyond.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeOrder {
     nodes: Compact,
@@ -71,8 +72,8 @@ impl NodeOrder {
         NodeOrder { nodes: order, identity: true }
     }
 
-    /// The nodes of `first` in front, in that order, then all others in ascending order. `nodes` is the number of nodes
-    /// in the graph.
+    /// The order that starts with the nodes of `first`, followed by all others in ascending order. `nodes` is the
+    /// number of nodes in the graph.
     ///
     /// # Errors
     /// If `first` names a node that does not exist, or one twice.
@@ -103,19 +104,19 @@ impl NodeOrder {
         Ok(NodeOrder { nodes: order, identity })
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is no node.
+    /// Whether there is not a node.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether every node stays where it is.
+    /// Whether every node keeps its place.
     #[must_use]
     pub fn is_identity(&self) -> bool {
         self.identity
@@ -136,7 +137,7 @@ impl NodeOrder {
         (0..self.len()).map(|place| self.nodes.get(place) as i64)
     }
 
-    /// The inverse: the place of each node. It takes as many bytes again as the order itself.
+    /// The inverse: the place of each node. It takes as many bytes as the order itself.
     #[must_use]
     pub fn places(&self) -> Places {
         let mut places = Compact::zeros(self.len());
@@ -156,7 +157,7 @@ impl Places {
     /// The place of `node`.
     ///
     /// # Panics
-    /// If `node` is no node of the order.
+    /// If `node` is not a node of the order.
     #[inline]
     #[must_use]
     pub fn of(&self, node: i64) -> usize {

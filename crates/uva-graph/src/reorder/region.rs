@@ -55,7 +55,7 @@ pub struct ReorderedLayout {
     /// Whether neighbours take 4 bytes.
     narrow: bool,
     to_dataset: Range<usize>,
-    /// Only if the dataset has original ids of its own.
+    /// Present only if the dataset has original ids of its own.
     original_ids: Option<Range<usize>>,
     splits: [Range<usize>; 3],
     bytes: usize,
@@ -125,13 +125,14 @@ impl ReorderedLayout {
         if self.narrow { 4 } else { 8 }
     }
 
-    /// Writes the graph of `dataset` in `order` into `region`, with the current rayon pool. Besides the region it takes
-    /// as much memory as the order: 4 bytes a node, 8 from 2³² nodes on.
+    /// Writes the graph of `dataset` in `order` into `region`, with the current rayon pool. In addition to the region,
+    /// this takes as much memory as the order: 4 bytes per node, 8 from 2³² nodes on.
     ///
     /// # Errors
     /// - If the order has another number of nodes.
     /// - If the region has another size than [`bytes`](Self::bytes) or is not aligned to 8 bytes.
-    /// - If an id of the dataset is no node. This may be the first check, because a stamp can be older than the file.
+    /// - If an id of the dataset is not a node. This may be the first check, because a stamp can be older than the
+    ///   file.
     ///
     /// # Panics
     /// If `dataset` is not the layout's, or was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its
@@ -209,7 +210,7 @@ impl ReorderedLayout {
                 },
                 // In a dataset that was never reordered, the original ids are its own ids.
                 original_ids: Some(self.original_ids.as_ref().map_or(to_dataset, longs)),
-                // They are the dataset's, by its own ids.
+                // Degrees are those of the dataset, indexed by its own ids.
                 degrees: None,
             },
             to_dataset,

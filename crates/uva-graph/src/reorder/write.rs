@@ -20,13 +20,13 @@ use uva_files::staging::StagedDirectory;
 /// - splits: the same nodes at the same positions, renumbered
 ///
 /// `orig_id.npy` holds each node's previous id, or, if there is one, the id before the first reordering. `meta.json` is
-/// copied. `progress` is called now and then, from this thread; the current rayon pool does the work.
+/// copied. `progress` is called periodically, on this thread; the current rayon pool does the work.
 ///
-/// Besides about 64 MiB of output, it holds 16 bytes a node in memory (24 from 2³² nodes on).
+/// In addition to about 64 MiB of output, it holds 16 bytes per node in memory (24 from 2³² nodes on).
 ///
 /// # Errors
-/// If the order has another number of nodes, an id of the dataset is no node (its stamp is older than the file), `out`
-/// exists, or the system refuses to write. Nothing is left behind then.
+/// If the order has another number of nodes, an id of the dataset is not a node (its stamp is older than the file),
+/// `out` exists, or a write fails. No files remain after an error.
 ///
 /// # Panics
 /// If the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its `indptr` is wrong.
@@ -41,7 +41,8 @@ pub fn write_reordered(
     Ok(summary)
 }
 
-/// The same, but not yet renamed to `out`: for callers that add files to the dataset before it appears.
+/// Like [`write_reordered`], but does not rename the directory to `out` yet. For callers that add files to the dataset
+/// before it becomes visible.
 ///
 /// # Errors
 /// As [`write_reordered`].
@@ -78,7 +79,7 @@ pub fn stage_reordered(
     Ok((staged, summary))
 }
 
-/// Refuses an order that does not fit this dataset.
+/// Checks that the order fits this dataset.
 pub(super) fn check_length(dataset: &Dataset, order: &NodeOrder) -> Result<(), GraphError> {
     if order.len() == dataset.nodes() {
         return Ok(());

@@ -5,7 +5,7 @@ use uva_files::staging::DirectoryKind;
 use crate::description::names;
 use crate::storage::files::Files;
 
-/// The directory of a dataset. Only files that a dataset may have are removed with it.
+/// The directory of a dataset. Only files that a dataset may have are removed.
 pub static DATASET: DirectoryKind = DirectoryKind {
     name: "a dataset",
     may_have: |name| names::of_a_dataset().any(|known| name == known),

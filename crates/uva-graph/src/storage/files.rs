@@ -15,7 +15,7 @@ pub(crate) struct Files {
     pub(crate) graph: GraphFiles,
     pub(crate) features: NpyArray,
     pub(crate) element: ElementType,
-    /// The edges' feature rows, and the type of their values.
+    /// The edges' feature rows and their element type.
     pub(crate) edge_features: Option<(NpyArray, ElementType)>,
 }
 
@@ -65,7 +65,8 @@ impl Files {
     }
 }
 
-/// The element type of a table of feature rows in `directory`, which has to have so many; `wanted` says why.
+/// The element type of a table of feature rows in `directory`. Checks the number of rows; `wanted` is the reason, for
+/// the message.
 pub(crate) fn table_element(
     directory: &Path,
     meta: &Meta,
@@ -78,7 +79,7 @@ pub(crate) fn table_element(
     }
 }
 
-/// The feature rows of edges in `directory` and the type of their values, if there are any.
+/// The edge feature rows in `directory` and their element type, if any.
 pub(crate) fn edge_table(
     directory: &Path,
     meta: &Meta,

@@ -1,8 +1,8 @@
 //! A short identifier of a dataset's content, the same for every copy of it.
 //!
 //! Shapes, types and the class count are included completely, and of each array at most [`SAMPLES`] words, spread
-//! evenly. So it takes milliseconds at any size. It detects a mix-up of datasets, but not a single changed value in a
-//! large file.
+//! evenly. So computing it takes milliseconds at any size. It detects a mix-up of datasets, but not a single changed
+//! value in a large file.
 
 use crate::hash;
 use crate::npy::NpyArray;
@@ -15,7 +15,7 @@ const SAMPLES: usize = 1 << 14;
 const EDGE_FEATURES: u8 = 32;
 const DEGREES: u8 = 33;
 
-/// 16 hex digits.
+/// The fingerprint, 16 hex digits.
 pub(crate) fn of(files: &Files) -> String {
     let Files { graph, features, element, edge_features } = files;
     let splits = graph.splits.iter().map(|split| Some(split.array()));
@@ -40,7 +40,8 @@ pub(crate) fn of(files: &Files) -> String {
     format!("{sum:016x}")
 }
 
-/// 16 hex digits of some arrays, each with its tag and the type of its elements, which `.npy` may not have a name for.
+/// The fingerprint of arrays, 16 hex digits. Each array has a tag and an element type, for which `.npy` may not have a
+/// name.
 pub(crate) fn of_arrays<'a>(arrays: impl IntoIterator<Item = (u8, &'a NpyArray, &'a str)>) -> String {
     let terms = arrays.into_iter().map(|(tag, array, element)| of_array(tag, array, element));
     format!("{:016x}", terms.fold(0, u64::wrapping_add))

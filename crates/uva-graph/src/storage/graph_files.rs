@@ -32,10 +32,10 @@ pub(crate) enum LabelArray {
     Regression { columns: Option<usize>, array: TypedArray<f32> },
 }
 
-/// The columns of an array of labels or targets, \[nodes, columns\]; `None` for one a node, \[nodes\].
+/// The columns of an array of labels or targets, \[nodes, columns\]; `None` for one value per node, \[nodes\].
 ///
 /// # Errors
-/// Any other shape.
+/// If the shape is any other.
 pub fn label_columns(array: &NpyArray, nodes: usize) -> Result<Option<usize>, GraphError> {
     match *array.shape() {
         [rows] if rows == nodes => Ok(None),
@@ -46,7 +46,7 @@ pub fn label_columns(array: &NpyArray, nodes: usize) -> Result<Option<usize>, Gr
 }
 
 impl LabelArray {
-    /// As views of a dataset.
+    /// The labels as a view of a dataset.
     pub(crate) fn values(&self) -> Labels<'_> {
         match self {
             LabelArray::Absent => Labels::Absent,
@@ -69,7 +69,7 @@ impl LabelArray {
         }
     }
 
-    /// Checks type and shape against the number of nodes and the classes that `meta.json` names.
+    /// Checks type and shape against the number of nodes and the number of classes in `meta.json`.
     pub(crate) fn of(
         array: Option<NpyArray>,
         nodes: usize,
@@ -180,7 +180,7 @@ impl GraphFiles {
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::F32))
             .transpose()?;
-        // A part without these would have other batches than the whole dataset.
+        // Without this file, the batches of a part would differ from those of the whole dataset.
         let of_part = |name: &str| match &meta.part {
             Some(_) => open(name).map(Some),
             None => optional(directory, name),
@@ -223,8 +223,8 @@ impl GraphFiles {
         }
     }
 
-    /// The number in `meta.json`, or the largest label + 1, or the columns of `label.npy`; 0 where labels are no
-    /// classes.
+    /// The number of classes: from `meta.json`, or the largest label + 1, or the columns of `label.npy`. 0 if labels
+    /// are not classes.
     pub(crate) fn classes(&self) -> usize {
         match (&self.labels, self.meta.classes) {
             (LabelArray::Absent | LabelArray::Regression { .. }, _) => 0,
@@ -238,7 +238,7 @@ impl GraphFiles {
     }
 }
 
-/// The array of this name; `None` if there is no such file.
+/// The array of this name; `None` if there is not such a file.
 pub(crate) fn optional(directory: &Path, name: &str) -> Result<Option<NpyArray>, GraphError> {
     match NpyArray::open(&directory.join(name)) {
         Ok(array) => Ok(Some(array)),

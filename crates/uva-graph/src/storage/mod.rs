@@ -1,4 +1,4 @@
-//! The files of a dataset: opened, checked, seen as arrays, recognised again, and replaced.
+//! The files of a dataset: opening, checks, views, fingerprints, stamps and replacement.
 
 pub(crate) mod directory;
 pub(crate) mod files;

@@ -1,4 +1,4 @@
-//! Files that name nodes: an array of ids, a mask, or text with one id a line. Every front end reads them here.
+//! Files that name nodes: an array of ids, a mask, or text with one id a line. Shared by all front ends.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::npy::{NpyArray, NpyType};
 use crate::storage::verify::outside;
 use uva_files::quote::shown;
 
-/// Larger text files are refused: an array takes less space and no time.
+/// Larger text files are rejected: an array takes less space and is faster to read.
 const MOST_TEXT: u64 = 1 << 30;
 /// The first bytes of every `.npy` file.
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -26,16 +26,17 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// A file is a `.npy` array if it begins as one, or if its name ends in `.npy`.
 ///
 /// # Errors
-/// [`GraphError::Usage`] for `option`, with the file and the line or entry: no id, an id that is no node, a line that
-/// is no number. [`GraphError::Io`] and [`GraphError::Invalid`] if the file cannot be read, or is another array.
+/// [`GraphError::Usage`] for `option`, with the file and the line or entry: no id, an id that is not a node, or a line
+/// that is not a number. [`GraphError::Io`] and [`GraphError::Invalid`] if the file cannot be read, or is another
+/// array.
 pub fn read(path: &Path, nodes: usize, option: &str) -> Result<Vec<i64>, GraphError> {
     ids(path, Some(nodes), option)
 }
 
-/// The same where nobody knows how many nodes there are: ids of any size, and masks of any length.
+/// Like [`read`], for an unknown number of nodes: accepts ids of any size and masks of any length.
 ///
 /// # Errors
-/// As [`read`], but for ids that are no nodes.
+/// As [`read`], except for ids that are not nodes.
 pub fn read_unbounded(path: &Path, option: &str) -> Result<Vec<i64>, GraphError> {
     ids(path, None, option)
 }
@@ -62,7 +63,7 @@ fn ids(path: &Path, nodes: Option<usize>, option: &str) -> Result<Vec<i64>, Grap
     Err(refused(format!("{place_in_file} is {}, {}", ids[place], of_nodes(nodes))))
 }
 
-/// The integers of an array of one axis, int64 or int32, whatever they mean.
+/// The integers of an array of one axis, int64 or int32.
 ///
 /// # Errors
 /// [`GraphError::Invalid`] for another shape or type.
@@ -82,7 +83,7 @@ pub fn positions(mask: impl IntoIterator<Item = bool>) -> Vec<i64> {
     (0..).zip(mask).filter(|(_, is)| *is).map(|(id, _)| id).collect()
 }
 
-/// The place of the first id that is none of `nodes` nodes.
+/// The position of the first id outside of `nodes` nodes.
 pub(crate) fn first_outside(ids: &[i64], nodes: usize) -> Option<usize> {
     ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= nodes))
 }

@@ -1,26 +1,26 @@
-//! Feature rows of all nodes that lie beside a dataset, and stand in for those of its table.
+//! Feature rows of all nodes that are stored next to a dataset and replace those of its table.
 
 use crate::npy::NpyArray;
 use crate::{ElementType, FeatureTable};
 
-/// A row for each node, in the order of their ids: [`Dataset::with_rows`](crate::Dataset::with_rows) takes them.
+/// A row for each node, in the order of their ids: passed to [`Dataset::with_rows`](crate::Dataset::with_rows).
 #[derive(Debug)]
 pub struct NodeRows {
-    /// The file that holds them and nothing else.
+    /// The file with these rows only.
     pub array: NpyArray,
-    /// Values of a row.
+    /// Values per row.
     pub dim: usize,
     /// The element type.
     pub element: ElementType,
 }
 
 impl NodeRows {
-    /// As the feature table of so many nodes. The rows fit them.
+    /// The rows as the feature table of `nodes` nodes, which must match.
     pub(crate) fn table(&self, nodes: usize) -> FeatureTable<'_> {
         FeatureTable { bytes: self.array.bytes(), rows: nodes, dim: self.dim, element: self.element }
     }
 
-    /// Why these are not the rows of so many nodes, if so.
+    /// Why the rows do not fit `nodes` nodes, if they do not.
     pub(crate) fn misfit(&self, nodes: usize) -> Option<String> {
         let wanted = self.table(nodes).row_bytes().checked_mul(nodes);
         let found = self.array.bytes().len();

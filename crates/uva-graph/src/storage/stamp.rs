@@ -1,8 +1,8 @@
-//! The stamp: a record that these very files have been checked, so that the next open skips the pass over the edges.
+//! The stamp: a record that these files have been checked, so that the next open skips the pass over the edges.
 //!
-//! It holds the size, the modification time and the status change time of every file, and the version of the checks. It lies beside the files, or,
-//! if those are read-only, under the user's cache directory. It is a convenience: an unreadable or unwritable stamp
-//! counts as none, and is never an error.
+//! It holds the size, the modification time and the status change time of every file, and the version of the checks. It
+//! is stored next to the files or, if those are read-only, in the user's cache directory. An unreadable or unwritable
+//! stamp counts as absent and is never an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use uva_mem::files;
 
 use crate::description::names;
 
-/// The size limit: a stamp has a line or two for each of at most a dozen files.
+/// Size limit of a stamp, which has a line or two for each of at most a dozen files.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// Raised whenever the checks become stricter, so that older stamps stop counting.
@@ -26,7 +26,7 @@ const VERSION: u32 = 1;
 const TICK: Duration = Duration::from_millis(100);
 const WHOLE_SECONDS: Duration = Duration::from_secs(2);
 
-/// Of a second.
+/// Nanoseconds per second.
 const NANOSECONDS: i128 = 1_000_000_000;
 
 /// Size and times of every file of a dataset.
@@ -44,8 +44,8 @@ struct FileState {
     bytes: u64,
     /// Nanoseconds since 1970, negative before.
     modified_ns: i128,
-    /// When bytes, mode, owner or links last changed, likewise. No program can set it back. A stamp of a version without
-    /// this field counts as none.
+    /// When bytes, mode, owner or links last changed, in the same unit. No program can set this time back. A stamp
+    /// without this field counts as absent.
     changed_ns: i128,
 }
 
@@ -70,7 +70,7 @@ impl Stamp {
         Some(Stamp { version: VERSION, dataset: None, files })
     }
 
-    /// Whether a stamp with this very state exists for the dataset in `directory`.
+    /// Whether a stamp with exactly this state exists for the dataset in `directory`.
     pub(crate) fn is_left(&self, directory: &Path) -> bool {
         let read = |path: &Path| -> Option<Stamp> {
             serde_json::from_slice(&files::read_regular(path, MOST_BYTES).ok()?).ok()
@@ -82,7 +82,7 @@ impl Stamp {
         read(&path).is_some_and(|stamp| stamp == Stamp { dataset: Some(dataset), ..self.clone() })
     }
 
-    /// Writes the stamp beside the files, or else in the cache directory. Returns its path, if any.
+    /// Writes the stamp next to the files, or else in the cache directory. Returns its path, if any.
     pub(crate) fn leave(&self, directory: &Path) -> Option<PathBuf> {
         if self.is_fresh(SystemTime::now()) {
             return None;
@@ -97,7 +97,7 @@ impl Stamp {
         Some(path)
     }
 
-    /// Whether a file changed so shortly before `now` that it could change again unnoticed.
+    /// Whether a file changed so recently before `now` that another change could go unnoticed.
     fn is_fresh(&self, now: SystemTime) -> bool {
         let Ok(now) = now.duration_since(UNIX_EPOCH) else { return true };
         let whole_seconds = self.files.values().all(|file| file.changed_ns % NANOSECONDS == 0);
@@ -107,8 +107,8 @@ impl Stamp {
     }
 }
 
-/// Writes the stamp atomically, so that no reader sees half of one. The dataset may belong to another user: an existing
-/// entry of that name is replaced, and never written through.
+/// Writes the stamp atomically, so that readers never see a partial stamp. The dataset may belong to another user: an
+/// existing entry of that name is replaced, and never written through.
 fn write(path: &Path, stamp: &Stamp) -> Option<()> {
     files::replace(path, 0o666, &serde_json::to_vec_pretty(stamp).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! The checks of the content of a dataset's files. All of them read in parallel, and each names the first wrong value.
+//! The checks of the content of a dataset's files. All checks run in parallel and report the first wrong value.
 //!
 //! Importers apply the same checks to the arrays of a source, so that a message names the source's own file.
 
@@ -66,7 +66,7 @@ enum ContentProblem {
     Feature { row: usize, column: usize, at: usize, value: f32 },
 }
 
-/// The message about an id that is none of `nodes` nodes.
+/// The message about an id outside of `nodes` nodes.
 pub fn outside(nodes: u64) -> String {
     match nodes.checked_sub(1) {
         Some(last) => format!("outside the ids 0 to {last}"),
@@ -114,8 +114,8 @@ pub(crate) fn nodes(files: &GraphFiles) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// Checks that no in-degree of the whole graph is less than the length of the list. Longer lists than int32 can count have its
-/// largest number.
+/// Checks that no in-degree of the whole graph is less than the length of the list. The in-degree of a list longer than
+/// int32 allows saturates.
 fn degrees(array: &NpyArray, values: &[i32], indptr: &[i64]) -> Result<(), GraphError> {
     let lists = indptr.par_windows(2).map(|ends| ends[1] - ends[0]);
     let wrong = values
@@ -127,7 +127,7 @@ fn degrees(array: &NpyArray, values: &[i32], indptr: &[i64]) -> Result<(), Graph
     Err(invalid(array, ContentProblem::Degree { node, at, value, listed }))
 }
 
-/// Checks every label. `classes` bounds those that are one a node.
+/// Checks every label. `classes` bounds labels with one class per node.
 pub(crate) fn labels(labels: &LabelArray, classes: Option<u64>) -> Result<(), GraphError> {
     match labels {
         LabelArray::Single(labels) => class_labels(labels.array(), labels.values(), classes),
@@ -167,7 +167,7 @@ pub(crate) fn weights(array: &NpyArray, values: &[f32]) -> Result<(), GraphError
 /// Checks that edge weights are finite, for a part of the array that begins with element `first`.
 ///
 /// # Errors
-/// About the first wrong value.
+/// The first wrong value.
 pub fn weights_from(array: &NpyArray, first: usize, values: &[f32]) -> Result<(), GraphError> {
     match first_wrong(values, |weight| !weight.is_finite()) {
         None => Ok(()),
@@ -214,7 +214,7 @@ pub(crate) fn finite_rows(array: &NpyArray, element: ElementType) -> Result<(), 
         ElementType::F32 => first_not_finite(array.bytes(), f32::from_le_bytes),
         ElementType::F16 => first_not_finite(array.bytes(), |bytes| f16::from_le_bytes(bytes).to_f32()),
         ElementType::Bf16 => first_not_finite(array.bytes(), |bytes| bf16::from_le_bytes(bytes).to_f32()),
-        // It has no infinities, and one NaN of each sign.
+        // This type has no infinities, and one NaN of each sign.
         ElementType::E4m3 => {
             first_not_finite(
                 array.bytes(),
@@ -244,7 +244,7 @@ fn first_not_finite<const SIZE: usize>(
 /// Checks that `values`, which `array` holds in any width, are the list ends of a graph of `edges` edges.
 ///
 /// # Errors
-/// About the first wrong value.
+/// The first wrong value.
 ///
 /// # Panics
 /// If `values` is empty.
@@ -280,7 +280,7 @@ fn neighbours<T: AnyBitPattern + Sync>(
     Err(wrong_neighbour(files, position, widen(ids.values()[position])))
 }
 
-/// The error about entry `position` of `indices.npy`, which is `value` and no node.
+/// The error about entry `position` of `indices.npy`, whose value `value` is not a node.
 pub(crate) fn wrong_neighbour(files: &GraphFiles, position: usize, value: i64) -> GraphError {
     let array = files.indices.array();
     let at = offset(array, position);
@@ -290,7 +290,7 @@ pub(crate) fn wrong_neighbour(files: &GraphFiles, position: usize, value: i64) -
     invalid(array, ContentProblem::Neighbour { position, at, node, value, nodes })
 }
 
-/// The error about entry `position` of a split, which is `value` and no node.
+/// The error about entry `position` of a split, whose value `value` is not a node.
 pub(crate) fn wrong_id(array: &NpyArray, position: usize, value: i64, nodes: usize) -> GraphError {
     invalid(array, ContentProblem::Id { position, at: offset(array, position), value, nodes })
 }
@@ -299,7 +299,7 @@ pub(crate) fn wrong_id(array: &NpyArray, position: usize, value: i64, nodes: usi
 /// label that fits a class count is valid, since the largest one then determines their number.
 ///
 /// # Errors
-/// About the first wrong value.
+/// The first wrong value.
 pub fn class_labels(array: &NpyArray, values: &[i64], classes: Option<u64>) -> Result<(), GraphError> {
     let classes = classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
     match first_wrong(values, |label| label < -1 || label >= classes) {
@@ -327,7 +327,7 @@ pub(crate) fn label_bits(array: &NpyArray, bits: &[u8]) -> Result<(), GraphError
 /// Checks that targets of regression are finite, so that no loss becomes NaN; `array` holds `values` in any width.
 ///
 /// # Errors
-/// About the first wrong value.
+/// The first wrong value.
 pub fn regression_targets(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
     match first_wrong(values, |value| !value.is_finite()) {
         None => Ok(()),
@@ -343,11 +343,11 @@ pub fn regression_targets(array: &NpyArray, values: &[f32]) -> Result<(), GraphE
 /// Checks the node ids of a split; `array` holds `values` in any width.
 ///
 /// # Errors
-/// About the first wrong value.
+/// The first wrong value.
 pub fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
     let at = |position| offset(array, position);
     ids(array, values, nodes)?;
-    // One bit per node. Splits in ascending order, as most are, need none.
+    // One bit per node. Splits in ascending order, as most are, need no bits.
     if values.is_sorted_by(|a, b| a < b) {
         return Ok(());
     }
@@ -373,7 +373,7 @@ pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), 
 /// Checks that original ids fit the random keys and that each belongs to one node; `array` holds `values` in any width.
 ///
 /// # Errors
-/// About the first wrong value.
+/// The first wrong value.
 pub fn original_ids(array: &NpyArray, values: &[i64]) -> Result<(), GraphError> {
     let at = |node| offset(array, node);
     if let Some(node) = first_wrong(values, |id| !(0..ORIGINAL_ID_LIMIT).contains(&id)) {

@@ -1,4 +1,4 @@
-//! Typed views of a dataset's arrays. They borrow, so they are free to pass on.
+//! Typed views of a dataset's arrays. They borrow their data and are cheap to copy.
 //!
 //! Every view can also be built over other arrays, as tests and library users do. Only [`Dataset`](crate::Dataset)
 //! promises that its values have been checked.
@@ -17,7 +17,7 @@ pub enum Indices<'a> {
 }
 
 impl Indices<'_> {
-    /// How many ids there are.
+    /// The number of ids.
     pub fn len(&self) -> usize {
         match self {
             Indices::I32(ids) => ids.len(),
@@ -25,7 +25,7 @@ impl Indices<'_> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no ids.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -59,27 +59,27 @@ pub struct Csc<'a> {
     pub indptr: &'a [i64],
     /// The lists, one after the other.
     pub indices: Indices<'a>,
-    /// The id that each node had before the dataset was reordered; `None` if it never was.
+    /// The id that each node had before the dataset was reordered; `None` if it was never reordered.
     pub original_ids: Option<&'a [i64]>,
-    /// The in-degree of each node in the graph that this one was cut from, where lists are cut; `None`: every list is
-    /// whole.
+    /// The in-degree of each node in the graph that this one was cut from, if lists are cut; `None` if every list is
+    /// complete.
     pub degrees: Option<&'a [i32]>,
 }
 
 impl Csc<'_> {
-    /// How many nodes there are.
+    /// The number of nodes.
     #[inline]
     pub fn nodes(&self) -> usize {
         self.indptr.len().saturating_sub(1)
     }
 
-    /// How many edges there are; both directions of an undirected edge count.
+    /// The number of edges; both directions of an undirected edge count.
     #[inline]
     pub fn edges(&self) -> usize {
         self.indices.len()
     }
 
-    /// How many in-neighbours `node` has here: the length of its list.
+    /// The number of in-neighbours of `node` in this graph: the length of its list.
     ///
     /// # Panics
     /// If `node` is not below [`nodes`](Self::nodes).
@@ -88,7 +88,7 @@ impl Csc<'_> {
         (self.indptr[node + 1] - self.indptr[node]) as usize
     }
 
-    /// How many in-neighbours `node` has in the whole graph, of which this one may be a part.
+    /// The number of in-neighbours of `node` in the whole graph, of which this graph may be a part.
     ///
     /// # Panics
     /// If `node` is not below [`nodes`](Self::nodes).
@@ -135,7 +135,7 @@ pub enum Labels<'a> {
     },
     /// A row of numbers per node, for regression.
     Regression {
-        /// Values in a row; `None`: one, and the array has one dimension.
+        /// Values in a row; `None` if one, in an array of one dimension.
         columns: Option<usize>,
         /// `nodes * columns` finite numbers.
         values: &'a [f32],
@@ -164,7 +164,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Those of some consecutive nodes.
+    /// The labels of consecutive nodes.
     ///
     /// # Panics
     /// If there are no such nodes.
@@ -183,7 +183,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Whether the dataset has labels. A node may still have none.
+    /// Whether the dataset has labels. A single node may still have no label.
     pub fn are_there(&self) -> bool {
         !matches!(self, Labels::Absent)
     }

@@ -1,4 +1,4 @@
-//! An export in progress, and the files that several formats share.
+//! An export in progress, and the files shared by several formats.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{Csc, Dataset, GraphError, Progress, Split, meta, names};
 use uva_mem::files::open_regular;
 
-/// Options of an export besides its format.
+/// Options of an export, in addition to its format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportOptions {
     /// Compress lines of text.
@@ -43,7 +43,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// Copies all but the graph.
+    /// Copies all files except the graph.
     pub(super) fn copy_arrays(&self) -> Result<(), GraphError> {
         let [train, valid, test] = Split::ALL.map(Split::file_name);
         self.copy(
@@ -52,7 +52,7 @@ impl Export<'_> {
         )
     }
 
-    /// Writes `edge_index.npy`: [2, E], sources, then destinations.
+    /// Writes `edge_index.npy`: [2, E], sources followed by destinations.
     pub(super) fn edge_index(&self) -> Result<(), GraphError> {
         let csc = self.dataset.csc();
         let edges = csc.edges();

@@ -1,4 +1,4 @@
-//! The facts about each exporter.
+//! The description of an exporter.
 
 use std::fmt;
 use std::path::Path;
@@ -11,25 +11,26 @@ use super::losses::lost;
 
 /// A format that can be exported: a row of [`EXPORTERS`](super::EXPORTERS).
 ///
-/// An export can be imported again under the same name, and gives the same files but for what [`lost`] names.
+/// An export can be imported again under the same name, and gives the same files except for the losses that [`lost`]
+/// lists.
 pub struct Exporter {
     /// Its name, as on the command line.
     pub name: &'static str,
     /// One line of help, without a full stop.
     pub help: &'static str,
-    /// Whether it writes lines of text, which `--gzip` compresses.
+    /// Whether the format has lines of text, which `--gzip` compresses.
     pub(super) has_lines: bool,
     /// Writes the files. Returns the options for importing them again.
     pub(super) write: fn(&Export<'_>) -> Result<Vec<&'static str>, GraphError>,
 }
 
 impl Exporter {
-    /// Writes `dataset` into the directory `out`, which must not exist. Returns the options for importing it again. `note`
-    /// first gets a line about each thing that does not come back.
+    /// Writes `dataset` into the directory `out`, which must not exist. Returns the options for importing it again.
+    /// `note` first gets a line about each loss.
     ///
     /// # Errors
-    /// An option that does not suit the format; a system that refuses to write; an existing `out`; a wrong edge, weight
-    /// or original id of the dataset (its stamp may be older than the files). Nothing is left behind then.
+    /// If an option is not valid for the format, a write fails, `out` exists, or an edge, weight or original id of the
+    /// dataset is wrong (its stamp may be older than the files). No files remain after an error.
     pub fn run(
         &self,
         dataset: &Dataset,

@@ -1,11 +1,11 @@
-//! What of a dataset no export has.
+//! Parts of a dataset that are lost in an export.
 
 use std::fs;
 
 use uva_files::quote::shown;
 use uva_graph::{Dataset, GraphError, Indices, Labels, Split, meta, names};
 
-/// A line about each part of the dataset that is not exported, or comes back as something else.
+/// A line about each part of the dataset that is not exported, or is imported differently.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -28,7 +28,7 @@ pub(super) fn lost(dataset: &Dataset) -> Result<Vec<String>, GraphError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
         let name = entry.map_err(GraphError::io(directory, "read"))?.file_name();
-        // Stamps and their like are not part of a dataset.
+        // Stamps and similar files are not part of a dataset.
         if !name.as_encoded_bytes().starts_with(b".") && !name.to_str().is_some_and(exported) {
             files.push(shown(name.as_encoded_bytes()));
         }

@@ -1,8 +1,7 @@
 //! Conversion of datasets into other programs' formats: one file and one row of [`EXPORTERS`] per format.
 //!
-//! An export can be imported again and gives the same files; the tests check that for every exporter. What does not come
-//! back is said before anything is written. Like an import,
-//! an export writes beside its final name and renames at the end.
+//! An export can be imported again and gives the same files; the tests check that for every exporter. Losses are
+//! reported before anything is written. Like an import, an export writes under a temporary name and renames at the end.
 
 mod export_files;
 mod exporter;

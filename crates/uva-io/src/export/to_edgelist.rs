@@ -1,6 +1,6 @@
 //! One line per edge: source, tab, destination, and, for weighted graphs, tab and weight. Ids are those that an import
-//! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers. Names are quoted where they would be read as
-//! something else. Features of edges are in the order of the lines.
+//! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers. Names are quoted if they would otherwise be
+//! read differently. Features of edges are in the order of the lines.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -58,7 +58,7 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     export.copy(&[], &[names::EDGE_FEATURES])?;
     let mut to_import = Vec::new();
     if matches!(ids, NodeIds::Names(_)) {
-        // Names may look like a header, and hold other separators.
+        // Names may look like a header, and contain other separators.
         to_import.extend(["--ids", "name", "--separator", "tab", "--skip-lines", "0"]);
     }
     if export.dataset.weights().is_some() {
@@ -81,7 +81,7 @@ fn ids(export: &Export<'_>) -> Result<NodeIds, GraphError> {
         return Ok(NodeIds::Integers(ids));
     }
     if of_names.exists() {
-        // It grows with the graph's nodes: mapped, so that it takes no memory beside the names.
+        // The file grows with the number of nodes, so it is mapped instead of read into memory.
         let file = MappedFile::open(&of_names).map_err(GraphError::io(&of_names, "open"))?;
         let text = file.bytes().strip_suffix(b"\n").unwrap_or(file.bytes());
         let names: Vec<Vec<u8>> = text.split(|&c| c == b'\n').map(<[u8]>::to_vec).collect();
@@ -94,7 +94,7 @@ fn ids(export: &Export<'_>) -> Result<NodeIds, GraphError> {
     Ok(NodeIds::Numbers)
 }
 
-/// The name as a column: in quotes, as RFC 4180 has them, where it would not be read back as it is.
+/// The name as a column, in quotes of RFC 4180 if it would otherwise be read back differently.
 fn quoted(name: &[u8]) -> Cow<'_, [u8]> {
     let blank = |c: Option<&u8>| c.is_none_or(u8::is_ascii_whitespace);
     let comment = matches!(name.first(), Some(b'#' | b'%'));

@@ -1,8 +1,8 @@
 //! DGL GraphBolt's `OnDiskDataset`: `metadata.yaml`, and the arrays that it names.
 //!
 //! The labels of all nodes are a feature called `label`. The sets also contain the labels of the seeds, as GraphBolt
-//! requires. A dataset without labels is exported without them. Ids of the source are a feature called `node_id`; names are
-//! in `node_names.txt` beside `metadata.yaml`.
+//! requires. A dataset without labels is exported without them. Ids of the source are a feature called `node_id`; names
+//! are in `node_names.txt` next to `metadata.yaml`.
 
 use std::fmt::Write;
 

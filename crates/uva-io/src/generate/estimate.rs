@@ -8,9 +8,9 @@ use super::options::train_by::{DegreeDraw, TrainBy};
 /// The cost of generating a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GeneratorEstimate {
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u64,
-    /// The most edges, except for random variation.
+    /// The maximum number of edges, except for random variation.
     pub edges: u64,
     /// Bytes of all files, slightly more than will be written.
     pub disk_bytes: u64,
@@ -19,7 +19,7 @@ pub struct GeneratorEstimate {
 }
 
 impl GeneratorEstimate {
-    /// For options that [`Common::check`] has accepted, so that nothing overflows.
+    /// The estimate for options that [`Common::check`] has accepted, so that nothing overflows.
     pub(super) fn of(common: &Common) -> GeneratorEstimate {
         let &Common { nodes, feature_dim, average_degree, .. } = common;
         let edges = (average_degree * nodes as f64) as u64;
@@ -38,7 +38,7 @@ impl GeneratorEstimate {
 }
 
 /// Program, threads' stacks, and the memory of one step: its lists as 64-bit numbers, in vectors that double, and the
-/// output on its way to the file. A web's hosts are 8 bytes in 40 nodes.
+/// output being written. The hosts of a web take 8 bytes per 40 nodes.
 const MEMORY_BYTES: u64 = 4 * STEP_BYTES as u64;
 
 /// Bytes of a neighbour's id: ids that fit 32 bits take half the space, and half the reads.

@@ -14,12 +14,12 @@ use super::shapes::{citation, power_law, rmat, sbm, web};
 pub static GENERATORS: [&Generator; 5] =
     [&power_law::GENERATOR, &citation::GENERATOR, &web::GENERATOR, &rmat::GENERATOR, &sbm::GENERATOR];
 
-/// Writes the graph to the directory `out`, which must not exist. `progress` is called now and then, from this thread.
+/// Writes the graph to the directory `out`, which must not exist. `progress` is called periodically, on this thread.
 ///
 /// Memory stays bounded for any size: about 64 MiB of output, or the lists of 1,024 nodes if those are larger.
 ///
 /// # Errors
-/// If an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
+/// If an option is out of its range, `out` exists, or a write fails; no files remain after an error.
 pub fn write(out: &Path, recipe: &dyn Recipe, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
     let shape = recipe.plan()?;
     planted::write(out, recipe.generator().name, &recipe.common(), &*shape, progress)
@@ -28,7 +28,7 @@ pub fn write(out: &Path, recipe: &dyn Recipe, progress: &dyn Fn(Progress)) -> Re
 /// The memory and disk space for generating the graph.
 ///
 /// # Errors
-/// An option that all shapes share is out of its range.
+/// If an option shared by all shapes is out of range.
 pub fn estimate(recipe: &dyn Recipe) -> Result<GeneratorEstimate, GraphError> {
     let common = recipe.common();
     common.check()?;
@@ -38,7 +38,7 @@ pub fn estimate(recipe: &dyn Recipe) -> Result<GeneratorEstimate, GraphError> {
 /// Sets the options specific to some generators.
 ///
 /// # Errors
-/// An option that the recipe's generator does not take, with the list of those that it takes.
+/// If the recipe's generator does not support an option; the error lists the supported ones.
 pub fn shape(recipe: &mut dyn Recipe, options: &ShapeOptions) -> Result<(), GraphError> {
     let takes = recipe.generator().takes;
     if let Some(option) = options.given().find(|option| !takes.contains(option)) {

@@ -1,8 +1,8 @@
-//! The common part of all generators: options, and how a shape's lists, features, labels and splits get into files.
+//! The common part of all generators: options, and writing a shape's lists, features, labels and splits to files.
 //!
 //! Features are the centre of the node's class (±`feature_signal` a dimension) plus noise of variance 1. A share of
-//! `label_noise` of the labels is drawn anew. So features alone identify the class only to a degree. A mean over
-//! neighbours of the same class averages the noise away and identifies it better.
+//! `label_noise` of the labels is redrawn. So features alone identify the class only partly. A mean over neighbours of
+//! the same class averages the noise away and identifies it better.
 
 use std::ops::Range;
 use std::path::Path;
@@ -27,9 +27,9 @@ use uva_files::disk_space::{self, BytesOnDisk};
 pub trait PlantedGraph: Sync {
     /// Appends the in-neighbours of `node`, ascending, without repeats and without `node` itself.
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>);
-    /// The class behind its features and edges.
+    /// The class that determines the features and edges of a node.
     fn class_of(&self, node: u64) -> u64;
-    /// The split it is in.
+    /// The split that contains the node.
     fn split_of(&self, node: u64) -> Option<Split>;
     /// The shape's own options, for `meta.json`.
     fn description(&self) -> Map<String, Value>;
@@ -127,7 +127,7 @@ struct Writer<'o> {
 }
 
 impl Writer<'_> {
-    /// Runs the work on its threads.
+    /// Runs `work` on the threads.
     fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),

@@ -1,8 +1,8 @@
 //! The sizes of published benchmark graphs, for generated graphs of their shape.
 //!
-//! Nodes, edges, features, classes and splits are the published ones; the choice of the closest shape is ours. The
+//! Nodes, edges, features, classes and splits are the published ones; the closest shape was chosen by hand. The
 //! generated graph has the original's size and skew, but not its content. Edges of published directed graphs are
-//! counted as they are. Undirected edges count in both directions, as in a dataset.
+//! counted once. Undirected edges count in both directions, as in a dataset.
 //!
 //! Sources of the figures:
 //! - `products`, `papers100m`: Hu et al. 2020, "Open Graph Benchmark", and the split sizes that the loader of `ogb`
@@ -31,19 +31,19 @@ use super::shapes::web::{self, Web};
 /// A known graph's size and shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preset {
-    /// Its name as an option.
+    /// The name as an option's value.
     pub name: &'static str,
-    /// Its description.
+    /// The description.
     pub about: &'static str,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: u64,
-    /// How many edges; both directions of an undirected edge count.
+    /// The number of edges; both directions of an undirected edge count.
     pub edges: u64,
-    /// Features a node.
+    /// Features per node.
     pub feature_dim: usize,
-    /// Their element type.
+    /// The element type of features.
     pub feature_element: ElementType,
-    /// How many classes.
+    /// The number of classes.
     pub classes: u64,
     /// Nodes of the train, valid and test split.
     pub splits: [u64; 3],
@@ -56,9 +56,10 @@ pub struct Preset {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Shape {
     PowerLaw,
-    /// With labels in one field of sixteen, or of fewer if the fields would be too small to cite within.
+    /// The citation shape, with labels in one field of sixteen, or of fewer if the fields would be too small to cite
+    /// within.
     FewLabels,
-    /// With labels everywhere.
+    /// The citation shape, with labels in all fields.
     AllLabelled,
     Web,
 }
@@ -175,7 +176,7 @@ impl Preset {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// The generator of its shape.
+    /// The generator of the preset's shape.
     pub fn generator(&self) -> &'static Generator {
         match self.shape {
             Shape::PowerLaw => &power_law::GENERATOR,
@@ -185,8 +186,8 @@ impl Preset {
     }
 
     /// The graph at `scale`, 1 being the published size: that many times the nodes, with the same neighbours and
-    /// features per node, and the same shares in the splits. The number of classes stays, but is at most that of the
-    /// nodes.
+    /// features per node, and the same shares in the splits. The number of classes is unchanged, but at most that of
+    /// the nodes.
     ///
     /// # Errors
     /// If `scale` is not a number above 0, or leaves fewer than 2 nodes.
@@ -219,7 +220,7 @@ impl Preset {
                 let defaults = Citation::default();
                 let most = defaults.fields_per_class;
                 let fields_per_class = (nodes / (common.classes * FIELD)).clamp(1, most);
-                // With one field per class there are no others to be covered less.
+                // With one field per class there are no other fields with lower coverage.
                 let others = (fields_per_class - 1) as f64 / (most - 1) as f64;
                 let coverage = 1.0 + (defaults.coverage - 1.0) * others;
                 Box::new(Citation { common, fields_per_class, coverage, ..defaults })

@@ -15,11 +15,11 @@ pub struct Generator {
     pub name: &'static str,
     /// One line of help, without a full stop.
     pub help: &'static str,
-    /// Why a graph of this shape may have fewer edges than its mean degree asks for.
+    /// Why a graph of this shape may have fewer edges than its mean degree implies.
     pub why_fewer_edges: &'static str,
-    /// The [`ShapeOptions`] it takes, by their names on the command line.
+    /// The supported [`ShapeOptions`], by their names on the command line.
     pub takes: &'static [&'static str],
-    /// Its options at their defaults.
+    /// The default options.
     pub defaults: fn() -> Box<dyn Recipe>,
 }
 
@@ -31,15 +31,15 @@ pub trait Recipe: fmt::Debug {
     /// The options shared by all shapes, with derived values filled in.
     fn common(&self) -> Common;
 
-    /// The same as given, for changes.
+    /// The options shared by all shapes as given, for changes.
     fn common_mut(&mut self) -> &mut Common;
 
-    /// Applies the given options; unsupported ones have been refused.
+    /// Applies the given options; unsupported options have been rejected.
     fn shape(&mut self, _: &ShapeOptions) {}
 
     /// Checks the options and computes derived values.
     ///
     /// # Errors
-    /// An option that is out of its range.
+    /// If an option is out of range.
     fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError>;
 }

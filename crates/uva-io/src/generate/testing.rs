@@ -15,7 +15,7 @@ pub fn generated(recipe: &dyn Recipe) -> (TempDir, Dataset) {
     (directory, dataset)
 }
 
-/// The options with a change.
+/// Returns the options with a change.
 pub fn with<R>(mut options: R, change: impl FnOnce(&mut R)) -> R {
     change(&mut options);
     options

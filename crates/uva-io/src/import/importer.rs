@@ -1,4 +1,4 @@
-//! The facts about each importer.
+//! The description of an importer.
 
 use std::fmt;
 use std::fs;
@@ -37,8 +37,8 @@ impl Importer {
     /// Imports `source` into the directory `out`, which must not exist.
     ///
     /// # Errors
-    /// If files are missing, malformed or inconsistent, an option does not suit the format, the disk lacks room, or
-    /// `out` exists. Nothing is left behind then.
+    /// If files are missing, malformed or inconsistent, an option is not valid for the format, the disk has too little
+    /// space, or `out` exists. No files remain after an error.
     pub fn run(
         &self,
         source: &Path,
@@ -56,7 +56,7 @@ impl Importer {
         (self.import)(&ImportRequest { source, out, options, watch })
     }
 
-    /// Refuses a source that does not exist, or is a file for a format that expects a directory, or vice versa.
+    /// Rejects a source that does not exist, or is a file for a format that expects a directory, or vice versa.
     fn check_source(&self, source: &Path) -> Result<(), GraphError> {
         let (SourceKind::Directory(reads) | SourceKind::File(reads) | SourceKind::Either(reads)) =
             self.source

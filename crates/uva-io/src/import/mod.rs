@@ -1,8 +1,8 @@
 //! Datasets made from other programs' files: one file and one row of [`IMPORTERS`] per format.
 //!
-//! All importers work alike. The sizes stated by the source make an [`ImportEstimate`], which is reported to the caller
-//! first. Edges go through a builder of bounded memory, everything else from the source to its file in pieces. An
-//! import writes beside its final name and renames at the end, so that a failed one leaves nothing.
+//! All importers work the same way. The sizes stated by the source make an [`ImportEstimate`], which is reported to the
+//! caller first. Edges go through a builder of bounded memory, everything else from the source to its file in pieces.
+//! An import writes under a temporary name and renames at the end, so that a failed import leaves no files.
 
 mod formats;
 mod importer;

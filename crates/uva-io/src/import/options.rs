@@ -14,7 +14,7 @@ pub const DEFAULT_MEMORY: u64 = 4 << 30;
 /// table in docs/guide/datasets.md lists these.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportOptions {
-    /// Give every edge its other direction. Each list is then sorted.
+    /// Add the reverse of every edge. Each list is then sorted.
     pub symmetrise: Option<bool>,
     /// Keep one of several equal edges. Each list is then sorted.
     pub deduplicate: Option<bool>,
@@ -22,9 +22,9 @@ pub struct ImportOptions {
     pub self_loops: Option<SelfLoops>,
     /// The name in `meta.json`; for `planetoid` it also selects one of several graphs in the directory.
     pub name: Option<String>,
-    /// The most bytes of memory for edges; the rest goes through a temporary file beside the output.
+    /// The maximum memory for edges in bytes; the rest uses a temporary file next to the output.
     pub memory: u64,
-    /// The rule for splits, in place of those of the source.
+    /// The rule for splits, instead of those of the source.
     pub split: Option<SplitRule>,
     /// The key of random splits.
     pub seed: u64,
@@ -35,16 +35,16 @@ pub struct ImportOptions {
     /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
     /// labels of `igb`.
     pub variant: Option<String>,
-    /// Take labels as float32 targets of regression, even where they are whole numbers.
+    /// Read labels as float32 targets of regression, even where they are whole numbers.
     pub regression: bool,
-    /// Store features of nodes as float8_e4m3fn, a byte a value.
+    /// Store features of nodes as float8_e4m3fn, one byte per value.
     pub float8: Option<Float8>,
 }
 
 /// Features as float8_e4m3fn, whose largest value is 448.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Float8 {
-    /// Take any number of values beyond ±448 as ±448, and not only one in a thousand.
+    /// Clamp any number of values beyond ±448, instead of at most one in a thousand.
     pub saturate: bool,
 }
 
@@ -68,7 +68,7 @@ impl Default for ImportOptions {
 }
 
 impl ImportOptions {
-    /// The changes to make; `default` is what suits the source.
+    /// The changes to make; `default` is the default for the source.
     pub(super) fn changes(&self, default: Changes) -> Changes {
         Changes {
             symmetrise: self.symmetrise.unwrap_or(default.symmetrise),
@@ -88,7 +88,7 @@ impl ImportOptions {
     }
 }
 
-/// Refuses changes of edges that have weights or features: `weights` names them in the message.
+/// Rejects changes of edges that have weights or features: `weights` names them in the message.
 ///
 /// # Errors
 /// If there are changes.
@@ -139,9 +139,9 @@ pub struct EdgeList {
     pub nodes: Option<u64>,
     /// Lines to skip at the beginning: a header. `None` recognises one line of usual names of columns.
     pub skip_lines: Option<u64>,
-    /// What separates columns. `None` lets the file decide.
+    /// The separator of columns. `None` infers it from the file.
     pub separator: Option<Separator>,
-    /// Whether columns may be quoted, as in RFC 4180. Otherwise a quote is a character like others.
+    /// Whether columns may be quoted, as in RFC 4180. Otherwise a quote is an ordinary character.
     pub quotes: bool,
     /// Whether lines that begin with `#` or `%` are comments.
     pub comments: bool,
@@ -175,7 +175,7 @@ pub struct TableColumns {
     pub label: Option<String>,
 }
 
-/// What separates the columns of an edge list.
+/// The separator of the columns of an edge list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Separator {
     /// This ASCII character, with optional blanks around it.
@@ -185,7 +185,7 @@ pub enum Separator {
 }
 
 impl Separator {
-    /// Those with a name. A file is asked for these.
+    /// The separators with a name, which are tried when the separator is inferred.
     pub(super) const NAMED: [(&'static str, Separator); 5] = [
         ("comma", Separator::Byte(b',')),
         ("tab", Separator::Byte(b'\t')),

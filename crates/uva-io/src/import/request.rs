@@ -7,16 +7,16 @@ use uva_graph::Progress;
 use super::options::ImportOptions;
 use super::reading::text::Position;
 
-/// The cost of an import, from the source's own statements.
+/// The cost of an import, from the sizes stated by the source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportEstimate {
     /// The number of nodes, if it is known before the edges are read.
     pub nodes: Option<u64>,
-    /// The most edges: duplicates are not known yet.
+    /// The maximum number of edges: duplicates are not known yet.
     pub edges: Option<u64>,
     /// Bytes of the finished dataset.
     pub disk: u64,
-    /// Bytes of the temporary file, which exists beside the dataset during the import.
+    /// Bytes of the temporary file, which exists next to the dataset during the import.
     pub temporary: u64,
     /// Bytes of memory, without the process itself.
     pub memory: u64,
@@ -26,11 +26,11 @@ pub struct ImportEstimate {
 
 /// The callbacks of an import.
 pub struct ImportWatch<'w> {
-    /// Once, before anything is written.
+    /// Called once, before anything is written.
     pub estimate: &'w dyn Fn(&ImportEstimate),
-    /// Repeatedly.
+    /// Called repeatedly.
     pub progress: &'w dyn Fn(Progress),
-    /// Conversions of source values, and missing parts of the source: one line each.
+    /// Called with one line for each conversion of values and each missing part of the source.
     pub note: &'w dyn Fn(&str),
 }
 

@@ -1,4 +1,4 @@
-//! Splits by a rule, for sources that have none, or in place of their own.
+//! Splits by a rule, for sources without splits, or instead of their own splits.
 
 use uva_graph::{GraphError, mix};
 
@@ -10,8 +10,8 @@ const ROUNDING: f64 = 1e-9;
 pub enum SplitRule {
     /// None: three empty splits.
     None,
-    /// This many of every class train, this many validate, all others with a label test (Shchur et al. 2018, "Pitfalls
-    /// of Graph Neural Network Evaluation", §3: 20 and 30).
+    /// This many nodes of every class train, this many validate, all others with a label test (Shchur et al. 2018,
+    /// "Pitfalls of Graph Neural Network Evaluation", §3: 20 and 30).
     PerClass {
         /// Training nodes per class.
         train: u32,
@@ -92,8 +92,8 @@ impl SplitRule {
         }
     }
 
-    /// The splits, each ascending. They depend on the seed, the labels and the nodes' ids alone. If nodes have no labels, or
-    /// others than one class each, `labels` is `None` and every one of `nodes` takes part.
+    /// The splits, each ascending. They depend on the seed, the labels and the nodes' ids alone. Unless nodes have one
+    /// class each, `labels` is `None` and all of `nodes` are divided.
     pub(super) fn divide(
         self,
         nodes: usize,

@@ -41,7 +41,7 @@ impl<W: Write> CsvWriter<W> {
     }
 }
 
-/// Writes a field, in quotes where it needs them.
+/// Writes a field, with quotes if required.
 fn text(out: &mut impl Write, field: &str) -> io::Result<()> {
     if !field.contains(['"', ',', '\n', '\r']) {
         return out.write_all(field.as_bytes());

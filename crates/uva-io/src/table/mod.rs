@@ -13,14 +13,14 @@ pub use values::{ColumnType, ColumnValues};
 /// The format of a table, by its file's suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFormat {
-    /// Comma-separated text with a header, quoted as RFC 4180 has it. Lines end with `\n`.
+    /// Comma-separated text with a header, quoted as in RFC 4180. Lines end with `\n`.
     Csv,
     /// Parquet, a row group for each piece of rows, uncompressed.
     Parquet,
 }
 
 impl TableFormat {
-    /// That of a file's suffix, `.csv` or `.parquet`; `None` for another.
+    /// The format of a file's suffix, `.csv` or `.parquet`; `None` for another.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
@@ -30,7 +30,7 @@ impl TableFormat {
         }
     }
 
-    /// Whether this build writes it: Parquet needs the feature `parquet`.
+    /// Whether this build supports the format: Parquet requires the feature `parquet`.
     #[must_use]
     pub fn is_supported(self) -> bool {
         self == Self::Csv || cfg!(feature = "parquet")
@@ -53,7 +53,7 @@ impl<W: Write + Send> FileTableWriter<W> {
     /// Begins a table of these columns, each a name and a type. Names are distinct.
     ///
     /// # Errors
-    /// If `out` cannot be written. [`io::ErrorKind::Unsupported`] for a format that this build does not write.
+    /// If `out` cannot be written. [`io::ErrorKind::Unsupported`] for a format that this build does not support.
     pub fn new(out: W, format: TableFormat, columns: &[(String, ColumnType)]) -> io::Result<Self> {
         let format = match format {
             TableFormat::Csv => Format::Csv(csv::CsvWriter::new(out, columns)?),
@@ -65,7 +65,7 @@ impl<W: Write + Send> FileTableWriter<W> {
         Ok(Self { columns: columns.iter().map(|column| column.1).collect(), format })
     }
 
-    /// Writes the next rows: as many values in each column.
+    /// Writes the next rows: the same number of values in each column.
     ///
     /// # Errors
     /// If the output cannot be written.
@@ -85,7 +85,7 @@ impl<W: Write + Send> FileTableWriter<W> {
         }
     }
 
-    /// Writes what is behind the last row.
+    /// Writes the end of the file.
     ///
     /// # Errors
     /// If the output cannot be written.

@@ -66,7 +66,7 @@ impl<W: Write + Send> ParquetWriter<W> {
     }
 }
 
-/// The system's answer, where it is one.
+/// Converts an error of the parquet crate to the system's error, if possible.
 fn of_parquet(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

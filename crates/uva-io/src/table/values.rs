@@ -1,11 +1,11 @@
 //! The columns of a table.
 
-/// What a column has.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
     /// Whole numbers; in Parquet INT64.
     Integer,
-    /// Real numbers; in Parquet FLOAT. CSV has the shortest digits that are read back as the same float32.
+    /// Real numbers; in Parquet FLOAT. CSV uses the shortest digits that parse to the same float32.
     Real,
     /// Text; in Parquet a STRING.
     Text,
@@ -14,11 +14,11 @@ pub enum ColumnType {
 /// The values of one column in a piece of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ColumnValues<'t> {
-    /// Of [`ColumnType::Integer`].
+    /// Values of [`ColumnType::Integer`].
     Integers(Vec<i64>),
-    /// Of [`ColumnType::Real`].
+    /// Values of [`ColumnType::Real`].
     Reals(Vec<f32>),
-    /// Of [`ColumnType::Text`].
+    /// Values of [`ColumnType::Text`].
     Texts(Vec<&'t str>),
 }
 

@@ -1,4 +1,4 @@
-//! Outputs that the user named, which may be files, pipes, terminals or devices.
+//! Outputs at user-specified paths: files, pipes, terminals or devices.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,27 +13,28 @@ use rustix::io::Errno;
 use super::Replacement;
 use super::read::not_regular;
 
-/// What happens to the content of a regular file that is opened as an output.
+/// Treatment of the content of a regular file opened as an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExistingContent {
-    /// It is discarded.
+    /// Discard the content.
     Truncated,
-    /// It stays; new content is appended.
+    /// Keep the content and append.
     Kept,
 }
 
-/// How long a named pipe may lack a reader. A reader that is started at the same time appears within it.
+/// Maximum time to wait for the reader of a named pipe. Enough for a reader started at the same time.
 const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 const PIPE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Opens an output that the user named, for writing: a regular file, a pipe, a terminal or a device. A missing regular
-/// file is created, with the permissions `mode` less the process's umask, and locked while it is open. Links are followed.
+/// Opens an output at a user-specified path for writing: a regular file, a pipe, a terminal or a device. A missing
+/// regular file is created, with the permissions `mode` less the process's umask, and locked while it is open. Links
+/// are followed.
 ///
 /// # Errors
-/// The system's answer; [`io::ErrorKind::InvalidInput`] for a named pipe that nobody reads within five seconds, and for a
-/// regular file that another process has opened by this function.
+/// If a system call fails; [`io::ErrorKind::InvalidInput`] for a named pipe without a reader within five seconds, and
+/// for a regular file that another process has opened with this function.
 pub fn open_output(path: &Path, mode: u32, former: ExistingContent) -> io::Result<File> {
-    // Without NONBLOCK, opening a pipe that nobody reads would block forever.
+    // Without NONBLOCK, opening a pipe without a reader would block indefinitely.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = if former == ExistingContent::Kept { flags | OFlags::APPEND } else { flags };
     let since = Instant::now();
@@ -54,7 +55,7 @@ pub fn open_output(path: &Path, mode: u32, former: ExistingContent) -> io::Resul
         }
     };
     if file.metadata()?.is_file() {
-        // Lines of two processes in one file, or one that truncates what another writes, would be useful to neither.
+        // Two processes must not interleave lines in one file, or truncate each other's output.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             let problem = "another process is writing it: wait for its end, or name another file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
@@ -73,9 +74,9 @@ fn is_fifo(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
-/// Writes `contents` to the output that the user named. A regular file is replaced in one step and keeps its
-/// permissions; a new one gets 0666 less the process's umask. For a link, the file that it leads to is replaced. A
-/// pipe, a terminal or a device is written to.
+/// Writes `contents` to an output at a user-specified path. A regular file is replaced atomically and keeps its
+/// permissions; a new file gets 0666 less the process's umask. For a link, its target is replaced. A pipe, a terminal
+/// or a device is written to.
 ///
 /// # Errors
 /// As [`open_output`] and [`Replacement`].
@@ -86,7 +87,7 @@ pub fn write_output(path: &Path, contents: &[u8]) -> io::Result<()> {
     }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut replacement = match Replacement::of(&target, 0o666) {
-        // The file may be written, its directory may not: the only way is to write to the file itself.
+        // If the file is writable but its directory is not, the file itself must be written.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && former.is_some() => {
             return open_output(&target, 0o666, ExistingContent::Truncated)?.write_all(contents);
         }
@@ -134,7 +135,7 @@ mod tests {
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let error = open_output(&fifo, 0o600, ExistingContent::Truncated).unwrap_err();
         assert!(error.to_string().contains("start its reader first"), "{error}");
-        // With a reader, the pipe is written to as usual, and a slow reader is waited for.
+        // With a reader, the pipe is written to as usual, and the writer waits for a slow reader.
         let reader = thread::spawn({
             let fifo = fifo.clone();
             move || fs::read(fifo).unwrap()

@@ -1,8 +1,7 @@
-//! A directory that this program fills and removes again, reached by descriptor and never through a link.
+//! A directory that this program fills and removes, accessed by descriptor and never through a link.
 //!
-//! A path names whatever is there at the moment: somebody may have put a link in the place of a directory. So a
-//! directory whose content is removed is opened once, checked once, and every name in it is looked up relative to its
-//! descriptor.
+//! A path can change its target at any time: another user may have replaced a directory by a link. So a directory whose
+//! content is removed is opened once, checked once, and every name in it is looked up relative to its descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,7 +19,7 @@ use super::read::not_regular;
 /// Bits that let other users write.
 const WRITE_BY_OTHERS: u32 = 0o022;
 
-/// What an entry is. Links are not followed.
+/// The type of an entry. Links are not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -41,14 +40,14 @@ impl EntryKind {
     }
 }
 
-/// What a mark says of its directory.
+/// The meaning of a directory's mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// It is this program's.
+    /// The directory belongs to this program.
     Written,
-    /// It holds nothing else than an empty mark: its process was killed before it wrote the mark.
+    /// The directory has only an empty mark: its process was killed before it wrote the mark.
     Empty,
-    /// It is not this program's.
+    /// The directory does not belong to this program.
     Foreign,
 }
 
@@ -60,16 +59,16 @@ pub struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    /// Opens the directory at `path`. A link at its last name is not followed.
+    /// Opens the directory at `path`. A link as the last component is not followed.
     ///
     /// # Errors
-    /// The system's answer; [`io::ErrorKind::InvalidInput`] where the name belongs to something else, or to a directory of
-    /// another user.
+    /// If a system call fails; [`io::ErrorKind::InvalidInput`] if the path is not a directory, or belongs to another
+    /// user.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_at(CWD, path.as_os_str(), path)
     }
 
-    /// The same, and refuses one that other users may write to.
+    /// Like [`open`](Self::open), and rejects a directory that other users may write to.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -105,31 +104,31 @@ impl OwnDirectory {
         Ok(Self { directory, path: path.to_owned() })
     }
 
-    /// The path at which it was opened, for messages and for files that are only read or newly created.
+    /// The path at which the directory was opened, for messages and for files that are only read or newly created.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether `path` leads to this very directory.
+    /// Whether `path` refers to this directory.
     ///
     /// # Errors
-    /// The system's answer, except that nothing has the name.
+    /// If a system call fails, except if the path does not exist.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
         is_file_at(&self.directory, CWD, path.as_os_str())
     }
 
-    /// Whether `name` in it is this very file.
+    /// Whether `name` in the directory is this file.
     ///
     /// # Errors
-    /// The system's answer, except that nothing has the name.
+    /// If a system call fails, except if the name does not exist.
     pub fn has(&self, name: &str, file: &File) -> io::Result<bool> {
         is_file_at(file, &self.directory, OsStr::new(name))
     }
 
-    /// Its entries, in no order.
+    /// The directory's entries, in arbitrary order.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn entries(&self) -> io::Result<Vec<(OsString, EntryKind)>> {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&self.directory)? {
@@ -142,7 +141,7 @@ impl OwnDirectory {
                 FileType::Unknown => {
                     match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                        // Removed meanwhile.
+                        // The entry was removed in the meantime.
                         Err(Errno::NOENT) => continue,
                         Err(error) => return Err(error.into()),
                     }
@@ -154,28 +153,28 @@ impl OwnDirectory {
         Ok(entries)
     }
 
-    /// Creates a directory in it, with 0777 less the process's umask.
+    /// Creates a directory in this one, with 0777 less the process's umask.
     ///
     /// # Errors
-    /// The system's answer; [`io::ErrorKind::AlreadyExists`] where anything has the name.
+    /// If a system call fails; [`io::ErrorKind::AlreadyExists`] if the name exists.
     pub fn create_directory(&self, name: &str) -> io::Result<()> {
         Ok(rustix::fs::mkdirat(&self.directory, name, Mode::from_raw_mode(0o777))?)
     }
 
-    /// Creates a file in it, with 0666 less the process's umask, to write to it and to read it.
+    /// Creates a file in the directory, with 0666 less the process's umask, for writing and reading.
     ///
     /// # Errors
-    /// The system's answer; [`io::ErrorKind::AlreadyExists`] where anything has the name, even a link.
+    /// If a system call fails; [`io::ErrorKind::AlreadyExists`] if the name exists, even as a link.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.directory, name, flags, Mode::from_raw_mode(0o666))?.into())
     }
 
-    /// Opens a regular file in it to hold a lock on it; `create`: makes it with mode 0600 if it is missing.
+    /// Opens a regular file in the directory to lock it. With `create`, a missing file is created with mode 0600.
     ///
     /// # Errors
-    /// The system's answer; [`io::ErrorKind::InvalidInput`] for a link, and for a file that has a second name, belongs to
-    /// another user or may be written by others.
+    /// If a system call fails; [`io::ErrorKind::InvalidInput`] for a link, and for a file that has a second name,
+    /// belongs to another user or may be written by others.
     pub fn open_lock_file(&self, name: &str, create: bool) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = if create { flags | OFlags::CREATE } else { flags };
@@ -190,10 +189,10 @@ impl OwnDirectory {
         Ok(file)
     }
 
-    /// Reads the mark in a file of it that this process has locked.
+    /// Reads the mark in a file of the directory that this process has locked.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn read_mark(&self, file: &File, mark: &[u8]) -> io::Result<Mark> {
         // A mark of another length is read far enough to differ.
         let mut content = vec![0; mark.len() + 1];
@@ -211,10 +210,10 @@ impl OwnDirectory {
         })
     }
 
-    /// Opens a regular file in it for reading. A link is not followed.
+    /// Opens a regular file in the directory for reading. A link is not followed.
     ///
     /// # Errors
-    /// The system's answer; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
+    /// If a system call fails; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
@@ -230,26 +229,26 @@ impl OwnDirectory {
         }
     }
 
-    /// Removes a file. One that is missing is no error; a directory is one.
+    /// Removes a file. A missing file is not an error; a directory is.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         removed(rustix::fs::unlinkat(&self.directory, name.as_ref(), AtFlags::empty()))
     }
 
-    /// Removes an empty directory in it. One that is missing is no error.
+    /// Removes an empty directory in this one. A missing directory is not an error.
     ///
     /// # Errors
-    /// The system's answer; [`io::ErrorKind::DirectoryNotEmpty`] while it has entries.
+    /// If a system call fails; [`io::ErrorKind::DirectoryNotEmpty`] while it has entries.
     pub fn remove_directory(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         removed(rustix::fs::unlinkat(&self.directory, name.as_ref(), AtFlags::REMOVEDIR))
     }
 
-    /// Removes a directory in it with all its content.
+    /// Removes a directory in this one with all its content.
     ///
     /// # Errors
-    /// As [`open_in`](Self::open_in); the first error of the system, after everything else that could be removed is gone.
+    /// As [`open_in`](Self::open_in); the system's first error, after everything removable has been removed.
     pub fn remove_tree(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = name.as_ref();
         Self::open_at(&self.directory, name, &self.path.join(name))?.remove_content()?;
@@ -268,33 +267,34 @@ impl OwnDirectory {
         first
     }
 
-    /// Gives a file in `from` a second name in this directory. A link is not followed.
+    /// Creates a hard link in this directory to a file in `from`. A link is not followed.
     ///
     /// # Errors
-    /// The system's answer: some file systems have no second names.
+    /// If a system call fails: some file systems have no hard links.
     pub fn link(&self, name: &str, from: &Self, original: &str) -> io::Result<()> {
         Ok(rustix::fs::linkat(&from.directory, original, &self.directory, name, AtFlags::empty())?)
     }
 
-    /// Renames an entry of this directory to `to`, which must not exist: the system checks that where it can, else this
-    /// looks first.
+    /// Renames an entry of this directory to `to`, which must not exist: the system checks that where supported;
+    /// otherwise this function checks first.
     ///
     /// # Errors
-    /// The system's answer; [`io::ErrorKind::AlreadyExists`] where anything has the name `to`.
+    /// If a system call fails; [`io::ErrorKind::AlreadyExists`] if `to` exists.
     pub fn rename_to(&self, name: &str, to: &Path) -> io::Result<()> {
         rename_new(&self.directory, OsStr::new(name), CWD, to.as_os_str())
     }
 
-    /// Waits until its names are on the disk.
+    /// Syncs the directory's entries to disk.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn sync(&self) -> io::Result<()> {
         self.directory.sync_all()
     }
 }
 
-/// Refuses a file that is not this user's alone: then this program did not make it, and must not write to it.
+/// Rejects a file that does not exclusively belong to this user: this program did not create it, and must not write to
+/// it.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for anything but a regular file, a file with a second name, and one of another user.
@@ -322,7 +322,7 @@ fn refuse_writable_by_others(file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
 }
 
-/// Renames `name` in `above` to `new_name` in `below`, where nothing may have that name.
+/// Renames `name` in `above` to `new_name` in `below`, which must not exist.
 pub(super) fn rename_new(
     above: impl AsFd + Copy,
     name: &OsStr,
@@ -330,7 +330,7 @@ pub(super) fn rename_new(
     new_name: &OsStr,
 ) -> io::Result<()> {
     match rustix::fs::renameat_with(above, name, below, new_name, RenameFlags::NOREPLACE) {
-        // Some file systems do not support this flag: then check first, and accept the race.
+        // Some file systems do not support this flag: check first then, and accept the race.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             match rustix::fs::statat(below, new_name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST.into()),
@@ -342,7 +342,7 @@ pub(super) fn rename_new(
     }
 }
 
-/// Whether `name` in `above` is this very file.
+/// Whether `name` in `above` is this file.
 pub(super) fn is_file_at(file: &File, above: impl AsFd, name: &OsStr) -> io::Result<bool> {
     let ours = file.metadata()?;
     match rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -1,8 +1,8 @@
-//! Random words, which keep apart the names of files that several processes make at once.
+//! Random words that make file names of concurrent processes distinct.
 
 use std::io;
 
-/// Whether this is a random word as it appears in file names of this program: 16 lower-case hex digits.
+/// Whether `text` is a random word of this program's file names: 16 lower-case hex digits.
 pub fn is_word(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -10,7 +10,7 @@ pub fn is_word(text: &str) -> bool {
 /// A word from the system's generator.
 ///
 /// # Errors
-/// Where the system has none.
+/// If the system has no random generator.
 pub fn random_word() -> io::Result<u64> {
     let mut word = [0; 8];
     let got = rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;

@@ -1,4 +1,4 @@
-//! Regular files, directories and locks, opened by a name that may lead anywhere.
+//! Opens regular files, directories and locks by untrusted names.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,17 +10,17 @@ use rustix::io::Errno;
 
 /// Opens the regular file at `path` for reading. Links are followed.
 ///
-/// It never blocks: anything but a regular file is refused before a byte is read.
+/// Never blocks: anything but a regular file is rejected before a byte is read.
 ///
 /// # Errors
-/// The system's answer; [`io::ErrorKind::IsADirectory`] for a directory, and [`io::ErrorKind::InvalidInput`] for a FIFO, a
-/// socket or a device.
+/// If a system call fails; [`io::ErrorKind::IsADirectory`] for a directory, and [`io::ErrorKind::InvalidInput`] for a
+/// FIFO, a socket or a device.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // With NONBLOCK a FIFO without a writer opens at once; for regular files the flag changes nothing.
+    // With NONBLOCK a FIFO without a writer opens immediately; for regular files the flag changes nothing.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        // A socket's name, or a device without a driver.
+        // The name refers to a socket, or to a device without a driver.
         Err(Errno::NXIO) => return Err(not_regular("a socket or a device")),
         Err(error) => return Err(error.into()),
     };
@@ -41,7 +41,7 @@ pub(super) fn not_regular(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file"))
 }
 
-/// Whether the bytes of the file at `path` are memory already: it is on a tmpfs, ramfs or hugetlbfs.
+/// Whether the file at `path` is in memory: on a tmpfs, ramfs or hugetlbfs.
 pub fn lies_in_memory(path: &Path) -> bool {
     /// `TMPFS_MAGIC`, `RAMFS_MAGIC` and `HUGETLBFS_MAGIC` of linux/magic.h.
     const MAGIC: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
@@ -49,20 +49,19 @@ pub fn lies_in_memory(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| MAGIC.contains(&(found.f_type as u32)))
 }
 
-/// Whether an error of opening or reading concerns the name and not the system, so that another path would help. These
-/// are: nothing there, not a regular file, too large, not the expected text, a loop of links, and a name that is too
-/// long.
+/// Whether an error of opening or reading is caused by the path, so that another path would help: missing file, not a
+/// regular file, too large, not the expected text, a loop of links, and a name that is too long.
 pub fn is_about_the_name(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory
         | io::ErrorKind::InvalidFilename => true,
-        // The system reports these for other reasons too; without an errno they come from here.
+        // The system reports these for other reasons too; without an errno they come from this module.
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge => {
             error.raw_os_error().is_none()
         }
-        // A loop of links has a kind of its own, which is unstable in Rust.
+        // A loop of links has its own kind, which is unstable in Rust.
         _ => error.raw_os_error() == Some(Errno::LOOP.raw_os_error()),
     }
 }
@@ -107,46 +106,46 @@ pub fn read_regular_text(path: &Path, most: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// The character that some editors write in front of UTF-8 text.
+/// The character that some editors write before UTF-8 text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// UTF-8 bytes without the byte order mark that may be in front of them.
+/// UTF-8 bytes without the byte order mark that may precede them.
 pub fn without_byte_order_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
-/// The text of a kernel file in /proc or /sys: not for paths that somebody else names.
+/// The text of a kernel file in /proc or /sys: not for untrusted paths.
 ///
 /// # Errors
-/// The system's answer, and other bytes than UTF-8.
+/// If a system call fails, or the bytes are not UTF-8.
 pub fn read_kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-/// The bytes of such a file.
+/// The bytes of a kernel file in /proc or /sys.
 ///
 /// # Errors
-/// The system's answer.
+/// If a system call fails.
 pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Opens a directory, to lock it, to synchronise it, or to look names up in it.
+/// Opens a directory, for locking, syncing, or looking up names in it.
 ///
 /// # Errors
-/// The system's answer; for anything but a directory that is [`io::ErrorKind::NotADirectory`]. A FIFO does not block
-/// it.
+/// If a system call fails; for anything but a directory, that is [`io::ErrorKind::NotADirectory`]. A FIFO does not
+/// block it.
 pub fn open_directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Opens a regular file to hold a lock on it. With `create`, a missing file is made with mode 0600, so that no other
-/// user can open it and take the lock. Nothing is read or written. A link is refused.
+/// Opens a regular file to lock it. With `create`, a missing file is created with mode 0600, so that no other user can
+/// open it and take the lock. Nothing is read or written. A link is rejected.
 /// # Errors
-/// The system's answer; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
+/// If a system call fails; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
 pub fn open_lock_file(path: &Path, create: bool) -> io::Result<File> {
-    // For writing too: a lock on a network file system may need it.
+    // Opened for writing too, which a lock on a network file system may require.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = if create { flags | OFlags::CREATE } else { flags };
     let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
@@ -158,7 +157,7 @@ pub fn open_lock_file(path: &Path, create: bool) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular("a pipe or a device")) }
 }
 
-/// Opens a regular file of this program's own, to read it and to write to it. A link is refused.
+/// Opens a regular file of this program for reading and writing. A link is rejected.
 ///
 /// # Errors
 /// As [`open_lock_file`].

@@ -1,4 +1,4 @@
-//! A file that takes a name in one step, and the temporary names of unfinished files.
+//! Atomic creation and replacement of files, and the temporary names of unfinished files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use super::own_directory::rename_new;
 use super::random_words::{is_word, random_word};
 
-/// Puts `contents` at `target` in one step, with the permissions `mode` less the process's umask. Does not wait until
-/// they are on the disk.
+/// Atomically writes `contents` to `target`, with the permissions `mode` less the process's umask. Does not sync to
+/// disk.
 ///
 /// # Errors
 /// As [`Replacement`].
@@ -22,19 +22,19 @@ pub fn replace(target: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
     replacement.commit()
 }
 
-/// Writes a file that must not be there yet.
+/// Writes a file that must not exist yet.
 ///
 /// # Errors
-/// The system's answer; [`io::ErrorKind::AlreadyExists`] where anything has the name, even a link.
+/// If a system call fails; [`io::ErrorKind::AlreadyExists`] if the name exists, even as a link.
 pub fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
     File::create_new(path)?.write_all(contents)
 }
 
-/// A new file that will take a name, and replace an earlier file of that name in one step.
+/// A new file that atomically replaces the file at its target path.
 ///
 /// Where the file system supports it, the file has no name until [`commit`](Self::commit), so a killed process leaves
-/// nothing behind. Elsewhere it has a random one, `.NAME.<16 hex digits>.partial`, made with `O_EXCL`. All names are
-/// looked up in the directory as it was opened. A link at the target's name is replaced, not followed.
+/// no file. Elsewhere it has a random name, `.NAME.<16 hex digits>.partial`, made with `O_EXCL`. All names are looked
+/// up in the directory as it was opened. A link at the target's name is replaced, not followed.
 ///
 /// Dropping it instead of committing removes the file.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Replacement {
     /// umask.
     ///
     /// # Errors
-    /// Where `target` names no file, or its directory cannot be opened or written.
+    /// If `target` is not a file name, or its directory cannot be opened or written.
     pub fn of(target: &Path, mode: u32) -> io::Result<Replacement> {
         let name = target.file_name().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "the path does not end with the name of a file")
@@ -80,24 +80,24 @@ impl Replacement {
         &mut self.file
     }
 
-    /// The file, for reading what was written.
+    /// A second descriptor of the file, for reading the written content.
     ///
     /// # Errors
-    /// Where the system gives no descriptor.
+    /// If the system has no free descriptor.
     pub fn written(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// The path it will have.
+    /// The path of the file after the commit.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Gives the file its name, and replaces an earlier file. If the file has to survive a power failure, call
+    /// Renames the file to its target, and replaces an earlier file. If the file must survive a power failure, call
     /// [`File::sync_all`] before, and [`sync_directory`](Self::sync_directory) after.
     ///
     /// # Errors
-    /// The system's answer; the earlier file is then unchanged, and the new one removed.
+    /// If a system call fails; the earlier file is then unchanged, and the new one removed.
     pub fn commit(&mut self) -> io::Result<()> {
         let partial = match &self.partial {
             Some(partial) => partial,
@@ -109,11 +109,11 @@ impl Replacement {
         Ok(())
     }
 
-    /// The same where nothing has the name yet.
+    /// Like [`commit`](Self::commit), but the target must not exist.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] where anything has the name, even a link; else the system's answer. The new file is
-    /// then removed.
+    /// [`io::ErrorKind::AlreadyExists`] if the name exists, even as a link; otherwise if a system call fails. The new
+    /// file is then removed.
     pub fn commit_new(&mut self) -> io::Result<()> {
         match self.partial.take() {
             Some(partial) => {
@@ -127,7 +127,7 @@ impl Replacement {
         }
     }
 
-    /// Gives the unnamed file a random name: a link cannot replace an existing file, a rename can.
+    /// Gives the unnamed file a random name: `link` cannot replace an existing file, but `rename` can.
     fn link(&self) -> io::Result<OsString> {
         let partial = random_name(&self.name)?;
         self.link_as(&partial)?;
@@ -139,10 +139,10 @@ impl Replacement {
         rustix::fs::linkat(CWD, unnamed, &self.directory, name, AtFlags::SYMLINK_FOLLOW)
     }
 
-    /// Waits until the directory's names are on the disk.
+    /// Syncs the directory's entries to disk.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn sync_directory(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(&self.directory, ".", flags, Mode::empty())?;
@@ -158,27 +158,27 @@ impl Drop for Replacement {
     }
 }
 
-/// What a file without a name is called for a moment, where the file system cannot make one.
+/// Temporary name of a nameless file, on file systems without support for nameless files.
 pub const SCRATCH: &str = "scratch";
 
-/// A new, empty file in `directory` that has no name, so that it goes with its last descriptor and mapping, however the
-/// process ends. Where the file system makes none without a name, it has a random one for a moment.
+/// Creates an empty file in `directory` without a name, so that it is freed with its last descriptor and mapping, even
+/// if the process is killed. On file systems without support for nameless files, it briefly has a random name.
 ///
 /// # Errors
-/// The system's answer where the directory cannot be opened or written.
+/// If the directory cannot be opened or written.
 pub fn nameless(directory: &Path) -> io::Result<File> {
-    // Dropped without `commit`, it takes a temporary name away again.
+    // Dropping without `commit` removes a temporary name.
     Replacement::of(&directory.join(SCRATCH), 0o600)?.file().try_clone()
 }
 
-/// A file without a name in `directory`, where the file system supports that and /proc can name it later.
+/// A nameless file in `directory`, if the file system supports that and /proc can link it later.
 fn unnamed(directory: &OwnedFd, mode: Mode) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(directory, ".", flags, mode).ok()?);
     fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd())).is_ok().then_some(file)
 }
 
-/// A name beside `name` that nobody can predict.
+/// An unpredictable temporary name derived from `name`.
 fn random_name(name: &OsStr) -> io::Result<OsString> {
     let mut partial = OsString::from(".");
     // A file's name has at most 255 bytes.
@@ -189,7 +189,7 @@ fn random_name(name: &OsStr) -> io::Result<OsString> {
 }
 
 /// The target name of an unfinished file, whose process ended before it could rename it. Accepts exactly the names that
-/// [`Replacement`] gives, and no others that merely resemble them.
+/// [`Replacement`] creates.
 pub fn target_of_partial(name: &OsStr) -> Option<&str> {
     let (target, word) = name.to_str()?.strip_prefix('.')?.strip_suffix(".partial")?.rsplit_once('.')?;
     (is_word(word) && !target.is_empty()).then_some(target)

@@ -1,4 +1,4 @@
-//! A file that is written under a temporary name, by one process at a time, and may be resumed by a later one.
+//! A file written under a temporary name by one process at a time, and resumable by a later process.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use super::own_directory::{is_file_at, refuse_foreign_file, rename_new};
 use super::read::open_own;
 
-/// A locked file at a name that it gives up for its final one.
+/// A locked file with a temporary name, to be renamed to its final name.
 ///
-/// The lock is on the file itself, and ends with its process. So of several processes that write the same output, one has
-/// the file, and a later one finds either a file that no process writes or none.
+/// The lock is on the file itself, and ends with its process. So if several processes write the same output, one of
+/// them holds the file, and a later process finds either an unlocked file or no file.
 #[derive(Debug)]
 pub struct UnfinishedFile {
     file: File,
@@ -23,12 +23,12 @@ pub struct UnfinishedFile {
 }
 
 impl UnfinishedFile {
-    /// Creates a file, with 0666 less the process's umask, that has its name only once `prepare` has succeeded and it is
-    /// locked: a process that ends before leaves nothing. Where the file system cannot make a file without a name, one
-    /// that is killed within `prepare` leaves it.
+    /// Creates a file, with 0666 less the process's umask, that is named only after `prepare` has succeeded and the
+    /// file is locked: a process that ends earlier leaves no file. On file systems without nameless files, a process
+    /// killed within `prepare` leaves the file.
     ///
     /// # Errors
-    /// What `prepare` returns; the system's answer; [`io::ErrorKind::AlreadyExists`] where anything has the name.
+    /// Errors of `prepare`; if a system call fails; [`io::ErrorKind::AlreadyExists`] if the name exists.
     pub fn create(path: &Path, prepare: impl Fn(&File) -> io::Result<()>) -> io::Result<Self> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mode = Mode::from_raw_mode(0o666);
@@ -40,7 +40,7 @@ impl UnfinishedFile {
             match rustix::fs::linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW) {
                 Ok(()) => return Ok(Self { file, path: path.to_owned() }),
                 Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
-                // There is no /proc; or a file system that takes no such link.
+                // There is no /proc, or the file system does not support such a link.
                 Err(_) => {}
             }
         }
@@ -55,19 +55,19 @@ impl UnfinishedFile {
         }
     }
 
-    /// Opens and locks what an earlier process left.
+    /// Opens and locks the file that an earlier process left.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::WouldBlock`] while another process has it;
+    /// [`io::ErrorKind::NotFound`]; [`io::ErrorKind::WouldBlock`] while another process holds it;
     /// [`io::ErrorKind::InvalidInput`] for a link, a file with a second name, one of another user, and anything but a
-    /// regular file; else the system's answer.
+    /// regular file; otherwise if a system call fails.
     pub fn open(path: &Path) -> io::Result<Self> {
         loop {
             let file = open_own(path)?;
             refuse_foreign_file(&file)?;
             lock(&file)?;
             let opened = Self { file, path: path.to_owned() };
-            // A process that had it may have removed or renamed it before it let the lock go.
+            // The previous owner may have removed or renamed the file before it released the lock.
             if opened.has_name()? {
                 return Ok(opened);
             }
@@ -79,30 +79,29 @@ impl UnfinishedFile {
         &self.file
     }
 
-    /// Its name.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the name leads to this very file still.
+    /// Whether the path still refers to this file.
     fn has_name(&self) -> io::Result<bool> {
         is_file_at(&self.file, CWD, self.path.as_os_str())
     }
 
-    /// Removes it. Another file that has taken its name stays.
+    /// Removes the file. Another file that has taken its path is kept.
     ///
     /// # Errors
-    /// The system's answer.
+    /// If a system call fails.
     pub fn remove(self) -> io::Result<()> {
         if self.has_name()? { Ok(rustix::fs::unlinkat(CWD, &self.path, AtFlags::empty())?) } else { Ok(()) }
     }
 
-    /// Gives it another name in place of the first; it stays locked. `replaces`: a file that has this name already is
-    /// replaced.
+    /// Renames the file, which stays locked. With `replaces`, an existing file is replaced.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] unless `replaces`, where anything has the name; [`io::ErrorKind::NotFound`] where
-    /// its own name has been taken away; else the system's answer.
+    /// [`io::ErrorKind::AlreadyExists`] unless `replaces`, if the name exists; [`io::ErrorKind::NotFound`] if the
+    /// file's own name has been removed; otherwise if a system call fails.
     pub fn rename(&mut self, to: &Path, replaces: bool) -> io::Result<()> {
         if !self.has_name()? {
             let problem = "it was removed or replaced while this process wrote it";
@@ -122,7 +121,7 @@ impl UnfinishedFile {
 fn lock(file: &File) -> io::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK.into()),
-        // A file system without locks does without.
+        // A file system without locks is accepted.
         _ => Ok(()),
     }
 }
@@ -148,7 +147,7 @@ mod tests {
         let second = UnfinishedFile::create(&path, |_| Ok(()));
         assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(UnfinishedFile::open(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        // It stays locked under its next name, so that another process waits for what follows.
+        // The file stays locked under its new name, so that another process waits.
         let last = temp.path().join("last");
         first.rename(&last, false).unwrap();
         assert_eq!(UnfinishedFile::open(&path).unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -1,4 +1,4 @@
-//! Which file it is, and whether it was written to.
+//! Identity of a file, and detection of changes.
 
 use std::fmt;
 use std::fs::File;
@@ -9,9 +9,9 @@ use rustix::fs::{Stat, fstat};
 
 /// A file's device, inode, length, modification time and status change time at one moment.
 ///
-/// A change of bytes alters both times before it alters the bytes. So bytes that were read between two moments with the
-/// same state are those of the first, as exactly as the system's clock of such times ticks. A program can set the
-/// modification time back, but not the status change time.
+/// A change of bytes alters both times before it alters the bytes. So bytes read between two moments with the same
+/// state are unchanged, up to the resolution of the system's clock for these times. A program can set the modification
+/// time back, but not the status change time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState {
     device: u64,
@@ -21,19 +21,19 @@ pub struct FileState {
     changed: (i64, i64),
 }
 
-/// The status change time of a state whose text is of a version that did not record one: no file has it.
+/// The status change time of a state parsed from the text of a version without this time. No file has this value.
 const UNKNOWN: (i64, i64) = (i64::MIN, 0);
 
 impl FileState {
-    /// Of an open file, now.
+    /// Returns the current state of an open file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn of(file: &File) -> io::Result<Self> {
         Ok(Self::of_stat(&fstat(file)?))
     }
 
-    /// As the system describes it.
+    /// Converts the result of `stat`.
     #[must_use]
     pub fn of_stat(stat: &Stat) -> Self {
         Self {
@@ -45,13 +45,14 @@ impl FileState {
         }
     }
 
-    /// Whether both are of the same file, which may have changed.
+    /// Whether both states belong to the same file, which may have changed.
     #[must_use]
     pub fn is_of_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// What is different in the later state `now`, as the end of a sentence about the file; `None` where nothing is.
+    /// The difference to the later state `now`, as the end of a sentence about the file; `None` if the states are
+    /// equal.
     #[must_use]
     pub fn change(&self, now: &Self) -> Option<String> {
         if !self.is_of_file(now) {
@@ -69,7 +70,7 @@ impl FileState {
     }
 }
 
-/// Numbers separated by colons.
+/// Formats the state as numbers separated by colons.
 impl fmt::Display for FileState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, inode, length, modified, changed } = self;
@@ -125,7 +126,7 @@ mod tests {
         std::fs::write(path.with_extension("new"), [1; 100]).unwrap();
         std::fs::rename(path.with_extension("new"), &path).unwrap();
         assert!(first.change(&state()).unwrap().contains("another file"));
-        // Held open, so that its inode is not given to the new one.
+        // The file is held open, so that its inode is not reused for the new file.
         drop(file);
     }
 
@@ -138,7 +139,7 @@ mod tests {
         let first = state();
         let file = File::options().write(true).open(&path).unwrap();
         let before = file.metadata().unwrap().modified().unwrap();
-        // The clock of these times ticks: written to until it has.
+        // Writes until the clock of these times has ticked.
         let since = std::time::Instant::now();
         while state().changed == first.changed {
             assert!(since.elapsed() < std::time::Duration::from_secs(60), "the status change time stays");

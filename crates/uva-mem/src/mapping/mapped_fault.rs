@@ -1,7 +1,7 @@
-//! A mapped file that is made shorter: the process that reads behind its new end ends with the file's name.
+//! Truncated mapped files: a process that reads beyond the new end exits with the file's name.
 //!
-//! The kernel answers such a read by SIGBUS, which ends a process without a word of which file it was. Mapped files are
-//! listed here, and a program that calls [`end_with_the_files_name`] looks the address up.
+//! The kernel sends SIGBUS for such a read, which kills a process without naming the file. This module keeps a list of
+//! mapped files, in which the handler of [`end_with_the_files_name`] finds the address.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -12,20 +12,20 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// More mappings than this are not listed: a read behind their end is then a plain SIGBUS. A dataset has a dozen files, a
-/// hop set one for each hop.
+/// Maximum number of listed mappings. A read beyond the end of an unlisted mapping is a plain SIGBUS. A dataset has a
+/// dozen files, a hop set one for each hop.
 const LISTED: usize = 512;
 
 static MAPPINGS: [Mapping; LISTED] = [const { Mapping::unused() }; LISTED];
 
-/// Names of files, which stay for the life of the process: a signal handler may read one while another thread unmaps
-/// its file. Who holds the lock may change `MAPPINGS`.
+/// File names, which live as long as the process: a signal handler may read one while another thread unmaps its file.
+/// The lock also protects changes of `MAPPINGS`.
 static NAMES: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
 
-/// A mapped file, as a signal handler can read it.
+/// A mapped file, in a form that a signal handler can read.
 struct Mapping {
-    /// Its first byte; 0 of an unused entry. Stored last with Release, in `List::add`, and loaded first with Acquire, in
-    /// `file_at`: the other two fields are then those of this mapping.
+    /// The address of the first byte; 0 for an unused entry. Stored last with Release, in `List::add`, and loaded first
+    /// with Acquire, in `file_at`: the other two fields then belong to this mapping.
     start: AtomicUsize,
     end: AtomicUsize,
     name: AtomicPtr<c_char>,
@@ -41,12 +41,12 @@ impl Mapping {
     }
 }
 
-/// The entry of a mapping in the list, until this is dropped.
+/// A guard for a mapping's entry in the list.
 #[derive(Debug)]
 pub(crate) struct MappingEntry(Option<usize>);
 
 impl MappingEntry {
-    /// Lists the mapping of `path` that has these bytes. It must be dropped before they are unmapped.
+    /// Lists the mapping of `path` that has these bytes. Must be dropped before the bytes are unmapped.
     pub(crate) fn new(path: &Path, start: *const u8, bytes: usize) -> Self {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return Self(None) };
         let mut names = NAMES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -90,20 +90,20 @@ fn file_at(address: usize) -> Option<&'static CStr> {
     })
 }
 
-/// From now on, a thread of this process that reads a mapped file behind its end ends the process with exit code 1. A line on
-/// stderr names the file. Any other SIGBUS ends the process by that signal.
+/// Installs a handler that ends this process with exit code 1 if a thread reads a mapped file beyond its end. A line on
+/// stderr names the file. Any other SIGBUS kills the process with that signal.
 ///
-/// For programs, early in `main`: the handling of a signal belongs to the program, not to a library in it.
+/// For programs, early in `main`: signal handling is up to the program, not to a library.
 ///
 /// # Errors
-/// The system's, if it refuses the handler.
+/// If the system call fails.
 pub fn end_with_the_files_name() -> io::Result<()> {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_bus_error;
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all zeros are a `sigaction`: no handler, no flags, an empty mask.
+    // SAFETY: all zeros are a valid `sigaction`: no handler, no flags, an empty mask.
     let action = unsafe { action.assume_init_mut() };
     action.sa_sigaction = handler as usize;
-    // On the thread's alternate stack where it has one, as Rust's own handlers are.
+    // Uses the thread's alternate stack, if any, as Rust's own handlers do.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: the action is complete, and its handler calls nothing that a signal handler must not call.
     match unsafe { libc::sigaction(libc::SIGBUS, action, std::ptr::null_mut()) } {
@@ -121,7 +121,7 @@ extern "C" fn on_bus_error(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
         return;
     };
-    // Several threads may read such pages. The first one tells; it pairs with nothing, since only one line is at stake.
+    // Several threads may read such pages; the first one prints the line. Relaxed: there is no other data to order.
     if TOLD.swap(true, Ordering::Relaxed) {
         loop {
             // SAFETY: `pause` may be called in a handler. The first thread ends the process.
@@ -151,20 +151,20 @@ mod tests {
     use super::*;
     use crate::{MappedFile, PrivateFile};
 
-    /// Names the file to the process that the test below starts of itself.
+    /// Environment variable with the file name, for the process that the test below starts from its own executable.
     const CUT: &str = "UVA_MEM_TEST_CUT";
 
-    /// Cuts the file while it is mapped, and reads behind its end.
+    /// Truncates the file while it is mapped, and reads beyond its end.
     fn read_behind_the_end(path: &Path, private: bool) -> u8 {
         end_with_the_files_name().unwrap();
         let shorten = || File::options().write(true).open(path).unwrap().set_len(100).unwrap();
         if private {
             let map = PrivateFile::open(path).unwrap();
             shorten();
-            // SAFETY: within the mapping.
+            // SAFETY: the address is within the mapping.
             unsafe { map.as_ptr().add(9000).read_volatile() }
         } else {
-            // Another file of the list, which must not be taken for it.
+            // Another listed file, which must not be confused with the truncated one.
             let _other = MappedFile::open(&std::env::current_exe().unwrap()).unwrap();
             let map = MappedFile::open(path).unwrap();
             shorten();
@@ -210,10 +210,10 @@ mod tests {
         let name = path.as_os_str().as_bytes().to_vec();
         assert_eq!(found(start), Some(name.clone()));
         assert_eq!(found(start + 4999), Some(name.clone()));
-        // Another mapping may lie right behind the pages of this one, not within its last page.
+        // Another mapping may start right after the pages of this one, but not within its last page.
         assert_eq!(found(start + 5000), None);
         drop(map);
-        // Another test may have a file of its own there by now.
+        // Another test may have mapped a file at this address by now.
         assert_ne!(found(start), Some(name));
     }
 }

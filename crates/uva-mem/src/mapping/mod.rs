@@ -1,4 +1,4 @@
-//! Mapped files, and what happens where one is made shorter.
+//! Mapped files, and the handling of truncation.
 
 pub(crate) mod file_state;
 pub(crate) mod mapped_fault;

@@ -1,4 +1,4 @@
-//! A page of words that every role of a run sees: stop requests, an early-stopping cut, counters.
+//! A page of words shared by all roles of a run: stop requests, the early-stopping cut, counters.
 
 use std::mem::size_of;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::region::{RegionError, SharedRegion};
 
-/// Shared 64-bit words, all zero at first. Those who share the page define what each word means.
+/// Shared 64-bit words, initially zero. The users of the page define the meaning of each word.
 ///
-/// Each word stands alone. A load that sees a store sees everything its writer did before it (release; partner:
-/// [`ControlPage::load`], acquire). Stores wake nobody: waiting roles poll the page from a
+/// Words are independent. A load that sees a store sees everything that the writer did before the store (release;
+/// partner: [`ControlPage::load`], acquire). Stores wake no waiter: waiting roles poll the page from a
 /// [`Liveness`](crate::ring::Liveness) check.
 #[derive(Debug)]
 pub struct ControlPage {
@@ -60,25 +60,25 @@ impl ControlPage {
         self.word(index).store(value, Ordering::Release);
     }
 
-    /// Adds to a word, wrapping, and returns what it was before.
+    /// Adds to a word, wrapping, and returns the previous value.
     pub fn fetch_add(&self, index: usize, value: u64) -> u64 {
         self.word(index).fetch_add(value, Ordering::AcqRel)
     }
 
-    /// Raises a word to `value` unless it is higher, and returns what it was before.
+    /// Raises a word to `value` unless it is higher, and returns the previous value.
     pub fn fetch_max(&self, index: usize, value: u64) -> u64 {
         self.word(index).fetch_max(value, Ordering::AcqRel)
     }
 
-    /// Lowers a word to `value` unless it is lower, and returns what it was before.
+    /// Lowers a word to `value` unless it is lower, and returns the previous value.
     pub fn fetch_min(&self, index: usize, value: u64) -> u64 {
         self.word(index).fetch_min(value, Ordering::AcqRel)
     }
 
-    /// Writes `new` where the word is `current`; otherwise changes nothing and returns what it is.
+    /// Writes `new` if the word is `current`; otherwise changes nothing.
     ///
     /// # Errors
-    /// The value found, where it was not `current`.
+    /// The value found, if it was not `current`.
     pub fn compare_exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
         self.word(index).compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
     }

@@ -11,10 +11,10 @@ use crate::RegionError;
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE).union(SealFlags::SEAL);
 
-/// A memfd that its maker filled and then sealed. Nobody can change, shrink or grow it any more, so every process that
-/// maps it may read it as a slice.
+/// A memfd that was filled and then sealed. It can no longer be changed, shrunk or grown, so every process that maps it
+/// may read it as a slice.
 ///
-/// It has no name anywhere: the memory goes with the last descriptor and the last mapping.
+/// The memfd has no name: its memory is freed with the last descriptor and mapping.
 #[derive(Debug)]
 pub struct FrozenBytes {
     fd: OwnedFd,
@@ -22,21 +22,22 @@ pub struct FrozenBytes {
 }
 
 impl FrozenBytes {
-    /// Makes `bytes` zeroed bytes (at least one), lets `fill` write them, and seals them. `name` shows in
+    /// Creates `bytes` zeroed bytes (at least one), lets `fill` write them, and seals them. `name` shows in
     /// `/proc/PID/maps` and in messages.
     ///
     /// # Errors
-    /// [`RegionError::System`] when the system refuses the descriptor, the memory or the seals.
+    /// [`RegionError::System`] if the system refuses the descriptor, the memory or the seals.
     pub fn create(name: &str, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, RegionError> {
         let system = |doing| move |error| system(name, bytes, doing, error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create(name, flags).map_err(|e| system("memfd_create")(e.into()))?;
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| system("ftruncate")(e.into()))?;
-        // SAFETY: the descriptor was made above and shown to nobody, so nobody else writes or truncates it.
+        // SAFETY: the descriptor was created above and has not been shared, so no other code writes or truncates it.
         let mut map = unsafe { MmapMut::map_mut(&fd) }.map_err(system("mmap"))?;
-        // A hint: a refusal costs speed only.
+        // This is a hint: a refusal only affects speed.
         let _ = map.advise(Advice::HugePage);
-        // A lack of memory must be an error here, not a SIGBUS later. Old kernels cannot tell, and go on.
+        // A lack of memory must be an error here, not a SIGBUS later. Old kernels do not support the check, which is
+        // then skipped.
         if let Err(error) = populate(&map)
             && error != rustix::io::Errno::INVAL
         {
@@ -49,7 +50,7 @@ impl FrozenBytes {
         Self::map(name, fd, bytes)
     }
 
-    /// Maps what another process made with the same `bytes`.
+    /// Maps the memfd that another process created with the same `bytes`.
     ///
     /// # Errors
     /// [`RegionError::Mismatch`] unless `fd` is a memfd of that size, sealed against every change.
@@ -68,14 +69,13 @@ impl FrozenBytes {
     }
 
     fn map(name: &str, fd: OwnedFd, bytes: usize) -> Result<Self, RegionError> {
-        // A private mapping: kernels before 6.7 refuse a shared one for a file sealed against writing. It shares the
-        // pages all the same, since nothing is written through it.
-        // SAFETY: the file is sealed against writing, shrinking and growing (made so above, or checked), so its bytes
-        // stay the same for as long as the mapping lives.
+        // A private mapping: kernels before 6.7 refuse a shared one for a file sealed against writing. The pages are
+        // shared anyway, since the mapping is never written. SAFETY: the file is sealed against writing, shrinking and
+        // growing (made so above, or checked), so its bytes stay the same for as long as the mapping lives.
         let map = unsafe { MmapOptions::new().map_copy_read_only(&fd) }
             .map_err(|error| system(name, bytes, "mmap", error))?;
-        // A forked child may read it too: the bytes never change, and fork copies no page tables of a mapping that
-        // was never written.
+        // A forked child may read the mapping too: the bytes never change, and fork copies no page tables of a mapping
+        // that was never written.
         Ok(Self { fd, map })
     }
 

@@ -1,14 +1,13 @@
-//! The kind of pages that memory is on.
+//! The page sizes that memory is mapped with.
 
-/// The share of `memory`'s pages that are mapped by 2 MiB at once, as the kernel counts them (`/proc/self/smaps`); of
-/// those that are there at all. `None` where it does not tell. The kernel counts whole mappings: neighbours of
-/// the same kind may be in it.
+/// The fraction of `memory`'s resident pages that are mapped as 2 MiB pages, by `/proc/self/smaps`. `None` if the
+/// kernel does not report it. The kernel counts whole mappings, which may include adjacent memory of the same kind.
 pub fn huge_share(memory: &[u8]) -> Option<f64> {
     let start = memory.as_ptr().addr();
     share_in(&crate::files::read_kernel_text("/proc/self/smaps").ok()?, start..start + memory.len())
 }
 
-/// The same from the file's text, for the mappings that overlap the addresses.
+/// The fraction from the text of `smaps`, for the mappings that overlap the addresses.
 fn share_in(smaps: &str, addresses: std::ops::Range<usize>) -> Option<f64> {
     let (mut within, mut there, mut huge) = (false, 0_u64, 0_u64);
     for line in smaps.lines() {
@@ -29,7 +28,7 @@ fn share_in(smaps: &str, addresses: std::ops::Range<usize>) -> Option<f64> {
             {
                 let mapped = kibibytes()?;
                 huge += mapped;
-                // Rss leaves these out.
+                // Rss does not include these.
                 there += if field.ends_with("Hugetlb") { mapped } else { 0 };
             }
             _ => {}
@@ -70,7 +69,7 @@ AnonHugePages:         0 kB\n";
         assert_eq!(share_in(SMAPS, 0x1ffff..0x20001), Some(0.625));
         assert_eq!(share_in(SMAPS, 0x60000..0x70000), Some(1.0));
         assert_eq!(share_in(SMAPS, 0x80000..0x90000), Some(0.0));
-        // Nothing there, and no mapping at all.
+        // No resident pages, and no mapping.
         assert_eq!(share_in(SMAPS, 0x40000..0x50000), None);
         assert_eq!(share_in(SMAPS, 0x30000..0x40000), None);
     }

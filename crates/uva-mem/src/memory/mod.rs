@@ -1,4 +1,4 @@
-//! Memory of this process, and memory that it shares with others.
+//! Memory of this process, and memory shared with other processes.
 
 pub mod control;
 mod fork_guard;

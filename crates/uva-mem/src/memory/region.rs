@@ -1,9 +1,9 @@
-//! A memory region that processes share, or the threads of one.
+//! A memory region shared by processes, or by the threads of one process.
 //!
-//! For processes it is a sealed memfd, mapped. A memfd has no name anywhere, so nothing stays behind after a SIGKILL:
-//! the memory goes with the last descriptor and the last mapping. Its size is sealed, so no peer can shrink it under a
-//! mapping (which would be a SIGBUS). Threads need no descriptor, and anonymous memory gets 2 MiB pages on machines
-//! whose memfds get none.
+//! For processes it is a sealed memfd, mapped. A memfd has no name, so nothing remains after a SIGKILL: the memory is
+//! freed with the last descriptor and mapping. Its size is sealed, so no peer can shrink it under a mapping (which
+//! would be a SIGBUS). For threads it is anonymous memory, which needs no descriptor and gets 2 MiB pages even on
+//! machines whose memfds do not.
 
 use std::ffi::c_void;
 use std::io;
@@ -22,31 +22,31 @@ const ANONYMOUS: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const MEMFDS: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Which pages to ask for when a region is created.
+/// The requested pages of a new region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
-    /// Base pages; the kernel is asked to use huge ones where it can.
+    /// Base pages, with a hint to the kernel to use huge pages where possible.
     #[default]
     Normal,
-    /// Reserved 2 MiB pages (`MFD_HUGETLB`). Falls back to [`Pages::Normal`] on a machine that has none reserved.
+    /// Reserved 2 MiB pages (`MFD_HUGETLB`). Falls back to [`Pages::Normal`] on a machine without reserved pages.
     Hugetlb,
 }
 
-/// Which pages a region got.
+/// The pages of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
     /// 4 KiB pages.
     Base,
-    /// 4 KiB pages that the kernel agreed to merge into huge ones when it can.
+    /// 4 KiB pages that the kernel may merge into huge pages.
     TransparentHuge,
     /// Reserved 2 MiB pages.
     Hugetlb,
 }
 
-/// Why a region cannot be had.
+/// Why a region cannot be created or mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// The system refused a call.
+    /// A system call failed.
     #[error("shared region {name} of {bytes} bytes: {doing} failed: {source}")]
     System {
         /// The region's name.
@@ -55,64 +55,65 @@ pub enum RegionError {
         bytes: usize,
         /// The call that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A descriptor that was handed over is not the region it should be.
+    /// A received descriptor is not the expected region.
     #[error("shared region {name}: {what}")]
     Mismatch {
         /// The region's name.
         name: String,
-        /// What differs, with both values.
+        /// The difference, with both values.
         what: String,
     },
 }
 
-/// Memory that others use too, mapped read-write for as long as this value lives: a sealed memfd, or memory of this
-/// process's threads alone.
+/// Shared memory, mapped read-write for the lifetime of this value: a sealed memfd, or memory of this process's
+/// threads.
 ///
-/// Access goes through raw pointers or atomics only, since other processes or threads write the bytes too. A protocol such as [the
-/// slot ring](crate::ring) decides who may touch which bytes, and when.
+/// Access goes through raw pointers or atomics only, since other processes or threads write the bytes too. A protocol
+/// such as [the slot ring](crate::ring) decides which side may access which bytes, and when.
 ///
-/// In a forked child its addresses stay reserved without access: reading them is a SIGSEGV.
+/// In a forked child the addresses stay reserved without access: reading them is a SIGSEGV.
 #[derive(Debug)]
 pub struct SharedRegion {
     name: String,
-    /// `None` where only the threads of this process share it.
+    /// `None` if only the threads of this process share the region.
     fd: Option<OwnedFd>,
     base: *mut u8,
     bytes: usize,
     mapped: usize,
     pages: PageKind,
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     guard: Option<ForkGuard>,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and lives until `drop`. The type itself gives out only a
 // raw pointer and references to atomics. Neither can race without further `unsafe`.
 unsafe impl Send for SharedRegion {}
-// SAFETY: as above; no method changes anything but through atomics.
+// SAFETY: as above; every change by a method goes through atomics.
 unsafe impl Sync for SharedRegion {}
 
 impl SharedRegion {
     /// Creates a zeroed region of `bytes` bytes (at least one) on [normal pages](Pages::Normal).
     ///
-    /// `name` shows in `/proc/PID/maps` and in messages; it needs not be unique.
+    /// `name` appears in `/proc/PID/maps` and in messages; it need not be unique.
     ///
     /// # Errors
-    /// [`RegionError::System`] when the system refuses the descriptor, the size, the seals or the mapping.
+    /// [`RegionError::System`] if the system refuses the descriptor, the size, the seals or the mapping.
     pub fn create(name: &str, bytes: usize) -> Result<Self, RegionError> {
         Self::create_with(name, bytes, Pages::Normal)
     }
 
-    /// Creates a zeroed region of `bytes` bytes on the requested pages; [`SharedRegion::pages`] says which it got.
+    /// Creates a zeroed region of `bytes` bytes on the requested pages; [`SharedRegion::pages`] returns the actual
+    /// kind.
     ///
     /// # Errors
     /// As [`SharedRegion::create`].
     pub fn create_with(name: &str, bytes: usize, pages: Pages) -> Result<Self, RegionError> {
         if pages == Pages::Hugetlb {
             // The kernel grants the descriptor and its size even with no huge page reserved; only the mapping fails. So
-            // every failure here means "none to be had", and base pages do as well, only slower.
+            // every failure here means that no huge page is available; base pages work as well, but slower.
             let flags =
                 MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
             if let Ok(region) = Self::create_from(name, bytes, flags, HUGE_PAGE) {
@@ -123,14 +124,14 @@ impl SharedRegion {
     }
 
     /// Creates a zeroed region of `bytes` bytes (at least one) for the threads of this process, on transparent 2 MiB
-    /// pages where the system has them.
+    /// pages where available.
     ///
     /// # Errors
-    /// [`RegionError::System`] when the system refuses the mapping.
+    /// [`RegionError::System`] if the system refuses the mapping.
     pub fn for_threads(name: &str, bytes: usize) -> Result<Self, RegionError> {
         let size = Self::whole_pages(name, bytes, BASE_PAGE)?;
-        // A ring has room for the largest possible batch, most of which no batch touches. Without NORESERVE the kernel
-        // would refuse what is larger than memory; a memfd it takes for what was touched.
+        // A ring has space for the largest possible batch, most of which stays untouched. Without NORESERVE the kernel
+        // would refuse a mapping larger than memory; for a memfd it only counts touched pages.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice, so no Rust object lives there.
@@ -158,8 +159,8 @@ impl SharedRegion {
     /// Maps a region that another process created with the same `bytes`.
     ///
     /// # Errors
-    /// [`RegionError::Mismatch`] unless `fd` is a memfd of that size whose size is sealed: then no peer can take pages
-    /// away later. [`RegionError::System`] when the mapping is refused.
+    /// [`RegionError::Mismatch`] unless `fd` is a memfd of that size whose size is sealed: so that no peer can remove
+    /// pages later. [`RegionError::System`] if the mapping is refused.
     pub fn from_fd(name: &str, fd: OwnedFd, bytes: usize) -> Result<Self, RegionError> {
         let mismatch = |what: String| RegionError::Mismatch { name: name.to_owned(), what };
         let seals = rustix::fs::fcntl_get_seals(&fd)
@@ -198,7 +199,7 @@ impl SharedRegion {
         Ok(region)
     }
 
-    /// A region over a fresh mapping; `transparent`: huge pages are asked for.
+    /// Wraps a fresh mapping; with `transparent`, requests huge pages.
     fn mapped(
         name: &str,
         fd: Option<OwnedFd>,
@@ -217,10 +218,10 @@ impl SharedRegion {
         region
     }
 
-    /// Allocates every page now, so that a lack of memory is an error here and not a kill later.
+    /// Allocates every page now, so that a lack of memory is an error here instead of a kill later.
     ///
     /// # Errors
-    /// [`RegionError::System`] when the pages cannot be had (or the kernel is older than 5.14).
+    /// [`RegionError::System`] if the pages cannot be allocated (or the kernel is older than 5.14).
     pub fn populate(&self) -> Result<(), RegionError> {
         self.advise(Advice::LinuxPopulateWrite)
             .map_err(|e| Self::system(&self.name, self.bytes, "populating", e))
@@ -236,12 +237,12 @@ impl SharedRegion {
         RegionError::System { name: name.to_owned(), bytes, doing, source: errno.into() }
     }
 
-    /// The name it was created with.
+    /// The region's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The memfd, to hand over to another process; `None` of a region [for threads](Self::for_threads).
+    /// The memfd, to hand over to another process; `None` for a region [for threads](Self::for_threads).
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
@@ -256,12 +257,12 @@ impl SharedRegion {
         self.bytes
     }
 
-    /// Never: a region has at least one byte.
+    /// Always false: a region has at least one byte.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Which pages it got.
+    /// The pages of the region.
     pub fn pages(&self) -> PageKind {
         self.pages
     }
@@ -269,7 +270,7 @@ impl SharedRegion {
     /// A typed view of the bytes at `offset`.
     ///
     /// # Panics
-    /// When `offset` is misaligned for `T` or the value would end outside the region.
+    /// If `offset` is misaligned for `T` or the value would end outside the region.
     ///
     /// # Safety
     /// `T` must consist of atomics only (any bit pattern valid, changed through `&T` only). While the region lives, no
@@ -286,10 +287,11 @@ impl SharedRegion {
 
 impl Drop for SharedRegion {
     fn drop(&mut self) {
-        // Before the addresses become free.
+        // The guard is dropped before the addresses become free.
         drop(self.guard.take());
-        // SAFETY: our own mapping with its own size, also in a forked child, where it is mapped without access; every reference into it borrows `self` and is gone. A failure
-        // would mean that the range was wrong, which a program could not repair.
+        // SAFETY: our own mapping with its own size, also in a forked child, where it is mapped without access; every
+        // reference into it borrows `self` and is gone. A failure would mean that the range was wrong, which cannot be
+        // repaired.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped) };
     }
 }
@@ -298,8 +300,8 @@ fn round_up(bytes: usize, page: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(page)
 }
 
-/// Whether the kernel gives memory of this kind transparent huge pages where it is asked for them. `madvise` succeeds
-/// even where it never does.
+/// Whether the kernel provides transparent huge pages for memory of this kind on request. `madvise` succeeds even if it
+/// never does.
 fn huge_pages(setting: &str) -> bool {
     crate::files::read_kernel_text(setting)
         .is_ok_and(|text| !text.contains("[never]") && !text.contains("[deny]") && text.contains('['))

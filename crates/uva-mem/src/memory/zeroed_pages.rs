@@ -9,9 +9,9 @@ use crate::memory::fork_guard::{Backing, ForkGuard};
 /// The page size for some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageSize {
-    /// 4 KiB: the system is asked to keep them so.
+    /// 4 KiB, with a hint to the system not to merge them.
     Base,
-    /// 2 MiB: a hint, which the system follows where it can.
+    /// 2 MiB: a hint that the system may ignore.
     Huge,
 }
 
@@ -25,36 +25,35 @@ impl PageSize {
     }
 }
 
-/// Page-aligned anonymous memory, all zeros at first. Random reads of a large array cause TLB misses on 4 KiB pages, so
-/// the system is asked for larger ones. It takes no memory before it is touched, except where the system rounds up to a
-/// larger page.
+/// Page-aligned anonymous memory, initially zero. Random reads of a large array cause TLB misses on 4 KiB pages, so
+/// larger pages are requested. Untouched pages use no memory, except where the system rounds up to a larger page.
 #[derive(Debug)]
 pub struct ZeroedPages {
     /// Declared before the memory, so that it is dropped first.
     guard: Option<ForkGuard>,
-    /// `None` for no bytes, which the system does not map.
+    /// `None` for an empty allocation, which the system does not map.
     memory: Option<MmapMut>,
 }
 
 impl ZeroedPages {
-    /// Allocates this many bytes.
+    /// Allocates `bytes` bytes.
     ///
     /// # Errors
-    /// The system's error when there is no more memory.
+    /// The system's error if there is too little memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
         if bytes == 0 {
             return Ok(Self { guard: None, memory: None });
         }
         let memory = MmapMut::map_anon(bytes)?;
-        // A hint: a system without huge pages uses small ones.
+        // This is a hint: a system without huge pages uses small ones.
         let _ = memory.advise(Advice::HugePage);
         Ok(Self { guard: None, memory: Some(memory) })
     }
 
-    /// Allocates this many bytes on pages of this size.
+    /// Allocates `bytes` bytes on pages of this size.
     ///
     /// # Errors
-    /// The system's error when there is no more memory, or no huge pages at all where those are asked for.
+    /// The system's error if there is too little memory, or if huge pages are requested but not supported.
     pub fn on(size: PageSize, bytes: usize) -> io::Result<Self> {
         let pages = Self::new(bytes)?;
         if let Some(memory) = &pages.memory {
@@ -66,16 +65,16 @@ impl ZeroedPages {
         Ok(pages)
     }
 
-    /// Allocates every page now, so that a lack of memory is an error here and not a kill later.
+    /// Allocates every page now, so that a lack of memory is an error here instead of a kill later.
     ///
     /// # Errors
-    /// The system's error when the pages cannot be had (or the kernel is older than 5.14).
+    /// The system's error if the pages cannot be allocated (or the kernel is older than 5.14).
     pub fn populate(&self) -> io::Result<()> {
         self.memory.as_ref().map_or(Ok(()), |memory| memory.advise(Advice::PopulateWrite))
     }
 
-    /// Keeps the memory from forked children, which get no copy of it: that of gigabytes takes long, and pinned pages
-    /// must stay where they are. In a child its addresses stay reserved, and reading them is a SIGSEGV.
+    /// Hides the memory from forked children, which get no copy of it: copying gigabytes takes long, and pinned pages
+    /// must not move. In a child the addresses stay reserved, and reading them is a SIGSEGV.
     pub fn keep_from_children(&mut self) {
         if let Some(memory) = &mut self.memory {
             let bytes = memory.len().next_multiple_of(rustix::param::page_size());

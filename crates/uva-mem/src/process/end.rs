@@ -1,14 +1,15 @@
-//! The end of a process.
+//! Immediate exit of a process.
 
 use std::io::Write;
 
-/// Ends the process with this exit code, without destructors of static objects and hooks of `atexit`: those of a large
-/// library take longer than what they free is worth, since the kernel frees it too. What is buffered for stdout is
-/// written before. Other threads end where they are.
+/// Ends the process with this exit code, without running destructors of static objects and `atexit` hooks: those of a
+/// large library take long, and the kernel frees their memory anyway. Buffered stdout is flushed first. Other threads
+/// end immediately.
 pub fn end_at_once(code: u8) -> ! {
-    // A reader who has left has read enough.
+    // A closed stdout is not an error.
     let _ = std::io::stdout().flush();
-    // SAFETY: `_exit` may be called at any time. Nothing of this process is left that could see what was not destroyed.
+    // SAFETY: `_exit` may be called at any time. No code of this process runs afterwards that could see undestroyed
+    // objects.
     unsafe { libc::_exit(i32::from(code)) }
 }
 
@@ -16,7 +17,7 @@ pub fn end_at_once(code: u8) -> ! {
 mod tests {
     use std::process::Command;
 
-    /// What it takes to end a process is there in one of its own: this test runs itself.
+    /// The process must be a separate one: this test runs its own executable.
     #[test]
     fn a_process_that_ends_at_once_has_written_its_output_and_exit_code() {
         const MARK: &str = "UVA_MEM_ENDS_AT_ONCE";

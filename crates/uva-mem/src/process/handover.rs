@@ -1,12 +1,11 @@
-//! Handing file descriptors to another process, all in one message.
+//! Hands file descriptors to another process, all in one message.
 //!
 //! A [`Channel`] is one end of a `SOCK_SEQPACKET` socket pair. Messages keep their bounds, and the end of the peer is
 //! visible. A message is a header, a payload that the caller defines, and any number of descriptors. All descriptors
 //! travel in one `SCM_RIGHTS`, since descriptors spread over messages can get lost.
 //!
-//! Where the two processes share no descriptor, one end can be [named](Channel::named): a `SOCK_DGRAM` socket with a
-//! name that is in no file system, and that is gone with the last descriptor of it. Anybody on the machine may send
-//! there.
+//! Where the two processes share no descriptor, one end can be [named](Channel::named): a `SOCK_DGRAM` socket with an
+//! abstract name, which is freed with its last descriptor. Any process on the machine may send to it.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -15,7 +14,7 @@
 //! | 12..16 | how many descriptors come along |
 //! | 16..24 | how many bytes of payload follow |
 //!
-//! All four are checked against what arrived; nothing is taken on trust.
+//! All four are checked against the received message.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -31,9 +30,9 @@ use rustix::net::{
 
 /// The version of the message format. Both ends are the same program, so only the same version is accepted.
 pub const VERSION: u32 = 1;
-/// The most bytes of payload in one message.
+/// The maximum payload of one message, in bytes.
 pub const MAX_PAYLOAD: usize = 128 << 10;
-/// The most descriptors in one message. The kernel's own limit is 253.
+/// The maximum number of descriptors in one message. The kernel's own limit is 253.
 pub const MAX_FDS: usize = 128;
 
 const MAGIC: [u8; 8] = *b"uva-hand";
@@ -45,10 +44,10 @@ pub enum HandoverError {
     /// The other end is closed: its process has ended or dropped it.
     #[error("the other end of the hand-over channel is closed")]
     Closed,
-    /// Nothing came within the time given.
+    /// No message arrived within this time.
     #[error("no hand-over message within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// A message is not one of ours, is truncated, or does not match its header.
+    /// A message has the wrong format, is truncated, or does not match its header.
     #[error("a hand-over message was refused: {0}")]
     Refused(String),
     /// A message exceeds what one message can hold.
@@ -56,17 +55,17 @@ pub enum HandoverError {
         "a hand-over message of {bytes} bytes and {fds} descriptors is beyond {MAX_PAYLOAD} and {MAX_FDS}"
     )]
     TooLarge {
-        /// Payload bytes.
+        /// The size of the payload in bytes.
         bytes: usize,
-        /// Descriptors.
+        /// The number of descriptors.
         fds: usize,
     },
-    /// The system refused a call.
+    /// A system call failed.
     #[error("hand-over channel: {doing} failed: {source}")]
     System {
-        /// The call.
+        /// The failed call.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -77,7 +76,7 @@ impl HandoverError {
     }
 }
 
-/// A message as it arrived. The descriptors are close-on-exec.
+/// A received message. The descriptors are close-on-exec.
 #[derive(Debug)]
 pub struct ReceivedMessage {
     /// The payload.
@@ -93,10 +92,10 @@ pub struct ReceivedMessage {
 pub struct Channel(OwnedFd);
 
 impl Channel {
-    /// Two ends, both close-on-exec. [`Inherit`](crate::spawn::Inherit) gives one to a child.
+    /// Creates two connected ends, both close-on-exec. [`Inherit`](crate::spawn::Inherit) gives one to a child.
     ///
     /// # Errors
-    /// [`HandoverError::System`] when the system gives no socket.
+    /// [`HandoverError::System`] if the system has no free socket.
     pub fn pair() -> Result<(Self, Self), HandoverError> {
         let (a, b) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -104,21 +103,22 @@ impl Channel {
         Ok((Self(a), Self(b)))
     }
 
-    /// An end that receives what any process of this network namespace sends [to that name](Channel::to_named). Nothing
-    /// shows that no more will come.
+    /// Creates an end that receives messages sent [to that name](Channel::to_named) by any process of this network
+    /// namespace. The end of the senders is not visible.
     ///
     /// # Errors
-    /// [`HandoverError::System`], where the name is taken for example.
+    /// [`HandoverError::System`], for example if the name is taken.
     pub fn named(name: &str) -> Result<Self, HandoverError> {
         let (socket, address) = Self::datagrams(name)?;
         rustix::net::bind(&socket, &address).map_err(HandoverError::system("bind"))?;
         Ok(Self(socket))
     }
 
-    /// An end that sends to the [named](Channel::named) one.
+    /// Creates an end that sends to the [named](Channel::named) one.
     ///
     /// # Errors
-    /// [`HandoverError::Closed`] where nothing has that name, in this network namespace. [`HandoverError::System`].
+    /// [`HandoverError::Closed`] if the name does not exist in this network namespace. [`HandoverError::System`] if a
+    /// system call fails.
     pub fn to_named(name: &str) -> Result<Self, HandoverError> {
         let (socket, address) = Self::datagrams(name)?;
         match rustix::net::connect(&socket, &address) {
@@ -139,7 +139,7 @@ impl Channel {
     /// Takes a descriptor that is such a socket.
     ///
     /// # Errors
-    /// [`HandoverError::Refused`] when it is not a UNIX socket of the `SEQPACKET` kind.
+    /// [`HandoverError::Refused`] if it is not a UNIX socket of the `SEQPACKET` kind.
     pub fn from_fd(fd: OwnedFd) -> Result<Self, HandoverError> {
         let kind = rustix::net::sockopt::socket_type(&fd)
             .map_err(|e| HandoverError::Refused(format!("the descriptor is not a socket ({e})")))?;
@@ -152,12 +152,12 @@ impl Channel {
         Ok(Self(fd))
     }
 
-    /// Refuses messages of other users from now on: the kernel reports the sender of each message
-    /// ([`ReceivedMessage::sender`]). For an end whose peer programs other than ours may obtain. Not for a peer that may be
-    /// outside this process's PID namespace: the kernel has no number for it there.
+    /// Rejects messages of other users from now on: the kernel reports the sender of each message
+    /// ([`ReceivedMessage::sender`]). For an end whose peer other programs may obtain. Not for a peer that may be
+    /// outside this process's PID namespace, where the kernel has no number for it.
     ///
     /// # Errors
-    /// [`HandoverError::System`].
+    /// [`HandoverError::System`] if the system call fails.
     pub fn refuse_other_users(&self) -> Result<(), HandoverError> {
         rustix::net::sockopt::set_socket_passcred(&self.0, true).map_err(HandoverError::system("SO_PASSCRED"))
     }
@@ -165,8 +165,7 @@ impl Channel {
     /// Sends one message. Blocks while the socket is full of messages that the other end has not read.
     ///
     /// # Errors
-    /// [`HandoverError::TooLarge`], [`HandoverError::Closed`] when nobody can read it any more, or
-    /// [`HandoverError::System`].
+    /// [`HandoverError::TooLarge`], [`HandoverError::Closed`] if the other end is closed, or [`HandoverError::System`].
     pub fn send(&self, payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), HandoverError> {
         if payload.len() > MAX_PAYLOAD || fds.len() > MAX_FDS {
             return Err(HandoverError::TooLarge { bytes: payload.len(), fds: fds.len() });
@@ -200,8 +199,9 @@ impl Channel {
     /// Waits for one message.
     ///
     /// # Errors
-    /// [`HandoverError::Closed`] when the other end was closed with nothing left to read. [`HandoverError::Refused`]
-    /// for anything but a whole message of ours; its descriptors are then closed. Otherwise [`HandoverError::System`].
+    /// [`HandoverError::Closed`] if the other end was closed and no message is left. [`HandoverError::Refused`] for
+    /// anything but a complete message of this format; its descriptors are then closed. Otherwise
+    /// [`HandoverError::System`].
     pub fn recv(&self) -> Result<ReceivedMessage, HandoverError> {
         let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS), ScmCredentials(1))];
@@ -215,7 +215,7 @@ impl Channel {
                 Err(errno) => return Err(HandoverError::system("recvmsg")(errno)),
             }
         };
-        // Owned from here on, so that every refusal below closes them.
+        // The descriptors are owned from here on, so that every error below closes them.
         let (mut fds, mut sender) = (Vec::new(), None);
         for item in control.drain() {
             match item {
@@ -227,7 +227,7 @@ impl Channel {
         if message.bytes == 0 && fds.is_empty() {
             return Err(HandoverError::Closed);
         }
-        // The kernel reports the sender where `refuse_other_users` asked it to.
+        // The kernel reports the sender after `refuse_other_users`.
         let own = rustix::process::getuid();
         if let Some(sender) = sender.filter(|sender| sender.uid != own) {
             return Err(HandoverError::Refused(format!(
@@ -254,7 +254,7 @@ impl Channel {
     /// As [`Channel::recv`], but waits at most `timeout`.
     ///
     /// # Errors
-    /// [`HandoverError::TimedOut`] when nothing arrived, else as [`Channel::recv`].
+    /// [`HandoverError::TimedOut`] if no message arrived, otherwise as [`Channel::recv`].
     pub fn recv_within(&self, timeout: Duration) -> Result<ReceivedMessage, HandoverError> {
         let start = std::time::Instant::now();
         loop {
@@ -273,10 +273,10 @@ impl Channel {
     }
 
     /// The inode of this end, which distinguishes it from every other open socket of the machine.
-    /// [`Channel::from_inherited_as`] asks for it.
+    /// [`Channel::from_inherited_as`] requires it.
     ///
     /// # Errors
-    /// [`HandoverError::System`].
+    /// [`HandoverError::System`] if the system call fails.
     pub fn identity(&self) -> Result<u64, HandoverError> {
         Ok(rustix::fs::fstat(&self.0).map_err(HandoverError::system("fstat"))?.st_ino)
     }

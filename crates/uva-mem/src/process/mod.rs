@@ -1,4 +1,4 @@
-//! Processes: how they start and end, and what they hand each other.
+//! Processes: spawning, exit, and the hand-over of descriptors.
 
 pub(crate) mod end;
 pub mod handover;

@@ -1,8 +1,8 @@
-//! A process that gets no memory: it ends with a line that says so.
+//! Out-of-memory handling: the process ends with an error message.
 //!
-//! Where memory is missing, Rust and C++ call `abort`. The kernel then reports a SIGABRT, and libstdc++ no more than
-//! `std::bad_alloc`. A program whose allocator is [`NotedAllocator`] and that calls [`end_with_a_line`] ends with the bytes
-//! that it asked for, its limits, and a remedy.
+//! Without memory, Rust and C++ call `abort`. The kernel then reports a SIGABRT, and libstdc++ only `std::bad_alloc`. A
+//! program that uses [`NotedAllocator`] and calls [`end_with_a_line`] reports the requested bytes, its limits, and a
+//! remedy.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -14,19 +14,19 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
-/// The exit code of a role that got no memory, by which its launcher recognises it: the number of `ENOMEM`.
+/// The exit code of a role that ran out of memory, recognised by its launcher: the number of `ENOMEM`.
 pub const OUT_OF_MEMORY: u8 = 12;
 
-/// The last request that the system refused, and the thread that made it. They pair with nothing: the thread that reads them
-/// in a signal handler is the one that wrote them.
+/// The last request that the system refused, and the thread that made it. Relaxed: the thread that reads them in a
+/// signal handler is the one that wrote them.
 static REFUSED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static REFUSED_THREAD: AtomicI32 = AtomicI32::new(0);
 
-/// The system's allocator, which notes the last request that was refused.
+/// The system's allocator, which records the last refused request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotedAllocator;
 
-/// Notes the request if it was refused.
+/// Records the request if it was refused.
 fn noted(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() {
         REFUSED_BYTES.store(bytes, Ordering::Relaxed);
@@ -63,8 +63,8 @@ unsafe impl GlobalAlloc for NotedAllocator {
     }
 }
 
-/// The limits on this process's memory, each with the command that raises it: sentences that follow a message. Nothing
-/// where there is no limit.
+/// The limits on this process's memory, each with the command that raises it. Formatted as sentences that follow a
+/// message; empty without limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
     address_space: Option<u64>,
@@ -72,13 +72,13 @@ pub struct MemoryLimits {
 }
 
 impl MemoryLimits {
-    /// Those in force now.
+    /// Returns the current limits.
     #[must_use]
     pub fn now() -> Self {
         Self { address_space: getrlimit(Resource::As).current, data: getrlimit(Resource::Data).current }
     }
 
-    /// Whether there is one.
+    /// Whether there is a limit.
     #[must_use]
     pub fn are_there(&self) -> bool {
         self.address_space.is_some() || self.data.is_some()
@@ -99,7 +99,7 @@ impl fmt::Display for MemoryLimits {
     }
 }
 
-/// What the handler says and does, fixed when it is installed.
+/// The handler's configuration, fixed when it is installed.
 struct Ending {
     remedy: &'static str,
     code: u8,
@@ -119,16 +119,16 @@ struct TypeInfo {
 
 static ENDING: OnceLock<Ending> = OnceLock::new();
 
-/// From now on, where this process aborts for want of memory, it ends with this exit code. A line on stderr has the bytes that
-/// it asked for, if Rust's allocator knows them, the limits in force, and `remedy`: a sentence, or nothing. Any other abort
-/// ends it by SIGABRT. The first call decides.
+/// Installs a handler that ends this process with exit code `code` if it aborts without memory. A line on stderr has
+/// the requested bytes, if Rust's allocator has recorded them, the current limits, and `remedy`: a sentence, or an
+/// empty string. Any other abort kills the process with SIGABRT. Only the first call has an effect.
 ///
-/// For programs, early in `main`: the handling of a signal belongs to the program, not to a library in it.
+/// For programs, early in `main`: signal handling is up to the program, not to a library.
 ///
 /// # Errors
-/// The system's, if it refuses the handler.
+/// If the system call fails.
 pub fn end_with_a_line(remedy: &'static str, code: u8) -> io::Result<()> {
-    // SAFETY: the name is a C string, and the default handle searches the libraries that are loaded.
+    // SAFETY: the name is a C string, and the default handle searches the loaded libraries.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__cxa_current_exception_type".as_ptr()) };
     // SAFETY: a function of that name has this type by the Itanium C++ ABI, which every C++ library here has.
     let exception_type =
@@ -138,10 +138,10 @@ pub fn end_with_a_line(remedy: &'static str, code: u8) -> io::Result<()> {
     }
     let handler: extern "C" fn(c_int) = on_abort;
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all zeros are a `sigaction`: no handler, no flags, an empty mask.
+    // SAFETY: all zeros are a valid `sigaction`: no handler, no flags, an empty mask.
     let action = unsafe { action.assume_init_mut() };
     action.sa_sigaction = handler as usize;
-    // On the thread's alternate stack where it has one, as Rust's own handlers are.
+    // Uses the thread's alternate stack, if any, as Rust's own handlers do.
     action.sa_flags = libc::SA_ONSTACK;
     // SAFETY: the action is complete, and its handler calls nothing that a signal handler must not call.
     match unsafe { libc::sigaction(libc::SIGABRT, action, std::ptr::null_mut()) } {
@@ -151,10 +151,10 @@ pub fn end_with_a_line(remedy: &'static str, code: u8) -> io::Result<()> {
 }
 
 impl Ending {
-    /// Whether this thread ends of a C++ exception about memory.
+    /// Whether this thread aborts because of a C++ exception about memory.
     fn is_of_bad_alloc(&self) -> bool {
         let Some(exception_type) = self.exception_type else { return false };
-        // SAFETY: the function reads what its thread handles, and may be called at any time.
+        // SAFETY: the function reads the exception that its thread handles, and may be called at any time.
         let found = unsafe { exception_type() };
         if found.is_null() {
             return false;
@@ -176,7 +176,7 @@ extern "C" fn on_abort(_: c_int) {
         return;
     };
     let mut line = Line { text: [0; 1024], length: 0 };
-    // A line that is too long is cut.
+    // A line that is too long is truncated.
     let _ = match of_rust {
         true => write!(
             line,
@@ -194,7 +194,7 @@ extern "C" fn on_abort(_: c_int) {
     }
 }
 
-/// Text in a buffer of its own: a handler must not allocate.
+/// Text in a fixed buffer, since a handler must not allocate.
 struct Line {
     text: [u8; 1024],
     length: usize,
@@ -217,11 +217,11 @@ mod tests {
 
     use super::*;
 
-    /// As every program of ours has it.
+    /// The same allocator as in all programs of this project.
     #[global_allocator]
     static ALLOCATOR: NotedAllocator = NotedAllocator;
 
-    /// What the process does that the test below starts of itself.
+    /// Environment variable with the action of the process that the test below starts from its own executable.
     const DEED: &str = "UVA_MEM_TEST_ABORT";
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a child does between fork and exec, and how it takes up what it inherited.
+//! Code of a child between fork and exec, and inherited descriptors.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -15,24 +15,23 @@ use crate::process::handover::{Channel, HandoverError};
 /// What a child inherits, its death signal and its session.
 #[derive(Debug, Default)]
 pub struct Inherit {
-    /// One end of a channel, for the child alone. It moves into the [`Command`]: drop that after the spawn. Otherwise
+    /// One end of a channel, for the child only. It is moved into the [`Command`]; drop that after the spawn. Otherwise
     /// this process keeps the child's end open and never sees it close.
     pub channel: Option<Channel>,
-    /// The signal that the child gets when the *thread* that spawned it ends (Linux counts by thread). Spawn from a
+    /// The signal sent to the child when the *thread* that spawned it ends (Linux counts by thread). Spawn from a
     /// thread that lives as long as the run.
     pub death_signal: Option<Signal>,
-    /// Whether the child leads a session of its own, so that signals from the terminal do not reach it.
+    /// Whether the child leads its own session, so that signals from the terminal do not reach it.
     pub new_session: bool,
     /// The CPU cores that the child may run on; `None` for those of the thread that spawns it.
     pub cores: Option<CpuSet>,
 }
 
 impl Inherit {
-    /// Applies this to `command`. Returns the number under which the child finds the channel (for
-    /// [`Channel::from_inherited`]); put it into the child's arguments.
+    /// Applies these settings to `command`. Returns the descriptor number of the channel in the child, for
+    /// [`Channel::from_inherited`]; pass it in the child's arguments.
     ///
-    /// A parent may end before the child has asked for its death signal. The child notices that too, and its spawn
-    /// fails.
+    /// If the parent ends before the child has requested its death signal, the child detects that and its spawn fails.
     pub fn apply(self, command: &mut Command) -> Option<RawFd> {
         let Self { channel, death_signal, new_session, cores } = self;
         let channel = channel.map(Channel::into_fd);
@@ -51,7 +50,7 @@ impl Inherit {
             if let Some(signal) = death_signal {
                 rustix::process::set_parent_process_death_signal(Some(signal))?;
                 // The parent may have ended before that call; then the signal never comes. Comparing with 1 would be
-                // wrong: orphans go to the nearest subreaper.
+                // wrong, since orphans are adopted by the nearest subreaper.
                 if rustix::process::getppid() != Some(parent) {
                     return Err(Errno::SRCH.into());
                 }
@@ -67,26 +66,26 @@ impl Inherit {
 }
 
 impl Channel {
-    /// Takes up, in the child, the channel that [`Inherit`] left open under this number.
+    /// Opens, in the child, the channel that [`Inherit`] left open under this number.
     ///
     /// # Errors
-    /// [`HandoverError::Refused`] when the number is a standard stream, is not open, was not inherited, was taken up
-    /// before, or is no hand-over socket.
+    /// [`HandoverError::Refused`] if the number is a standard stream, is not open, was not inherited, was opened
+    /// before, or is not a hand-over socket.
     pub fn from_inherited(number: RawFd) -> Result<Self, HandoverError> {
         Self::take_inherited(number, None)
     }
 
-    /// The same where other programs may have run between the two. They may have closed the descriptor and opened
-    /// something else under its number, so only the end with this [identity](Channel::identity) is taken.
+    /// Like [`Channel::from_inherited`], if other programs may have run in between. These may have closed the
+    /// descriptor and reused its number, so only the end with this [identity](Channel::identity) is accepted.
     ///
     /// # Errors
-    /// As [`Channel::from_inherited`], and [`HandoverError::Refused`] for any other descriptor, which is left as it is.
+    /// As [`Channel::from_inherited`], and [`HandoverError::Refused`] for any other descriptor, which stays open.
     pub fn from_inherited_as(number: RawFd, identity: u64) -> Result<Self, HandoverError> {
         Self::take_inherited(number, Some(identity))
     }
 
     fn take_inherited(number: RawFd, identity: Option<u64>) -> Result<Self, HandoverError> {
-        // Two calls with one number must not both find it free to take.
+        // Two calls with the same number must not both succeed.
         static TAKING: Mutex<()> = Mutex::new(());
         let _guard = TAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
 
@@ -110,12 +109,12 @@ impl Channel {
             }
             Ok(_) => {}
         }
-        // From now on a second call refuses it.
+        // A second call with this number fails from now on.
         rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC)
             .map_err(|e| HandoverError::System { doing: "fcntl(F_SETFD)", source: e.into() })?;
-        // SAFETY: the descriptor is open (just checked), and nobody in this process owns it. It was not close-on-exec,
-        // so it was open before our exec: everything that std or this crate opens or duplicates is close-on-exec from
-        // the start. The flag just set lets this point be passed only once per inherited descriptor.
+        // SAFETY: the descriptor is open (just checked), and no value in this process owns it. It was not
+        // close-on-exec, so it was open before our exec: everything that std or this crate opens or duplicates is
+        // close-on-exec from the start. The flag just set lets this point be passed only once per inherited descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
         Self::from_fd(fd)
     }

@@ -1,23 +1,23 @@
-//! What can go wrong with a ring.
+//! Errors of a ring.
 
 use crate::memory::region::RegionError;
 
-/// Why a ring cannot be used, or no longer.
+/// Why a ring cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// Waiting was pointless: the reason is [`Liveness`](super::Liveness)'s.
+    /// The peer has ended, for the reason given by [`Liveness`](super::Liveness).
     #[error("ring {ring}: waiting for slot {slot} (sequence {sequence}) ended: {reason}")]
     PeerDied {
         /// The ring's name.
         ring: String,
-        /// The slot waited for.
+        /// The awaited slot.
         slot: u32,
-        /// The sequence waited for.
+        /// The awaited sequence.
         sequence: u64,
-        /// What [`Liveness`](super::Liveness) said.
+        /// The reason given by [`Liveness`](super::Liveness).
         reason: String,
     },
-    /// The reader asks for a slot that it holds itself, for an earlier batch.
+    /// The reader requested a slot that it still holds for an earlier batch.
     #[error("ring {ring}: slot {slot} is still held for sequence {sequence}, and no writer can fill it")]
     StillHeld {
         /// The ring's name.
@@ -27,7 +27,7 @@ pub enum RingError {
         /// The sequence it is held for.
         sequence: u64,
     },
-    /// The protocol does not allow a slot's content. The ring cannot be trusted any more.
+    /// The protocol does not allow a slot's content. The ring can no longer be trusted.
     #[error("ring {ring} is corrupt at slot {slot}, sequence {sequence}: {what}")]
     Corrupt {
         /// The ring's name.
@@ -36,7 +36,7 @@ pub enum RingError {
         slot: u32,
         /// The requested sequence.
         sequence: u64,
-        /// The field, what it holds, and what it should hold.
+        /// The field, its value, and the expected value.
         what: String,
     },
     /// A batch does not fit its slot.
@@ -49,7 +49,7 @@ pub enum RingError {
         /// A slot's bytes.
         capacity: u64,
     },
-    /// No ring can have this shape.
+    /// The shape is invalid.
     #[error("ring {ring}: {slots} slots of {payload_bytes} bytes are not a ring that memory can hold")]
     Shape {
         /// The ring's name.
@@ -59,20 +59,20 @@ pub enum RingError {
         /// Requested payload bytes.
         payload_bytes: usize,
     },
-    /// A region that was handed over is not a ring of the shape agreed.
+    /// A received region is not a ring of the agreed shape.
     #[error("ring {ring}: the region that was handed over is not the one agreed: {what}")]
     Mismatch {
         /// The ring's name.
         ring: String,
-        /// The field, what it holds, and what it should hold.
+        /// The field, its value, and the expected value.
         what: String,
     },
-    /// The shared memory could not be had.
+    /// The shared memory could not be allocated.
     #[error("ring {ring}: no shared memory: {source}")]
     Region {
         /// The ring's name.
         ring: String,
-        /// Why.
+        /// The cause.
         source: RegionError,
     },
 }

@@ -1,28 +1,28 @@
-//! The check that a waiting side makes when nothing happens: does the peer still exist?
+//! Liveness checks of the peer during a wait.
 
-/// Why waiting is pointless: the peer died, or somebody asked for the end of the run.
+/// Why a wait ended early: the peer died, or the end of the run was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerGone {
-    /// For people, for example "the producer (process 4711) has ended".
+    /// Text for users, for example "the producer (process 4711) has ended".
     pub reason: String,
 }
 
 impl PeerGone {
-    /// With a reason for people.
+    /// Creates a value with a reason for users.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
     }
 }
 
-/// Called whenever a wait has lasted for a while, at most [`LIVENESS_INTERVAL`](super::LIVENESS_INTERVAL) apart. A
-/// stopped peer is alive; a zombie is not.
+/// A check whether the peer of a wait is alive, called at least every [`LIVENESS_INTERVAL`](super::LIVENESS_INTERVAL)
+/// of the wait. A stopped peer is alive; a zombie is not.
 ///
 /// Closures `Fn() -> Result<(), Gone>` implement it, and so does [`PidFd`](crate::PidFd).
 pub trait Liveness {
-    /// `Ok` to go on waiting.
+    /// Returns `Ok` to continue waiting.
     ///
     /// # Errors
-    /// [`PeerGone`] ends the wait, unless the awaited event has happened meanwhile.
+    /// [`PeerGone`] ends the wait, unless the awaited event has happened in the meantime.
     fn check(&self) -> Result<(), PeerGone>;
 }
 
@@ -32,7 +32,7 @@ impl<F: Fn() -> Result<(), PeerGone>> Liveness for F {
     }
 }
 
-/// Waits forever: for tests and for threads that cannot die alone.
+/// A check that never fails, for tests and for threads that cannot die independently.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysAlive;
 

@@ -2,8 +2,8 @@
 //!
 //! A ring has `S` slots. Sequence `q` (batch `q` of a run, from 0) always goes through slot `q mod S`, in generation `q
 //! / S`. Any number of writers divide the sequences; exactly one of them writes each sequence. (With `W` samplers,
-//! sampler `b mod W` writes sequence `b`.) One reader takes all sequences in order. They agree on nothing else, so
-//! nothing starves and nothing is reordered. The [protocol] of a slot has its own file. This one lays slots out in a
+//! sampler `b mod W` writes sequence `b`.) One reader takes all sequences in order. There is no other coordination, so
+//! no batch starves and none is reordered. [`protocol`] has the protocol of a slot. This module lays out slots in a
 //! [`SharedRegion`] and wraps them in types that cannot be misused.
 //!
 //! The layout of a ring in memory, little-endian:
@@ -12,10 +12,10 @@
 //! - slot `i`'s header of 32 bytes ([`protocol::SlotHeader`]) at byte `128 * (i + 1)`
 //! - the payloads from the next multiple of 4096 on, each at a multiple of 4096
 //!
-//! Several rings of one shape may [share a region](Ring::create_set). They lie in it one after another.
+//! Several rings of one shape may [share a region](Ring::create_set). They are placed one after another.
 //!
-//! Threads and processes use the same code. Clone a [`Ring`] for a thread; for a process, hand [`Ring::fd`] over and
-//! [`Ring::open`] it there.
+//! Threads and processes use the same code. Clone a [`Ring`] for a thread; for a process, send [`Ring::fd`] and call
+//! [`Ring::open`] there.
 
 mod error;
 mod liveness;
@@ -40,8 +40,8 @@ use protocol::{Fault, Patience, SlotHeader, SlotState, StateWord, position};
 /// The longest time between two liveness checks of a wait.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Looks before the first sleep: enough for a hand-over that is due within a microsecond or two. On a machine with few
-/// cores, a longer spin would take the core from the very peer that it waits for.
+/// Polls before the first sleep: enough for a hand-over within a microsecond or two. On a machine with few cores, a
+/// longer spin would take the core from the awaited peer.
 const SPINS: u32 = 128;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"uva-ring");
@@ -53,12 +53,12 @@ const REGION_WORDS: usize = 5;
 const HEADER_STRIDE: usize = 128;
 const PAGE: usize = 4096;
 
-/// How many slots a ring has, and how many bytes of payload each holds.
+/// The shape of a ring: the number of slots, and the payload bytes of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingShape {
-    /// Slots, at least 1.
+    /// The number of slots, at least 1.
     pub slots: u32,
-    /// The most bytes a batch may have, at least 1.
+    /// The maximum size of a batch in bytes, at least 1.
     pub payload_bytes: usize,
 }
 
@@ -71,7 +71,7 @@ impl RingShape {
         self.payload_bytes.checked_next_multiple_of(PAGE)
     }
 
-    /// Bytes of shared memory for a ring of this shape, or `None` where that overflows or is no sensible number.
+    /// Bytes of shared memory for a ring of this shape, or `None` if that overflows or is not a valid size.
     pub fn region_bytes(self) -> Option<usize> {
         if self.slots == 0 || self.payload_bytes == 0 {
             return None;
@@ -98,14 +98,14 @@ struct Inner {
     patience: Patience,
 }
 
-/// A ring in memory that processes share, or the threads of one. A clone is the same ring.
+/// A ring in memory shared by processes, or by the threads of one. A clone refers to the same ring.
 #[derive(Clone, Debug)]
 pub struct Ring {
     inner: Arc<Inner>,
 }
 
 impl Ring {
-    /// Creates a ring, all slots free for sequences 0 … slots − 1. `name` is for messages.
+    /// Creates a ring whose slots are all free, for sequences 0 … slots − 1. `name` is for messages.
     ///
     /// # Errors
     /// [`RingError::Shape`] or [`RingError::Region`].
@@ -113,7 +113,7 @@ impl Ring {
         Self::create_with(name, shape, Pages::Normal)
     }
 
-    /// As [`Ring::create`], on the pages asked for.
+    /// Like [`Ring::create`], on the requested pages.
     ///
     /// # Errors
     /// As [`Ring::create`].
@@ -121,16 +121,16 @@ impl Ring {
         Self::fresh(name, shape, |region, bytes| SharedRegion::create_with(region, bytes, pages))
     }
 
-    /// Creates `count` rings of one shape (at least one) in one region, so that one descriptor hands all of them over.
-    /// They have nothing else in common. [`Ring::populate`] and [`Ring::pages`] of each speak of the whole region.
+    /// Creates `count` rings of one shape (at least one) in one region, so that one descriptor is enough for all of
+    /// them. They are otherwise independent. [`Ring::populate`] and [`Ring::pages`] of each apply to the whole region.
     ///
     /// # Errors
-    /// As [`Ring::create`]; [`RingError::Shape`] also for no ring.
+    /// As [`Ring::create`]; [`RingError::Shape`] also if `count` is 0.
     pub fn create_set(name: &str, shape: RingShape, count: usize) -> Result<Vec<Self>, RingError> {
         Self::fresh_set(name, shape, count, SharedRegion::create)
     }
 
-    /// As [`Ring::create`], for threads of this process: it cannot be handed over.
+    /// Like [`Ring::create`], for threads of this process. The ring cannot be sent to another process.
     ///
     /// # Errors
     /// As [`Ring::create`].
@@ -143,7 +143,7 @@ impl Ring {
         shape: RingShape,
         region: impl FnOnce(&str, usize) -> Result<SharedRegion, RegionError>,
     ) -> Result<Self, RingError> {
-        // One ring was asked for, so there is one.
+        // The set has the one requested ring.
         Ok(Self::fresh_set(name, shape, 1, region)?.swap_remove(0))
     }
 
@@ -158,8 +158,8 @@ impl Ring {
             .map_err(|source| RingError::Region { ring: name.to_owned(), source })?;
         let rings = Self::over(name, shape, count, region);
         for ring in &rings {
-            // Nobody else knows the region yet. The hand-over of its descriptor, or of the ring to a thread, orders
-            // these stores before any reader of them.
+            // The region is not shared yet. The hand-over of its descriptor, or of the ring to a thread, orders these
+            // stores before any reader of them.
             for (word, value) in ring.region_words().iter().zip(Self::expected_words(shape)) {
                 word.store(value, Ordering::Release);
             }
@@ -170,8 +170,8 @@ impl Ring {
     /// Opens a ring that another process created with the same shape.
     ///
     /// # Errors
-    /// [`RingError::Mismatch`] when the region states another shape or is no ring, [`RingError::Region`] when the
-    /// descriptor is no sealed region of the right size.
+    /// [`RingError::Mismatch`] if the region has another shape or is not a ring, [`RingError::Region`] if the
+    /// descriptor is not a sealed region of the right size.
     pub fn open(name: &str, fd: OwnedFd, shape: RingShape) -> Result<Self, RingError> {
         Ok(Self::open_set(name, fd, shape, 1)?.swap_remove(0))
     }
@@ -179,7 +179,7 @@ impl Ring {
     /// Opens the rings that another process created as a [set](Ring::create_set) of the same shape and number.
     ///
     /// # Errors
-    /// As [`Ring::open`]; [`RingError::Shape`] for no ring.
+    /// As [`Ring::open`]; [`RingError::Shape`] if `count` is 0.
     pub fn open_set(name: &str, fd: OwnedFd, shape: RingShape, count: usize) -> Result<Vec<Self>, RingError> {
         let bytes = Self::bytes(name, shape, count)?;
         let region = SharedRegion::from_fd(&format!("uva-ring-{name}"), fd, bytes)
@@ -208,7 +208,8 @@ impl Ring {
         })
     }
 
-    /// The rings of a region of [`Ring::bytes`] bytes. One alone has the name, those of a set a number besides.
+    /// The rings of a region of [`Ring::bytes`] bytes. A single ring has the name itself, those of a set the name and a
+    /// number.
     fn over(name: &str, shape: RingShape, count: usize, region: SharedRegion) -> Vec<Self> {
         // `Ring::bytes` did not overflow, so neither do these: they are part of it.
         let payload_start = shape.payload_start().unwrap_or(usize::MAX);
@@ -239,30 +240,30 @@ impl Ring {
         unsafe { self.inner.region.at(self.inner.start) }
     }
 
-    /// Its name, for messages.
+    /// The ring's name, for messages.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Its shape.
+    /// The ring's shape.
     pub fn shape(&self) -> RingShape {
         self.inner.shape
     }
 
-    /// Its memfd, to hand over; `None` of a ring [for threads](Self::for_threads).
+    /// The ring's memfd, to hand over; `None` for a ring [for threads](Self::for_threads).
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.region.fd()
     }
 
-    /// Which pages it got.
+    /// The pages of the ring.
     pub fn pages(&self) -> PageKind {
         self.inner.region.pages()
     }
 
-    /// Allocates all its memory now; see [`SharedRegion::populate`].
+    /// Allocates all memory of the ring now; see [`SharedRegion::populate`].
     ///
     /// # Errors
-    /// [`RingError::Region`] when the memory cannot be had.
+    /// [`RingError::Region`] if the memory cannot be allocated.
     pub fn populate(&self) -> Result<(), RingError> {
         self.inner
             .region
@@ -270,28 +271,29 @@ impl Ring {
             .map_err(|source| RingError::Region { ring: self.inner.name.clone(), source })
     }
 
-    /// A writer. Any number may exist, in any process, but no two may be asked for the same sequence.
+    /// Creates a writer. Any number may exist, in any process, but no two may write the same sequence.
     pub fn writer(&self) -> Writer {
         Writer { inner: Arc::clone(&self.inner) }
     }
 
-    /// The reader. One at a time: a second one would meet slots that it did not release, and fail there.
+    /// Creates the reader. Only one may exist at a time: a second one would find slots that it did not release, and
+    /// fail.
     pub fn reader(&self) -> Reader {
         Reader { inner: Arc::clone(&self.inner), failed: Arc::default() }
     }
 
-    /// Wakes everybody who waits on this ring, in any process, so that they check [`Liveness`] now and not at the end
-    /// of the interval.
+    /// Wakes all waiters on this ring, in any process, so that they check [`Liveness`] now instead of at the end of the
+    /// interval.
     pub fn wake_all(&self) {
         for slot in 0..self.inner.shape.slots {
             self.inner.header(slot).wake_all();
         }
     }
 
-    /// The state of a slot as it is now, for messages and tests.
+    /// The current state of a slot, for messages and tests.
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// When there is not such a slot.
     pub fn state(&self, slot: u32) -> StateWord {
         self.inner.header(slot).peek()
     }
@@ -309,7 +311,7 @@ impl Inner {
     fn payload(&self, slot: u32) -> *mut u8 {
         assert!(slot < self.shape.slots, "slot {slot} of ring {} with {}", self.name, self.shape.slots);
         // SAFETY: `payload_start + slots * payload_stride` is a ring's size (`RingShape::region_bytes`), and the region
-        // has room for all its rings from their starts on (`Ring::bytes`). So the result is in bounds for every slot,
+        // has space for all its rings from their starts on (`Ring::bytes`). So the result is in bounds for every slot,
         // and `payload_bytes` from it are too, since `payload_bytes <= payload_stride`.
         unsafe {
             self.region.as_ptr().add(self.start + self.payload_start + slot as usize * self.payload_stride)
@@ -339,11 +341,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Waits until the slot of `sequence` is free in its generation, and takes it.
+    /// Waits until the slot of `sequence` is free in its generation, and claims it.
     ///
     /// # Errors
-    /// [`RingError::PeerDied`] when `liveness` says so first; [`RingError::Corrupt`] when the slot is beyond that
-    /// generation already, as when a sequence has two writers.
+    /// [`RingError::PeerDied`] if `liveness` fails first; [`RingError::Corrupt`] if the slot is beyond that generation
+    /// already, for example if a sequence has two writers.
     pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<WriteSlot<'_>, RingError> {
         let (slot, generation) = position(sequence, self.inner.shape.slots);
         self.inner
@@ -354,7 +356,7 @@ impl Writer {
     }
 }
 
-/// A slot being filled. Dropping it without [`publish`](WriteSlot::publish) frees it again, for the same sequence.
+/// A slot being filled. Dropping it without [`publish`](WriteSlot::publish) frees it for the same sequence.
 #[derive(Debug)]
 pub struct WriteSlot<'w> {
     inner: &'w Inner,
@@ -370,26 +372,27 @@ impl WriteSlot<'_> {
         self.sequence
     }
 
-    /// Which slot it is.
+    /// The number of the slot.
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// The whole payload, 4096-aligned. It still holds the slot's earlier content; zeros at first.
+    /// The whole payload, 4096-aligned. It still has the slot's earlier content, initially zeros.
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        // SAFETY: in bounds (see `Inner::payload`), and ours alone. The state word said free(g) and we moved it to
-        // filling(g), which no other side leaves or enters. The slot's previous owner gave it up by a release that our
-        // acquire has seen (S4, S1). The slice borrows `self`, so it ends before `publish` or `drop` gives the slot
-        // away. Any byte is a valid u8. Writes by a process outside the protocol are its launcher's fault.
+        // SAFETY: in bounds (see `Inner::payload`), and owned by this writer only. The state word said free(g) and we
+        // moved it to filling(g), which no other side leaves or enters. The slot's previous owner gave it up by a
+        // release that our acquire has seen (S4, S1). The slice borrows `self`, so it ends before `publish` or `drop`
+        // gives the slot away. Any byte is a valid u8. Writes by a process outside the protocol are its launcher's
+        // fault.
         unsafe {
             std::slice::from_raw_parts_mut(self.inner.payload(self.slot), self.inner.shape.payload_bytes)
         }
     }
 
-    /// Gives the first `length` bytes to the reader.
+    /// Publishes the first `length` bytes to the reader.
     ///
     /// # Errors
-    /// [`RingError::TooLong`] when the payload has fewer bytes; [`RingError::Corrupt`] when somebody else changed the
+    /// [`RingError::TooLong`] if the payload has fewer bytes; [`RingError::Corrupt`] if another process changed the
     /// slot's state. In both cases the batch is not published.
     pub fn publish(self, length: u64) -> Result<(), RingError> {
         let capacity = self.inner.shape.payload_bytes as u64;
@@ -403,7 +406,7 @@ impl WriteSlot<'_> {
         result
     }
 
-    /// Leaves the slot as a SIGKILL at this point would: being filled, forever. For tests.
+    /// Leaves the slot as a SIGKILL at this point would: being filled, indefinitely. For tests.
     pub fn abandon(self) {
         std::mem::forget(self);
     }
@@ -424,15 +427,15 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Waits until `sequence` is published, and takes it. Ask for sequences in order; slots may be given back in any
+    /// Waits until `sequence` is published, and claims it. Request sequences in order; slots may be released in any
     /// order.
     ///
-    /// A published batch is returned even when its writer has died since.
+    /// A published batch is returned even if its writer has died since.
     ///
     /// # Errors
-    /// [`RingError::StillHeld`] at once when the slot is still held for an earlier sequence: the writer waits for it,
-    /// and would wait forever. [`RingError::PeerDied`] when `liveness` says so first. [`RingError::Corrupt`] when the
-    /// protocol does not allow the slot's state or header, or when that was found as an earlier slot was dropped.
+    /// [`RingError::StillHeld`] immediately if the slot is still held for an earlier sequence: the writer would wait
+    /// for it indefinitely. [`RingError::PeerDied`] if `liveness` fails first. [`RingError::Corrupt`] if the protocol
+    /// does not allow the slot's state or header, or if that was found when an earlier slot was dropped.
     pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<ReadSlot, RingError> {
         self.check_drops()?;
         let (slot, generation) = position(sequence, self.inner.shape.slots);
@@ -446,10 +449,10 @@ impl Reader {
         Ok(self.taken(sequence, length))
     }
 
-    /// Takes `sequence` if it is published, without waiting; `None` where it is not. Ask for sequences in order, and for
-    /// none twice: what was taken is not there any more.
+    /// Claims `sequence` if it is published, without waiting; `None` if it is not. Request sequences in order, and each
+    /// only once: a claimed sequence is no longer available.
     ///
-    /// A slot that is taken early keeps no writer from anything: it would be occupied all the same.
+    /// Claiming a slot early does not delay any writer, since the slot would be occupied anyway.
     ///
     /// # Errors
     /// [`RingError::Corrupt`] as [`acquire`](Self::acquire).
@@ -467,7 +470,7 @@ impl Reader {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
 
-    /// The slot of a sequence that was claimed, with so many bytes.
+    /// The slot of a claimed sequence with `length` bytes.
     fn taken(&self, sequence: u64, length: u64) -> ReadSlot {
         let (slot, generation) = position(sequence, self.inner.shape.slots);
         let (inner, failed) = (Arc::clone(&self.inner), Arc::clone(&self.failed));
@@ -475,15 +478,15 @@ impl Reader {
         ReadSlot { inner, failed, sequence, slot, generation, length: length as usize, released: false }
     }
 
-    /// Whether the slot of `sequence` has been given back since it was last read.
+    /// Checks that the slot of `sequence` has been released since it was last read.
     ///
     /// # Errors
-    /// [`RingError::StillHeld`].
+    /// [`RingError::StillHeld`] if it has not.
     pub fn check_given_back(&self, sequence: u64) -> Result<(), RingError> {
         let slots = self.inner.shape.slots;
         let Some(earlier) = sequence.checked_sub(u64::from(slots)) else { return Ok(()) };
         let (slot, generation) = position(earlier, slots);
-        // Only a reader makes this state, and this is the only one. A thread that gives the slot back meanwhile no
+        // Only a reader sets this state, and this is the only one. A thread that releases the slot in the meantime no
         // longer holds it.
         if self.inner.header(slot).peek() == StateWord::new(generation, SlotState::Reading) {
             return Err(RingError::StillHeld { ring: self.inner.name.clone(), slot, sequence: earlier });
@@ -492,7 +495,7 @@ impl Reader {
     }
 }
 
-/// A batch being read. Dropping it, on any thread, gives the slot back to the writers.
+/// A batch being read. Dropping it, on any thread, releases the slot to the writers.
 #[derive(Debug)]
 pub struct ReadSlot {
     inner: Arc<Inner>,
@@ -501,7 +504,7 @@ pub struct ReadSlot {
     slot: u32,
     generation: u32,
     length: usize,
-    /// Nothing is left to give back.
+    /// Whether the slot has been released.
     released: bool,
 }
 
@@ -511,37 +514,37 @@ impl ReadSlot {
         self.sequence
     }
 
-    /// Which slot it is.
+    /// The number of the slot.
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// What the writer published, 4096-aligned.
+    /// The published payload, 4096-aligned.
     pub fn payload(&self) -> &[u8] {
         // SAFETY: in bounds: `length` was checked against `payload_bytes` (`claim_for_reading`; see `Inner::payload`).
-        // Nobody writes it: we moved the state from ready(g) to reading(g), which no writer leaves. The writer's last
-        // write came before its release, which our acquire has seen (S2, S3). The slice borrows `self`, so it ends
-        // before the slot is given back.
+        // No process writes it: we moved the state from ready(g) to reading(g), which no writer leaves. The writer's
+        // last write came before its release, which our acquire has seen (S2, S3). The slice borrows `self`, so it ends
+        // before the slot is released.
         unsafe { std::slice::from_raw_parts(self.inner.payload(self.slot), self.length) }
     }
 
-    /// The first byte of what the writer published, for code that borrows the batch by address. The reader may also
-    /// write the slot's bytes. A reader that does so must ensure that nobody looks at [`ReadSlot::payload`] meanwhile.
+    /// The address of the published payload, for code that borrows the batch by address. The reader may also write the
+    /// slot's bytes, but must then ensure that no reference to [`ReadSlot::payload`] exists.
     pub fn payload_address(&self) -> *mut u8 {
         self.inner.payload(self.slot)
     }
 
-    /// Gives the slot back, and reports a failure.
+    /// Releases the slot, and reports a failure.
     ///
     /// # Errors
-    /// [`RingError::Corrupt`] when somebody else changed the slot's state meanwhile.
+    /// [`RingError::Corrupt`] if another process changed the slot's state in the meantime.
     pub fn release(mut self) -> Result<(), RingError> {
         let result = self.give_back();
         self.forget();
         result
     }
 
-    /// Ends it without a release, but drops what it shares with the reader.
+    /// Drops the value without a release, except for the state shared with the reader.
     fn forget(&mut self) {
         self.released = true;
     }
@@ -553,8 +556,8 @@ impl ReadSlot {
             .map_err(|fault| self.inner.error(self.slot, self.sequence, fault))
     }
 
-    /// Leaves the slot as a SIGKILL at this point would: being read, forever. For tests, and for a slot that something
-    /// else may still read when there is no way to wait for that.
+    /// Leaves the slot as a SIGKILL at this point would: being read, indefinitely. For tests, and for a slot that other
+    /// code may still read without a way to wait for its end.
     pub fn abandon(mut self) {
         self.forget();
     }

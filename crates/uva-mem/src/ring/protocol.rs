@@ -1,28 +1,28 @@
-//! The protocol of one slot: who may touch its payload, and how that right is passed on.
+//! The protocol of one slot: which side may access its payload, and how that right is transferred.
 //!
 //! A slot is used once per generation. Sequence `q` of a ring of `S` slots belongs to slot `q mod S` in generation `q /
 //! S mod 2^30`. The state word holds the generation (30 bits) above the state (2 bits), so one 32-bit
-//! compare-and-exchange moves both. A side that comes back late can therefore never mistake an old turn for its own.
+//! compare-and-exchange moves both. So a late side can never mistake an old turn for its own.
 //!
 //! | state word, generation g | payload and header belong to | next | made by | ordering |
 //! |---|---|---|---|---|
-//! | free(g)    | nobody      | filling(g) | the writer of the sequence, [`claim_for_writing`](SlotHeader::claim_for_writing) | acquire, with S4 |
+//! | free(g)    | no side     | filling(g) | the writer of the sequence, [`claim_for_writing`](SlotHeader::claim_for_writing) | acquire, with S4 |
 //! | filling(g) | that writer | ready(g)   | the writer, [`publish`](SlotHeader::publish), after the header is written | release, S2 |
 //! | filling(g) | that writer | free(g)    | the writer, [`give_up`](SlotHeader::give_up) | release, S2' |
-//! | ready(g)   | nobody      | reading(g) | the reader, [`claim_for_reading`](SlotHeader::claim_for_reading) or [`claim_if_ready`](SlotHeader::claim_if_ready) | acquire, with S2 |
+//! | ready(g)   | no side     | reading(g) | the reader, [`claim_for_reading`](SlotHeader::claim_for_reading) or [`claim_if_ready`](SlotHeader::claim_if_ready) | acquire, with S2 |
 //! | reading(g) | the reader  | free(g+1)  | the reader, [`release`](SlotHeader::release) | release, S4 |
 //!
-//! Every move is a compare-and-exchange from the one state it may start at. The side whose move is broken detects a
-//! state that the protocol does not allow; it reports an error there, and never delivers a wrong batch:
+//! Every move is a compare-and-exchange from the one state it may start at. A side whose move fails detects a state
+//! that the protocol does not allow; it then reports an error, and never delivers a wrong batch:
 //!
 //! * The reader waits through free(g) and filling(g) only. It reads in order, so it has itself made the slot free(g):
 //!   any other generation is corrupt, and so is reading(g).
-//! * A writer waits through every state of earlier generations (other writers' turns), and nothing else.
-//! * If a ready(g) were turned back into free(g), both sides would wait forever. So a reader that has waited checks
-//!   whether the header says that its sequence was published.
+//! * A writer waits only through states of earlier generations (other writers' turns).
+//! * If a ready(g) were turned back into free(g), both sides would wait indefinitely. So a reader that has waited
+//!   checks whether its sequence was published according to the header.
 //!
 //! A checksum covers the header, and the reader compares it with what it expects before it trusts a length. A side that
-//! dies keeps what it held: only batches that a dead peer had published are taken from it.
+//! dies keeps the slots it held: only published batches of a dead peer are used.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -36,17 +36,17 @@ use super::word::Word;
 /// Generations wrap here: 30 bits of the state word.
 pub const GENERATIONS: u32 = 1 << 30;
 
-/// What a slot is doing. The discriminants are the two low bits of the state word.
+/// The state of a slot. The discriminants are the two low bits of the state word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SlotState {
-    /// To be written, in the generation of the word.
+    /// Free to be written, in the generation of the word.
     Free = 0,
-    /// A writer has it.
+    /// A writer holds the slot.
     Filling = 1,
-    /// Published, not yet taken.
+    /// Published, not yet claimed.
     Ready = 2,
-    /// The reader has it.
+    /// The reader holds the slot.
     Reading = 3,
 }
 
@@ -91,33 +91,35 @@ impl fmt::Display for StateWord {
 /// Slot and generation of a sequence in a ring of `slots` slots.
 ///
 /// # Panics
-/// When `slots` is 0.
+/// If `slots` is 0.
 pub const fn position(sequence: u64, slots: u32) -> (u32, u32) {
     let slots = slots as u64;
     ((sequence % slots) as u32, (sequence / slots % GENERATIONS as u64) as u32)
 }
 
-/// How long to wait before a liveness check.
+/// Spinning and sleeping between liveness checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Looks at the word before the first sleep.
+    /// Polls of the word before the first sleep.
     pub spins: u32,
     /// The longest sleep between two liveness checks.
     pub interval: Duration,
 }
 
-/// Why a move could not be made.
+/// Why a state change failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The awaited event has not happened, and never will.
     Gone(PeerGone),
-    /// The protocol does not allow the slot's state or header. Names the field, its value and the expected one.
+    /// The protocol does not allow the slot's state or header. The text names the field, its value and the expected
+    /// value.
     Corrupt(String),
 }
 
-/// The header of a slot. In shared memory it is these eight words, little-endian, at the start of its own cache line.
+/// The header of a slot. In shared memory it consists of these eight words, little-endian, at the start of its own
+/// cache line.
 ///
-/// The writer writes all but the state while it holds the slot; the reader reads them.
+/// The writer writes all words except the state while it holds the slot; the reader reads them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct SlotHeader<W> {
@@ -141,12 +143,12 @@ impl<W: Word> SlotHeader<W> {
         }
     }
 
-    /// Sets a header in zeroed memory to free in `generation`, before anybody else knows of it.
+    /// Sets a header in zeroed memory to free in `generation`, before the memory is shared.
     pub fn start_at(&self, generation: u32) {
         self.state.store(StateWord::new(generation, SlotState::Free).0, Ordering::Release);
     }
 
-    /// The state word as it is now, for messages only: nothing else follows from it.
+    /// The current state word, for messages only: no other conclusion may be drawn from it.
     pub fn peek(&self) -> StateWord {
         StateWord(self.state.load(Ordering::Relaxed))
     }
@@ -156,10 +158,10 @@ impl<W: Word> SlotHeader<W> {
         self.state.wake_all();
     }
 
-    /// Waits until the slot is free in `generation`, and takes it.
+    /// Waits until the slot is free in `generation`, and claims it.
     ///
     /// # Errors
-    /// [`Fault::Gone`] from `liveness`; [`Fault::Corrupt`] when the slot is beyond that state already.
+    /// [`Fault::Gone`] from `liveness`; [`Fault::Corrupt`] if the slot is beyond that state already.
     pub fn claim_for_writing(
         &self,
         generation: u32,
@@ -174,7 +176,7 @@ impl<W: Word> SlotHeader<W> {
                 // happen before our writes.
                 return Ok(self.exchange(free, filling, Ordering::Acquire).is_ok());
             }
-            // Behind by 1 ..= 2^29 - 1 turns modulo 2^30: an earlier turn of somebody else.
+            // The slot lags by 1 ..= 2^29 - 1 turns modulo 2^30: an earlier turn of another writer.
             let behind = generation.wrapping_sub(word.generation()) % GENERATIONS;
             if (1..GENERATIONS / 2).contains(&behind) {
                 return Ok(false);
@@ -183,13 +185,13 @@ impl<W: Word> SlotHeader<W> {
         })
     }
 
-    /// Gives a slot that is being filled to the reader.
+    /// Publishes a slot that is being filled.
     ///
     /// # Errors
-    /// [`Fault::Corrupt`] when the slot is not being filled in `generation`.
+    /// [`Fault::Corrupt`] if the slot is not being filled in `generation`.
     pub fn publish(&self, sequence: u64, generation: u32, length: u64) -> Result<(), Fault> {
         // Release; partner: the acquire loads in `looks_published`. A reader that sees one of these values sees that
-        // the slot has left `free`. The reader that counts, in `claim_for_reading`, has them by S2.
+        // the slot has left `free`. The reader in `claim_for_reading` has them by S2.
         let generation = generation % GENERATIONS;
         self.generation.store(generation, Ordering::Release);
         store_u64(&self.sequence, sequence);
@@ -203,7 +205,7 @@ impl<W: Word> SlotHeader<W> {
         Ok(())
     }
 
-    /// Takes back a claim for writing: the slot is free in the same generation. Leaves any other state alone.
+    /// Cancels a claim for writing: the slot is free in the same generation. Any other state is unchanged.
     pub fn give_up(&self, generation: u32) {
         // S2', release: partner S1.
         let filling = StateWord::new(generation, SlotState::Filling);
@@ -211,11 +213,11 @@ impl<W: Word> SlotHeader<W> {
         self.state.wake_all();
     }
 
-    /// Waits until `sequence` is published, takes it, and returns the length of its payload.
+    /// Waits until `sequence` is published, claims it, and returns the length of its payload.
     ///
     /// # Errors
-    /// [`Fault::Gone`] from `liveness`, unless the batch was published before; [`Fault::Corrupt`] when the protocol
-    /// does not allow the state or the header, or the length exceeds `capacity`. The slot then stays as it is.
+    /// [`Fault::Gone`] from `liveness`, unless the batch was published before; [`Fault::Corrupt`] if the protocol does
+    /// not allow the state or the header, or the length exceeds `capacity`. The slot is then unchanged.
     pub fn claim_for_reading(
         &self,
         sequence: u64,
@@ -249,12 +251,12 @@ impl<W: Word> SlotHeader<W> {
         self.checked_length(sequence, generation, capacity)
     }
 
-    /// Takes `sequence` if it is published, without waiting, and returns the length of its payload; `None` where it is
+    /// Claims `sequence` if it is published, without waiting, and returns the length of its payload; `None` if it is
     /// not published yet.
     ///
     /// # Errors
-    /// [`Fault::Corrupt`] for a header that the protocol does not allow, or a length that exceeds `capacity`. A state
-    /// that it does not allow is no error here: whoever waits for the sequence finds it.
+    /// [`Fault::Corrupt`] for a header that the protocol does not allow, or a length that exceeds `capacity`. An
+    /// invalid state is not an error here: a wait for the sequence reports it.
     pub fn claim_if_ready(
         &self,
         sequence: u64,
@@ -269,10 +271,10 @@ impl<W: Word> SlotHeader<W> {
         self.checked_length(sequence, generation, capacity).map(Some)
     }
 
-    /// Gives a slot back to the writers after reading, for the next generation.
+    /// Releases a slot to the writers after reading, for the next generation.
     ///
     /// # Errors
-    /// [`Fault::Corrupt`] when the slot is not being read in `generation`.
+    /// [`Fault::Corrupt`] if the slot is not being read in `generation`.
     pub fn release(&self, generation: u32) -> Result<(), Fault> {
         let reading = StateWord::new(generation, SlotState::Reading);
         let free = StateWord::new(generation + 1, SlotState::Free);
@@ -283,11 +285,11 @@ impl<W: Word> SlotHeader<W> {
         Ok(())
     }
 
-    /// Looks, spins, sleeps and checks liveness, until `claim` (given the state word, and whether a sleep came before)
-    /// is true.
+    /// Polls, spins, sleeps and checks liveness until `claim` is true. Its arguments are the state word and whether a
+    /// sleep came before.
     ///
-    /// The look is an acquire load. So conclusions that a claim draws from the word are ordered too, even where it
-    /// makes no exchange.
+    /// The poll is an acquire load, so conclusions that a claim draws from the word are ordered too, even without an
+    /// exchange.
     fn wait_until(
         &self,
         patience: Patience,
@@ -311,8 +313,8 @@ impl<W: Word> SlotHeader<W> {
                 continue;
             }
             if waited && let Err(found) = liveness.check() {
-                // Everything the peer did before its end is visible now. Look once more, to take a batch that it
-                // published just before.
+                // Everything the peer did before its end is visible now. Poll again, to claim a batch that it published
+                // just before.
                 gone = Some(found);
                 continue;
             }
@@ -328,7 +330,7 @@ impl<W: Word> SlotHeader<W> {
         }
     }
 
-    /// Whether the header is whole, valid and of this sequence.
+    /// Whether the header is complete, valid and for this sequence.
     fn looks_published(&self, sequence: u64, generation: u32) -> bool {
         let length = load_u64(&self.length);
         self.generation.load(Ordering::Acquire) == generation
@@ -373,7 +375,7 @@ fn load_u64<W: Word>(words: &[W; 2]) -> u64 {
 
 /// The checksum of a header: of its sequence, generation and length.
 ///
-/// Each step is a bijection of its input xor a field, so a change of any single field always shows.
+/// Each step is a bijection of its input xor a field, so a change of any single field is always detected.
 pub fn checksum(sequence: u64, generation: u32, length: u64) -> u64 {
     mix(mix(mix(sequence ^ 0x7576_612d_736c_6f74) ^ u64::from(generation)) ^ length)
 }

@@ -7,7 +7,7 @@ use rustix::thread::futex;
 
 /// A 32-bit atomic on which one side can sleep until the other has changed it.
 ///
-/// The protocol is generic over it, so that loom checks the very code that runs on shared memory.
+/// The protocol is generic over it, so that loom checks the same code that runs on shared memory.
 pub trait Word {
     /// As [`AtomicU32::load`].
     fn load(&self, order: Ordering) -> u32;
@@ -16,7 +16,7 @@ pub trait Word {
     /// As [`AtomicU32::compare_exchange`].
     ///
     /// # Errors
-    /// The value found, where it was not `current`.
+    /// The value found, if it was not `current`.
     fn compare_exchange(
         &self,
         current: u32,
@@ -25,17 +25,17 @@ pub trait Word {
         failure: Ordering,
     ) -> Result<u32, u32>;
     /// Sleeps while the word is `expected`, until [`Word::wake_all`] or for `timeout`. May wake up spuriously. Must not
-    /// sleep when the word changed from `expected` before the call and the `wake_all` for that change is over.
+    /// sleep if the word changed from `expected` before the call and the `wake_all` for that change is over.
     fn wait(&self, expected: u32, timeout: Duration);
     /// Wakes all sleepers on this word, in this process and others.
     fn wake_all(&self);
-    /// One turn of a spin.
+    /// One iteration of a spin loop.
     fn spin(&self) {
         std::hint::spin_loop();
     }
 }
 
-/// A word in memory that processes share; sleeping and waking by futex.
+/// A word in shared memory; sleeps and wakes by futex.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct SharedWord(AtomicU32);
@@ -65,12 +65,12 @@ impl Word for SharedWord {
             tv_nsec: timeout.subsec_nanos().into(),
         };
         // Without PRIVATE, since the other side is another process. Every outcome (woken, changed before, timed out,
-        // interrupted by a signal) means the same to the caller: look again.
+        // interrupted by a signal) means the same to the caller: poll again.
         let _ = futex::wait(&self.0, futex::Flags::empty(), expected, Some(&timeout));
     }
 
     fn wake_all(&self) {
-        // Fails on bad arguments only, and these are constant.
+        // Fails on invalid arguments only, and these are constant.
         let _ = futex::wake(&self.0, futex::Flags::empty(), i32::MAX as u32);
     }
 }

@@ -1,4 +1,4 @@
-//! Weights of edges from scores: the softmax of each list, and the way back (Veličković et al. 2018).
+//! Weights of edges from scores: the softmax of each list, and its gradient (Veličković et al. 2018).
 
 use super::checked_lists::{Id, Lists, ListsError};
 use super::sums::SumElement;
@@ -8,11 +8,11 @@ use rayon::ThreadPool;
 /// The parts of scores: edge u → v of a head has the score LeakyReLU(`of_rows[u] + of_lists[v]`).
 #[derive(Clone, Copy)]
 pub struct EdgeScores<'a, T> {
-    /// One number a row and head.
+    /// One number per row and head.
     pub of_rows: &'a [T],
-    /// One number a list and head.
+    /// One number per list and head.
     pub of_lists: &'a [T],
-    /// How many heads there are.
+    /// The number of heads.
     pub heads: usize,
     /// LeakyReLU's slope below zero.
     pub slope: T,
@@ -30,7 +30,7 @@ impl<T: SumElement> EdgeScores<'_, T> {
     }
 }
 
-/// The softmax of the scores of each list, head by head: `heads` numbers an edge.
+/// The softmax of the scores of each list, head by head: `heads` numbers per edge.
 ///
 /// # Errors
 /// If sizes do not fit together.
@@ -57,7 +57,7 @@ pub fn attention<T: SumElement, I: Id>(
                     own[place * heads + head] = score;
                     largest = if score > largest { score } else { largest };
                 }
-                // With the largest score taken off nothing overflows, and no sum is below one.
+                // With the largest score subtracted, there is no overflow, and no sum is below one.
                 let mut total = T::from_f64(0.0);
                 for place in 0..edges.len() {
                     let weight = &mut own[place * heads + head];
@@ -74,8 +74,7 @@ pub fn attention<T: SumElement, I: Id>(
     Ok(())
 }
 
-/// The gradient of the sums before LeakyReLU, `heads` numbers an edge, from that of the weights that [`attention`]
-/// gave.
+/// The gradient of the sums before LeakyReLU, `heads` numbers per edge, from that of the weights of [`attention`].
 ///
 /// # Errors
 /// If sizes do not fit together.

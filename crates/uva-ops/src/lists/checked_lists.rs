@@ -1,14 +1,14 @@
-//! Lists of rows that loops may follow without looking again.
+//! Checked lists of rows, which loops use without further checks.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A number that names a row: i32 or i64.
+/// The index of a row: i32 or i64.
 pub trait Id: Copy + Send + Sync + 'static {
-    /// The number; one below zero becomes one that no table has.
+    /// The number; a negative number becomes one beyond any table.
     fn place(self) -> usize;
 
-    /// The other way. The caller knows that the number fits.
+    /// Converts a number to an id. The caller ensures that the number fits.
     fn of(place: usize) -> Self;
 }
 
@@ -34,37 +34,37 @@ impl Id for i64 {
     }
 }
 
-/// Why lists and the arrays beside them do not fit together.
+/// Why lists and their arrays are inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListsError {
-    /// There is not even a first offset.
+    /// There are no offsets.
     NoOffsets,
-    /// Offsets have to rise from 0 to this number of indices.
+    /// Offsets do not rise from 0 to this number of indices.
     Offsets(usize),
     /// An index is not below this number of rows.
     Index(usize),
-    /// So many elements where the lists ask for another number.
+    /// The number of elements differs from that required by the lists.
     Rows {
         /// Elements that were given.
         given: usize,
-        /// Elements that they ask for.
+        /// Required elements.
         wanted: usize,
     },
-    /// So many weights for so many edges.
+    /// The number of weights differs from that of edges.
     Weights {
         /// Weights that were given.
         given: usize,
-        /// One for each of these.
+        /// Edges, each of which needs a weight.
         edges: usize,
     },
-    /// So many weights for the own rows of so many lists.
+    /// The number of weights of own rows differs from that of lists.
     OwnWeights {
         /// Weights that were given.
         given: usize,
-        /// One for each of these.
+        /// Lists, each of which needs a weight.
         lists: usize,
     },
-    /// A row of so many elements cannot be divided between so many heads.
+    /// A row cannot be divided equally between the heads.
     Heads {
         /// Elements of a row.
         width: usize,
@@ -96,7 +96,7 @@ impl fmt::Display for ListsError {
 impl std::error::Error for ListsError {}
 
 /// Lists over rows, checked: offsets never fall and end at the number of indices, each of which names a row.
-// Invariant: the fields are private and set by `new` alone, so loops rely on this without a check of their own.
+// Invariant: the fields are private and set by `new` alone, so loops rely on this without further checks.
 #[derive(Clone, Copy)]
 pub struct Lists<'a, I> {
     offsets: &'a [I],
@@ -105,10 +105,10 @@ pub struct Lists<'a, I> {
 }
 
 impl<'a, I: Id> Lists<'a, I> {
-    /// List v is `indices[offsets[v]..offsets[v + 1]]`, and names rows of a table of `rows` rows.
+    /// Checks lists, where list v is `indices[offsets[v]..offsets[v + 1]]`, over a table of `rows` rows.
     ///
     /// # Errors
-    /// If that is not so.
+    /// If offsets or indices are invalid.
     pub fn new(offsets: &'a [I], indices: &'a [I], rows: usize) -> Result<Self, ListsError> {
         let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
             return Err(ListsError::NoOffsets);
@@ -124,7 +124,7 @@ impl<'a, I: Id> Lists<'a, I> {
         Ok(Self { offsets, indices, rows })
     }
 
-    /// How many lists there are.
+    /// The number of lists.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
@@ -135,7 +135,7 @@ impl<'a, I: Id> Lists<'a, I> {
         self.rows
     }
 
-    /// What all lists hold together, list by list.
+    /// The indices of all lists, list by list.
     pub fn indices(&self) -> &'a [I] {
         self.indices
     }
@@ -146,13 +146,13 @@ impl<'a, I: Id> Lists<'a, I> {
         self.offsets[v].place()..self.offsets[v + 1].place()
     }
 
-    /// The row that an edge names.
+    /// The row of an edge.
     #[inline(always)]
     pub fn row(&self, edge: usize) -> usize {
         self.indices[edge].place()
     }
 
-    /// Refuses a table of another size: `rows` rows of `width` elements.
+    /// Checks that a table has the expected size: `rows` rows of `width` elements.
     pub(super) fn check_table(&self, given: usize, rows: usize, width: usize) -> Result<(), ListsError> {
         let wanted = rows.saturating_mul(width);
         if given == wanted { Ok(()) } else { Err(ListsError::Rows { given, wanted }) }

@@ -8,10 +8,10 @@ use super::sums::{WeightedSums, Weights, folded};
 use crate::Vectors;
 use crate::rows::{CopyMethod, NarrowFloat, RowAddresses, RowKind, copy_rows};
 
-/// Rows that are brought to the processor's cache at a time, where it is told which of them a maximum is of.
+/// Rows that are brought to the processor's cache at a time, if places of maxima are requested.
 const AT_ONCE: usize = 16;
 
-/// The place of no row: of an empty list.
+/// The place for an empty list, without a row.
 const NO_ROW: i32 = -1;
 
 /// The largest value of each column, for some lists, whose sizes have been checked.
@@ -21,10 +21,10 @@ const NO_ROW: i32 = -1;
 pub struct Largest<'a, I, R>(WeightedSums<'a, f32, I, R>);
 
 impl<'a, I: Id, S: RowAddresses + Sync> Largest<'a, I, IndexedRows<'a, S>> {
-    /// `rows` are of `width` values.
+    /// Creates the maxima of rows with `width` values.
     ///
     /// # Errors
-    /// If the rows are not those of the lists.
+    /// If the rows do not fit the lists.
     ///
     /// # Safety
     /// Each row of the source has `width` values.
@@ -50,9 +50,9 @@ impl<I: Id, R: ListedRows> Largest<'_, I, R> {
 }
 
 impl<I: Id, S: RowAddresses + Sync> Largest<'_, I, IndexedRows<'_, S>> {
-    /// As [`write_some`](Self::write_some), and writes for each value the place of the row that it is of: the index in the
-    /// list, -1 for an empty one. Of equal values, and of NaNs, it is the first in the list's order. So of several NaNs
-    /// the first is the value here.
+    /// Like [`write_some`](Self::write_some), and also writes the place of each value's row: the index in the list, -1
+    /// for an empty one. Of equal values, and of NaNs, it is the first in the list's order. So of several NaNs the
+    /// first is the value here.
     ///
     /// # Panics
     /// If there are not as many lists, or `out` is not whole rows, or `places` has not as many elements.

@@ -1,11 +1,11 @@
-//! The weights of a graph convolution: by the degrees of both ends of an edge.
+//! The weights of a graph convolution: based on the degrees of both ends of an edge.
 
 use super::checked_lists::{Id, Lists};
 use super::sums::SumElement;
 use super::tasks::by_edge;
 use rayon::ThreadPool;
 
-/// How many multiply-adds take as long as the weight of an edge, whose row's degree may lie anywhere.
+/// The cost of an edge's weight in multiply-adds; the row's degree is a random access.
 const WORK: usize = 10;
 
 /// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for sampled lists, where D̂ = in-degree in the whole graph + 1. Returns the weight

@@ -1,4 +1,4 @@
-//! Products of rows, edge by edge: the gradient of the weights of a sum.
+//! Products of rows for each edge: the gradient of the weights of a sum.
 
 use super::checked_lists::{Id, Lists, ListsError};
 use super::sums::SumElement;
@@ -7,7 +7,7 @@ use crate::Vectors;
 use rayon::ThreadPool;
 
 /// For each edge and head, the scalar product of the row that it names with row v of `others`, v being its list. `rows`
-/// and `others` have `width` elements a row, `heads` parts of equal length; `out` gets `heads` numbers an edge.
+/// and `others` have `width` elements per row, `heads` parts of equal length; `out` gets `heads` numbers per edge.
 ///
 /// # Errors
 /// If sizes do not fit together.

@@ -1,4 +1,4 @@
-//! The largest number of each column over the rows of a list, and the way back.
+//! The largest number of each column over the rows of a list, and its gradient.
 
 use super::checked_lists::{Id, Lists, ListsError};
 use super::sums::SumElement;
@@ -32,7 +32,7 @@ crate::vectorized! {
     }
 }
 
-/// One row of `width` elements a list: the largest of each column, and zeros for an empty list.
+/// One row of `width` elements per list: the largest of each column, and zeros for an empty list.
 ///
 /// # Errors
 /// If sizes do not fit together.
@@ -59,7 +59,7 @@ pub fn maxima<T: SumElement, I: Id>(
     Ok(())
 }
 
-/// The gradient of each maximum, divided equally between the edges whose element it is: one row a list.
+/// The gradient of each maximum, divided equally between the edges whose element it is: one row per list.
 ///
 /// # Errors
 /// If sizes do not fit together.
@@ -88,7 +88,7 @@ pub fn shares<T: SumElement, I: Id>(
                 );
             }
             for (out, &gradient) in out.iter_mut().zip(&gradient[of_list]) {
-                // Nobody takes the share of an empty list.
+                // The share of an empty list is unused.
                 *out = if *out > T::from_f64(0.0) { gradient / *out } else { T::from_f64(0.0) };
             }
         }
@@ -96,8 +96,8 @@ pub fn shares<T: SumElement, I: Id>(
     Ok(())
 }
 
-/// The gradient of the rows: `picked_by` are the [transposed](super::transpose) lists, whose list u holds the lists
-/// that name row u, and `shares` comes of [`shares`].
+/// The gradient of the rows: `picked_by` are the [transposed](super::transpose) lists, whose list u has the lists that
+/// contain row u, and `shares` is the result of [`shares`].
 ///
 /// # Errors
 /// If sizes do not fit together.

@@ -1,9 +1,9 @@
-//! Loops over lists of rows: what a block of a sampled graph computes, and the way back for gradients.
+//! Loops over lists of rows: the computations of a block of a sampled graph, and their gradients.
 //!
-//! List `v` names rows of a table, its edges. [`WeightedSums`] adds them up, gathered before or picked out of the table.
-//! [`Largest`] and [`maxima`] take the largest of each column, [`attention`] turns scores into weights. Each list is
-//! computed by one thread in the order of its edges. So results repeat bit for bit, with all vectors and for any number
-//! of threads. [`projects_first`] says whether a layer sums rows or their products.
+//! List `v` refers to rows of a table by its edges. [`WeightedSums`] adds them up, gathered before or directly from the
+//! table. [`Largest`] and [`maxima`] take the largest of each column, [`attention`] turns scores into weights. Each
+//! list is computed by one thread in the order of its edges. So results repeat bit for bit, with all vectors and for
+//! any number of threads. [`projects_first`] decides whether a layer sums rows or their products.
 
 pub mod attention;
 mod checked_lists;

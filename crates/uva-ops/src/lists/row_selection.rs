@@ -1,33 +1,33 @@
-//! The rows that lists name: a slice of elements, or rows of a table picked by id.
+//! The rows of lists: a slice of elements, or rows of a table selected by id.
 
 use crate::rows::{NarrowFloat, RowAddresses};
 
-/// The rows that lists name, by their places.
+/// The rows of lists, by their places.
 ///
 /// # Safety
-/// Loops read all values of a row at [`row`](Self::row) without a check of their own. An implementation keeps that
-/// memory readable while it is borrowed.
+/// Loops read all values of a row at [`row`](Self::row) without further checks. An implementation keeps that memory
+/// readable while it is borrowed.
 pub unsafe trait ListedRows: Copy + Sync {
-    /// Whether rows lie scattered over more memory than caches hold, so that loops prefetch all of each.
+    /// Whether rows are scattered over more memory than fits in caches, so that loops prefetch all of each.
     const SCATTERED: bool;
 
     /// The type of the values; `None` for that of the sums.
     fn narrow(self) -> Option<NarrowFloat>;
 
-    /// Where the row at this place begins. Its values need no alignment.
+    /// The address of the row at this place. Its values need not be aligned.
     ///
     /// # Safety
-    /// There is such a place.
+    /// The place exists.
     unsafe fn row(self, place: usize) -> *const u8;
 
-    /// Prefetches what [`row`](Self::row) reads.
+    /// Prefetches the row that [`row`](Self::row) returns.
     ///
     /// # Safety
-    /// There is such a place.
+    /// The place exists.
     unsafe fn expect(self, place: usize);
 }
 
-/// Rows one behind the other.
+/// Contiguous rows.
 #[derive(Clone, Copy)]
 pub struct Dense<'a, T> {
     pub(super) rows: &'a [T],
@@ -51,7 +51,7 @@ unsafe impl<T: Copy + Sync> ListedRows for Dense<'_, T> {
     unsafe fn expect(self, _: usize) {}
 }
 
-/// Rows of a table, or of a cache in front of it: place `i` is that of row `ids[i]`.
+/// Rows of a table, or of a cache of the table: place `i` is that of row `ids[i]`.
 #[derive(Clone, Copy)]
 pub struct IndexedRows<'a, S> {
     pub(super) source: S,

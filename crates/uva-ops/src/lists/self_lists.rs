@@ -1,18 +1,18 @@
-//! Lists in which each holds its own row once.
+//! Lists that contain their own row exactly once.
 
 use super::checked_lists::{Id, Lists};
 
-/// Lists of their own, and where each edge comes from.
+/// Owned lists, and the origin of each edge.
 pub struct OwnedLists<I> {
-    /// As long as those that they were made from.
+    /// The offsets, as many as in the source lists.
     pub offsets: Vec<I>,
     /// The edges of each list that are not its own row, in their order, and then that row.
     pub indices: Vec<I>,
-    /// The number of each edge in the lists before; for a list's own row the last of its edges that named it, or -1.
+    /// The index of each edge in the source lists; for a list's own row, the last edge to it, or -1.
     pub origin: Vec<I>,
 }
 
-/// The lists with row v in list v just once, at its end, as long as there is such a row.
+/// The lists with row v in list v exactly once, at its end, if there is such a row.
 pub fn with_own<I: Id>(lists: &Lists<'_, I>) -> OwnedLists<I> {
     let most = lists.indices().len() + lists.len();
     let (mut indices, mut origin) = (Vec::with_capacity(most), Vec::with_capacity(most));

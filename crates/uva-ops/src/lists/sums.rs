@@ -1,9 +1,9 @@
-//! Weighted sums of listed rows: the loop that aggregates blocks and takes their gradients back.
+//! Weighted sums of listed rows: the loop that aggregates blocks and propagates their gradients.
 //!
 //! Every list is summed column by column in the order of its edges, each addition a fused multiply-add onto a sum that
-//! starts at zero. So the result is the same bit for bit with all vectors and for any number of threads. Rows may lie one
-//! behind the other, or be picked out of a table ([`ListedRows`]): the sums are those of gathered rows. The same loop
-//! takes the largest value of each column ([`column_maxima`](super::column_maxima)).
+//! starts at zero. So the result is the same bit for bit with all vectors and for any number of threads. Rows may be
+//! contiguous, or selected from a table ([`ListedRows`]): the sums are those of gathered rows. The same loop takes the
+//! largest value of each column ([`column_maxima`](super::column_maxima)).
 
 use super::checked_lists::{Id, Lists, ListsError};
 use super::row_selection::{Dense, IndexedRows, ListedRows};
@@ -16,8 +16,9 @@ use std::ops::{Add, Div, Mul, Sub};
 
 /// Prefetch distance in edges. All lines of a row are prefetched, into the second-level cache (`prefetcht1`).
 ///
-/// Milliseconds of the outermost means of batches of 1000, rows of 100 values, AVX-512 on one core of a shared AMD EPYC;
-/// medians of 40, of two rounds in turns, on a quiet machine. Sums straight from a table, and of gathered rows:
+/// Milliseconds of the outermost means of batches of 1000, rows of 100 values, AVX-512 on one core of a shared AMD
+/// EPYC; medians of 40, of two interleaved rounds, on a quiet machine. Sums straight from a table, and of gathered
+/// rows:
 ///
 /// | lists | into the first level: 8 | 16 | 32 | 48 | into the second: 8 | 16 | 32 | 48 |
 /// |---|---|---|---|---|---|---|---|---|
@@ -40,32 +41,33 @@ pub trait SumElement:
     + Div<Output = Self>
     + 'static
 {
-    /// The nearest one.
+    /// The nearest value.
     fn from_f64(value: f64) -> Self;
 
     /// `self × factor + sum`, rounded once.
     fn multiply_add(self, factor: Self, sum: Self) -> Self;
 
-    /// This one if it is larger than `other` or is no number, else `other`.
+    /// `self` if it is larger than `other` or NaN, else `other`.
     #[inline(always)]
     fn larger_than(self, other: Self) -> Self {
         if self > other || self.partial_cmp(&self).is_none() { self } else { other }
     }
 
-    /// e to the power of this.
+    /// e to the power of `self`.
     fn exp(self) -> Self;
 
-    /// The scalar product, added up in an order of its own, the same with all vectors.
+    /// The scalar product, added up in a fixed order, which is the same with all vectors.
     fn dot(vectors: Vectors, left: &[Self], right: &[Self]) -> Self;
 
     /// The value of this type whose bytes begin at `from`.
     ///
     /// # Safety
-    /// They can be read.
+    /// The bytes can be read.
     #[doc(hidden)]
     unsafe fn widened(narrow: NarrowFloat, from: *const u8) -> Self;
 
-    /// As many lists of `sums` as `out` has rows, from `first`, by those instructions where there is a loop for them.
+    /// Computes as many lists of `sums` as `out` has rows, from `first`, with these instructions if there is a loop for
+    /// them.
     #[doc(hidden)]
     fn sums<I: Id, R: ListedRows>(
         sums: &WeightedSums<'_, Self, I, R>,
@@ -110,7 +112,7 @@ impl SumElement for f64 {
 
 crate::vectorized! {
     fn dot(left: &[f32], right: &[f32]) -> f32 {
-        // As many sums side by side as the widest vectors have lanes, whichever there are.
+        // As many parallel sums as the widest vectors have lanes, for all vectors.
         let ((left, left_rest), (right, right_rest)) = (left.as_chunks::<16>(), right.as_chunks::<16>());
         let mut sums = [0.0_f32; 16];
         for (left, right) in left.iter().zip(right) {
@@ -155,8 +157,8 @@ impl SumElement for f32 {
     }
 }
 
-/// As many lists as `out` has rows, from `first`: their sums, or with `LARGEST` the largest value of each column, in
-/// which weights have no part.
+/// As many lists as `out` has rows, from `first`: their sums, or with `LARGEST` the largest value of each column, which
+/// ignores weights.
 pub(super) fn folded<const LARGEST: bool, I: Id, R: ListedRows>(
     job: &WeightedSums<'_, f32, I, R>,
     first: usize,
@@ -195,9 +197,9 @@ pub(super) fn folded<const LARGEST: bool, I: Id, R: ListedRows>(
 /// The factor of an edge's row.
 #[derive(Clone, Copy)]
 pub enum Weights<'a, T> {
-    /// A number an edge.
+    /// One number per edge.
     Each(&'a [T]),
-    /// So many numbers an edge, each for an equal part of the row.
+    /// This many numbers per edge, each for an equal part of the row.
     Heads(&'a [T], usize),
     /// One over the number of edges in its list.
     Mean,
@@ -216,10 +218,10 @@ pub struct WeightedSums<'a, T, I, R = Dense<'a, T>> {
 }
 
 impl<'a, T: SumElement, I: Id> WeightedSums<'a, T, I> {
-    /// `rows` has rows of `width` elements.
+    /// Creates the sums of rows with `width` elements.
     ///
     /// # Errors
-    /// If the rows are not those of the lists, or the weights not those of their edges.
+    /// If the rows or the weights do not fit the lists.
     pub fn new(
         rows: &'a [T],
         width: usize,
@@ -232,7 +234,7 @@ impl<'a, T: SumElement, I: Id> WeightedSums<'a, T, I> {
 }
 
 impl<'a, I: Id, S: RowAddresses + Sync> WeightedSums<'a, f32, I, IndexedRows<'a, S>> {
-    /// `rows` are of `width` values.
+    /// Creates the sums of rows with `width` values.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -272,11 +274,11 @@ impl<'a, T: SumElement, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
         }
     }
 
-    /// Adds row `v`, times `own[v]`, to the sum of list `v`, behind the list's rows and as they are added. libtorch's
-    /// `addcmul_` rounds once, too, where the processor has such an instruction.
+    /// Adds row `v`, times `own[v]`, to the sum of list `v`, after the list's rows and in the same way. libtorch's
+    /// `addcmul_` also rounds once, if the processor has such an instruction.
     ///
     /// # Errors
-    /// If that is not one weight a list, or there are more lists than rows.
+    /// If there is not one weight per list, or there are more lists than rows.
     pub fn with_own(self, own: &'a [T]) -> Result<Self, ListsError> {
         let (given, lists) = (own.len(), self.lists.len());
         if given != lists {
@@ -288,12 +290,12 @@ impl<'a, T: SumElement, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
         Ok(Self { own, ..self })
     }
 
-    /// Parts of a row that have weights of their own.
+    /// The number of parts of a row with separate weights.
     fn heads(&self) -> usize {
         if let Weights::Heads(_, heads) = self.weights { heads } else { 1 }
     }
 
-    /// The weight of an edge of a list whose mean has the factor `mean`.
+    /// The weight of an edge; `mean` is the factor of its list for means.
     ///
     /// # Safety
     /// The edge is one of the lists', and `head` below [`heads`](Self::heads).
@@ -309,10 +311,10 @@ impl<'a, T: SumElement, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
         }
     }
 
-    /// Writes one row a list, each element of `out`.
+    /// Writes one row per list, to every element of `out`.
     ///
     /// # Panics
-    /// If `out` has not as many elements as that is.
+    /// If `out` has another number of elements.
     pub fn write(&self, out: &mut [MaybeUninit<T>], vectors: Vectors, pool: Option<&ThreadPool>) {
         assert_eq!(out.len(), self.lists.len() * self.width, "one row a list");
         let work = (self.lists.indices().len() + self.lists.len()) * self.width;
@@ -328,7 +330,7 @@ impl<'a, T: SumElement, I: Id, R: ListedRows> WeightedSums<'a, T, I, R> {
         T::sums(self, first, unsafe { self.room(first, out) }, vectors);
     }
 
-    /// Room for the rows of as many lists as it holds, from `first`.
+    /// The output as memory for the rows of lists from `first` on.
     ///
     /// # Safety
     /// The caller writes nothing to it that is uninitialized.
@@ -410,9 +412,9 @@ fn add_row<T: SumElement, I: Id, R: ListedRows>(
     }
 }
 
-/// The same loop for one width of vectors. `$larger` is [`SumElement::larger_than`] of each lane. Up to eight
-/// registers hold the sums of a list while its rows are added, so each sum is written once. Wider rows are processed
-/// in several panels.
+/// Defines the loop for one width of vectors. `$larger` is [`SumElement::larger_than`] of each lane. Up to eight
+/// registers hold the sums of a list while its rows are added, so each sum is written once. Wider rows are processed in
+/// several panels.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vectors {
     (
@@ -436,20 +438,20 @@ macro_rules! vectors {
                 /// Bytes of a value.
                 const BYTES: usize;
 
-                /// As many as a vector has lanes.
+                /// Loads as many values as a vector has lanes.
                 ///
                 /// # Safety
-                /// They can be read, and the processor has the features.
+                /// The values can be read, and the processor has the features.
                 unsafe fn whole(from: *const u8) -> $vector;
 
-                /// The first `lanes`, which are those of the mask, and zeros.
+                /// Loads the first `lanes` values, which are those of the mask, and zeros.
                 ///
                 /// # Safety
-                /// The same for those that are read.
+                /// As [`whole`](Self::whole), for the values that are read.
                 unsafe fn some(from: *const u8, mask: $mask, lanes: usize) -> $vector;
             }
 
-            /// float32 as it is.
+            /// Unchanged float32.
             pub(super) struct Floats;
 
             impl Load for Floats {
@@ -505,7 +507,7 @@ macro_rules! vectors {
                     let edges = job.lists.edges(v);
                     let mut column = 0;
                     while column < width {
-                        // A panel has one weight an edge: it ends with its head's part of the row.
+                        // A panel has one weight per edge: it ends with its head's part of the row.
                         let head = column / part;
                         let columns = ((head + 1) * part - column).min(PANEL * LANES);
                         let out = out[column..column + columns].as_mut_ptr().cast();
@@ -551,7 +553,7 @@ macro_rules! vectors {
                 for edge in edges {
                     // SAFETY: `edge` is one of the lists', and every index is a place of a row of `width` values. At
                     // most its first `column + columns` values are read: whole vectors except the last, whose lanes
-                    // beyond `columns` are masked out. A prefetch may name any address; this one is in a row or behind
+                    // beyond `columns` are masked out. A prefetch may name any address; this one is in a row or after
                     // the last.
                     unsafe {
                         let place = |edge: usize| indices.get_unchecked(edge).place();

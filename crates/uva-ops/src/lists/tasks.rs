@@ -7,11 +7,11 @@ use rayon::prelude::*;
 /// Lists that a thread takes at once.
 const TASK_LISTS: usize = 128;
 
-/// Edges × columns up to which the caller does all, as waking threads takes longer.
+/// Edges × columns up to which the caller does all work, since waking threads takes longer.
 const ALONE: usize = 1 << 17;
 
-/// Runs `run` with the first list and the output of each task. `out` has `width` elements a list; `work` is counted in
-/// edges × columns.
+/// Runs `run` with the first list and the output of each task. `out` has `width` elements per list; `work` is counted
+/// in edges × columns.
 pub(super) fn by_list<T: Send>(
     out: &mut [T],
     width: usize,
@@ -28,7 +28,8 @@ pub(super) fn by_list<T: Send>(
     }
 }
 
-/// The same for an output of `width` elements an edge: `run` gets the lists of each task and the output of their edges.
+/// Like [`by_list`], for an output of `width` elements per edge: `run` gets the lists of each task and the output of
+/// their edges.
 pub(super) fn by_edge<T: Send, I: Id>(
     lists: &Lists<'_, I>,
     mut out: &mut [T],

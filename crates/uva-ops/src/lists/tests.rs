@@ -1,5 +1,5 @@
-//! Sums one after the other by their definition, with all vectors and for any number of threads; lists that are
-//! refused; and the other loops by their definitions.
+//! Tests of sums against their definition, with all vectors and for any number of threads; of invalid lists; and of the
+//! other loops against their definitions.
 
 use super::attention::{self, EdgeScores, attention};
 use super::maxima::{maxima, shares, spread};
@@ -68,7 +68,7 @@ impl Sample {
         if mean { Weights::Mean } else { Weights::Each(&self.weights) }
     }
 
-    /// One multiply-add after the other, by the definition.
+    /// Reference sums: one multiply-add after the other.
     fn reference(&self, mean: bool) -> Vec<f32> {
         let mut sums = Vec::new();
         for ends in self.offsets.windows(2) {

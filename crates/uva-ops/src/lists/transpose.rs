@@ -1,11 +1,11 @@
-//! Lists made from edges in order, and lists turned round: for each row, which lists name it.
+//! Lists from ordered edges, and transposed lists: for each row, the lists that contain it.
 
 use super::checked_lists::{Id, Lists, ListsError};
 
-/// Where the edges of each of `count` lists begin, if `destinations`, the list of each edge, ascend; else `None`.
+/// The offsets of `count` lists, if `destinations`, the list of each edge, ascends; else `None`.
 ///
 /// # Errors
-/// If they ascend to a list that there is not.
+/// If a list is out of range.
 pub fn offsets<I: Id>(destinations: &[I], count: usize) -> Result<Option<Vec<I>>, ListsError> {
     if destinations.windows(2).fold(false, |falls, pair| falls | (pair[0].place() > pair[1].place())) {
         return Ok(None);
@@ -23,12 +23,12 @@ pub fn offsets<I: Id>(destinations: &[I], count: usize) -> Result<Option<Vec<I>>
     Ok(Some(offsets))
 }
 
-/// A counting sort of the edges by row. Gives the offsets of the rows' lists, and tells `put` of each edge: its place
-/// in them, the list that holds it, and its number. Lists stay in order within a row, so that sums repeat.
+/// A counting sort of the edges by row. Returns the offsets of the rows' lists, and calls `put` for each edge with its
+/// place in them, its list, and its index. Lists stay in order within a row, so that sums repeat.
 ///
-/// The number of edges has to fit an `I`, as it does where `I` counts them.
+/// The number of edges must fit an `I`, which holds if `I` counts them.
 pub fn transpose<I: Id>(lists: &Lists<'_, I>, mut put: impl FnMut(usize, usize, usize)) -> Vec<I> {
-    // One place further than where they belong, so that filling the lists moves each offset to its own.
+    // Shifted by one place, so that filling the lists moves each offset to its own.
     let mut offsets = vec![I::of(0); lists.rows() + 2];
     for index in lists.indices() {
         let count = &mut offsets[index.place() + 2];

@@ -26,7 +26,7 @@ pub(crate) trait ValueMove {
     unsafe fn move_all(from: *const u8, to: *mut u8, count: usize);
 }
 
-/// Bytes as they are.
+/// Unchanged bytes.
 pub(super) struct Bytes;
 
 impl ValueMove for Bytes {
@@ -51,7 +51,7 @@ impl ValueMove for Bytes {
                 done += STEP;
             }
             if done < count {
-                // The last vector again writes what the one before it wrote.
+                // The last vector overlaps the previous one.
                 move_at(count - STEP);
             }
         }
@@ -94,7 +94,7 @@ impl ValueMove for FromBf16 {
     }
 }
 
-/// float8_e4m3fn to float32, as [`NarrowFloat::widened`] does it.
+/// float8_e4m3fn to float32, like [`NarrowFloat::widened`].
 pub(crate) struct FromE4m3;
 
 impl ValueMove for FromE4m3 {
@@ -118,10 +118,10 @@ impl ValueMove for FromE4m3 {
     }
 }
 
-/// Widens eight values at a time by `eight`, which is told where they begin; fewer than eight one by one.
+/// Widens eight values at a time by `eight`, which gets their address; fewer than eight one by one.
 ///
 /// # Safety
-/// As [`ValueMove::move_all`]. `eight` reads eight values and no more.
+/// As [`ValueMove::move_all`]. `eight` reads exactly eight values.
 #[inline(always)]
 unsafe fn widen_eights(
     narrow: NarrowFloat,
@@ -147,22 +147,22 @@ unsafe fn widen_eights(
             done += STEP;
         }
         if done < count {
-            // The last vector again writes what the one before it wrote.
+            // The last vector overlaps the previous one.
             widen_at(count - STEP);
         }
     }
 }
 
-/// Writes rows one after another to the output itself.
+/// A sink that writes rows directly to the output.
 pub(super) struct Direct<V> {
-    /// Where the next row goes.
+    /// The address of the next row.
     to: *mut u8,
     row_values: usize,
     values: PhantomData<V>,
 }
 
 impl<V: ValueMove> Direct<V> {
-    /// For rows of `row_values` values.
+    /// Creates a sink for rows of `row_values` values.
     pub fn new(out: &mut [u8], row_values: usize) -> Self {
         Self { to: out.as_mut_ptr(), row_values, values: PhantomData }
     }
@@ -192,21 +192,21 @@ const PART_BYTES: usize = 2048;
 #[repr(C, align(64))]
 struct Buffer(MaybeUninit<[u8; EMPTIED_AT + PART_BYTES + LINE]>);
 
-/// Writes consecutive rows through the buffer, past the caches.
+/// A sink that writes consecutive rows through the buffer, bypassing the caches.
 pub(super) struct BufferedSink<V> {
     buffer: Buffer,
-    /// Bytes of the buffer that are in use: what goes to `to` and on.
+    /// The used bytes of the buffer, to be written from `to` on.
     held: usize,
-    /// Where the buffer's first byte belongs: a line's beginning, which may lie before the output's.
+    /// The address of the buffer's first byte in the output: the start of a line, which may be before the output.
     to: *mut u8,
-    /// Bytes of the buffer before the output begins, which are not ours; 0 once it has been flushed.
+    /// Bytes of the buffer before the output begins, which must not be written; 0 after the first flush.
     foreign: usize,
     row_values: usize,
     values: PhantomData<V>,
 }
 
 impl<V: ValueMove> BufferedSink<V> {
-    /// For rows of `row_values` values.
+    /// Creates a sink for rows of `row_values` values.
     #[inline(always)]
     pub fn new(out: &mut [u8], row_values: usize) -> Self {
         let foreign = out.as_ptr() as usize % LINE;
@@ -227,15 +227,15 @@ impl<V: ValueMove> BufferedSink<V> {
     /// Streams the buffer's whole lines (at least one) and keeps the rest.
     ///
     /// # Safety
-    /// The output has room for all that is held; the processor has AVX.
+    /// The output has space for all held bytes; the processor has AVX.
     #[inline(always)]
     unsafe fn empty(&mut self) {
         let whole = self.held / LINE * LINE;
         let (start, to) = (self.start(), self.to);
         let mut done = 0;
-        // SAFETY: every byte from `foreign` to `held` has been written, and belongs to the same place behind `to` in
-        // the output. `to` and the buffer begin on a line, so vectors are aligned. The rest is shorter than a line, and
-        // lies behind the first, so that they do not overlap; the buffer has a line more than is ever held.
+        // SAFETY: every byte from `foreign` to `held` has been written, and belongs to the same offset from `to` in the
+        // output. `to` and the buffer begin on a line, so vectors are aligned. The rest is shorter than a line, and is
+        // after the first, so that they do not overlap; the buffer has a line more than is ever held.
         unsafe {
             if self.foreign != 0 {
                 self.write_first(LINE);
@@ -256,10 +256,10 @@ impl<V: ValueMove> BufferedSink<V> {
         self.held -= whole;
     }
 
-    /// Writes the held part of the first `end` bytes with ordinary stores, for a line that is not entirely ours.
+    /// Writes the held part of the first `end` bytes with ordinary stores, for a line that is shared with other code.
     ///
     /// # Safety
-    /// The output has room for it; `end` is at most `held`.
+    /// The output has space for it; `end` is at most `held`.
     unsafe fn write_first(&mut self, end: usize) {
         let foreign = std::mem::take(&mut self.foreign);
         // SAFETY: as in `empty`, for the bytes from `foreign` to `end`.

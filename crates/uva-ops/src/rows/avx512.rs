@@ -5,7 +5,7 @@
 //! speed: a line that is streamed in two parts is written to memory twice.
 //!
 //! A permutation moves a row's first and last bytes to their places. A masked load, offset to the row's place in the
-//! line, needs fewer instructions. But it fetches the line before or behind the row as well: 8.2 GB/s instead of 10.0
+//! line, needs fewer instructions. But it fetches the line before or after the row as well: 8.2 GB/s instead of 10.0
 //! for rows of 400 bytes, 9.7 instead of 10.4 for rows of 1028.
 
 use std::arch::x86_64::*;
@@ -20,19 +20,19 @@ pub(crate) trait Lanes {
     /// Bytes of a lane in the table; in the output it has `LINE / COUNT`.
     const FROM_BYTES: usize;
 
-    /// A line from `COUNT` lanes at `from`.
+    /// Loads a line from `COUNT` lanes at `from`.
     ///
     /// # Safety
-    /// They can be read; the processor has the features of [`Set::Avx512`](crate::Set). So it must below.
+    /// The lanes can be read; the processor has the features of [`Set::Avx512`](crate::Set), here and below.
     unsafe fn load(from: *const u8) -> __m512i;
 
-    /// Those lanes whose bit in `which` is set, and zeros.
+    /// Loads the lanes whose bit in `which` is set, and zeros.
     ///
     /// # Safety
     /// Those lanes can be read, the others need not exist.
     unsafe fn load_some(which: u64, from: *const u8) -> __m512i;
 
-    /// Each lane `by` places further on, the last ones in front.
+    /// Rotates the lanes by `by` places.
     ///
     /// # Safety
     /// As above.
@@ -45,7 +45,7 @@ pub(crate) trait Lanes {
     unsafe fn join(line: __m512i, behind: __m512i, first: usize) -> __m512i;
 }
 
-/// Bytes as they are.
+/// Unchanged bytes.
 pub(super) struct Bytes;
 
 impl Lanes for Bytes {
@@ -155,14 +155,14 @@ widened_lanes!(FromE4m3, 1, _mm_loadu_si128, _mm_maskz_loadu_epi8, |bytes| {
     _mm512_castps_si512(_mm512_mul_ps(scaled, _mm512_set1_ps(256.0)))
 });
 
-/// Writes rows one after another, in whole lines: past the caches where `STREAMED`.
+/// Writes rows one after another, in whole lines, bypassing the caches if `STREAMED`.
 pub(super) struct Lines<L, const STREAMED: bool> {
     /// The line of the output that is being filled. The first may begin before the output does.
     to: *mut u8,
     /// Its contents so far: the first `filled` lanes, except the first `foreign`.
     line: __m512i,
     filled: usize,
-    /// Lanes of that line before the output begins, which are not ours; 0 behind the first line.
+    /// Lanes of that line before the output begins, which must not be written; 0 after the first line.
     foreign: usize,
     row_lanes: usize,
     lanes: PhantomData<L>,
@@ -172,7 +172,7 @@ impl<L: Lanes, const STREAMED: bool> Lines<L, STREAMED> {
     /// Bytes of a lane in the output, whose address has to be a multiple of it.
     pub const LANE_BYTES: usize = LINE / L::COUNT;
 
-    /// For rows of so many lanes.
+    /// Creates a sink for rows of `row_lanes` lanes.
     ///
     /// # Safety
     /// The processor has the features of [`Set::Avx512`](crate::Set). `out` begins on a multiple of
@@ -204,8 +204,8 @@ impl<L: Lanes, const STREAMED: bool> Lines<L, STREAMED> {
     /// The output reaches to the end of the line at `to`.
     #[inline(always)]
     unsafe fn write(&mut self, line: __m512i) {
-        // SAFETY: `to` is a multiple of the line's size, and the line is part of the output but for the foreign lanes,
-        // which are not written here. It points one past the end at most afterwards.
+        // SAFETY: `to` is a multiple of the line's size, and the line is part of the output except for the foreign
+        // lanes, which are not written here. It points one past the end at most afterwards.
         unsafe {
             if self.foreign != 0 {
                 _mm512_mask_storeu_epi8(self.to.cast(), Self::bytes_of(self.foreign, L::COUNT), line);

@@ -10,7 +10,7 @@ use crate::vectors::{Set, Vectors};
 /// Prefetch distance: rows between the one being copied and the one being prefetched.
 ///
 /// GB/s for random rows of a 1 GiB table into 40 MiB, AVX-512 and streamed, on one core of a shared Xeon (family 6,
-/// model 207). Variants ran in turns; figures are medians of 5 by thread CPU time (`benches/gather.rs`; table and
+/// model 207). Variants were interleaved; figures are medians of 5 by thread CPU time (`benches/gather.rs`; table and
 /// output on 2 MiB pages, then on 4 KiB):
 ///
 /// | bytes a row | none | 16 | 32 | 48 | 64 | 96 | 4 KiB: none | 16 | 32 | 48 | 64 | 96 |
@@ -27,16 +27,16 @@ use crate::vectors::{Set, Vectors};
 /// Prefetching one line with each line stored, instead of a row at once, was the same within 3 %.
 const AHEAD: usize = 48;
 
-/// How a gather moves rows: for measurements and tests. Without it, a gather chooses for itself.
+/// The copy method of a gather, for measurements and tests. By default, a gather chooses the method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowCopy {
     /// The instruction set. It does not change the output bytes.
     ///
     /// Portable is the standard library's copy, with values widened one by one, and never streams. AVX2 moves 32 bytes
     /// at a time, AVX-512 a line. The table shows GB/s written, measured as for the prefetch distance (`AHEAD` in this
-    /// file), here 48, with table and output on 2 MiB pages. Variants ran in turns, so cached stores find their output
-    /// in no cache. Streamed columns have two figures; the second is from float16 rows of as many bytes, widened. The
-    /// last column's first figures are of a second run, the others of one before the rotation:
+    /// file), here 48, with table and output on 2 MiB pages. Variants were interleaved, so cached stores do not find
+    /// their output in a cache. Streamed columns have two figures; the second is from float16 rows of as many bytes,
+    /// widened. The last column's first figures are of a second run, the others of one before the rotation:
     ///
     /// | bytes a row | portable, cached | avx2, cached | avx512, cached | avx2, streamed | avx512, streamed |
     /// |---|---|---|---|---|---|
@@ -64,7 +64,7 @@ impl RowCopy {
 pub struct RowKind {
     /// Bytes of a row in the table.
     pub row_bytes: usize,
-    /// Where its values become float32: what they are.
+    /// The type of its values, if they are widened to float32.
     pub widened: Option<NarrowFloat>,
 }
 
@@ -78,7 +78,7 @@ impl RowKind {
     }
 }
 
-/// How one range of rows is moved.
+/// The copy method of one range of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyMethod {
     /// The instructions.
@@ -89,7 +89,7 @@ pub struct CopyMethod {
     pub ahead: usize,
 }
 
-/// Writes row `ids[i]` to row `i` of `out`. How many were in a cache.
+/// Writes row `ids[i]` to row `i` of `out`. Returns the number of rows that were in a cache.
 ///
 /// # Safety
 /// Every id is a row of the source, of `kind.row_bytes` bytes; `out.len() == ids.len() * kind.out_bytes()`.
@@ -218,7 +218,7 @@ unsafe fn each_row<S: RowAddresses, K: RowSink>(
     let ahead = way.ahead;
     let mut hits = 0;
     if ahead > 0 {
-        // A map is read as much at random as the rows are: its entry comes first, the row that it names later.
+        // A map is read in random order like the rows: its entry is prefetched first, its row later.
         for &id in ids.iter().take(2 * ahead) {
             source.expect(id);
         }
@@ -249,7 +249,7 @@ unsafe fn each_row<S: RowAddresses, K: RowSink>(
     hits
 }
 
-/// Asks for all lines of a row, into the second-level cache. Harmless at any address.
+/// Prefetches all lines of a row into the second-level cache. Harmless at any address.
 #[inline(always)]
 fn expect_row(row: *const u8, row_bytes: usize) {
     let lines = (row.addr() % LINE + row_bytes).div_ceil(LINE);

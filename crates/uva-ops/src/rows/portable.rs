@@ -1,11 +1,12 @@
-//! Rows copied by the standard library, and widened value by value: for any machine, and what the others are held to.
+//! Rows copied by the standard library, and widened value by value: for any machine, and as the reference for the
+//! others.
 
 use super::sink::RowSink;
 use super::widening::NarrowFloat;
 
-/// Rows as they are.
+/// A sink of unchanged rows.
 pub(super) struct Copied {
-    /// Where the next row goes.
+    /// The address of the next row.
     to: *mut u8,
     row_bytes: usize,
 }
@@ -20,7 +21,7 @@ impl RowSink for Copied {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
         // SAFETY: `from` is a row of the table, and one more fits into the output, by our caller's promise; the output
-        // is exclusively borrowed, so they do not overlap. Behind the last row `to` is one past the end.
+        // is exclusively borrowed, so they do not overlap. After the last row `to` is one past the end.
         unsafe {
             std::ptr::copy_nonoverlapping(from, self.to, self.row_bytes);
             self.to = self.to.add(self.row_bytes);
@@ -33,7 +34,7 @@ impl RowSink for Copied {
 
 /// Rows of narrow values as float32.
 pub(super) struct WideningSink {
-    /// Where the next row goes.
+    /// The address of the next row.
     to: *mut u8,
     values: usize,
     from: NarrowFloat,

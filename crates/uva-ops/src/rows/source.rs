@@ -4,13 +4,13 @@ use crate::prefetch::prefetch;
 
 /// The addresses of rows in this process's memory.
 pub trait RowAddresses: Copy {
-    /// Where the row begins, and 1 if that is in a cache.
+    /// The address of the row, and 1 if it is in a cache.
     ///
     /// # Safety
     /// The id is a row of the table.
     unsafe fn row(self, id: i64) -> (*const u8, u64);
 
-    /// Asks for what [`RowAddresses::row`] will read, for an id that is a row of the table.
+    /// Prefetches the data that [`RowAddresses::row`] will read, for an id that is a row of the table.
     fn expect(self, id: i64);
 }
 
@@ -44,7 +44,8 @@ pub struct CachedTable<'t> {
 }
 
 impl<'t> CachedTable<'t> {
-    /// `map` has the cache's slot of every row of the table (negative: not cached), `rows` the cached rows.
+    /// Creates a cached table. `map` has the cache's slot of every row of the table (negative: not cached), `rows` the
+    /// cached rows.
     ///
     /// # Safety
     /// `map` has as many entries as the table has rows, and each is negative or below `rows.len() / row_bytes`.
@@ -86,10 +87,10 @@ pub struct JoinedTables<'t, const N: usize> {
 }
 
 impl<'t, const N: usize> JoinedTables<'t, N> {
-    /// Of these tables, rows of `row_bytes` bytes each (at least 1) without gaps. A table may be empty.
+    /// Joins these tables, with contiguous rows of `row_bytes` bytes each (at least 1). A table may be empty.
     ///
     /// # Panics
-    /// When a table is not whole rows.
+    /// If a table is not whole rows.
     pub fn new(tables: [&'t [u8]; N], row_bytes: usize) -> Self {
         let mut rows = 0;
         let starts = tables.map(|table| {
@@ -112,7 +113,7 @@ impl<const N: usize> RowAddresses for JoinedTables<'_, N> {
     unsafe fn row(self, id: i64) -> (*const u8, u64) {
         let row = id as usize;
         // The last table that begins at the row or before it. An empty one begins where the next one does, and if it is
-        // the last, it begins behind every row.
+        // the last, it begins after every row.
         let (mut table, mut start) = (self.tables[0], 0);
         for (&next, &begin) in self.tables.iter().zip(&self.starts).skip(1) {
             if row >= begin {

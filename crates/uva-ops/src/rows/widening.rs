@@ -1,5 +1,5 @@
-//! Values of narrow floating-point types made float32, one at a time: what the vector instructions have to equal bit for
-//! bit.
+//! Conversion of narrow floating-point values to float32, one at a time: the reference that vector instructions must
+//! equal bit for bit.
 
 use half::f16;
 
@@ -17,7 +17,7 @@ pub enum NarrowFloat {
 }
 
 impl NarrowFloat {
-    /// All.
+    /// All types.
     pub const ALL: [Self; 3] = [Self::F16, Self::Bf16, Self::E4m3];
 
     /// Bytes of a value once it is float32.
@@ -34,7 +34,7 @@ impl NarrowFloat {
     /// The float32, as bits, of the value whose bytes begin at `from`.
     ///
     /// # Safety
-    /// They can be read.
+    /// The bytes can be read.
     #[inline(always)]
     pub(crate) unsafe fn widened_at(self, from: *const u8) -> u32 {
         // SAFETY: by our caller.
@@ -47,7 +47,7 @@ impl NarrowFloat {
         self.widened(bits)
     }
 
-    /// The float32 that the value with these bits is, as bits: every value has one, exactly. Of a type of 8 bits the
+    /// The bits of the float32 that equals the value with these bits. Every value has one. Of a type of 8 bits the
     /// upper ones are zeros.
     pub const fn widened(self, bits: u16) -> u32 {
         match self {

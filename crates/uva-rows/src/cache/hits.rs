@@ -7,23 +7,23 @@ use crate::source::RowsRead;
 pub struct Hits {
     /// Rows of the last gather.
     pub last_rows: u64,
-    /// How many of those were cached.
+    /// The number of these rows that were cached.
     pub last: u64,
     /// Rows of all gathers so far.
     pub total_rows: u64,
-    /// How many of those were cached.
+    /// The number of these rows that were cached.
     pub total: u64,
 }
 
 impl Hits {
-    /// Takes one fill in.
+    /// Adds one fill.
     pub fn count(&mut self, read: &RowsRead) {
         (self.last_rows, self.last) = (read.total(), read.hits());
         self.total_rows += self.last_rows;
         self.total += self.last;
     }
 
-    /// The share of all rows so far that were cached; 0 when there were none.
+    /// The fraction of all rows so far that were cached; 0 without rows.
     pub fn rate(&self) -> f64 {
         if self.total_rows == 0 { 0.0 } else { self.total as f64 / self.total_rows as f64 }
     }

@@ -1,13 +1,13 @@
-//! Memory for a cache: zeroed pages of its own, huge pages if the system provides them.
+//! Memory for a cache: separate zeroed pages, huge pages if the system provides them.
 
 use uva_mem::ZeroedPages;
 
 use crate::error::GatherError;
 
-/// `each * count` zeroed bytes.
+/// Allocates `each * count` zeroed bytes.
 ///
 /// # Errors
-/// [`GatherError::CacheMemory`] when there are not enough, or their number exceeds the address space.
+/// [`GatherError::CacheMemory`] if there is too little memory, or the size exceeds the address space.
 pub(crate) fn zeroed_pages(each: usize, count: usize) -> Result<ZeroedPages, GatherError> {
     let wanted = each as u128 * count as u128;
     let lack = |reason: String| GatherError::CacheMemory { bytes: wanted, reason };

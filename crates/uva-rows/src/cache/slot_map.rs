@@ -1,14 +1,14 @@
-//! Slot maps: where each row of a table lies in a cache.
+//! Slot maps: the location in a cache of each row of a table.
 
 use uva_mem::ZeroedPages;
 
 use super::pages::zeroed_pages;
 use crate::error::GatherError;
 
-/// The most rows a cache can have: slots are int32.
+/// The maximum number of rows of a cache: slots are int32.
 pub const MOST_CACHED_ROWS: usize = i32::MAX as usize;
 
-/// No slot, in a slot map.
+/// The value of a row without a slot in a slot map.
 pub(crate) const NO_SLOT: i32 = -1;
 
 /// Bytes of the slot map of a table of `table_rows` rows.
@@ -23,7 +23,7 @@ pub(crate) struct SlotMap {
 }
 
 impl SlotMap {
-    /// No row has a slot.
+    /// Creates a map without slots.
     pub fn new(table_rows: usize) -> Result<Self, GatherError> {
         let mut pages = zeroed_pages(4, table_rows)?;
         // All ones is -1.
@@ -32,11 +32,11 @@ impl SlotMap {
     }
 
     pub fn slots(&self) -> &[i32] {
-        // From the beginning of a page, so aligned. Of a table without rows there is no page.
+        // Page-aligned. A table without rows has no page.
         if self.pages.bytes().is_empty() { &[] } else { bytemuck::cast_slice(self.pages.bytes()) }
     }
 
-    /// As it lies in memory.
+    /// The map as stored in memory.
     pub fn bytes(&self) -> &[u8] {
         self.pages.bytes()
     }
@@ -46,7 +46,7 @@ impl SlotMap {
         if bytes.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(bytes) }
     }
 
-    /// Gives the `i`-th of `ids` slot `i`.
+    /// Assigns slot `i` to the `i`-th of `ids`.
     ///
     /// # Errors
     /// [`GatherError::IdOutOfRange`], [`GatherError::RepeatedId`], [`GatherError::TooManyCached`].
@@ -66,7 +66,7 @@ impl SlotMap {
     }
 }
 
-/// Refuses a number of slots that 32 bits don't count.
+/// Checks that the number of slots fits 32 bits.
 pub(crate) fn check_capacity(rows: usize) -> Result<(), GatherError> {
     if rows > MOST_CACHED_ROWS { Err(GatherError::TooManyCached { rows }) } else { Ok(()) }
 }

@@ -9,15 +9,15 @@ use crate::error::GatherError;
 use crate::host::{HostPlace, HostSource};
 use crate::source::RowSource;
 
-/// Makes the source under test over a table, for rows of the given bytes, with the given rows cached.
+/// Creates the source under test over a table, for rows of the given size, with the given rows cached.
 pub type MakeCached<'f> = dyn for<'t> Fn(&'t [u8], usize, &[i64]) -> Box<dyn HostSource + 't> + 'f;
 
-/// Makes the source under test over a table, for rows of the given bytes, with an evicting cache of the given capacity
+/// Creates the source under test over a table, for rows of the given size, with an evicting cache of the given capacity
 /// in rows.
 pub type MakeEvicting<'f> =
     dyn for<'t> Fn(&'static Eviction, &'t [u8], usize, usize) -> Box<dyn HostSource + 't> + 'f;
 
-/// splitmix64's last steps: ids and subsets that have no pattern.
+/// splitmix64's last steps: ids and subsets without a pattern.
 fn scatter(x: u64) -> u64 {
     let x = x.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,7 +25,7 @@ fn scatter(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Checks the bytes, and that a fill counts exactly the hits it should.
+/// Checks the bytes, and that a fill counts exactly the expected hits.
 fn check_hits(
     source: &mut dyn HostSource,
     table: &[u8],
@@ -38,10 +38,10 @@ fn check_hits(
     assert_eq!((read.total(), read.hits()), (ids.len() as u64, hits), "{}", case());
 }
 
-/// A source whose cached rows are chosen when it is made.
+/// Checks a source whose cached rows are chosen when it is created.
 ///
 /// # Panics
-/// When it breaks the contract of [`RowSource`], or counts other hits than there are.
+/// If it breaks the contract of [`RowSource`], or miscounts hits.
 pub fn static_cache(make: &MakeCached<'_>) {
     subsets(make);
     offsets(make);
@@ -84,7 +84,7 @@ fn subsets(make: &MakeCached<'_>) {
             for (name, cached) in some_subsets(rows) {
                 let mut source = make(&table, row_bytes, &cached);
                 let flags = is_cached(rows, &cached);
-                // Hits and misses alternate in no pattern, and every row is met, most of them more than once.
+                // Hits and misses alternate without a pattern, and every row occurs, most of them more than once.
                 let mut ids: Vec<i64> = (0..rows as i64).collect();
                 ids.extend((0..3 * rows as u64).map(|i| (scatter(i) % rows as u64) as i64));
                 let case = || format!("{name} of {rows} rows of {row_bytes} bytes cached");
@@ -95,7 +95,7 @@ fn subsets(make: &MakeCached<'_>) {
     }
 }
 
-/// Cached rows begin elsewhere in their lines than the table's do.
+/// Cached rows have other offsets within cache lines than the table's rows.
 fn offsets(make: &MakeCached<'_>) {
     const ROWS: usize = 9;
     let ids = [4, 0, 3, 3, 8, 1, 2, 7, 5, 6];
@@ -116,7 +116,7 @@ fn offsets(make: &MakeCached<'_>) {
 fn many_rows_cached(make: &MakeCached<'_>) {
     for (row_bytes, rows) in [(3, 60_000), (400, 3000), (512, 3001)] {
         let table = table_bytes(rows * row_bytes);
-        // All, and two that alternate.
+        // All rows, and two alternating subsets.
         for (name, cached) in some_subsets(rows).into_iter().skip(1).step_by(2) {
             let mut source = make(&table, row_bytes, &cached);
             let flags = is_cached(rows, &cached);
@@ -149,7 +149,7 @@ fn bad_ids(make: &MakeCached<'_>) {
                 out.iter().all(|&byte| byte == 0x5a),
                 "an output was written although the ids were refused"
             );
-            // None the worse for it.
+            // The refused fill had no effect.
             let hits = count_hits(&is_cached(ROWS, &cached), &good);
             check_hits(&mut *source, &table, row_bytes, &good, hits, &|| {
                 format!("{name} of {ROWS} rows cached, after bad ids")
@@ -158,17 +158,17 @@ fn bad_ids(make: &MakeCached<'_>) {
     }
 }
 
-/// A policy in its plainest words, without slots: the rows that are cached, the oldest first.
+/// A reference implementation of a policy without slots.
 pub trait Reference {
     /// Looks up a batch: returns its hits, and inserts its misses in order.
     fn batch(&mut self, ids: &[i64]) -> u64;
 }
 
-/// A source whose cache inserts the misses of each batch by `policy`. `reference` makes the policy's plain form for a
-/// given capacity in rows.
+/// Checks a source whose cache inserts the misses of each batch by `policy`. `reference` creates the policy's reference
+/// implementation for a given capacity in rows.
 ///
 /// # Panics
-/// When it breaks the contract of [`RowSource`], or counts other hits than the policy gives.
+/// If it breaks the contract of [`RowSource`], or its hits differ from those of the policy.
 pub fn evicting_cache(
     policy: &'static Eviction,
     reference: &dyn Fn(usize) -> Box<dyn Reference>,
@@ -182,7 +182,7 @@ pub fn evicting_cache(
             let mut model = reference(capacity);
             for batch in 0..12_u64 {
                 let count = [40, 0, 1, 130, 300, 5][batch as usize % 6];
-                // A few rows are requested often, as hubs are, and some more than once in a batch.
+                // A few rows are requested often, like hubs, and some more than once in a batch.
                 let ids: Vec<i64> = (0..count)
                     .map(|i| {
                         let x = scatter(batch << 32 | i);
@@ -196,7 +196,7 @@ pub fn evicting_cache(
                 assert!(out == plain_loop(&table, row_bytes, &ids), "{case}: other bytes");
                 assert_eq!((read.total(), read.hits()), (count, model.batch(&ids)), "{case}: hits");
                 if batch == 5 {
-                    // A batch that is refused leaves the cache as it is.
+                    // A rejected batch does not change the cache.
                     let refused = refusal(&mut *source, &[499, -1, 498], &mut vec![0; 3 * row_bytes]);
                     assert_eq!(refused, GatherError::IdOutOfRange { position: 1, id: -1, rows: ROWS });
                 }
@@ -205,14 +205,14 @@ pub fn evicting_cache(
     }
 }
 
-/// First in, first out, in its plainest words: misses take slots in turns.
+/// Reference implementation of first in, first out: misses take slots round-robin.
 pub struct FifoReference {
     slots: Vec<Option<i64>>,
     next: usize,
 }
 
 impl FifoReference {
-    /// For `capacity` rows.
+    /// Creates the reference for `capacity` rows.
     pub fn boxed(capacity: usize) -> Box<dyn Reference> {
         Box::new(Self { slots: vec![None; capacity], next: 0 })
     }
@@ -232,7 +232,7 @@ impl Reference for FifoReference {
     }
 }
 
-/// SIEVE in its plainest words: a list of rows, the oldest first, each with its mark, and a hand.
+/// Reference implementation of SIEVE: a list of rows, the oldest first, each with its mark, and a hand.
 pub struct SieveReference {
     capacity: usize,
     rows: Vec<(i64, bool)>,
@@ -240,7 +240,7 @@ pub struct SieveReference {
 }
 
 impl SieveReference {
-    /// For `capacity` rows.
+    /// Creates the reference for `capacity` rows.
     pub fn boxed(capacity: usize) -> Box<dyn Reference> {
         Box::new(Self { capacity, rows: Vec::new(), hand: 0 })
     }

@@ -1,9 +1,9 @@
-//! One fill, checked.
+//! A checked fill.
 
 use crate::host::{HostPlace, HostSource};
 use crate::source::RowsRead;
 
-/// Row sizes at which something changes for some backend: vectors, lines, warps, pages, each with its neighbours.
+/// Row sizes at which the behaviour of a backend may change: vectors, lines, warps, pages, each with its neighbours.
 pub const EDGE_ROW_BYTES: [usize; 34] = [
     1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 188, 255, 256, 257, 400,
     480, 511, 512, 513, 1023, 1024, 1025, 4096,
@@ -31,11 +31,11 @@ pub(super) fn check(
     check_against(source, &plain_loop(table, row_bytes, ids), GUARD, ids, case)
 }
 
-/// Bytes before and behind an output, which nobody may write.
+/// Bytes before and after an output, which must not be written.
 pub(super) const GUARD: usize = 64;
 
-/// As [`check`], with the bytes that are expected, into an output that begins `before` bytes behind a line's beginning;
-/// at least [`GUARD`].
+/// Like [`check`], with the expected bytes, into an output that begins `before` bytes after the start of a line; at
+/// least [`GUARD`].
 pub(super) fn check_against(
     source: &mut dyn HostSource,
     expected: &[u8],

@@ -1,10 +1,10 @@
 //! The checks that every source passes: with any cached rows, the output equals that of a plain loop bit for bit, and
 //! every hit is counted.
 //!
-//! A source's tests call [`run`] (seconds) and [`large_table`] with a function that makes it over a table. Tests of
-//! caches, of widening and of sums call [`static_cache`], [`evicting_cache`], [`widening`] and [`summed`]. Sources of device memory are
-//! checked through [`ReadBack`](crate::cuda::ReadBack), with the same filler as a run. Each check panics with the
-//! failed case.
+//! A source's tests call [`run`] (which takes seconds) and [`large_table`] with a function that creates the source over
+//! a table. Tests of caches, of widening and of sums call [`static_cache`], [`evicting_cache`], [`widening`] and
+//! [`summed`]. Sources of device memory are checked through [`ReadBack`](crate::cuda::ReadBack), with the same filler
+//! as a run. Each check panics with the failed case.
 
 mod cache;
 mod check;

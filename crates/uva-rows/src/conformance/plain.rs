@@ -1,27 +1,27 @@
-//! The same rows as a plain loop, bit for bit.
+//! Checks that rows equal those of a plain loop, bit for bit.
 
 use super::check::{EDGE_ROW_BYTES, GUARD, LINE, check, check_against, plain_loop, table_bytes};
 use crate::error::GatherError;
 use crate::host::{HostPlace, HostSource};
 use crate::source::RowSource;
 
-/// Makes the backend under test over a table, for rows of the given bytes.
+/// Creates the backend under test over a table, for rows of the given size.
 pub type Make<'f> = dyn for<'t> Fn(&'t [u8], usize) -> Box<dyn HostSource + 't> + 'f;
 
-/// Table sizes in rows: none to many, and about those at which work is split.
+/// Table sizes in rows: none to many, and values around those at which work is split.
 const TABLE_ROWS: [usize; 7] = [0, 1, 2, 7, 31, 32, 33];
 
-/// All checks but [`large_table`].
+/// Runs all checks except [`large_table`].
 ///
 /// # Panics
-/// When the backend breaks the contract of [`RowSource`].
+/// If the backend breaks the contract of [`RowSource`].
 pub fn run(make: &Make<'_>) {
     every_row_size_at_every_offset(make, 1..=1025, 0..128);
     whole_tables(make);
 }
 
-/// All checks but [`large_table`] and [`every_row_size_at_every_offset`]: some hundred tables, for backends that are
-/// slow to make.
+/// Runs all checks except [`large_table`] and [`every_row_size_at_every_offset`]: some hundred tables, for backends
+/// that are slow to create.
 ///
 /// # Panics
 /// As [`run`].
@@ -33,7 +33,7 @@ pub fn whole_tables(make: &Make<'_>) {
     refusals(make);
 }
 
-/// Every row size at every offset of the table's first byte from a 128-byte line.
+/// Checks every row size at every offset of the table's first byte from a 128-byte line.
 ///
 /// # Panics
 /// As [`run`].
@@ -73,7 +73,7 @@ fn edge_row_sizes_and_table_sizes(make: &Make<'_>) {
     }
 }
 
-/// Outputs that begin anywhere in a line, and end anywhere in one.
+/// Checks outputs that begin and end at any offset of a line.
 fn outputs_at_every_offset(make: &Make<'_>) {
     const ROWS: usize = 40;
     for row_bytes in [1, 3, 16, 63, 64, 65, 100, 400, 513] {
@@ -91,13 +91,13 @@ fn outputs_at_every_offset(make: &Make<'_>) {
     }
 }
 
-/// More rows than any backend does in one piece, in a scattered order.
+/// Checks more rows than any backend processes in one piece, in a scattered order.
 fn many_rows(make: &Make<'_>) {
     for (row_bytes, rows) in [(1, 300_000), (3, 200_000), (400, 6000), (512, 6001), (4097, 700)] {
         let table = table_bytes(rows * row_bytes);
         let mut source = make(&table, row_bytes);
         for count in [rows - 1, rows, 2 * rows + 1] {
-            // 7919 is prime and no divisor of these numbers of rows, so every row is met.
+            // 7919 is prime and does not divide these numbers of rows, so every row occurs.
             let ids: Vec<i64> = (0..count).map(|i| (i * 7919 % rows) as i64).collect();
             check(&mut *source, &table, row_bytes, &ids, &|| {
                 format!("{count} of {rows} rows of {row_bytes} bytes")
@@ -122,7 +122,7 @@ fn refusals(make: &Make<'_>) {
         for id in [-1, ROWS as i64, i64::MIN, i64::MAX, 1 << 32, i64::from(i32::MIN), (1 << 61) + 1] {
             for position in [0, 1, count - 1] {
                 let mut ids = vec![5; count];
-                // A second bad one at the end: the first is the one that counts.
+                // A second bad id at the end: the first must be reported.
                 ids[count - 1] = -77;
                 ids[position] = id;
                 let expected = GatherError::IdOutOfRange { position, id, rows: ROWS };
@@ -137,7 +137,7 @@ fn refusals(make: &Make<'_>) {
     }
 }
 
-/// Rows on both sides of every byte offset at which a narrower integer would overflow: 2^31 and 2^32.
+/// Checks rows on both sides of every byte offset at which a narrower integer would overflow: 2^31 and 2^32.
 ///
 /// Takes a little more than 4 GiB of address space, and memory for the pages of a few rows only.
 ///
@@ -146,7 +146,7 @@ fn refusals(make: &Make<'_>) {
 pub fn large_table(make: &Make<'_>) {
     for row_bytes in [1, 100, 400, 512] {
         let rows = ((1usize << 32) + (1 << 16)) / row_bytes;
-        // Zeroed by the system: pages come when they are written.
+        // Zeroed by the system: pages are allocated on the first write.
         let mut table = vec![0u8; rows * row_bytes];
         let mut ids = vec![0, rows as i64 - 1];
         for edge in [1usize << 31, 1 << 32] {
@@ -166,7 +166,7 @@ pub fn large_table(make: &Make<'_>) {
     }
 }
 
-/// The error of a fill that is refused.
+/// The error of a rejected fill.
 pub(super) fn refusal(source: &mut dyn HostSource, ids: &[i64], out: &mut [u8]) -> GatherError {
     source.fill(ids, HostPlace::new(out)).expect_err("it was not refused")
 }

@@ -1,5 +1,4 @@
-//! Checks for sources that sum: the rows of a plain loop, widened by their definition and folded in the lists' order, bit
-//! for bit.
+//! Checks for sources that sum: the rows of a plain loop, widened by definition and reduced in list order, bit for bit.
 
 use uva_ops::lists::{Lists, ListsError, Weights};
 use uva_ops::rows::NarrowFloat;
@@ -11,17 +10,17 @@ use crate::host::{HostPlace, Reduction, SumPlace, SumSource};
 use crate::source::RowSource;
 use crate::stack::SummedValues;
 
-/// Makes the source under test over a table, for rows of the given bytes and values. If it has a cache, it holds the
-/// given rows.
+/// Creates the source under test over a table, for rows of the given size and values. A cache, if any, has the given
+/// rows.
 pub type MakeSummed<'f> =
     dyn for<'t> Fn(&'t [u8], usize, SummedValues, &[i64]) -> Box<dyn SumSource + 't> + 'f;
 
-/// Every type of values that is summed.
+/// All types of summed values.
 fn types() -> impl Iterator<Item = Option<NarrowFloat>> {
     std::iter::once(None).chain(NarrowFloat::ALL.map(Some))
 }
 
-/// Bytes of such a value.
+/// Bytes of a value of this type.
 fn value_bytes(narrow: Option<NarrowFloat>) -> usize {
     SummedValues { narrow, widened_own: false }.bytes()
 }
@@ -34,7 +33,7 @@ fn value(narrow: Option<NarrowFloat>, bytes: &[u8]) -> f32 {
     f32::from_bits(narrow.map_or(bits, |narrow| widened(narrow, bits as u16)))
 }
 
-/// A table whose values are numbers. Which of two NaNs a sum keeps is not said.
+/// A table whose values are numbers. The result of a sum of two NaNs is unspecified.
 fn finite_table(values: usize, narrow: Option<NarrowFloat>) -> Vec<u8> {
     let mut table = table_bytes(values * value_bytes(narrow));
     for bytes in table.chunks_exact_mut(value_bytes(narrow)) {
@@ -46,17 +45,17 @@ fn finite_table(values: usize, narrow: Option<NarrowFloat>) -> Vec<u8> {
     table
 }
 
-/// How a case's lists are folded.
+/// The reduction of a case's lists.
 #[derive(Clone, Copy, Debug)]
 enum Folded {
-    /// By a mean or by weights, and with own rows or without.
+    /// A mean or a weighted sum, with or without own rows.
     Sum { by_mean: bool, own: bool },
-    /// By the largest values, and with the places of the rows that they are of or without.
+    /// Maxima, with or without the places of their rows.
     Max { argmax: bool },
 }
 
 impl Folded {
-    /// All of them.
+    /// All variants.
     fn all() -> impl Iterator<Item = Self> {
         let sums = [(true, false), (false, true), (true, true), (false, false)];
         sums.map(|(by_mean, own)| Self::Sum { by_mean, own })
@@ -75,8 +74,8 @@ struct Case {
 }
 
 impl Case {
-    /// As many lists as there are lengths, over `sources` ids of a table of `rows` rows. Every fifth edge repeats the
-    /// one before it.
+    /// Creates one list per length, over `sources` ids of a table of `rows` rows. Every fifth edge repeats the previous
+    /// one.
     fn new(rows: usize, sources: usize, lengths: &[usize]) -> Self {
         let ids = (0..sources).map(|i| (i * 7919 % rows) as i64).collect();
         let (mut offsets, mut indices) = (vec![0], Vec::new());
@@ -130,7 +129,7 @@ impl Case {
         rows.zip(weights).chain(last).fold(vec![0.0; width], add)
     }
 
-    /// The places of the rows that a list's maxima are of: of equal values the first, and the first NaN.
+    /// The places of the rows with a list's maxima: the first of equal values, or the first NaN.
     fn places_by_definition(&self, v: usize, width: usize, row: &dyn Fn(i64) -> Vec<f32>) -> Vec<i32> {
         let list = &self.indices[self.offsets[v] as usize..self.offsets[v + 1] as usize];
         let rows: Vec<Vec<f32>> = list.iter().map(|&index| row(self.ids[index as usize])).collect();
@@ -144,7 +143,7 @@ impl Case {
         (0..width).map(of_column).collect()
     }
 
-    /// Fills, and compares sums and rows with plain loops. There are rows of the first ids, unless they are summed.
+    /// Fills, and compares sums and rows with plain loops. Rows of the first ids are included unless they are summed.
     fn check(
         &self,
         source: &mut dyn SumSource,
@@ -194,7 +193,7 @@ impl Case {
             threads: usize::MAX,
         };
         let read = source.fill(&self.ids, place).unwrap_or_else(|error| panic!("{}: {error}", what()));
-        // Tables of sums have no NaN. Of maxima it is enough that NaN stays one.
+        // Tables of sums have no NaN. For maxima, any NaN is accepted for a NaN.
         let bit = |value: &f32| if value.is_nan() { f32::NAN } else { *value }.to_bits();
         let bits = |values: &[f32]| values.iter().map(bit).collect::<Vec<_>>();
         assert!(bits(&out[..end]) == bits(&expected), "{}: other sums than a plain loop's", what());
@@ -204,7 +203,7 @@ impl Case {
         assert!(out[end].is_nan() && rows[rows_end] == 0xa5, "{}: wrote outside its output", what());
         assert_eq!(read.total(), self.ids.len() as u64, "{}: every id has one origin", what());
 
-        // The rows alone, as those beside the sums.
+        // The rows alone, equal to those next to the sums.
         rows.fill(0xa5);
         let listed = &self.ids[..lists.len()];
         let read = source.fill_rows(listed, HostPlace::new(&mut rows[..rows_end]));
@@ -214,10 +213,10 @@ impl Case {
     }
 }
 
-/// A source that sums rows of a table, of every type and width.
+/// Checks a source that sums rows of a table, of every type and width.
 ///
 /// # Panics
-/// When it breaks the contract of [`SumPlace`].
+/// If it breaks the contract of [`SumPlace`].
 pub fn summed(make: &MakeSummed<'_>) {
     for narrow in types() {
         every_width(make, narrow);
@@ -227,7 +226,7 @@ pub fn summed(make: &MakeSummed<'_>) {
     maxima_of_no_numbers(make);
 }
 
-/// Rows of 1 to 513 values, that begin at any address.
+/// Checks rows of 1 to 513 values that begin at any address.
 fn every_width(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     const ROWS: usize = 23;
     let lengths = [0, 1, 2, 3, 5, 0, 11, 0];
@@ -262,7 +261,7 @@ fn every_width(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     }
 }
 
-/// No list, an only list, thousands, one of a hundred thousand edges; the same source more than once.
+/// Checks no list, a single list, thousands of lists, and one of a hundred thousand edges, with the same source.
 fn lists_of_every_length(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     const ROWS: usize = 3001;
     let width = 20;
@@ -352,7 +351,7 @@ fn refusals(make: &MakeSummed<'_>, narrow: Option<NarrowFloat>) {
     assert_eq!(places(&mut *source, sums, 6), none);
 }
 
-/// NaN among a list's values is the largest, in whichever place, and stays in its column.
+/// Checks that NaN in any place of a list is the maximum of its column.
 fn maxima_of_no_numbers(make: &MakeSummed<'_>) {
     const WIDTH: usize = 21;
     let rows = 4;

@@ -10,15 +10,15 @@ use crate::error::GatherError;
 use crate::host::HostSource;
 use crate::source::RowSource;
 
-/// Makes the backend under test over a table, for rows of the given size and value type. If the backend has a cache, it
-/// holds the given rows.
+/// Creates the backend under test over a table, for rows of the given size and value type. A cache, if any, has the
+/// given rows.
 pub type MakeWidening<'f> =
     dyn for<'t> Fn(&'t [u8], usize, NarrowFloat, &[i64]) -> Box<dyn HostSource + 't> + 'f;
 
-/// A backend that sources a table of narrow values as float32.
+/// Checks a backend that reads a table of narrow values as float32.
 ///
 /// # Panics
-/// When it breaks the contract of [`RowSource`], whose rows are the widened ones.
+/// If it breaks the contract of [`RowSource`], whose rows are the widened rows.
 pub fn widening(make: &MakeWidening<'_>) {
     for narrow in NarrowFloat::ALL {
         every_value(make, narrow);
@@ -63,9 +63,9 @@ fn widened_rows(table: &[u8], row_bytes: usize, narrow: NarrowFloat, ids: &[i64]
     bits.flat_map(|bits| widened(narrow, bits).to_le_bytes()).collect()
 }
 
-/// All of them: denormals, both zeros, infinities and every NaN, at every place in a vector.
+/// Checks all values: denormals, both zeros, infinities and every NaN, at every place in a vector.
 fn every_value(make: &MakeWidening<'_>, narrow: NarrowFloat) {
-    // The definition above is that of a crate that many use, where that is a number.
+    // The definition above agrees with a widely used crate for all numbers.
     for bits in 0..=u16::MAX {
         let theirs = match narrow {
             NarrowFloat::F16 => f16::from_bits(bits).to_f32(),
@@ -80,7 +80,7 @@ fn every_value(make: &MakeWidening<'_>, narrow: NarrowFloat) {
     }
     let all = 1_usize << (8 * narrow.bytes());
     for values in [1, 64, 65, 100] {
-        // Some rows more, so that the table is whole rows.
+        // Additional rows, so that the table is whole rows.
         let table: Vec<u8> = (0..all.next_multiple_of(values))
             .flat_map(|bits| (bits as u16).to_le_bytes().into_iter().take(narrow.bytes()))
             .collect();
@@ -95,7 +95,7 @@ fn every_value(make: &MakeWidening<'_>, narrow: NarrowFloat) {
     }
 }
 
-/// Rows of 1 to 300 values, into outputs anywhere in a line, not even aligned to float32.
+/// Checks rows of 1 to 300 values, into outputs at any offset of a line, even unaligned to float32.
 fn every_number_of_values(make: &MakeWidening<'_>, narrow: NarrowFloat) {
     const ROWS: usize = 70;
     for values in (1..=300).chain([1024, 1025, 5000]) {

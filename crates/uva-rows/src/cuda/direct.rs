@@ -1,4 +1,4 @@
-//! Rows that go from files to slots on a device past the host's memory, by cuFile.
+//! Reads of rows from files into slots on a device by cuFile, bypassing host memory.
 
 use std::io::{Error, ErrorKind};
 use std::ops::Range;
@@ -15,16 +15,16 @@ use uva_disk::{DiskError, DiskReads, RetryCounts, TableShape, WatchedFiles};
 
 use crate::error::GatherError;
 
-/// Threads, each with one read under way.
+/// The number of threads, each with one read in flight.
 const THREADS: usize = 16;
 
-/// The most bytes of a read. Several such reads are under way at the same time.
+/// The maximum size of a read in bytes. Several such reads are in flight at the same time.
 const LONGEST: u64 = 1 << 20;
 
 /// Bytes of each file that a trial reads.
 const TRIED: usize = 4096;
 
-/// Bytes of a file, and where they go.
+/// A range of a file, and its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     file: usize,
@@ -34,47 +34,47 @@ struct Piece {
     at: usize,
 }
 
-/// What all threads work on together.
+/// The work shared by all threads.
 struct Work {
     pieces: Vec<Piece>,
-    /// The next piece. Threads only count here: the pieces came through a channel.
+    /// The next piece. Relaxed: the pieces were sent through a channel.
     next: AtomicUsize,
-    /// Set by the thread whose read failed, and asked by the others before their next read. It only spares reads: the
-    /// failure itself comes through a channel.
+    /// Set by the thread whose read failed, and checked by the others before their next read. It only avoids reads: the
+    /// failure itself is sent through a channel.
     has_failed: AtomicBool,
 }
 
-/// A piece that could not be read, from which byte on, and why.
+/// A failed piece, with the offset and the reason.
 struct PieceFailure {
     piece: Piece,
     done: usize,
     reason: String,
 }
 
-/// The files and the memory, as the driver knows them.
+/// The files and the memory, as registered with the driver.
 struct Ends {
     files: Vec<CufileFile>,
     buffer: CufileBuffer,
     context: Arc<Context>,
 }
 
-/// Reads runs of rows of several tables, each in a file of its own, into slots on a device.
+/// A reader for runs of rows of several tables, each in its own file, into slots on a device.
 pub struct DirectRuns {
     shapes: Vec<TableShape>,
     watched: WatchedFiles,
     ends: Arc<Ends>,
     compatibility: Option<String>,
-    /// `None` only while the value is dropped: the threads end when it is.
+    /// `None` only during drop, which ends the threads.
     work: Option<Sender<Arc<Work>>>,
     done: Receiver<Result<(), PieceFailure>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl DirectRuns {
-    /// Of these files, which are open with `O_DIRECT`, with tables of these shapes, into this memory.
+    /// Creates a reader of these files, which are open with `O_DIRECT`, with tables of these shapes, into this memory.
     ///
     /// # Errors
-    /// Why cuFile does not do it.
+    /// The reason why cuFile does not support it.
     pub fn new(
         context: &Arc<Context>,
         watched: WatchedFiles,
@@ -111,23 +111,22 @@ impl DirectRuns {
         Ok(runs)
     }
 
-    /// Whether it reads into this memory.
+    /// Whether the reader's destination is this memory.
     pub(super) fn is_into(&self, memory: &Arc<SharedBuffer>) -> bool {
         Arc::ptr_eq(self.ends.buffer.memory(), memory)
     }
 
-    /// Why reads pass through host memory after all; `None` where they do not, as far as cuFile tells.
+    /// Why reads pass through host memory; `None` if they do not, as reported by cuFile.
     pub fn compatibility(&self) -> Option<&str> {
         self.compatibility.as_deref()
     }
 
-    /// Why the slots are not registered with cuFile, which then reads into buffers of its own and copies; `None` where
-    /// they are.
+    /// Why the slots are not registered with cuFile, which then copies through its own buffers; `None` if they are.
     pub fn unregistered(&self) -> Option<&str> {
         self.ends.buffer.unregistered()
     }
 
-    /// How it reads, for people.
+    /// A description of the reader.
     #[must_use]
     pub fn how(compatibility: Option<&str>) -> String {
         let way = compatibility.map_or_else(
@@ -137,19 +136,19 @@ impl DirectRuns {
         format!("{way}, {THREADS} threads")
     }
 
-    /// Reads the rows of these runs of every table into the slot that begins at byte `slot` of the memory. Those of
-    /// each table go into its range of the slot, in the order of the runs. They are there when this returns. The bytes that are
-    /// counted as read are those that cuFile was asked for.
+    /// Reads the rows of these runs of every table into the slot that begins at byte `slot` of the memory. The rows of
+    /// each table are written to its range of the slot, in the order of the runs, when this returns. The bytes counted
+    /// as read are those requested from cuFile.
     ///
     /// # Errors
-    /// [`GatherError::OutputLength`] for a range that is not as long as the rows; [`GatherError::Disk`] for a read that
-    /// failed and for a file that changed: what lies in the ranges is undefined then.
+    /// [`GatherError::OutputLength`] for a range that is not as long as the rows; [`GatherError::Disk`] if a read
+    /// failed or a file changed; the content of the ranges is then undefined.
     ///
     /// # Panics
-    /// For a row that a table lacks, and for ranges outside the memory.
+    /// If a row or a range is out of bounds.
     ///
     /// # Safety
-    /// Nobody else uses these ranges of the slot meanwhile, neither the host nor work on the device.
+    /// Neither the host nor work on the device may use these ranges of the slot during the call.
     pub(super) unsafe fn read(
         &mut self,
         runs: &[Range<usize>],
@@ -159,7 +158,7 @@ impl DirectRuns {
         let pieces = pieces(&self.shapes, runs, slot, ranges)?;
         let bytes = pieces.iter().map(|piece| piece.bytes as u64).sum();
         let reads = pieces.len() as u64;
-        // SAFETY: the pieces are within the ranges, of which the caller promises it.
+        // SAFETY: the pieces are within the ranges, which are covered by the caller's promise.
         unsafe { self.bring(pieces) }?;
         Ok(DiskReads { bytes_asked: bytes, bytes_read: bytes, reads })
     }
@@ -167,10 +166,10 @@ impl DirectRuns {
     /// Reads these pieces, by all threads.
     ///
     /// # Safety
-    /// As [`read`](Self::read) has it, for where they go.
+    /// As [`read`](Self::read), for the destinations of the pieces.
     unsafe fn bring(&mut self, pieces: Vec<Piece>) -> Result<(), DiskError> {
         let end = pieces.iter().map(|piece| piece.at + piece.bytes).max().unwrap_or(0);
-        // Here and not in a thread, whose panic nobody would wait for.
+        // Checked here, since a panic in a thread would go unnoticed.
         let memory = self.ends.buffer.memory().bytes();
         assert!(end <= memory, "bytes up to {end} of {memory}");
         let helpers = pieces.len().min(THREADS);
@@ -180,9 +179,9 @@ impl DirectRuns {
         for _ in 0..helpers {
             assert!(sender.send(Arc::clone(&work)).is_ok(), "threads receive until the value is dropped");
         }
-        // All of them are waited for, also behind a failure: nothing is written to the slot any more then.
+        // Waits for all threads, even after a failure, so that the slot is no longer written.
         let answers = self.done.iter().take(helpers).collect::<Vec<_>>();
-        // A change explains a failed read better than what the read says.
+        // A change explains a failed read better than the read's own error.
         self.watched.check()?;
         match answers.into_iter().find_map(Result::err) {
             None => Ok(()),
@@ -194,7 +193,7 @@ impl DirectRuns {
 }
 
 impl Ends {
-    /// Reads what comes, until nothing comes any more.
+    /// Executes queued work until the queue is closed.
     fn work(&self, waiting: &Mutex<Receiver<Arc<Work>>>, finished: &Sender<Result<(), PieceFailure>>) {
         // cuFile reads in the context that is current on its caller's thread.
         let bound = self.context.bind().map_err(|error| error.to_string());
@@ -229,7 +228,8 @@ impl Ends {
         while done < piece.bytes {
             let failed = |reason: String| Err(PieceFailure { piece, done, reason });
             let (offset, rest) = (piece.offset + done as u64, piece.bytes - done);
-            // SAFETY: a part of the piece, whose place is nobody else's by the promise of `bring`. No two pieces overlap.
+            // SAFETY: a part of the piece, whose destination is exclusive by the promise of `bring`. No two pieces
+            // overlap.
             let read = unsafe { self.files[piece.file].read(offset, rest, &self.buffer, piece.at + done) };
             match read {
                 Ok(0) => return failed("the file ends there".to_owned()),
@@ -248,7 +248,8 @@ impl Ends {
     }
 }
 
-/// Of which kind a fault is after which the same read may succeed: it was interrupted, or the kernel had no room for it.
+/// The kind of a transient fault, after which the same read may succeed: it was interrupted, or the kernel had too few
+/// resources.
 fn passing(fault: &ReadFault) -> Option<ErrorKind> {
     let ReadFault::System(errno) = fault else { return None };
     let kind = Error::from_raw_os_error(*errno).kind();
@@ -259,13 +260,13 @@ impl Drop for DirectRuns {
     fn drop(&mut self) {
         drop(self.work.take());
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A panic of a thread has been printed already.
             let _ = thread.join();
         }
     }
 }
 
-/// The reads that bring runs of rows of every table, in the order of the files: each run at once, or in parts that end at
+/// The reads for runs of rows of every table, in the order of the files: each run at once, or in parts that end at
 /// multiples of [`LONGEST`].
 fn pieces(
     shapes: &[TableShape],
@@ -303,10 +304,10 @@ fn pieces(
 }
 
 /// Reads the beginning of each of these files into memory of the device, and compares it with what the system reads.
-/// Returns why cuFile passes through host memory; `None` where it does not.
+/// Returns why cuFile uses host memory; `None` if it does not.
 ///
 /// # Errors
-/// Why cuFile does not read them.
+/// The reason why cuFile does not read them.
 pub fn try_direct_reads(context: &Arc<Context>, paths: &[&Path]) -> Result<Option<String>, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let shape = TableShape { offset: 0, rows: 0, row_bytes: 1 };
@@ -325,7 +326,7 @@ pub fn try_direct_reads(context: &Arc<Context>, paths: &[&Path]) -> Result<Optio
     let piece =
         |(file, bytes): (usize, &Vec<u8>)| Piece { file, offset: 0, bytes: bytes.len(), at: file * TRIED };
     let pieces: Vec<Piece> = expected.iter().enumerate().map(piece).collect();
-    // SAFETY: the memory is this function's alone, and nothing is enqueued on it.
+    // SAFETY: the memory is owned by this function, and no work is enqueued on it.
     unsafe { runs.bring(pieces) }.map_err(|error| text(&error))?;
     let stream = CudaStream::new(context).map_err(|error| text(&error))?;
     let mut found: Vec<Vec<u8>> = expected.iter().map(|bytes| vec![0; bytes.len()]).collect();

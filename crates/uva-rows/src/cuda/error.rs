@@ -1,4 +1,4 @@
-//! Failures of the sources of device memory.
+//! Errors of sources in device memory.
 
 use uva_cuda::{CudaError, ErrorKind};
 use uva_options::ByteSize;
@@ -8,13 +8,13 @@ use crate::error::GatherError;
 /// Why a slot was not filled.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// Slots, arrays, ids or features have an invalid place.
+    /// The layout of slots, arrays, ids or features is invalid.
     #[error("a slot cannot be filled so: {0}")]
     Layout(String),
-    /// An id is no row of the table, found by the CPU before anything was enqueued.
+    /// An id is not a row of the table; detected by the CPU before work was enqueued.
     #[error(transparent)]
     Rows(#[from] GatherError),
-    /// The device has no room for a cache of rows.
+    /// The device has too little memory for a cache of rows.
     #[error(
         "a cache of {rows} rows needs {} of the device ({} for the rows, {} for the slot of every row of the table), and {} \
          of its {} are free: give the caches fewer bytes",
@@ -27,13 +27,13 @@ pub enum FillError {
     CacheTooLarge {
         /// Rows to be cached.
         rows: usize,
-        /// Bytes of them.
+        /// Bytes of these rows.
         bytes: u64,
         /// Bytes of the slot map.
         map_bytes: u64,
-        /// Bytes of device memory that were free.
+        /// Bytes of device memory that are free.
         free: u64,
-        /// Bytes of device memory in all.
+        /// Total bytes of device memory.
         total: u64,
     },
     /// A call of the driver failed.
@@ -45,7 +45,7 @@ pub enum FillError {
 }
 
 impl FillError {
-    /// What a caller can do about it.
+    /// The kind of error, by its remedy.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cuda(error) => error.kind(),

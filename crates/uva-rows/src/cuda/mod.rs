@@ -1,20 +1,20 @@
 //! Sources of rows in device memory.
 //!
-//! | source | who reads the table | its costs |
+//! | source | reader of the table | costs |
 //! |---|---|---|
 //! | [`Pinned`] | multiprocessors, over the link (zero-copy) | a share of the multiprocessors |
 //! | [`StagingSource`] | the CPU, into pinned pieces that a copy engine takes over the link (DMA) | CPU threads and memory bandwidth |
-//! | [`Spliced`] | the CPU, as before, but for chosen rows that the device has | device memory, and a kernel for all rows |
-//! | [`SplitSource`] of [`Pinned`] and [`StagingSource`] | both, a share of the rows each | both |
+//! | [`Spliced`] | the CPU, as before, except for chosen rows on the device | device memory, and a kernel for all rows |
+//! | [`SplitSource`] of [`Pinned`] and [`StagingSource`] | both, each with a share of the rows | both |
 //! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
 //! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
-//! [`DeviceTables`] is no source: a filler that has one writes rows of several tables into a slot. [`DirectRuns`] is none
-//! either: it reads runs of rows of files into a slot, past the host's memory. [`NoRows`] is the source of
-//! fillers whose slots get rows in such ways alone.
+//! [`DeviceTables`] is not a source: a filler uses it to write rows of several tables into a slot. Neither is
+//! [`DirectRuns`], which reads runs of rows of files into a slot, bypassing host memory. [`NoRows`] is the source of
+//! fillers that only use such rows.
 //!
-//! [`SlotFiller`] is a producer's: it fills slots of device memory one after another and waits for nothing.
-//! [`SlotReader`] is a consumer's side of such slots. [`ReadBack`] waits for each fill and copies its rows to the host.
+//! [`SlotFiller`] is the producer's side of slots: it fills slots of device memory one after another without waiting.
+//! [`SlotReader`] is the consumer's side. [`ReadBack`] waits for each fill and copies its rows to the host.
 
 mod direct;
 mod error;

@@ -6,31 +6,31 @@ use uva_cuda::kernels::gather::GatherKernels;
 use super::error::FillError;
 use crate::source::{Place, RowSource};
 
-/// Device memory for the rows of a batch, in stream order: the work runs behind everything already on the stream, and
-/// later work on the stream finds the rows.
+/// Device memory for the rows of a batch, in stream order: the fill runs after all earlier work on the stream, and
+/// later work on the stream sees the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct DevicePlace<'p> {
-    /// Which of the concurrent fills.
+    /// The index of the concurrent fill.
     pub(super) lane: usize,
     pub(super) stream: &'p CudaStream,
     pub(super) kernels: &'p GatherKernels,
-    /// The ids on the device, and how many. Sources that read ids are given them on the host, too.
+    /// The address of the ids on the device, and their number. Sources that read ids also get them on the host.
     pub(super) ids: u64,
     pub(super) count: usize,
-    /// The first row.
+    /// The address of the first row.
     pub(super) out: u64,
-    /// The gather's report, which kernels write bad ids and cache hits to.
+    /// The gather's report, to which kernels write bad ids and cache hits.
     pub(super) report: u64,
 }
 
 impl<'p> DevicePlace<'p> {
-    /// The place of fill `lane`.
+    /// Creates the place of fill `lane`.
     ///
     /// # Safety
-    /// In stream order, `ids` has `count` ids: those that are submitted with this place, if any are. `out` has room for their rows, and
-    /// `report` is a prepared report ([`GatherReport::PREPARED`](uva_cuda::kernels::gather::GatherReport::PREPARED)).
-    /// Until the stream has passed the fill,
-    /// they live and nobody else writes to them. A lane is reused only after that.
+    /// In stream order, `ids` has `count` ids: equal to those submitted with this place, if any. `out` has space for
+    /// their rows, and `report` is a prepared report
+    /// ([`GatherReport::PREPARED`](uva_cuda::kernels::gather::GatherReport::PREPARED)). Until the stream has passed the
+    /// fill, they stay allocated and are not written by other code. A lane is reused only after that.
     pub unsafe fn new(
         lane: usize,
         stream: &'p CudaStream,
@@ -42,10 +42,10 @@ impl<'p> DevicePlace<'p> {
         Self { lane, stream, kernels, ids, count, out, report }
     }
 
-    /// Writes the beginning to the report: for fills without a gather kernel, which would do it. To be called before
-    /// any kernel of the fill.
+    /// Writes the beginning to the report: for fills without a gather kernel, which would do this. Call this before any
+    /// kernel of the fill.
     pub(super) fn note_beginning(&self) -> Result<(), FillError> {
-        // SAFETY: the place's report, by the promise of `new`. Nothing is in it yet.
+        // SAFETY: the place's report, by the promise of `new`. It is still empty.
         unsafe { self.kernels.begin(self.stream, self.report)? };
         Ok(())
     }

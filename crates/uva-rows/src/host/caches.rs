@@ -16,7 +16,7 @@ use crate::error::GatherError;
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::{Cached, SummedValues};
 
-/// Bytes of insertions from which on they are copied by several threads.
+/// The size of insertions in bytes from which several threads copy them.
 const PARALLEL_FROM: usize = 1 << 20;
 
 /// Insertions that a thread takes at a time.
@@ -27,7 +27,7 @@ const FILLED: usize = 1 << 20;
 
 /// Rows of a table, chosen once and copied: a static cache in host memory.
 ///
-/// It is a copy of its own, so the table's rows must not change while it is used.
+/// The rows are copies, so the table must not change while the cache is used.
 #[derive(Debug)]
 pub struct CachedRows {
     map: SlotMap,
@@ -37,8 +37,8 @@ pub struct CachedRows {
 }
 
 impl CachedRows {
-    /// Copies the rows `ids` of `table`, rows of `row_bytes` bytes (at least 1), by `threads` threads. In any order,
-    /// none at all is fine.
+    /// Copies the rows `ids` of `table`, rows of `row_bytes` bytes (at least 1), by `threads` threads. The ids may be
+    /// in any order, and empty.
     ///
     /// # Errors
     /// As [`MappedTable::new`]; [`GatherError::IdOutOfRange`] and [`GatherError::RepeatedId`] for the ids;
@@ -56,29 +56,29 @@ impl CachedRows {
         let mut map = SlotMap::new(source.rows())?;
         map.assign(ids)?;
         let mut rows = zeroed_pages(row_bytes, ids.len())?;
-        // A source plans its reads for all rows of a call, which takes memory for each.
+        // A source plans its reads for all rows of a call, which takes memory per row.
         for (ids, rows) in ids.chunks(FILLED).zip(rows.bytes_mut().chunks_mut(FILLED * row_bytes.max(1))) {
             source.fill(ids, HostPlace::new(rows))?;
         }
         Ok(Self { map, rows, row_bytes, count: ids.len() })
     }
 
-    /// How many rows are cached.
+    /// The number of cached rows.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether none is.
+    /// Whether no rows are cached.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Bytes of the cached rows; the map comes on top: `map_bytes`.
+    /// Bytes of the cached rows; excludes the map: `map_bytes`.
     pub fn bytes(&self) -> u64 {
         self.rows.bytes().len() as u64
     }
 
-    /// How many fills of a source [`read`](Self::read) makes for so many rows.
+    /// The number of fills that [`read`](Self::read) makes for `rows` rows.
     pub(super) fn fills(rows: usize) -> usize {
         rows.div_ceil(FILLED)
     }
@@ -88,13 +88,13 @@ impl CachedRows {
         (self.map.slots(), self.rows.bytes())
     }
 
-    /// The row of this id, where it is cached.
+    /// The row of this id, if it is cached.
     pub(super) fn row(&self, id: i64) -> Option<&[u8]> {
         let slot = usize::try_from(self.map.slots()[id as usize]).ok()?;
         Some(&self.rows.bytes()[slot * self.row_bytes..][..self.row_bytes])
     }
 
-    /// Refuses to be the cache of a table of another shape.
+    /// Checks that the table has the expected shape.
     pub(super) fn check_table(&self, table_rows: usize, table_row_bytes: usize) -> Result<(), GatherError> {
         check_shape((self.map.slots().len(), self.row_bytes), table_rows, table_row_bytes)
     }
@@ -105,8 +105,8 @@ impl CachedRows {
     }
 }
 
-/// A dynamic cache in host memory: after each gather the missed rows come in, and the policy decides which rows they
-/// evict. Empty at first.
+/// A dynamic cache in host memory: after each gather, missed rows are inserted, and the policy chooses the evicted
+/// rows. Initially empty.
 #[derive(Debug)]
 pub struct EvictingRows {
     slots: Box<dyn EvictingSlots>,
@@ -115,8 +115,8 @@ pub struct EvictingRows {
 }
 
 impl EvictingRows {
-    /// A cache of `capacity` rows of `row_bytes` bytes (at least 1) for a table of `table_rows` rows; at most that many
-    /// are kept. With a capacity of 0 nothing ever hits.
+    /// Creates a cache of `capacity` rows of `row_bytes` bytes (at least 1), but at most `table_rows`, the number of
+    /// rows of the table. With a capacity of 0 no lookup hits.
     ///
     /// # Errors
     /// [`GatherError::TooManyCached`] above [`MOST_CACHED_ROWS`](crate::cache::MOST_CACHED_ROWS);
@@ -132,17 +132,17 @@ impl EvictingRows {
         Ok(Self { slots, rows, row_bytes })
     }
 
-    /// Rows that it keeps at most.
+    /// The capacity in rows.
     pub fn capacity(&self) -> usize {
         self.slots.capacity()
     }
 
-    /// Bytes of that many rows; the map comes on top: [`map_bytes`](crate::cache::map_bytes).
+    /// Bytes of these rows, excluding the map: [`map_bytes`](crate::cache::map_bytes).
     pub fn bytes(&self) -> u64 {
         self.rows.bytes().len() as u64
     }
 
-    /// Takes in the misses of a gather of `ids`; `row_at` has the table's row for the id at a position.
+    /// Inserts the misses of a gather of `ids`; `row_at` returns the table's row for the id at a position.
     pub(super) fn insert_misses<'r>(
         &mut self,
         ids: &[i64],
@@ -161,7 +161,7 @@ impl EvictingRows {
             }
             return;
         };
-        // Ascending slots, so that each task has a stretch of the rows to itself.
+        // Ascending slots, so that each task has its own range of rows.
         let mut sorted = insertions.to_vec();
         sorted.sort_by_key(|insertion| insertion.slot);
         let mut tasks = Vec::with_capacity(sorted.len().div_ceil(TASK));
@@ -186,9 +186,9 @@ impl EvictingRows {
 /// A cache in host memory, for [`Cached`] over [`MappedTable`] or [`FileTable`](crate::FileTable).
 #[derive(Debug)]
 pub enum RowCache {
-    /// Chosen once. Other sources may read the same.
+    /// A static cache, which may be shared with other sources.
     Static(Arc<CachedRows>),
-    /// Changes as the run goes.
+    /// A cache that changes during the run.
     Evicting(EvictingRows),
 }
 
@@ -211,7 +211,7 @@ impl From<EvictingRows> for RowCache {
 }
 
 impl RowCache {
-    /// Rows of the table that it is for, and bytes of each.
+    /// The number of rows of its table, and bytes per row.
     fn shape(&self) -> (usize, usize) {
         match self {
             Self::Static(cache) => (cache.map.slots().len(), cache.row_bytes),
@@ -219,7 +219,7 @@ impl RowCache {
         }
     }
 
-    /// Refuses to be the cache of a table of another shape.
+    /// Checks that the table has the expected shape.
     pub(super) fn check_table(&self, table_rows: usize, table_row_bytes: usize) -> Result<(), GatherError> {
         check_shape(self.shape(), table_rows, table_row_bytes)
     }
@@ -233,7 +233,7 @@ impl RowCache {
     }
 }
 
-/// Refuses a cache of so many rows of so many bytes for a table of another shape.
+/// Checks that a cache and a table have the same shape.
 fn check_shape(
     (rows, row_bytes): (usize, usize),
     table_rows: usize,
@@ -246,8 +246,8 @@ fn check_shape(
 }
 
 impl<'t> Cached<MappedTable<'t>, RowCache> {
-    /// Reads cached rows from `cache`, in the same pass as the others. In host memory this gains only locality. It
-    /// exists so that caches can be run and counted without a GPU.
+    /// Reads cached rows from `cache`, in the same pass as the others. In host memory this only improves locality. It
+    /// allows caches to be run and measured without a GPU.
     ///
     /// # Errors
     /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size.

@@ -13,24 +13,24 @@ use crate::error::GatherError;
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::{Cached, SummedValues};
 
-/// A table in a file, whose rows are read for each fill: each page once, in the order of the file.
+/// A table in a file, whose rows are read for each fill: each page once, in file order.
 ///
-/// Rows that are wanted as they are go straight to their place. Rows that are widened or summed are read into memory beside
-/// it first, as many as the fill has ids.
+/// Unchanged rows are read directly into their place. Rows that are widened or summed are first read into a buffer,
+/// which has one row per id of the fill.
 pub struct FileTable {
     file: RowFile,
     mover: Mover,
-    /// Rows as they lie in the file, in the order of a fill's ids.
+    /// Rows as stored in the file, in the order of a fill's ids.
     staged: Vec<u8>,
     /// 0, 1, …: the ids of staged rows.
     places: Vec<i64>,
 }
 
 impl FileTable {
-    /// A source of the rows of this file. `threads` threads widen and sum them (0 counts as 1).
+    /// Creates a source of the rows of this file. `threads` threads widen and sum them (0 counts as 1).
     ///
     /// # Errors
-    /// [`GatherError::Threads`] when no thread can be spawned.
+    /// [`GatherError::Threads`] if no thread can be spawned.
     pub fn new(file: RowFile, threads: usize) -> Result<Self, GatherError> {
         let mover = Mover::new(file.shape().row_bytes, threads)?;
         Ok(Self { file, mover, staged: Vec::new(), places: Vec::new() })
@@ -41,12 +41,12 @@ impl FileTable {
         self.mover.row_bytes
     }
 
-    /// Refuses the first id that is no row.
+    /// Checks that all ids are rows.
     pub(super) fn check_ids(&self, ids: &[i64]) -> Result<(), GatherError> {
         self.mover.check(ids, self.file.shape().rows)
     }
 
-    /// The file, and how it is read.
+    /// The file and its reader.
     pub fn file(&self) -> &RowFile {
         &self.file
     }
@@ -85,9 +85,9 @@ impl Cached<FileTable, RowCache> {
     }
 }
 
-/// A source that brings rows as they lie in the table.
+/// A source that fetches rows as stored in the table.
 pub(super) trait Fetch {
-    /// Brings the rows of ids that were checked into `out`, which is as long as they are.
+    /// Fetches the rows of checked ids into `out`, which has exactly their size.
     fn fetch(&mut self, ids: &[i64], out: &mut [u8]) -> Result<RowsRead, GatherError>;
 
     /// As [`RowSource::expect`].
@@ -142,7 +142,7 @@ impl Fetch for Cached<FileTable, RowCache> {
     }
 }
 
-/// Brings the rows beside the place, and lets the mover take them from there, as the rows 0, 1, ….
+/// Fetches the rows into a buffer, and lets the mover read them from there, as the rows 0, 1, ….
 fn staged<S: Fetch>(
     source: &mut S,
     ids: &[i64],
@@ -207,7 +207,7 @@ impl<S: Fetch> HostTable for S {
     }
 }
 
-/// The same for each of them: an implementation for all that fetch would be one for boxes, too.
+/// A macro instead of a blanket implementation, which would also cover boxes.
 macro_rules! row_source {
     ($source:ty) => {
         impl RowSource<HostPlace<'_>> for $source {

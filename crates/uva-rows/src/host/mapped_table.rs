@@ -12,7 +12,7 @@ use crate::error::GatherError;
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::SummedValues;
 
-/// A table in this process's memory, such as a mapped file, read by a pool of threads of its own.
+/// A table in this process's memory, such as a mapped file, read by its own pool of threads.
 #[derive(Debug)]
 pub struct MappedTable<'t> {
     table: Table<'t>,
@@ -26,11 +26,11 @@ enum Table<'t> {
 }
 
 impl<'t> MappedTable<'t> {
-    /// A source of the rows of `table`, `row_bytes` bytes each (at least 1) without gaps. `threads` threads read it (0
-    /// counts as 1).
+    /// Creates a source of the rows of `table`, `row_bytes` bytes each (at least 1) without gaps. `threads` threads
+    /// read it (0 counts as 1).
     ///
     /// # Errors
-    /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] when no thread can be
+    /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] if no thread can be
     /// spawned.
     pub fn new(table: &'t [u8], row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
         Self::over(Table::Borrowed(table), row_bytes, threads)
@@ -51,12 +51,12 @@ impl<'t> MappedTable<'t> {
         self
     }
 
-    /// How many threads it has.
+    /// The number of threads.
     pub fn threads(&self) -> usize {
         self.mover.threads()
     }
 
-    /// Its threads; `None` for one, which is the caller's.
+    /// The pool of threads; `None` if only the caller's thread is used.
     pub fn pool(&self) -> Option<&rayon::ThreadPool> {
         self.mover.pool()
     }
@@ -64,14 +64,14 @@ impl<'t> MappedTable<'t> {
     /// The table.
     ///
     /// # Panics
-    /// When its owner gives another slice than before.
+    /// If the owner returns a different slice than before.
     pub fn table(&self) -> &[u8] {
         let table = self.table.bytes();
         assert_eq!(table.len(), self.rows * self.mover.row_bytes, "the table has changed its size");
         table
     }
 
-    /// What moves its rows.
+    /// The mover of its rows.
     pub(super) fn mover(&self) -> &Mover {
         &self.mover
     }
@@ -108,7 +108,7 @@ impl<'t> MappedTable<'t> {
 }
 
 impl MappedTable<'static> {
-    /// As [`MappedTable::new`], over a table that it keeps alive.
+    /// As [`MappedTable::new`], for a table that it keeps alive.
     ///
     /// # Errors
     /// As [`MappedTable::new`].
@@ -148,7 +148,7 @@ impl HostTable for MappedTable<'_> {
         widened: Option<NarrowFloat>,
     ) -> Result<RowsRead, GatherError> {
         let source = TableRows { table: self.table(), row_bytes: self.mover.row_bytes };
-        // SAFETY: it is this table.
+        // SAFETY: the source is this table.
         unsafe { self.copy(source, widened, ids, &mut place) }?;
         Ok(RowsRead::of(RowOrigin::HostTable, ids.len() as u64, self.mover.row_bytes))
     }
@@ -160,7 +160,7 @@ impl HostTable for MappedTable<'_> {
         values: SummedValues,
     ) -> Result<RowsRead, GatherError> {
         let source = TableRows { table: self.table(), row_bytes: self.mover.row_bytes };
-        // SAFETY: it is this table.
+        // SAFETY: the source is this table.
         unsafe { self.sum(source, values, ids, place) }?;
         Ok(RowsRead::of(RowOrigin::HostTable, ids.len() as u64, self.mover.row_bytes))
     }

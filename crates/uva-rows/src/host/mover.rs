@@ -1,4 +1,4 @@
-//! The loops that move rows of host memory: by several threads, checked.
+//! Multithreaded, checked loops that move rows of host memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,14 +10,14 @@ use super::threads::{TASK_BYTES, divide, gather_pool};
 use crate::error::GatherError;
 use crate::stack::SummedValues;
 
-/// Lists that a thread sums at a time.
+/// Lists summed by a thread at a time.
 const TASK_LISTS: usize = 128;
 
-/// Outputs of at least this many bytes are written with streaming stores, past the caches.
+/// Outputs of at least this many bytes are written with streaming stores, bypassing the caches.
 ///
-/// 400-byte rows are gathered into slots used in turns; another thread then reads each slot in full. Figures are GB/s
-/// of the gather, of the read, and of both one after the other. They are medians by the threads' own time, from a
-/// separate loop with masked loads (3 slots on 4 KiB pages, the table on 2 MiB):
+/// Measured with 400-byte rows gathered into alternating slots; another thread then reads each slot in full. Figures
+/// are GB/s of the gather, of the read, and of both in sequence: medians of the threads' own time, from a separate loop
+/// with masked loads (3 slots on 4 KiB pages, the table on 2 MiB):
 ///
 /// | a slot's bytes | cached: gather, read, both | streamed: gather, read, both |
 /// |---|---|---|
@@ -29,20 +29,20 @@ const TASK_LISTS: usize = 128;
 /// | 40 MiB | 5.1, 17, 3.9 | 9.5, 16, 6.0 |
 ///
 /// A store that misses all caches reads the line first and writes it back later. That is three times the bytes, which
-/// streaming avoids. An output that fits in the second-level cache is better left there.
+/// streaming avoids. An output that fits in the second-level cache should stay there.
 const STREAMED_FROM: usize = 4 << 20;
 
-/// Moves rows of one size, by a pool of threads of its own.
+/// A mover of rows of one size, with its own pool of threads.
 #[derive(Debug)]
 pub(super) struct Mover {
     pub row_bytes: usize,
     pub copy: RowCopy,
-    /// `None` for one thread: the caller's. The caller takes part in copying, so that one of the pool's rests then.
+    /// `None` for one thread: the caller's. The caller takes part in copying, so one thread of the pool is idle then.
     pool: Option<rayon::ThreadPool>,
 }
 
 impl Mover {
-    /// For rows of `row_bytes` bytes, by `threads` threads (0 counts as 1).
+    /// Creates a mover for rows of `row_bytes` bytes with `threads` threads (0 counts as 1).
     pub fn new(row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
         let pool = gather_pool(threads)?;
         Ok(Self { row_bytes, copy: RowCopy::best(), pool })
@@ -52,12 +52,12 @@ impl Mover {
         self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
-    /// Its threads; `None` for one, which is the caller's.
+    /// The pool of threads; `None` if only the caller's thread is used.
     pub fn pool(&self) -> Option<&rayon::ThreadPool> {
         self.pool.as_ref()
     }
 
-    /// Refuses the first id that is none of `rows` rows.
+    /// Checks that all ids are below `rows`.
     pub fn check(&self, ids: &[i64], rows: usize) -> Result<(), GatherError> {
         if any_outside(self.copy.vectors, ids, rows)
             && let Some(position) = ids.iter().position(|&id| id as u64 >= rows as u64)
@@ -91,8 +91,8 @@ impl Mover {
             streamed: self.copy.streamed.unwrap_or(out.len() >= STREAMED_FROM),
             ahead: self.copy.ahead,
         };
-        // SAFETY: all ids were found below `rows` above, and nothing can have changed them since. The source has as
-        // many rows, by our caller's promise; `out` is as many rows as there are ids.
+        // SAFETY: all ids were found below `rows` above, and cannot have changed since. The source has as many rows, by
+        // our caller's promise; `out` is as many rows as there are ids.
         let copy = |ids: &[i64], out: &mut [u8]| unsafe { copy_rows(way, source, kind, ids, out) };
         let task_rows = task_rows(row_bytes);
         let threads = place.threads.clamp(1, self.threads()).min(ids.len().div_ceil(task_rows));
@@ -110,8 +110,8 @@ impl Mover {
         })
     }
 
-    /// Checks ids and place, sums the rows that `source` finds, and copies those that the place asks for. Returns how
-    /// many of the ids were in a cache.
+    /// Checks ids and place, sums the rows that `source` finds, and copies the rows that the place requests. Returns
+    /// the number of ids that were in a cache.
     ///
     /// # Safety
     /// `source` has this many rows, of `row_bytes` bytes each.
@@ -179,14 +179,14 @@ impl Mover {
     }
 }
 
-/// Writes the rows of as many lists as there is room for, from a first one, and of maxima the rows' places, if there is
-/// room for them.
+/// Writes the results of as many lists as fit the output, from a first one, and for maxima the places of the rows, if
+/// requested.
 type WriteLists<'w> = dyn Fn(usize, &mut [f32], &mut [i32]) + Sync + 'w;
 
-/// Rows that a thread takes at a time. Their bytes are whole lines, so that no two threads write to one where the output
-/// begins on a line.
+/// Rows that a thread takes at a time. Their size is a multiple of a line, so that no two threads write to the same
+/// line if the output begins on a line.
 fn task_rows(row_bytes: usize) -> usize {
-    // As a power of two divides a line, the fewest rows that are whole lines are one too.
+    // As a power of two divides a line, the smallest number of rows that fill whole lines is one too.
     let whole_lines = LINE >> row_bytes.trailing_zeros().min(LINE.trailing_zeros());
     TASK_BYTES.div_ceil(row_bytes).next_multiple_of(whole_lines)
 }

@@ -1,4 +1,4 @@
-//! The part of a batch's sums that the CPU makes where a cache elsewhere has the other rows.
+//! Partial sums of a batch by the CPU, for a cache elsewhere that has the other rows.
 
 use std::ops::Range;
 
@@ -9,13 +9,14 @@ use uva_ops::lists::{Lists, ListsError, Weights};
 use super::place::{HostPlace, Reduction, SumPlace, SumSource};
 use crate::error::GatherError;
 
-/// Arrays in the room for begun sums begin on multiples of this, so that no two share a cache line.
+/// The alignment of arrays in the memory for begun sums, so that no two share a cache line.
 const ALIGNMENT: usize = 64;
 
-/// Ids and entries of lists from which on several threads look them up. Waking threads takes longer than fewer do.
+/// The number of ids and list entries from which several threads look them up. For fewer, waking threads takes longer
+/// than the lookups.
 const PARALLEL_FROM: usize = 1 << 14;
 
-/// The rows of a table that a cache elsewhere has: a bit a row.
+/// The rows of a table that a cache elsewhere has: one bit per row.
 #[derive(Debug)]
 pub struct KeptRows {
     bits: Vec<u64>,
@@ -23,7 +24,7 @@ pub struct KeptRows {
 }
 
 impl KeptRows {
-    /// The rows `ids` of a table of `rows` rows.
+    /// Creates the set of rows `ids` of a table of `rows` rows.
     ///
     /// # Errors
     /// [`GatherError::IdOutOfRange`].
@@ -37,44 +38,44 @@ impl KeptRows {
         Ok(Self { bits, rows })
     }
 
-    /// Whether the cache has this row; not one that is no row of the table.
+    /// Whether the cache has this row; false for ids outside of the table.
     pub fn has(&self, id: i64) -> bool {
         let row = usize::try_from(id).ok().filter(|&row| row < self.rows);
         row.is_some_and(|row| self.bits[row / 64] >> (row % 64) & 1 == 1)
     }
 }
 
-/// What the CPU has made of a batch's sums, and where it lies in the room for it. Each range begins on a cache line.
+/// The CPU's part of a batch's sums, and its layout in memory. Each range begins on a cache line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialSums {
-    /// int32 for each list: the number of the sum that it begins with, or -1 where it begins at zero.
+    /// int32 for each list: the index of its partial sum, or -1 if it begins at zero.
     pub sum_of: Range<usize>,
-    /// int32 for each list: the number of its own row among those here, or -1 where the cache has it. Empty where own
-    /// rows are in the sums.
+    /// int32 for each list: the index of its own row among `own`, or -1 if the cache has it. Empty if own rows are part
+    /// of the sums.
     pub own_of: Range<usize>,
-    /// The sums: of those lists that have a row which the cache has not.
+    /// The sums of those lists that have an uncached row.
     pub sums: Range<usize>,
-    /// The own rows that the cache has not.
+    /// The uncached own rows.
     pub own: Range<usize>,
-    /// How many sums there are.
+    /// The number of sums.
     pub sum_rows: usize,
-    /// How many own rows.
+    /// The number of own rows.
     pub own_rows: usize,
-    /// How many of the batch's ids the cache has.
+    /// The number of the batch's ids that the cache has.
     pub kept: u64,
 }
 
-/// Bytes of a sum and of an own row; 0 for the latter where own rows are in the sums.
+/// Bytes of a sum and of an own row; the latter is 0 if own rows are part of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialSumBytes {
-    /// Of a sum.
+    /// Bytes of a sum.
     pub sum: usize,
-    /// Of an own row.
+    /// Bytes of an own row.
     pub own: usize,
 }
 
 impl PartialSumBytes {
-    /// The bytes of room that any batch of `lists` lists fits in.
+    /// The memory in bytes that is enough for any batch of `lists` lists.
     #[must_use]
     pub fn room(self, lists: usize) -> usize {
         PartialSums::new(lists, self, lists, lists, 0).bytes()
@@ -101,41 +102,41 @@ impl PartialSums {
         }
     }
 
-    /// Bytes of the room that are used.
+    /// The used bytes of the memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.own.end
     }
 
-    /// Bytes of sums and rows among them.
+    /// The bytes of sums and rows.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
         self.sums.len() + self.own.len()
     }
 }
 
-/// A batch's lists, and the room for the sums that the CPU begins.
+/// A batch's lists, and the memory for the sums that the CPU begins.
 pub struct BeginPlace<'p> {
     /// Aligned to a float32, of [`PartialSumBytes::room`] bytes for these lists.
     pub room: &'p mut [u8],
     /// The lists, over the batch's ids.
     pub lists: Lists<'p, i32>,
-    /// What each row is multiplied by.
+    /// The weight of each row.
     pub weights: Weights<'p, f32>,
-    /// The weight of id `v`'s row in the sum of list `v`; `None` where own rows lie beside the sums.
+    /// The weight of id `v`'s row in the sum of list `v`; `None` if own rows are next to the sums.
     pub own: Option<&'p [f32]>,
     /// The maximum of the source's threads that work, at least one.
     pub threads: usize,
 }
 
-/// Begins sums: adds the rows that a cache elsewhere has not, in the lists' order, and leaves the others out. A list's own
-/// row comes behind them, if it is in the sum and the cache has it not.
+/// Begins sums: adds the rows that are not in a cache elsewhere, in list order, and skips the others. A list's own row
+/// comes last, if it is part of the sum and not cached.
 #[derive(Debug)]
 pub struct SumBeginner {
     kept: KeptRows,
     bytes: PartialSumBytes,
-    /// Of the present batch: whether each id is kept, what each thread has found, and from that the lists of the others'
-    /// positions, and the own rows.
+    /// State of the current batch: whether each id is cached, the results of each thread, and from these the lists of
+    /// uncached positions and the own rows.
     is_kept: Vec<bool>,
     found: Vec<MissingRows>,
     offsets: Vec<i32>,
@@ -147,7 +148,7 @@ pub struct SumBeginner {
 }
 
 impl SumBeginner {
-    /// For sums and own rows of these bytes, where the cache has those rows.
+    /// Creates a beginner for sums and own rows of these sizes; the cache has the rows `kept`.
     #[must_use]
     pub fn new(kept: KeptRows, bytes: PartialSumBytes) -> Self {
         let (is_kept, found, own_ids, weights) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -158,11 +159,11 @@ impl SumBeginner {
     /// Begins the sums of a batch of these ids, with rows of `source`.
     ///
     /// # Errors
-    /// As [`RowSource::submit`](crate::RowSource::submit), [`GatherError::Lists`], and [`GatherError::OutputLength`] for
-    /// less room than [`PartialSumBytes::room`].
+    /// As [`RowSource::submit`](crate::RowSource::submit), [`GatherError::Lists`], and [`GatherError::OutputLength`]
+    /// for less memory than [`PartialSumBytes::room`].
     ///
     /// # Panics
-    /// With less than one weight an edge, or room that is not aligned.
+    /// If there is less than one weight per edge, or the memory is not aligned.
     pub fn begin(
         &mut self,
         source: &mut dyn SumSource,
@@ -203,7 +204,7 @@ impl SumBeginner {
         Ok(begun)
     }
 
-    /// Notes the lists of what is not kept, by at most so many of these threads. What is noted does not depend on them.
+    /// Records the lists of uncached rows, with at most `threads` threads. The result does not depend on the threads.
     fn split(
         &mut self,
         (pool, threads): (Option<&ThreadPool>, usize),
@@ -235,7 +236,7 @@ impl SumBeginner {
         own_ids.clear();
         offsets.push(0);
         for part in found {
-            // Local ids are 32 bits, and so are numbers of lists.
+            // Local ids are 32 bits, and so are indices of lists.
             let (sums, owns) = (offsets.len() as i32 - 1, own_ids.len() as i32);
             let entries = indices.len();
             for &end in &part.ends {
@@ -253,7 +254,7 @@ impl SumBeginner {
     }
 }
 
-/// Runs `run` on each task, by these threads where there are several.
+/// Runs `run` on each task, by these threads if there are several.
 fn each<T: Send>(pool: Option<&ThreadPool>, tasks: Vec<T>, run: impl Fn(T) + Sync + Send) {
     match pool {
         Some(pool) if tasks.len() > 1 => pool.install(|| tasks.into_par_iter().for_each(run)),
@@ -261,7 +262,7 @@ fn each<T: Send>(pool: Option<&ThreadPool>, tasks: Vec<T>, run: impl Fn(T) + Syn
     }
 }
 
-/// The lists in so many parts, one behind the other, of about as many entries each.
+/// Divides the lists into consecutive parts with about the same number of entries.
 fn shares(lists: &Lists<'_, i32>, parts: usize) -> impl Iterator<Item = Range<usize>> {
     let entries = lists.indices().len();
     let mut begin = 0;
@@ -275,10 +276,10 @@ fn shares(lists: &Lists<'_, i32>, parts: usize) -> impl Iterator<Item = Range<us
     })
 }
 
-/// What is not kept in a part of the lists, numbered from the part's begin.
+/// The uncached rows of a part of the lists, numbered from the start of the part.
 #[derive(Debug, Default)]
 struct MissingRows {
-    /// Where each sum's entries end.
+    /// The end of each sum's entries.
     ends: Vec<usize>,
     indices: Vec<i32>,
     weights: Vec<f32>,
@@ -288,7 +289,7 @@ struct MissingRows {
 }
 
 impl MissingRows {
-    /// Looks through this part of the lists.
+    /// Searches this part of the lists.
     fn look_through(
         &mut self,
         part: Range<usize>,
@@ -403,7 +404,7 @@ mod tests {
         assert_eq!((all.sum_rows, all.own_rows, all.kept, all.row_bytes()), (0, 0, 6, 0));
         assert_eq!(numbers(&room[all.sum_of]), [-1; 3]);
         let (none, room) = begun(&[], None);
-        // An empty list is begun by nobody.
+        // An empty list has no partial sum.
         assert_eq!((none.sum_rows, none.own_rows, none.kept), (2, 3, 0));
         assert_eq!(numbers(&room[none.sum_of]), [0, -1, 1]);
     }
@@ -447,7 +448,7 @@ mod tests {
                         BeginPlace { room, lists, weights, own: own.map(|own| &own[..lists.len()]), threads };
                     beginner.begin(&mut source, &ids, place).unwrap()
                 };
-                // Nothing of another batch before it stays.
+                // No state of an earlier batch remains.
                 begin(Lists::new(&[0, 2], &[3, 5], rows).unwrap(), Weights::One);
                 let lists = Lists::new(&offsets, &indices, rows).unwrap();
                 let begun = begin(lists, Weights::Each(&weights));

@@ -1,4 +1,4 @@
-//! Rows in host memory: the place, and the sources that a loop on the CPU can address.
+//! Places in host memory, and the sources that a loop on the CPU can address.
 
 use uva_ops::lists::{Lists, Weights};
 use uva_ops::rows::NarrowFloat;
@@ -12,12 +12,12 @@ use crate::stack::SummedValues;
 pub struct HostPlace<'p> {
     /// Exactly `ids.len() * row_bytes()` bytes.
     pub out: &'p mut [u8],
-    /// The maximum of the source's threads that copy, at least one: for a producer that is ahead of its consumer.
+    /// The maximum of the source's threads that copy, at least one: fewer for a producer that is ahead of its consumer.
     pub threads: usize,
 }
 
 impl<'p> HostPlace<'p> {
-    /// Filled by all threads of a source.
+    /// Creates a place that is filled by all threads of a source.
     pub fn new(out: &'p mut [u8]) -> Self {
         Self { out, threads: usize::MAX }
     }
@@ -27,36 +27,36 @@ impl Place for HostPlace<'_> {
     type Error = GatherError;
 }
 
-/// How the rows of a list become one.
+/// The reduction of a list's rows to one row.
 #[derive(Clone, Copy)]
 pub enum Reduction<'p> {
-    /// By their weighted sum. It starts at zero, and each row is added, times its weight, by a fused multiply-add.
+    /// A weighted sum. It starts at zero, and each row is added, times its weight, by a fused multiply-add.
     Sum {
-        /// What each row is multiplied by.
+        /// The weight of each row.
         weights: Weights<'p, f32>,
-        /// The weight of id `v`'s row in the sum of list `v`, where it comes last.
+        /// The weight of id `v`'s row in the sum of list `v`, which comes last; `None` without own rows.
         own: Option<&'p [f32]>,
     },
-    /// By the largest value of each column, or NaN where there is one ([`Largest`](uva_ops::lists::Largest)).
+    /// The largest value of each column, or NaN if there is one ([`Largest`](uva_ops::lists::Largest)).
     Max,
 }
 
-/// Host memory for the sums of a batch, and the lists that they are of.
+/// Host memory for the sums of a batch, and their lists.
 ///
 /// Lists name positions among the ids of a fill. List `v` takes the rows in its order, each widened to float32, by the
 /// [`Reduction`]. So its row is the same, bit for bit, as that of gathered rows.
 pub struct SumPlace<'p> {
-    /// One row of float32 a list; for an empty list zeros.
+    /// One row of float32 per list; zeros for an empty list.
     pub out: &'p mut [f32],
-    /// Besides, rows of some ids, as the [`SummingSource`](crate::SummingSource) is set up; empty for none. They are
-    /// those of the first ids, one a list.
+    /// Rows of the first ids, one per list, in the format set for the [`SummingSource`](crate::SummingSource); empty
+    /// for none.
     pub own: &'p mut [u8],
-    /// Of maxima, the place among the ids of the row that each is of, as many as `out` has; -1 for an empty list
+    /// For each maximum in `out`, the place among the ids of its row; -1 for an empty list
     /// ([`Largest::write_some_with_places`](uva_ops::lists::Largest::write_some_with_places)). Empty for none.
     pub argmax: &'p mut [i32],
     /// The lists. There are no more of them than ids.
     pub lists: Lists<'p, i32>,
-    /// What becomes of a list's rows.
+    /// The reduction of each list.
     pub reduction: Reduction<'p>,
     /// The maximum of the source's threads that work, at least one.
     pub threads: usize,
@@ -73,25 +73,25 @@ impl<S: for<'p> RowSource<HostPlace<'p>> + ?Sized> HostSource for S {}
 
 /// A source of sums in host memory, and of the rows that it sums.
 pub trait SumSource: for<'p> RowSource<SumPlace<'p>> {
-    /// Its threads, for what else a batch's sums take; `None` for one, which is the caller's.
+    /// The pool of threads, for other work on a batch's sums; `None` if only the caller's thread is used.
     fn pool(&self) -> Option<&rayon::ThreadPool>;
 
-    /// Fills the place with the rows themselves, delivered as the rows beside sums are.
+    /// Fills the place with the rows themselves, in the format of the rows next to sums.
     ///
     /// # Errors
     /// As [`RowSource::submit`].
     fn fill_rows(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<RowsRead, GatherError>;
 }
 
-/// A table whose rows the CPU itself brings, in memory or from disk: it copies them, widens them on the way, or sums them.
+/// A table whose rows the CPU itself reads, from memory or disk. It copies, widens or sums them.
 pub trait HostTable {
     /// Bytes of a row in the table.
     fn table_row_bytes(&self) -> usize;
 
-    /// Its threads; `None` for one, which is the caller's.
+    /// The pool of threads; `None` if only the caller's thread is used.
     fn pool(&self) -> Option<&rayon::ThreadPool>;
 
-    /// Copies the rows, widened from `widened` where that is given.
+    /// Copies the rows, widened from `widened` if given.
     ///
     /// # Errors
     /// As [`RowSource::submit`].
@@ -102,7 +102,7 @@ pub trait HostTable {
         widened: Option<NarrowFloat>,
     ) -> Result<RowsRead, GatherError>;
 
-    /// Sums the rows by the place's lists, and copies those that it asks for besides.
+    /// Sums the rows by the place's lists, and copies the rows that it requests.
     ///
     /// # Errors
     /// As [`RowSource::submit`]; [`GatherError::Lists`].
@@ -114,7 +114,7 @@ pub trait HostTable {
     ) -> Result<RowsRead, GatherError>;
 }
 
-// Not of any boxed table: another crate could then make a boxed table of its own a file, and so a table twice.
+// Not for any boxed table, since another crate could then implement a conflicting trait for its own boxed table.
 impl HostTable for Box<dyn TableSource + '_> {
     fn table_row_bytes(&self) -> usize {
         (**self).table_row_bytes()
@@ -143,7 +143,7 @@ impl HostTable for Box<dyn TableSource + '_> {
     }
 }
 
-/// A table in either use: its rows as they are, and widened or summed.
+/// A table with both uses: unchanged rows, and widened or summed rows.
 pub trait TableSource: HostTable + HostSource {}
 
 impl<S: HostTable + HostSource + ?Sized> TableSource for S {}

@@ -1,4 +1,4 @@
-//! A table that is divided among ranks: rows of other ranks come by an exchange.
+//! A table divided among ranks; rows of other ranks are received by an exchange.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,25 +15,25 @@ use crate::error::GatherError;
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::SummedValues;
 
-/// A table that is divided among the ranks of a group, seen from one of them.
+/// One rank's source of a table that is divided among the ranks of a group.
 ///
 /// A row comes from the first of these that has it:
 ///
-/// 1. the cache: rows that were chosen and copied at the start, meant for those of other ranks,
+/// 1. the cache: rows chosen and copied at the start, usually of other ranks,
 /// 2. the rank's own part, a range of the table's rows in memory,
-/// 3. the rank whose part it is in, by an [`Exchange`] of three calls a fill: how many rows each rank wants of each other,
-///    their ids, and the rows. The owner gathers them into the memory that is sent.
+/// 3. the rank that owns it, by an [`Exchange`] of three calls per fill: the numbers of requested rows, their ids, and
+///    the rows. The owner gathers them into the memory that is sent.
 ///
-/// All ranks fill equally often, and each fill serves the others: **a rank without a batch fills a place for no ids**. A
-/// fill that is refused for its ids, or for the length of its rows, has not begun, and the others still expect it. Sums that
-/// are refused for their lists or their place come behind the exchange: they count as a fill. Any other error cancels the
-/// exchange, so that no rank waits for this one.
+/// All ranks make the same number of fills, and each fill serves the others: **a rank without a batch fills a place for
+/// no ids**. A fill rejected for its ids, or for the length of its rows, has not begun, and the others still expect it.
+/// Sums are rejected for their lists or their place after the exchange, so they count as a fill. Any other error
+/// cancels the exchange, so that no rank waits for this one.
 ///
-/// It is not for [`StagingSource`](crate::cuda::StagingSource), nor for what divides a batch before it: these fill
-/// once a piece, so as often as a batch has pieces, and not at all for an empty one.
+/// Not supported with [`StagingSource`](crate::cuda::StagingSource) or other wrappers that divide a batch: these make
+/// one fill per piece, and none for an empty batch.
 pub struct Remote<'t> {
     own: MappedTable<'t>,
-    /// The rows of the own part.
+    /// The rows of this rank's part.
     range: Range<i64>,
     book: Book,
     exchange: Box<dyn Exchange>,
@@ -44,7 +44,7 @@ pub struct Remote<'t> {
     fill: Fill,
 }
 
-/// What a [`Remote`] has done, since its cache was filled.
+/// Statistics of a [`Remote`] since its cache was filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteCounts {
     /// Rows from the own part.
@@ -53,45 +53,45 @@ pub struct RemoteCounts {
     pub cached_rows: u64,
     /// Rows from other ranks.
     pub remote_rows: u64,
-    /// Rows that other ranks got from this one.
+    /// Rows that this rank sent to others.
     pub given_rows: u64,
     /// Bytes to other ranks: counts, ids and rows.
     pub sent_bytes: u64,
     /// Bytes from other ranks.
     pub received_bytes: u64,
-    /// Time in the first call of a fill, until all ranks had begun theirs.
+    /// Time in the first call of a fill, until all ranks had begun it.
     pub met: Duration,
-    /// Time in the other calls of the exchange, which pass ids and rows on.
+    /// Time in the other calls of the exchange, which transfer ids and rows.
     pub passed: Duration,
 }
 
 impl RemoteCounts {
-    /// Time in calls of the exchange.
+    /// Total time in calls of the exchange.
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.met + self.passed
     }
 }
 
-/// Memory for a fill, kept for the next.
+/// Memory of a fill, reused for the next.
 #[derive(Default)]
 struct Fill {
-    /// For each id its row's number among those of the own part, the cache and the received rows, in this order.
+    /// For each id, the index of its row in the concatenation of the own part, the cache and the received rows.
     numbers: Vec<i64>,
-    /// The positions among the ids of those that other ranks own, and their owners.
+    /// The positions of the ids that other ranks own, and their owners.
     missing: Vec<(usize, usize)>,
-    /// The ids that are asked of other ranks, by owner.
+    /// The ids requested from other ranks, by owner.
     wanted: Vec<i64>,
-    /// The rows that other ranks ask for, by rank, as numbers in the own part.
+    /// The rows that other ranks request, by rank, as indices in the own part.
     asked: Vec<i64>,
 }
 
 impl<'t> Remote<'t> {
-    /// The table that `book` divides among the ranks of `exchange`, where this rank's part is `own`.
+    /// Creates a source of the table that `book` divides among the ranks of `exchange`; `own` is this rank's part.
     ///
     /// # Errors
-    /// [`GatherError::Parts`] unless there is one part a rank; [`GatherError::PartRows`] unless `own` has as many rows as
-    /// the book gives this rank.
+    /// [`GatherError::Parts`] unless there is one part per rank; [`GatherError::PartRows`] unless `own` has the number
+    /// of rows in the book.
     pub fn new(own: MappedTable<'t>, book: Book, exchange: Box<dyn Exchange>) -> Result<Self, GatherError> {
         let (rank, ranks, parts) = (exchange.rank(), exchange.ranks(), book.parts());
         if parts != ranks {
@@ -108,15 +108,15 @@ impl<'t> Remote<'t> {
         Ok(Self { own, range, book, exchange, cache: None, counts, told: None, fill })
     }
 
-    /// Also writes its counts there, after each fill.
+    /// Also writes the counts to `counts` after each fill.
     #[must_use]
     pub fn telling(mut self, counts: Arc<Mutex<RemoteCounts>>) -> Self {
         self.told = Some(counts);
         self
     }
 
-    /// Gets the rows `ids` from their owners and keeps a copy of them: all ranks call this together, each with ids of its
-    /// own, or none. Counts begin anew.
+    /// Gets the rows `ids` from their owners and keeps a copy of them: all ranks call this together, each with its own
+    /// ids, or none. Resets the counts.
     ///
     /// # Errors
     /// As [`CachedRows::read`].
@@ -138,17 +138,17 @@ impl<'t> Remote<'t> {
         Ok(cache)
     }
 
-    /// What it has done.
+    /// The statistics so far.
     pub fn counts(&self) -> RemoteCounts {
         self.counts
     }
 
-    /// The exchange with the other ranks, to cancel it.
+    /// The exchange with the other ranks, for cancellation.
     pub fn exchange(&self) -> &dyn Exchange {
         &*self.exchange
     }
 
-    /// Brings the rows of other ranks for ids that were checked, serves the other ranks, and numbers all rows.
+    /// Fetches the rows of other ranks for checked ids, serves the other ranks, and numbers all rows.
     fn fetch(&mut self, ids: &[i64], threads: usize) -> Result<RowsRead, GatherError> {
         let (wanted, cached) = self.number(ids);
         // After a failure the ranks are at different calls.
@@ -160,7 +160,7 @@ impl<'t> Remote<'t> {
         self.counts.cached_rows += cached;
         self.counts.remote_rows += remote;
         if let Some(told) = &self.told {
-            // Plain numbers, so a thread that panicked with them left nothing half done.
+            // Plain numbers, which are valid even after a panic of another thread.
             *told.lock().unwrap_or_else(PoisonError::into_inner) = self.counts;
         }
         Ok(RowsRead::of(RowOrigin::HostTable, local, row_bytes)
@@ -175,7 +175,7 @@ impl<'t> Remote<'t> {
         }
     }
 
-    /// Decides where each row comes from. Returns how many are wanted of each rank, and how many are cached.
+    /// Determines the origin of each row. Returns the number of rows requested from each rank, and of cached rows.
     fn number(&mut self, ids: &[i64]) -> (Vec<usize>, u64) {
         let Self { own, range, book, cache, fill, .. } = self;
         let Fill { numbers, missing, wanted: wanted_ids, .. } = fill;
@@ -198,7 +198,7 @@ impl<'t> Remote<'t> {
             let owner = book.owner(id as u64).expect("the id was found to be a row of the table");
             wanted[owner] += 1;
             missing.push((position, owner));
-            // Numbered below, when it is known how many rows come from the ranks before.
+            // Numbered below, when the number of rows from earlier ranks is known.
             -1
         }));
         let mut next = starts(&wanted);
@@ -245,7 +245,7 @@ impl<'t> Remote<'t> {
         let (sends, receives) = (times(&asked_rows, row_bytes), times(wanted, row_bytes));
         timed(&mut counts.passed, || exchange.exchange_lent(Splits { send: &sends, recv: &receives }))?;
 
-        // The counts, then ids one way and rows the other.
+        // The counts, then ids in one direction and rows in the other.
         let of_counts = (size_of::<u64>() * (wanted.len() - 1)) as u64;
         let (out, back) = (wanted_ids.len() as u64, all as u64);
         let (id_bytes, row_bytes) = (size_of::<i64>() as u64, row_bytes as u64);
@@ -278,7 +278,7 @@ fn timed<T>(
     result
 }
 
-/// Where each rank's share begins.
+/// The start of each rank's share.
 fn starts(shares: &[usize]) -> Vec<usize> {
     let mut end = 0;
     let start = |&share: &usize| {
@@ -293,7 +293,7 @@ fn times(rows: &[usize], bytes: usize) -> Vec<usize> {
     rows.iter().map(|&rows| rows * bytes).collect()
 }
 
-/// The same numbers; `None` where as many rows of so many bytes are more than memory can hold.
+/// Converts the numbers to `usize`; `None` if that many rows of `bytes` bytes exceed the address space.
 fn in_memory(rows: &[u64], bytes: usize) -> Option<Vec<usize>> {
     let all = rows.iter().try_fold(0_u64, |all, &rows| all.checked_add(rows))?;
     let all_bytes = usize::try_from(all).ok()?.checked_mul(bytes)?;

@@ -1,4 +1,4 @@
-//! Sums of listed rows, made where the rows are read.
+//! Sums of listed rows, computed while the rows are read.
 
 use super::place::{HostPlace, HostSource, HostTable, SumPlace, SumSource};
 use crate::error::GatherError;
@@ -6,7 +6,7 @@ use crate::source::{RowSource, RowsRead, Ticket};
 use crate::stack::{SummedValues, SummingSource};
 
 impl<S: HostTable + HostSource> SummingSource<S> {
-    /// Sums rows of the source, which are of these values.
+    /// Creates a source of sums over rows with these values.
     ///
     /// # Errors
     /// [`GatherError::NotValues`] unless a row is a whole number of such values.
@@ -19,7 +19,7 @@ impl<S: HostTable + HostSource> SummingSource<S> {
     }
 }
 
-/// `row_bytes` is that of a sum. Each id counts once in what was read, however many lists name it.
+/// `row_bytes` is the size of a sum. Each id counts once in the statistics, even if it is in several lists.
 impl<S: HostTable + HostSource> RowSource<SumPlace<'_>> for SummingSource<S> {
     fn rows(&self) -> usize {
         self.source.rows()

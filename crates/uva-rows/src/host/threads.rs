@@ -10,10 +10,10 @@ use crate::error::GatherError;
 /// tens), small enough that threads end together.
 pub const TASK_BYTES: usize = 256 << 10;
 
-/// A pool of so many threads; `None` for one, which is the caller's.
+/// Creates a pool of `threads` threads; `None` for one, which is the caller's.
 ///
 /// # Errors
-/// The system has no room for so many.
+/// If the threads cannot be spawned.
 pub fn gather_pool(threads: usize) -> Result<Option<ThreadPool>, GatherError> {
     if threads < 2 {
         return Ok(None);
@@ -24,7 +24,7 @@ pub fn gather_pool(threads: usize) -> Result<Option<ThreadPool>, GatherError> {
     Ok(Some(pool))
 }
 
-/// Runs the tasks on `threads` threads, the caller's among them. Each takes the next when it has done one.
+/// Runs the tasks on `threads` threads, the caller's among them. Each takes the next task when it has finished one.
 pub fn divide<T>(
     pool: &ThreadPool,
     threads: usize,
@@ -33,7 +33,7 @@ pub fn divide<T>(
 ) {
     let tasks = Mutex::new(tasks);
     let take_part = || {
-        // The lock is held for as long as it takes to find out where the next task is.
+        // The lock is held only while the next task is determined.
         let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(task) = next() {
             run(task);
@@ -43,7 +43,7 @@ pub fn divide<T>(
         for _ in 1..threads {
             scope.spawn(|_| take_part());
         }
-        // This thread starts work at once: waking a sleeping thread may take as long as a whole task.
+        // This thread starts work immediately: waking a sleeping thread may take as long as a whole task.
         take_part();
     });
 }

@@ -8,7 +8,7 @@ use crate::source::{RowSource, RowsRead, Ticket};
 use crate::stack::WideningSource;
 
 impl<S: HostTable + HostSource> WideningSource<S> {
-    /// Takes the source's rows for values of type `from`.
+    /// Creates a source that widens rows of type `from`.
     ///
     /// # Errors
     /// [`GatherError::NotHalves`] unless a row is a whole number of such values.

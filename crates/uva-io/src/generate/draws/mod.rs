@@ -1,4 +1,4 @@
-//! Random draws that generators share.
+//! Random draws shared by the generators.
 
 pub(crate) mod binomial;
 pub(crate) mod permutation;

@@ -39,7 +39,7 @@ impl RandomStream {
         mix(self.0)
     }
 
-    /// Uniform in [0, 1), a multiple of 2⁻⁵³: exact in a double, hence the same on every machine.
+    /// Uniform in [0, 1), a multiple of 2⁻⁵³: exact in a double, and so the same on every machine.
     #[inline]
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)

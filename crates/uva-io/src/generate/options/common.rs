@@ -8,13 +8,13 @@ use crate::generate::draws::random::{GeneratorPurpose, RandomStream};
 /// The options that do not depend on a graph's shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Common {
-    /// How many nodes; at least 2.
+    /// The number of nodes; at least 2.
     pub nodes: u64,
-    /// Mean length of a list. A little less is reached, since lists name no neighbour twice.
+    /// Mean length of a list. The actual mean is slightly lower, since lists have no repeats.
     pub average_degree: f64,
-    /// Features a node; at least 1.
+    /// Features per node; at least 1.
     pub feature_dim: usize,
-    /// How many classes, 1 to `nodes`.
+    /// The number of classes, 1 to `nodes`.
     pub classes: u64,
     /// The key of all random numbers.
     pub seed: u64,
@@ -24,11 +24,11 @@ pub struct Common {
     pub threads: Option<usize>,
     /// Distance of a class centre from 0 in each dimension, where the noise has variance 1. `None`: 2/√`feature_dim`.
     pub feature_signal: Option<f64>,
-    /// Share of labels that are drawn anew from all classes.
+    /// Share of labels that are redrawn from all classes.
     pub label_noise: f64,
     /// Share of nodes in the train split.
     pub train_share: f64,
-    /// How they are chosen.
+    /// How the nodes of the train split are chosen.
     pub train_by: TrainBy,
     /// Share of nodes in the valid split.
     pub valid_share: f64,
@@ -62,7 +62,7 @@ impl Default for Common {
 }
 
 impl Common {
-    /// Refuses options that no shape supports.
+    /// Rejects options that no shape supports.
     pub(crate) fn check(&self) -> Result<(), GraphError> {
         let &Common { nodes, average_degree, feature_dim, classes, .. } = self;
         let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
@@ -146,12 +146,12 @@ impl Common {
         }
     }
 
-    /// How many nodes a draw of the train split takes.
+    /// The number of nodes that a draw of the train split takes.
     pub(crate) fn train_nodes(&self) -> u64 {
         (self.train_share * self.nodes as f64).round() as u64
     }
 
-    /// The split of a node that a draw of the train split left, with the same probabilities for all of them.
+    /// The split of a node not drawn for the train split, with the same probabilities for all of them.
     pub(crate) fn rest_split(&self, node: u64) -> Option<Split> {
         let rest = 1.0 - self.train_share;
         self.split_at(
@@ -165,7 +165,7 @@ impl Common {
     }
 }
 
-/// Refuses a share outside 0..=1.
+/// Rejects a share outside 0..=1.
 pub(crate) fn check_share(option: &str, share: f64) -> Result<(), GraphError> {
     if (0.0..=1.0).contains(&share) {
         return Ok(());

@@ -9,7 +9,7 @@ pub struct ShapeOptions {
     pub probabilities: Option<[f64; 2]>,
     /// The probabilities of R-MAT's quadrants.
     pub quadrants: Option<[f64; 4]>,
-    /// The most by which R-MAT's quadrants may deviate at a level.
+    /// Maximum deviation of R-MAT's quadrants at a level.
     pub noise: Option<f64>,
 }
 

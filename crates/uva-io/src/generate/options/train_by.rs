@@ -7,11 +7,11 @@ use crate::generate::draws::random::{GeneratorPurpose, RandomStream};
 /// How the nodes of the train split are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TrainBy {
-    /// As the shape does it: uniformly, or for citations among recent nodes of few fields.
+    /// By the shape: uniformly, or for citations among recent nodes of few fields.
     #[default]
     Shape,
     /// Drawn without replacement, with a probability proportional to the length of the node's list, as DUCATI (Zhang et
-    /// al. 2023, section 6.1) does for graphs without a split. The rest of the nodes gets into the other two splits
+    /// al. 2023, section 6.1) does for graphs without a split. The other nodes are assigned to the other two splits
     /// uniformly.
     Degree,
 }
@@ -29,7 +29,7 @@ impl TrainBy {
 
 /// A draw of nodes without replacement, with probabilities proportional to their degrees.
 ///
-/// A node's key is an exponential variate divided by its degree, and the nodes of the smallest keys are drawn
+/// A node's key is an exponential variate divided by its degree, and the nodes with the smallest keys are drawn
 /// (Efraimidis and Spirakis 2006). Keys depend on seed and node alone. A node with an empty list is never drawn.
 #[derive(Debug)]
 pub(crate) struct DegreeDraw {
@@ -45,10 +45,10 @@ impl DegreeDraw {
         DegreeDraw { seed, wanted, smallest: BinaryHeap::new() }
     }
 
-    /// Bytes a drawn node takes while the draw goes on: the heap's vector doubles.
+    /// Bytes per drawn node during the draw: the heap's vector doubles.
     pub(crate) const BYTES: u64 = 2 * size_of::<(u64, u64)>() as u64;
 
-    /// Takes part with a node of this degree.
+    /// Adds a node of this degree to the draw.
     pub(crate) fn offer(&mut self, node: u64, degree: u64) {
         if degree == 0 || self.wanted == 0 {
             return;
@@ -73,8 +73,8 @@ impl DegreeDraw {
     }
 }
 
-/// An exponential variate of mean 1 by comparisons of uniform ones alone (von Neumann 1951), since a library's logarithm
-/// may differ in its last bit between machines.
+/// An exponential variate of mean 1 by comparisons of uniform variates only (von Neumann 1951), since a library's
+/// logarithm may differ in its last bit between machines.
 fn exponential(stream: &mut RandomStream) -> f64 {
     let mut whole = 0.0;
     loop {
@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_draw_takes_the_requested_number_by_degree_and_never_an_empty_list() {
-        // Of 40,000 nodes a quarter each has degree 0, 1, 4 and 16. 2 % are drawn, so few that replacement hardly counts.
+        // Of 40,000 nodes a quarter each has degree 0, 1, 4 and 16. 2 % are drawn, few enough that replacement has
+        // little effect.
         let degrees = [0, 1, 4, 16];
         let mut draw = DegreeDraw::new(5, 800);
         (0..40_000).for_each(|node| draw.offer(node, degrees[node as usize % 4]));

@@ -18,7 +18,7 @@ fn every_preset_makes_a_graph_of_its_shape_at_a_small_scale() {
         assert_eq!(dataset.nodes() as f64, nodes, "{}", preset.name);
         assert_eq!(dataset.classes() as u64, preset.classes, "{}", preset.name);
         assert_eq!(dataset.table().element, preset.feature_element, "{}", preset.name);
-        // Small graphs have no room for the longest lists: reddit's have 492 entries among 8000 nodes here.
+        // Small graphs do not have enough nodes for the longest lists: reddit's have 492 entries among 8000 nodes here.
         let found = dataset.edges() as f64 / nodes;
         println!("{}: {found:.2} neighbours of {wanted:.2}", preset.name);
         assert!((0.75 * wanted..1.05 * wanted).contains(&found), "{}: {found} for {wanted}", preset.name);
@@ -69,7 +69,7 @@ fn an_estimate_is_what_the_files_come_to() {
         let found: u64 =
             std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
         let said = estimate(&*recipe).unwrap().disk_bytes;
-        // Repeated neighbours are left out, and every file has a header.
+        // Repeated neighbours are omitted, and every file has a header.
         assert!(found as f64 > 0.85 * said as f64 && found < said + said / 50 + 2000, "{found} for {said}");
     }
 }

@@ -13,7 +13,7 @@
 //! block's most cited member is that of one of its halves. A citation climbs one level with probability `fame`, and
 //! again, as long as the block is older than the node. A work that leads blocks of 2^l members then gets ~ (2 ·
 //! fame)^l, so the r-th of a field ~ r^−(1 + log2 fame). A citation of another field goes to a leader of at least 2^12
-//! members, or of the largest block there is: other fields know only its famous works.
+//! members, or of the largest block: other fields cite only its famous works.
 //!
 //! Lists are `c/√u` long with u uniform (an exponent of 3), at most 20 times the mean, growing with time from half the
 //! mean to one and a half.
@@ -49,7 +49,7 @@ pub struct Citation {
     pub common: Common,
     /// How many fields each class has; one of them is labelled.
     pub fields_per_class: u64,
-    /// Share of citations that stay within the field.
+    /// The share of citations that stay within the field.
     pub within_field: f64,
     /// Share of citations within the field that go to recent nodes; the others ignore age.
     pub recent: f64,
@@ -82,7 +82,7 @@ impl Default for Citation {
     }
 }
 
-/// Its row in the table.
+/// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "citation",
     help: "Nodes in order of time, each citing older ones of its field; few nodes train, recent ones of few fields, as in papers100M",
@@ -118,7 +118,7 @@ struct Plan<'o> {
     coverage_elsewhere: f64,
     /// The first node that may be in a split.
     from: u64,
-    /// The probability that a node of a labelled field from there on is in one.
+    /// The probability that a node of a labelled field, from `from` on, is in a split.
     drawn: f64,
 }
 
@@ -209,7 +209,7 @@ impl<'o> Plan<'o> {
             level += 1;
             chance *= options.fame;
         }
-        // The whole block has to be older. A block of one is.
+        // The whole block must be older. A block of one node always is.
         while ((member >> level) + 1) << level > older {
             level -= 1;
         }
@@ -241,7 +241,7 @@ impl PlantedGraph for Plan<'_> {
         if !drawn {
             return None;
         }
-        // Train first, test last, each a part of the time as large as its share.
+        // Train first, test last, each with a part of the time proportional to its share.
         let time = (node - self.from) as f64 / (common.nodes - self.from) as f64;
         common.split_at(time * common.split_shares())
     }

@@ -1,4 +1,4 @@
-//! The shapes of generated graphs, a file each.
+//! The shapes of generated graphs, one file each.
 
 pub(crate) mod citation;
 pub(crate) mod power_law;

@@ -9,9 +9,9 @@
 //!   2.5). Its class is the node's own with probability `homophily`, and any class otherwise.
 //!
 //! The graph is directed: each list is drawn for its node, and no reverse edge is planted. A list has no self-loop and
-//! no repeats, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus noise of
-//! variance 1. A share of `label_noise` of the labels is drawn anew. So features alone identify the class only to a degree. A
-//! mean over neighbours averages the noise away and identifies it better.
+//! no repeats, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus noise of variance
+//! 1. A share of `label_noise` of the labels is redrawn. So features alone identify the class only partly. A mean over
+//! neighbours averages the noise away and identifies it better.
 //!
 //! The result depends only on integers and correctly rounded operations (+, −, ×, ÷, √), never on a library's pow.
 //! Every number is keyed by seed, purpose and node. So the bytes are the same for any number of threads, on any
@@ -39,7 +39,7 @@ pub struct PowerLaw {
 }
 
 impl PowerLaw {
-    /// With these options, and its own default.
+    /// Creates a graph with these common options and the default homophily.
     pub fn of(common: Common) -> PowerLaw {
         PowerLaw { common, homophily: 0.5 }
     }
@@ -51,7 +51,7 @@ impl Default for PowerLaw {
     }
 }
 
-/// Its row in the table.
+/// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "powerlaw",
     help: "Few nodes with very many neighbours, many with few, as in social and citation graphs",
@@ -144,7 +144,8 @@ pub(crate) struct Degrees {
 
 impl Degrees {
     pub(crate) fn new(nodes: u64, average: f64) -> Degrees {
-        // A hub with in-edges from a quarter of all nodes is large enough for any graph; small graphs need more room.
+        // A hub with in-edges from a quarter of all nodes is large enough for any graph; small graphs need a larger
+        // cap.
         let others = (nodes - 1) as f64;
         let cap = (others / 4.0).max(4.0 * average).min(others);
         // With t = (scale/cap)^(1/5), the mean, ∫ min(scale · u^(−5/8), cap) du over 0..1, is cap · (8t⁵ − 5t⁸)/3. It

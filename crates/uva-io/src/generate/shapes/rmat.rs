@@ -16,7 +16,7 @@
 //! - **Noise**: with equal probabilities at all levels degrees come in waves, since all nodes with the same number of
 //!   second halves have the same degree. Each level gets μ, uniform in ±`noise`: b and c become b + μ and c + μ, and a
 //!   and d lose 2μ between them in proportion (Seshadhri, Pinar and Kolda 2011).
-//! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 requires: a node's id says nothing about
+//! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 requires: a node's id is independent of
 //!   its degree.
 //! - **Classes** are positions modulo their number. R-MAT itself has none. So a share `homophily` of the sources moves
 //!   to a member of the destination's class: the one in the same run of as many positions as there are classes. 0 gives
@@ -46,7 +46,7 @@ pub struct Rmat {
     /// The probabilities of the quadrants: a (first half of the sources to first half of the destinations), b (first to
     /// second), c (second to first), d (second to second). They add up to 1.
     pub quadrants: [f64; 4],
-    /// The most by which b and c may deviate at a level, up or down; at most the smallest of b, c and (a + d)/2.
+    /// Maximum deviation of b and c at a level, up or down; at most the smallest of b, c and (a + d)/2.
     pub noise: f64,
     /// Share of the sources that move to the destination's class; some of the others belong to it by chance.
     pub homophily: f64,
@@ -58,7 +58,7 @@ impl Default for Rmat {
     }
 }
 
-/// Its row in the table.
+/// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "rmat",
     help: "Graph500's: a matrix cut in four again and again, the quadrants with different probabilities",
@@ -95,20 +95,21 @@ impl Recipe for Rmat {
 /// One cut of the matrix. Probabilities of the first half, in units of 2⁻³² if a 32-bit number is compared with them.
 #[derive(Debug, Clone, Copy)]
 struct Level {
-    /// That a destination is in the first half.
+    /// The probability that a destination is in the first half.
     destination: f64,
-    /// That a source is, where the destination is in the first half, in the second.
+    /// The probability that a source is in the first half, given that the destination is in the first or in the second
+    /// half.
     source_given: [u64; 2],
-    /// That a source is, if the destination is not cut any more.
+    /// The probability that a source is in the first half, if the destination is no longer cut.
     source: u64,
 }
 
 /// The position of a destination, cut by cut.
 #[derive(Debug, Clone, Copy)]
 struct Descent {
-    /// The probability of an edge to it.
+    /// The probability of an edge to the destination.
     chance: f64,
-    /// Bit l: whether it is in the second half at level l.
+    /// Bit l is set if the destination is in the second half at level l.
     halves: u64,
     /// The number of cuts.
     cuts: usize,
@@ -244,7 +245,7 @@ impl PlantedGraph for Plan<'_> {
             let mut source = self.source(way, &mut stream);
             if stream.unit() < self.options.homophily {
                 source = source - source % classes + class;
-                // The last run may lack that member; the one before has it.
+                // The last run may lack that member; the previous run has it.
                 source -= if source >= nodes { classes } else { 0 };
             }
             (source != position).then(|| self.permutation.forward(source))

@@ -1,8 +1,8 @@
-//! The stochastic block model (Holland, Laskey and Leinhardt 1983): communities, and nothing else.
+//! The stochastic block model (Holland, Laskey and Leinhardt 1983): communities only.
 //!
 //! Every ordered pair of two nodes is an edge independently, with probability p_in if both are of one class and p_out
-//! if they are not. So degrees are all alike, and the informativeness of edges about classes is adjustable. Either the
-//! two probabilities are given, or they follow from the mean degree and the share of edges within a class.
+//! if they are not. So all degrees are similar, and the informativeness of edges about classes is adjustable. Either
+//! the two probabilities are given, or they follow from the mean degree and the share of edges within a class.
 //!
 //! A node's class is its id modulo the number of classes, so that members and non-members of a class can be enumerated
 //! without a table. A list is drawn for its node: Binomial(members − 1, p_in) nodes of its class and Binomial(others,
@@ -37,9 +37,9 @@ pub enum Mixing {
     Homophily(f64),
     /// The probability of an edge from any node to any other.
     Probabilities {
-        /// Where both are of one class.
+        /// If both nodes are of the same class.
         within: f64,
-        /// Where they are not.
+        /// If the nodes are of different classes.
         between: f64,
     },
 }
@@ -50,7 +50,7 @@ impl Default for Sbm {
     }
 }
 
-/// Its row in the table.
+/// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "sbm",
     help: "The stochastic block model: classes are communities, and degrees are all alike",
@@ -164,7 +164,7 @@ fn probability(wanted: f64, candidates: f64, which: &str, share: f64) -> Result<
 fn choose(list: &mut Vec<u64>, count: u64, population: u64, stream: &mut RandomStream) {
     let start = list.len();
     if count > population / 2 {
-        // Fewer numbers are left out than are in.
+        // Fewer numbers are excluded than included.
         choose(list, population - count, population, stream);
         let out = list.split_off(start);
         let mut out = out.into_iter().peekable();

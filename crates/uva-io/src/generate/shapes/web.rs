@@ -11,8 +11,8 @@
 //! - A link to a page near by (`near`), at a distance of up to 512 ids, 1 + 511 · w³ with w uniform.
 //! - A link to a hub: the page at len · w⁴ from the front, so the r-th page of a host gets ~ r^(−3/4).
 //!
-//! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so.
-//! It goes to a hub of that page's host or, one time in four, to its front page.
+//! A link to another host draws page N · w² of a keyed shuffle, so that large hosts are popular, and some hosts even
+//! more. It goes to a hub of that page's host or, one time in four, to its front page.
 //!
 //! Lists have the lengths of the [citation](crate::generate::Citation) generator, without the growth in time. The result depends
 //! only on integers and correctly rounded operations (+, −, ×, ÷, √), and every number is keyed by seed, purpose and
@@ -27,7 +27,7 @@ use crate::generate::options::common::{Common, check_share};
 use crate::generate::planted::{PlantedGraph, draw_list, list_length};
 use crate::generate::recipe::{Generator, Recipe};
 
-/// Pages of a directory.
+/// The number of pages of a directory.
 const DIRECTORY: u64 = 64;
 
 /// Links shared by all pages of a directory.
@@ -68,7 +68,7 @@ impl Default for Web {
     }
 }
 
-/// Its row in the table.
+/// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "web",
     help: "Pages of hosts, most links local or to a host's hubs; few nodes train, as with uk-2006",
@@ -144,7 +144,7 @@ impl<'o> Plan<'o> {
         Host { start, pages: end - start }
     }
 
-    /// One link of `page`, which is on `host`; `None` if it leads nowhere.
+    /// One link of `page`, which is on `host`; `None` if the target does not exist.
     fn link(&self, page: u64, host: Host, stream: &mut RandomStream) -> Option<u64> {
         let options = self.options;
         let target = if stream.unit() >= options.within_host {

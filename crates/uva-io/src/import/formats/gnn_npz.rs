@@ -3,11 +3,11 @@
 //!
 //! | arrays | what |
 //! |---|---|
-//! | `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` | the adjacency matrix [N, N] in compressed rows: row i, column j is an edge from i to j; a stored 0 is none |
-//! | `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape`, or `attr_matrix` | features [N, F], in compressed rows or dense; every node has one, 1, where there are none |
-//! | `labels`, or `labels_data`, `labels_indices`, `labels_indptr`, `labels_shape` | a class [N], or marks [N, C], dense or in compressed rows; no node has one where there are none |
+//! | `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` | the adjacency matrix [N, N] in compressed rows: row i, column j is an edge from i to j; a stored 0 is not an edge |
+//! | `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape`, or `attr_matrix` | features [N, F], in compressed rows or dense; if absent, every node has one feature, 1 |
+//! | `labels`, or `labels_data`, `labels_indices`, `labels_indptr`, `labels_shape` | a class [N], or marks [N, C], dense or in compressed rows; optional |
 //!
-//! `adj_matrix.data` and its like are the same by another name. Names of nodes, attributes and classes are not read.
+//! `adj_matrix.data` and similar names are accepted as well. Names of nodes, attributes and classes are not read.
 
 use serde_json::{Map, json};
 use uva_graph::npy::{NpyType, write_array};
@@ -339,7 +339,7 @@ impl Labels {
         }
     }
 
-    /// Whether no node has one.
+    /// Whether there are no labels.
     fn are_missing(&self) -> bool {
         matches!(self, Labels::Single(labels) if labels.iter().all(|&label| label < 0))
     }

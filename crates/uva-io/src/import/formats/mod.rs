@@ -1,4 +1,4 @@
-//! The formats that are imported, a module each; `tables` is what CSV and Parquet share.
+//! The formats that can be imported, one module each; `tables` is shared by CSV and Parquet.
 
 pub(crate) mod csv;
 pub(crate) mod edgelist;

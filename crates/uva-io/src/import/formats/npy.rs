@@ -1,16 +1,16 @@
-//! A directory of `.npy` files, in our own layout or in that of another library.
+//! A directory of `.npy` files, in this program's layout or in that of another library.
 //!
 //! | what | names, the first found is taken | shape and types |
 //! |---|---|---|
-//! | graph | `indptr` and `indices` | our CSC: `[N + 1]` and `[E]`, any integer type |
+//! | graph | `indptr` and `indices` | CSC: `[N + 1]` and `[E]`, any integer type |
 //! | | `edge_index` | `[2, E]` (PyG, OGB): sources, then destinations; `[E, 2]` too, unless E is 2 |
 //! | | `src` and `dst` | `[E]` each |
 //! | features | `feat`, `x`, `features`, `node_feat` | `[N, F]`; float32, float16, uint8 and int8 stay, other numbers become float32, bool uint8, uint16 stays where meta.json says bf16, uint8 is float8 where it says e4m3 |
 //! | labels | `label`, `labels`, `y`, `node_label` | optional: `[N]` or `[N, 1]`, integers, or floats that are whole or NaN (none); `[N, C]` of zeros and ones; other floats, or any numbers with `--regression`: `[N]` or `[N, K]` targets, float32 and finite |
 //! | splits | `train_idx`, `valid_idx` or `val_idx`, `test_idx` | node ids, any integer type, order kept |
 //! | | `train_mask`, `valid_mask` or `val_mask`, `test_mask` | `[N]` of bool or uint8 |
-//! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only where the edges stay as they are |
-//! | features of edges | `edge_feat`, `edge_attr`, `edge_features` | `[E, K]` or `[E]`, types as of features; only where the edges stay as they are |
+//! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only if the edges are unchanged |
+//! | features of edges | `edge_feat`, `edge_attr`, `edge_features` | `[E, K]` or `[E]`, types as of features; only if the edges are unchanged |
 //! | original ids | `orig_id` | `[N]`, any integer type |
 //! | ids of the source | `node_id` | `[N]`, any integer type; `node_names.txt` has names in their place, a line each |
 //! | `meta.json` | | kept |
@@ -66,8 +66,7 @@ pub(crate) const IMPORTER: Importer = Importer {
     import,
 };
 
-/// Imports the `.npy` files in a directory; the module's table lists the names. The edges stay unchanged unless the
-/// options say otherwise.
+/// Imports the `.npy` files in a directory; the module's table lists the names. Edges are unchanged by default.
 fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
     let arrays = NpyArrays::open(request.source, request)?;
@@ -96,7 +95,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     output.finish(meta)
 }
 
-/// Everything but the edges, found and checked.
+/// All arrays except the edges, found and checked.
 pub(crate) struct NpyArrays {
     source: Source,
     features: Features,
@@ -129,7 +128,7 @@ impl NpyArrays {
         Ok(NpyArrays { source, features, labels, splits, original_ids, node_ids, node_names })
     }
 
-    /// Says which arrays are not read. `elsewhere`: those that are known by other means.
+    /// Reports the unread arrays. `elsewhere` lists those that are read by other means.
     pub(crate) fn say_left_out(&self, watch: &ImportWatch<'_>, elsewhere: &[&str]) -> Result<(), GraphError> {
         let read = self.source.read.borrow();
         let is_read = |name: &str| read.contains(name) || elsewhere.contains(&name);
@@ -191,10 +190,10 @@ impl NpyArrays {
             numbering::copy_names(&from, output)?;
         }
         let mut meta = self.source.meta;
-        // What it is now is a dataset of its own, whose lists are what the source has.
+        // The result is an independent dataset, whose lists are those of the source.
         meta.part = None;
         if matches!(self.labels, ImportedLabels::Regression { .. }) {
-            // Numbers are no classes.
+            // Numbers are not classes.
             if meta.classes.take().is_some() | meta.class_names.take().is_some() {
                 output.note(
                     "'classes' and 'class_names' of meta.json are dropped: targets of regression have none",
@@ -260,8 +259,8 @@ impl Source {
         Ok(Features { array, element })
     }
 
-    /// The labels; a note if there are none. Floats that are no classes are targets of regression, and so is everything
-    /// if `regression` says so.
+    /// The labels; a note if there are none. Floats that are not classes are targets of regression, and so are all
+    /// labels with `regression`.
     fn labels(
         &self,
         nodes: usize,
@@ -322,7 +321,7 @@ impl Source {
         }
     }
 
-    /// `by_rule`: they need not be there, since others take their place.
+    /// With `by_rule`, the splits are optional, since a rule replaces them.
     fn splits(&self, nodes: usize, by_rule: bool) -> Result<[Vec<i64>; 3], GraphError> {
         let split = |ids: &[&str], masks: &[&str]| match self.split(nodes, ids, masks)? {
             None if !by_rule => Err(self.missing("split", &[ids, masks].concat())),
@@ -375,7 +374,7 @@ impl Source {
         Ok(Some(weights))
     }
 
-    /// Features of edges. Where it is not known how many `edges` there are, [`DatasetOutput::finish_lists`] compares.
+    /// Features of edges. If the number of `edges` is unknown, [`DatasetOutput::finish_lists`] compares it.
     fn edge_rows(&self, edges: Option<usize>, changes: Changes) -> Result<Option<NpyEdgeRows>, GraphError> {
         let Some(array) = self.optional(&["edge_feat", "edge_attr", "edge_features"])? else {
             return Ok(None);
@@ -532,7 +531,7 @@ impl Edges {
 pub(crate) struct NpyEdgeRows(Features);
 
 impl NpyEdgeRows {
-    /// Those in `directory`, if it has any.
+    /// Opens the edge features in `directory`, if any.
     pub(crate) fn open(directory: &Path, changes: Changes) -> Result<Option<NpyEdgeRows>, GraphError> {
         Source::new(directory)?.edge_rows(None, changes)
     }
@@ -582,7 +581,7 @@ enum ImportedLabels {
         classes: usize,
         marks: Vec<u8>,
     },
-    /// Rows of `columns`, or one number a node.
+    /// Rows of `columns`, or one number per node.
     Regression {
         columns: Option<usize>,
         values: Vec<f32>,
@@ -607,7 +606,7 @@ impl ImportedLabels {
 /// The file with the names of the nodes in `directory`, if there is one.
 ///
 /// # Errors
-/// If it has not one for each of `nodes` nodes.
+/// If the number of names differs from `nodes`.
 pub(crate) fn names_of_nodes(directory: &Path, nodes: u64) -> Result<Option<PathBuf>, GraphError> {
     let path = directory.join(names::NODE_NAMES);
     if !path.exists() {
@@ -620,7 +619,7 @@ pub(crate) fn names_of_nodes(directory: &Path, nodes: u64) -> Result<Option<Path
     }
 }
 
-/// Whether these are floats that are no classes: some number is not whole.
+/// Whether these are floats that are not classes: some number is not whole.
 fn are_targets(array: &NpyArray) -> bool {
     matches!(array.kind(), NpyType::F16 | NpyType::F32 | NpyType::F64)
         && floats(array).iter().any(|value| value.is_finite() && value.fract() != 0.0)
@@ -640,7 +639,7 @@ fn integers(array: &NpyArray) -> Result<Vec<i64>, GraphError> {
     integers_of(array, 0, array.header().elements())
 }
 
-/// The same of the elements `first..last`.
+/// The elements `first..last` as integers, if they are integers.
 fn integers_of(array: &NpyArray, first: usize, last: usize) -> Result<Vec<i64>, GraphError> {
     if !values::is_integer(array.kind()) {
         return Err(array.wrong_type("an integer type"));

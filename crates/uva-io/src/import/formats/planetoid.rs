@@ -28,8 +28,8 @@ use crate::import::writing::output::{DatasetOutput, DatasetSizes, FeaturesOf};
 /// Nodes that validate, after those that train.
 const VALID_NODES: usize = 500;
 
-/// The most nodes per described node. The published graphs have 15 undescribed ones in 3,327. Without a limit, a test
-/// index of a few bytes could request a table of terabytes.
+/// The maximum number of nodes per described node. The published graphs have 15 undescribed ones in 3,327. Without a
+/// limit, a test index of a few bytes could request a table of terabytes.
 const NODES_PER_DESCRIBED: usize = 2;
 
 /// The kind of source.
@@ -39,8 +39,8 @@ const READS: &str = "`from=planetoid` reads a directory with ind.NAME.x, .y, .tx
 /// More features and classes than the largest file could describe.
 const MOST_COLUMNS: usize = 1 << 24;
 
-/// The size limit: these files are read whole, and a pickle takes several times its bytes while it is read. The
-/// published ones have megabytes.
+/// The size limit: these files are read completely, and parsing a pickle takes several times its size. The published
+/// files have megabytes.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// The customary treatment of these graphs' edges.
@@ -212,7 +212,7 @@ fn resolve(source: &Path, out: &Path, options: &ImportOptions) -> Result<(PathBu
     let directory = source.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let name = name.strip_prefix("ind.").unwrap_or(&name);
-    // Without the directory there is no graph in it either.
+    // A missing directory has no graph.
     let found = if directory.is_dir() { names_in(directory)? } else { Vec::new() };
     match found.iter().find(|found| {
         name == *found || name.strip_prefix(found.as_str()).is_some_and(|rest| rest.starts_with('.'))
@@ -277,7 +277,7 @@ impl Classes {
     }
 }
 
-/// The nodes of `tx`'s rows, in their order; `trained` nodes are `allx`'s.
+/// The nodes of `tx`'s rows, in their order; `allx` has `trained` nodes.
 fn test_index(path: &Path, trained: usize, tested: usize) -> Result<Vec<usize>, GraphError> {
     let described = trained + tested;
     let most = described.saturating_mul(NODES_PER_DESCRIBED);

@@ -1,6 +1,7 @@
-//! Feature rows on their way to `feat.npy`: checked, and converted if a dataset has no such type.
+//! Writing of feature rows to `feat.npy`, with checks and conversion to a type that datasets support.
 //!
-//! Every importer writes its rows through [`FeatureWriter`], so that none accepts a value that `info --verify` refuses.
+//! Every importer writes its rows through [`FeatureWriter`], so that no importer accepts a value that `info --verify`
+//! rejects.
 
 use std::path::{Path, PathBuf};
 
@@ -43,17 +44,17 @@ pub(crate) struct FeatureWriter {
     kind: NpyType,
     element: ElementType,
     target: NpyType,
-    /// Float8 in place of the source's type.
+    /// Float8 instead of the source's type.
     float8: Option<Float8>,
     /// Number of written values.
     position: u64,
-    /// How many of them were too large for float8.
+    /// The number of values too large for float8.
     saturated: u64,
 }
 
 impl FeatureWriter {
-    /// For rows of `columns` values of type `kind`, which is `said` to store values of another type. `float8`: they are
-    /// written as float8.
+    /// Creates a writer for rows of `columns` values of type `kind`; `said` is the stored type by the metadata. With
+    /// `float8`, the values are written as float8.
     pub(crate) fn create(
         path: &Path,
         source: FeatureSource,
@@ -62,7 +63,7 @@ impl FeatureWriter {
         float8: Option<Float8>,
     ) -> Result<FeatureWriter, GraphError> {
         let (element, target) = feature_type(kind, said);
-        // What is float8 already stays as it is.
+        // Values that are float8 already are unchanged.
         let float8 = float8.filter(|_| element != ElementType::E4m3);
         let written = if float8.is_some() { NpyType::U8 } else { target };
         let writer = NpyWriter::create(path, written, &[columns])?;
@@ -94,7 +95,7 @@ impl FeatureWriter {
     /// Writes values in the source's type.
     ///
     /// # Errors
-    /// If one is not finite, or not as float32.
+    /// If a value is not finite, or not finite as float32.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), GraphError> {
         if self.float8.is_some() {
             let values = match self.element {
@@ -109,7 +110,7 @@ impl FeatureWriter {
         if self.kind == self.target || self.kind == NpyType::Bool {
             let wrong = match self.element {
                 ElementType::U8 | ElementType::I8 => None,
-                // It has no infinities, and one NaN of each sign.
+                // This type has no infinities, and one NaN of each sign.
                 ElementType::E4m3 => {
                     first_not_finite(
                         bytes,
@@ -142,7 +143,7 @@ impl FeatureWriter {
     /// Writes float32 values computed by an importer.
     ///
     /// # Errors
-    /// If one is not finite.
+    /// If a value is not finite.
     pub(crate) fn write_floats(&mut self, values: &[f32]) -> Result<(), GraphError> {
         if self.float8.is_some() {
             return self.write_float8(&values.iter().map(|&value| value.into()).collect::<Vec<_>>());
@@ -167,7 +168,7 @@ impl FeatureWriter {
             .write_bytes(&values.iter().map(|&value| float8::from_f32(value as f32)).collect::<Vec<_>>())
     }
 
-    /// The error about the value `ahead` positions behind the written ones.
+    /// The error about the value `ahead` positions after the written values.
     fn refusal(&self, ahead: usize, value: f64) -> GraphError {
         let position = self.position + ahead as u64;
         let (row, column) = (position / self.columns, position % self.columns);
@@ -200,8 +201,8 @@ impl FeatureWriter {
     }
 }
 
-/// The stored type of values of a type: the same if a dataset supports it, else float32. Bits of a type that `.npy` has
-/// no name for are that type where the metadata have `said` so.
+/// The stored type of values of a type: the same if a dataset supports it, else float32. Bits of a type without a name
+/// in `.npy` have the type `said` by the metadata.
 pub(crate) fn feature_type(kind: NpyType, said: Option<ElementType>) -> (ElementType, NpyType) {
     match kind {
         NpyType::F16 => (ElementType::F16, NpyType::F16),

@@ -1,9 +1,9 @@
-//! A reader of Python pickles that never runs anything.
+//! A reader of Python pickles that never executes code.
 //!
 //! A pickle is a program for a small stack machine, and Python's own reader lets it import and call anything it names.
 //! This reader builds plain values only: numbers, strings, tuples, lists and dictionaries. A global name from a short
 //! list becomes a value that holds only its name. A call of it becomes a record of name and arguments. The caller
-//! interprets the record (an array, a sparse matrix). Any other name is refused.
+//! interprets the record (an array, a sparse matrix). Any other name is an error.
 //!
 //! It supports protocols 0, 1 and 2, which Python 2 wrote and the Planetoid files use, and those of Python 3 up to 5. Text
 //! and bytes are the same here, text as UTF-8. Values live in an arena and
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use uva_files::quote::shown;
 
-/// A place in the arena.
+/// An index into the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ref(u32);
 
@@ -42,7 +42,7 @@ pub(crate) enum Value {
     },
 }
 
-/// The names that a pickle may mention. None is ever looked up.
+/// The names that a pickle may mention. No name is ever resolved.
 const GLOBALS: [(&str, &str); 20] = [
     ("scipy.sparse.csr", "csr_matrix"),
     ("scipy.sparse._csr", "csr_matrix"),
@@ -224,7 +224,7 @@ impl<'a> Machine<'a> {
                     let length = u64::from_le_bytes(self.array()?);
                     self.string(usize::try_from(length).unwrap_or(usize::MAX))?;
                 }
-                // FRAME says how many bytes may be read ahead.
+                // FRAME has the number of bytes that may be read ahead.
                 0x95 => {
                     self.array::<8>()?;
                 }
@@ -315,7 +315,7 @@ impl<'a> Machine<'a> {
                     };
                     self.global(&module, &name)?;
                 }
-                // REDUCE and NEWOBJ: the call is recorded, nothing is called.
+                // REDUCE and NEWOBJ: the call is recorded, but not executed.
                 b'R' | 0x81 => {
                     let (arguments, class) = (self.pop()?, self.pop()?);
                     if !matches!(self.values[class.0 as usize], Value::Global(..)) {
@@ -361,7 +361,7 @@ impl<'a> Machine<'a> {
         self.push(value)
     }
 
-    /// An integer of so many bytes: two's complement, little-endian.
+    /// An integer of `length` bytes: two's complement, little-endian.
     fn long(&mut self, length: usize) -> Result<(), PickleProblem> {
         let bytes = self.take(length)?;
         if bytes.len() > 8 {

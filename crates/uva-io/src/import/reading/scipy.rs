@@ -6,7 +6,7 @@ use uva_files::quote::shown;
 
 use super::pickle::{Pickle, Ref, Value};
 
-/// The most axes of an array.
+/// The maximum number of axes of an array.
 const MOST_AXES: usize = 64;
 
 /// Why a pickle's values are not as expected.
@@ -218,7 +218,7 @@ impl Pickle {
     }
 
     fn shape(&self, at: Ref) -> Option<Vec<usize>> {
-        // numpy has no more axes, and messages show all of them.
+        // numpy allows no more axes, and messages show all axes.
         self.tuple(at)
             .filter(|axes| axes.len() <= MOST_AXES)?
             .iter()

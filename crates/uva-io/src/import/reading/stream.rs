@@ -21,7 +21,7 @@ use super::values;
 /// Bytes read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The most bytes read for a header: its own limit, and the preamble.
+/// The maximum number of bytes read for a header: its own limit, and the preamble.
 const MOST_HEADER: usize = (64 << 10) + 12;
 
 #[derive(Debug, thiserror::Error)]
@@ -367,7 +367,7 @@ impl ArrayStream {
 
     /// All remaining elements, of any integer type.
     pub(crate) fn all_integers(&mut self) -> Result<Vec<i64>, GraphError> {
-        // Allocated step by step: the header may promise anything.
+        // Allocated step by step: the header may claim any size.
         let mut all = Vec::new();
         loop {
             let more = self.integers(1 << 20)?;

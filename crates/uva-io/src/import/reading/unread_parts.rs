@@ -6,10 +6,10 @@ use std::path::Path;
 use uva_files::quote::shown;
 use uva_graph::GraphError;
 
-/// The most parts with a line each.
+/// The maximum number of parts with a line each.
 const LINES: usize = 16;
 
-/// Says of each of these parts of `place` that it is not read.
+/// Reports that these parts of `place` are not read.
 pub(crate) fn say(note: &dyn Fn(&str), place: &Path, parts: &[String]) {
     let place = place.display();
     for part in parts.iter().take(LINES) {

@@ -2,7 +2,7 @@
 
 use uva_graph::npy::NpyType;
 
-/// An unsigned integer too large for a signed one of 64 bits.
+/// An unsigned integer too large for a signed 64-bit integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge {
     pub(crate) position: usize,
@@ -35,7 +35,7 @@ pub(crate) fn integers(kind: NpyType, bytes: &[u8]) -> Result<Vec<i64>, TooLarge
             }
             values
         }
-        // Callers check first; other types have none.
+        // Callers check first; other types have no integers.
         NpyType::Bool | NpyType::F16 | NpyType::F32 | NpyType::F64 => Vec::new(),
     })
 }
@@ -57,8 +57,8 @@ pub(crate) fn floats(kind: NpyType, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Whether float32 holds a number written as `text` only as another one: a whole number rounded, or a small one as 0.
-/// `value` is the text as float32.
+/// Whether float32 changes a number written as `text`: a whole number is rounded, or a small number becomes 0. `value`
+/// is the text as float32.
 pub(crate) fn is_rounded(text: &[u8], value: f32) -> bool {
     // Whole numbers up to here are exact.
     if value != 0.0 && value.abs() < 16_777_216.0 {

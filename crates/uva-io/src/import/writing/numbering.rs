@@ -2,9 +2,9 @@
 //!
 //! | what is known | the nodes |
 //! |---|---|
-//! | arrays, and `node_id.npy` or `node_names.txt` among them | row k is the node whose id stands k-th there |
-//! | arrays, or how many nodes there are | 0 … N − 1, and ids are these numbers |
-//! | how many rows a matrix has | 0 … N − 1, and ids are these numbers and 1; kept as `node_id.npy` |
+//! | arrays, and `node_id.npy` or `node_names.txt` among them | row k is the node with the k-th id |
+//! | arrays, or the number of nodes | 0 … N − 1, and ids are these numbers |
+//! | the number of rows of a matrix | 0 … N − 1, and ids are these numbers and 1; kept as `node_id.npy` |
 //! | nothing, ids are integers | those that occur, ascending; kept as `node_id.npy` unless they are 0 … N − 1 |
 //! | nothing, ids are names | those that occur, the first first; kept as `node_names.txt` |
 
@@ -36,7 +36,7 @@ pub(crate) enum Numbering {
     Names {
         places: HashMap<Box<[u8]>, u64>,
         in_order: Vec<Box<[u8]>>,
-        /// What defines the names, for messages.
+        /// The origin of the names, for messages.
         said_by: &'static str,
     },
 }
@@ -46,7 +46,7 @@ pub(crate) struct Integers {
     /// The id of each node.
     ids: Vec<i64>,
     lookup: Lookup,
-    /// What defines the ids, for messages.
+    /// The origin of the ids, for messages.
     said_by: &'static str,
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn named(path: &Path) -> Result<Numbering, GraphError> {
     Ok(survey.finish())
 }
 
-/// Refuses names of nodes, a line each, that an import would refuse: repeated ones, and those that are not UTF-8.
+/// Rejects files of node names, one per line, with repeated names or text that is not UTF-8, as an import does.
 pub(crate) fn check_names(path: &Path) -> Result<(), GraphError> {
     named(path).map(drop)
 }
 
-/// Refuses repeated ids of nodes in the file at `path`.
+/// Rejects repeated ids of nodes in the file at `path`.
 pub(crate) fn check_ids(path: &Path, ids: &[i64]) -> Result<(), GraphError> {
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();
@@ -116,7 +116,7 @@ impl Numbering {
         Ok(Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS }))
     }
 
-    /// The same if `by` lists the ids, for messages.
+    /// Sets the origin of the ids, for messages.
     pub(crate) fn said_by(mut self, by: &'static str) -> Numbering {
         match &mut self {
             Numbering::Dense(_) | Numbering::FromOne(_) => {}
@@ -142,7 +142,7 @@ impl Numbering {
         }
     }
 
-    /// The same for an integer. The error is worded to follow file and line.
+    /// The node of an integer id. The error is worded to follow file and line.
     #[inline]
     pub(crate) fn place_of_number(&self, id: i64, end: &str) -> Result<u64, String> {
         match self {
@@ -161,7 +161,7 @@ impl Numbering {
         }
     }
 
-    /// The same for a name.
+    /// The node of a name.
     #[inline]
     pub(crate) fn place_of_name(&self, id: &[u8], end: &str) -> Result<u64, String> {
         let (found, said_by) = match self {
@@ -204,7 +204,7 @@ impl Numbering {
     }
 }
 
-/// Refuses a name that a line of `node_names.txt` cannot hold, or that is not UTF-8.
+/// Rejects a name that does not fit a line of `node_names.txt`, or that is not UTF-8.
 fn check_name(name: &[u8]) -> Result<(), String> {
     let problem = if name.is_empty() {
         "is empty"
@@ -301,7 +301,7 @@ impl Survey {
         }
     }
 
-    /// The error is worded to follow file and line.
+    /// Adds a name. The error is worded to follow file and line.
     pub(crate) fn see_name(&mut self, id: &[u8]) -> Result<(), String> {
         // The common case first: most ids have been seen.
         if !self.names.contains_key(id) {

@@ -1,4 +1,4 @@
-//! The output dataset of an import: the steps that all formats share.
+//! The output dataset of an import: the steps shared by all formats.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -20,23 +20,23 @@ use uva_files::disk_space::{self, BytesOnDisk};
 /// Elements converted at a time.
 pub(crate) const CHUNK: usize = 1 << 16;
 
-/// Bytes of an edge on its way through the temporary file.
+/// Bytes of an edge in the temporary file.
 const EDGE_BYTES: u64 = 8;
 
-/// Bytes more, where an edge has a row of features: its number.
+/// Additional bytes of an edge with a row of features: its number.
 const NUMBER_BYTES: u64 = 8;
 
-/// The edges' features in the order of the source, until the lists are there.
+/// The edges' features in the order of the source, until the lists are complete.
 const UNORDERED: &str = "edge_feat.temporary";
 
 /// Rows of the edges' features that are moved at a time.
 const ROWS: usize = 1 << 14;
 
-/// Whose features.
+/// The owner of features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeaturesOf {
     Nodes,
-    /// In the order of the source's edges. They have to be there before [`DatasetOutput::lists`].
+    /// Features of edges, in the order of the source. Must be written before [`DatasetOutput::lists`].
     Edges,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct DatasetSizes {
     pub(crate) feature_row_bytes: u64,
     pub(crate) label_row_bytes: u64,
     pub(crate) weighted: bool,
-    /// Bytes of an edge's features, 0 without.
+    /// Bytes of an edge's features; 0 without features.
     pub(crate) edge_row_bytes: u64,
     /// Time to read the source, if it is large enough to estimate.
     pub(crate) seconds: Option<f64>,
@@ -99,7 +99,7 @@ pub(crate) struct DatasetOutput<'r> {
     edge_features: Cell<bool>,
     /// Whether features of nodes have been written as float8.
     float8: Cell<bool>,
-    /// The rule of the splits, where the source's are not taken.
+    /// The rule of the splits, if it replaces those of the source.
     rule: Cell<Option<SplitRule>>,
 }
 
@@ -107,7 +107,7 @@ impl<'r> DatasetOutput<'r> {
     /// Reports the estimate, and begins.
     ///
     /// # Errors
-    /// If the disk lacks room, or the output exists.
+    /// If the disk has too little space, or the output exists.
     pub(crate) fn begin(
         request: &'r ImportRequest<'r>,
         sizes: DatasetSizes,
@@ -195,8 +195,8 @@ impl<'r> DatasetOutput<'r> {
         (self.request.watch.note)(line);
     }
 
-    /// Copies a table of features [nodes, columns], in its own type if a dataset supports it, else as float32. `said`: the
-    /// type that the metadata name.
+    /// Copies a table of features [nodes, columns], in its own type if a dataset supports it, else as float32. `said`
+    /// is the type in the metadata.
     pub(crate) fn features(
         &self,
         table: ArrayStream,
@@ -209,7 +209,7 @@ impl<'r> DatasetOutput<'r> {
         self.copy_features(table, writer)
     }
 
-    /// The same of the edges' features, [edges, columns] or [edges].
+    /// Copies a table of edge features, [edges, columns] or [edges].
     pub(crate) fn edge_features(
         &self,
         table: ArrayStream,
@@ -241,7 +241,7 @@ impl<'r> DatasetOutput<'r> {
         self.finish_features(writer)
     }
 
-    /// Ends a table of features, and reports how many values had to be changed.
+    /// Ends a table of features, and reports the number of changed values.
     ///
     /// # Errors
     /// If these are too many.
@@ -294,7 +294,7 @@ impl<'r> DatasetOutput<'r> {
     }
 
     /// Copies labels. They are one class per node, [nodes] or [nodes, 1], integers or floats with NaN for none. Or they
-    /// are zeros and ones, [nodes, classes]. If the options say so, they are targets of regression.
+    /// are zeros and ones, [nodes, classes]. With the option for regression, they are targets.
     pub(crate) fn labels(
         &self,
         mut labels: ArrayStream,
@@ -360,12 +360,12 @@ impl<'r> DatasetOutput<'r> {
         }
     }
 
-    /// Has the splits made by this rule, unless the options have one.
+    /// Makes the splits by this rule, unless the options have one.
     pub(crate) fn splits_by(&self, rule: SplitRule) {
         self.rule.set(self.request.options.split.or(Some(rule)));
     }
 
-    /// Writes the splits, which have been checked, unless the options have a rule for others.
+    /// Writes the splits, which have been checked, unless the options have a rule.
     pub(crate) fn splits<I: AsRef<[i64]>>(&self, splits: &[I; 3]) -> Result<(), GraphError> {
         if let Some(rule) = self.rule.get() {
             let [train, valid, test] = splits.each_ref().map(|ids| ids.as_ref().len());
@@ -405,8 +405,7 @@ impl<'r> DatasetOutput<'r> {
     }
 
     /// Writes `meta.json`, runs a reader's checks on the whole dataset, and renames it to its final name. The sources
-    /// have been checked before, so that messages contain their own names and places; an error found here is a bug of
-    /// ours.
+    /// have been checked before, so that messages contain their own names and places; an error found here is a bug.
     pub(crate) fn finish(self, mut meta: Meta) -> Result<(), GraphError> {
         if self.float8.get() {
             meta.feat_dtype = Some(ElementType::E4m3.name().to_owned());
@@ -458,7 +457,7 @@ impl MarkedRows {
         }
     }
 
-    /// Says so if no row marks more than one class.
+    /// Adds a note if no row marks more than one class.
     pub(crate) fn say_one_hot(&self, note: &dyn Fn(&str), place: &Path) {
         if self.any && !self.several {
             note(&format!(
@@ -470,7 +469,7 @@ impl MarkedRows {
     }
 }
 
-/// What is wrong with a target of regression.
+/// The fault of a target of regression.
 pub(crate) const NOT_FINITE: &str = "no finite float32, as targets of regression have to be";
 
 /// The note about a source without labels.

@@ -1,4 +1,4 @@
-//! First in, first out: slots are used in turns (BGL, Liu et al., NSDI 2023, §3.2).
+//! First in, first out: slots are used round-robin (BGL, Liu et al., NSDI 2023, §3.2).
 
 use super::policy::Eviction;
 use super::slots::SlotOrder;

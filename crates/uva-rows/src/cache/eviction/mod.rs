@@ -1,6 +1,6 @@
-//! The policies of eviction: one file and one row of [`POLICIES`] each.
+//! Eviction policies: one file and one row of [`POLICIES`] each.
 //!
-//! A policy is a `SlotOrder` of slots. It decides on the host, once a batch, wherever the rows lie.
+//! A policy is a `SlotOrder` of slots. It decides on the host, once per batch, independent of the location of the rows.
 
 mod fifo;
 mod policy;
@@ -13,18 +13,18 @@ use serde::{Deserialize, Deserializer};
 pub use policy::Eviction;
 pub use slots::EvictingSlots;
 
-/// Every policy that a run's cache may have.
+/// The policies available to a run's cache.
 pub static POLICIES: [&Eviction; 2] = [&fifo::POLICY, &sieve::POLICY];
 
-/// Policies that are simulated only: they cost more than a run would spend on its cache.
+/// Policies that are simulated only: they are too expensive for the cache of a run.
 pub static SIMULATED: [&Eviction; 2] = [&ranking::LRU, &ranking::LFU];
 
-/// The policy of a run's cache of that name.
+/// The policy with this name, for a run's cache.
 pub fn by_name(name: &str) -> Option<&'static Eviction> {
     POLICIES.into_iter().find(|policy| policy.name == name)
 }
 
-/// By its name.
+/// Deserializes a policy from its name.
 impl<'de> Deserialize<'de> for &'static Eviction {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;

@@ -1,4 +1,4 @@
-//! A policy of eviction, as the table of policies lists it.
+//! The description of an eviction policy.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::slots::{EvictingSlots, PolicySlots, SlotOrder};
 use crate::error::GatherError;
 
-/// One row of [the table](super::POLICIES). Two are equal where their names are.
+/// One row of [the table](super::POLICIES). Policies are equal if their names are.
 pub struct Eviction {
-    /// The name, as `--cache-policy` and cache plans have it.
+    /// The name in `--cache-policy` and in cache plans.
     pub name: &'static str,
     /// One line for `--help`.
     pub help: &'static str,
@@ -25,7 +25,7 @@ impl Eviction {
         }
     }
 
-    /// `capacity` free slots for a table of `table_rows` rows; at most as many slots as rows.
+    /// Creates `capacity` free slots for a table of `table_rows` rows, but at most as many slots as rows.
     ///
     /// # Errors
     /// [`GatherError::TooManyCached`], [`GatherError::CacheMemory`].
@@ -54,7 +54,7 @@ impl fmt::Debug for Eviction {
     }
 }
 
-/// The name.
+/// Serializes a policy as its name.
 impl Serialize for Eviction {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name)

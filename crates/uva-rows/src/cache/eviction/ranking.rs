@@ -1,5 +1,5 @@
-//! Least recently used, and least frequently used. Each hit moves its row in a tree, which a run has no time for: both are
-//! simulated only.
+//! Least recently used, and least frequently used. Each hit moves its row in a tree, which is too slow for a run, so
+//! both are simulated only.
 
 use std::collections::BTreeSet;
 
@@ -14,18 +14,18 @@ pub(super) static LFU: Eviction = Eviction::new::<Ranked<true>>(
     "The rows that were used most often since they came in; of equal ones those that were used last (simulated only)",
 );
 
-/// How often a slot's row was used since it came in, and when it was used last. A policy that does not count has 0.
+/// The use count of a slot's row since its insertion (0 if the policy does not count), and the time of its last use.
 type Rank = (u64, u64);
 
 /// Slots by the rank of their rows. The lowest is evicted.
 #[derive(Debug)]
 struct Ranked<const COUNTS: bool> {
-    /// The rank of each slot that was used so far: the others are free.
+    /// The rank of each used slot; the other slots are free.
     ranks: Vec<Rank>,
     /// The same slots by their ranks. No two ranks are equal, since no two uses are at the same time.
     order: BTreeSet<(Rank, usize)>,
     capacity: usize,
-    /// Uses so far.
+    /// The number of uses so far.
     time: u64,
 }
 
@@ -57,7 +57,7 @@ impl<const COUNTS: bool> SlotOrder for Ranked<COUNTS> {
             self.ranks.push(rank);
             self.ranks.len() - 1
         } else {
-            // There is a slot at least, so that one is in use here.
+            // There is at least one slot, so one is in use here.
             let slot = self.order.pop_first().map_or(0, |(_, slot)| slot);
             self.ranks[slot] = rank;
             slot
@@ -75,7 +75,7 @@ mod tests {
     use crate::cache::eviction::slots::{EvictingSlots, PolicySlots};
     use crate::cache::slot_map::NO_SLOT;
 
-    /// A cache as one would write it on paper: rows with the number of their uses and the time of the last.
+    /// A reference cache: rows with use counts and the time of the last use.
     struct Plain {
         rows: Vec<(i64, u64, u64)>,
         capacity: usize,

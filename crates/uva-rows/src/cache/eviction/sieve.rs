@@ -16,17 +16,17 @@ pub(super) static POLICY: Eviction = Eviction::new::<Sieve>(
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// A queue of slots, linked both ways.
+/// A doubly linked queue of slots.
 #[derive(Debug)]
 struct Sieve {
     slots: Vec<Slot>,
-    /// Slots that were used so far: the others are free.
+    /// The number of used slots; the others are free.
     used: usize,
-    /// The newest.
+    /// The newest slot.
     head: u32,
-    /// The oldest.
+    /// The oldest slot.
     tail: u32,
-    /// The next candidate; [`NONE`] for the tail.
+    /// The next candidate for eviction; [`NONE`] for the tail.
     hand: u32,
 }
 
@@ -41,7 +41,7 @@ impl Sieve {
     /// Takes the evicted slot out of the queue.
     fn evict(&mut self) -> u32 {
         let mut slot = if self.hand == NONE { self.tail } else { self.hand };
-        // At most once round: behind it no row is visited any more.
+        // At most one full round, after which no row is marked as visited.
         while self.slots[slot as usize].visited {
             self.slots[slot as usize].visited = false;
             let newer = self.slots[slot as usize].newer;
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(cached(&slots), [2, 3]);
     }
 
-    /// SIEVE as the paper writes it, over a plain list.
+    /// Reference implementation of SIEVE over a plain list.
     struct Plain {
         /// Rows and whether they were visited, the oldest first.
         queue: Vec<(i64, bool)>,

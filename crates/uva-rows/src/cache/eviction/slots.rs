@@ -1,35 +1,35 @@
-//! Slots whose rows change as batches go by, for any policy of eviction.
+//! Slots whose rows change with each batch, for any eviction policy.
 
 use uva_cuda::kernels::cache::CacheInsertion;
 
 use crate::cache::slot_map::{NO_SLOT, SlotMap, check_capacity};
 use crate::error::GatherError;
 
-/// The order in which slots are used, which a policy adds to [`PolicySlots`].
+/// The order in which slots are used, implemented by each policy of [`PolicySlots`].
 pub(super) trait SlotOrder: Send + std::fmt::Debug + 'static {
     /// Whether [`SlotOrder::hit`] does anything: otherwise hits are not passed on.
     const SEES_HITS: bool;
 
-    /// For `capacity` free slots, at least one.
+    /// Creates an order of `capacity` free slots, at least one.
     fn new(capacity: usize) -> Self;
 
-    /// A lookup found a row in this slot.
+    /// Records a hit of the row in this slot.
     fn hit(&mut self, slot: usize);
 
     /// The slot for an inserted row: a free one, or else one whose row is evicted.
     fn next_slot(&mut self) -> usize;
 }
 
-/// Which row has which slot, without the rows themselves: for a cache wherever its rows lie.
+/// The assignment of rows to slots, independent of the location of the cached rows.
 pub trait EvictingSlots: Send + std::fmt::Debug {
-    /// How many slots there are.
+    /// The number of slots.
     fn capacity(&self) -> usize;
 
-    /// The slot of each row of the table; negative for a row that has none.
+    /// The slot of each row of the table; negative for a row without a slot.
     fn map(&self) -> &[i32];
 
     /// Inserts the misses of a batch, in batch order, after all its rows have been looked up. So a row that this batch
-    /// itself evicts still counted as a hit. An id that is no row of the table changes nothing.
+    /// itself evicts may still have counted as a hit. Ids outside of the table have no effect.
     ///
     /// Returns each changed slot once, with its row before and after the batch. No row occurs twice, neither as evicted
     /// nor as inserted.
@@ -42,18 +42,18 @@ pub(super) struct PolicySlots<O> {
     map: SlotMap,
     /// The row in each slot; -1 for a free one.
     owners: Vec<i64>,
-    /// `None` for no slots at all.
+    /// `None` if there are no slots.
     order: Option<O>,
-    /// Positions of a batch's misses, kept for its memory.
+    /// Positions of a batch's misses; kept to reuse the allocation.
     misses: Vec<usize>,
     /// The changes of the last batch.
     insertions: Vec<CacheInsertion>,
-    /// For each slot its place among `insertions` while a batch is taken in; -1 in between.
+    /// For each slot, its index in `insertions` while a batch is inserted; otherwise -1.
     changed: Vec<i32>,
 }
 
 impl<O: SlotOrder> PolicySlots<O> {
-    /// `capacity` slots, at most as many as the table has rows, all free.
+    /// Creates `capacity` free slots, but at most as many as the table has rows.
     ///
     /// # Errors
     /// [`GatherError::TooManyCached`], [`GatherError::CacheMemory`].
@@ -103,7 +103,7 @@ impl<O: SlotOrder> EvictingSlots for PolicySlots<O> {
         }
         for &position in &*misses {
             let id = ids[position];
-            // The same id before in this batch.
+            // The same id occurred earlier in this batch.
             if map[id as usize] != NO_SLOT {
                 continue;
             }
@@ -116,7 +116,8 @@ impl<O: SlotOrder> EvictingSlots for PolicySlots<O> {
             let inserted =
                 CacheInsertion { evicted: owner, inserted: id, position: position as u64, slot: slot as i64 };
             match usize::try_from(changed[slot]) {
-                // The slot's row came with this batch and is gone already: the row before the batch loses the slot.
+                // The slot's row was inserted and evicted within this batch, so the row from before the batch loses the
+                // slot.
                 Ok(place) => {
                     let evicted = insertions[place].evicted;
                     insertions[place] = CacheInsertion { evicted, ..inserted };

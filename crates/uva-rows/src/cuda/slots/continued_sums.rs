@@ -1,4 +1,4 @@
-//! Sums that the CPU begins and a kernel continues: with the rows that a cache on the device has.
+//! Sums that the CPU begins and a kernel continues with the rows of a cache on the device.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::cuda::error::FillError;
 use crate::cuda::store::cache::DeviceCache;
 use crate::host::PartialSums;
 
-/// A cache, and room on the device for what the CPU begins: a part for each slot, since the next batch's comes while the
-/// kernel reads this one's.
+/// A cache, and device memory for the sums that the CPU begins: one part per slot, since the next batch's part arrives
+/// while the kernel reads the current one.
 #[derive(Debug)]
 pub(super) struct Continued {
     cache: DeviceCache,
@@ -26,24 +26,24 @@ pub(super) struct Continued {
     bound: GridBound,
 }
 
-/// A batch whose sums are continued, as it lies in its slot.
+/// A batch whose sums are continued, with its layout in the slot.
 pub(super) struct ContinuedBatch<'b> {
     pub slot: usize,
-    /// Where the slot begins, and where in it the own rows do.
+    /// The address of the slot, and the offset of the own rows in it.
     pub base: u64,
     pub features_at: usize,
-    /// The ids, and how many.
+    /// The address of the ids, and their number.
     pub ids: u64,
     pub count: usize,
     pub report: u64,
     pub sums: &'b SlotSums,
-    /// What the CPU made of them, which lies in the slot's part.
+    /// The partial sums of the CPU, which are in the slot's part.
     pub begun: &'b PartialSums,
 }
 
 impl Continued {
-    /// For a table of `rows` rows of `row_bytes` bytes of these values (`None`: float32), and `slots` slots with parts of
-    /// at most `room` bytes; by a grid of that bound.
+    /// Creates the state for a table of `rows` rows of `row_bytes` bytes of these values (`None`: float32), and `slots`
+    /// slots with parts of at most `room` bytes; the grid is bounded by `bound`.
     pub fn new(
         context: &Arc<Context>,
         cache: DeviceCache,
@@ -69,7 +69,7 @@ impl Continued {
         Ok(Self { cache, begun, room, row_bytes, values, bound })
     }
 
-    /// Where the slot's part begins, and its bytes.
+    /// The address of the slot's part, and its size in bytes.
     pub fn part(&self, slot: usize) -> (u64, usize) {
         (self.begun.address() + (slot * self.room) as u64, self.room)
     }
@@ -82,9 +82,9 @@ impl Continued {
     /// Enqueues the rest of the batch's sums, and the own rows.
     ///
     /// # Safety
-    /// In stream order, ids, lists and a prepared report are in the slot, and what the CPU made is in the slot's part,
-    /// as it says. The slot's bytes that the sums name, and that part, are nobody else's and disjoint, until the stream
-    /// has passed this.
+    /// In stream order, ids, lists and a prepared report are in the slot, and the CPU's partial sums are in the slot's
+    /// part, as described by `begun`. The slot's bytes used by the sums, and that part, are disjoint and exclusive
+    /// until the stream has passed this.
     pub unsafe fn sum(
         &self,
         stream: &CudaStream,
@@ -108,8 +108,8 @@ impl Continued {
             missed_rows: begun.own_rows as u64,
             report: batch.report,
         };
-        // SAFETY: the cache's map names its own rows alone. What the CPU made is numbered by `SumBeginner`, and it lies
-        // within the part (`SlotFiller::submit`). The slot's arrays are promised by our caller.
+        // SAFETY: the cache's map refers to its own rows only. The CPU's part is numbered by `SumBeginner`, and is
+        // within the slot's part (`SlotFiller::submit`). The slot's arrays are promised by our caller.
         unsafe { kernels.continue_sums(stream, self.values, &arguments, self.bound)? };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A batch that a slot on a GPU has no room for.
+//! A batch that exceeds a slot on a GPU.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use uva_cuda::{Context, CudaError, CudaStream, DeviceSlice};
 
 use super::slot::REPORT;
 
-/// Memory of one batch, with what its slot would hold: the report, the arrays, the rows. It is the device's own; where
-/// that has no room, page-locked memory of the host, which the device reads over the link.
+/// Memory of one batch, with the content of a slot: report, arrays and rows. It is device memory or, if that is full,
+/// page-locked host memory, which the device reads over the link.
 ///
-/// Whoever drops it has waited for the work on it, as [`SlotReader::put_away`](crate::cuda::SlotReader::put_away) does.
+/// Wait for the work on it before dropping it, as [`SlotReader::put_away`](crate::cuda::SlotReader::put_away) does.
 #[derive(Debug)]
 pub struct OversizedMemory {
     memory: Memory,
@@ -24,7 +24,7 @@ enum Memory {
 }
 
 impl OversizedMemory {
-    /// Memory for this batch, which is [brought](Self::bring) there next.
+    /// Allocates memory for this batch, to be filled by [`bring`](Self::bring).
     pub(crate) fn new(context: &Arc<Context>, image: &[u8]) -> Result<Self, CudaError> {
         const WHAT: &str = "a batch that is larger than its feature slot";
         let memory = match DeviceBuffer::new(context, image.len(), WHAT) {
@@ -42,8 +42,8 @@ impl OversizedMemory {
     pub(crate) fn bring(&self, stream: &CudaStream, image: &[u8]) -> Result<(), CudaError> {
         let Memory::Device(buffer) = &self.memory else { return Ok(()) };
         let to = buffer.slice().sub(0..image.len())?.address();
-        // SAFETY: as many bytes of our own memory, which nobody else knows of yet. The image is borrowed until the copy
-        // has been waited for, below, whether or not it was enqueued.
+        // SAFETY: as many bytes of our own memory, which is not shared yet. The image is borrowed until the copy has
+        // been waited for, below, whether or not it was enqueued.
         let enqueued = unsafe { host_to_device(stream, image, to) };
         let waited = stream.synchronize();
         enqueued.and(waited)
@@ -52,7 +52,7 @@ impl OversizedMemory {
     /// Bytes of the batch, for work on the stream on which it was taken.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] when they are not within it.
+    /// [`CudaError::Refused`] if they are out of range.
     pub fn slice(&self, range: Range<usize>) -> Result<DeviceSlice<'_>, CudaError> {
         let whole = match &self.memory {
             Memory::Device(buffer) => buffer.slice(),
@@ -61,7 +61,7 @@ impl OversizedMemory {
         whole.sub(range)
     }
 
-    /// The report, likewise.
+    /// The report, for work on the same stream.
     ///
     /// # Errors
     /// As [`OversizedMemory::slice`].

@@ -14,35 +14,35 @@ use crate::error::GatherError;
 use crate::host::HostPlace;
 use crate::source::{RowSource, RowsRead, Ticket};
 
-/// Rows begin on these.
+/// The alignment of rows.
 const ALIGNMENT: usize = 128;
 
-/// The ids lie behind the report, the rows behind the ids.
+/// The offset of the ids: after the report, and before the rows.
 const IDS_AT: usize = GatherReport::BYTES;
 
-/// Where the rows begin in a slot for so many of them.
+/// The offset of the rows in a slot for `rows` rows.
 fn features_at(rows: usize) -> usize {
     (IDS_AT + rows * size_of::<i64>()).next_multiple_of(ALIGNMENT)
 }
 
-/// A [`SlotFiller`] of one slot whose rows are copied back to the host. It waits for each fill. It serves programs that
-/// want rows of a GPU's caches in host memory, and the conformance checks, which thereby test the filler of a run.
+/// A [`SlotFiller`] of one slot whose rows are copied back to the host. It waits for each fill. For programs that need
+/// rows of a GPU's caches in host memory, and for the conformance checks, which so test the filler of a run.
 pub struct ReadBack<S: DeviceSource> {
-    /// `None` behind a failure while the slot grew.
+    /// `None` after a failure to grow the slot.
     filler: Option<SlotFiller<S>>,
     kernels: GatherKernels,
     buffer: Arc<SharedBuffer>,
     stream: CudaStream,
     ready: CudaEvent,
-    /// Rows that the slot has room for.
+    /// The capacity of the slot in rows.
     room: usize,
     fills: u64,
-    /// Rows of the table, and bytes of each.
+    /// The number of rows of the table, and bytes per row.
     shape: (usize, usize),
 }
 
 impl<S: DeviceSource> ReadBack<S> {
-    /// Rows of `source` on the GPU of `context`.
+    /// Reads rows of `source` on the GPU of `context`.
     ///
     /// # Errors
     /// [`FillError::Cuda`].
@@ -93,7 +93,7 @@ impl<S: DeviceSource> ReadBack<S> {
         )?;
         debug_assert_eq!(out.len(), ids.len() * row_bytes);
         // SAFETY: the fill was waited for, and its rows are as many bytes as `out` has. The copy is waited for before
-        // the borrow ends, also where enqueueing it failed.
+        // the borrow ends, even if enqueueing failed.
         let copied = unsafe { device_to_host(&self.stream, self.buffer.address() + features_at as u64, out) };
         let waited = self.stream.synchronize();
         copied.and(waited)?;
@@ -105,7 +105,7 @@ fn gone() -> FillError {
     FillError::Broken("the slot could not be enlarged".to_owned())
 }
 
-/// A slot for the given number of rows, and its filler.
+/// Creates a slot for the given number of rows, and its filler.
 fn slot<S: DeviceSource>(
     context: &Arc<Context>,
     kernels: &GatherKernels,

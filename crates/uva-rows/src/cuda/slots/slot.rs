@@ -1,4 +1,4 @@
-//! Where things lie in a slot, and that nothing lies on anything else.
+//! The layout of a slot, and the check for overlaps.
 
 use std::ops::Range;
 
@@ -11,20 +11,20 @@ use crate::cuda::error::FillError;
 /// Slots of one size, one after another in one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotShape {
-    /// How many.
+    /// The number of slots.
     pub slots: usize,
-    /// Bytes from the beginning of one to that of the next: a multiple of 64.
+    /// Bytes from the start of a slot to the start of the next: a multiple of 64.
     pub stride: usize,
 }
 
-/// The bytes of a slot that are its report: the first.
+/// The range of the report in a slot.
 pub(crate) const REPORT: Range<usize> = 0..GatherReport::BYTES;
 
-/// Slots begin on multiples of this: the widest thing that is read from one.
+/// The alignment of slots: the widest value read from a slot.
 const ALIGNMENT: usize = 64;
 
 impl SlotShape {
-    /// Whether it's possible at all, in a buffer of `bytes` bytes.
+    /// Checks that the shape is valid for a buffer of `bytes` bytes.
     pub(crate) fn check(&self, bytes: usize) -> Result<(), FillError> {
         let Self { slots, stride } = *self;
         let fits = slots.checked_mul(stride).is_some_and(|all| all <= bytes);
@@ -37,31 +37,31 @@ impl SlotShape {
     /// Clears the report of every slot, and waits for it: stale memory must not look like a fill.
     ///
     /// # Errors
-    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
+    /// [`FillError::Layout`] if the slots exceed the buffer; [`FillError::Cuda`].
     pub fn clear_reports(&self, buffer: &SharedBuffer) -> Result<(), FillError> {
         self.check(buffer.bytes())?;
         let stream = CudaStream::new(buffer.context())?;
         for slot in 0..self.slots {
             let at = buffer.address() + (slot * self.stride + REPORT.start) as u64;
-            // SAFETY: within the buffer, by the check above. The caller has not handed it to anybody yet.
+            // SAFETY: within the buffer, by the check above. The caller has not shared it yet.
             unsafe { uva_cuda::memory::fill(&stream, at, 0, GatherReport::BYTES) }?;
         }
         Ok(stream.synchronize()?)
     }
 }
 
-/// Rows of a slot that a fill writes behind its arrays.
+/// Rows that a fill writes after the arrays of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FilledRows {
-    /// Where the first begins.
+    /// The offset of the first row.
     pub at: usize,
     pub count: usize,
-    /// Bytes of one.
+    /// Bytes per row.
     pub bytes: usize,
 }
 
 impl FilledRows {
-    /// Their bytes of the slot, if they lie within it.
+    /// The range of the rows in the slot, if within it.
     fn range(&self, stride: usize) -> Option<Range<usize>> {
         let end = self.count.checked_mul(self.bytes)?.checked_add(self.at)?;
         (end <= stride).then_some(self.at..end)
@@ -71,17 +71,17 @@ impl FilledRows {
 /// The layout of one fill, checked to be complete and without overlaps.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The bytes of the slot that one copy brings: the report and the arrays behind it.
+    /// The range of the slot that one copy transfers: the report and the arrays after it.
     pub upload: Range<usize>,
-    /// Where the ids begin in the slot.
+    /// The offset of the ids in the slot.
     pub ids_at: usize,
-    /// How many ids.
+    /// The number of ids.
     pub count: usize,
 }
 
 impl Plan {
-    /// Checks one fill of a slot of that shape with these arrays, and these that are on the device. `lists` are more
-    /// bytes of the arrays that the fill reads, `written` are the rows that it writes.
+    /// Checks one fill of a slot of that shape with these arrays on the host and on the device. `lists` are further
+    /// ranges of the arrays that the fill reads, `written` are the rows that it writes.
     pub(crate) fn new(
         shape: &SlotShape,
         arrays: &[(usize, &[u8])],
@@ -154,7 +154,7 @@ mod tests {
 
     const SHAPE: SlotShape = SlotShape { slots: 2, stride: 4096 };
 
-    /// Arrays at these bytes.
+    /// A plan with arrays at these ranges.
     fn plan(
         arrays: &[Range<usize>],
         ids: Range<usize>,
@@ -212,7 +212,7 @@ mod tests {
             (plan(&[64..96], 68..84, 2048, 8), "64-bit ids"),
             (plan(&[64..80], ids.clone(), 72, 8), "overlap"),
             (plan(&[64..80], ids.clone(), 0, 8), "overlap"),
-            // Between two arrays there is no place: the copy goes over it.
+            // The space between two arrays is not free: the copy overwrites it.
             (plan(&[64..80, 512..520], ids.clone(), 128, 8), "overlap"),
             (plan(&[64..80], ids.clone(), 4088, 8), "don't fit"),
             (plan(&[64..80], ids.clone(), usize::MAX, 8), "don't fit"),

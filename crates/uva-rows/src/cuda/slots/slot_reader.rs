@@ -1,4 +1,4 @@
-//! The reading side of slots on a GPU: how a consumer uses a slot that a [`crate::cuda::SlotFiller`] has filled.
+//! The reading side of slots on a GPU: the consumer's use of slots filled by a [`crate::cuda::SlotFiller`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,56 +18,56 @@ const REPORT_BYTES: usize = GatherReport::BYTES;
 /// The stream on which slots are used.
 #[derive(Debug)]
 enum UseStream {
-    /// A stream of our own; the host waits for it before a slot is handed out. For consumers on the CPU, or on an
+    /// The reader's own stream; the host waits for it before a slot is returned. For consumers on the CPU, or on an
     /// unknown stream.
     Waited(CudaStream),
-    /// The consumer's own stream: its work is enqueued behind the fill, and the host waits for nothing.
+    /// The consumer's own stream: its work is enqueued after the fill, and the host does not wait.
     Ordered(Arc<CudaStream>),
 }
 
-/// A slot that was taken, by the place where its report arrives. The place stays taken until [`SlotReader::done`], also
-/// when the slot has been given back: a consumer that runs ahead of the device reads the report later.
+/// A taken slot, identified by the entry of its report. The entry stays in use until [`SlotReader::done`], even after
+/// the slot has been given back, since a consumer that runs ahead of the device reads the report later.
 #[derive(Debug)]
 pub struct SlotLease {
-    /// The place of its report and of the events around its wait.
+    /// The entry of the report and of the events around the wait.
     entry: usize,
     /// Whether the host has waited for the fill.
     waited: bool,
-    /// The report, where it was there from the beginning and none arrives.
+    /// The report, if it was available from the start and is not copied.
     report: Option<GatherReport>,
 }
 
-/// Takes filled slots, and gives them back.
+/// A reader that takes filled slots and gives them back.
 ///
 /// Callers keep the order of the slot ring. They call [`SlotReader::take`] once the filler has announced that it
 /// recorded `ready`. They call [`SlotReader::give_back`] after the last work on the slot is enqueued, and only then
 /// notify the filler.
 #[derive(Debug)]
 pub struct SlotReader {
-    /// Where slots are taken from now on.
+    /// The stream for slots taken from now on.
     stream: Mutex<Arc<UseStream>>,
-    /// The stream on which each slot was last taken: its work is enqueued there, and the slot is given back behind it,
+    /// The stream on which each slot was last taken: its work is enqueued there, and the slot is given back after it,
     /// even if other slots have been taken on another stream since.
     taken_on: Vec<Mutex<Arc<UseStream>>>,
     /// Reports of taken slots, copied here by the device.
     reports: PinnedBuffer,
-    /// Timing events around each taking's wait for `ready`.
+    /// Timing events around each wait for `ready`.
     around: Vec<(CudaEvent, CudaEvent)>,
-    /// The entries of the two that no [`SlotLease`] has; the one that was given back first is first.
+    /// The free entries of `reports` and `around`, in the order in which they were returned.
     entries: Mutex<VecDeque<usize>>,
     buffer: Arc<SharedBuffer>,
     shape: SlotShape,
 }
 
 impl SlotReader {
-    /// How many reports may be outstanding beside those of slots that are still taken.
+    /// The maximum number of outstanding reports in addition to those of taken slots.
     pub const LATE: usize = 8;
 
-    /// A reader of the slots in `buffer` that waits on the host, until [`SlotReader::use_stream`] says otherwise.
+    /// Creates a reader of the slots in `buffer` that waits on the host, until [`SlotReader::use_stream`] is called.
     ///
     /// # Errors
-    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`] when the driver cannot provide
-    /// a stream, event or memory.
+    /// [`FillError::Layout`] if the slots exceed the buffer; [`FillError::Cuda`] if the driver cannot provide a stream,
+    /// event or memory.
     pub fn new(
         context: &Arc<Context>,
         buffer: Arc<SharedBuffer>,
@@ -95,42 +95,42 @@ impl SlotReader {
         self.buffer.context()
     }
 
-    /// Slots taken from now on are used on this stream. They are handed out before they are filled; work that is
-    /// enqueued on the stream runs after the fill.
+    /// Sets the stream for slots taken from now on. Slots are then returned before they are filled; work enqueued on
+    /// the stream runs after the fill.
     pub fn use_stream(&self, stream: impl Into<Arc<CudaStream>>) {
         *lock(&self.stream) = Arc::new(UseStream::Ordered(stream.into()));
     }
 
-    /// The stream that a slot was taken on.
+    /// The stream on which a slot was taken.
     fn taken_on(&self, slot: usize) -> Arc<UseStream> {
         Arc::clone(&lock(&self.taken_on[slot]))
     }
 
-    /// Makes the stream wait for `ready`, and behind it copies the slot's report to the host.
+    /// Makes the stream wait for `ready`, and then copies the slot's report to the host.
     ///
     /// # Errors
-    /// [`CudaError`], a fault of the device's among them, where the host waits. [`CudaError::Refused`] when
-    /// [`SlotReader::LATE`] reports of slots given back have not been read.
+    /// [`CudaError`], including a fault of the device if the host waits. [`CudaError::Refused`] if [`SlotReader::LATE`]
+    /// reports of slots given back have not been read.
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// If there is not such a slot.
     pub fn take(&self, slot: usize, ready: &dyn Signal) -> Result<SlotLease, CudaError> {
         self.begin(slot, None, |stream| ready.wait(stream))
     }
 
-    /// Takes a batch that the slot has no room for, and whose filler left the slot alone. `image` is what the slot
-    /// would hold, the report first. It is copied to memory of its own, and has arrived when this returns. Its owner
-    /// hands that to [`SlotReader::put_away`] when the slot is given back.
+    /// Takes a batch that exceeds the slot, and that the filler did not write to it. `image` is the content of a slot,
+    /// starting with the report. It is copied to separate memory before this returns. Pass that memory to
+    /// [`SlotReader::put_away`] when the slot is given back.
     ///
     /// # Errors
-    /// As [`SlotReader::take`]; also where neither device nor host have the memory.
+    /// As [`SlotReader::take`]; also if neither device nor host have enough memory.
     ///
     /// # Panics
-    /// When there is no such slot, or the image has no report.
+    /// If there is not such a slot, or the image has no report.
     pub fn take_aside(&self, slot: usize, image: &[u8]) -> Result<(SlotLease, OversizedMemory), CudaError> {
         let mut report = [0; REPORT_BYTES];
         report.copy_from_slice(&image[REPORT]);
-        // No fill orders this batch's stream behind that of the slot's last one, as `ready` does elsewhere. Work on two
+        // This batch's stream is not ordered after that of the slot's last one, as `ready` does otherwise. Work on two
         // streams would then signal `free` in any order.
         let (before, now) = (self.taken_on(slot), Arc::clone(&lock(&self.stream)));
         if !Arc::ptr_eq(&before, &now) {
@@ -140,15 +140,14 @@ impl SlotReader {
         match self.begin(slot, Some(GatherReport::from_bytes(&report)), |stream| aside.bring(stream, image)) {
             Ok(taking) => Ok((taking, aside)),
             Err(error) => {
-                // The copy may be under way. What this says, the error has said.
+                // The copy may be in flight. Its error repeats the first one.
                 let _ = self.put_away(slot, aside);
                 Err(error)
             }
         }
     }
 
-    /// Takes a slot. `arrives` enqueues what its work waits for. `report` is there beforehand where the device brings
-    /// none.
+    /// Takes a slot. `arrives` enqueues the wait of its work. `report` is given if the device does not copy one.
     fn begin(
         &self,
         slot: usize,
@@ -193,12 +192,12 @@ impl SlotReader {
         }
         match taken_on {
             UseStream::Waited(stream) => stream.synchronize(),
-            // A consumer that stands in for a device reads the slot at once.
+            // A consumer that simulates a device reads the slot immediately.
             UseStream::Ordered(stream) => stream.follow(),
         }
     }
 
-    /// Gives a taking's place to later ones. Its report is not read any more.
+    /// Releases the entry of a lease, whose report is no longer read.
     pub fn done(&self, taking: SlotLease) {
         lock(&self.entries).push_back(taking.entry);
     }
@@ -217,15 +216,15 @@ impl SlotReader {
         unsafe { self.reports.as_ptr().add(entry * REPORT_BYTES).cast::<u64>().cast_mut() }
     }
 
-    /// The report of a slot taken, as far as it has arrived. Its stamp shows whether it belongs to the requested fill.
-    /// After a wait for the stream it does.
+    /// The report of a taken slot, as far as it has arrived. Its stamp shows whether it belongs to the requested fill,
+    /// which is certain after a wait for the stream.
     pub fn report(&self, taking: &SlotLease) -> GatherReport {
         if let Some(report) = taking.report {
             return report;
         }
         let words = self.report_words(taking.entry);
-        // SAFETY: the entry's words, initialised when the buffer was made. The device may be writing them: volatile, and
-        // any value of a word is one.
+        // SAFETY: the entry's words, initialised when the buffer was made. The device may be writing them: reads are
+        // volatile, and any value of a word is valid.
         let read = |word: usize| unsafe { words.add(word).read_volatile() };
         let mut bytes = [0; REPORT_BYTES];
         for (word, to) in bytes.chunks_exact_mut(8).enumerate() {
@@ -234,11 +233,11 @@ impl SlotReader {
         GatherReport::from_bytes(&bytes)
     }
 
-    /// How long the stream stood still for a slot; zero where the host waited. To be asked when the work on the slot
-    /// has been waited for.
+    /// The time that the stream waited for a slot; zero if the host waited. Call this after waiting for the work on the
+    /// slot.
     ///
     /// # Errors
-    /// [`CudaError`], not ready among them.
+    /// [`CudaError`], including not ready.
     pub fn waited(&self, taking: &SlotLease) -> Result<Duration, CudaError> {
         if taking.waited {
             return Ok(Duration::ZERO);
@@ -251,7 +250,7 @@ impl SlotReader {
     /// Bytes of a slot, for work on the stream.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] when they are not within it.
+    /// [`CudaError::Refused`] if they are out of range.
     pub fn slice(&self, slot: usize, range: Range<usize>) -> Result<DeviceSlice<'_>, CudaError> {
         if slot >= self.shape.slots || range.start > range.end || range.end > self.shape.stride {
             return Err(CudaError::Refused(format!(
@@ -263,7 +262,7 @@ impl SlotReader {
         self.buffer.slice(base + range.start..base + range.end)
     }
 
-    /// The bytes themselves, where device memory is host memory (under the simulator) and the host has waited for them.
+    /// The bytes themselves, if device memory is host memory (in the simulator) and the host has waited for them.
     ///
     /// # Errors
     /// As [`SlotReader::slice`].
@@ -271,7 +270,7 @@ impl SlotReader {
         Ok(self.lent(slot, self.slice(slot, range)?))
     }
 
-    /// As [`SlotReader::host_bytes`], of the batch aside that was taken last with this slot.
+    /// Like [`SlotReader::host_bytes`], for the oversized batch that was taken last with this slot.
     ///
     /// # Errors
     /// As [`OversizedMemory::slice`].
@@ -287,30 +286,30 @@ impl SlotReader {
     fn lent<'a>(&self, slot: usize, slice: DeviceSlice<'a>) -> Option<&'a [u8]> {
         match &*self.taken_on(slot) {
             UseStream::Ordered(_) => None,
-            // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been
-            // given back. The keeper of the slots' order gives it back only after these bytes are no longer lent.
-            // Writes by a process outside the protocol are its launcher's fault, as with the slots of a ring. Nobody
-            // writes to a batch aside once it has arrived.
+            // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been given
+            // back. The owner of the slots' order gives it back only after these bytes are no longer borrowed. Writes
+            // by a process outside the protocol are its launcher's fault, as with the slots of a ring. An oversized
+            // batch is not written after it has arrived.
             UseStream::Waited(_) => unsafe { slice.as_host() },
         }
     }
 
-    /// Records `free` behind all work so far on the stream on which the slot was taken.
+    /// Records `free` after all work so far on the stream on which the slot was taken.
     ///
     /// # Errors
     /// [`CudaError`].
     ///
     /// # Panics
-    /// When there is no such slot.
+    /// If there is not such a slot.
     pub fn give_back(&self, slot: usize, free: &dyn Signal) -> Result<(), CudaError> {
         free.record(self.taken_on(slot).stream())
     }
 
-    /// Waits for all work so far on the stream on which the slot was taken, and frees the batch aside that was taken
-    /// with it.
+    /// Waits for all work so far on the stream on which the slot was taken, and frees the oversized batch that was
+    /// taken with it.
     ///
     /// # Errors
-    /// [`CudaError`]. The memory then stays, since the device may still use it.
+    /// [`CudaError`]. The memory is then not freed, since the device may still use it.
     pub fn put_away(&self, slot: usize, aside: OversizedMemory) -> Result<(), CudaError> {
         let waited = self.taken_on(slot).stream().synchronize();
         match waited {
@@ -338,13 +337,13 @@ impl UseStream {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one is held, and its contents are always consistent.
+    // No code panics while a lock is held, and the content is always consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for SlotReader {
     fn drop(&mut self) {
-        // The device may still be writing a report. Where waiting fails the context is gone, and with it that copy.
+        // The device may still be writing a report. If waiting fails, the context is destroyed, and with it that copy.
         for slot in 0..self.shape.slots {
             let _ = self.taken_on(slot).stream().synchronize();
         }

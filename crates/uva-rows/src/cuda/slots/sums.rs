@@ -12,29 +12,30 @@ use uva_ops::rows::NarrowFloat;
 use super::slot::FilledRows;
 use crate::cuda::error::FillError;
 
-/// The lists of a fill whose rows are summed, as they lie in the slot, and where the sums go.
+/// The layout in the slot of the lists of a fill whose rows are summed, and of the sums.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotSums {
-    /// Lists: those of the first ids.
+    /// The number of lists, which belong to the first ids.
     pub destinations: usize,
-    /// Entries of all lists.
+    /// The number of entries of all lists.
     pub edges: usize,
-    /// Where `destinations + 1` offsets begin, int32.
+    /// The offset of `destinations + 1` list bounds, int32.
     pub indptr_at: usize,
-    /// Where `edges` places of ids begin, int32.
+    /// The offset of `edges` places of ids, int32.
     pub indices_at: usize,
-    /// Where as many weights begin, float32; without them a list's mean is made.
+    /// The offset of as many weights, float32; without weights, means are computed.
     pub weights_at: Option<usize>,
-    /// Where a degree of each id begins, int32: rows are then weighted by degrees, and each list's own row comes last.
+    /// The offset of the degree of each id, int32: rows are then weighted by degrees, and each list's own row comes
+    /// last.
     pub degrees_at: Option<usize>,
-    /// Where the sums begin: a row of float32 a list.
+    /// The offset of the sums: a row of float32 per list.
     pub sums_at: usize,
-    /// Whether the rows of the first ids, one a list, go to the place of the rows.
+    /// Whether the rows of the first ids, one per list, are also written, to the place of the rows.
     pub own: bool,
 }
 
 impl SlotSums {
-    /// The bytes of the slot that the kernel reads.
+    /// The ranges of the slot that the kernel reads.
     pub(crate) fn read(&self, ids: usize) -> impl Iterator<Item = Range<usize>> {
         let of = |at: usize, count: usize| at..at.saturating_add(count.saturating_mul(4));
         let always = [of(self.indptr_at, self.destinations + 1), of(self.indices_at, self.edges)];
@@ -72,7 +73,7 @@ impl SlotSums {
     }
 }
 
-/// The kernels' name for these values (`None`: float32), of which rows of `row_bytes` bytes consist.
+/// The kernels' type for these values (`None`: float32) in rows of `row_bytes` bytes.
 pub(crate) fn summed_type(narrow: Option<NarrowFloat>, row_bytes: usize) -> Result<SummedType, FillError> {
     let values = match narrow {
         None => SummedType::F32,
@@ -86,7 +87,8 @@ pub(crate) fn summed_type(narrow: Option<NarrowFloat>, row_bytes: usize) -> Resu
     Ok(values)
 }
 
-/// Room for the rows of one batch, and how they are summed. One does for all slots: its fills are ordered by one stream.
+/// Memory for the rows of one batch, and their reduction. One is enough for all slots, since fills are ordered by one
+/// stream.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     rows: DeviceBuffer,
@@ -96,7 +98,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// For at most `rows` rows of `row_bytes` bytes of these values (`None`: float32), by a grid of that bound.
+    /// Allocates memory for at most `rows` rows of `row_bytes` bytes of these values (`None`: float32); the grid is
+    /// bounded by `bound`.
     pub fn new(
         context: &Arc<Context>,
         (rows, row_bytes): (usize, usize),
@@ -114,12 +117,12 @@ impl Scratch {
         Ok(Self { rows: DeviceBuffer::new(context, bytes, &what)?, row_bytes, values, bound })
     }
 
-    /// Where the first row goes.
+    /// The address of the first row.
     pub fn address(&self) -> u64 {
         self.rows.address()
     }
 
-    /// Whether so many rows fit.
+    /// Whether `rows` rows fit.
     pub fn holds(&self, rows: usize) -> bool {
         rows.checked_mul(self.row_bytes).is_some_and(|bytes| bytes <= self.rows.bytes())
     }
@@ -129,11 +132,11 @@ impl Scratch {
         self.row_bytes / self.values.bytes() as usize * size_of::<f32>()
     }
 
-    /// Enqueues the sums of the rows of `sources` ids, which lie in the scratch, into the slot that begins at `base`.
+    /// Enqueues the sums of the rows of `sources` ids, which are in the scratch, into the slot that begins at `base`.
     ///
     /// # Safety
-    /// In stream order the rows and the slot's lists are there, and the slot's bytes that the sums name are nobody
-    /// else's and disjoint, until the stream has passed this.
+    /// In stream order the rows and the slot's lists are complete, and the slot's bytes used by the sums are disjoint
+    /// and exclusive, until the stream has passed this.
     pub unsafe fn sum(
         &self,
         stream: &CudaStream,
@@ -145,8 +148,8 @@ impl Scratch {
         let own = if sums.own { base + features_at as u64 } else { 0 };
         let arguments =
             SumArguments { own, ..sums.arguments(base, self.rows.address(), self.row_bytes, sources) };
-        // SAFETY: the rows are ours, and so are as many as the kernel is told (`holds`); the slot's are promised by our
-        // caller.
+        // SAFETY: the rows are ours, and there are as many as passed to the kernel (`holds`); the slot's are promised
+        // by our caller.
         unsafe { kernels.sum(stream, self.values, &arguments, self.bound)? };
         Ok(())
     }

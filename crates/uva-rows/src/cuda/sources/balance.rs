@@ -5,7 +5,7 @@
 //! the same link, so a single batch is a noisy sample. A step that overshoots would make the next measurement worse.
 //! The share is never 0 or 1: both rates stay measured, and a path that becomes faster is noticed.
 
-/// The part of the difference that one measurement moves the share by.
+/// The fraction of the difference by which one measurement moves the share.
 const GAIN: f64 = 0.25;
 
 /// The smallest share of either path.
@@ -14,14 +14,14 @@ const LEAST: f64 = 1.0 / 32.0;
 /// The work of one path on its rows of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathWork {
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
-    /// Wall-clock seconds from the start of both to its own end.
+    /// Wall-clock seconds from the common start to the end of this path.
     pub seconds: f64,
 }
 
 impl PathWork {
-    /// Rows per second; `None` where nothing was measured.
+    /// Rows per second; `None` without a measurement.
     fn rate(self) -> Option<f64> {
         let rate = self.rows as f64 / self.seconds;
         (rate.is_finite() && rate > 0.0).then_some(rate)
@@ -52,9 +52,9 @@ impl Balance {
         self.share
     }
 
-    /// How many of `rows` rows the first path gets; the second gets the others.
+    /// The number of `rows` rows that the first path gets; the second gets the others.
     pub fn first_of(&self, rows: usize) -> usize {
-        // The share is below 1, so this is below `rows` up to rounding, and `min` sees to that.
+        // The share is below 1, so this is below `rows` up to rounding, and `min` bounds the rest.
         ((rows as f64 * self.share).round() as usize).min(rows)
     }
 

@@ -16,25 +16,25 @@ use crate::error::GatherError;
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 use crate::stack::Cached;
 
-/// Rows of a gather, at the least, whose visits are put in order. An H200 reads 4,096 rows of 512 bytes out of 4 GiB at 25.6
-/// GB/s by region, launches included, and at 21.7 in the batch's order; 2,048 rows at 18.3 and 19.4
+/// The minimum number of rows of a gather for which reads are ordered. An H200 reads 4,096 rows of 512 bytes out of 4
+/// GiB at 25.6 GB/s by region, launches included, and at 21.7 in the batch's order; 2,048 rows at 18.3 and 19.4
 /// (docs/results/gpu/rows-h200.json).
 const LEAST_ORDERED: usize = 4096;
 
-/// Multiprocessors that read by region, at the most. With fewer reads under way, those lie closer together: 262,144 rows of
-/// 512 bytes come out of 16 GiB at 30.3 GB/s by eight of an H200's multiprocessors, and at 25.3 by all
-/// (docs/results/gpu/rows-h200.json).
+/// The maximum number of multiprocessors that read by region. With fewer reads in flight, the reads are closer
+/// together: 262,144 rows of 512 bytes come out of 16 GiB at 30.3 GB/s by eight of an H200's multiprocessors, and at
+/// 25.3 by all (docs/results/gpu/rows-h200.json).
 const READING_BY_REGION: u32 = 8;
 
 /// A table that kernels can address.
 pub trait KernelTable {
-    /// The origin that its rows count under.
+    /// The origin of its rows in statistics.
     const ORIGIN: RowOrigin;
 
-    /// Tables of more bytes are read region by region.
+    /// The size in bytes above which tables are read region by region.
     const REACH: usize;
 
-    /// Where the first row lies, for a kernel.
+    /// The address of the first row, for a kernel.
     fn address(&self) -> u64;
 
     /// Bytes of the table.
@@ -44,8 +44,8 @@ pub trait KernelTable {
 impl KernelTable for PinnedTable {
     const ORIGIN: RowOrigin = RowOrigin::ZeroCopy;
 
-    /// An H100 reads random rows of 128 bytes from 512 MiB of host memory at the rate of the link, and from 1 GiB at 0.29 of
-    /// it: its translations reach no further (docs/results/gpu/translation-h100.json).
+    /// An H100 reads random rows of 128 bytes from 512 MiB of host memory at the rate of the link, and from 1 GiB at
+    /// 0.29 of it: its address translation does not cover more (docs/results/gpu/translation-h100.json).
     const REACH: usize = 512 << 20;
 
     fn address(&self) -> u64 {
@@ -60,7 +60,7 @@ impl KernelTable for PinnedTable {
 impl KernelTable for DeviceTable {
     const ORIGIN: RowOrigin = RowOrigin::DeviceTable;
 
-    /// Device memory is translated by larger pages. What an order would gain there is not measured.
+    /// Device memory is translated by larger pages. The gain of an order has not been measured there.
     const REACH: usize = usize::MAX;
 
     fn address(&self) -> u64 {
@@ -72,7 +72,7 @@ impl KernelTable for DeviceTable {
     }
 }
 
-/// Rows of a table that a kernel reads. Bad ids are found by the kernel, which writes them to the report.
+/// A source of rows read by a kernel. The kernel detects bad ids and writes them to the report.
 #[derive(Debug)]
 pub struct KernelRead<T> {
     kernels: GatherKernels,
@@ -81,9 +81,9 @@ pub struct KernelRead<T> {
     table: Arc<T>,
     rows: usize,
     row_bytes: usize,
-    /// Gathers of at least so many rows are read region by region of the table.
+    /// The minimum number of rows of a gather that is read region by region.
     least_ordered: usize,
-    /// Made with the first reservation, where visits are put in order.
+    /// Allocated with the first reservation, if reads are ordered.
     visits: Option<VisitOrder>,
 }
 
@@ -94,7 +94,8 @@ pub type Pinned = KernelRead<PinnedTable>;
 pub type DeviceRows = KernelRead<DeviceTable>;
 
 impl<T: KernelTable> KernelRead<T> {
-    /// Rows of `row_bytes` bytes (at least 1) of `table`, by that kernel in a grid bounded by `bound`.
+    /// Creates a source of the rows of `table`, `row_bytes` bytes each (at least 1), read by this kernel in a grid
+    /// bounded by `bound`.
     ///
     /// # Errors
     /// [`FillError::Rows`] unless the table is whole rows.
@@ -114,14 +115,14 @@ impl<T: KernelTable> KernelRead<T> {
         Ok(Self { kernels, kernel, bound, rows, row_bytes, table, least_ordered, visits: None })
     }
 
-    /// Reads the rows of every batch region by region of the table, or all of them in the batch's order. Without this, large
-    /// batches from tables beyond the reach of the GPU's translations are read by region.
+    /// Sets whether rows are read region by region of the table, or in the batch's order. By default, large batches
+    /// from tables beyond the reach of the GPU's address translation are read by region.
     #[must_use]
     pub fn by_region(self, by_region: bool) -> Self {
         Self { least_ordered: if by_region { 1 } else { usize::MAX }, ..self }
     }
 
-    /// Makes room for the order of visits. Fills in flight share it: they pass one stream.
+    /// Allocates memory for the order of reads. Fills in flight share it, since they use one stream.
     fn reserve_visits(&mut self, rows: usize) -> Result<(), FillError> {
         if self.least_ordered <= rows {
             match &mut self.visits {
@@ -139,7 +140,7 @@ impl<T: KernelTable> KernelRead<T> {
     fn enqueue(&self, place: DevicePlace<'_>, cache: (u64, u64)) -> Result<RowsRead, FillError> {
         let count = place.count;
         if count > 0 {
-            // A source that nobody made room for reads in the batch's order.
+            // A source without a reservation reads in the batch's order.
             let visits = self.visits.as_ref();
             let visits = visits.filter(|visits| (self.least_ordered..=visits.most()).contains(&count));
             let (order, bound) = match visits {
@@ -196,7 +197,7 @@ impl<T: KernelTable> RowSource<DevicePlace<'_>> for KernelRead<T> {
     }
 }
 
-/// A cache on the device, and page-locked room for the changes of each fill in flight.
+/// A cache on the device, and page-locked memory for the changes of each fill in flight.
 #[derive(Debug)]
 pub struct LanedCache {
     cache: DeviceCache,
@@ -205,8 +206,8 @@ pub struct LanedCache {
 }
 
 impl Cached<Pinned, LanedCache> {
-    /// Reads cached rows from the device instead of over the link. Behind each fill, a dynamic cache inserts the
-    /// misses, from the place just filled.
+    /// Reads cached rows from the device instead of over the link. After each fill, a dynamic cache inserts the misses
+    /// from the filled place.
     ///
     /// # Errors
     /// [`FillError::Rows`] for a cache that was made for another table, or on another device.
@@ -231,7 +232,7 @@ impl RowSource<DevicePlace<'_>> for Cached<Pinned, LanedCache> {
         let LanedCache { cache, insertions, context } = &mut self.cache;
         let bytes = cache.most_insertions(rows) * CacheInsertion::BYTES;
         if insertions.len() < lanes || insertions.iter().any(|buffer| buffer.bytes() < bytes) {
-            // The old ones first: all of them together may be more than can be locked.
+            // The old buffers are freed first, since all together may exceed the limit of locked memory.
             insertions.clear();
             for _ in 0..lanes {
                 insertions.push(PinnedBuffer::new(context, bytes, "the insertions of a cache")?);
@@ -240,7 +241,7 @@ impl RowSource<DevicePlace<'_>> for Cached<Pinned, LanedCache> {
         Ok(())
     }
 
-    /// Only a cache that evicts reads them.
+    /// Only an evicting cache reads ids.
     fn reads_ids(&self) -> bool {
         self.cache.cache.is_dynamic()
     }
@@ -260,8 +261,8 @@ impl RowSource<DevicePlace<'_>> for Cached<Pinned, LanedCache> {
         let read = self.source.enqueue(place, cache.addresses())?;
         let insertion = cache.insertion(room.address(), count, place.out);
         // SAFETY: the insertions stay in the lane's buffer until its fill has passed. The cache's own `take_in` decided
-        // them, and all its batches are executed in this stream's order. So slots and rows are its own and none comes
-        // twice. The positions are rows that were gathered just now.
+        // them, and all its batches are executed in this stream's order. So slots and rows belong to the cache and are
+        // distinct. The positions refer to rows that were just gathered.
         unsafe { self.source.kernels.insert(place.stream, &insertion, self.source.bound)? };
         Ok(Ticket::of(place.lane, read))
     }

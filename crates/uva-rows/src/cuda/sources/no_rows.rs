@@ -1,11 +1,11 @@
-//! No rows, for slots whose rows come from elsewhere.
+//! An empty source, for slots whose rows have another origin.
 
 use crate::cuda::error::FillError;
 use crate::cuda::place::DevicePlace;
 use crate::source::{RowSource, RowsRead, Ticket};
 
-/// The source of a filler whose slots get no rows of a source: the host makes them, they are of tables on the device, or they
-/// come from files without the host's memory.
+/// A source for fillers that do not use one: the host makes the rows, they belong to tables on the device, or they are
+/// read from files bypassing host memory.
 #[derive(Clone, Copy, Debug)]
 pub struct NoRows;
 

@@ -1,4 +1,4 @@
-//! Rows of a host source on their way to the device, beside rows of the same table that are there already.
+//! A host source whose rows are copied to the device, combined with rows of the same table that are already there.
 
 use std::sync::Arc;
 
@@ -15,43 +15,43 @@ use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 
 /// A host source with a cache of chosen rows on the device.
 ///
-/// The CPU fetches only those rows of a fill that the cache has not, all at once. A copy brings them behind the cached rows:
-/// cache and room are one stretch of memory, from which an ordinary kernel then gathers the fill's rows by their places. So
-/// it works for sources that no kernel can read, such as a file. Copies and kernels of all fills are on the stream of their
-/// places, which has to be one: the room is free again when a fill's kernel has run. Lanes differ only in their page-locked
-/// memory, which the host writes.
+/// The CPU fetches only the uncached rows of a fill, all at once. They are copied to the memory after the cached rows,
+/// and an ordinary kernel then gathers the fill's rows from the combined memory by their places. So this works for
+/// sources that no kernel can read, such as a file. Copies and kernels of all fills are on the stream of their places,
+/// which must be the same: the memory is free again when a fill's kernel has run. Lanes differ only in their
+/// page-locked memory, which the host writes.
 ///
-/// The rows are cached by [`reserve`](RowSource::reserve), without which there is room for no fill. A fill's
-/// [`Ticket::read`] is complete: the host knows what the cache has.
+/// The rows are cached by [`reserve`](RowSource::reserve), which is required before the first fill. A fill's
+/// [`Ticket::read`] is complete, since the host has the cache's content.
 #[derive(Debug)]
 pub struct Spliced<S> {
     source: S,
     /// The cached rows.
     ids: Vec<i64>,
-    /// Where among them each row of the table is.
+    /// The place of each row of the table among the cached rows.
     map: SlotMap,
     row_bytes: usize,
     kernel: Kernel,
     bound: GridBound,
     room: Option<Room>,
-    /// Ids that a fill misses, kept for their memory.
+    /// Ids that a fill misses; kept to reuse the allocation.
     missed: Vec<i64>,
     context: Arc<Context>,
 }
 
-/// The cached rows, and room for those beside them.
+/// The cached rows, and memory for missed rows.
 #[derive(Debug)]
 struct Room {
-    /// The cached rows, and behind them those that a fill misses.
+    /// The cached rows, followed by those that a fill misses.
     memory: DeviceBuffer,
     /// The places of a fill's rows in `memory`, int64.
     places: DeviceBuffer,
     lanes: Vec<Lane>,
-    /// Rows of a fill, at most.
+    /// The maximum number of rows of a fill.
     rows: usize,
 }
 
-/// The host's side of a fill. It is written again only once the lane's last fill has run.
+/// The host's side of a fill. It is written only after the lane's last fill has run.
 #[derive(Debug)]
 struct Lane {
     rows: PinnedBuffer,
@@ -59,7 +59,8 @@ struct Lane {
 }
 
 impl<S: HostSource> Spliced<S> {
-    /// With the rows `ids` of `source`, in any order, on the device. Gathers are by that kernel in a grid bounded by `bound`.
+    /// Creates a source with the rows `ids` of `source`, in any order, on the device. Gathers use this kernel in a grid
+    /// bounded by `bound`.
     ///
     /// # Errors
     /// [`FillError::Rows`] for ids as [`CachedRows::new`](crate::CachedRows::new).
@@ -76,7 +77,7 @@ impl<S: HostSource> Spliced<S> {
         Ok(Self { source, ids, map, row_bytes, kernel, bound, room: None, missed, context })
     }
 
-    /// Room for fills of `rows` rows in each of so many lanes, with the cached rows in place.
+    /// Allocates memory for fills of `rows` rows in each lane, and fills in the cached rows.
     fn make_room(&mut self, lanes: usize, rows: usize) -> Result<Room, FillError> {
         let (row_bytes, context) = (self.row_bytes, &self.context);
         let all = rows.checked_add(self.ids.len());
@@ -101,8 +102,8 @@ impl<S: HostSource> Spliced<S> {
         let mut upload = Upload::new(context, at_once.min(self.ids.len().max(1)) * row_bytes)?;
         for (number, ids) in self.ids.chunks(at_once).enumerate() {
             let to = memory.address() + (number * at_once * row_bytes) as u64;
-            // SAFETY: rows of our own buffer, which nobody else knows yet. The upload is finished below, or waited for when it
-            // is dropped, before the buffer is.
+            // SAFETY: rows of our own buffer, which is not shared yet. The upload is finished below, or waited for when
+            // it is dropped, before the buffer is.
             unsafe {
                 upload.send(to, ids.len() * row_bytes, |piece| {
                     self.source.fill(ids, HostPlace::new(piece)).map(drop).map_err(FillError::from)
@@ -125,7 +126,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Spliced<S> {
 
     fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), FillError> {
         if self.room.as_ref().is_none_or(|room| room.lanes.len() < lanes || room.rows < rows) {
-            // The old one first: the two together may be more than there is.
+            // The old memory is freed first, since both together may exceed the available memory.
             self.room = None;
             self.room = Some(self.make_room(lanes, rows)?);
         }
@@ -138,7 +139,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Spliced<S> {
 
     fn expect(&mut self, coming: &[&[i64]]) {
         let map = self.map.slots();
-        // The source itself says which id is no row.
+        // The source itself reports ids that are not rows.
         let is_cached =
             |id: i64| usize::try_from(id).is_ok_and(|id| map.get(id).is_some_and(|slot| *slot != NO_SLOT));
         let of_fill = |ids: &&[i64]| ids.iter().copied().filter(|id| !is_cached(*id)).collect();
@@ -162,21 +163,21 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Spliced<S> {
                 self.missed.push(*id);
             }
         }
-        // Also of no row at all: fills are told of in advance.
+        // Also for an empty fill, since the source expects every announced fill.
         let rows = &mut host.rows.as_mut_slice()[..self.missed.len() * row_bytes];
         let read = self.source.fill(&self.missed, HostPlace::new(&mut *rows))?;
         let hits = RowsRead::of(RowOrigin::DeviceCache, (count - self.missed.len()) as u64, row_bytes);
         let read = read.and(hits);
-        // The copies are part of the fill, and the kernel would note its own beginning.
+        // The copies are part of the fill, and the kernel would record its own beginning.
         place.note_beginning()?;
         if count == 0 {
             return Ok(Ticket::of(lane, read));
         }
         if !rows.is_empty() {
             let to = memory.address() + (behind * row_bytes) as u64;
-            // SAFETY: our own memory, which has room for as many rows behind the cached ones. The last kernel that read them
-            // comes before on this stream. The last copy from the page-locked memory ran before the lane was given again
-            // (`DevicePlace::new`).
+            // SAFETY: our own memory, which has space for as many rows after the cached ones. The last kernel that read
+            // them comes before on this stream. The last copy from the page-locked memory ran before the lane was given
+            // again (`DevicePlace::new`).
             unsafe { host_to_device(place.stream, rows, to)? };
         }
         // SAFETY: as above, of the places.
@@ -193,7 +194,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for Spliced<S> {
             cache: 0,
             order: 0,
         };
-        // SAFETY: every place is one of a cached row or of the missed ones, which come before on the stream. Rows, report and
+        // SAFETY: every place refers to a cached or a missed row, written earlier on the stream. Rows, report and
         // stream are the place's, by the promise of `DevicePlace::new`.
         unsafe { place.kernels.rows(place.stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };
         Ok(Ticket::of(lane, read))

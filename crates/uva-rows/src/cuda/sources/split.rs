@@ -1,4 +1,4 @@
-//! Two sources at the same time: kernels over the link, and the CPU with a copy engine.
+//! Two concurrent sources: kernels over the link, and the CPU with a copy engine.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::cuda::place::{DevicePlace, DeviceSource};
 use crate::host::HostSource;
 use crate::source::{RowSource, RowsRead, Ticket};
 
-/// Two sources that work at the same time, the first on the first rows of each batch. The share follows the rates that
-/// both were measured at: [`Balance`].
+/// Two sources that work at the same time, the first on the first rows of each batch. The share follows the measured
+/// rates of both: [`Balance`].
 #[derive(Debug)]
 pub struct SplitSource<A, B> {
     first: A,
     second: B,
     balance: Balance,
-    /// Marks around both paths of each lane. Made with a lane's first fill, in the context of its stream.
+    /// Events around both paths of each lane. Created with a lane's first fill, in the context of its stream.
     times: Vec<Option<Times>>,
     context: Arc<Context>,
 }
@@ -27,7 +27,7 @@ pub struct SplitSource<A, B> {
 struct Times {
     first: Marks,
     second: Marks,
-    /// The fill between the marks: rows of the first source, and of both. `None` where one had all the rows.
+    /// The fill between the events: rows of the first source, and of both. `None` if one source had all the rows.
     divided: Option<(usize, usize)>,
 }
 
@@ -39,7 +39,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// For a stream that was made in this context.
+    /// Creates events for a stream of this context.
     fn new(made_in: &Arc<Context>) -> Result<Self, CudaError> {
         Ok(Self { began: CudaEvent::timing(made_in)?, ended: CudaEvent::timing(made_in)? })
     }
@@ -55,14 +55,14 @@ impl<A, B> SplitSource<A, B> {
         self.balance.share()
     }
 
-    /// Sets that share, as a sweep or an earlier run found it; it is adjusted from there on.
+    /// Sets the initial share, found by a sweep or an earlier run; it is adjusted from there on.
     pub fn set_share(&mut self, share: f64) {
         self.balance = Balance::new(share);
     }
 }
 
 impl<A: DeviceSource, S: HostSource> SplitSource<A, StagingSource<S>> {
-    /// Both sources, which have the same rows; half of them each at first.
+    /// Combines two sources of the same rows, each with half of the rows initially.
     ///
     /// # Errors
     /// [`FillError::Layout`] for sources of different shapes.
@@ -118,7 +118,7 @@ impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for SplitSource<
             times.first.began.record(place.stream)?;
             second.stream.wait(&times.first.began)?;
         }
-        // The kernel first: it needs nothing more of the host, while the copies' rows are gathered here.
+        // The kernel first: it runs without the host, while the rows to copy are gathered here.
         let mut read = RowsRead::default();
         if !ids.is_empty() {
             read = first.submit(ids, DevicePlace { count, ..place })?.read;
@@ -127,7 +127,7 @@ impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for SplitSource<
             times.first.ended.record(place.stream)?;
             times.second.began.record(&second.stream)?;
             let to = place.out + (count * second.row_bytes()) as u64;
-            // SAFETY: the rows of the place behind those of the first source, ordered by the wait above.
+            // SAFETY: the rows of the place after those of the first source, ordered by the wait above.
             unsafe { second.enqueue(others, to)? };
             times.second.ended.record(&second.stream)?;
             place.stream.wait(&times.second.ended)?;

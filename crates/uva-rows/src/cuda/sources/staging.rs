@@ -1,4 +1,4 @@
-//! Rows of a host source on their way to the device. The CPU gathers them into pinned pieces; a copy engine transfers
+//! A host source whose rows are copied to the device. The CPU gathers them into pinned pieces; a copy engine transfers
 //! each piece while the next one is gathered.
 
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::cuda::place::DevicePlace;
 use crate::host::{HostPlace, HostSource};
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 
-/// Approximate bytes of a piece. A copy engine reaches its full rate well below this, and a piece still fits in a CPU's
-/// last-level cache.
+/// The approximate size of a piece in bytes. A copy engine reaches its full rate well below this, and a piece still
+/// fits in a CPU's last-level cache.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Pieces. With two, a copy and a gather already overlap; two more absorb unevenness.
+/// The number of pieces. With two, a copy and a gather already overlap; two more absorb unevenness.
 const PIECES: usize = 4;
 
 /// A host source whose rows are copied to the device (DMA). The CPU's part of a fill is done when `submit` returns; it
-/// waits for the GPU only where all pieces are still being read.
+/// waits for the GPU only if all pieces are still being read.
 #[derive(Debug)]
 pub struct StagingSource<S> {
     source: S,
@@ -27,12 +27,12 @@ pub struct StagingSource<S> {
     next: usize,
     piece_rows: usize,
     row_bytes: usize,
-    /// Where the copies are enqueued.
+    /// The stream of copies.
     pub stream: CudaStream,
-    /// Orders the copies behind the place's stream. Made with the first place, in the context of its stream: all places
-    /// of a source are on streams of one context.
+    /// Orders the copies after the place's stream. Created with the first place, in the context of its stream: all
+    /// places of a source are on streams of one context.
     before: Option<CudaEvent>,
-    /// Orders the place's stream behind the copies. Of both events, each wait takes the last record.
+    /// Orders the place's stream after the copies. Each wait refers to the last record of its event.
     behind: CudaEvent,
     context: Arc<Context>,
 }
@@ -40,12 +40,12 @@ pub struct StagingSource<S> {
 #[derive(Debug)]
 struct Piece {
     buffer: PinnedBuffer,
-    /// Recorded behind the last copy from `buffer`.
+    /// Recorded after the last copy from `buffer`.
     read: CudaEvent,
 }
 
 impl<S: HostSource> StagingSource<S> {
-    /// The rows of `source`, through pieces and a stream of its own.
+    /// Creates a source of the rows of `source`, with its own pieces and stream.
     ///
     /// # Errors
     /// [`FillError::Cuda`].
@@ -87,20 +87,20 @@ impl<S: HostSource> StagingSource<S> {
     /// [`CudaError`].
     ///
     /// # Safety
-    /// `to` is device memory for as many rows. Nobody else uses it until the stream has passed this, and this value
-    /// lives until then.
+    /// `to` is device memory for as many rows. No other code uses it until the stream has passed this, and this value
+    /// is not dropped until then.
     pub unsafe fn enqueue(&mut self, ids: &[i64], to: u64) -> Result<(), CudaError> {
         let mut to = to;
         for ids in ids.chunks(self.piece_rows) {
             let piece = &mut self.pieces[self.next];
             self.next = (self.next + 1) % PIECES;
-            // True at once for an event that was never recorded.
+            // True for an event that was never recorded.
             if !piece.read.query()? {
                 piece.read.synchronize()?;
             }
             let bytes = ids.len() * self.row_bytes;
             let rows = &mut piece.buffer.as_mut_slice()[..bytes];
-            // The ids have been checked, so an error here is a bug of ours. Copies may already be in flight.
+            // The ids have been checked, so an error here is a bug. Copies may already be in flight.
             self.source
                 .fill(ids, HostPlace::new(&mut *rows))
                 .map_err(|error| CudaError::System(error.to_string()))?;
@@ -135,7 +135,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for StagingSource<S> {
             };
             before.record(place.stream)?;
             self.stream.wait(before)?;
-            // SAFETY: the place's rows, by the promise of `DevicePlace::new`, ordered behind its stream by the wait.
+            // SAFETY: the place's rows, by the promise of `DevicePlace::new`, ordered after its stream by the wait.
             unsafe { self.enqueue(ids, place.out)? };
             self.behind.record(&self.stream)?;
             place.stream.wait(&self.behind)?;
@@ -150,7 +150,7 @@ impl<S: HostSource> RowSource<DevicePlace<'_>> for StagingSource<S> {
 
 impl<S> Drop for StagingSource<S> {
     fn drop(&mut self) {
-        // A copy may still read a piece. Where waiting fails the context is gone, and the copy too.
+        // A copy may still read a piece. If waiting fails, the context and the copy are gone.
         let _ = self.stream.synchronize();
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that are kept on the device, beside a table that is read over the link.
+//! Caches of rows in device memory, for a table that is read over the link.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::source::RowSource;
 
 /// A cache of rows in device memory, static or dynamic: [`crate::cache`] explains how they differ.
 ///
-/// The slot map (4 bytes a row of the table) is in device memory too. A dynamic cache decides on the host which row gets
-/// which slot, so it has the map there as well. The rows of a static one may lie in memory of several devices, each of
-/// which then has a map.
+/// The slot map (4 bytes per row of the table) is in device memory too. A dynamic cache assigns slots on the host, so
+/// it has a copy of the map there. The rows of a static cache may be in memory of several devices, each of which then
+/// has a map.
 #[derive(Debug)]
 pub struct DeviceCache {
     rows: Rows,
@@ -27,18 +27,18 @@ pub struct DeviceCache {
     table_rows: usize,
     row_bytes: usize,
     count: usize,
-    /// Its ordinal.
+    /// The ordinal of the device.
     device: usize,
-    /// `None` for a static one.
+    /// `None` for a static cache.
     slots: Option<Box<dyn EvictingSlots>>,
 }
 
-/// Where the rows are.
+/// The location of the rows.
 #[derive(Debug)]
 enum Rows {
     /// In this device's memory.
     Own(DeviceBuffer),
-    /// In several devices', with those of the first ids first.
+    /// In the memory of several devices, in the order of ids.
     Joined(Arc<JoinedMemory>),
 }
 
@@ -53,12 +53,11 @@ impl Rows {
 
 impl DeviceCache {
     /// Copies the rows `ids` of `table`, rows of `row_bytes` bytes (at least 1), to the device, read by `threads`
-    /// threads, and waits for them. In any order, none at all is fine. The table need not be pinned.
+    /// threads, and waits for them. The ids may be in any order, and empty. The table need not be pinned.
     ///
     /// # Errors
-    /// [`FillError::CacheTooLarge`] when the device has not so much free, with nothing allocated; [`FillError::Rows`]
-    /// as
-    /// [`CachedRows::new`](crate::CachedRows::new); [`FillError::Cuda`].
+    /// [`FillError::CacheTooLarge`] if the device has too little free memory (no memory is allocated then);
+    /// [`FillError::Rows`] as [`CachedRows::new`](crate::CachedRows::new); [`FillError::Cuda`].
     pub fn filled(
         context: &Arc<Context>,
         table: &[u8],
@@ -73,17 +72,18 @@ impl DeviceCache {
         let bytes = Self::check_room(context, table_rows, row_bytes, ids.len())?;
         let rows = Rows::Own(DeviceBuffer::new(context, bytes, "the cached rows")?);
         let cache = Self::over(context, rows, table_rows, row_bytes, ids.len())?;
-        // SAFETY: our own buffer of so many rows, which nobody else knows yet.
+        // SAFETY: our own buffer of this many rows, which is not shared yet.
         unsafe { copy_rows(context, (source, row_bytes), ids, cache.rows.address()) }?;
         cache.send_map(context, &slots)?;
         Ok(cache)
     }
 
-    /// A static cache of the rows `ids` of a table of `table_rows` rows of `row_bytes` bytes, which lie in this memory in that
-    /// order, or will before the first gather: see [`fill_joined`]. It makes the slot map, and waits for it.
+    /// Creates a static cache of the rows `ids` of a table of `table_rows` rows of `row_bytes` bytes. The rows must be
+    /// in this memory, in the order of `ids`, before the first gather: see [`fill_joined`]. Uploads the slot map and
+    /// waits for it.
     ///
     /// # Errors
-    /// As [`DeviceCache::filled`]; [`FillError::Layout`] where the memory has fewer bytes.
+    /// As [`DeviceCache::filled`]; [`FillError::Layout`] if the memory is too small.
     pub fn joined(
         context: &Arc<Context>,
         memory: Arc<JoinedMemory>,
@@ -99,7 +99,8 @@ impl DeviceCache {
         Ok(cache)
     }
 
-    /// An empty cache that evicts by `policy`, of `capacity` rows for a table of `table_rows` rows, at most that many; 0 is fine.
+    /// Creates an empty cache with eviction `policy`, of `capacity` rows, but at most `table_rows`, the number of rows
+    /// of the table; 0 is valid.
     ///
     /// # Errors
     /// As [`DeviceCache::filled`].
@@ -118,14 +119,13 @@ impl DeviceCache {
         let rows = Rows::Own(DeviceBuffer::new(context, bytes, "the cached rows")?);
         let cache = Self::over(context, rows, table_rows, row_bytes, slots.capacity())?;
         let stream = CudaStream::new(context)?;
-        // All ones is -1: no slot.
-        // SAFETY: our own buffer, which nobody else knows yet, and it is waited for.
+        // All ones is -1: no slot. SAFETY: our own buffer, which is not shared yet, and it is waited for.
         let filled = unsafe { fill(&stream, cache.map.address(), 0xff, cache.map.bytes()) };
         stream.synchronize().and(filled)?;
         Ok(Self { slots: Some(slots), ..cache })
     }
 
-    /// The bytes of `count` rows, for which the device has room beside the slot map.
+    /// The size of `count` rows in bytes; checks that the device has space for them and the slot map.
     fn check_room(
         context: &Arc<Context>,
         table_rows: usize,
@@ -143,7 +143,7 @@ impl DeviceCache {
         Ok(rows)
     }
 
-    /// Over these rows, with a slot map that is yet to be written.
+    /// Creates a cache of these rows, with an uninitialised slot map.
     fn over(
         context: &Arc<Context>,
         rows: Rows,
@@ -157,12 +157,12 @@ impl DeviceCache {
 
     fn send_map(&self, context: &Arc<Context>, slots: &SlotMap) -> Result<(), FillError> {
         let mut upload = Upload::new(context, PIECE.min(slots.bytes().len()).max(1))?;
-        // SAFETY: our own buffer, which nobody else knows yet; it has as many bytes, and it is waited for.
+        // SAFETY: our own buffer, which is not shared yet; it has as many bytes, and it is waited for.
         unsafe { upload.send_all(self.map.address(), slots.bytes()) }?;
         Ok(upload.finish()?)
     }
 
-    /// Rows that it holds, or can hold at most.
+    /// The number of rows, or the capacity.
     pub fn rows(&self) -> usize {
         self.count
     }
@@ -177,13 +177,15 @@ impl DeviceCache {
         self.map.bytes() as u64
     }
 
-    /// Whether misses come in.
+    /// Whether misses are inserted.
     pub fn is_dynamic(&self) -> bool {
         self.slots.is_some()
     }
 
+    /// Checks that the cache fits a table and a device.
+    ///
     /// # Errors
-    /// [`GatherError::OtherTable`] unless it was made for such a table, [`GatherError::Device`] unless it lies on this
+    /// [`GatherError::OtherTable`] unless it was made for such a table, [`GatherError::Device`] unless it is on this
     /// device.
     pub(crate) fn check(
         &self,
@@ -203,28 +205,28 @@ impl DeviceCache {
         Err(GatherError::OtherTable { rows, row_bytes, table_rows, table_row_bytes })
     }
 
-    /// Rows of the table that it is for.
+    /// The number of rows of its table.
     pub(crate) fn table_rows(&self) -> usize {
         self.table_rows
     }
 
-    /// Where slot map and rows are.
+    /// The addresses of the slot map and the rows.
     pub(crate) fn addresses(&self) -> (u64, u64) {
         (self.map.address(), self.rows.address())
     }
 
-    /// The most insertions that a batch of `rows` rows can bring.
+    /// The maximum number of insertions of a batch of `rows` rows.
     pub(crate) fn most_insertions(&self, rows: usize) -> usize {
         self.slots.as_ref().map_or(0, |slots| slots.capacity().min(rows))
     }
 
     /// Decides the changes of a batch that has been, or will be, gathered next: [`EvictingSlots::insert_misses`]. They
-    /// have to be carried out on the device behind that gather, or the cache must not be used any more.
+    /// must be executed on the device after that gather, or the cache must no longer be used.
     pub(crate) fn take_in(&mut self, ids: &[i64]) -> &[CacheInsertion] {
         self.slots.as_mut().map_or(&[], |slots| slots.insert_misses(ids))
     }
 
-    /// The kernel's arguments to carry out `count` insertions at that address, of rows that lie at `gathered`.
+    /// The kernel's arguments to execute `count` insertions at that address, of rows at `gathered`.
     pub(crate) fn insertion(&self, insertions: u64, count: usize, gathered: u64) -> InsertArguments {
         InsertArguments {
             insertions,
@@ -237,17 +239,17 @@ impl DeviceCache {
     }
 }
 
-/// Writes the rows `part` of `ids` of `table` to their places in memory of several devices, and waits for them. Each process
-/// writes a part; the part of each device is best that which lies in its own memory.
+/// Writes the rows `part` of `ids` of `table` to their places in memory of several devices, and waits for them. Each
+/// process writes a part, preferably the part in the memory of its own device.
 ///
-/// While this runs, nobody else may use the places of these rows: a gather would read other bytes than a row's. No lock says so,
-/// since the others are other processes.
+/// During the call, no other code may use the places of these rows: a gather would read other bytes. This is not
+/// enforced by a lock, since the users are other processes.
 ///
 /// # Errors
 /// As [`DeviceCache::joined`].
 ///
 /// # Panics
-/// When `part` is no range of `ids`.
+/// If `part` is out of range of `ids`.
 pub fn fill_joined(
     context: &Arc<Context>,
     memory: &JoinedMemory,
@@ -257,7 +259,7 @@ pub fn fill_joined(
 ) -> Result<(), FillError> {
     check_joined(memory, row_bytes, ids.len())?;
     let to = memory.address() + (part.start * row_bytes) as u64;
-    // SAFETY: within the memory, by the check above. If somebody used it meanwhile, bytes would be wrong, and all bytes are valid.
+    // SAFETY: within the memory, by the check above. A concurrent use would read wrong bytes, but all bytes are valid.
     unsafe { copy_rows(context, (MappedTable::new(table, row_bytes, threads)?, row_bytes), &ids[part], to) }
 }
 
@@ -268,10 +270,10 @@ fn check_joined(memory: &JoinedMemory, row_bytes: usize, rows: usize) -> Result<
     Err(FillError::Layout(format!("{rows} rows of {row_bytes} bytes in {} bytes of memory", memory.bytes())))
 }
 
-/// Copies the rows `ids` of the source to the device address `to`, one behind the other, and waits for them.
+/// Copies the rows `ids` of the source to the device address `to`, contiguously, and waits for them.
 ///
 /// # Safety
-/// There is room for them, which nobody else uses meanwhile.
+/// There is space for the rows, which no other code uses during the call.
 unsafe fn copy_rows(
     context: &Arc<Context>,
     (mut source, row_bytes): (MappedTable<'_>, usize),
@@ -282,7 +284,7 @@ unsafe fn copy_rows(
     let mut upload = Upload::new(context, piece_rows * row_bytes)?;
     for (number, ids) in ids.chunks(piece_rows).enumerate() {
         let to = to + (number * piece_rows * row_bytes) as u64;
-        // SAFETY: a part of what the caller promises. The upload is finished below, or waited for when it is dropped.
+        // SAFETY: covered by the caller's promise. The upload is finished below, or waited for when it is dropped.
         unsafe {
             upload.send(to, ids.len() * row_bytes, |piece| {
                 source.fill(ids, HostPlace::new(piece)).map(drop).map_err(FillError::from)
@@ -292,10 +294,10 @@ unsafe fn copy_rows(
     Ok(upload.finish()?)
 }
 
-/// Writes insertions as the kernel reads them.
+/// Writes insertions in the kernel's format.
 ///
 /// # Panics
-/// When `to` is too small.
+/// If `to` is too small.
 pub(crate) fn write_insertions(insertions: &[CacheInsertion], to: &mut [u8]) {
     for (insertion, to) in insertions.iter().zip(to.chunks_exact_mut(CacheInsertion::BYTES)) {
         to.copy_from_slice(&insertion.to_bytes());

@@ -1,4 +1,4 @@
-//! Rows that the device keeps: tables and caches, and what uploads them.
+//! Rows in device memory: tables, caches and uploads.
 
 pub(crate) mod cache;
 pub(crate) mod table;

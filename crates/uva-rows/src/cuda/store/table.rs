@@ -18,12 +18,12 @@ impl DeviceTable {
     /// Copies a table to the device. `what` names it in messages.
     ///
     /// # Errors
-    /// [`CudaError::OutOfMemory`] when the device has not so much free; [`CudaError::Call`].
+    /// [`CudaError::OutOfMemory`] if the device has too little free memory; [`CudaError::Call`].
     pub fn new(context: &Arc<Context>, bytes: &[u8], what: &str) -> Result<Self, CudaError> {
         let buffer = DeviceBuffer::new(context, bytes.len(), what)?;
         let mut upload = Upload::new(context, PIECE)?;
-        // SAFETY: our own buffer of the same size, which nobody else knows yet. The upload is finished below, or waited
-        // for when it is dropped, which is before the buffer.
+        // SAFETY: our own buffer of the same size, which is not shared yet. The upload is finished below, or waited for
+        // when it is dropped, which is before the buffer.
         unsafe { upload.send_all(buffer.address(), bytes) }?;
         upload.finish()?;
         Ok(Self { buffer })
@@ -31,7 +31,7 @@ impl DeviceTable {
 }
 
 impl DeviceTable {
-    /// Where the first row lies on the device.
+    /// The address of the first row.
     pub(crate) fn address(&self) -> u64 {
         self.buffer.address()
     }

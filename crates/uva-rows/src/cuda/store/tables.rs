@@ -1,4 +1,4 @@
-//! Several tables in device memory, whose rows are picked by the same ids.
+//! Several tables in device memory, with rows selected by the same ids.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use super::upload::{PIECE, Upload};
 use crate::cuda::error::FillError;
 use crate::error::GatherError;
 
-/// Writes some rows of every table: of each into the slice of its place.
+/// Writes a range of rows of every table, each into its slice.
 pub type ReadRows<'r> = dyn FnMut(Range<usize>, &mut [&mut [u8]]) -> Result<(), GatherError> + 'r;
 
-/// Tables in device memory, of as many rows of the same size. A fill gets the rows of its ids in every one of them.
+/// Tables in device memory, with the same number and size of rows. A fill gets the rows of its ids in every one of
+/// them.
 #[derive(Debug)]
 pub struct DeviceTables {
     kernel: Kernel,
     bound: GridBound,
-    /// The tables, one behind the other.
+    /// The tables, one after another.
     buffer: DeviceBuffer,
-    /// A report for every table but the first, whose gather reports to the slot. A gather hands its rows out by a counter
-    /// in its report. Only work of one stream uses them, gather after gather.
+    /// A report for every table except the first, whose gather reports to the slot. A gather distributes its rows by a
+    /// counter in its report. The reports are only used by one stream, gather after gather.
     reports: DeviceBuffer,
     tables: usize,
     rows: usize,
@@ -30,12 +31,12 @@ pub struct DeviceTables {
 }
 
 impl DeviceTables {
-    /// Copies `rows` rows of `row_bytes` bytes (at least 1) of so many tables (at least one) to the device. `read` brings
-    /// them, in the order of the rows. Gathers are by that kernel in a grid bounded by `bound`; `what` names the tables in
+    /// Copies `rows` rows of `row_bytes` bytes (at least 1) of `tables` tables (at least one) to the device. `read`
+    /// provides them, in row order. Gathers use this kernel in a grid bounded by `bound`; `what` names the tables in
     /// messages.
     ///
     /// # Errors
-    /// What `read` says; [`FillError::Cuda`] when the device has not so much free.
+    /// Errors of `read`; [`FillError::Cuda`] if the device has too little free memory.
     pub fn new(
         context: &Arc<Context>,
         (tables, rows, row_bytes): (usize, usize, usize),
@@ -61,8 +62,8 @@ impl DeviceTables {
                     piece.copy_from_slice(rows_of);
                     Ok::<_, CudaError>(())
                 };
-                // SAFETY: rows of our own buffer, which nobody else knows yet and whose size they are within. The upload is
-                // finished below, or waited for when it is dropped, which is before the buffer.
+                // SAFETY: rows of our own buffer, which is not shared yet and is large enough. The upload is finished
+                // below, or waited for when it is dropped, which is before the buffer.
                 unsafe { upload.send(to, rows_of.len(), write) }?;
             }
         }
@@ -70,7 +71,7 @@ impl DeviceTables {
         Ok(Self { kernel, bound, buffer, reports, tables, rows, row_bytes })
     }
 
-    /// How many tables there are.
+    /// The number of tables.
     pub fn tables(&self) -> usize {
         self.tables
     }
@@ -80,17 +81,18 @@ impl DeviceTables {
         self.row_bytes
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all tables.
     pub fn bytes(&self) -> usize {
         self.buffer.bytes()
     }
 
-    /// Enqueues the gathers of `count` rows. `outs` are where the rows of each table go. A bad id is noted in `report`.
+    /// Enqueues the gathers of `count` rows. `outs` has the destinations of the rows of each table. A bad id is
+    /// recorded in `report`.
     ///
     /// # Safety
-    /// In stream order, `ids` has `count` ids, every one of `outs` has room for as many rows and overlaps nothing else, and
-    /// `report` is a prepared report. Until the stream has passed this they and this value live, nobody else writes to them,
-    /// and no other stream is given gathers of this value.
+    /// In stream order, `ids` has `count` ids, every one of `outs` has space for as many rows without overlaps, and
+    /// `report` is a prepared report. Until the stream has passed this, they and this value stay allocated, no other
+    /// code writes to them, and no other stream runs gathers of this value.
     pub(crate) unsafe fn enqueue(
         &self,
         stream: &CudaStream,

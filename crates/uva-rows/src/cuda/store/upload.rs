@@ -1,14 +1,14 @@
-//! Copies host memory to the device, a piece at a time, through pinned buffers. The source need not be pinned.
+//! Copies host memory to the device, in pieces, through pinned buffers. The source need not be pinned.
 
 use std::sync::Arc;
 
 use uva_cuda::memory::{PinnedBuffer, host_to_device};
 use uva_cuda::{Context, CudaError, CudaEvent, CudaStream};
 
-/// Bytes of a piece, about.
+/// The approximate size of a piece in bytes.
 pub(crate) const PIECE: usize = 16 << 20;
 
-/// Two pieces in turns: one is written while the other is sent.
+/// Two alternating pieces: one is written while the other is sent.
 pub(crate) struct Upload {
     pieces: [Piece; 2],
     next: usize,
@@ -22,7 +22,7 @@ struct Piece {
 }
 
 impl Upload {
-    /// Pieces of at most `bytes` bytes.
+    /// Creates an upload with pieces of at most `bytes` bytes.
     pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
         let piece = || {
             let staging = PinnedBuffer::new(context, bytes, "a piece of a table on its way to the device")?;
@@ -38,10 +38,10 @@ impl Upload {
     /// The error of `write`, with nothing sent; [`CudaError`].
     ///
     /// # Panics
-    /// When the piece is larger than the size given to [`Upload::new`].
+    /// If the piece is larger than the size passed to [`Upload::new`].
     ///
     /// # Safety
-    /// `to` is so many bytes of device memory that nobody else uses until then.
+    /// `to` is `bytes` bytes of device memory that no other code uses until then.
     pub unsafe fn send<E: From<CudaError>>(
         &mut self,
         to: u64,
@@ -54,20 +54,20 @@ impl Upload {
         sent.synchronize()?;
         let piece = &mut staging.as_mut_slice()[..bytes];
         write(piece)?;
-        // SAFETY: the target is the caller's promise. The staging buffer lives and stays as it is until `sent`,
-        // recorded behind the copy, has been waited for: above, or in `drop`.
+        // SAFETY: the target is the caller's promise. The staging buffer is neither freed nor changed until `sent`,
+        // recorded after the copy, has been waited for: above, or in `drop`.
         unsafe { host_to_device(&self.stream, piece, to) }?;
         sent.record(&self.stream)?;
         Ok(())
     }
 
-    /// As many pieces as `bytes` need, one after another.
+    /// Sends `bytes` in as many pieces as required.
     ///
     /// # Errors
     /// [`CudaError`].
     ///
     /// # Safety
-    /// As [`Upload::send`] has it, for all of them.
+    /// As [`Upload::send`], for all pieces.
     pub unsafe fn send_all(&mut self, to: u64, bytes: &[u8]) -> Result<(), CudaError> {
         let piece = self.pieces[0].staging.bytes().max(1);
         for (number, from) in bytes.chunks(piece).enumerate() {
@@ -75,13 +75,13 @@ impl Upload {
                 piece.copy_from_slice(from);
                 Ok::<_, CudaError>(())
             };
-            // SAFETY: a part of what the caller promises.
+            // SAFETY: covered by the caller's promise.
             unsafe { self.send(to + (number * piece) as u64, from.len(), write) }?;
         }
         Ok(())
     }
 
-    /// Waits until all that was sent is there.
+    /// Waits until all pieces have arrived.
     ///
     /// # Errors
     /// [`CudaError`].
@@ -92,8 +92,7 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // After an error a copy may still be reading a piece. Where waiting fails the context is gone, and the copy
-        // too.
+        // After an error a copy may still be reading a piece. If waiting fails, the context and the copy are gone.
         let _ = self.stream.synchronize();
     }
 }

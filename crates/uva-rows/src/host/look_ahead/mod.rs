@@ -1,6 +1,6 @@
-//! Rows from disk, read before the batch that needs them turns up: [`LookAheadTable`].
+//! Rows from disk, read ahead of the batch that needs them: [`LookAheadTable`].
 //!
-//! `retention` decides which rows lie in memory, and `source` puts them before a file.
+//! `retention` decides which rows stay in memory, and `source` combines them with a file.
 
 mod retention;
 mod source;

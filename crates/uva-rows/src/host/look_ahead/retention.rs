@@ -1,15 +1,14 @@
-//! Which rows lie in memory: those that the known batches need, by Belady's rule, and before others those that were hit.
+//! Retention of rows in memory: first those that known batches need, by Belady's rule, then those that were hit.
 //!
-//! The *window* is the batches that are known and have not had their turn. A row that is in memory at one of its uses may
-//! be kept until the next: that saves a read. Each row that is kept takes a frame in all the gaps between two batches that
-//! lie between. So a choice of what to keep is a set of intervals of which at most as many overlap as there are frames, and
-//! the largest such set saves the most reads. Taking intervals by their ends, the earliest first, and each that still has
-//! a frame in all of its gaps, makes the largest. It is Belady's choice: what gives way is the row whose next use lies
-//! farthest. Batches become known in their order, so an interval that comes later never ends earlier, and no choice is
-//! regretted for a batch that becomes known later.
+//! The *window* consists of the known batches that have not been processed. A row in memory at one of its uses may be
+//! kept until the next, which saves a read. A kept row takes a frame in each gap between batches up to that use. So a
+//! choice of rows to keep is a set of intervals, with at most as many overlaps as frames, and the largest such set
+//! saves the most reads. The largest set results from taking intervals in the order of their ends, if a frame is left
+//! in all of their gaps. This is Belady's rule: the row whose next use is farthest is evicted. Batches become known in
+//! order, so a later interval never ends earlier, and a later batch never invalidates a choice.
 //!
-//! Frames that no interval needs hold rows that are read ahead, and rows without a known use. Of the latter, SIEVE evicts:
-//! a hand passes from the oldest to the newest, and takes the first that was not hit since it last passed.
+//! Frames that no interval needs hold rows that are read ahead, and rows without a known use. The latter are evicted by
+//! SIEVE: a hand passes from the oldest to the newest, and evicts the first that was not hit since its last pass.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -19,19 +18,19 @@ use uva_disk::AheadRow;
 use crate::cache::SlotMap;
 use crate::error::GatherError;
 
-/// The most batches of a window: uses are bits of a word.
+/// The maximum number of batches of a window: uses are bits of a word.
 pub(super) const MOST_BATCHES: usize = 63;
 
-/// The most frames that the hand passes for a row without a known use. Where nearly all frames are promised, each of them
-/// would otherwise be passed for each such row. A row with a promise gets its frame however far that is.
+/// The maximum number of frames that the hand passes for a row without a known use. If nearly all frames are promised,
+/// the hand would otherwise pass all of them for each such row. The search for a promised row is not limited.
 pub(super) const PASSED_AT_MOST: usize = 64;
 
 const NONE: u32 = u32::MAX;
 
-/// What a row has in memory.
+/// The frame of a row.
 #[derive(Debug)]
 enum Frame {
-    /// Nothing.
+    /// No frame.
     None,
     /// A frame, into which it is being read.
     Reading,
@@ -43,48 +42,48 @@ enum Frame {
 #[derive(Debug)]
 struct Row {
     id: i64,
-    /// Bit `n mod 64`: batch `n` of the window needs it.
+    /// Bit `n mod 64` is set if batch `n` of the window needs the row.
     uses: u64,
-    /// Of these: it is in memory then, kept or read ahead.
+    /// The subset of `uses` at which the row will be in memory, kept or read ahead.
     promised: u64,
     frame: Frame,
-    /// It was hit since the hand passed.
+    /// Whether the row was hit since the hand passed.
     visited: bool,
-    /// It was read ahead, and no batch has had it since.
+    /// Whether the row was read ahead and has not been used since.
     fresh: bool,
     newer: u32,
     older: u32,
 }
 
-/// Where a batch finds one of its rows.
+/// The location of a row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RowLocation<'k> {
-    /// In memory. `fresh`: it was read ahead, and this is its first use.
+    /// In memory. `fresh` if it was read ahead and this is its first use.
     Here { bytes: &'k [u8], fresh: bool },
-    /// It is being read.
+    /// Being read.
     UnderWay,
-    /// It has to be read.
+    /// Not in memory.
     Nowhere,
 }
 
-/// The rows in memory, and what is known of their use.
+/// The rows in memory, and their known uses.
 #[derive(Debug)]
 pub(super) struct ResidentRows {
     /// The place in `rows` of each row of the table.
     map: SlotMap,
     rows: Vec<Row>,
-    /// Places in `rows` without a row.
+    /// Free places in `rows`.
     spare: Vec<u32>,
     row_bytes: usize,
-    /// Frames at most.
+    /// The maximum number of frames.
     capacity: usize,
-    /// Frames in use.
+    /// The number of frames in use.
     frames: usize,
     /// Memory of frames that are not in use.
     free: Vec<Box<[u8]>>,
     /// The rows that each batch of the window needs, each once.
     window: VecDeque<Vec<u32>>,
-    /// For each batch of the window: the frames that are promised in the gap before it.
+    /// For each batch of the window: the number of frames promised in the gap before it.
     loads: VecDeque<usize>,
     /// The number of the window's first batch.
     first: u64,
@@ -94,7 +93,7 @@ pub(super) struct ResidentRows {
 }
 
 impl ResidentRows {
-    /// At most `capacity` rows of a table of `table_rows` rows of `row_bytes` bytes.
+    /// Creates an empty state for at most `capacity` rows of a table of `table_rows` rows of `row_bytes` bytes.
     pub fn new(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<Self, GatherError> {
         Ok(Self {
             map: SlotMap::new(table_rows)?,
@@ -113,7 +112,7 @@ impl ResidentRows {
         })
     }
 
-    /// Frames at most.
+    /// The maximum number of frames.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -126,7 +125,7 @@ impl ResidentRows {
         1 << ((self.first + position as u64) % 64)
     }
 
-    /// Bits of batches as bits of positions in the window.
+    /// Converts bits of batches to bits of positions in the window.
     fn positions(&self, bits: u64) -> u64 {
         bits.rotate_right((self.first % 64) as u32)
     }
@@ -139,12 +138,12 @@ impl ResidentRows {
         (uses != 0).then(|| (next, self.positions(promised) >> next & 1 == 1))
     }
 
-    /// Whether its frame is promised to a batch.
+    /// Whether the row's frame is promised to a batch.
     fn is_needed(&self, place: usize) -> bool {
         self.next_use(place).is_some_and(|(_, promised)| promised)
     }
 
-    /// Whether the gaps before the batches at these positions have a frame left, each of them.
+    /// Whether each gap before the batches at these positions has a free frame.
     fn has_room(&self, gaps: RangeInclusive<usize>) -> bool {
         self.loads.range(gaps).all(|&load| load < self.capacity)
     }
@@ -154,7 +153,7 @@ impl ResidentRows {
         self.loads.range_mut(gaps).for_each(|load| *load += 1);
     }
 
-    /// The row of the table, which then has a place.
+    /// The place of a row of the table, which is created if missing.
     fn row(&mut self, id: i64) -> usize {
         if let Some(place) = self.place(id) {
             return place;
@@ -179,12 +178,12 @@ impl ResidentRows {
                 self.rows.len() - 1
             }
         };
-        // As many as the table has rows at most, and slot maps count these by 32 bits.
+        // At most the number of rows of the table, which fits 32 bits in slot maps.
         self.map.slots_mut()[id as usize] = place as i32;
         place
     }
 
-    /// Forgets a row that has neither a frame nor a use.
+    /// Removes a row that has neither a frame nor a use.
     fn forget_if_idle(&mut self, place: usize) {
         let row = &self.rows[place];
         if row.uses == 0 && matches!(row.frame, Frame::None) {
@@ -193,10 +192,10 @@ impl ResidentRows {
         }
     }
 
-    /// Takes in the batch behind the window's last, which needs these rows. They may repeat, and all are rows of the table.
+    /// Appends a batch that needs these rows to the window. Ids may repeat, and all must be rows of the table.
     ///
     /// # Panics
-    /// When the window has [`MOST_BATCHES`].
+    /// If the window has [`MOST_BATCHES`].
     pub fn expect(&mut self, ids: impl Iterator<Item = i64>) {
         let position = self.window.len();
         assert!(position < MOST_BATCHES, "a window of more than {MOST_BATCHES} batches");
@@ -208,7 +207,7 @@ impl ResidentRows {
             if self.rows[place].uses & bit != 0 {
                 continue;
             }
-            // The gap in which its interval begins: behind its last use so far, or now.
+            // The gap in which the row's interval begins: after its last use so far, or now.
             let uses = self.positions(self.rows[place].uses);
             let begins = match (uses, &self.rows[place].frame) {
                 (0, Frame::None) => None,
@@ -217,7 +216,7 @@ impl ResidentRows {
             };
             self.rows[place].uses |= bit;
             needed.push(place as u32);
-            // All intervals of this batch end here, and which of them comes first changes no number of reads.
+            // All intervals of this batch end here, and their order does not change the number of reads.
             if let Some(begins) = begins.filter(|&begins| self.has_room(begins..=position)) {
                 self.promise(place, begins..=position);
             }
@@ -225,8 +224,8 @@ impl ResidentRows {
         self.window.push_back(needed);
     }
 
-    /// The rows to be read ahead now, each with a frame: of the batches of the window in their order, as far as there are
-    /// frames that no promise needs. Those of its first batch come first, and are counted.
+    /// The rows to read ahead now, each with a frame: those of the window's batches in order, as far as unpromised
+    /// frames are available. Also returns the number of rows for the first batch, which come first.
     pub fn claim_reads(&mut self) -> (Vec<AheadRow>, usize) {
         let (mut wanted, mut of_first) = (Vec::new(), 0);
         'window: for position in 0..self.window.len() {
@@ -250,7 +249,7 @@ impl ResidentRows {
         (wanted, of_first)
     }
 
-    /// Takes over a row that was to be read, and was or not.
+    /// Handles the result of a read, which may have failed.
     pub fn arrived(&mut self, wanted: AheadRow, read: bool) {
         let place = wanted.tag as usize;
         if read {
@@ -265,7 +264,7 @@ impl ResidentRows {
         self.forget_if_idle(place);
     }
 
-    /// The row's next use will have to be read.
+    /// Cancels a promise, so that the row must be read for its next use.
     fn break_promise(&mut self, place: usize) {
         if let Some((position, true)) = self.next_use(place) {
             self.rows[place].promised &= !self.bit(position);
@@ -273,7 +272,7 @@ impl ResidentRows {
         }
     }
 
-    /// Where the row is now.
+    /// The current location of the row.
     pub fn find(&self, id: i64) -> RowLocation<'_> {
         let Some(place) = self.place(id) else { return RowLocation::Nowhere };
         let row = &self.rows[place];
@@ -284,7 +283,7 @@ impl ResidentRows {
         }
     }
 
-    /// Makes the window begin with a batch of these rows: forgets the window, unless it does.
+    /// Makes the window begin with a batch of these rows. Clears the window if it does not.
     pub fn begin(&mut self, mut ids: impl Iterator<Item = i64>) {
         let bit = self.bit(0);
         let is_first = |id| self.place(id).is_some_and(|place| self.rows[place].uses & bit != 0);
@@ -305,8 +304,8 @@ impl ResidentRows {
         self.loads.clear();
     }
 
-    /// The batch with these rows has had its turn; `bytes` has those of the row at a place among the ids. It is the first of
-    /// the window, unless that is empty.
+    /// Records that the batch with these rows has been processed. `bytes` returns the row at a place among the ids. The
+    /// batch is the first of the window, unless that is empty.
     pub fn pass<'r>(
         &mut self,
         ids: impl Iterator<Item = (usize, i64)> + Clone,
@@ -317,7 +316,7 @@ impl ResidentRows {
         if self.loads.pop_front().is_some() {
             self.first += 1;
         }
-        // Promises that have no frame yet: of rows that this batch has read.
+        // Promises without a frame yet, for rows that this batch has read.
         let mut owed = 0;
         for &place in &needed {
             let place = place as usize;
@@ -325,7 +324,7 @@ impl ResidentRows {
             self.rows[place].promised &= !bit;
             owed += usize::from(matches!(self.rows[place].frame, Frame::None) && self.is_needed(place));
         }
-        // Those that are promised come first: they have to find a frame.
+        // Promised rows come first, since they must get a frame.
         for promised in [true, false] {
             for (at, id) in ids.clone() {
                 let place = match self.place(id) {
@@ -336,7 +335,7 @@ impl ResidentRows {
                 let row = &mut self.rows[place];
                 match &row.frame {
                     Frame::Filled(_) if promised => {
-                        // What was read ahead for this batch has not been hit a second time.
+                        // Rows read ahead for this batch have not been hit a second time.
                         row.visited |= !row.fresh;
                         row.fresh = false;
                     }
@@ -356,7 +355,7 @@ impl ResidentRows {
         }
     }
 
-    /// Gives a row without a frame one with these bytes, if there is any among so many that the hand passes.
+    /// Gives a row a frame with these bytes, if the hand finds one within `passed` frames.
     fn keep(&mut self, place: usize, owed: usize, passed: usize, bytes: &[u8]) {
         match self.take_frame(owed, passed) {
             Some(mut frame) => {
@@ -370,21 +369,21 @@ impl ResidentRows {
         }
     }
 
-    /// As [`forget_if_idle`](Self::forget_if_idle), of a row that may have been forgotten already.
+    /// Like [`forget_if_idle`](Self::forget_if_idle), for a row that may have been removed already.
     fn forget_if_left(&mut self, place: usize) {
         if self.place(self.rows[place].id) == Some(place) {
             self.forget_if_idle(place);
         }
     }
 
-    /// As many frames as the hand passes until it has found each that may go: behind the first round, no row is visited
-    /// that may.
+    /// The number of frames that the hand passes until it has found every evictable one: after the first round, no
+    /// evictable row is marked as visited.
     fn twice_round(&self) -> usize {
         2 * self.frames + 1
     }
 
-    /// Memory for a row: a frame that is not in use, or one that SIEVE takes away, if it is among the next `passed` of the
-    /// hand. Beside the promises that have a frame, `owed` have none yet.
+    /// Memory for a row: an unused frame, or one that SIEVE evicts within the next `passed` frames of the hand. `owed`
+    /// promises do not have a frame yet.
     fn take_frame(&mut self, owed: usize, passed: usize) -> Option<Box<[u8]>> {
         if self.frames < self.capacity {
             self.frames += 1;
@@ -414,12 +413,12 @@ impl ResidentRows {
             }
             place = if newer == NONE { self.oldest } else { newer };
         }
-        // The next row goes on from here.
+        // The next search continues from here.
         self.hand = place;
         None
     }
 
-    /// Gives the row a frame, as the newest.
+    /// Assigns a frame to the row, as the newest.
     fn put(&mut self, place: usize, frame: Frame, fresh: bool) {
         let newest = std::mem::replace(&mut self.newest, place as u32);
         let row = &mut self.rows[place];
@@ -447,7 +446,7 @@ impl ResidentRows {
         }
     }
 
-    /// Uses in the window that will have to be read, as far as is known.
+    /// The number of uses in the window that must be read, as far as known.
     #[cfg(test)]
     pub fn unpromised(&self) -> usize {
         let of = |position: usize| {
@@ -460,7 +459,7 @@ impl ResidentRows {
         (0..self.window.len()).map(of).sum()
     }
 
-    /// The rows in memory, and on their way there.
+    /// The rows in memory or being read.
     #[cfg(test)]
     pub fn ids(&self) -> Vec<i64> {
         let held = |row: &&Row| !matches!(row.frame, Frame::None) && self.place(row.id).is_some();

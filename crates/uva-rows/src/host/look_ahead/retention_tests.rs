@@ -1,4 +1,4 @@
-//! What is kept against the best that could be kept: every choice is tried.
+//! Compares retention with the optimum, by trying every choice.
 
 use std::collections::HashSet;
 
@@ -19,8 +19,8 @@ fn bits(ids: &[i64]) -> Rows {
     ids.iter().fold(0, |rows, id| rows | 1 << id)
 }
 
-/// The fewest reads of these batches, whatever is kept in between, of at most `capacity` rows. A batch itself needs none
-/// of them: its rows pass by.
+/// The minimum number of reads of these batches over all choices of at most `capacity` kept rows. Rows of the batch
+/// itself do not take frames.
 fn fewest_reads(held: Rows, batches: &[Rows], capacity: usize) -> usize {
     let mut ways = std::collections::HashMap::from([(held, 0)]);
     for &batch in batches {
@@ -40,7 +40,7 @@ fn fewest_reads(held: Rows, batches: &[Rows], capacity: usize) -> usize {
     ways.into_values().min().unwrap_or(0)
 }
 
-/// Rows of two bytes, and a batch's turn as a source makes it.
+/// A table of two-byte rows, with batches processed like in a source.
 struct Turns {
     kept: ResidentRows,
     under_way: Vec<uva_disk::AheadRow>,
@@ -63,7 +63,7 @@ impl Turns {
         self.under_way.extend(rows);
     }
 
-    /// The reads under way end, well or not.
+    /// Completes the reads in flight, with or without success.
     fn arrive(&mut self, is_read: bool) {
         for mut row in self.under_way.drain(..) {
             row.bytes.copy_from_slice(&bytes_of(row.row as i64));
@@ -132,7 +132,7 @@ proptest! {
         let all: Vec<Rows> = batches.iter().map(|&(batch, ..)| batch).collect();
         let mut known = 0;
         for (first, &(batch, more, what)) in batches.iter().enumerate() {
-            // What has been sampled by now: it varies from turn to turn.
+            // The number of sampled batches varies from turn to turn.
             while known < (first + more).min(all.len()) {
                 turns.kept.expect(ids(all[known]));
                 known += 1;
@@ -162,11 +162,11 @@ fn a_row_that_a_known_batch_needs_stays_and_the_one_needed_last_gives_way() {
     }
     turns.turn(0b000_111);
     assert_eq!((bits(&turns.kept.ids()), turns.reads), (0b000_011, 3));
-    // Row 3 has no known use, and comes into no frame.
+    // Row 3 has no known use, and gets no frame.
     turns.turn(0b001_000);
     assert_eq!(bits(&turns.kept.ids()), 0b000_011);
     turns.turn(0b000_001);
-    // Now there is a frame for the last one.
+    // The last row gets a frame now.
     turns.read_ahead();
     turns.turn(0b000_010);
     turns.turn(0b000_100);
@@ -208,7 +208,7 @@ fn a_row_without_a_known_use_passes_promised_frames_and_the_next_follows() {
         kept.pass(rows.iter().copied().enumerate(), |_| &[1, 2]);
     };
     turn(&mut kept, &(0..all).collect::<Vec<_>>());
-    // Of all rows in memory a known batch needs all but one, which lies beyond two stretches of the hand.
+    // A known batch needs all rows in memory except one, which is out of the hand's reach.
     for row in [200, 201, 202] {
         kept.expect(std::iter::once(row));
     }

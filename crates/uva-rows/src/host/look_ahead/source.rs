@@ -1,4 +1,4 @@
-//! A table on disk, behind the rows that are kept in memory and those that are read ahead.
+//! A table on disk with rows kept in memory and rows read ahead.
 
 use std::mem;
 use std::sync::Arc;
@@ -12,40 +12,40 @@ use crate::host::file::{Fetch, FileTable, row_source};
 use crate::host::place::{HostPlace, HostTable};
 use crate::source::{RowOrigin, RowSource, RowsRead, Ticket};
 
-/// The most fills that [`LookAheadTable`] may be told of before the first of them is made, less that one.
+/// The maximum number of fills announced to [`LookAheadTable`] after the next one.
 pub const LOOK_AHEAD_MOST: usize = MOST_BATCHES - 1;
 
-/// Bytes that a kept row takes, of a table whose rows have so many. The map of 4 bytes a row of the table comes on top.
+/// The memory of a kept row of `row_bytes` bytes. Excludes the map of 4 bytes per row of the table.
 #[must_use]
 pub fn kept_row_bytes(row_bytes: usize) -> u64 {
-    // Its bytes, their allocation, and what is known of it.
+    // The row's bytes, their allocation, and its state.
     row_bytes as u64 + 16 + 56
 }
 
-/// A table in a file, with rows of it in memory: chosen ones throughout, and others as fills come.
+/// A table in a file, with chosen rows permanently in memory, and others temporarily.
 ///
-/// Of the rows that fills have brought, as many are kept as there is room for. What is [expected](RowSource::expect)
-/// decides which: Belady's rule among the expected fills, and SIEVE behind them. Rows of expected fills that are nowhere
-/// are read ahead, as far as the same room has a place for them; the fill itself reads the others.
+/// Rows of earlier fills are kept up to the capacity. [Expected](RowSource::expect) fills decide which: Belady's rule
+/// for expected fills, and SIEVE for other rows. Missing rows of expected fills are read ahead as far as the capacity
+/// allows; the fill itself reads the others.
 ///
-/// A read ahead that fails is forgotten. The fill that needs its rows reads them, and says why that fails.
+/// A failed read-ahead is ignored. The fill that needs its rows reads them, and reports an error.
 #[derive(Debug)]
 pub struct LookAheadTable {
-    /// Dropped before the rows that it might still be given: it ends its reads first.
+    /// Dropped before the rows, since it must complete its reads first.
     ahead: Option<AheadReader>,
     file: FileTable,
     chosen: Option<Arc<CachedRows>>,
     kept: ResidentRows,
-    /// What reads ahead took that no fill has counted.
+    /// Statistics of read-ahead not yet counted by a fill.
     uncounted: DiskReads,
-    /// Places of a fill, kept for their memory: rows that are nowhere, and rows that are under way.
+    /// Places of a fill: missing rows, and rows being read. Kept to reuse the allocations.
     nowhere: Vec<(usize, i64)>,
     under_way: Vec<(usize, i64)>,
 }
 
 impl LookAheadTable {
-    /// Reads from `file`, ahead of fills from `ahead`, the same file opened once more, if it is given. `chosen` rows are in
-    /// memory throughout; of others, at most `rows` are.
+    /// Creates a source that reads from `file`, and ahead of fills from `ahead`, a second handle of the same file, if
+    /// given. `chosen` rows are permanently in memory; at most `rows` others are.
     ///
     /// # Errors
     /// [`GatherError::OtherTable`] for chosen rows of another table; [`GatherError::CacheMemory`];
@@ -67,7 +67,7 @@ impl LookAheadTable {
         Ok(Self { ahead, file, chosen, kept, uncounted: DiskReads::default(), nowhere, under_way })
     }
 
-    /// Rows that it keeps at most, beside the chosen ones.
+    /// The maximum number of kept rows, excluding the chosen ones.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.kept.capacity()
@@ -94,14 +94,14 @@ impl Fetch for LookAheadTable {
         self.take_over_what_is_there();
         let rows = self.file.file().shape().rows as u64;
         for &ids in coming {
-            // The fill itself says which id is no row.
+            // The fill itself reports ids that are not rows.
             let ids = if ids.iter().all(|&id| (id as u64) < rows) { ids } else { &[] };
             let chosen = &self.chosen;
             let is_chosen = |id| chosen.as_ref().is_some_and(|chosen| chosen.row(id).is_some());
             self.kept.expect(ids.iter().copied().filter(|&id| !is_chosen(id)));
         }
         let (mut first, of_first) = self.kept.claim_reads();
-        // The batch whose turn it is waits for its own rows only.
+        // The current batch waits for its own rows only.
         let others = first.split_off(of_first);
         if let Some(ahead) = &mut self.ahead {
             ahead.read(first);
@@ -136,7 +136,7 @@ impl Fetch for LookAheadTable {
                 RowLocation::Nowhere => nowhere.push((place, id)),
             }
         }
-        // Without any row, too: it checks that the file is the one that was opened.
+        // Also without rows, since this checks that the file is unchanged.
         let mut read = self.file.read(nowhere.iter().copied(), out)?;
         nowhere.clear();
         for &(place, id) in &under_way {

@@ -51,7 +51,7 @@ fn the_splits_are_recent_in_order_of_time_and_of_labelled_fields() {
             let wanted = share * 60_000.0;
             assert!((nodes.len() as f64 - wanted).abs() < 5.0 * wanted.sqrt(), "{split}: {}", nodes.len());
             assert!(nodes.iter().all(|node| node % (12 * 16) < 12));
-            // 0.043 of the nodes are 69 % of those with labels, which needs more time than the window has.
+            // 0.043 of the nodes are 69 % of those with labels, which requires more time than the window has.
             let from = if train_share < 0.03 { 39_000 } else { 18_000 };
             assert!(nodes[0] >= from && nodes[0] >= last, "{split} begins at {}", nodes[0]);
             last = nodes[nodes.len() - 1];

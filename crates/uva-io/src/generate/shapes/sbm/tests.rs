@@ -68,7 +68,7 @@ fn every_pair_is_an_edge_with_the_probability_of_its_classes() {
         let found = edges[kind] as f64 / pairs[kind] as f64;
         assert!((found - probability).abs() < 0.01, "{found} for {probability}");
     }
-    // No node is named much more often than others: 0.35 · 1000 with a deviation of 15.
+    // No node occurs much more often than others: 0.35 · 1000 with a deviation of 15.
     let (least, most) = (named.iter().min().unwrap(), named.iter().max().unwrap());
     assert!(*least > 270 && *most < 430, "{least} to {most}");
     let mean = options.common().average_degree;
@@ -98,7 +98,7 @@ fn labels_are_the_communities_but_for_the_noise_and_tiny_graphs_do() {
     let (_directory, dataset) = generated(&small());
     let Labels::Single(labels) = dataset.labels() else { panic!("one class a node") };
     let same = labels.iter().enumerate().filter(|(node, label)| **label == (node % 12) as i64).count();
-    // A tenth is drawn anew; one in twelve of these stays the same.
+    // A tenth is redrawn; one in twelve of these keeps its class.
     assert!((same as f64 / 60_000.0 - 0.9083).abs() < 0.01, "{same}");
     for (nodes, classes, share) in [(2, 1, 1.0), (3, 3, 0.0), (50, 5, 0.5), (5000, 1, 1.0)] {
         let (_directory, dataset) = generated(&with(small(), |options| {
@@ -119,7 +119,7 @@ fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
         ("`nodes`", with(small(), |options| options.common.nodes = 1)),
         ("`homophily`", with(small(), |options| options.mixing = Mixing::Homophily(1.5))),
         ("`homophily`", with(small(), |options| options.mixing = Mixing::Homophily(f64::NAN))),
-        // One class leaves no other for half of the edges; a class for each node none for any.
+        // With one class, half of the edges have no other class; with a class per node, no edge is within a class.
         ("`homophily`", with(small(), |options| options.common.classes = 1)),
         ("`homophily`", with(small(), |options| options.common.classes = 60_000)),
         ("`p_in`", pairs(1.1, 0.1)),

@@ -108,7 +108,7 @@ fn pages_of_a_directory_share_links() {
     let list = |node: usize| -> Vec<i64> {
         (csc.indptr[node]..csc.indptr[node + 1]).map(|edge| csc.indices.get(edge as usize)).collect()
     };
-    // Of all links of a page: on its neighbour too.
+    // The share of a page's links that its neighbour also has.
     let common = |distance: usize| {
         let (mut same, mut all) = (0, 0);
         for node in (0..50_000).step_by(7) {

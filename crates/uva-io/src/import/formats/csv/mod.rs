@@ -69,7 +69,7 @@ fn found(request: &ImportRequest<'_>, stem: &str) -> Result<Option<PathBuf>, Gra
     }
 }
 
-/// Says which other tables in the source directory are not read.
+/// Reports the other tables in the source directory, which are not read.
 fn say_other_files(request: &ImportRequest<'_>, read: [Option<&PathBuf>; 2]) -> Result<(), GraphError> {
     let is_read =
         |name: &str| read.iter().flatten().any(|path| path.file_name() == Path::new(name).file_name());

@@ -1,5 +1,5 @@
-//! The records of comma-separated values, as RFC 4180 has them: a field in double quotes may hold commas, doubled quotes
-//! and ends of lines, and blanks are part of a field that has other characters.
+//! The records of comma-separated values, by RFC 4180: a field in double quotes may contain commas, doubled quotes and
+//! line breaks, and blanks are part of a field that has other characters.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(super) enum RecordProblem {
     Cell { line: u64, column: String, problem: String },
 }
 
-/// The records of a file, one after the other. Empty lines are none.
+/// The records of a file, one after the other. Empty lines are skipped.
 pub(super) struct Records {
     path: std::path::PathBuf,
     lines: TextLines,
@@ -29,10 +29,10 @@ pub(super) struct Records {
     line: u64,
 }
 
-/// What a line has left to do.
+/// The state after a line.
 enum Reached {
     End,
-    /// A field goes on behind the end of the line.
+    /// A field continues on the next line.
     Inside,
 }
 

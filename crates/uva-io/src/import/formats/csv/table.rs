@@ -19,7 +19,7 @@ pub(super) struct CsvTable {
     /// The line of the first value that is not a number, and its beginning, for each column.
     texts: Vec<Option<(u64, String)>>,
     rows: u64,
-    /// Rows whose line is not the one behind the line of the row before.
+    /// Rows whose line does not directly follow that of the previous row.
     lines: Vec<(u64, u64)>,
 }
 
@@ -116,7 +116,7 @@ fn header(records: &Records) -> Result<Vec<TableColumn>, GraphError> {
     Ok(names.into_iter().enumerate().map(column).collect())
 }
 
-/// What a field is by itself. Zeros in front are part of a name: `007` is text.
+/// The type of a single field. Leading zeros are part of a name: `007` is text.
 fn kind(field: &[u8]) -> CellType {
     let number = field.trim_ascii();
     match number {

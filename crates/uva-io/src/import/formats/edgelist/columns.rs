@@ -1,4 +1,4 @@
-//! The columns of a line: separated by a character or by blanks, and perhaps quoted as RFC 4180 has it.
+//! The columns of a line: separated by a character or by blanks, and optionally quoted as in RFC 4180.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::import::options::Separator;
 pub(super) enum ColumnProblem {
     /// A quote that does not end on the line.
     Open,
-    /// Text behind a closing quote.
+    /// Text after a closing quote.
     Behind,
 }
 
@@ -25,7 +25,7 @@ impl ColumnProblem {
 
 /// The columns of a line, from the first on. Blanks around a column that is not quoted are not part of it.
 pub(super) struct Columns<'t> {
-    /// The text from the next column on; nothing after the last.
+    /// The text from the next column on; `None` after the last.
     rest: Option<&'t [u8]>,
     separator: Separator,
     quotes: bool,
@@ -33,7 +33,7 @@ pub(super) struct Columns<'t> {
 
 impl<'t> Columns<'t> {
     pub(super) fn of(line: &'t [u8], separator: Separator, quotes: bool) -> Columns<'t> {
-        // Trailing separators of blanks or tabs make no column; a tab in front does, where tabs separate.
+        // Trailing separators of blanks or tabs make no column; a leading tab does, if tabs separate.
         let line = trimmed_start(line.trim_ascii_end(), separator);
         Columns { rest: Some(line), separator, quotes }
     }
@@ -107,7 +107,7 @@ fn is_blank(c: u8) -> bool {
     c == b' ' || c == b'\t'
 }
 
-/// Without the blanks in front that do not separate columns.
+/// Removes leading blanks that do not separate columns.
 fn trimmed_start(text: &[u8], separator: Separator) -> &[u8] {
     let separates = |c: u8| separator == Separator::Byte(c);
     let end = text.iter().position(|&c| !c.is_ascii_whitespace() || separates(c)).unwrap_or(text.len());

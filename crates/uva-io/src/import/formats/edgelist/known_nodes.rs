@@ -1,4 +1,4 @@
-//! The nodes of an edge list, where the options or the arrays say which they are.
+//! The nodes of an edge list, if known from the options or the arrays.
 
 use std::path::Path;
 

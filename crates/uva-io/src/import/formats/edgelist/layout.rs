@@ -1,7 +1,8 @@
 //! What the lines of a file look like: the separator of their columns, and whether the first is a header.
 //!
-//! Names may hold any separator, so the whole file decides: one that gives every line the same, right number of columns.
-//! Two that read the lines differently are a tie, which is refused. Numbers hold none, and the first edge decides.
+//! Names may contain any separator, so the separator is inferred from the whole file: it must give every line the same,
+//! expected number of columns. Two separators that give different columns are a tie, which is an error. Numbers contain
+//! no separator, so the first edge decides.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -45,7 +46,7 @@ const DESTINATIONS: [&str; 14] = [
 ];
 
 impl EdgeListLayout {
-    /// That of `file`. `known`: the nodes, if they are known before the edges are read.
+    /// Finds the layout of `file`. `known` has the nodes, if they are known before the edges are read.
     pub(super) fn find(
         file: &Path,
         known: Option<&Numbering>,
@@ -100,7 +101,7 @@ fn of_numbers(file: &Path, options: &EdgeList) -> Result<EdgeListLayout, GraphEr
             layout.notes.push(skipped(file, line, text));
             return Ok(true);
         }
-        // It is refused when it is read. Columns are then those that it most likely has.
+        // The line is rejected when it is read. Until then, the most likely columns are assumed.
         let likely = candidates
             .iter()
             .find(|&&separator| matches!(separator, Separator::Byte(byte) if text.contains(&byte)));
@@ -121,13 +122,13 @@ struct Candidate {
     separator: Separator,
     /// Columns of the first line.
     columns: usize,
-    /// The most columns of a line.
+    /// The maximum number of columns of a line.
     most: usize,
-    /// The first line that is divided otherwise.
+    /// The first line with a different number of columns.
     broken: Option<(u64, Break)>,
     /// All columns so far.
     reading: DefaultHasher,
-    /// The ids of the first line, and whether another has them too.
+    /// The ids of the first line, and whether another line has them too.
     first: [Vec<u8>; 2],
     again: [bool; 2],
     lines: u64,
@@ -284,7 +285,7 @@ fn chosen<'c>(
             }
         };
     }
-    // One that gives too many columns is refused with its first line.
+    // A separator that gives too many columns is rejected at its first line.
     let of_quotes = |candidate: &Candidate| matches!(candidate.broken, Some((_, Break::Quotes(_))));
     if !candidates.iter().any(of_quotes)
         && let Some(even) =
@@ -321,7 +322,8 @@ fn is_header(from: &[u8], to: &[u8]) -> bool {
     SOURCES.contains(&bare(from).as_str()) && DESTINATIONS.contains(&bare(to).as_str())
 }
 
-/// The letters and digits of a column's name in lower case, without `id`, `node`, `name` and their like around it.
+/// The letters and digits of a column's name in lower case, without prefixes and suffixes such as `id`, `node` and
+/// `name`.
 fn bare(name: &[u8]) -> String {
     let all: String = String::from_utf8_lossy(name).to_lowercase();
     let all: String = all.chars().filter(|c| c.is_alphanumeric()).collect();

@@ -30,7 +30,7 @@ pub(super) struct LineReader {
     rounded: u64,
     /// Whether an edge has been read.
     begun: bool,
-    /// Comments that might be edges: behind the first edge, or in front of it in its form.
+    /// Comments that might be edges: after the first edge, or before it in the form of an edge.
     doubtful: u64,
     /// The first of these.
     first_doubtful: u64,
@@ -124,7 +124,7 @@ impl LineReader {
         }
     }
 
-    /// A line about weights that became other numbers.
+    /// A line about rounded weights.
     pub(super) fn about_weights(&self) -> Option<String> {
         let rounded = self.rounded;
         (rounded > 0).then(|| format!("{rounded} weights are rounded, or 0, as float32"))

@@ -1,9 +1,10 @@
 //! Edge lists: lines of text with a source, a destination and an optional weight, plain or compressed by gzip or
 //! Zstandard.
 //!
-//! [`layout`] finds what separates columns, and whether the first line is a header. Columns may be quoted. Empty lines are
-//! no edges, and lines that begin with `#` or `%` are comments. A MatrixMarket file is known by its banner. The caller
-//! says what the ids are: node numbers, any integers, or names; see [`numbering`](crate::import::writing::numbering).
+//! [`layout`] finds what separates columns, and whether the first line is a header. Columns may be quoted. Empty lines
+//! are skipped, and lines that begin with `#` or `%` are comments. A MatrixMarket file is known by its banner. The
+//! caller says what the ids are: node numbers, any integers, or names; see
+//! [`numbering`](crate::import::writing::numbering).
 
 mod columns;
 mod known_nodes;
@@ -65,7 +66,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let arrays = directory.map(|directory| NpyArrays::open(directory, request)).transpose()?;
     let matrix = MatrixMarket::read(&file)?;
     let asked = request.options.changes(Changes::NONE);
-    // The entries that a symmetric matrix leaves out are added here, so that weights can follow.
+    // The entries that a symmetric matrix omits are added here, so that weights can follow.
     let mirrored = matrix.as_ref().is_some_and(|matrix| matrix.symmetric) && !asked.symmetrise;
     let changes = asked;
     let weighted = options.third_column == Some(ThirdColumn::Weight);
@@ -74,7 +75,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
                        edges as they are, or say `third_column=ignore`";
         return Err(GraphError::usage("third_column=weight", message));
     }
-    // Rows of features belong to the lines beside them, in their order.
+    // Rows of features belong to the corresponding lines, in their order.
     let edge_rows = beside.map(|beside| NpyEdgeRows::open(beside, changes)).transpose()?.flatten();
     if let Some(arrays) = &arrays {
         let mut elsewhere = vec!["indptr.npy", "indices.npy", "edge_index.npy", "src.npy", "dst.npy"];
@@ -203,7 +204,7 @@ fn of_matrix(
     }
 }
 
-/// The error about a list without edges, of which nothing else says how many nodes there are.
+/// The error about a list without edges and without a known number of nodes.
 fn no_edge(file: &Path, options: &EdgeList) -> GraphError {
     let comments =
         if options.comments { "; lines that begin with # or % are comments (`comments`=false)" } else { "" };
@@ -238,7 +239,7 @@ fn found(source: &Path) -> Result<(PathBuf, Option<&Path>), GraphError> {
     }
 }
 
-/// Says which other texts of the source directory are not read.
+/// Reports the other texts of the source directory, which are not read.
 fn say_other_texts(directory: &Path, file: &Path, request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let read = [file.file_name(), Some(names::NODE_NAMES.as_ref())];
     let mut left = Vec::new();

@@ -8,7 +8,7 @@ use uva_graph::{GraphError, names};
 use crate::import::reading::stream::ArrayStream;
 use crate::import::writing::output::{DatasetOutput, MarkedRows, next_classes, next_marks};
 
-/// The labels, from any location.
+/// The source of labels.
 pub(super) enum GraphboltLabels {
     /// For all nodes, in a file.
     Table(ArrayStream),
@@ -45,10 +45,10 @@ impl GraphboltLabels {
     }
 }
 
-/// Labels as they have been read so far.
+/// The labels read so far.
 pub(super) struct Collected {
     values: Values,
-    /// Which file labels a node: its number in `files`, and 1.
+    /// The file that labels each node: its index in `files` plus 1.
     labelled_by: Vec<u8>,
     files: Vec<PathBuf>,
 }
@@ -56,12 +56,12 @@ pub(super) struct Collected {
 enum Values {
     /// −1 for none.
     Classes(Vec<i64>),
-    /// Zeros and ones, so many a node.
+    /// Zeros and ones, `columns` per node.
     Marks { columns: usize, marks: Vec<u8> },
 }
 
 impl Collected {
-    /// No labels, of so many columns.
+    /// Creates an empty collection with `columns` columns.
     pub(super) fn new(nodes: u64, columns: usize) -> Collected {
         let nodes = nodes as usize;
         let values = match columns {
@@ -74,7 +74,7 @@ impl Collected {
     /// Adds those of a file: entry k is the label of the k-th of `ids`, or of node k.
     ///
     /// # Errors
-    /// If it has as many columns as the others do not, or labels a node otherwise than they do.
+    /// If the number of columns differs from that of the other files, or a node has a different label in another file.
     pub(super) fn add(
         &mut self,
         mut file: ArrayStream,
@@ -107,7 +107,7 @@ impl Collected {
                     let node = node_of(row);
                     row += 1;
                     let by = &mut self.labelled_by[node];
-                    // None in one file says nothing against another.
+                    // A missing label in one file does not contradict another file.
                     if label < 0 || (*by > 0 && all[node] == label) {
                         continue;
                     }

@@ -93,19 +93,19 @@ enum MetadataProblem {
     LeadsOut(PathBuf),
 }
 
-/// Whether `path`, links followed, lies outside of `directory`. The files come from elsewhere, and may name any file of
-/// the user's.
+/// Whether `path`, links followed, lies outside of `directory`. The files are untrusted, and may refer to any file of
+/// the user.
 fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
     Ok(!directory.join(path).canonicalize()?.starts_with(directory.canonicalize()?))
 }
 
-/// The file, checked to have one type of node and one of edge.
+/// The file, checked to have one node type and one edge type.
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) directory: PathBuf,
     file: PathBuf,
     pub(super) metadata: Metadata,
-    /// Which of `feature_data` were opened.
+    /// The entries of `feature_data` that were opened.
     read: RefCell<BTreeSet<usize>>,
 }
 
@@ -134,7 +134,7 @@ impl Described {
         GraphError::invalid(&self.file, MetadataProblem::Content(message.into()))
     }
 
-    /// The numbers of nodes and edges, of which there is one type each.
+    /// The numbers of nodes and edges, with one type each.
     pub(super) fn graph(&self) -> Result<(&NodesMetadata, &EdgesMetadata), GraphError> {
         let Some(graph) = &self.metadata.graph else {
             return Err(self.wrong(match self.metadata.graph_topology {
@@ -175,7 +175,7 @@ impl Described {
         self.array(&data.format, &data.path)
     }
 
-    /// Says what of `feature_data`, and of the sets of a task, is not read.
+    /// Reports the unread entries of `feature_data` and of the sets of a task.
     pub(super) fn say_left_out(&self, task: &TaskMetadata, note: &dyn Fn(&str)) {
         let read = self.read.borrow();
         let mut left: Vec<String> = (self.feature_data().filter(|(at, _)| !read.contains(at)))
@@ -197,7 +197,7 @@ impl Described {
         unread_parts::say(note, &self.file, &left);
     }
 
-    /// The only table of features: `feat`, or the only one besides `others`.
+    /// The only table of features: `feat`, or the only one not in `others`.
     pub(super) fn features(&self, others: &[&str]) -> Result<ArrayStream, GraphError> {
         if let Some(features) = self.feature("node", &["feat"])? {
             return Ok(features);

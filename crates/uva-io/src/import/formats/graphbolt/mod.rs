@@ -3,8 +3,8 @@
 //! Features are `feature_data` of the domain node called `feat`, or the only one. Labels are those called `label`, or
 //! else those of the task's three sets, with −1 for every other node. Edges in `numpy` are [2, E], in `csv` lines of
 //! `source,destination` without a header. An edge feature called `weight` is the edges' weight, and one called `feat`,
-//! `edge_attr` or `edge_feat` their features. `orig_id` and `node_id` of nodes are kept, and so are the `meta.json` and
-//! `node_names.txt` beside it. Other `feature_data` is not read, and a line says so.
+//! `edge_attr` or `edge_feat` their features. `orig_id` and `node_id` of nodes are kept, and so are an adjacent
+//! `meta.json` and `node_names.txt`. Other `feature_data` is not read, which is reported.
 
 mod labels;
 mod metadata;

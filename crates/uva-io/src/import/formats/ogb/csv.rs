@@ -199,7 +199,7 @@ impl Raw for Csv {
     }
 }
 
-/// How many columns the first line has.
+/// The number of columns of the first line.
 fn columns(path: &Path) -> Result<usize, GraphError> {
     let mut columns = 1;
     each_line_until(path, &|_| {}, |_, text| {

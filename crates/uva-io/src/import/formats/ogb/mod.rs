@@ -3,12 +3,12 @@
 //! | file | what |
 //! |---|---|
 //! | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz` | rows of numbers without a header, see [`csv`] |
-//! | `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz` | how many nodes and edges; one graph |
+//! | `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz` | the numbers of nodes and edges; one graph |
 //! | `raw/data.npz`, `raw/node-label.npz` | instead of those, for papers100M, see [`npz`] |
 //! | `split/SCHEME/train.csv.gz`, `valid.csv.gz`, `test.csv.gz` | node ids, a line each |
 //!
 //! OGB's own datasets are known by name, including whether their files hold one direction of each edge. For others, the
-//! options must say so.
+//! options must specify it.
 
 mod csv;
 mod npz;

@@ -1,7 +1,7 @@
 //! The layout of ogbn-papers100M: arrays in two archives.
 //!
-//! `raw/data.npz` holds `edge_index` [2, E], `node_feat` [N, F], `num_nodes_list` and `num_edges_list`; a line
-//! names others. `raw/node-label.npz` holds `node_label` [N, 1], NaN if a node has none. No array is ever completely in
+//! `raw/data.npz` holds `edge_index` [2, E], `node_feat` [N, F], `num_nodes_list` and `num_edges_list`; other arrays
+//! are reported. `raw/node-label.npz` holds `node_label` [N, 1], NaN if a node has none. No array is ever completely in
 //! memory: the two rows of `edge_index` are read side by side, by two streams over the same bytes.
 
 use uva_graph::{ElementType, GraphError};

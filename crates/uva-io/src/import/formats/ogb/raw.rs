@@ -31,12 +31,12 @@ pub(super) trait Raw {
     ) -> Result<ElementType, GraphError>;
 }
 
-/// The node ids, whose number a file beside the edges states.
+/// The node ids, whose number is in a file next to the edges.
 pub(super) fn ids_of(nodes: u64) -> NodeRange {
     NodeRange::new(nodes, format!("there are {nodes} nodes"))
 }
 
-/// The single number in a file that counts nodes or edges of each graph; nothing if there is no such file.
+/// The single number in a file that counts nodes or edges of each graph; nothing if there is not such a file.
 pub(super) fn count(path: &Path, what: &'static str) -> Result<Option<u64>, GraphError> {
     if !path.exists() {
         return Ok(None);

@@ -1,13 +1,13 @@
 //! Values in the encodings DELTA, as PLAIN-encoded ones.
 //!
-//! A few bytes may promise any number of values and any length of text. The caller says how many values there are, and
-//! how many bytes they may take.
+//! A few bytes may claim any number of values and any length of text, so the caller limits the number of values and
+//! bytes.
 
 use parquet::basic::Type;
 
 use super::plain::variable_length;
 
-/// The most values of a block: writers have some hundreds.
+/// The maximum number of values of a block: writers have some hundreds.
 const LONGEST_BLOCK: u64 = 1 << 20;
 
 /// Why values cannot be decoded.
@@ -52,7 +52,7 @@ pub(super) fn to_plain(
     }
 }
 
-/// Texts of which each begins with as many bytes of the one before as `shared` says.
+/// Decodes texts, each of which begins with `shared` bytes of the previous one.
 fn texts(shared: Vec<i64>, bytes: &mut &[u8], count: usize, most: u64) -> Result<Vec<u8>, DeltaProblem> {
     let own = integers(bytes, count, most)?;
     let (mut total, mut before) = (0_u64, 0_u64);
@@ -70,7 +70,7 @@ fn texts(shared: Vec<i64>, bytes: &mut &[u8], count: usize, most: u64) -> Result
         }
     }
     let mut plain: Vec<u8> = Vec::with_capacity(total as usize);
-    // Where the text before lies.
+    // The position of the previous text.
     let mut last = 0;
     for (shared, own) in shared.into_iter().zip(own) {
         let (shared, own) = (shared as usize, own as usize);
@@ -85,7 +85,8 @@ fn texts(shared: Vec<i64>, bytes: &mut &[u8], count: usize, most: u64) -> Result
     Ok(plain)
 }
 
-/// `count` integers in DELTA_BINARY_PACKED: blocks of differences to the least one, packed in bits. Leaves what follows.
+/// `count` integers in DELTA_BINARY_PACKED: blocks of differences to the least one, packed in bits. `bytes` then holds
+/// the remaining bytes.
 fn integers(bytes: &mut &[u8], count: usize, most: u64) -> Result<Vec<i64>, DeltaProblem> {
     if count as u64 > most / 8 {
         return Err(DeltaProblem::TooLong);
@@ -94,7 +95,7 @@ fn integers(bytes: &mut &[u8], count: usize, most: u64) -> Result<Vec<i64>, Delt
 }
 
 fn packed(bytes: &mut &[u8], count: usize) -> Option<Vec<i64>> {
-    // Some writers leave out the head of no values.
+    // Some writers omit the header if there are no values.
     if count == 0 && bytes.is_empty() {
         return Some(Vec::new());
     }
@@ -116,7 +117,7 @@ fn packed(bytes: &mut &[u8], count: usize) -> Option<Vec<i64>> {
         let (widths, rest) = bytes.split_at_checked(pieces as usize)?;
         *bytes = rest;
         for &width in widths {
-            // Pieces behind the last value are not there.
+            // Pieces after the last value are absent.
             if values.len() == count {
                 break;
             }

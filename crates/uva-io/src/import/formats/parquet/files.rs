@@ -55,7 +55,7 @@ pub(super) fn of_table(path: &Path, note: &dyn Fn(&str)) -> Result<Vec<PathBuf>,
     }
 }
 
-/// The sorted names in a directory.
+/// Returns the sorted names in a directory.
 fn names_in(directory: &Path) -> Result<Vec<String>, GraphError> {
     let read = || -> std::io::Result<Vec<String>> {
         fs::read_dir(directory)?

@@ -10,8 +10,8 @@ pub(super) fn block(block: &[u8], size: usize) -> Option<Vec<u8>> {
 
 /// Decompresses the older codec LZ4 to exactly `size` bytes; `None` if it is malformed or has another size.
 ///
-/// Parquet's specification leaves its framing open. Hadoop and Spark write blocks behind their sizes; some versions of Arrow
-/// wrote one bare block.
+/// Parquet's specification does not define its framing. Hadoop and Spark write each block after its sizes; some
+/// versions of Arrow wrote one bare block.
 pub(super) fn blocks(framed: &[u8], size: usize) -> Option<Vec<u8>> {
     hadoop(framed, size).or_else(|| block(framed, size))
 }

@@ -4,8 +4,8 @@
 //! |---|---|---|---|
 //! | edges | source | `src`, `source`, `src_id`, `from` | integers, or text |
 //! | | destination | `dst`, `destination`, `target`, `dst_id`, `to` | as the source |
-//! | | weight | `weight`, `edge_weight` | float or double; only where the edges stay as they are |
-//! | | features | `edge_attr`, `edge_feat`, `feat` | lists of one length, as of nodes; likewise only where the edges stay |
+//! | | weight | `weight`, `edge_weight` | float or double; only if the edges are unchanged |
+//! | | features | `edge_attr`, `edge_feat`, `feat` | lists of one length, as of nodes; only if the edges are unchanged |
 //! | | | else one of these and a number: `edge_attr_0`, `edge_attr_1`, … | numbers |
 //! | nodes | id | `id`, `node_id`, `node` | as the source: row k is node k |
 //! | | features | `feat`, `x`, `features`, `node_feat` | lists of one length, of float, double or integers |
@@ -15,8 +15,8 @@
 //!
 //! Numbered columns are taken in the order of their numbers, whatever the first one and the padding.
 //!
-//! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read, and a line
-//! names each.
+//! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read, and each
+//! is reported.
 
 mod delta;
 mod files;

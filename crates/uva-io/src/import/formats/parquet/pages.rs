@@ -23,7 +23,7 @@ use super::page_header::PageHeader;
 use super::plain::{count_present, holds_texts};
 use crate::import::reading::text::Zstd;
 
-/// The most bytes of the pages of all open columns of a table. Writers aim at 1 MiB a page.
+/// The maximum size of the pages of all open columns of a table. Writers aim at 1 MiB a page.
 const MOST_PAGE_BYTES: u64 = 1 << 30;
 
 /// Overhead in bytes of a decoded dictionary entry.
@@ -88,7 +88,8 @@ impl Read for Part {
     }
 }
 
-/// The most values in a column chunk for the rows requested so far. A list could otherwise have any length.
+/// The maximum number of values in a column chunk for the rows requested so far. A list could otherwise have any
+/// length.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Allowance(Arc<AtomicU64>);
 
@@ -207,7 +208,7 @@ impl ChunkPages {
             2 | 8 if self.dictionary.is_some() => Encoding::RLE_DICTIONARY,
             2 | 8 => return Err(wrong("a page refers to a dictionary, and there is none before it")),
             3 if self.column.physical_type() == Type::BOOLEAN => Encoding::RLE,
-            // Decoded here: the decoders of the crate allocate as much as a page promises.
+            // Decoded here, since the decoders of the crate allocate as much as a page claims.
             5..=7 => Encoding::PLAIN,
             9 => return Err(wrong("a page has the encoding BYTE_STREAM_SPLIT: write it as PLAIN")),
             other => return Err(wrong(format!("a page has the encoding {other}: write it as PLAIN"))),
@@ -330,7 +331,7 @@ impl ChunkPages {
         Ok(Some(plain))
     }
 
-    /// Refuses a page of PLAIN-encoded texts with fewer texts than its definition levels say.
+    /// Rejects a page of PLAIN-encoded texts with fewer texts than its definition levels imply.
     fn check_texts(&self, definition: &[u8], content: &[u8], values: u32) -> Result<()> {
         if self.column.physical_type() != Type::BYTE_ARRAY {
             return Ok(());
@@ -345,8 +346,8 @@ impl ChunkPages {
         }
     }
 
-    /// The next `compressed` bytes, decompressed to `uncompressed`. The first `levels` of them are always stored as
-    /// they are, all of them if `stored`.
+    /// The next `compressed` bytes, decompressed to `uncompressed`. The first `levels` of them are always stored
+    /// uncompressed, all of them if `stored`.
     fn content(&mut self, compressed: u64, levels: u64, uncompressed: u64, stored: bool) -> Result<Vec<u8>> {
         let mut raw = Vec::with_capacity(compressed as usize);
         (&mut self.input).take(compressed).read_to_end(&mut raw)?;
@@ -524,7 +525,7 @@ mod tests {
         let (raw, block) = (Compression::LZ4_RAW, [0x40, 0, 0, 0, 0]);
         assert_eq!(&first_page(raw, &page(0, 4, 1, 0, &block)).unwrap().unwrap().buffer()[..], [0; 4]);
         assert!(refusal(raw, &page(0, 3, 1, 0, &block)).contains("not a block of LZ4 of the header's size"));
-        // The same behind its sizes.
+        // The same block after its sizes.
         let (older, block) = (Compression::LZ4, [0, 0, 0, 4, 0, 0, 0, 5, 0x40, 0, 0, 0, 0]);
         assert_eq!(&first_page(older, &page(0, 4, 1, 0, &block)).unwrap().unwrap().buffer()[..], [0; 4]);
         assert!(refusal(older, &page(0, 3, 1, 0, &block)).contains("not LZ4 of the header's size"));

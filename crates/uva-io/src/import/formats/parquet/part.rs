@@ -1,4 +1,4 @@
-//! One Parquet file: its footer, and what that says of the columns.
+//! One Parquet file: its footer, and its description of the columns.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -103,7 +103,7 @@ impl ParquetFile {
         if column.lists { format!("a list of {found}") } else { found }
     }
 
-    /// Refuses a file whose columns are not those of the `first` one of the table.
+    /// Rejects a file whose columns differ from those of the table's `first` file.
     pub(super) fn check_like(&self, first: &ParquetFile) -> Result<(), GraphError> {
         let described = |part: &ParquetFile| -> Vec<String> {
             let columns = part.columns();

@@ -12,8 +12,8 @@ pub(super) fn holds_texts(bytes: &[u8], count: usize) -> bool {
     true
 }
 
-/// How many of the first `values` definition levels are the highest one, which marks a present value. `None` if the
-/// levels are not the hybrid of run lengths and bit packing, or too few.
+/// The number of the first `values` definition levels that are the highest one, which marks a present value. `None` if
+/// the levels are not the hybrid of run lengths and bit packing, or too few.
 pub(super) fn count_present(mut levels: &[u8], highest: i16, values: usize) -> Option<usize> {
     let highest = u64::from(highest.unsigned_abs());
     let width = (u64::BITS - highest.leading_zeros()) as usize;
@@ -38,7 +38,7 @@ pub(super) fn count_present(mut levels: &[u8], highest: i16, values: usize) -> O
     Some(present)
 }
 
-/// A number of seven bits a byte, the lowest first.
+/// A variable-length number with seven bits per byte, the lowest first.
 pub(super) fn variable_length(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {

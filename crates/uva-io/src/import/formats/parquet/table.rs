@@ -150,7 +150,7 @@ impl SourceTable for ParquetTable {
     }
 }
 
-/// Columns read side by side: their batches have the same rows, since all columns have the same row groups.
+/// Columns read in parallel: their batches have the same rows, since all columns have the same row groups.
 struct Streams<'t>(Vec<Stream<'t>>);
 
 impl TableReader for Streams<'_> {
@@ -223,7 +223,7 @@ impl Read<ByteArray> {
 }
 
 impl Stream<'_> {
-    /// Opens the next row group if this one has ended. Returns how many of `most` rows it still has: none at the end of
+    /// Opens the next row group if this one has ended. Returns how many of `most` rows it still has: 0 at the end of
     /// the table.
     fn rows_ahead(&mut self, most: usize) -> Result<usize, GraphError> {
         while self.left == 0 {

@@ -21,7 +21,7 @@ pub(super) struct EdgeTable {
     pub(super) table: Box<dyn SourceTable>,
     source: TableColumn,
     destination: TableColumn,
-    /// Whether the columns of the ids are those because they are the first.
+    /// Whether the id columns were chosen because they come first.
     by_place: bool,
     pub(super) weight: Option<TableColumn>,
     features: Option<FeatureColumns>,
@@ -53,7 +53,7 @@ impl EdgeTable {
         Ok(EdgeTable { table, source, destination, by_place, weight, features })
     }
 
-    /// Decides whether ids are numbers or names. `nodes`: what those in the table of nodes are.
+    /// Decides whether ids are numbers or names. `nodes` is the kind of ids in the table of nodes.
     pub(super) fn agree_on_ids(&mut self, nodes: Option<Ids>) -> Result<Ids, GraphError> {
         let (source, destination) = (ids_of(&self.source), ids_of(&self.destination));
         let ids = match (self.table.is_text(), nodes) {
@@ -66,7 +66,7 @@ impl EdgeTable {
         Ok(ids)
     }
 
-    /// Refuses changes of edges that have weights or features.
+    /// Rejects changes of edges that have weights or features.
     pub(super) fn refuse_changes(&self, changes: Changes) -> Result<(), GraphError> {
         let place = self.table.path().display();
         if self.weight.is_some() {
@@ -78,7 +78,7 @@ impl EdgeTable {
         Ok(())
     }
 
-    /// Says which columns are read by their place or their kind, and which are not.
+    /// Reports the columns that are read by position or type, and those that are not read.
     pub(super) fn say_columns(&self, note: &dyn Fn(&str)) {
         let place = self.table.path().display();
         if self.by_place {
@@ -98,7 +98,7 @@ impl EdgeTable {
         unread_parts::say(note, self.table.path(), &self.table.others(&read.collect::<Vec<_>>()));
     }
 
-    /// Bytes of an edge's features at most, 0 without.
+    /// The maximum size of an edge's features in bytes; 0 without features.
     pub(super) fn feature_row_bytes(&self) -> u64 {
         self.features.as_ref().map_or(0, |features| 4 * features.width())
     }

@@ -8,10 +8,10 @@ use super::table::{CellType, Cells, SourceTable, TableColumn};
 use crate::import::reading::features::FeatureSource;
 use crate::import::writing::output::{CHUNK, DatasetOutput, FeaturesOf};
 
-/// Features in separate columns: each column holds a page of memory.
+/// Maximum number of features in separate columns, each of which takes a page of memory.
 const MOST_COLUMNS: usize = 4096;
 
-/// Features in lists.
+/// Maximum number of features in lists.
 const LONGEST_LIST: u64 = 1 << 24;
 
 const FEATURES: [&str; 4] = ["feat", "x", "features", "node_feat"];
@@ -54,8 +54,8 @@ impl FeatureColumns {
         )
     }
 
-    /// Those of nodes. Where all values are text, the columns of numbers but those `read` and those with one of the
-    /// names in `others`, which would be read as something else.
+    /// Finds the features of nodes. In a table of text these are the columns of numbers, except those in `read` and
+    /// those named in `others`, which have another meaning.
     pub(super) fn of_nodes(
         table: &dyn SourceTable,
         read: &[&TableColumn],
@@ -68,7 +68,7 @@ impl FeatureColumns {
         Ok(found.unwrap_or(FeatureColumns::Constant))
     }
 
-    /// Those of edges, if they have any.
+    /// Finds the features of edges, if any.
     pub(super) fn of_edges(
         table: &dyn SourceTable,
         read: &[&TableColumn],
@@ -143,7 +143,7 @@ impl FeatureColumns {
                 output.finish_features(writer)
             }
             FeatureColumns::Columns { columns, kind } => {
-                // Named by its ends in messages; those about one cell count columns from the first.
+                // Messages name the first and the last column; messages about one cell count columns from the first.
                 let name = match columns.as_slice() {
                     [first, .., last] => format!("{} to {}", first.name, last.name),
                     columns => columns.iter().map(|column| column.name.as_str()).collect(),

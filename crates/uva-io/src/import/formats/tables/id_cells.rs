@@ -64,7 +64,7 @@ impl IdCells<'_> {
     }
 }
 
-/// A column of ids. Where all values are text, any column will do.
+/// A column of ids. In a table of text, any column is accepted.
 pub(super) fn id_column(table: &dyn SourceTable, column: TableColumn) -> Result<TableColumn, GraphError> {
     match table.is_text() {
         true => Ok(column),
@@ -77,7 +77,7 @@ pub(super) fn ids_of(column: &TableColumn) -> Ids {
     if column.kind == CellType::Integer { Ids::Number } else { Ids::Name }
 }
 
-/// Has the column read as ids of this kind, which those of the edges' sources have.
+/// Reads the column as ids of the same kind as the edges' sources.
 pub(super) fn take_ids(
     table: &dyn SourceTable,
     column: &mut TableColumn,

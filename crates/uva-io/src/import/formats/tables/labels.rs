@@ -10,7 +10,7 @@ use super::table::{CellType, Cells, SourceTable, TableColumn};
 use crate::import::reading::values;
 use crate::import::writing::output::{CHUNK, DatasetOutput, NOT_FINITE};
 
-/// The most classes by name: more are names of nodes, not of classes.
+/// Maximum number of named classes: more are probably names of nodes.
 const MOST_NAMES: usize = 1 << 16;
 
 /// Writes labels that are numbers of classes.
@@ -27,7 +27,7 @@ pub(super) fn write_classes(
         let labels: Vec<Option<i64>> = match &cells[0] {
             Cells::Integers(cells) => cells.iter().map(|cell| Some(cell.unwrap_or(-1))).collect(),
             Cells::Floats(cells) => cells.iter().map(|cell| cell.map_or(Some(-1), values::class)).collect(),
-            // Of a column without a value.
+            // A column without a value.
             Cells::Text(cells) => vec![Some(-1); cells.len()],
         };
         let fits =

@@ -1,7 +1,7 @@
-//! Tables of edges and of nodes, whatever files they are in: which columns are read, and as what.
+//! Tables of edges and of nodes, independent of the file format: the selection of columns and their meaning.
 //!
-//! A format of tables implements [`SourceTable`]. Where the format has types, the names of the columns decide; where all
-//! values are text, other columns of numbers are features too, in the table's order.
+//! A format of tables implements [`SourceTable`]. If the format has types, columns are selected by name; if all values
+//! are text, other columns of numbers are features too, in the table's order.
 
 mod edge_table;
 mod feature_columns;
@@ -21,7 +21,7 @@ use self::node_table::NodeTable;
 use crate::import::request::ImportRequest;
 use crate::import::writing::output::{DatasetOutput, DatasetSizes};
 
-/// Imports the graph of a table of edges, and of one of nodes where there is one. `source` is the importer's name.
+/// Imports the graph of a table of edges, and an optional table of nodes. `source` is the importer's name.
 pub(super) fn import(
     request: &ImportRequest<'_>,
     source: &str,

@@ -21,7 +21,7 @@ const SPLITS: [&str; 1] = ["split"];
 pub(super) struct NodeTable {
     table: Box<dyn SourceTable>,
     id: TableColumn,
-    /// Whether the column of the ids is that because it is the first.
+    /// Whether the id column was chosen because it comes first.
     by_place: bool,
     features: FeatureColumns,
     label: Option<TableColumn>,
@@ -77,12 +77,12 @@ impl NodeTable {
         ids_of(&self.id)
     }
 
-    /// Has the ids read as this kind.
+    /// Reads the ids as this kind.
     pub(super) fn take_ids(&mut self, ids: Ids) -> Result<(), GraphError> {
         take_ids(&*self.table, &mut self.id, ids)
     }
 
-    /// Says which columns are read by their place or their kind, and which are not.
+    /// Reports the columns that are read by position or type, and those that are not read.
     pub(super) fn say_columns(&self, note: &dyn Fn(&str)) {
         let place = self.table.path().display();
         if self.by_place {

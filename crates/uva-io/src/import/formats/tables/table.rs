@@ -31,7 +31,7 @@ pub(crate) enum CellType {
     Text,
     /// A column of text without a value.
     Empty,
-    /// Another one; of text, a column without a name.
+    /// Another type, or in a table of text a column without a name.
     Other,
 }
 
@@ -39,14 +39,14 @@ pub(crate) enum CellType {
 #[derive(Debug, Clone)]
 pub(crate) struct TableColumn {
     pub(crate) name: String,
-    /// The place that the table's reader knows it by.
+    /// The index of the column in the table's reader.
     pub(crate) place: usize,
     pub(crate) kind: CellType,
     /// Whether its rows are lists.
     pub(crate) lists: bool,
 }
 
-/// Values of some rows of a column; nothing for a null.
+/// Values of some rows of a column; `None` for a null.
 #[derive(Debug)]
 pub(crate) enum Cells {
     Integers(Vec<Option<i64>>),
@@ -81,7 +81,7 @@ impl Texts {
     }
 }
 
-/// What a format of tables has to provide.
+/// The interface of a table format.
 pub(crate) trait SourceTable {
     fn path(&self) -> &Path;
 
@@ -91,7 +91,7 @@ pub(crate) trait SourceTable {
     fn columns(&self) -> &[TableColumn];
 
     /// Whether all values are text, and the kinds of the columns follow from them. Such a column may be read as
-    /// [`CellType::Text`] whatever its kind.
+    /// [`CellType::Text`] regardless of its type.
     fn is_text(&self) -> bool;
 
     /// A column's type in the table's own words.
@@ -166,7 +166,7 @@ impl dyn SourceTable + '_ {
         Ok(found.into_iter().map(|(_, column)| column.clone()).collect())
     }
 
-    /// The columns without these, as a line about them names them.
+    /// The names of the other columns, for a message.
     pub(super) fn others(&self, read: &[&TableColumn]) -> Vec<String> {
         let columns = self.columns().iter();
         let others = columns.filter(|column| !read.iter().any(|read| read.place == column.place));
@@ -199,7 +199,7 @@ impl dyn SourceTable + '_ {
     }
 }
 
-/// A whole number of any length: how many digits it has, and these.
+/// A whole number of any length: the number of digits, and the digits.
 type Number<'n> = (usize, &'n str);
 
 /// The number of a column named `stem`, a separator and digits.

@@ -62,7 +62,7 @@ fn names_that_are_not_plain_values_are_refused_and_nothing_runs() {
     {
         assert!(matches!(refused(format!("c{name}\n.").as_bytes()), PickleProblem::Refused { .. }), "{name}");
     }
-    // Plain values have no use for INST, OBJ, PERSID and the extension registry.
+    // Plain values do not need INST, OBJ, PERSID and the extension registry.
     for bytes in [&b"(ios\nsystem\n."[..], b"(o.", b"P1\n.", b"\x82\x01."] {
         assert!(matches!(refused(bytes), PickleProblem::Opcode { .. }), "{bytes:?}");
     }
@@ -103,7 +103,7 @@ fn a_cut_pickle_is_refused_at_its_end_wherever_it_is_cut() {
 fn programs_that_misuse_the_stack_are_refused() {
     for bytes in [
         &b"."[..],       // nothing to return
-        b"(.",           // a mark is no value
+        b"(.",           // a mark is not a value
         b"t.",           // no mark
         b"K\x01a.",      // append to nothing
         b"K\x01K\x02a.", // append to a number

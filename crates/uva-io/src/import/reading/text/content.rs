@@ -1,12 +1,12 @@
-//! What a file holds, by its first bytes.
+//! Detection of a file's content by its first bytes.
 
-/// As many bytes of a text as say what it is.
+/// The number of bytes needed to detect the content.
 pub(super) const ENOUGH: usize = TAR.0 + TAR.1.len();
 
-/// Where an archive of tar has its magic, and what it is.
+/// Offset and value of the magic of a tar archive.
 const TAR: (usize, &[u8]) = (257, b"ustar");
 
-/// The content of a file, as far as its first bytes say.
+/// The content of a file, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Empty,
@@ -47,9 +47,9 @@ const OTHERS: [(&[u8], &str); 25] = [
 ];
 
 impl Content {
-    /// That of a file which begins so.
+    /// Detects the content of a file that begins with `start`.
     pub(super) fn of(start: &[u8]) -> Content {
-        // Frames to be skipped have sixteen magic numbers.
+        // Skippable frames have sixteen magic numbers.
         let skipped = matches!(start, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]);
         match start {
             [] => Content::Empty,
@@ -61,7 +61,8 @@ impl Content {
             }
             _ => {
                 let other = OTHERS.iter().find(|(magic, _)| start.starts_with(magic));
-                // bzip2's magic are letters, and a digit: a word may begin with them. The block's follow.
+                // bzip2's magic are letters, and a digit: a word may begin with them. So the block's magic is checked
+                // too.
                 let other = other.filter(|(magic, _)| {
                     *magic != b"BZh" || matches!(start, [_, _, _, b'1'..=b'9', 0x31 | 0x17, 0x41 | 0x72, ..])
                 });

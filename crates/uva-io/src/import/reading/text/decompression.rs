@@ -6,7 +6,7 @@ use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Consecutive gzip members. Zeros behind the last are padding, as gzip itself takes them.
+/// Consecutive gzip members. Zeros after the last member are padding, as in gzip itself.
 pub(super) struct Gzip<R> {
     /// `None` only while a member ends.
     state: Option<Member<R>>,
@@ -49,7 +49,7 @@ impl<R: BufRead> Read for Gzip<R> {
     }
 }
 
-/// Whether another member follows; zeros in front of the end are skipped.
+/// Whether another member follows; zeros before the end are skipped.
 fn is_followed(source: &mut impl BufRead) -> io::Result<bool> {
     let mut padded = false;
     loop {

@@ -1,6 +1,6 @@
-//! Text read line by line, plain or compressed by gzip or Zstandard, never whole.
+//! Text read line by line, plain or compressed by gzip or Zstandard, never completely in memory.
 //!
-//! A byte order mark is dropped. Other files are refused by name: other compressions, archives, UTF-16, arrays.
+//! A byte order mark is dropped. Other files are rejected by content: other compressions, archives, UTF-16, arrays.
 
 mod content;
 mod decompression;
@@ -54,7 +54,7 @@ pub(crate) struct Position {
     pub(crate) total: u64,
 }
 
-/// Calls `work` with every line (its number, from 1, and its bytes without the end), and `report` now and then. `work`
+/// Calls `work` with every line (its number, from 1, and its bytes without the end), and `report` periodically. `work`
 /// may return a short description of a line's fault; file, line and text are added here.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ impl From<GraphError> for LineError {
     }
 }
 
-/// The same, and `work` returns whether to continue.
+/// Like [`each_line`]; `work` returns whether to continue.
 pub(crate) fn each_line_until(
     path: &Path,
     report: &dyn Fn(Position),
@@ -109,7 +109,7 @@ pub(crate) fn each_line_until(
 /// The lines of a text, one after the other.
 pub(crate) struct TextLines {
     path: PathBuf,
-    /// What the file is, by its first bytes.
+    /// The content, detected by the first bytes.
     found: Content,
     text: Box<dyn Read>,
     done: Arc<AtomicU64>,
@@ -125,6 +125,8 @@ pub(crate) struct TextLines {
 }
 
 impl TextLines {
+    /// Opens a text, plain or compressed.
+    ///
     /// # Errors
     /// If the file cannot be read, or is not text, plain or compressed.
     pub(crate) fn open(path: &Path) -> Result<TextLines, GraphError> {
@@ -229,7 +231,7 @@ impl TextLines {
     }
 }
 
-/// Where the text begins in its first bytes: behind a byte order mark.
+/// The offset at which the text begins: after a byte order mark, if any.
 fn beginning(path: &Path, file: Content, start: &[u8]) -> Result<usize, GraphError> {
     match (Content::of(start), file) {
         (Content::Text | Content::Empty, _) => Ok(start.len() - without_byte_order_mark(start).len()),

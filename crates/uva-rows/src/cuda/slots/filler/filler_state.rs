@@ -18,18 +18,18 @@ use crate::cuda::store::tables::DeviceTables;
 use crate::source::{RowOrigin, RowsRead, Ticket};
 
 pub(super) struct FillerState<S> {
-    /// Dropped before the stream and the buffer that its work uses. None of its work is in flight then.
+    /// The source, dropped before the stream and the buffer that its work uses. No work is in flight then.
     pub source: S,
-    /// Where the gathers are enqueued.
+    /// The stream of gathers.
     pub stream: CudaStream,
-    /// Where uploads are enqueued: that of a batch need not wait for the gather of the batch before.
+    /// The stream of uploads: an upload need not wait for the previous batch's gather.
     pub uploads: CudaStream,
     pub kernels: GatherKernels,
-    /// Where the rows of each fill go that are summed.
+    /// Memory for the rows of a fill that are summed.
     pub scratch: Option<Scratch>,
-    /// Whose rows the fills get that ask for them.
+    /// The tables for fills that request their rows.
     pub tables: Option<DeviceTables>,
-    /// The cache with whose rows a kernel continues the host's sums.
+    /// The cache for sums that a kernel continues.
     pub continued: Option<Continued>,
     pub slots: Vec<HostSlot>,
     /// Completed fills that have not been collected yet, by their numbers.
@@ -43,34 +43,34 @@ pub(super) struct FillerState<S> {
 
 /// The host's side of a slot.
 pub(super) struct HostSlot {
-    /// Report and arrays on their way to the device: `SlotFiller::reserve_room` makes it.
+    /// Report and arrays being sent to the device; allocated by `SlotFiller::reserve_room`.
     pub staging: Option<PinnedBuffer>,
-    /// Rows or begun sums that the host makes, on their way: `SlotFiller::reserve_made` and
-    /// `SlotFiller::continue_sums` make room for them.
+    /// Rows or begun sums of the host, being sent to the device; allocated by `SlotFiller::reserve_made` and
+    /// `SlotFiller::continue_sums`.
     pub made: Option<PinnedBuffer>,
     /// Memory that the fill in flight copies arrays from.
     pub lent: Option<Arc<SharedBuffer>>,
     /// The copy of the report.
     pub report: PinnedBuffer,
-    /// Recorded behind the upload.
+    /// Recorded after the upload.
     pub uploaded: CudaEvent,
-    /// Recorded behind the last thing that a fill enqueues.
+    /// Recorded after the last work of a fill.
     pub done: CudaEvent,
     pub pending: Option<Pending>,
 }
 
-/// A fill that was enqueued.
+/// An enqueued fill.
 #[derive(Clone, Copy)]
 pub(super) struct Pending {
     number: u64,
     stamp: u64,
     rows: usize,
-    /// Of the source, unless the host made the rows or began their sums.
+    /// The source's ticket, unless the host made the rows or began their sums.
     ticket: Option<Ticket>,
 }
 
 impl<S: DeviceSource> FillerState<S> {
-    /// Enqueues a fill. Returns its number, and what the source says of its rows.
+    /// Enqueues a fill. Returns its number, and the origins of its rows as far as known.
     pub fn submit(
         &mut self,
         ids: &[i64],
@@ -84,9 +84,9 @@ impl<S: DeviceSource> FillerState<S> {
         }
         let Self { source, stream, uploads, kernels, scratch, tables, continued, slots, .. } = self;
         let HostSlot { staging, made, lent, report, uploaded, done, pending } = &mut slots[slot];
-        // The host's part of the sums, where it lies, and where it goes.
+        // The host's part of the sums, its memory, and its destination.
         let mut begun = None;
-        // `SlotFiller::submit` has seen to it that there is room.
+        // `SlotFiller::submit` has checked the size.
         let made = match (made, &place.made) {
             (Some(room), None) => {
                 if let (Some(continued), Some(on_host)) = (&*continued, &place.begun) {
@@ -114,25 +114,25 @@ impl<S: DeviceSource> FillerState<S> {
             _ => None,
         };
         if let Some(BroughtRows { by, runs, ranges, took }) = place.brought {
-            // No stream orders what writes them: the consumer's last use of the slot has to be over. What was enqueued for
-            // uploads before needs nothing that this host has yet to do.
+            // These writes are not ordered by a stream, so the consumer's last use of the slot must be over. Earlier
+            // enqueued uploads do not depend on later work of this host.
             if let Some(after) = place.after {
                 after.wait(uploads)?;
             }
             uploads.synchronize()?;
-            // SAFETY: ranges within the slot and on nothing else (`Plan::new`), in the memory of the slots
-            // (`SlotFiller::submit`). The last fill of the slot has run (`reclaim`), its consumer is done with it (above), and
-            // this fill enqueues its work only afterwards.
+            // SAFETY: ranges within the slot, without overlaps (`Plan::new`), in the memory of the slots
+            // (`SlotFiller::submit`). The last fill of the slot has run (`reclaim`), its consumer is done with it
+            // (above), and this fill enqueues its work only afterwards.
             took.set(unsafe { by.borrow_mut().read(runs, slot * self.shape.stride, ranges) }?);
         }
-        // `check_room` has seen to it that there is a buffer of that size. From here on nothing may go wrong but the
-        // driver, after which nothing is filled any more.
+        // `check_room` has checked that there is a buffer of that size. From here on only the driver may fail, after
+        // which no slot is filled any more.
         let staged = staging.as_mut().map_or(&mut [][..], PinnedBuffer::as_mut_slice);
         let staged = &mut staged[..plan.upload.len()];
         let mut write = |at: usize, bytes: &[u8]| {
             staged[at - plan.upload.start..][..bytes.len()].copy_from_slice(bytes);
         };
-        // Only the host knows the hits where no kernel gathers.
+        // Without a gather kernel, only the host has the number of hits.
         let hits = begun.as_ref().map_or(0, |(begun, ..)| begun.kept);
         write(REPORT.start, GatherReport { hits, ..GatherReport::PREPARED }.bytes());
         place.arrays.iter().for_each(|(at, bytes)| write(*at, bytes));
@@ -145,22 +145,22 @@ impl<S: DeviceSource> FillerState<S> {
         let base = self.buffer.address() + (slot * self.shape.stride) as u64;
         let report_address = base + REPORT.start as u64;
         let ids_address = base + plan.ids_at as u64;
-        // `SlotFiller::submit` has seen to it that there are sums where there is a scratch, and no sums without one.
+        // `SlotFiller::submit` has checked that there are sums if and only if there is a scratch.
         let rows = scratch.as_ref().map_or(base + place.features_at as u64, Scratch::address);
         self.fills += 1;
 
         if let Some(after) = place.after {
             after.wait(uploads)?;
         }
-        // SAFETY: the slot's own bytes, within its stride (`Plan::new`), which nobody else uses between `after` and
-        // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
-        // reached (`reclaim`), and lives as long as the streams are in use (`SlotFiller::drop`).
+        // SAFETY: the slot's own bytes, within its stride (`Plan::new`), which no other code uses between `after` and
+        // `ready`, by the caller's events. The staging buffer is written again only once `done` has been reached
+        // (`reclaim`), and lives as long as the streams are in use (`SlotFiller::drop`).
         unsafe { host_to_device(uploads, staged, base + plan.upload.start as u64)? };
         let by_host = made.is_some() || begun.is_some() || place.brought.is_some();
         if let Some((begun, room, to)) = &begun {
-            // SAFETY: the slot's part of the device's room, which holds as much (above), and which only this slot's fills
-            // use. The last kernel that read it ran before `done`, as did the last copy from the page-locked memory, and
-            // `reclaim` waited for that.
+            // SAFETY: the slot's part of the device memory, which is large enough (above), and which only this slot's
+            // fills use. The last kernel that read it ran before `done`, as did the last copy from the page-locked
+            // memory, and `reclaim` waited for that.
             unsafe { host_to_device(uploads, &room.as_slice()[..begun.bytes()], *to)? };
         }
         for (rows, range) in made.into_iter().flatten().filter(|(rows, _)| !rows.is_empty()) {
@@ -168,7 +168,7 @@ impl<S: DeviceSource> FillerState<S> {
             unsafe { host_to_device(uploads, rows, base + range.start as u64)? };
         }
         if let Some(OnDevice { memory, arrays, taken, .. }) = place.on_device {
-            // Held until the copies have run: `harvest` lets it go.
+            // Held until the copies have run: `harvest` releases it.
             *lent = Some(Arc::clone(memory));
             let copy = |(to, from): &(usize, Range<usize>)| DeviceCopy {
                 from: memory.address() + from.start as u64,
@@ -184,8 +184,8 @@ impl<S: DeviceSource> FillerState<S> {
         uploaded.record(uploads)?;
         stream.wait(uploaded)?;
         // SAFETY: the copies, which the stream waits for, brought the ids and a prepared report. The rows are the
-        // slot's own and end within it (`Plan::new`), or those of the scratch, which holds as many
-        // (`SlotFiller::submit`) and which only this stream's work uses. A slot is its own lane, reused only after
+        // slot's own and end within it (`Plan::new`), or those of the scratch, which is large enough
+        // (`SlotFiller::submit`) and is only used by this stream's work. A slot is its own lane, reused only after
         // `reclaim`.
         let on_device = unsafe {
             DevicePlace::new(slot, stream, kernels, (ids_address, plan.count), rows, report_address)
@@ -194,13 +194,13 @@ impl<S: DeviceSource> FillerState<S> {
             (Some((places, tables)), _) => {
                 let outs = places.iter().map(|at| base + *at as u64);
                 let ids = (ids_address, plan.count);
-                // SAFETY: ids, report and stream as above. Rows of every table have their place in the slot (`Plan::new`), and
-                // the tables live as long as the stream is in use.
+                // SAFETY: ids, report and stream as above. Rows of every table have their range in the slot
+                // (`Plan::new`), and the tables live as long as the stream is in use.
                 unsafe { tables.enqueue(stream, kernels, ids, outs, report_address) }?;
                 Ok(None)
             }
             (None, false) => source.submit(ids, on_device).map(Some),
-            // A kernel that continues sums notes the beginning itself.
+            // A kernel that continues sums records the beginning itself.
             (None, true) if begun.is_some() => Ok(None),
             (None, true) => on_device.note_beginning().map(|()| None),
         };
@@ -211,7 +211,7 @@ impl<S: DeviceSource> FillerState<S> {
         })?;
         if let (Some(scratch), Some(sums)) = (scratch, &place.sums) {
             // SAFETY: the rows were gathered just now. The lists are in the slot's arrays, and own rows and sums are
-            // within it and on nothing else (`Plan::new`).
+            // within it, without overlaps (`Plan::new`).
             let summed = unsafe { scratch.sum(stream, kernels, (base, place.features_at), plan.count, sums) };
             summed.map_err(|error| match error {
                 FillError::Cuda(error) => error,
@@ -229,23 +229,23 @@ impl<S: DeviceSource> FillerState<S> {
                 sums,
                 begun,
             };
-            // SAFETY: the uploads, which the stream waits for, brought ids, lists, a prepared report and the host's part.
-            // Own rows and sums are within the slot and on nothing else (`Plan::new`).
+            // SAFETY: the uploads, which the stream waits for, brought ids, lists, a prepared report and the host's
+            // part. Own rows and sums are within the slot, without overlaps (`Plan::new`).
             let summed = unsafe { continued.sum(stream, kernels, &batch) };
             summed.map_err(|error| match error {
                 FillError::Cuda(error) => error,
                 error => CudaError::System(error.to_string()),
             })?;
         }
-        // Those that the source has not read are not among them.
+        // Rows that the source has not read are not included.
         let rows = if ticket.is_some() { plan.count } else { 0 };
         *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows, ticket });
         // SAFETY: report and ids as above.
         unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, place.stamp)? };
         place.ready.record(stream)?;
-        // Behind `ready`, so that nobody waits for it.
-        // SAFETY: the report stays in the slot until the next fill of this slot is enqueued, and `reclaim` waits for
-        // `done` before that. The buffer is read only once `done` has been reached, too.
+        // Enqueued after `ready`, so that no consumer waits for it. SAFETY: the report stays in the slot until the next
+        // fill of this slot is enqueued, and `reclaim` waits for `done` before that. The buffer is read only once
+        // `done` has been reached, too.
         unsafe { device_to_host(stream, report_address, report.as_mut_slice())? };
         done.record(stream)?;
         Ok((self.fills, ticket.map_or_else(RowsRead::default, |ticket| ticket.read)))
@@ -256,7 +256,7 @@ impl<S: DeviceSource> FillerState<S> {
         self.scratch.is_some() || self.continued.is_some()
     }
 
-    /// Waits, if need be, until the slot's last fill has run, so that its buffers may be written again.
+    /// Waits, if necessary, until the slot's last fill has run, so that its buffers may be written again.
     pub fn reclaim(&mut self, slot: usize) -> Result<(), FillError> {
         if self.slots[slot].pending.is_none() {
             return Ok(());
@@ -268,8 +268,9 @@ impl<S: DeviceSource> FillerState<S> {
         self.harvest(slot)
     }
 
-    /// Whether the slot's staging buffer has room for that batch. It is not allocated here: allocating or freeing
-    /// page-locked memory may wait for all queued work, on other streams too, and that work may wait for this host.
+    /// Checks that the slot's staging buffer is large enough for that batch. It is not allocated here: allocating or
+    /// freeing page-locked memory may wait for all queued work, on other streams too, and that work may wait for this
+    /// host.
     pub fn check_room(&self, slot: usize, plan: &Plan) -> Result<(), FillError> {
         let room = self.slots[slot].staging.as_ref().map(PinnedBuffer::bytes);
         let needed = plan.upload.len();
@@ -299,7 +300,7 @@ impl<S: DeviceSource> FillerState<S> {
             .into());
         }
         let read = match pending.ticket {
-            // Only the kernel knows the hits of the rows that it read.
+            // Only the kernel has the number of hits among the rows that it read.
             Some(ticket) => {
                 self.source.wait(ticket)?.with_hits(RowOrigin::ZeroCopy, RowOrigin::DeviceCache, report.hits)
             }

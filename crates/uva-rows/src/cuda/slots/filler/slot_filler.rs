@@ -1,4 +1,4 @@
-//! The filler.
+//! The filler of slots.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -21,28 +21,31 @@ use crate::cuda::store::tables::DeviceTables;
 use crate::error::GatherError;
 use crate::source::{RowSource, RowsRead, Ticket};
 
-/// Fills slots of device memory: a batch's arrays, copied, and the rows of its ids, from a source.
+/// A producer's filler of slots in device memory: copies a batch's arrays, and gathers the rows of its ids from a
+/// source.
 ///
-/// All work is enqueued on two streams, and the host continues at once. One copy brings a batch's arrays; it runs while
-/// the rows of the batch before are gathered. It waits for the GPU only if the staging buffer
-/// that it writes next is still being read. A source on the CPU gathers its rows before `submit` returns.
+/// All work is enqueued on two streams, and the host continues at once. One copy transfers a batch's arrays while the
+/// rows of the previous batch are gathered. The host waits for the GPU only if the next staging buffer is still being
+/// read. A source on the CPU gathers its rows before `submit` returns.
 ///
-/// A producer submits batch after batch and asks for [`finished`](SlotFiller::finished) fills;
-/// [`wait`](RowSource::wait) is for one at a time.
+/// A producer submits batch after batch and polls [`finished`](SlotFiller::finished) fills; [`wait`](RowSource::wait)
+/// waits for one.
 ///
-/// Dropping it waits until all that was enqueued has run: see [`SlotFiller::abandon`] for when that may be never.
+/// Dropping it waits until all enqueued work has run; see [`SlotFiller::abandon`] for cases in which that may never
+/// happen.
 pub struct SlotFiller<S: DeviceSource> {
-    /// Everything that the GPU may still use.
+    /// The state that the GPU may still use.
     held: ManuallyDrop<FillerState<S>>,
-    /// Why it was given up.
+    /// The reason why the filler is unusable, if it is.
     broken: Option<String>,
 }
 
 impl<S: DeviceSource> SlotFiller<S> {
-    /// A filler of the slots in `buffer` with rows of `source`, gathered on `stream`, which may belong to a partition.
+    /// Creates a filler of the slots in `buffer` with rows of `source`, gathered on `stream`, which may belong to a
+    /// partition.
     ///
     /// # Errors
-    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
+    /// [`FillError::Layout`] if the slots exceed the buffer; [`FillError::Cuda`].
     pub fn new(
         stream: CudaStream,
         kernels: GatherKernels,
@@ -85,7 +88,7 @@ impl<S: DeviceSource> SlotFiller<S> {
         Ok(Self { held: ManuallyDrop::new(held), broken: None })
     }
 
-    /// The stream of its work. Events that fills record are made in its context.
+    /// The stream of its work. Events recorded by fills are created in its context.
     pub fn stream(&self) -> &CudaStream {
         &self.held.stream
     }
@@ -95,13 +98,13 @@ impl<S: DeviceSource> SlotFiller<S> {
         &self.held.source
     }
 
-    /// The source, to be changed in its settings.
+    /// The source, for changes of its settings.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.held.source
     }
 
-    /// Allocates staging room in every slot for a report and the arrays behind it, `bytes` bytes with all between them, and
-    /// makes the source ready for fills of at most `rows` rows. Call it before the first fill: fills never allocate
+    /// Allocates staging memory in every slot for a report and the arrays after it, `bytes` bytes in total, and
+    /// prepares the source for fills of at most `rows` rows. Call it before the first fill: fills never allocate
     /// page-locked memory, since that may stall the whole device.
     ///
     /// # Errors
@@ -115,7 +118,7 @@ impl<S: DeviceSource> SlotFiller<S> {
         held.source.reserve(held.shape.slots, rows)?;
         for slot in &mut held.slots {
             if slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
-                // The old one first: the two together may be more than can be locked.
+                // The old buffer is freed first, since both together may exceed the limit of locked memory.
                 slot.staging = None;
                 slot.staging = Some(PinnedBuffer::new(&held.context, bytes, "a slot's staging buffer")?);
             }
@@ -123,8 +126,8 @@ impl<S: DeviceSource> SlotFiller<S> {
         Ok(())
     }
 
-    /// Allocates page-locked room in every slot for the rows that the host makes: `bytes` bytes, with each of their ranges
-    /// on cache lines of its own. Every [`SlotPlace`] has [`made`](SlotPlace::made) then, unless its rows are of
+    /// Allocates page-locked memory in every slot for the rows that the host makes: `bytes` bytes, with each range on
+    /// its own cache lines. Every [`SlotPlace`] must then have [`made`](SlotPlace::made), unless its rows are of
     /// [tables](Self::with_tables), and the source reads no rows. Call it before the first fill.
     ///
     /// # Errors
@@ -141,13 +144,13 @@ impl<S: DeviceSource> SlotFiller<S> {
         Ok(())
     }
 
-    /// From now on rows go to a scratch of at most `rows` rows in device memory, and a kernel sums them into the slots:
-    /// every [`SlotPlace`] has [`sums`](SlotPlace::sums) then. The values are of that type, float32 for `None`; the
-    /// kernel's grid is bounded by `bound`. Call it before the first fill.
+    /// Gathers rows into a scratch of at most `rows` rows in device memory from now on, and sums them into the slots by
+    /// a kernel. Every [`SlotPlace`] must then have [`sums`](SlotPlace::sums). The values are of that type, float32 for
+    /// `None`; the kernel's grid is bounded by `bound`. Call it before the first fill.
     ///
     /// # Errors
-    /// [`FillError::Layout`] after the first fill, and for rows that are not whole values; [`FillError::Cuda`] when the
-    /// device has not so much free.
+    /// [`FillError::Layout`] after the first fill, and for rows that are not whole values; [`FillError::Cuda`] if the
+    /// device has too little free memory.
     pub fn sum_rows(
         &mut self,
         rows: usize,
@@ -163,22 +166,22 @@ impl<S: DeviceSource> SlotFiller<S> {
         Ok(())
     }
 
-    /// The same with tables, for each [`SlotPlace`] that has [`tables_at`](SlotPlace::tables_at).
+    /// Adds tables, for each [`SlotPlace`] with [`tables_at`](SlotPlace::tables_at).
     pub fn with_tables(mut self, tables: DeviceTables) -> Self {
         self.held.tables = Some(tables);
         self
     }
 
-    /// The tables, if it has any.
+    /// The tables, if any.
     pub fn tables(&self) -> Option<&DeviceTables> {
         self.held.tables.as_ref()
     }
 
-    /// From now on the host begins the sums of each slot with the rows that `cache` has not, and a kernel continues them
-    /// with those that it has: every [`SlotPlace`] has [`sums`](SlotPlace::sums) and [`begun`](SlotPlace::begun) then, and
-    /// the source reads no rows. The host's part takes at most `room` bytes a slot, in page-locked memory and on the
-    /// device. The values are of that type, float32 for `None`; the kernel's grid is bounded by `bound`. Call it before
-    /// the first fill.
+    /// Lets the host begin the sums of each slot with the rows that are not in `cache` from now on, and a kernel
+    /// continue them with the cached rows. Every [`SlotPlace`] must then have [`sums`](SlotPlace::sums) and
+    /// [`begun`](SlotPlace::begun), and the source reads no rows. The host's part takes at most `room` bytes per slot,
+    /// in page-locked memory and on the device. The values are of that type, float32 for `None`; the kernel's grid is
+    /// bounded by `bound`. Call it before the first fill.
     ///
     /// # Errors
     /// [`FillError::Layout`] after the first fill, for rows that are not whole values, and for a cache that evicts;
@@ -208,10 +211,10 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.held.sums_rows()
     }
 
-    /// The fills that have completed since the last call, in the order in which they were enqueued. Waits for nothing.
+    /// The fills that have completed since the last call, in the order of submission. Does not wait.
     ///
     /// # Errors
-    /// [`FillError::Cuda`]: also an error of something enqueued earlier, such as a fault on the device.
+    /// [`FillError::Cuda`], also for errors of earlier enqueued work, such as a fault on the device.
     pub fn finished(&mut self) -> Result<Vec<Fill>, FillError> {
         self.sound()?;
         let result = self.held.collect(false);
@@ -230,20 +233,20 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.note(result)
     }
 
-    /// Leaks everything, without a driver call. It is for the death of the process that records the events that fills
-    /// wait for. The device may wait for such an event for ever, and so would a wait for the device. The memory is
-    /// freed when this process ends, which should be soon.
+    /// Leaks all memory, without a driver call. For the death of the process that records the events that fills wait
+    /// for. The device may wait for such an event indefinitely, and so would a wait for the device. The memory is freed
+    /// when this process ends, which should be soon.
     pub fn abandon(mut self) {
         self.broken = Some("it was abandoned".to_owned());
     }
 
-    /// The source, once everything that was enqueued has run.
+    /// Returns the source after all enqueued work has run.
     ///
     /// # Errors
     /// [`FillError::Broken`]; [`FillError::Cuda`].
     pub(crate) fn into_source(mut self) -> Result<S, FillError> {
         self.sound()?;
-        // Every upload has been waited for by what is on this stream.
+        // The work on this stream waits for every upload.
         self.held.stream.synchronize()?;
         self.broken = Some("its source was taken out".to_owned());
         // SAFETY: taken once: `drop` leaves a broken filler's state alone. Nothing is in flight.
@@ -267,24 +270,24 @@ impl<S: DeviceSource> SlotFiller<S> {
     }
 }
 
-/// Rows that are [brought](SlotPlace::brought) come first, while the host waits. The device then does this in order:
+/// [Brought](SlotPlace::brought) rows are read first, while the host waits. The device then does this in order:
 ///
 /// - wait for `after`
-/// - copy a prepared report, the arrays, and the rows that the host makes
+/// - copy a prepared report, the arrays, and the rows made by the host
 /// - gather the other rows
-/// - take misses into a dynamic cache
+/// - insert misses into a dynamic cache
 /// - sum the rows, or continue the host's sums, if a kernel sums
 /// - complete the report, the stamp last
 /// - record `ready`
 ///
 /// The arrays are free when `submit` returns.
 ///
-/// An id that is no row: a kernel notes it in the report and in [`Fill::bad`], and `wait` returns an error. A source on
-/// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
+/// If an id is not a row, a kernel records it in the report and in [`Fill::bad`], and `wait` returns an error. A source
+/// on the CPU returns [`FillError::Rows`] before any work is enqueued.
 ///
-/// `submit` returns [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve_room), and
-/// [`FillError::Rows`]. Nothing is enqueued then, and the slot can be filled in another way. After [`FillError::Cuda`],
-/// a failure of the driver, every call returns [`FillError::Broken`].
+/// `submit` returns [`FillError::Layout`], also if less was [reserved](SlotFiller::reserve_room), and
+/// [`FillError::Rows`]. No work is enqueued then, and the slot can be filled again. After [`FillError::Cuda`], a
+/// failure of the driver, every call returns [`FillError::Broken`].
 impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
     fn rows(&self) -> usize {
         self.held.source.rows()
@@ -414,8 +417,7 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
 impl<S: DeviceSource> Drop for SlotFiller<S> {
     fn drop(&mut self) {
         // After a failure or a peer's death, the streams may never finish, and the device may still use these buffers.
-        // Then they stay allocated until the process ends.
-        // What is on `stream` waits for every upload.
+        // Then they stay allocated until the process ends. The work on `stream` waits for every upload.
         if self.broken.is_none() && self.held.stream.synchronize().is_ok() {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.held) };
