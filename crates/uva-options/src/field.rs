@@ -118,6 +118,8 @@ pub struct Field {
     pub excludes: &'static [&'static str],
     /// The value of an option that is given without a value.
     pub bare: Option<&'static str>,
+    /// Line of the option in short help; `None`: only the full help lists the option.
+    pub brief: Option<&'static str>,
     /// Whether every checkpoint contains the option. Others are stored only if they differ from the default, so that
     /// options may be added.
     pub in_every_checkpoint: bool,
@@ -141,6 +143,7 @@ impl Field {
             needs: None,
             excludes: &[],
             bare: None,
+            brief: None,
             in_every_checkpoint: false,
         }
     }
@@ -263,6 +266,12 @@ impl Field {
     #[must_use]
     pub const fn bare(self, value: &'static str) -> Self {
         Self { bare: Some(value), ..self }
+    }
+
+    /// Lists the option in short help, with this line.
+    #[must_use]
+    pub const fn brief(self, line: &'static str) -> Self {
+        Self { brief: Some(line), ..self }
     }
 
     /// Stores the option in every checkpoint.

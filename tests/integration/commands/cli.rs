@@ -38,6 +38,25 @@ fn help_of_train_groups_its_options_and_shows_their_defaults() {
 }
 
 #[test]
+fn short_help_of_train_fits_a_screen_and_lists_common_options() {
+    let temp = directory();
+    let help = |flag: &str| uvatrain(temp.path(), ["train", flag]).run().succeeds().stdout;
+    let (short, long) = (help("-h"), help("--help"));
+    assert!(short.lines().count() <= 45, "{} lines\n{short}", short.lines().count());
+    for line in short.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    for option in
+        ["--model ", "--fanouts ", "--batch-size ", "--epochs ", "--checkpoint ", "--device ", "--json"]
+    {
+        assert!(short.contains(option), "{option}\n{short}");
+    }
+    for option in ["--batch-dependency ", "--ipc-signals ", "--trace "] {
+        assert!(!short.contains(option) && long.contains(option), "{option}");
+    }
+}
+
+#[test]
 fn help_of_a_command_is_the_same_in_front_of_it_and_behind() {
     let temp = directory();
     let help = |words: &str| uvatrain(temp.path(), words.split(' ')).run().succeeds().stdout;

@@ -26,101 +26,109 @@ const MACHINE: &str = "Machine";
 options! {
     /// What the consumer does with the batches. Each option is declared here and nowhere else ([`uva_options`]).
     pub struct TrainingOptions {
-        /// The model (docs/guide/models.md)
-        model: ModelKind = ModelKind::Sage => Field::choice::<ModelKind>("MODEL").of(MODEL, &[Training]),
+        /// Model to train (docs/guide/models.md)
+        model: ModelKind = ModelKind::Sage
+            => Field::choice::<ModelKind>("MODEL").of(MODEL, &[Training]).brief("sage, gcn, gat, gin, …"),
         /// Width of the hidden layers
-        hidden: usize = 128 => Field::within("UNITS", 1, 65536).of(MODEL, &[Training]),
-        /// SIGN and HOGA: layers. For SIGN the linear maps on a row's way, that of its hop among them; for HOGA those of
-        /// attention
+        hidden: usize = 128
+            => Field::within("UNITS", 1, 65536).of(MODEL, &[Training]).brief("Width of the hidden layers"),
+        /// Number of layers of SIGN or HOGA: for SIGN linear maps, including the one of each hop; for HOGA attention layers
         layers: Option<usize> = None
             => Field::within("N", 1, 32).of(MODEL, &[Training]).unless_given("2 for sign, 1 for hoga"),
-        /// Models of a hop set: read so many of its hops only
+        /// Number of hops that a model of a hop set reads
         use_hops: Option<usize> = None
             => Field::within("HOPS", 1, 64).of(MODEL, &[Training]).unless_given("all of them"),
-        /// S²GC: share of the features themselves in each hop of the mean, 0 to below 1
+        /// Weight of the input features in each hop of S²GC's mean, 0 to below 1
         alpha: Option<f64> = None
             => Field::real("SHARE", Real::Probability).of(MODEL, &[Training]).unless_given("0.05"),
-        /// SIGN: what stands between layers
+        /// Activation between the layers of SIGN
         activation: Option<ActivationKind> = None
             => Field::choice::<ActivationKind>("ACTIVATION").of(MODEL, &[Training]).unless_given("relu"),
-        /// GAT and HOGA: attention heads of a hidden layer, which divide `hidden` between them
+        /// Attention heads of a hidden layer of GAT or HOGA; they divide `hidden` between them
         heads: Option<usize> = None => Field::at_least("HEADS", 1).of(MODEL, &[Training]).unless_given("8"),
-        /// GAT: attention heads of the last layer, which are averaged
+        /// Attention heads of the last layer of GAT, which are averaged
         output_heads: Option<usize> = None
-            => Field::within("HEADS", 1, 1024).of(MODEL, &[Training]).unless_given("as many as the others have")
+            => Field::within("HEADS", 1, 1024).of(MODEL, &[Training]).unless_given("the number of `heads`")
                 .excludes(&["residual"]),
-        /// GAT: share of attention weights dropped while training, 0 to below 1
+        /// Dropout probability of GAT's attention weights, 0 to below 1
         attention_dropout: Option<f64> = None
             => Field::real("P", Real::Probability).of(MODEL, &[Training]).unless_given("0"),
-        /// Let each layer add to its rows instead of replacing them, between a linear map to `hidden` columns and one to
-        /// the classes: for deeper networks
+        /// Add residual connections, between a linear map to `hidden` columns and one to the classes: for deeper networks
         residual: bool = false => Field::switch().of(MODEL, &[Training]),
-        /// What is done to rows between layers
+        /// Normalisation between layers
         norm: NormKind = NormKind::None => Field::choice::<NormKind>("NORM").of(MODEL, &[Training]),
-        /// Share of hidden values dropped while training, 0 to below 1
-        dropout: f64 = 0.5 => Field::real("P", Real::Probability).of(MODEL, &[Training]),
-        /// Share of feature values dropped while training, 0 to below 1
+        /// Dropout probability of hidden values, 0 to below 1
+        dropout: f64 = 0.5
+            => Field::real("P", Real::Probability).of(MODEL, &[Training]).brief("Dropout of hidden values"),
+        /// Dropout probability of feature values, 0 to below 1
         input_dropout: f64 = 0.0 => Field::real("P", Real::Probability).of(MODEL, &[Training]),
-        /// How feature rows are scaled: not at all, or each to a sum of 1
+        /// Normalisation of feature rows: none, or scaled to a sum of 1
         feature_norm: FeatureNorm = FeatureNorm::None
             => Field::choice::<FeatureNorm>("FEATURE_NORM").of(MODEL, &[Training]),
-        /// Passes over the training nodes, those of the checkpoint included with `resume`
-        epochs: u32 = 10 => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]),
+        /// Passes over the training nodes; with `resume`, including those of the checkpoint
+        epochs: u32 = 10
+            => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]).brief("Passes over the training nodes"),
         /// Learning rate of Adam
-        learning_rate: f64 = 0.003 => Field::real("RATE", Real::Positive).of(OPTIMISATION, &[Training]).named("lr"),
+        learning_rate: f64 = 0.003
+            => Field::real("RATE", Real::Positive).of(OPTIMISATION, &[Training]).named("lr")
+                .brief("Learning rate of Adam"),
         /// Weight decay of Adam
         weight_decay: f64 = 0.0 => Field::real("DECAY", Real::NotNegative).of(OPTIMISATION, &[Training]),
-        /// Regression (float32 targets): the error whose mean over nodes and columns is minimised. auto: mse
+        /// Loss of regression (float32 targets), averaged over nodes and columns; auto is mse
         loss: LossChoice = LossChoice(None) => Field::choice::<LossChoice>("LOSS").of(OPTIMISATION, &[Training]),
-        /// One class a node: how much a node of each class counts in the loss of training. balanced: in inverse proportion to
-        /// the class's training nodes, so that all classes count the same. Or a weight for each class: 1,1,20
+        /// Weight of each class in the training loss, for single-label data: balanced for the inverse of the number of its
+        /// training nodes, or one number a class: 1,1,20
         class_weights: Option<ClassWeights> = None
             => Field::text::<ClassWeights>("balanced|LIST", "`balanced`, or positive numbers like `1,1,20`")
-                .of(OPTIMISATION, &[Training]).unless_given("every node counts the same"),
-        /// Report the loss of one batch in so many, and of an epoch's last batch. The epoch's own loss counts all batches.
-        /// On a GPU, fewer reports mean fewer copies to the host
+                .of(OPTIMISATION, &[Training]).unless_given("equal weights"),
+        /// Interval in batches between reports of the loss; an epoch's last batch is always reported. The loss of an epoch
+        /// includes all batches. On a GPU, fewer reports mean fewer copies to the host
         loss_every: u32 = 1 => Field::at_least("BATCHES", 1).of(OPTIMISATION, &[]),
-        /// Stop after this many epochs without a better validation, by `metric`
+        /// Stop after this many epochs without improvement of the validation `metric`
         patience: Option<u32> = None
             => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]).unless_given("never"),
-        /// Evaluate on sampled neighbours (fast) or on all of them, layer by layer (exact)
+        /// Evaluate on sampled neighbours (fast), or on all neighbours, layer by layer (exact)
         evaluate_by: EvaluateBy = EvaluateBy::Sampled
-            => Field::choice::<EvaluateBy>("EVAL").of(EVALUATION, &[Training]).named("eval"),
-        /// What the best model is best by: the share told right, the area under the ROC curve (for two classes or
-        /// several labels a node), or for regression the mean squared or absolute error. auto: accuracy for one class a
-        /// node, roc-auc for several labels, the loss for regression
+            => Field::choice::<EvaluateBy>("EVAL").of(EVALUATION, &[Training]).named("eval")
+                .brief("Neighbours of evaluation: sampled, or full (exact)"),
+        /// Metric that selects the best model: accuracy, area under the ROC curve (two classes or multi-label data), or for
+        /// regression mean squared or absolute error. auto is accuracy for single-label data, roc-auc for multi-label
+        /// data, the loss for regression
         metric: MetricChoice = MetricChoice(None)
             => Field::choice::<MetricChoice>("METRIC").of(EVALUATION, &[Training]),
-        /// Which model is tested, and predicted with: that of the best epoch by validation, or that after the last batch.
-        /// Without validation it is the last in any case
+        /// Model that is tested and kept for predictions: of the best epoch by validation, or after the last batch. Without
+        /// validation it is the last
         keep: Keep = Keep::Best => Field::choice::<Keep>("MODEL").of(CHECKPOINTS, &[]),
-        /// Keep checkpoints in this directory; Ctrl-C then finishes the batch and writes one
-        checkpoint: Option<PathBuf> = None => Field::path("DIR").of(CHECKPOINTS, &[]),
-        /// Write a checkpoint every so many batches
+        /// Directory of checkpoints; Ctrl-C finishes the batch and writes one
+        checkpoint: Option<PathBuf> = None
+            => Field::path("DIR").of(CHECKPOINTS, &[]).brief("Directory of checkpoints"),
+        /// Interval in batches between checkpoints
         checkpoint_every: Option<u32> = None
             => Field::at_least("BATCHES", 1).of(CHECKPOINTS, &[]).unless_given("once per epoch").needs("checkpoint"),
-        /// Go on from the checkpoint in `checkpoint`, at the batch after the last one trained. One that has all `epochs`
-        /// goes on with more of them
-        resume: bool = false => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint"),
-        /// Let the first checkpoint replace the one that is in `checkpoint`; without this such a directory is refused
+        /// Resume from the checkpoint in `checkpoint`, at the batch after the last trained one. A completed run continues
+        /// with a larger `epochs`
+        resume: bool = false
+            => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint").brief("Resume from the checkpoint"),
+        /// Replace the checkpoint in `checkpoint`; without this option a directory with a checkpoint is refused
         overwrite_checkpoint: bool = false
             => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint").excludes(&["resume"]),
-        /// Who makes the sums that the first layer of sage and gcn begins with: the consumer, or the producer. Batches of a
-        /// summing producer have a row a destination in place of one a node (docs/guide/aggregation.md)
+        /// Where the neighbours of the first layer of sage and gcn are aggregated: in the consumer (off), or in the producer,
+        /// on the host or on the GPU. The producer then passes one row a destination instead of one a node
+        /// (docs/guide/aggregation.md)
         aggregate: Aggregate = Aggregate::Auto
             => Field::choice::<Aggregate>("WHO").of(MACHINE, &[Speed]),
-        /// Threads of the model's arithmetic; losses are equal bit for bit only for equal numbers
+        /// Threads of the model's arithmetic; losses are bit-identical only for equal numbers of threads
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
-                .unless_given("half the CPU cores, at least 1; with `resume` as many as the checkpoint was trained with"),
-        /// The CPU cores of the run: all that the process may use, or these. Three lists, like `0/1/2-7`, are those of
-        /// sampling, of gathering and of training, with a thread on each core. auto: a trial of a few batches times the
-        /// stages, and `samplers`, `gather_threads` and `train_threads` are chosen by that, as far as they are not given
-        /// (docs/internals/architecture.md)
+                .unless_given("half the CPU cores, at least 1; with `resume` the number of the checkpoint")
+                .brief("Threads of the model's arithmetic"),
+        /// CPU cores of the run: all that the process may use, or a list. Three lists, like `0/1/2-7`, are for sampling,
+        /// gathering and training, with one thread a core. auto times the stages on a few batches, and chooses `samplers`,
+        /// `gather_threads` and `train_threads` unless they are given (docs/internals/architecture.md)
         cores: Option<Cores> = None
             => Field::text::<Cores>("auto|all|LIST", "`auto`, `all`, cores like `0,2,4-7`, or three lists like `0/1/2-7`")
                 .of(MACHINE, &[Speed])
-                .unless_given("all, with the usual threads"),
+                .unless_given("all, with the default numbers of threads"),
         /// Blocks of a batch, and so layers of a model over them.
         blocks: usize = 2 => Field::internal(),
         /// Whether a hop set has the sums of the first layer, which then takes no block.

@@ -16,28 +16,27 @@ const GPU: &str = "GPU";
 options! {
     /// The requested backend. Each option is declared here and nowhere else ([`uva_options`]).
     pub struct BackendOptions {
-        /// Where the model trains: auto, cpu, or cuda:I for GPU number I
+        /// Device of training: auto, cpu, or cuda:I for GPU number I
         device: DeviceChoice = DeviceChoice::Auto
-            => Field::text::<DeviceChoice>("DEVICE", "`auto`, `cpu`, `cuda:I`").of(GPU, &[Speed]),
-        /// How feature rows get onto the GPU; auto takes the fastest of zero-copy, dma and split, as measured at the first
-        /// start on this GPU
+            => Field::text::<DeviceChoice>("DEVICE", "`auto`, `cpu`, `cuda:I`").of(GPU, &[Speed])
+                .brief("auto, cpu, or cuda:I"),
+        /// Method of copying feature rows to the GPU; auto takes the fastest of zero-copy, dma and split, as measured at the
+        /// first start on this GPU
         gather: GatherChoice = GatherChoice::Auto => Field::choice::<GatherChoice>("GATHER").of(GPU, &[Speed]),
-        /// Which kernel reads them (zero-copy and split)
+        /// Kernel that gathers rows, with zero-copy and split
         kernel: Kernel = Kernel::Wide => Field::choice::<Kernel>("KERNEL").of(GPU, &[Speed]),
-        /// Where neighbours are sampled: on the CPU, by one sampler on the GPU, or where a few batches show it to be
-        /// faster
+        /// Device of sampling: the CPU, one sampler on the GPU, or the faster one on a few batches (auto)
         sampler: SamplerChoice = SamplerChoice::Cpu
             => Field::choice::<SamplerChoice>("SAMPLER").of(GPU, &[Speed])
                 .unless_given("cpu; with `gpu_cache` on a GPU auto"),
-        /// How the GPU is divided between producer and consumer; auto takes the first that can be had of mps, green,
-        /// grid
+        /// How the GPU is divided between producer and consumer; auto takes the first available of mps, green, grid
         partition: PartitionChoice = PartitionChoice::Auto
             => Field::choice::<PartitionChoice>("PARTITION").of(GPU, &[Speed]),
-        /// Whether NVIDIA's multi-process service divides the GPU; a daemon is started where none runs, and stopped
-        /// again
+        /// Whether NVIDIA's multi-process service (MPS) divides the GPU. If no daemon runs, one is started, and stopped at the
+        /// end
         mps: MpsChoice = MpsChoice::Auto => Field::choice::<MpsChoice>("MPS").of(GPU, &[Speed]),
-        /// The producer's share of the multiprocessors in per cent: auto, the least that loses nothing, as measured at the
-        /// first start on this GPU, or 1 to 99
+        /// The producer's share of the multiprocessors in per cent, 1 to 99; auto takes the smallest share at full speed, as
+        /// measured at the first start on this GPU
         mps_percentage: GpuShare = GpuShare::Auto
             => Field::text::<GpuShare>("auto|N", "`auto`, 1 to 99").of(GPU, &[Speed]),
         /// A GPU sampler's share of the multiprocessors in per cent
@@ -45,22 +44,22 @@ options! {
             => Field::within("N", 1, 98).of(GPU, &[Speed]).unless_given("the producer's"),
         /// How the processes share GPU memory
         ipc: IpcKind = IpcKind::Auto => Field::choice::<IpcKind>("IPC").of(GPU, &[Speed]),
-        /// How they tell each other there that a slot is ready, or free
+        /// How processes signal in GPU memory that a slot is ready or free
         ipc_signals: SignalKind = SignalKind::Auto => Field::choice::<SignalKind>("SIGNALS").of(GPU, &[Speed]),
-        /// Room of feature slots in the GPU's memory, unless `slot_bytes` says: for batches as they are sampled, and a
-        /// larger one takes a slower way, or for the largest batch that `batch_size` and `fanouts` allow
+        /// Size of feature slots in GPU memory, unless `slot_bytes` is given: of sampled batches, where a larger batch goes
+        /// through host memory, or of the largest batch that `batch_size` and `fanouts` allow
         gpu_slots: GpuSlots = GpuSlots::Sampled => Field::choice::<GpuSlots>("ROOM").of(GPU, &[Speed]),
-        /// Pages of the feature table that kernels read over the link: those it is mapped on, or a copy on others; auto
-        /// copies only where the measurement shows that it pays
+        /// Pages of the feature table that kernels read over the link: those of the mapped file, or of a copy; auto copies if
+        /// a measurement shows a gain
         table_pages: TablePagesChoice = TablePagesChoice::Auto
             => Field::choice::<TablePagesChoice>("PAGES").of(GPU, &[Speed]),
-        /// Measure anew what auto chooses by, instead of taking what is stored for this GPU
+        /// Repeat the measurements that auto chooses by, instead of reading those stored for this GPU
         remeasure: bool = false => Field::switch().of(GPU, &[Speed]),
         /// NVRTC, which compiles the kernels: the library or its folder
         nvrtc: Option<PathBuf> = None
             => Field::path("PATH").of(GPU, &[Speed])
-                .unless_given("looked for beside PyTorch, in CUDA_HOME, and where scripts/setup/nvrtc.sh puts it"),
-        /// Where memory seems too short for the tables that are pinned: warn and try, refuse, or do not look
+                .unless_given("searched for in PyTorch's folder, in CUDA_HOME, and in the folder of scripts/setup/nvrtc.sh"),
+        /// Check before tables are pinned that memory suffices: warn, refuse, or skip the check
         preflight: PreflightPolicy = PreflightPolicy::Warn
             => Field::choice::<PreflightPolicy>("PREFLIGHT").of(GPU, &[Speed]),
     }

@@ -23,13 +23,13 @@ const LEAST_CHUNK: usize = 125;
 options! {
     /// How epochs visit the training rows of a hop set, and where these lie.
     pub struct HopOptions {
-        /// Of a hop set: what each epoch orders anew
+        /// What each epoch shuffles in a hop set
         shuffle: Shuffle = Shuffle::Full => Field::choice::<Shuffle>("WHAT").of(BATCHES, &[Identity]),
-        /// Rows of a chunk; auto makes a chunk span 1 MiB of a file at least, and at most `batch_size` rows
+        /// Rows of a chunk; auto takes at least 1 MiB of a file and at most `batch_size` rows
         chunk: Chunk = Chunk::Auto
             => Field::text::<Chunk>("ROWS", "`auto`, or 1 or more").of(BATCHES, &[Identity])
                 .only_with("shuffle", by_chunks).unless_given("auto"),
-        /// Of a hop set: where its rows lie while a model trains on them (docs/guide/propagation.md)
+        /// Where the rows of a hop set are during training (docs/guide/propagation.md)
         place: HopRowsPlace = HopRowsPlace::Auto => Field::choice::<HopRowsPlace>("WHERE").of(BATCHES, &[Speed]),
     }
 }

@@ -41,104 +41,105 @@ options! {
     /// Every option of the loader is declared here and nowhere else: the command line, the configuration file, Python's
     /// keywords, fingerprints and the reference are made from these declarations ([`uva_options`]).
     pub struct LoaderOptions {
-        /// Which neighbours are picked (docs/guide/samplers.md)
+        /// Kind of sampler (docs/guide/samplers.md)
         sampler_kind: SamplerKind = SamplerKind::default()
             => Field::choice::<SamplerKind>("KIND").of(BATCHES, &[Identity, Plan]),
-        /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of
-        /// kinds that draw for a whole hop: its draws
+        /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. For
+        /// sampler kinds that draw per hop: draws of the hop
         fanouts: Fanouts = Fanouts::from([15, 10, 5])
-            => Field::fanouts(MAX_LAYERS, MAX_FANOUT).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+            => Field::fanouts(MAX_LAYERS, MAX_FANOUT).of(BATCHES, &[Identity, Plan]).in_every_checkpoint()
+                .brief("Neighbours per node and hop; -1 takes all"),
         /// Random walks from each node, with `sampler_kind=walk`
         walks: u32 = Walks::default().count
             => Field::within("WALKS", 1, Walks::MOST_COUNT as u64).of(BATCHES, &[Identity, Plan]).unless_given("10")
                 .only_with("sampler_kind", kinds_that_walk),
-        /// The most steps of a walk
+        /// Maximum length of a walk
         walk_length: u32 = Walks::default().length
             => Field::within("STEPS", 1, Walks::MOST_LENGTH as u64).of(BATCHES, &[Identity, Plan]).unless_given("4")
                 .only_with("sampler_kind", kinds_that_walk),
-        /// The chance, in per cent, that a walk ends before each step but its first
+        /// Probability, in per cent, that a walk ends before each step but its first
         walk_stop: u32 = Walks::default().stop
             => Field::within("PERCENT", 0, 100).of(BATCHES, &[Identity, Plan]).unless_given("25")
                 .only_with("sampler_kind", kinds_that_walk),
-        /// Draw neighbours with replacement: the same one may be picked twice
+        /// Draw neighbours with replacement
         replace: bool = false
             => Field::switch().of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
         /// Seed nodes per batch
         batch_size: usize = 1024
-            => Field::from("NODES", 1).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
-        /// Leave out an epoch's last batch where it would be smaller than `batch_size`
+            => Field::from("NODES", 1).of(BATCHES, &[Identity, Plan]).in_every_checkpoint()
+                .brief("Seed nodes per batch"),
+        /// Drop an epoch's last batch if it is smaller than `batch_size`
         drop_last: bool = false
             => Field::switch().of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
-        /// Random seed of shuffling, sampling and the model; the batches are the same for any number of `samplers`
+        /// Random seed of shuffling, sampling and the model; batches are the same for any number of `samplers`
         seed: u64 = 0
-            => Field::from("SEED", 0).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
-        /// Change a node's picks every so many batches only, so that consecutive batches share rows and caches hit more;
-        /// 1 changes them with every batch
+            => Field::from("SEED", 0).of(BATCHES, &[Identity, Plan]).in_every_checkpoint().brief("Random seed"),
+        /// Number of consecutive batches in which a node keeps its picks, so that they share rows and caches hit more; 1
+        /// picks for each batch
         batch_dependency: u32 = 1
             => Field::at_least("BATCHES", 1).of(BATCHES, &[Identity, Plan]),
-        /// Which nodes a hop draws neighbours for: all so far, anew in each hop (DGL's way), or the new ones, the others
-        /// keep theirs (PyG's way, and what its trim_to_layer needs)
+        /// Nodes that a hop draws neighbours for: all nodes so far, again in each hop (as DGL), or the new nodes only (as
+        /// PyG, and as its trim_to_layer requires)
         expand: Expand = Expand::All
             => Field::choice::<Expand>("NODES").of(BATCHES, &[Identity]),
-        /// The order in which epochs visit the training seeds: shuffled anew; by proximity in the graph, over K sequences, or
-        /// as few as the labels of batches allow; or shuffled segments of G seeds by proximity (docs/guide/orders.md)
+        /// Order of the training seeds: shuffled; by proximity in the graph, over K sequences, or as few as the labels of
+        /// batches allow; or shuffled segments of G seeds by proximity (docs/guide/orders.md)
         seed_order: AskedOrder = AskedOrder::Shuffle
             => Field::text::<AskedOrder>("ORDER", "`shuffle`, `proximity`, `proximity:8`, `segments:256`")
                 .of(BATCHES, &[Identity, Plan]),
-        /// Take the sequences of the order from this file, as `uvatrain order` wrote it, instead of making them
+        /// File with the sequences of the order, as `uvatrain order` writes it
         order_file: Option<PathBuf> = None
             => Field::path("FILE").of(BATCHES, &[Identity]).named("order").needs("seed_order")
-                .unless_given("they are made at the start"),
-        /// Along which edges nodes are near
+                .unless_given("computed at the start"),
+        /// Edges that the proximity of nodes follows
         order_edges: OrderEdges = OrderEdges::Both
             => Field::choice::<OrderEdges>("EDGES").of(BATCHES, &[Identity]).needs("seed_order").unless_given("both"),
-        /// How much farther than shuffled ones the labels of batches may be from those of all seeds, where the number of
-        /// sequences is chosen: half the sum of the differences of the classes' shares
+        /// Maximum increase of the distance between the label distribution of batches and that of all seeds (total variation)
+        /// over shuffled batches, where the number of sequences is chosen
         order_tolerance: f64 = 0.05
             => Field::real("X", Real::NotNegative).of(BATCHES, &[Identity]).needs("seed_order").unless_given("0.05"),
-        /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges'
-        /// own data
+        /// Add the position in indices.npy of each edge to blocks: 8 bytes an edge
         edge_ids: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
-        /// Let blocks have the feature rows of their edges, of edge_feat.npy: a row an edge, and its place as with
-        /// `edge_ids`. A built-in model that cannot do without has them anyway
+        /// Add the feature rows of edges (edge_feat.npy) and their positions, as with `edge_ids`, to blocks. Built-in models
+        /// that require them always have them
         edge_attr: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
-        /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
+        /// Add the positions of the seeds in their split to batches: 8 bytes a seed, for per-example data
         input_id: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
-        /// Pad batches to static shapes, so that whole iterations can be captured in CUDA graphs. Hashes stay the same
+        /// Pad batches to static shapes, so that iterations can be captured in CUDA graphs. Hashes do not change
         pad: Pad = Pad::Off
             => Field::choice::<Pad>("SHAPES").of(BATCHES, &[Identity, Layout]),
-        /// Feature values of batches: those of the table, or float32, for which the producer widens narrower
-        /// floats on the way
+        /// Type of the feature values of batches: that of the table, or float32, to which the producer converts
         feature_type: FeatureType = FeatureType::Table
             => Field::choice::<FeatureType>("TYPE").of(BATCHES, &[Layout])
                 .unless_given("float32 for a built-in model, else table"),
-        /// What the producer makes of the outermost hop's rows, in place of handing them over: batches then have one row a
-        /// destination (docs/guide/aggregation.md). For models of your own, by `uvatrain run` and in Python
+        /// Aggregation of the outermost hop's rows by the producer: batches then have one row a destination
+        /// (docs/guide/aggregation.md). For models of your own, with `uvatrain run` and in Python
         aggregation: Aggregation = Aggregation::None
             => Field::choice::<Aggregation>("HOW").of(BATCHES, &[Layout]).named("aggregate").unless_given("none"),
-        /// Say for each maximum which row it is of, with `aggregate=max`: `argmax` of a batch, 4 bytes a value
+        /// Add the row of each maximum, with `aggregate=max`: `argmax` of a batch, 4 bytes a value
         aggregate_argmax: bool = false
             => Field::switch().of(BATCHES, &[Layout]).only_with("aggregate", of_maxima),
-        /// Who makes a batch: samplers and then a producer, or workers that each make whole batches by themselves, for a
-        /// CPU that trains (docs/internals/architecture.md)
+        /// Roles that make batches: samplers and a producer, or workers that each make whole batches, for training on a CPU
+        /// (docs/internals/architecture.md)
         prepare: Prepare = Prepare::Roles
             => Field::choice::<Prepare>("WAY").of(PIPELINE, &[Speed]),
-        /// Sampler processes, or threads in process; with `prepare=whole` the workers, threads of one process
+        /// Sampler processes, or threads with `in_process`; with `prepare=whole` workers, as threads of one process
         samplers: usize = 1
             => Field::within("W", 1, MAX_SAMPLERS as u64).of(PIPELINE, &[Speed])
-                .computed("a quarter of the CPU cores, 1 to 8", || share_of_cores(4).min(8).to_string()),
-        /// Keep each sampler on a CPU core of its own; with more samplers than cores, samplers share cores
+                .computed("a quarter of the CPU cores, 1 to 8", || share_of_cores(4).min(8).to_string())
+                .brief("Sampler processes"),
+        /// Pin each sampler to its own CPU core; with more samplers than cores, samplers share cores
         pin_samplers: bool = false
             => Field::switch().of(PIPELINE, &[Speed]).only_with("prepare", by_roles),
-        /// Keep each worker on a CPU core of its own: of all that the process may use, as without a value, or of these; with
+        /// Pin each worker to its own CPU core, of all that the process may use (the default of the value) or of a list; with
         /// more workers than cores, workers share cores
         pin_cores: Option<PinCores> = None
             => Field::text::<PinCores>("LIST", "`all`, or cores like `0,2,4-7`").of(PIPELINE, &[Speed])
-                .only_with("prepare", by_workers).bare("all").unless_given("no worker is kept on a core"),
-        /// Feature slots between producer and consumer; with 2, one is filled while the other is trained on. With
+                .only_with("prepare", by_workers).bare("all").unless_given("workers are not pinned"),
+        /// Feature slots between producer and consumer; with 2, one is filled while the model trains on the other. With
         /// `prepare=whole` there is one more for each worker but the first
         feature_slots: usize = 2
             => Field::within("SLOTS", 1, 64).of(PIPELINE, &[Speed]).named("slots"),
@@ -146,28 +147,29 @@ options! {
         batch_slots: Option<usize> = None
             => Field::within("SLOTS", 3, 1024).of(PIPELINE, &[Speed]).only_with("prepare", by_roles)
                 .unless_given("W + 2, and 8 or more where a batch has at most 1 MiB of ids and blocks"),
-        /// Most bytes of a batch's ids and blocks, and again of its feature rows; needed with a fanout of -1. 512MiB,
+        /// Maximum size of a batch's ids and blocks, and also of its feature rows; required with a fanout of -1. 512MiB,
         /// 6GiB, 1.5GB
         slot_bytes: Option<u64> = None
             => Field::size().of(PIPELINE, &[Layout])
-                .unless_given("room for the largest batch that `batch_size` and `fanouts` allow"),
+                .unless_given("the largest batch that `batch_size` and `fanouts` allow"),
         /// Threads that copy feature rows in the producer
         gather_threads: usize = 1
             => Field::within("T", 1, 1024).of(PIPELINE, &[Speed]).only_with("prepare", by_roles)
                 .computed("a quarter of the CPU cores, at least 1", || share_of_cores(4).to_string()),
-        /// Where feature rows are read by the CPU: from memory, or from disk for each batch (docs/guide/disk.md)
+        /// Where the CPU reads feature rows: memory, or disk for each batch (docs/guide/disk.md)
         features: Features = Features::Auto
-            => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed]),
-        /// How rows are read from disk
+            => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed])
+                .brief("Where feature rows are read: memory or disk"),
+        /// Method of reading rows from disk
         reader: DiskReader = DiskReader::Auto
             => Field::choice::<DiskReader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
                 .unless_given("auto"),
-        /// Batches whose rows are read from disk before their turn: of those that are sampled already, at most one fewer
-        /// than there are batch slots; 0 reads nothing ahead (docs/guide/disk.md)
+        /// Number of sampled batches whose rows are read from disk ahead: at most the number of batch slots minus 1; 0
+        /// disables reading ahead (docs/guide/disk.md)
         look_ahead: LookAhead = LookAhead::Auto
             => Field::text::<LookAhead>("BATCHES|auto", "0, 4, `auto`").of(PIPELINE, &[Speed])
                 .only_with("features", from_disk)
-                .unless_given("2, where the caches allow it"),
+                .unless_given("2, unless a cache evicts rows"),
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),

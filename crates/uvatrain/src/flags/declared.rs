@@ -18,11 +18,16 @@ fn augment<O: Options>(command: Command, shown: impl Fn(&Field) -> bool) -> Comm
 }
 
 fn argument(field: &'static Field, default: String) -> Arg {
+    let full = Spelling::CommandLine.sentence(&field.help());
     let argument = Arg::new(field.name)
         .long(kept(field.long()))
-        .help(Spelling::CommandLine.sentence(&field.help()))
         .help_heading(field.group)
         .conflicts_with_all(field.excludes);
+    // Short help has one line for each common option; `--help` has all options.
+    let argument = match field.brief {
+        Some(line) => argument.help(line).long_help(full).hide_possible_values(true),
+        None => argument.help(full).hide_short_help(true),
+    };
     let argument = field.needs.into_iter().fold(argument, Arg::requires);
     let argument = match field.kind {
         ValueKind::Switch => return argument.action(ArgAction::SetTrue),

@@ -16,8 +16,8 @@ pub struct LoaderFlags {
     #[serde(flatten)]
     declared: Declared<LoaderOptions, OfEveryLoader>,
 
-    /// Run sampler, producer and consumer as threads of this process instead of processes of their own
-    #[arg(long, help_heading = PIPELINE)]
+    /// Run sampler, producer and consumer as threads of this process instead of separate processes
+    #[arg(long, help_heading = PIPELINE, hide_short_help = true)]
     pub in_process: bool,
 }
 

@@ -42,7 +42,7 @@ pub use training::{EvaluateFlags, ModelFlags, PlanFlags, PredictFlags, RunFlags,
 
 /// Train graph neural networks on graphs larger than GPU memory.
 ///
-/// Batches are prepared by sampler and producer processes beside the training, not in front of it.
+/// Sampler and producer processes prepare batches in parallel with training.
 #[derive(Parser, Debug)]
 #[command(
     name = "uvatrain",
@@ -56,21 +56,23 @@ From nothing to a trained model:
   uvatrain train data/demo --model sage --epochs 3
 
 `uvatrain help COMMAND` explains a command, as COMMAND --help does.
-Exit codes: 0 done, 1 the run failed, 2 bad usage or input, 3 the machine lacks what was asked for,
-129, 130 and 143 after SIGHUP, SIGINT and SIGTERM. RUST_LOG=debug, or UVATRAIN_LOG=debug, shows what
-goes on inside; UVATRAIN_LOG_FORMAT=json writes it as one JSON object a line."
+Exit codes: 0 success, 1 the run failed, 2 bad usage or input, 3 the machine lacks something that was
+requested, 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM. UVATRAIN_LOG=debug prints a trace of the
+processes to stderr; UVATRAIN_LOG_FORMAT=json prints it as JSON lines."
 )]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 
-    /// Take options from this TOML file too, from the section of the command, as [train]; those typed come first
+    /// TOML file of options, in a section per command, as [train]
+    ///
+    /// Options on the command line take precedence.
     #[arg(long, global = true, value_name = "FILE", help_heading = CONFIGURATION)]
     pub config: Option<PathBuf>,
 
-    /// Print the options in force as such a file, and do nothing
-    #[arg(long, global = true, help_heading = CONFIGURATION)]
+    /// Print the options in force as such a file, and exit
+    #[arg(long, global = true, help_heading = CONFIGURATION, hide_short_help = true)]
     pub print_config: bool,
 }
 
@@ -79,45 +81,45 @@ const CONFIGURATION: &str = "Configuration";
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Make a graph with planted classes, to try things on
+    /// Generate a graph with planted classes
     Generate(Box<GenerateFlags>),
-    /// Turn a graph in another format into a dataset
+    /// Convert a graph in another format into a dataset
     Import(Box<ImportFlags>),
-    /// Turn a dataset into what other programs read
+    /// Convert a dataset into a format of other programs
     Export(ExportFlags),
-    /// Multiply features by the graph, several times, for models that need no neighbours while they train
+    /// Propagate features over the graph, for models that train without neighbours
     Propagate(Box<PropagateFlags>),
-    /// Divide the nodes of a dataset into parts that ask little of each other, and cut it into these parts
+    /// Partition the nodes with few cut edges, and write the parts
     Partition(Box<PartitionFlags>),
-    /// Show what a dataset, a hop set or a partition holds, and check it
+    /// Show the content of a dataset, hop set or partition, and check it
     Info(InfoFlags),
     /// Train a built-in model
     Train(Box<TrainFlags>),
-    /// Write what a trained model predicts for nodes: classes, probabilities, hidden rows
+    /// Write the predictions of a trained model: classes, probabilities, hidden rows
     Predict(Box<PredictFlags>),
-    /// Tell how good a trained model is on the training, validation and test nodes
+    /// Evaluate a trained model on the training, validation and test nodes
     Evaluate(Box<EvaluateFlags>),
-    /// Make batches for a command of your own: `uvatrain run DATA -- python train.py`
+    /// Prepare batches for a command of your own: `uvatrain run DATA -- python train.py`
     Run(Box<RunFlags>),
-    /// Watch a run as it goes on: who works and who waits, the slots, speed and loss
+    /// Show the progress of a run: work and waits of each role, slots, speed, loss
     Top(TopFlags),
-    /// Turn what runs wrote with --metrics into a page to look at: where the time went, speed, loss, several compared
+    /// Make an HTML page of metrics files: where the time went, speed, loss; compares runs
     Report(ReportFlags),
-    /// Find out which neighbour lists and feature rows are worth caching, and write it down
+    /// Choose the neighbour lists and feature rows to cache, and write a plan
     Plan(Box<PlanFlags>),
-    /// Make an order in which training seeds that are near in the graph follow one another, for `train --order`
+    /// Order the training seeds by proximity in the graph, for `train --order`
     Order(OrderFlags),
-    /// Measure the parts of the pipeline on this machine
+    /// Measure parts of the pipeline on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Show what this machine has, what is missing, and the command that mends it
+    /// Show what this machine has, what is missing, and how to install it
     Doctor(DoctorFlags),
     /// Start, show or stop an MPS daemon, through which processes share a GPU
     #[command(subcommand)]
     Mps(MpsCommand),
-    /// Print what lets a shell complete commands, options and values
+    /// Print shell completions of commands, options and values
     Completions(CompletionsFlags),
-    /// Print the manual page, or write those of all commands
+    /// Print the manual page, or write those of all commands to a directory
     Man(ManFlags),
 
     // The roles, started by the launcher and by nobody else. Their names are what `ps` shows.

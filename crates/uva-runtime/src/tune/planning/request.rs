@@ -16,24 +16,24 @@ options! {
     /// What to cache of the graph and of the rows, as requested. Each option is declared here and nowhere else
     /// ([`uva_options`]).
     pub struct CacheOptions {
-        /// Memory for caches of neighbour lists and feature rows, on the GPU where one trains: 512MiB, 6GiB, or auto for
-        /// what one training batch leaves. Of lists, visits and picks are counted that hit
+        /// Memory for caches of neighbour lists and feature rows, on the GPU if one trains: 512MiB, 6GiB, or auto for what one
+        /// training batch leaves. On a CPU the caches only count hits
         gpu_cache: Option<Budget> = None
-            => Field::text::<Budget>("SIZE|auto", "512MiB, 6GiB, `auto`").of(CACHES, &[Speed]).unless_given("no caches"),
-        /// How it is found out which lists and rows are read most
+            => Field::text::<Budget>("SIZE|auto", "512MiB, 6GiB, `auto`").of(CACHES, &[Speed]).unless_given("no caches")
+                .brief("Memory for caches: 6GiB, or auto"),
+        /// Method of ranking lists and rows by reads
         cache_policy: CachePolicy = CachePolicy::PRESAMPLE
             => Field::choice::<CachePolicy>("CACHE_POLICY").of(CACHES, &[Speed]).unless_given("presample")
                 .needs("gpu_cache"),
-        /// What the caches hold while it is timed what a hit saves
+        /// Contents of the caches while the gain of a hit is timed
         timed_by: TimedBy = TimedBy::Rank
             => Field::choice::<TimedBy>("TIMED_BY").of(CACHES, &[Speed]).unless_given("rank").needs("gpu_cache"),
-        /// Host memory for rows of a table that is read from disk: 512MiB, 6GiB, or auto for a quarter of what is available.
-        /// Half is for the rows that are read most, as `gpu_cache` chooses them, and half for rows as batches need them
-        /// (docs/guide/disk.md)
+        /// Host memory for rows of a table that is read from disk: 512MiB, 6GiB, or auto for a quarter of the available
+        /// memory. One half holds the most-read rows, the other half evicts (docs/guide/disk.md)
         host_cache: Option<Budget> = None
             => Field::text::<Budget>("SIZE|auto", "512MiB, 6GiB, `auto`").of(CACHES, &[Speed])
-                .excludes(&["gpu_cache", "cache_policy", "timed_by", "plan"]).unless_given("rows are read anew for each batch"),
-        /// Cache what this file says, as `uvatrain plan` wrote it, instead of finding out anew
+                .excludes(&["gpu_cache", "cache_policy", "timed_by", "plan"]).unless_given("rows are read again for each batch"),
+        /// File of a cache plan, as `uvatrain plan` writes it
         plan: Option<PathBuf> = None
             => Field::path("FILE").of(CACHES, &[Speed]).excludes(&["gpu_cache", "cache_policy", "timed_by"]),
     }

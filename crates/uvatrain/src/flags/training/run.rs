@@ -25,7 +25,7 @@ const RANKS: &str = "Ranks";
 /// The options of `uvatrain run`.
 #[derive(Args, Clone, Debug, serde::Serialize)]
 #[command(
-    after_help = "\
+    after_long_help = "\
 Example:
   uvatrain run data/demo --fanouts 15,10,5 --batch-size 1024 -- python train.py
 
@@ -43,59 +43,59 @@ Example:
         .help("Feature slots between producer and command; with 3, one is filled while the command holds two")),
     mut_arg("in_process", |in_process| in_process.hide(true)),
     mut_arg("seed", |seed| seed
-        .help("Random seed of shuffling and sampling; the batches are the same for any number of --samplers")),
+        .long_help("Random seed of shuffling and sampling; batches are the same for any number of --samplers")),
     mut_arg("gpu_cache", |size| size
-        .help("Memory for caches of neighbour lists and feature rows, on the GPU where batches go to one: 512MiB, 6GiB [default: no caches]")
-        .long_help(None::<&str>)),
+        .long_help("Memory for caches of neighbour lists and feature rows, on the GPU if batches are on one: 512MiB, 6GiB [default: no caches]")),
 )]
 pub struct RunFlags {
-    /// The dataset: a directory of .npy files, as `generate` and `import` write it
+    /// Dataset: a directory of .npy files
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32) or of a bool for each node, or
+    /// Training nodes instead of those of the split: a .npy file of node ids (int64, int32) or of a bool for each node, or
     /// text with one id a line
-    #[arg(long, value_name = "FILE", help_heading = "Batches")]
+    #[arg(long, value_name = "FILE", help_heading = "Batches", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,
 
-    /// Processes of the command that divide each epoch, as torchrun starts them: each attaches as the rank that RANK
-    /// and WORLD_SIZE name. Ranks that stand by (--switch) come on top
+    /// Number of ranks of the command
+    ///
+    /// The ranks divide each epoch. torchrun, for example, starts them: each attaches as the rank in RANK and WORLD_SIZE.
+    /// Standby ranks (--switch) are additional.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), help_heading = RANKS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
 
-    /// The GPU of each rank: cuda:1,cuda:2 or cuda:1-3, or auto for the first that do not sample. The command starts as
+    /// GPU of each rank: cuda:1,cuda:2 or cuda:1-3, or auto for the first GPUs that do not sample. The command starts as
     /// many processes
-    #[arg(long, value_name = "cuda:I,…|auto", help_heading = RANKS)]
+    #[arg(long, value_name = "cuda:I,…|auto", help_heading = RANKS, hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub devices: Option<OrAuto<GpuList>>,
 
-    /// GPUs that sample for all ranks, and do nothing else without --switch
-    #[arg(long, value_name = "cuda:I,…", help_heading = RANKS)]
+    /// GPUs that sample for all ranks; without --switch they only sample
+    #[arg(long, value_name = "cuda:I,…", help_heading = RANKS, hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub sampler_devices: Option<GpuList>,
 
     /// S samplers for all of T ranks: the first S GPUs sample and the next T train, or on the CPU S processes sample.
     /// auto divides the GPUs of the machine by --role-times; the command finds the number of ranks in UVATRAIN_RANKS
-    #[arg(long, value_name = "S:T|auto", help_heading = RANKS)]
+    #[arg(long, value_name = "S:T|auto", help_heading = RANKS, hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub roles: Option<OrAuto<SharedSamplers>>,
 
-    /// One more rank for each sampler, on its GPU: it stands by, and joins the others at this batch of each epoch. auto takes the
-    /// batch at which that pays by --role-times, if it does. The command finds the number of all ranks in UVATRAIN_RANKS
-    #[arg(long, value_name = "BATCH|auto", help_heading = RANKS)]
+    /// Standby rank for each sampler, on its GPU, that joins the other ranks at this batch of each epoch. auto chooses the
+    /// batch by --role-times. The command finds the number of all ranks in UVATRAIN_RANKS
+    #[arg(long, value_name = "BATCH|auto", help_heading = RANKS, hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub switch: Option<OrAuto<BatchNumber>>,
 
-    /// Memory for cached rows on the GPU of each rank that stands by: the hottest of the rows that --gpu-cache has on the others
-    /// [default: no rows]
-    #[arg(long, value_name = "SIZE", requires_all = ["switch", "gpu_cache"], help_heading = RANKS)]
+    /// Memory for cached rows on the GPU of each standby rank: the hottest rows of --gpu-cache [default: no rows]
+    #[arg(long, value_name = "SIZE", requires_all = ["switch", "gpu_cache"], help_heading = RANKS, hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standby_cache: Option<ByteSize>,
 
-    /// Metrics of a run, by whose times --roles auto and --switch auto choose
-    #[arg(long, value_name = "FILE", help_heading = RANKS)]
+    /// Metrics file of a run, from whose times --roles auto and --switch auto choose
+    #[arg(long, value_name = "FILE", help_heading = RANKS, hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role_times: Option<PathBuf>,
 
@@ -116,29 +116,30 @@ pub struct RunFlags {
     #[command(flatten)]
     pub backend: BackendFlags,
 
-    /// Write one JSON object per training batch to this file, a line each
+    /// File of metrics: one JSON line per training batch
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics: Option<PathBuf>,
 
-    /// Tell the figures of the run over HTTP, for Prometheus: at /metrics of this port, to this machine only unless a
-    /// HOST is given
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, help_heading = OUTPUT)]
+    /// Serve the metrics of the run over HTTP for Prometheus, at /metrics of this port; on localhost unless a HOST is given
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, help_heading = OUTPUT, hide_short_help = true)]
     pub metrics_listen: Option<std::net::SocketAddr>,
 
-    /// Write a timeline of the batches to this file, for ui.perfetto.dev and chrome://tracing
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    /// File of a timeline of the batches, for ui.perfetto.dev and chrome://tracing
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, hide_short_help = true)]
     pub trace: Option<PathBuf>,
 
-    /// Print the stages, the rings and the memory that the run would take, and end without starting it
+    /// Print stages, buffers and memory of the run; do not start it
     #[arg(long, help_heading = OUTPUT)]
     #[serde(skip)]
     pub dry_run: bool,
 
-    /// Print the result as one JSON object on stdout; what the command prints goes to stderr then
+    /// Print the result as one JSON object
+    ///
+    /// The output of the command then goes to stderr.
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
 
-    /// The command that takes the batches, and its arguments
+    /// Command that takes the batches, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     #[serde(serialize_with = "words")]
     pub command: Vec<OsString>,

@@ -19,7 +19,7 @@ const OUTPUT: &str = "Output";
 
 /// The options of `uvatrain train`.
 #[derive(Args, Clone, Debug, serde::Serialize)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Example:
   uvatrain train data/demo --model sage --fanouts 15,10,5 --batch-size 1024 --epochs 3
 
@@ -28,8 +28,10 @@ Example:
   uvatrain train data/demo --checkpoint run1 --epochs 30 --resume
   uvatrain train data/demo --checkpoint run1 --epochs 40 --resume")]
 pub struct TrainFlags {
-    /// The dataset: a directory of .npy files, as `generate` and `import` write it. Features may be float32, float16,
-    /// bfloat16, uint8 or int8; the model computes in float32. Or a hop set, which `propagate` writes
+    /// Dataset directory, or a hop set
+    ///
+    /// A dataset is a directory of .npy files, as `generate` and `import` write it. Features are float32, float16, bfloat16,
+    /// uint8 or int8; the model computes in float32. `propagate` writes hop sets.
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
@@ -38,15 +40,15 @@ pub struct TrainFlags {
     #[serde(flatten)]
     pub training: Declared<TrainingOptions>,
 
-    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32) or of a bool for each node, or
+    /// Training nodes instead of those of the split: a .npy file of node ids (int64, int32) or of a bool for each node, or
     /// text with one id a line
-    #[arg(long, value_name = "FILE", help_heading = "Batches")]
+    #[arg(long, value_name = "FILE", help_heading = "Batches", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,
 
-    /// A hop set of DATA with the sums of the model's first layer, of whole lists: sage or gcn has one layer more than
-    /// there are fanouts, and batches have a hop fewer (docs/guide/propagation.md)
-    #[arg(long, value_name = "HOPSET", help_heading = "Model")]
+    /// Hop set of DATA with the first layer's aggregation over whole neighbour lists, for sage and gcn: the model has one
+    /// layer more than there are fanouts, and batches have a hop fewer (docs/guide/propagation.md)
+    #[arg(long, value_name = "HOPSET", help_heading = "Model", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_layer: Option<PathBuf>,
 
@@ -67,31 +69,30 @@ pub struct TrainFlags {
     #[command(flatten)]
     pub backend: BackendFlags,
 
-    /// The folder of a libtorch that is in none of the usual places: the one with lib/libtorch_cpu.so, or lib itself
-    /// [default: UVATRAIN_LIBTORCH, beside the program, its Python environment, the cache folder, the active environment]
-    #[arg(long, value_name = "DIR", help_heading = MACHINE)]
+    /// Folder of libtorch: the one with lib/libtorch_cpu.so, or lib itself [default: UVATRAIN_LIBTORCH, the folder of the
+    /// program, its Python environment, the cache folder, the active environment]
+    #[arg(long, value_name = "DIR", help_heading = MACHINE, hide_short_help = true)]
     #[serde(skip)]
     pub libtorch: Option<PathBuf>,
 
-    /// Write one JSON object per batch and epoch to this file, a line each
+    /// File of metrics: one JSON line per batch and epoch
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics: Option<PathBuf>,
 
-    /// Tell the figures of the run over HTTP, for Prometheus: at /metrics of this port, to this machine only unless a
-    /// HOST is given
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, help_heading = OUTPUT)]
+    /// Serve the metrics of the run over HTTP for Prometheus, at /metrics of this port; on localhost unless a HOST is given
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, help_heading = OUTPUT, hide_short_help = true)]
     pub metrics_listen: Option<std::net::SocketAddr>,
 
-    /// Write a timeline of the batches to this file, for ui.perfetto.dev and chrome://tracing
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    /// File of a timeline of the batches, for ui.perfetto.dev and chrome://tracing
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, hide_short_help = true)]
     pub trace: Option<PathBuf>,
 
-    /// Print the stages, the rings and the memory that the run would take, and end without starting it
+    /// Print stages, buffers and memory of the run; do not start it
     #[arg(long, help_heading = OUTPUT)]
     #[serde(skip)]
     pub dry_run: bool,
 
-    /// Print the result as one JSON object on stdout
+    /// Print the result as one JSON object
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
 }
