@@ -715,7 +715,7 @@ fn a_green_context_that_fails_is_replaced_by_grids_or_refused_if_required() {
             }
             let ended = run(true);
             assert!(matches!(ended.code, Some(1 | 3)), "{fault}: {:?}", ended.code);
-            for part in ["--partition green", call, "the consumer failed"] {
+            for part in ["partition=green", call, "the consumer failed"] {
                 assert!(ended.stderr.contains(part), "{fault}: no {part} in {}", ended.stderr);
             }
         }

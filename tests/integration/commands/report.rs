@@ -472,7 +472,7 @@ fn what_is_not_a_metrics_file_is_refused_with_file_and_line() {
         ("notes.txt", ["notes.txt:1: this is no line of metrics", "--metrics FILE"]),
         ("other.jsonl", ["other.jsonl:1: this is no line", "click"]),
         ("binary", ["binary:1: this is no line of metrics", "--metrics FILE"]),
-        ("headless.jsonl", ["headless.jsonl:1: metrics begin with a `start`", "missing"]),
+        ("headless.jsonl", ["headless.jsonl:1: metrics begin with an event 'start'", "missing"]),
         ("two.jsonl", ["two.jsonl:3: another run", "a file of its own"]),
         ("many.jsonl", ["many.jsonl:1: \"samplers\"", "no run has so many"]),
         ("nowhere.jsonl", ["nowhere.jsonl: ", "--metrics FILE"]),

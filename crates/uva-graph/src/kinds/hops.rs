@@ -45,6 +45,7 @@ impl Kind for HopFiles {
             dataset: "hop set",
             node: "row",
             labels: "give labels to the dataset that it was made of, and make it again by `uvatrain propagate`",
+            no_training: "the hop set has no training rows",
         }
     }
 

@@ -20,6 +20,8 @@ pub struct KindWords {
     pub node: &'static str,
     /// A hint on how such a dataset gets labels.
     pub labels: &'static str,
+    /// That the training split is empty.
+    pub no_training: &'static str,
 }
 
 impl KindWords {
@@ -28,6 +30,7 @@ impl KindWords {
         dataset: "dataset",
         node: "node",
         labels: "import it again with labels, or write label.npy (int64 classes, -1 for none, or float32 targets)",
+        no_training: "train_idx.npy is empty",
     };
 }
 

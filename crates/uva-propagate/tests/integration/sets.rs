@@ -389,8 +389,8 @@ fn a_hop_set_opened_as_a_dataset_lends_its_rows_in_both_layouts() {
         assert_eq!((hops.count(), hops.operators(), hops.per_operator()), (5, 2, 2));
         assert_eq!(hops.row_stride(), if layout == Layout::Rows { 5 * 4 * DIM } else { 4 * DIM });
         assert_eq!((dataset.nodes(), dataset.edges(), dataset.classes()), (253, 0, 3));
-        let features = dataset.features();
-        assert_eq!((features.rows, features.dim), (253, DIM));
+        assert_eq!(dataset.table().dim, DIM);
+        assert!(dataset.graph().is_none() && dataset.feature_rows().is_none());
         assert_eq!(hops.nodes(), ids(&out.join("node_idx.npy")));
         assert_eq!(dataset.split(Split::Valid), &hops.nodes()[hops.rows_of(Split::Valid)]);
         assert_eq!(hops.rows_of(Split::Test), 250..253);

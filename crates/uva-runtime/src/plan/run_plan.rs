@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, SlotRoom};
-use uva_graph::{Dataset, KindWords, Split};
+use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
 use uva_rows::cache::eviction::Eviction;
 
@@ -110,8 +110,7 @@ impl RunPlan {
         let given_batch_size = options.batch_size;
         let options = &LoaderOptions { batch_size, gather_threads, ..options.clone() };
         if passes.epochs > 0 && dataset.split(Split::Train).is_empty() {
-            let KindWords { dataset: kind, node, .. } = dataset.words();
-            let problem = format!("the {kind} has no training {node}s: there is nothing to train on");
+            let problem = format!("{}: there is nothing to train on", dataset.words().no_training);
             return Err(RuntimeError::input(problem).in_file(dataset.path()));
         }
         options.check_dataset(dataset)?;

@@ -23,7 +23,7 @@ pub fn task(
             "{name}: label.npy names {classes} class; to train it takes at least {needed}"
         ))
     };
-    let KindWords { dataset: kind, node, labels: remedy } = dataset.words();
+    let KindWords { dataset: kind, node, labels: remedy, .. } = dataset.words();
     let kind = match dataset.labels() {
         Labels::Absent => {
             return Err(RuntimeError::input(format!(
