@@ -9,8 +9,8 @@
 //!   2.5). Its class is the node's own with probability `homophily`, and any class otherwise.
 //!
 //! The graph is directed: each list is drawn for its node, and no reverse edge is planted. A list has no self-loop and
-//! no repeats, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus noise of variance
-//! 1. A share of `label_noise` of the labels is redrawn. So features alone identify the class only partly. A mean over
+//! no repeats, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus noise of unit
+//! variance. A share of `label_noise` of the labels is redrawn. So features alone identify the class only partly. A mean over
 //! neighbours averages the noise away and identifies it better.
 //!
 //! The result depends only on integers and correctly rounded operations (+, −, ×, ÷, √), never on a library's pow.
