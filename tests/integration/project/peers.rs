@@ -122,7 +122,7 @@ fn rounds_alternate_and_a_peer_whose_batch_is_invalid_takes_no_part() {
     fs::write(&printed, page.replace("| DGL | 10", "| DGL | 11")).unwrap();
     let refused = compare(&["--check", &out, "--page", &printed]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("has not the line | DGL | 10"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("lacks the line | DGL | 10"));
     let spoilt = fs::read_to_string(&out).unwrap().replacen("\"times_as_fast\": ", "\"times_as_fast\": 1", 1);
     fs::write(&out, spoilt).unwrap();
     let refused = compare(&["--check", &out, "--page", &printed]);

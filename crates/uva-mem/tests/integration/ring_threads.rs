@@ -142,7 +142,7 @@ fn a_sequence_written_twice_or_read_twice_is_an_error_and_no_wait() {
     assert!(error.contains("ready in generation 0") && error.contains("free in generation 0"), "{error}");
     reader.acquire(0, &AlwaysAlive).unwrap().abandon();
     let error = ring.reader().acquire(0, &AlwaysAlive).unwrap_err().to_string();
-    assert!(error.contains("`test`") && error.contains("slot 0") && error.contains("reading"), "{error}");
+    assert!(error.contains("ring test ") && error.contains("slot 0") && error.contains("reading"), "{error}");
 }
 
 #[test]
