@@ -213,8 +213,8 @@ def test_an_order_that_depends_on_the_number_of_ranks_is_not_resumed(graph):
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        (None, ValueError, "no state"),
-        ({}, ValueError, "no state"),
+        (None, ValueError, "not a loader's state"),
+        ({}, ValueError, "not a loader's state"),
         (dict(version=2), ValueError, "version 2 is not known here; version 1 is"),
         (dict(batch=6), ValueError, "batch 6"),
         (dict(batch=-1), ValueError, "batch -1"),
