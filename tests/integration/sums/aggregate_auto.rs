@@ -271,7 +271,7 @@ fn auto_tries_nothing_in_a_run_too_short_or_with_slots_of_a_given_size() {
     let enough = window + 5 * 4 * window;
     for (options, part) in [
         ("--epochs 1", format!("the run has {EPOCH} training batches, and from {enough} on")),
-        ("--epochs 2 --slot-bytes 64MiB", "--slot-bytes 64MiB".to_owned()),
+        ("--epochs 2 --slot-bytes 64MiB", "`slot_bytes=64MiB`".to_owned()),
     ] {
         let auto = small_batches(temp.path(), "auto.jsonl", &format!("{options} --hidden 16 --in-process"));
         assert_eq!(at_start(&auto)["way"], "off", "{options}");

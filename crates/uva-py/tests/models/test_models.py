@@ -311,7 +311,7 @@ def test_invalid_checkpoints_and_inputs_are_refused_by_name(trained, tmp_path):
     def of(**changes):
         return {**state["trainer"], "model": {**state["trainer"]["model"], **changes}}
 
-    refuse("unknown variant `mlp`", trainer=of(model="mlp"))
+    refuse("unknown variant mlp", trainer=of(model="mlp"))
     refuse("another model", trainer=of(hidden=8))
     # Each of these would allocate memory before a tensor is read.
     for name, numbers in [
