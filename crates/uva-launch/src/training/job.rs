@@ -89,8 +89,7 @@ options! {
             => Field::at_least("EPOCHS", 1).of(OPTIMISATION, &[]).unless_given("never"),
         /// Evaluate on sampled neighbours (fast), or on all neighbours, layer by layer (exact)
         evaluate_by: EvaluateBy = EvaluateBy::Sampled
-            => Field::choice::<EvaluateBy>("EVAL").of(EVALUATION, &[Training]).named("eval")
-                .brief("Neighbours of evaluation: sampled, or full (exact)"),
+            => Field::choice::<EvaluateBy>("EVAL").of(EVALUATION, &[Training]).named("eval"),
         /// Metric that selects the best model: accuracy, area under the ROC curve (two classes or multi-label data), or for
         /// regression mean squared or absolute error. auto is accuracy for single-label data, roc-auc for multi-label
         /// data, the loss for regression
@@ -120,8 +119,7 @@ options! {
         /// Threads of the model's arithmetic; losses are bit-identical only for equal numbers of threads
         threads: Option<usize> = None
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
-                .unless_given("half the CPU cores, at least 1; with `resume` the number of the checkpoint")
-                .brief("Threads of the model's arithmetic"),
+                .unless_given("half the CPU cores, at least 1; with `resume` the number of the checkpoint"),
         /// CPU cores of the run: all that the process may use, or a list. Three lists, like `0/1/2-7`, are for sampling,
         /// gathering and training, with one thread a core. auto times the stages on a few batches, and chooses `samplers`,
         /// `gather_threads` and `train_threads` unless they are given (docs/internals/architecture.md)

@@ -48,7 +48,7 @@ options! {
         /// sampler kinds that draw per hop: draws of the hop
         fanouts: Fanouts = Fanouts::from([15, 10, 5])
             => Field::fanouts(MAX_LAYERS, MAX_FANOUT).of(BATCHES, &[Identity, Plan]).in_every_checkpoint()
-                .brief("Neighbours per node and hop; -1 takes all"),
+                .brief("Neighbours per node and hop"),
         /// Random walks from each node, with `sampler_kind=walk`
         walks: u32 = Walks::default().count
             => Field::within("WALKS", 1, Walks::MOST_COUNT as u64).of(BATCHES, &[Identity, Plan]).unless_given("10")
@@ -159,7 +159,7 @@ options! {
         /// Where the CPU reads feature rows: memory, or disk for each batch (docs/guide/disk.md)
         features: Features = Features::Auto
             => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed])
-                .brief("Where feature rows are read: memory or disk"),
+                .brief("Source of feature rows: memory, disk"),
         /// Method of reading rows from disk
         reader: DiskReader = DiskReader::Auto
             => Field::choice::<DiskReader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)

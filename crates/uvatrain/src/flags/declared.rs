@@ -25,7 +25,10 @@ fn argument(field: &'static Field, default: String) -> Arg {
         .conflicts_with_all(field.excludes);
     // Short help has one line for each common option; `--help` has all options.
     let argument = match field.brief {
-        Some(line) => argument.help(line).long_help(full).hide_possible_values(true),
+        Some(line) => {
+            let takes_value = !matches!(field.kind, ValueKind::Switch);
+            argument.help(line).long_help(full).hide_possible_values(takes_value)
+        }
         None => argument.help(full).hide_short_help(true),
     };
     let argument = field.needs.into_iter().fold(argument, Arg::requires);

@@ -65,7 +65,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 
-    /// TOML file of options, in a section per command, as [train]
+    /// TOML file of options, with a section per command
     ///
     /// Options on the command line take precedence.
     #[arg(long, global = true, value_name = "FILE", help_heading = CONFIGURATION)]

@@ -128,7 +128,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT, hide_short_help = true)]
     pub trace: Option<PathBuf>,
 
-    /// Print stages, buffers and memory of the run; do not start it
+    /// Print stages, buffers and memory; do not start the run
     #[arg(long, help_heading = OUTPUT)]
     #[serde(skip)]
     pub dry_run: bool,
