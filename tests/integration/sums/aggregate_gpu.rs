@@ -329,5 +329,5 @@ fn sums_away_from_the_slots_are_refused_and_auto_keeps_them_on_a_gpu() {
     let metrics = metrics_of(temp.path(), "auto.jsonl", auto);
     let aggregate = &metrics.of("start").next().unwrap()["in_force"]["aggregate"];
     assert_eq!(aggregate["way"], "off");
-    assert!(aggregate["reason"].to_string().contains("--aggregate device"), "{aggregate}");
+    assert!(aggregate["reason"].to_string().contains("`aggregate=device`"), "{aggregate}");
 }
