@@ -180,7 +180,11 @@ mod tests {
             for leaf in leaves {
                 let name = leaf.get_name();
                 assert!(leaf.get_about().is_some(), "{name} says nothing about itself");
-                let after = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
+                let after = leaf
+                    .get_after_long_help()
+                    .or(leaf.get_after_help())
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
                 assert!(after.contains("Example"), "{name} shows no example");
                 for argument in leaf.get_arguments().filter(|a| a.get_id() != "help") {
                     assert!(argument.get_help().is_some(), "{name}: {} has no help", argument.get_id());
