@@ -350,7 +350,7 @@ fn counts_are_true_in_a_killed_process_too_and_nothing_else_is_left() {
 /// Prints the number of multiprocessors, and whether MPS is in use.
 #[test]
 #[ignore = "the peer of other tests"]
-fn peer_that_asks_for_multiprocessors() {
+fn peer_that_requests_multiprocessors() {
     let Some(channel) = channel() else { return };
     ok!(cuInit(0));
     use sys::CUdevice_attribute as A;
@@ -367,7 +367,7 @@ fn a_percentage_counts_only_while_an_mps_daemon_lives() {
             ("CUDA_MPS_PIPE_DIRECTORY", folder.to_str().unwrap()),
             ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentage),
         ];
-        let peer = Peer::start("processes::peer_that_asks_for_multiprocessors", &variables);
+        let peer = Peer::start("processes::peer_that_requests_multiprocessors", &variables);
         let answer = String::from_utf8(hear(&peer.channel)).unwrap();
         peer.finish();
         answer

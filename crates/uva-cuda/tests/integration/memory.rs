@@ -634,9 +634,9 @@ fn pages_that_a_driver_refuses_are_copied_and_the_refusal_is_reported() {
 }
 
 #[test]
-fn a_copy_that_is_refused_too_tells_both_refusals() {
+fn a_refused_copy_reports_both_refusals() {
     let fail = [("CUDA_SIM_FAIL", "cuMemHostRegister:*=2")];
-    if !under("memory::a_copy_that_is_refused_too_tells_both_refusals", &fail) {
+    if !under("memory::a_refused_copy_reports_both_refusals", &fail) {
         return;
     }
     let context = Context::primary(0).unwrap();

@@ -10,8 +10,8 @@ use uva_cuda::{Context, CudaError, CudaEvent, CudaStream, Device, ErrorKind, Fea
 use crate::common::{Hold, kernels, simulated};
 
 #[test]
-fn a_device_tells_what_it_is() {
-    if !cuda_sim::in_process("objects::a_device_tells_what_it_is") {
+fn a_device_reports_its_properties() {
+    if !cuda_sim::in_process("objects::a_device_reports_its_properties") {
         return;
     }
     let report = probe();
@@ -125,8 +125,8 @@ fn a_wait_sees_only_what_was_recorded_before_it() {
 }
 
 #[test]
-fn only_events_made_for_it_tell_the_time() {
-    if !cuda_sim::in_process("objects::only_events_made_for_it_tell_the_time") {
+fn only_events_with_timing_measure_time() {
+    if !cuda_sim::in_process("objects::only_events_with_timing_measure_time") {
         return;
     }
     let context = Context::primary(0).unwrap();
