@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_on_the_device_lie_behind_those_that_are_sent() {
+    fn arrays_on_the_device_follow_those_that_are_sent() {
         let plan = |there: &[(usize, Range<usize>)], features_at| {
             let rows = FilledRows { at: features_at, count: 2, bytes: 8 };
             Plan::new(&SHAPE, &[(64, &[0; 8])], there, &(128..144), &[], &[rows])

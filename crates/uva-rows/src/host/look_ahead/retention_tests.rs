@@ -192,7 +192,7 @@ fn an_unexpected_batch_ends_the_window_and_rows_under_way_still_arrive() {
 }
 
 #[test]
-fn behind_the_window_rows_that_were_hit_stay_longer() {
+fn beyond_the_window_rows_that_were_hit_stay_longer() {
     let mut turns = Turns::new(2);
     for batch in [0b000_001, 0b000_010, 0b000_001, 0b000_100] {
         turns.turn(batch);

@@ -258,8 +258,8 @@ fn a_cache_that_the_device_has_no_room_for_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn caches_that_do_not_go_with_the_table_are_refused() {
-    if !cuda_sim::in_process_with("cuda::cache::caches_that_do_not_go_with_the_table_are_refused", &[]) {
+fn caches_that_do_not_match_the_table_are_refused() {
+    if !cuda_sim::in_process_with("cuda::cache::caches_that_do_not_match_the_table_are_refused", &[]) {
         return;
     }
     let machine = Machine::new();
