@@ -33,7 +33,7 @@ def names(path):
     return sorted(os.listdir(path))
 
 
-def test_a_dataset_tells_what_is_in_it_and_lends_its_tables(graph):
+def test_a_dataset_describes_its_content_and_lends_its_tables(graph):
     dataset, tables = uvatrain.Dataset(graph), Tables(graph)
     assert (dataset.num_nodes, dataset.num_edges) == (600, len(tables.indices))
     assert (dataset.feature_dim, dataset.feature_dtype, dataset.num_classes) == (5, "float32", 4)
@@ -82,7 +82,7 @@ def test_a_table_outlives_its_dataset(graph):
     "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.uint8, torch.int8]
 )
 @pytest.mark.parametrize("library", ["torch", "numpy"])
-def test_features_of_every_type_come_back_as_they_were(tmp_path, dtype, library):
+def test_features_of_every_type_round_trip_unchanged(tmp_path, dtype, library):
     features = torch.arange(12).reshape(3, 4).to(dtype)
     given = features
     if library == "numpy":

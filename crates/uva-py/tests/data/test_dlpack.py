@@ -132,7 +132,7 @@ def test_the_last_tensor_may_go_in_a_thread():
     assert _core._zeros_alive() == before
 
 
-def test_a_consumer_may_ask_for_a_copy():
+def test_a_consumer_may_request_a_copy():
     array = _core._zeros("int32", 4)
     copied = torch.from_dlpack(array, copy=True)
     copied += 1

@@ -150,7 +150,7 @@ def test_a_model_on_all_neighbours_says_what_it_says_on_the_full_graph(graph):
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_workers_sample_and_gather_by_themselves(graph, start):
+def test_workers_sample_and_gather_independently(graph, start):
     tables = Tables(graph)
     seeds = torch.from_numpy(tables.splits["train"])
     loader = loader_of(graph, [4, 3], seeds, batch_size=64, num_workers=2, multiprocessing_context=start)

@@ -74,7 +74,7 @@ kept += 1
     assert "batch 0 of epoch 1 (train)" in run_python_well(script, graph, **simulator)
 
 
-def test_rows_from_disk_go_to_slots_on_a_gpu_behind_a_host_cache(graph, simulator):
+def test_rows_from_disk_go_through_a_host_cache_to_slots_on_a_gpu(graph, simulator):
     script = SEEN + """
 expected, _ = seen()
 for more in ({}, {"host_cache": "12KiB"}, {"look_ahead": 0}):

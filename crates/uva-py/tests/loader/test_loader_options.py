@@ -125,7 +125,7 @@ def test_a_split_is_a_name_and_val_is_one_of_valid(graph):
             valid.load_state_dict(val.state_dict())
 
 
-def test_an_open_dataset_may_stand_in_the_place_of_its_path(graph, tmp_path):
+def test_an_open_dataset_is_accepted_instead_of_its_path(graph, tmp_path):
     import shutil
 
     copy = shutil.copytree(graph, tmp_path / "copy")

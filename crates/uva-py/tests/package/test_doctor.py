@@ -161,7 +161,7 @@ def test_a_requested_but_missing_package_exits_with_3(tmp_path):
     assert done.returncode == 2 and "tensorflow: not one of torch, numpy, pyg" in done.stderr
 
 
-def test_a_driver_that_crashes_is_a_finding_and_the_doctor_goes_on(tmp_path):
+def test_a_driver_that_crashes_is_a_finding_and_the_doctor_continues(tmp_path):
     compiler = shutil.which("cc") or shutil.which("c++")
     if compiler is None:
         pytest.skip("needs a C compiler")

@@ -55,7 +55,7 @@ def test_pygs_graphsage_learns(planted: Path):
     assert last_accuracy(run(sys.executable, "pyg_sage.py", planted)) > LEARNED
 
 
-def test_under_the_launcher_the_model_sees_equal_batches_and_learns_alike(
+def test_under_the_launcher_batches_and_losses_are_the_same(
     planted: Path, uvatrain_program: Path
 ):
     pytest.importorskip("torch_geometric")
@@ -166,7 +166,7 @@ def test_a_script_that_came_from_dgl_learns_as_it_did_there(planted: Path):
     assert abs(migrated("dgl_theirs.py", planted) - ours) < APART
 
 
-def test_the_migration_page_quotes_the_scripts_as_they_are():
+def test_the_migration_page_quotes_the_scripts_exactly():
     libraries = ["dgl", "graphbolt", "pyg"]
     scripts = {}
     for script in (f"{library}_{side}.py" for library in libraries for side in ("theirs", "ours")):
