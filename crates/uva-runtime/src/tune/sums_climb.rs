@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_are_disturbed_ask_for_further_rounds() {
+    fn disturbed_windows_require_further_rounds() {
         let mut climb = Climb::new(4, false, [1.0, 1.0], f64::INFINITY);
         let mut number = 0;
         let mut asked = 0;

@@ -297,7 +297,7 @@ fn shapes_follow_the_batch_options_and_neither_samplers_nor_resume_place() {
 }
 
 #[test]
-fn behind_caches_the_same_batches_are_padded_likewise() {
+fn with_caches_the_same_batches_are_padded_in_the_same_way() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let options = options();

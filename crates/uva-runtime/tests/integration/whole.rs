@@ -164,7 +164,7 @@ fn there_are_more_slots_than_workers_and_no_ring_of_batches() {
 }
 
 #[test]
-fn workers_keep_to_the_given_cores_and_go_on_where_the_system_refuses() {
+fn workers_stay_on_the_given_cores_or_run_unpinned_where_refused() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let allowed = machine::allowed_cores().unwrap();
