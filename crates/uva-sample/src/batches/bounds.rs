@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_beyond_local_ids_is_refused_by_what_there_is_too_much_of() {
+    fn a_batch_beyond_local_ids_is_refused_with_the_capacity_it_exceeds() {
         let refusal = |nodes, edges| match BatchBounds::new(1 << 20, [4096], nodes, edges) {
             Err(SampleError::InvalidOption(InvalidOption::BoundTooLarge { what, bound })) => (what, bound),
             other => panic!("{other:?}"),
