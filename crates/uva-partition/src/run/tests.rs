@@ -44,7 +44,7 @@ fn over_mean_of(partition: &NodePartition) -> f64 {
 }
 
 #[test]
-fn auto_keeps_what_asks_least_of_other_parts_and_says_what_it_tried() {
+fn auto_keeps_the_fewest_remote_visits_and_lists_what_it_tried() {
     // Consecutive ids are near each other, so a range of them is the best part.
     let nodes = 1200;
     let lists = Lists {
