@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epochs_line_counts_from_one_and_leaves_out_what_is_not_known() {
+    fn an_epochs_line_counts_from_one_and_omits_unknown_values() {
         let mut epoch = EpochEvent {
             epoch: 0,
             train_loss: 2.103_44,
