@@ -186,7 +186,7 @@ fn where_the_table_fits_auto_reads_from_memory_and_says_why() {
 }
 
 #[test]
-fn a_command_gets_the_same_columns_and_halves_are_widened_alike() {
+fn a_command_gets_the_same_columns_and_halves_are_widened() {
     let temp = directory();
     let generate = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --feat-dtype f16";
     uvatrain(temp.path(), generate.split_whitespace()).run().succeeds();

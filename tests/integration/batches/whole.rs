@@ -72,7 +72,7 @@ fn hashes_and_losses_are_equal_for_both_ways_to_prepare_and_all_samplers() {
 }
 
 #[test]
-fn any_number_of_workers_trains_alike_in_threads_and_processes() {
+fn any_number_of_workers_trains_the_same_in_threads_and_processes() {
     let temp = directory();
     small_graph(temp.path());
     for (model, aggregate) in [("sage", "off"), ("sage", "host"), ("gcn", "off"), ("gcn", "host")] {
@@ -118,7 +118,7 @@ fn any_number_of_workers_trains_alike_in_threads_and_processes() {
 }
 
 #[test]
-fn a_checkpoint_of_one_way_to_prepare_goes_on_with_the_other() {
+fn a_checkpoint_of_one_way_to_prepare_resumes_with_the_other() {
     let temp = directory();
     small_graph(temp.path());
     let [roles, whole] = ["--samplers 2 --gather-threads 1", "--prepare whole --samplers 2"];

@@ -217,7 +217,7 @@ fn colours_are_for_terminals_and_no_color_takes_them_away() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_every_command_without_a_word() {
+fn a_reader_that_closes_the_pipe_ends_every_command_silently() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     let commands: [&[&str]; 9] = [

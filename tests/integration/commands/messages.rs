@@ -94,7 +94,7 @@ fn a_resume_with_nothing_left_says_how_to_train_on_and_shows_no_speed() {
 }
 
 #[test]
-fn a_resume_says_from_one_where_it_goes_on_and_metrics_say_it_from_zero() {
+fn a_resume_counts_epochs_from_one_and_metrics_from_zero() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "run.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();

@@ -389,7 +389,7 @@ fn names_out_of_a_file_are_text_and_nothing_else() {
 }
 
 #[test]
-fn a_run_that_goes_on_is_shown_as_far_as_its_file_goes() {
+fn a_running_run_is_shown_as_far_as_its_file_goes() {
     let temp = directory();
     let mut lines = vec![start()];
     let file = temp.path().join("run.jsonl");

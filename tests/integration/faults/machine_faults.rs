@@ -69,7 +69,7 @@ fn too_few_descriptors_are_named() {
 }
 
 #[test]
-fn too_few_threads_are_named_and_what_needs_none_does_without() {
+fn too_few_threads_are_named_unless_a_command_needs_none() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "run.jsonl", "--epochs 1").run().succeeds();
@@ -235,7 +235,7 @@ fn a_full_disk_ends_the_run_by_name_and_the_last_checkpoint_resumes() {
 }
 
 #[test]
-fn a_full_disk_under_a_new_dataset_is_named_and_nothing_of_it_stays() {
+fn a_full_disk_under_a_new_dataset_is_named_and_no_part_of_it_stays() {
     let temp = directory();
     let source = "generate source --nodes 20000 --avg-degree 8 --feat-dim 16 --classes 3";
     uvatrain(temp.path(), words(source)).run().succeeds();

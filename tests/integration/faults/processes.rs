@@ -268,7 +268,7 @@ fn metrics_that_cannot_be_written_any_more_end_the_run_by_name() {
 }
 
 #[test]
-fn a_run_does_without_its_janitor() {
+fn a_run_works_without_its_janitor() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());

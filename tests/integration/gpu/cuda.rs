@@ -169,7 +169,7 @@ fn calls_of_the_consumer(directory: &Path, epochs: u32) -> (BTreeMap<String, u64
 }
 
 #[test]
-fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
+fn a_training_step_on_a_gpu_does_not_wait_and_makes_few_calls() {
     let temp = directory();
     small_graph(temp.path());
     let (few, many) = (calls_of_the_consumer(temp.path(), 1), calls_of_the_consumer(temp.path(), 5));
@@ -249,7 +249,7 @@ fn gcn_gets_its_degrees_over_the_same_way() {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_lacking_and_auto_does_without() {
+fn a_missing_gpu_is_an_error_and_auto_works_without_one() {
     let temp = directory();
     small_graph(temp.path());
     let lacking = train(temp.path(), "a.jsonl", "--device cuda:0 --epochs 1");
@@ -370,7 +370,7 @@ fn a_sampler_on_the_gpu_has_its_own_share_or_leaves_it_to_the_consumer() {
 }
 
 #[test]
-fn somebody_elses_daemon_is_used_and_left_running() {
+fn another_users_daemon_is_used_and_left_running() {
     let machine = Machine::new();
     small_graph(machine.folder.path());
     let pipe = machine.pipe();

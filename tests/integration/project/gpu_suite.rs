@@ -301,7 +301,7 @@ fn where_correctness_fails_nothing_is_measured() {
 }
 
 #[test]
-fn roles_are_killed_only_on_request_and_behind_all_else() {
+fn roles_are_killed_only_on_request_and_after_all_other_steps() {
     let place = Place::new();
     let output = place.suite("--simulate --only python --with-faults");
     ends(&output, 0, "SIMULATED");

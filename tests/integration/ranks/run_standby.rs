@@ -66,7 +66,7 @@ fn standby_ranks_join_at_a_batch_and_every_batch_is_trained_once() {
 }
 
 #[test]
-fn gpus_that_sample_join_training_at_a_batch_beside_those_that_train() {
+fn gpus_that_sample_join_training_at_a_batch() {
     let temp = directory();
     small_graph(temp.path());
     for (options, devices, samplers, from) in [

@@ -65,7 +65,7 @@ fn a_process_that_was_killed_is_left_out_of_the_table() {
 }
 
 #[test]
-fn bench_pipeline_tells_the_memory_of_its_one_process() {
+fn bench_pipeline_reports_the_memory_of_its_one_process() {
     let temp = directory();
     small_graph(temp.path());
     let bench = "bench pipeline graph --fanouts 5,4 --batch-size 100";

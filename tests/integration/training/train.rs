@@ -385,7 +385,7 @@ fn an_unfit_consumer_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_consumer_that_fits_is_asked_for_its_version_until_its_file_changes() {
+fn a_matching_consumer_is_checked_again_only_when_its_file_changes() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     // It only answers for its version, so that each run ends as soon as it is started to train.
