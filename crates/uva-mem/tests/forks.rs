@@ -180,7 +180,7 @@ fn a_child_of_a_child_is_guarded_too() {
 }
 
 #[test]
-fn a_process_that_is_started_leaves_regions_as_they_are() {
+fn a_started_process_does_not_change_regions() {
     for region in regions() {
         set_byte(region.as_ptr(), 7);
         // Without a fork: posix_spawn, whose child shares the memory until it calls exec.

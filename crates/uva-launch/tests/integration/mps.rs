@@ -159,7 +159,7 @@ fn prepared(environment: &Environment) -> Box<DaemonPlace> {
 }
 
 #[test]
-fn directories_that_were_prepared_for_nothing_are_removed() {
+fn unused_directories_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let prepared = prepared(&environment(folder.path()));
     assert_eq!(contents(folder.path()).len(), 1);
@@ -185,7 +185,7 @@ fn a_janitor_spares_a_process_that_has_the_daemons_number_now() {
 }
 
 #[test]
-fn somebody_elses_daemon_is_shared_and_survives_the_session() {
+fn another_users_daemon_is_shared_and_survives_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let theirs = Daemon::start(&environment(folder.path()), None).unwrap();
     let named = naming(folder.path(), theirs.running().pipe_directory());

@@ -196,7 +196,7 @@ fn a_closed_end_is_distinguished_from_every_other_error() {
 }
 
 #[test]
-fn a_named_end_gets_what_is_sent_to_its_name_and_the_name_is_gone_with_it() {
+fn a_named_end_receives_by_name_and_its_name_is_removed_with_it() {
     let name = format!("uva-mem-test-{}", std::process::id());
     assert!(matches!(Channel::to_named(&name), Err(HandoverError::Closed)));
     let named = Channel::named(&name).unwrap();

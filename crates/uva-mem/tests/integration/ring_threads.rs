@@ -97,7 +97,7 @@ fn a_ring_for_threads_has_no_descriptor_and_uses_huge_pages_if_any() {
 }
 
 #[test]
-fn a_ring_may_be_larger_than_memory_while_little_of_it_is_used() {
+fn a_ring_may_be_larger_than_memory_while_most_of_it_is_unused() {
     if std::fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() == "2") {
         return eprintln!("skipped: this system reserves memory for every mapping");
     }
