@@ -401,7 +401,7 @@ fn where_io_uring_is_forbidden_threads_read_or_the_option_is_refused() {
     small_graph(temp.path());
     let (expected, features, _) = learned(temp.path(), "--epochs 1 --features disk --reader pread");
     if features["how"].as_str().unwrap().contains("without O_DIRECT") {
-        println!("skipped: the file system has no O_DIRECT, so that io_uring is not asked for");
+        println!("skipped: the file system does not support O_DIRECT, so io_uring is not used");
         return;
     }
     let line = format!("{TRAIN} --metrics run.jsonl --epochs 1 --features disk");

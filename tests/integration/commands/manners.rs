@@ -198,7 +198,7 @@ fn colours_are_for_terminals_and_no_color_takes_them_away() {
         String::from_utf8_lossy(&outcome.stderr).contains('\x1b')
     };
     assert!(!refused(&[]), "coloured in a pipe");
-    assert!(refused(&[("CLICOLOR_FORCE", "1")]), "asked for by CLICOLOR_FORCE");
+    assert!(refused(&[("CLICOLOR_FORCE", "1")]), "forced by CLICOLOR_FORCE");
     assert!(!refused(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), "NO_COLOR is stronger");
     assert!(!refused(&[("CLICOLOR", "0")]));
 
@@ -212,7 +212,7 @@ fn colours_are_for_terminals_and_no_color_takes_them_away() {
         outcome.stderr.contains('\x1b')
     };
     assert!(!traced(&[("NO_COLOR", "")]), "coloured in a pipe");
-    assert!(traced(&[("NO_COLOR", ""), ("CLICOLOR_FORCE", "1")]), "asked for by CLICOLOR_FORCE");
+    assert!(traced(&[("NO_COLOR", ""), ("CLICOLOR_FORCE", "1")]), "forced by CLICOLOR_FORCE");
     assert!(!traced(&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]), "NO_COLOR is stronger");
 }
 

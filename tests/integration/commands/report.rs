@@ -136,7 +136,7 @@ fn elements(page: &str) -> Vec<Element> {
             _ => check_text(text),
         }
         if tag.is_empty() {
-            assert!(text.trim().is_empty(), "text behind the end: {text}");
+            assert!(text.trim().is_empty(), "text after the end: {text}");
             break;
         }
         let (tag, behind) = tag.split_once('>').expect("a tag ends");

@@ -46,13 +46,13 @@ fn lowered(directory: &Path, values: &[u64], limit: &dyn Fn(u64) -> String, says
         if code != 0 {
             assert!([1, 3, 127].contains(&code), "{}\n{outcome}", limit(*value));
             let told = says.iter().any(|word| outcome.stderr.contains(word));
-            assert!(told, "{}: none of {says:?} is said\n{outcome}", limit(*value));
+            assert!(told, "{}: the message has none of {says:?}\n{outcome}", limit(*value));
         }
         codes.push(code);
     }
     println!("{}: {values:?} end with {codes:?}", limit(0));
-    assert_eq!(codes.first(), Some(&0), "the highest limit is no limit");
-    assert_ne!(codes.last(), Some(&0), "the lowest limit limits nothing");
+    assert_eq!(codes.first(), Some(&0), "the highest limit must not prevent the run");
+    assert_ne!(codes.last(), Some(&0), "the lowest limit must prevent the run");
 }
 
 #[test]

@@ -329,7 +329,7 @@ fn mps_divides_the_gpu_as_asked_and_its_daemon_ends_with_the_run() {
     assert!(outcome.stderr.contains("divided by MPS: producer 20 % (26 multiprocessors)"), "{outcome}");
     let told: Vec<String> = machine.recorded().iter().map(|line| line.to_string()).collect();
     assert!(told.iter().any(|line| line.contains("-d")), "no daemon was started: {told:?}");
-    assert!(told.iter().any(|line| line.contains("quit")), "it was not told to quit: {told:?}");
+    assert!(told.iter().any(|line| line.contains("quit")), "it received no quit: {told:?}");
     machine.assert_clean();
 }
 
@@ -379,7 +379,7 @@ fn another_users_daemon_is_used_and_left_running() {
     run.env("CUDA_MPS_PIPE_DIRECTORY", &pipe).run().succeeds();
     assert!(Path::new(&format!("/proc/{daemon}")).exists(), "the daemon was ended");
     let quit = machine.recorded().iter().any(|line| line.to_string().contains("quit"));
-    assert!(!quit, "the daemon was told to quit: {:?}", machine.recorded());
+    assert!(!quit, "the daemon received a quit: {:?}", machine.recorded());
 }
 
 /// In the stand-in, the server dies with a client that is killed while it has work in flight, as NVIDIA warns.

@@ -383,7 +383,7 @@ fn a_hanging_control_program_is_ended_and_a_daemon_that_is_there_is_not() {
 
 #[test]
 fn a_daemon_that_refuses_or_dies_at_once_is_an_error_with_its_words() {
-    for (mode, words) in [("refuse", "was told to refuse"), ("dies", "died at once; its log ends with")] {
+    for (mode, words) in [("refuse", "is set to refuse"), ("dies", "died at once; its log ends with")] {
         let machine = Machine::new();
         machine.mps_in(&machine.pipe(), "start").env("CUDA_SIM_MPS", mode).run().refuses(3, &[words]);
         assert!(!machine.pipe().exists());

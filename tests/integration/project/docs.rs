@@ -165,7 +165,7 @@ fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
                 && let there = anchors(&fs::read_to_string(&target).unwrap())
                 && !there.contains(heading)
             {
-                broken.push(format!("{}: {link} is none of {there:?}", path.display()));
+                broken.push(format!("{}: {link} is not one of {there:?}", path.display()));
             }
         }
     }

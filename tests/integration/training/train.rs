@@ -125,7 +125,7 @@ fn a_run_killed_in_an_epoch_resumes_at_its_last_checkpoint() {
     assert_eq!(parts[..killed_at], whole[..killed_at]);
     let (behind, begun_at) = (&parts[killed_at..], whole.len() - (parts.len() - killed_at));
     assert_eq!(*behind, whole[begun_at..]);
-    assert!(killed_at <= begun_at + 3, "killed behind {killed_at}, taken up at {begun_at}");
+    assert!(killed_at <= begun_at + 3, "killed after {killed_at}, resumed at {begun_at}");
 }
 
 #[test]
@@ -523,7 +523,7 @@ fn figures_of_a_running_training_are_served_in_the_format_of_prometheus() {
     let value = |body: &str, name: &str| -> Option<f64> {
         body.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     };
-    wait_until("an epoch is told", || {
+    wait_until("an epoch is published", || {
         asked(port, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").is_some_and(|(_, body)| {
             value(&body, "uvatrain_epochs_total").is_some_and(|epochs| epochs >= 1.0)
         })

@@ -92,7 +92,7 @@ fn a_library_that_does_not_open_is_reported_with_the_loaders_message() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("libcuda.so.1"),
-        "no library, but long enough to be asked for its header",
+        "not a library, but long enough that the loader reads its header",
     )
     .unwrap();
     let (report, reason) =

@@ -65,7 +65,7 @@ fn refused(format: &str, value: f32) -> String {
             place.write(file, bytes);
             place.refusal(format, "graph", &plain)
         }
-        other => panic!("how features of {other} are changed has to be said here"),
+        other => panic!("this test requires a case for features of {other}"),
     }
 }
 

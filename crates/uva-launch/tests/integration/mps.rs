@@ -106,7 +106,7 @@ fn a_client_is_terminated_at_its_server_and_a_stranger_is_not() {
         servers.iter().flat_map(|server| server.clients.iter().map(|client| client.pid)).collect()
     };
     wait_until("both are clients", || clients(&daemon).len() == 2);
-    assert!(!daemon.terminate_client(std::process::id()).unwrap(), "this process is no client");
+    assert!(!daemon.terminate_client(std::process::id()).unwrap(), "this process is not a client");
     assert!(daemon.terminate_client(first.id()).unwrap());
     assert_eq!(clients(&daemon), [second.id()]);
     // As the janitor does, which has only the leftover.
@@ -220,7 +220,7 @@ fn a_pipe_directory_without_a_daemon_is_a_reason_to_run_without_mps() {
     fs::write(pipe.join("nvidia-cuda-mps-control.pid"), format!("{}\n", ended.id())).unwrap();
     assert_eq!(reason(&named), NotRunning::Dead { directory: pipe.clone(), pid: ended.id() });
     assert_eq!(RuntimeError::from(MpsError::from(reason(&named))).exit_code(), 3);
-    assert_eq!(contents(folder.path()).len(), 1, "nothing was made beside it");
+    assert_eq!(contents(folder.path()).len(), 1, "no other file was created");
 }
 
 #[test]

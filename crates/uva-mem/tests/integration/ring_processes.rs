@@ -85,7 +85,7 @@ fn tells_of_the_death<T>(result: Result<T, RingError>, peer: &Peer) {
             assert_eq!(reason, format!("process {} has ended", peer.child.id()));
         }
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("got a slot that nobody gave"),
+        Ok(_) => panic!("received a slot that was not sent"),
     }
 }
 

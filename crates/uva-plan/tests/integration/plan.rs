@@ -133,7 +133,7 @@ fn times_of_random_caches_repeat_and_are_listed_with_the_rankings() {
     let (by_rank, ranked) = timed(rank, None, 0);
     let (both, orders) = timed(random, Some(rank), 0);
     assert_eq!((by_rank.timed_by, both.timed_by), (rank, random));
-    assert_eq!(orders.len(), 2, "each order is asked for at once");
+    assert_eq!(orders.len(), 2, "both orders are requested at once");
     assert_eq!(orders[1], ranked[0]);
     assert_eq!(timed(random, None, 0).1, [orders[0].clone()]);
     assert_ne!(timed(random, None, 1).1, [orders[0].clone()]);

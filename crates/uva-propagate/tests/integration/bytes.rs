@@ -95,7 +95,7 @@ fn threads_and_memory_change_no_byte() {
                 let made = made(propagate(&dataset, &out, &options, false, &mut watch).unwrap());
                 assert_eq!((made.estimate.panels, watch.panels), (panels, panels), "{columns} columns");
                 assert!(made.estimate.memory_bytes <= options.memory.max(64 << 20));
-                assert_eq!(made.set.bytes(), made.estimate.set_bytes, "what was said first");
+                assert_eq!(made.set.bytes(), made.estimate.set_bytes, "the size differs from the estimate");
                 let (done, total) = watch.last.unwrap();
                 assert_eq!(done, total, "progress ends at its end");
                 let found = arrays(&out);

@@ -205,7 +205,7 @@ fn batches_can_be_kept_as_long_as_the_next_one_has_a_slot() {
         let rows: Vec<u8> = kept[0].features().bytes.to_vec();
         let full = stream.next_batch(&|| false).unwrap_err();
         assert!(matches!(full, RuntimeError::SlotHeld(_)), "{full:?}");
-        assert_eq!(kept[0].features().bytes, rows, "nobody wrote to it");
+        assert_eq!(kept[0].features().bytes, rows, "the held batch was overwritten");
         // In any thread and any order of drops: the same call then continues.
         let last = kept.pop().unwrap();
         std::thread::spawn(move || drop(last)).join().unwrap();
