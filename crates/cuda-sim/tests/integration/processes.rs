@@ -240,9 +240,8 @@ fn peer_that_takes_a_descriptor() {
 }
 
 #[test]
-fn physical_memory_goes_over_a_socket_and_outlives_its_maker_and_taker() {
-    if !cuda_sim::in_process("processes::physical_memory_goes_over_a_socket_and_outlives_its_maker_and_taker")
-    {
+fn physical_memory_passes_over_a_socket_and_outlives_both_processes() {
+    if !cuda_sim::in_process("processes::physical_memory_passes_over_a_socket_and_outlives_both_processes") {
         return;
     }
     start();
@@ -319,7 +318,7 @@ fn counts(folder: &Path) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn counts_are_true_in_a_killed_process_too_and_nothing_else_is_left() {
+fn counts_are_exact_in_a_killed_process_too_and_nothing_else_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let listed = |path: &str| {
         let mut names: Vec<_> =

@@ -317,8 +317,8 @@ fn matching_carried_kernels_are_used_before_a_compiler() {
 }
 
 #[test]
-fn a_compiler_that_was_named_and_is_not_there_is_missing_even_here() {
-    if !cuda_sim::in_process("gather::a_compiler_that_was_named_and_is_not_there_is_missing_even_here") {
+fn a_named_compiler_that_does_not_exist_is_an_error_even_here() {
+    if !cuda_sim::in_process("gather::a_named_compiler_that_does_not_exist_is_an_error_even_here") {
         return;
     }
     let context = Context::primary(0).unwrap();

@@ -51,8 +51,8 @@ fn from_device(stream: &CudaStream, from: u64, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_go_to_the_device_and_come_back() {
-    if !under("memory::bytes_go_to_the_device_and_come_back", &[("CUDA_SIM_DELAY_US", "200")]) {
+fn bytes_are_copied_to_the_device_and_back() {
+    if !under("memory::bytes_are_copied_to_the_device_and_back", &[("CUDA_SIM_DELAY_US", "200")]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -437,8 +437,8 @@ impl Drop for LastWord {
 }
 
 #[test]
-fn pages_are_unpinned_before_their_owner_is_let_go() {
-    if !under("memory::pages_are_unpinned_before_their_owner_is_let_go", &[]) {
+fn pages_are_unpinned_before_their_owner_is_dropped() {
+    if !under("memory::pages_are_unpinned_before_their_owner_is_dropped", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -776,8 +776,8 @@ fn an_event_of_a_partitions_stream_is_made_in_the_streams_own_context() {
 }
 
 #[test]
-fn a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer() {
-    if !under("memory::a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer", &[]) {
+fn a_stamp_is_a_signal_between_streams_and_is_within_its_buffer() {
+    if !under("memory::a_stamp_is_a_signal_between_streams_and_is_within_its_buffer", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
