@@ -365,7 +365,7 @@ fn comments_among_edges_are_counted_and_can_be_read_as_edges() {
 }
 
 #[test]
-fn a_matrix_market_file_is_known_with_its_sizes() {
+fn a_matrix_market_file_is_recognized_with_its_sizes() {
     let place = Place::new();
     let plain = ImportOptions::default();
     let write = |banner: &str, rest: &str| {

@@ -109,7 +109,7 @@ fn threads_and_the_order_of_the_dataset_change_nothing() {
 }
 
 #[test]
-fn graphs_of_any_shape_are_divided_and_every_count_can_be_made_again() {
+fn graphs_of_any_shape_are_divided_and_every_count_is_reproducible() {
     let nodes = 400;
     let of_star = |node: usize| if node == 0 { (1..nodes).collect() } else { vec![0] };
     let shapes = [
