@@ -94,7 +94,7 @@ def test_features_of_every_type_round_trip_unchanged(tmp_path, dtype, library):
     assert dataset.feature_dtype == str(dtype).removeprefix("torch.")
 
 
-def test_arrays_may_be_torchs_numpys_lists_or_anybodys_with_dlpack(tmp_path):
+def test_arrays_may_be_of_torch_numpy_lists_or_any_library_with_dlpack(tmp_path):
     class Exporter:
         def __init__(self, tensor):
             self.tensor = tensor
@@ -131,7 +131,7 @@ def test_arrays_may_be_torchs_numpys_lists_or_anybodys_with_dlpack(tmp_path):
     assert [index.tolist() for index in dataset.splits.values()] == [[0], [], [2]]
 
 
-def test_a_mapped_array_larger_than_a_piece_is_written_from_where_it_lies(tmp_path):
+def test_a_mapped_array_larger_than_a_piece_is_written_from_the_mapping(tmp_path):
     nodes = 100_000
     np.save(tmp_path / "features.npy", np.random.default_rng(0).random((nodes, 3), np.float32))
     features = np.load(tmp_path / "features.npy", mmap_mode="r")
@@ -332,7 +332,7 @@ def test_only_an_existing_dataset_is_replaced_and_only_on_demand(tmp_path):
     ("name", "says"),
     [("measured.npy", "measured.npy in it is no file of a dataset"), ("label.npy", "does not open as a dataset")],
 )
-def test_a_directory_with_an_array_of_somebodys_is_not_replaced(tmp_path, name, says):
+def test_a_directory_with_a_foreign_array_is_not_replaced(tmp_path, name, says):
     path = tmp_path / "results"
     path.mkdir()
     np.save(path / name, np.array([1.0, 2.0]))

@@ -211,7 +211,7 @@ def test_features_of_64_bits_are_narrowed_with_a_warning(tmp_path):
         uvatrain.from_networkx(nx.path_graph(3), tmp_path / "other", features=rows, train=[0])
 
 
-def test_a_dataset_goes_to_pyg_and_back_unchanged(tmp_path, graph):
+def test_a_dataset_converts_to_pyg_and_back_unchanged(tmp_path, graph):
     pytest.importorskip("torch_geometric")
     from torch_geometric.data import Data
 

@@ -284,7 +284,7 @@ def test_picks_are_uniform(tmp_path):
     assert np.abs(counts[1:] - expected).max() < 6 * (expected * (1 - fanout / degree)) ** 0.5
 
 
-def test_the_feature_store_reads_every_index_that_pyg_knows(graph):
+def test_the_feature_store_reads_every_index_that_pyg_supports(graph):
     store, tables = FeatureStore(graph), Tables(graph)
     x, ids = torch.from_numpy(tables.features), torch.tensor([5, 0, 599, 5])
     assert [(attr.group_name, attr.attr_name) for attr in store.get_all_tensor_attrs()] == [

@@ -32,7 +32,7 @@ def test_every_state_resumes_at_the_next_batch(graph, loader):
             assert seen == followed
 
 
-def test_a_state_between_epochs_is_the_next_ones_beginning(loader, epochs):
+def test_a_state_between_epochs_is_the_start_of_the_next(loader, epochs):
     fresh = loader.state_dict()
     assert (fresh["epoch"], fresh["batch"]) == (0, 0)
     hashes(loader)

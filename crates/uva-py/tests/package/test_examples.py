@@ -115,7 +115,7 @@ def test_two_ranks_under_one_launcher_learn_exactly_as_with_loaders(
     assert len(re.findall(r"loss \d", under)) == 5
 
 
-def test_ranks_that_stand_by_help_others_to_learn(planted: Path, uvatrain_program: Path):
+def test_standby_ranks_help_others_to_train(planted: Path, uvatrain_program: Path):
     loader = "--fanouts 10,5 --batch-size 256 --device cpu --roles 1:1 --switch 8".split()
     said = run(uvatrain_program, "run", planted, *loader, "--", *TORCHRUN, "standby_run.py")
     # Of 16 batches the first 8 are trained one by one, and the others in twos.
