@@ -261,7 +261,7 @@ fn a_wait_ends_when_its_caller_is_interrupted_and_continues_on_retry() {
 }
 
 #[test]
-fn the_addresses_of_a_batchs_arrays_are_those_that_it_lends() {
+fn the_addresses_of_a_batchs_arrays_are_those_of_its_slices() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let mut stream = stream(&dataset, &options(1, 2));

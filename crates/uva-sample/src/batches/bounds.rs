@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fanout_without_bound_is_refused_and_the_message_names_the_way_out() {
+    fn an_unbounded_fanout_is_refused_and_the_message_names_an_alternative() {
         let refused = BatchBounds::new(10, [3, -1], 100, 100).unwrap_err();
         assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
         assert!(refused.to_string().contains("`slot_bytes`"));

@@ -77,7 +77,7 @@ fn the_nodes_picked_are_those_of_highest_pagerank_and_weigh_their_shares() {
 }
 
 #[test]
-fn mass_goes_along_lists_and_ends_where_they_do() {
+fn mass_moves_along_lists_and_ends_where_they_end() {
     // 0 → 1 → 2, which leads nowhere; 3 stands alone.
     let chain = Graph::from_lists(&[vec![1], vec![2], vec![], vec![]]);
     let shares = picked(&chain, &options(&[5]), 0, 0);

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn no_slots_keep_nothing_and_no_more_slots_are_made_than_there_are_rows() {
+    fn zero_slots_keep_no_row_and_slots_are_at_most_the_rows() {
         let mut fifo = FifoSlots::new(5, 0).unwrap();
         assert_eq!(changes(&mut fifo, &[1, 2]), []);
         assert_eq!(changes(&mut fifo, &[1, 2]), []);

@@ -204,8 +204,10 @@ fn read(gpu: &Gpu, memory: &SharedBuffer) -> Vec<u8> {
 }
 
 #[test]
-fn a_batch_goes_to_given_memory_and_nothing_around_it_changes() {
-    if !cuda_sim::in_process("cuda::machine::a_batch_goes_to_given_memory_and_nothing_around_it_changes") {
+fn a_batch_is_written_to_given_memory_and_nothing_around_it_changes() {
+    if !cuda_sim::in_process(
+        "cuda::machine::a_batch_is_written_to_given_memory_and_nothing_around_it_changes",
+    ) {
         return;
     }
     let gpu = Gpu::new();
