@@ -224,7 +224,7 @@ fn a_pipe_directory_without_a_daemon_is_a_reason_to_run_without_mps() {
 }
 
 #[test]
-fn without_a_control_program_there_is_no_mps_and_nothing_is_made() {
+fn without_a_control_program_there_is_no_mps_and_no_file_is_created() {
     let folder = tempfile::tempdir().unwrap();
     let environment = Environment { path: PathBuf::from("/nowhere").into(), ..environment(folder.path()) };
     let error = Daemon::start(&environment, None).unwrap_err();

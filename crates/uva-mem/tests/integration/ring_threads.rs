@@ -170,7 +170,7 @@ fn what_is_published_is_taken_without_waiting_and_nothing_else() {
 }
 
 #[test]
-fn a_waiter_learns_in_every_state_that_its_peer_is_gone() {
+fn a_waiter_is_notified_in_every_state_that_its_peer_has_exited() {
     let gone = || Err(PeerGone::new("the peer was ended by the test"));
     let says_so = |result: Result<(), RingError>| {
         let error = result.unwrap_err();

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_its_options_and_the_file_are_found_wherever_they_stand() {
+    fn the_command_its_options_and_the_file_are_found_in_any_order() {
         let file = || Some(PathBuf::from("f.toml"));
         let options = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let path = options;

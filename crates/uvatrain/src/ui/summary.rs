@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_named_and_unknown_ones_left_out() {
+    fn results_are_named_and_unknown_ones_omitted() {
         let besides = SummaryFacts { metrics: Some(Path::new("run.jsonl")), ..SummaryFacts::default() };
         let text = of_run(&end(), &besides);
         assert!(text.contains("test accuracy  81.5 %, of epoch 1\n"), "{text}");

@@ -93,7 +93,7 @@ fn dropout_on_a_device_depends_on_epoch_and_batch_alone() {
 }
 
 #[test]
-fn a_checkpoint_goes_from_one_device_to_the_other() {
+fn a_checkpoint_can_move_between_devices() {
     let graph = Graph::random(50, 6, 3, 6);
     let directory = tempfile::tempdir().unwrap();
     let ways = |device| [(TrainDevice::Cpu, device), (device, TrainDevice::Cpu), (device, device)];
