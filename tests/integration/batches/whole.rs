@@ -231,7 +231,7 @@ fn top_shows_workers_in_place_of_samplers_and_a_producer() {
 }
 
 #[test]
-fn what_does_not_go_with_workers_is_refused_with_the_way_out() {
+fn options_that_workers_do_not_support_are_refused_with_an_alternative() {
     let temp = directory();
     small_graph(temp.path());
     for (options, parts) in [

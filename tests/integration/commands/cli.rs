@@ -250,7 +250,7 @@ fn info_prints_a_table_on_stdout_and_nothing_on_stderr() {
 }
 
 #[test]
-fn a_dataset_that_is_not_there_ends_with_2_and_its_name() {
+fn a_missing_dataset_ends_with_2_and_its_name() {
     let temp = directory();
     uvatrain(temp.path(), ["info", "nowhere"]).run().refuses(2, &["nowhere"]);
 }

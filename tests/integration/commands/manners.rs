@@ -135,7 +135,7 @@ fn durations_take_the_units_that_people_write() {
 // ---- completions and manual pages
 
 #[test]
-fn completions_know_commands_options_and_values_and_not_the_roles() {
+fn completions_have_commands_options_and_values_but_not_roles() {
     let temp = directory();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = uvatrain(temp.path(), ["completions", shell]).run().succeeds();

@@ -32,7 +32,7 @@ fn the_summary_says_what_speed_and_time_count() {
 }
 
 #[test]
-fn the_summary_is_the_output_and_progress_goes_to_stderr() {
+fn the_summary_is_on_stdout_and_progress_on_stderr() {
     let temp = directory();
     small_graph(temp.path());
     let outcome = train(temp.path(), "run.jsonl", "--epochs 1").run().succeeds();

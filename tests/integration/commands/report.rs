@@ -364,7 +364,7 @@ fn runs_of_regression_show_their_errors_in_place_of_accuracies() {
 }
 
 #[test]
-fn names_out_of_a_file_are_text_and_nothing_else() {
+fn names_from_a_file_are_shown_as_plain_text() {
     let temp = directory();
     let hostile = "<script>alert('x')</script>\" onload=\"x\u{0}\u{1b}[31m &amp; ]]> <!-- \u{202e}";
     let mut start = start();
@@ -442,7 +442,7 @@ fn a_resumed_run_is_one_run_whose_later_lines_count() {
 }
 
 #[test]
-fn a_command_of_ones_own_keeps_its_loss_and_is_named() {
+fn a_custom_command_keeps_its_loss_and_is_named() {
     let temp = directory();
     small_graph(temp.path());
     command::run(temp.path(), "--metrics run.jsonl", None, "attach; take 20; close").run().succeeds();

@@ -259,7 +259,7 @@ fn attaching_outside_of_a_run_says_how_to_start_one() {
 }
 
 #[test]
-fn a_shell_may_stand_between_but_not_a_program_that_closes_the_socket() {
+fn a_shell_may_be_between_but_not_a_program_that_closes_the_socket() {
     let temp = directory();
     small_graph(temp.path());
     for shell in [r#"exec "$@""#, r#""$@"; exit $?"#, r#"env -u HOME nohup "$@""#] {

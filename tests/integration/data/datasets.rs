@@ -36,7 +36,7 @@ const PLANETOID: [(&str, &[u8]); 6] = [
 ];
 
 #[test]
-fn a_path_that_leads_to_no_file_ends_with_2_whatever_is_wrong_with_it() {
+fn a_path_without_a_file_ends_with_2_whatever_its_error() {
     let temp = directory();
     let at = |name: &str| temp.path().join(name);
     six_nodes(&at("folders"));

@@ -274,7 +274,7 @@ fn a_run_that_continues_needs_no_room_for_an_existing_transposed_graph() {
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_named_and_what_was_finished_stays() {
+fn a_file_that_may_not_grow_is_named_and_finished_parts_stay() {
     let temp = directory();
     generated(temp.path());
     let line = "propagate graph hops --operator sym --hops 2 --layout rows --threads 1";

@@ -105,7 +105,7 @@ fn too_few_threads_are_named_unless_a_command_needs_none() {
 }
 
 #[test]
-fn without_proc_whatever_starts_processes_says_so_before_it_starts_any() {
+fn without_proc_commands_fail_before_they_start_processes() {
     let temp = directory();
     small_graph(temp.path());
     let line = "mount -t tmpfs -o size=64k none /proc";
@@ -188,7 +188,7 @@ fn a_run_on_the_cpu_pins_nothing_and_has_no_use_for_shared_memory_by_name() {
 }
 
 #[test]
-fn a_read_only_dataset_is_trained_on_and_its_stamp_lies_in_the_cache() {
+fn a_read_only_dataset_is_trained_on_and_its_stamp_is_in_the_cache() {
     let temp = directory();
     small_graph(temp.path());
     let _ = fs::remove_file(temp.path().join("graph/.uvatrain-stamp.json"));

@@ -163,7 +163,7 @@ fn a_second_interrupt_ends_the_run_at_once() {
 }
 
 #[test]
-fn a_role_that_is_stopped_for_a_while_is_waited_for_and_changes_no_batch() {
+fn a_role_stopped_for_a_while_is_waited_for_and_changes_no_batch() {
     let temp = directory();
     small_graph(temp.path());
     let mut longest = Vec::new();

@@ -83,7 +83,7 @@ fn a_command_that_stays_when_a_role_has_died_is_ended_in_the_end() {
 }
 
 #[test]
-fn a_role_that_dies_before_anybody_attached_ends_the_command_too() {
+fn a_role_that_dies_before_the_command_attaches_ends_the_command_too() {
     let temp = directory();
     small_graph(temp.path());
     let run = run(temp.path(), "", None, "linger").start();

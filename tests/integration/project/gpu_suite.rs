@@ -340,7 +340,7 @@ fn checkout() -> tempfile::TempDir {
 }
 
 #[test]
-fn carried_files_lie_in_the_checkout_ignored_and_count_with_all_others() {
+fn carried_files_are_ignored_in_the_checkout_and_count_with_the_others() {
     let checkout = checkout();
     let carry = |to: &Path| {
         Command::new("bash").arg(checkout.path().join("scripts/gpu/carry.sh")).arg(to).output().unwrap()

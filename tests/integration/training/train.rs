@@ -227,7 +227,7 @@ fn features_that_are_not_numbers_end_the_run_and_keep_the_last_checkpoint() {
 }
 
 #[test]
-fn what_a_run_cannot_begin_with_is_refused_before_anything_is_written() {
+fn options_that_prevent_a_run_are_refused_before_anything_is_written() {
     let temp = directory();
     small_graph(temp.path());
     let six = temp.path().join("six");
@@ -368,7 +368,7 @@ fn a_program_without_its_consumer_names_the_path_and_what_installs_it() {
 }
 
 #[test]
-fn an_unfit_consumer_is_refused_before_anything_starts() {
+fn a_mismatched_consumer_is_refused_before_anything_starts() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     for (script, says) in [
