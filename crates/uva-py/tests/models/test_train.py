@@ -32,7 +32,7 @@ from train_runs import (
     command,
     environment,
     events,
-    go_on_with_each_other,
+    resume_each_others_checkpoints,
     graph_with_features_of_edges,
     graphs_of_tasks,
     judged,
@@ -103,7 +103,7 @@ def test_ranks_judge_by_the_answers_of_all_of_them(of_tasks: dict[str, Path], uv
 def test_program_and_ranks_resume_each_others_checkpoints(
     data: Path, uvatrain_program: Path, tmp_path: Path, model: str
 ):
-    go_on_with_each_other(uvatrain_program, tmp_path, data, model)
+    resume_each_others_checkpoints(uvatrain_program, tmp_path, data, model)
 
 
 @pytest.mark.parametrize(

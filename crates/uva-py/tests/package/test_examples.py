@@ -55,9 +55,7 @@ def test_pygs_graphsage_learns(planted: Path):
     assert last_accuracy(run(sys.executable, "pyg_sage.py", planted)) > LEARNED
 
 
-def test_under_the_launcher_batches_and_losses_are_the_same(
-    planted: Path, uvatrain_program: Path
-):
+def test_under_the_launcher_batches_and_losses_are_the_same(planted: Path, uvatrain_program: Path):
     pytest.importorskip("torch_geometric")
     loader = "--fanouts 10,5 --batch-size 512 --expand new".split()
     under = run(uvatrain_program, "run", planted, *loader, "--", sys.executable, "pyg_sage_run.py")
