@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_and_unknown_ones_name_the_nearest() {
+    fn names_round_trip_and_unknown_ones_report_the_nearest() {
         for spec in &COLUMNS {
             assert_eq!(Column::from_name(spec.name), Some(spec.column));
             let layer = if spec.is_of_layers() { 1 } else { 0 };

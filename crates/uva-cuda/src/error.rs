@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn another_way_is_tried_unless_memory_or_the_context_is_what_lacks() {
+    fn another_way_is_tried_unless_memory_or_the_context_is_missing() {
         let failed = |code| check("cuIpcOpenEventHandle", code, || "opening".to_owned()).unwrap_err();
         for code in [1, 201, 205, 400, 800, 801, 999] {
             assert!(failed(code).leaves_another_way(), "{code}");

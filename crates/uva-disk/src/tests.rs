@@ -217,7 +217,7 @@ fn a_device_error_names_file_and_offset_and_later_reads_are_whole() {
 }
 
 #[test]
-fn answers_that_never_bring_anything_end_the_read_with_the_files_name() {
+fn a_read_that_never_succeeds_ends_with_the_name_of_the_file() {
     let (_folder, path, _) = table();
     let seam = || {
         Seam::injecting(|offset, answer| {

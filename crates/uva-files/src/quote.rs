@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped_and_the_rest_is_as_it_is() {
+    fn control_characters_are_escaped_and_the_rest_is_unchanged() {
         assert_eq!(shown("a\tb ü '…'"), "a\tb ü '…'");
         assert_eq!(
             shown("\x1b[2J\r\n\0\x7f\u{9b}\u{202e}\u{2066}\u{2028}"),

@@ -99,7 +99,7 @@ fn an_interrupted_process_can_remove_what_its_threads_are_writing() {
     let out = parent.path().join("graph");
     let (mut child, _said) = child("an_interrupted_process_can_remove_what_its_threads_are_writing", &out);
     assert_eq!(names(parent.path()).len(), 1);
-    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    child.stdin.take().unwrap().write_all(b"continue\n").unwrap();
     assert!(child.wait().unwrap().success());
     assert!(names(parent.path()).is_empty());
 }

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_two_becomes_the_nearer_and_halfway_the_even_one() {
+    fn values_round_to_the_nearest_and_ties_to_even() {
         for bits in 0..0x7e_u8 {
             let (below, above) = (value(bits), value(bits + 1));
             // Exact: both have few bits.

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_insertion_lies_in_memory_in_the_order_of_its_fields() {
+    fn an_insertion_is_in_memory_in_the_order_of_its_fields() {
         let insertion = CacheInsertion { evicted: -1, inserted: 2, position: 3, slot: 4 };
         let words: Vec<i64> = insertion
             .to_bytes()

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_is_named_alike_in_options_reports_and_entry_points() {
+    fn a_kernel_has_one_name_in_options_reports_and_entry_points() {
         for kernel in Kernel::ALL {
             assert_eq!(kernel.name().parse(), Ok(kernel));
             for width in IdWidth::ALL {

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_lie_as_c_lays_them_out() {
+    fn fields_have_the_layout_of_c() {
         let text = "#define MANY 3\nstruct Part { long long one; };\n
             struct All { // int none;
               int first; const unsigned char* second; unsigned int third; Part parts[MANY]; const void* last; int end;

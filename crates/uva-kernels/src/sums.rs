@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warp_sums_as_many_lists_at_once_as_rows_fit_beside_each_other() {
+    fn a_warp_sums_as_many_lists_at_once_as_rows_fit_in_its_width() {
         let warps = |row_bytes| {
             let arguments = SumArguments { row_bytes, destinations: 64, ..SumArguments::default() };
             arguments.useful_warps(SummedType::F16)

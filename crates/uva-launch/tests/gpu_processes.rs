@@ -852,13 +852,13 @@ fn every_failing_driver_call_is_reported_by_name_and_role_or_is_harmless() {
     place.nothing_is_left("failed calls");
     let told = told.into_inner().unwrap();
     println!(
-        "  {} faults in {} functions, {} of them told, in {:.0} s",
+        "  {} faults in {} functions, {} of them reported, in {:.0} s",
         cases.len(),
         seen.len(),
         told.len(),
         began.elapsed().as_secs_f64()
     );
-    assert!(told.len() >= 30, "only {told:?} were ever told: is anything injected?");
+    assert!(told.len() >= 30, "only {told:?} were ever reported: is anything injected?");
 }
 
 /// Number of calls of each function by each role in a clean run.
@@ -907,7 +907,7 @@ fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
         let mut lines = std::io::BufRead::lines(stderr);
         let mut batches = 0;
         while batches < 3 + round * 3 {
-            let line = lines.next().expect("the run goes on").expect("text");
+            let line = lines.next().expect("the run continues").expect("text");
             batches += u64::from(line.starts_with("note: batch"));
         }
         // A sampler on the GPU is a thread of the producer's process.

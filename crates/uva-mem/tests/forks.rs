@@ -111,7 +111,7 @@ fn a_child_reads_frozen_bytes() {
 }
 
 #[test]
-fn no_mapping_of_a_child_lies_in_a_region_of_its_parent() {
+fn no_mapping_of_a_child_overlaps_a_region_of_its_parent() {
     let regions = regions();
     let overlaps = |at: *mut u8, bytes: usize| {
         regions.iter().any(|region| {
@@ -127,7 +127,7 @@ fn no_mapping_of_a_child_lies_in_a_region_of_its_parent() {
 }
 
 #[test]
-fn a_region_that_is_dropped_in_a_child_unmaps_nothing_else() {
+fn a_region_dropped_in_a_child_unmaps_only_itself() {
     for region in regions() {
         let at = region.as_ptr();
         set_byte(at, 7);
@@ -180,7 +180,7 @@ fn a_child_of_a_child_is_guarded_too() {
 }
 
 #[test]
-fn a_process_that_is_started_leaves_regions_as_they_are() {
+fn a_started_process_does_not_change_regions() {
     for region in regions() {
         set_byte(region.as_ptr(), 7);
         // Without a fork: posix_spawn, whose child shares the memory until it calls exec.

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_model_finds_its_own_row_and_is_called_alike_everywhere() {
+    fn each_model_finds_its_own_row_and_has_one_name_everywhere() {
         for kind in ModelKind::all() {
             assert_eq!(kind.row().kind, kind);
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_whose_lists_no_owner_can_draw_from_alone_are_not_counted() {
+    fn kinds_that_require_lists_of_several_owners_are_not_counted() {
         let of_kind = |name: &str| {
             let kind = SamplerKind::ALL.into_iter().find(|kind| kind.name() == name).unwrap();
             counts(&SamplerOptions { kind, ..sampling(vec![2], Expand::All) })

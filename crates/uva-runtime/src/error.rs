@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_stands_in_front_unless_an_option_names_it() {
+    fn a_message_begins_with_the_file_unless_an_option_names_it() {
         let path = Path::new("runs/a`b`");
         assert_eq!(RuntimeError::input("it is empty").in_file(path).to_string(), "runs/a`b`: it is empty");
         let named = RuntimeError::input("it is empty").with_path_option("checkpoint", path);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_stands_in_front_of_all_and_keeps_the_fields() {
+    fn a_message_begins_with_the_role_and_keeps_the_fields() {
         let error = lacking().of_role("the producer failed").of_role("rank 1");
         assert!(
             error.to_string().starts_with("rank 1: the producer failed: reader=uring: the system"),

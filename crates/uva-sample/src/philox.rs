@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_long_lists_are_those_of_the_stream_and_behind_it_of_another() {
+    fn words_of_long_lists_continue_in_another_stream_after_the_first() {
         let mut words = [0; 50];
         words_from(&KEY, 0, &mut words);
         let mut stream = KEY.stream();

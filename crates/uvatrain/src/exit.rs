@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_printed_once() {
         let error = anyhow::anyhow!("no such file").context("out: cannot open: no such file");
         assert_eq!(line(&error), "out: cannot open: no such file");
         let error = anyhow::anyhow!("no such file").context("cannot open out");

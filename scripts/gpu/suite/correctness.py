@@ -79,7 +79,7 @@ def models(suite, found):
 def slots(suite, found):
     """Slots filled one after another while a consumer reads, in every mode."""
     names = ("a_split_is_right",) if suite.simulate else (
-        "two_slots", "a_split_is_right", "pieces_on_their_way", "on_a_partition", "a_bad_id", "slots_filled_with_cached",
+        "two_slots", "a_split_is_right", "pieces_in_flight", "on_a_partition", "a_bad_id", "slots_filled_with_cached",
         "a_fifo_cache_in_slots", "a_cache_of_several_pieces")
     found.update(tests(suite, "test-uva-rows", "--skip=host::", *names))
 

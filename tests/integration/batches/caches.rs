@@ -321,7 +321,7 @@ fn on_gpu(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
 }
 
 #[test]
-fn on_a_gpu_caches_and_its_own_sampler_change_nothing_but_the_way() {
+fn on_a_gpu_caches_and_the_gpu_sampler_do_not_change_results() {
     let temp = directory();
     smaller_graph(temp.path());
     train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1 --seed 3").run().succeeds();

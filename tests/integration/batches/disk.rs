@@ -186,7 +186,7 @@ fn where_the_table_fits_auto_reads_from_memory_and_says_why() {
 }
 
 #[test]
-fn a_command_gets_the_same_columns_and_halves_are_widened_alike() {
+fn a_command_gets_the_same_columns_and_halves_are_widened() {
     let temp = directory();
     let generate = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --feat-dtype f16";
     uvatrain(temp.path(), generate.split_whitespace()).run().succeeds();
@@ -401,7 +401,7 @@ fn where_io_uring_is_forbidden_threads_read_or_the_option_is_refused() {
     small_graph(temp.path());
     let (expected, features, _) = learned(temp.path(), "--epochs 1 --features disk --reader pread");
     if features["how"].as_str().unwrap().contains("without O_DIRECT") {
-        println!("skipped: the file system has no O_DIRECT, so that io_uring is not asked for");
+        println!("skipped: the file system does not support O_DIRECT, so io_uring is not used");
         return;
     }
     let line = format!("{TRAIN} --metrics run.jsonl --epochs 1 --features disk");

@@ -90,7 +90,7 @@ fn slots_workers_processes_and_layouts_change_no_loss() {
 }
 
 #[test]
-fn some_hops_of_a_set_train_as_a_set_that_has_no_more() {
+fn some_hops_of_a_set_train_as_a_set_with_only_those_hops() {
     let temp = directory();
     for (three, two, options, model) in [
         ("one3", "one2", "", "sgc"),
@@ -249,7 +249,7 @@ fn an_epochs_order_can_be_recomputed_and_chunks_of_one_row_shuffle_fully() {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_at_the_next_batch_with_the_same_losses() {
+fn an_interrupted_run_resumes_at_the_next_batch_with_the_same_losses() {
     let temp = directory();
     propagated(temp.path(), "hops", "");
     for (mode, name) in [("", "processes"), ("--in-process", "threads")] {
@@ -332,7 +332,7 @@ fn a_killed_role_leaves_nothing_and_the_run_resumes_with_equal_losses() {
 }
 
 #[test]
-fn options_of_no_use_with_a_hop_set_are_refused_by_name() {
+fn unsupported_options_of_a_hop_set_are_refused_by_name() {
     let temp = directory();
     propagated(temp.path(), "hops", "");
     for (options, parts) in [

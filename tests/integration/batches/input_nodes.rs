@@ -68,7 +68,7 @@ fn a_mask_and_a_text_are_the_nodes_that_they_name() {
 }
 
 #[test]
-fn a_checkpoint_knows_the_nodes_that_were_given() {
+fn a_checkpoint_records_the_given_nodes() {
     let temp = directory();
     small_graph(temp.path());
     let mut ids = write_ids(temp.path());

@@ -178,7 +178,7 @@ fn a_measurement_that_fails_changes_nothing_and_says_why() {
 }
 
 #[test]
-fn named_table_pages_are_had_or_refused_and_change_no_batch() {
+fn named_table_pages_are_used_or_refused_and_change_no_batch() {
     let temp = directory();
     small_graph(temp.path());
     let _ = std::fs::remove_file(temp.path().join(command::RECORD));

@@ -89,7 +89,7 @@ fn losses_and_evaluations_equal_those_without_padding_for_every_model() {
 }
 
 #[test]
-fn a_resumed_run_pads_to_the_same_shapes_and_goes_on_with_the_same_losses() {
+fn a_resumed_run_pads_to_the_same_shapes_and_has_the_same_losses() {
     let temp = directory();
     small_graph(temp.path());
     let whole = metrics_of(temp.path(), "whole.jsonl", "--epochs 3 --pad auto");

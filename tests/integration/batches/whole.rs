@@ -72,7 +72,7 @@ fn hashes_and_losses_are_equal_for_both_ways_to_prepare_and_all_samplers() {
 }
 
 #[test]
-fn any_number_of_workers_trains_alike_in_threads_and_processes() {
+fn any_number_of_workers_trains_the_same_in_threads_and_processes() {
     let temp = directory();
     small_graph(temp.path());
     for (model, aggregate) in [("sage", "off"), ("sage", "host"), ("gcn", "off"), ("gcn", "host")] {
@@ -118,7 +118,7 @@ fn any_number_of_workers_trains_alike_in_threads_and_processes() {
 }
 
 #[test]
-fn a_checkpoint_of_one_way_to_prepare_goes_on_with_the_other() {
+fn a_checkpoint_of_one_way_to_prepare_resumes_with_the_other() {
     let temp = directory();
     small_graph(temp.path());
     let [roles, whole] = ["--samplers 2 --gather-threads 1", "--prepare whole --samplers 2"];
@@ -231,7 +231,7 @@ fn top_shows_workers_in_place_of_samplers_and_a_producer() {
 }
 
 #[test]
-fn what_does_not_go_with_workers_is_refused_with_the_way_out() {
+fn options_that_workers_do_not_support_are_refused_with_an_alternative() {
     let temp = directory();
     small_graph(temp.path());
     for (options, parts) in [

@@ -29,7 +29,7 @@ fn the_division_of_eight_gpus_is_the_one_whose_slower_side_is_fastest() {
 }
 
 #[test]
-fn samplers_that_go_on_to_train_make_the_epoch_shorter() {
+fn samplers_that_switch_to_training_make_the_epoch_shorter() {
     let times = "--times 4.1,2.2,41 --gpus 2 --batches 151";
     for more in ["", "--when-free"] {
         let (plain, switched) = (json(&format!("{times} {more}")), json(&format!("{times} {more} --switch")));

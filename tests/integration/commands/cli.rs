@@ -57,7 +57,7 @@ fn short_help_of_train_fits_a_screen_and_lists_common_options() {
 }
 
 #[test]
-fn help_of_a_command_is_the_same_in_front_of_it_and_behind() {
+fn help_of_a_command_is_the_same_before_and_after_its_name() {
     let temp = directory();
     let help = |words: &str| uvatrain(temp.path(), words.split(' ')).run().succeeds().stdout;
     let commands = |text: &str| -> Vec<String> {
@@ -250,7 +250,7 @@ fn info_prints_a_table_on_stdout_and_nothing_on_stderr() {
 }
 
 #[test]
-fn a_dataset_that_is_not_there_ends_with_2_and_its_name() {
+fn a_missing_dataset_ends_with_2_and_its_name() {
     let temp = directory();
     uvatrain(temp.path(), ["info", "nowhere"]).run().refuses(2, &["nowhere"]);
 }

@@ -80,7 +80,7 @@ fn info_is_a_few_lines_of_every_process_on_its_settings_and_its_end() {
 }
 
 #[test]
-fn nothing_of_it_is_shown_by_default() {
+fn log_lines_are_not_shown_by_default() {
     let temp = directory();
     small_graph(temp.path());
     for run in [
@@ -108,7 +108,7 @@ fn uvatrain_log_comes_before_rust_log() {
 }
 
 #[test]
-fn json_lines_have_whose_they_are_and_fields_of_their_own() {
+fn json_lines_have_their_role_and_process_and_fields_of_their_own() {
     let temp = directory();
     small_graph(temp.path());
     let traced = |options: &str| -> Vec<Value> {

@@ -135,7 +135,7 @@ fn durations_take_the_units_that_people_write() {
 // ---- completions and manual pages
 
 #[test]
-fn completions_know_commands_options_and_values_and_not_the_roles() {
+fn completions_have_commands_options_and_values_but_not_roles() {
     let temp = directory();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = uvatrain(temp.path(), ["completions", shell]).run().succeeds();
@@ -198,7 +198,7 @@ fn colours_are_for_terminals_and_no_color_takes_them_away() {
         String::from_utf8_lossy(&outcome.stderr).contains('\x1b')
     };
     assert!(!refused(&[]), "coloured in a pipe");
-    assert!(refused(&[("CLICOLOR_FORCE", "1")]), "asked for by CLICOLOR_FORCE");
+    assert!(refused(&[("CLICOLOR_FORCE", "1")]), "forced by CLICOLOR_FORCE");
     assert!(!refused(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), "NO_COLOR is stronger");
     assert!(!refused(&[("CLICOLOR", "0")]));
 
@@ -212,12 +212,12 @@ fn colours_are_for_terminals_and_no_color_takes_them_away() {
         outcome.stderr.contains('\x1b')
     };
     assert!(!traced(&[("NO_COLOR", "")]), "coloured in a pipe");
-    assert!(traced(&[("NO_COLOR", ""), ("CLICOLOR_FORCE", "1")]), "asked for by CLICOLOR_FORCE");
+    assert!(traced(&[("NO_COLOR", ""), ("CLICOLOR_FORCE", "1")]), "forced by CLICOLOR_FORCE");
     assert!(!traced(&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]), "NO_COLOR is stronger");
 }
 
 #[test]
-fn a_reader_that_leaves_ends_every_command_without_a_word() {
+fn a_reader_that_closes_the_pipe_ends_every_command_silently() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     let commands: [&[&str]; 9] = [

@@ -32,7 +32,7 @@ fn the_summary_says_what_speed_and_time_count() {
 }
 
 #[test]
-fn the_summary_is_the_output_and_progress_goes_to_stderr() {
+fn the_summary_is_on_stdout_and_progress_on_stderr() {
     let temp = directory();
     small_graph(temp.path());
     let outcome = train(temp.path(), "run.jsonl", "--epochs 1").run().succeeds();
@@ -94,7 +94,7 @@ fn a_resume_with_nothing_left_says_how_to_train_on_and_shows_no_speed() {
 }
 
 #[test]
-fn a_resume_says_from_one_where_it_goes_on_and_metrics_say_it_from_zero() {
+fn a_resume_counts_epochs_from_one_and_metrics_from_zero() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "run.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();

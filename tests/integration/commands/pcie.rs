@@ -101,7 +101,7 @@ fn one_cell_can_be_run_alone_and_gives_the_ids_that_it_always_gives() {
 }
 
 #[test]
-fn a_table_that_cannot_be_had_is_skipped_with_the_reason() {
+fn an_unavailable_table_is_skipped_with_the_reason() {
     let folder = directory();
     let args = "bench pcie --kernels wide --row-bytes 512 --multiprocessors all --ids random --zero-copy-only \
                 --pages base --table-size 1MiB,900TiB --sample-bytes 4KiB --samples 3 --json";
@@ -135,7 +135,7 @@ fn a_failing_driver_ends_it_with_the_call_that_failed() {
 }
 
 #[test]
-fn a_driver_without_green_contexts_leaves_out_what_needs_them() {
+fn measurements_that_need_green_contexts_are_omitted_without_them() {
     let folder = directory();
     let lacks =
         bench(folder.path(), &format!("{SMALL} --kernels wide --json")).env("CUDA_SIM_LACKS", "green");

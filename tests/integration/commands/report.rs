@@ -136,7 +136,7 @@ fn elements(page: &str) -> Vec<Element> {
             _ => check_text(text),
         }
         if tag.is_empty() {
-            assert!(text.trim().is_empty(), "text behind the end: {text}");
+            assert!(text.trim().is_empty(), "text after the end: {text}");
             break;
         }
         let (tag, behind) = tag.split_once('>').expect("a tag ends");
@@ -364,7 +364,7 @@ fn runs_of_regression_show_their_errors_in_place_of_accuracies() {
 }
 
 #[test]
-fn names_out_of_a_file_are_text_and_nothing_else() {
+fn names_from_a_file_are_shown_as_plain_text() {
     let temp = directory();
     let hostile = "<script>alert('x')</script>\" onload=\"x\u{0}\u{1b}[31m &amp; ]]> <!-- \u{202e}";
     let mut start = start();
@@ -389,7 +389,7 @@ fn names_out_of_a_file_are_text_and_nothing_else() {
 }
 
 #[test]
-fn a_run_that_goes_on_is_shown_as_far_as_its_file_goes() {
+fn a_running_run_is_shown_as_far_as_its_file_goes() {
     let temp = directory();
     let mut lines = vec![start()];
     let file = temp.path().join("run.jsonl");
@@ -442,7 +442,7 @@ fn a_resumed_run_is_one_run_whose_later_lines_count() {
 }
 
 #[test]
-fn a_command_of_ones_own_keeps_its_loss_and_is_named() {
+fn a_custom_command_keeps_its_loss_and_is_named() {
     let temp = directory();
     small_graph(temp.path());
     command::run(temp.path(), "--metrics run.jsonl", None, "attach; take 20; close").run().succeeds();

@@ -77,7 +77,7 @@ fn the_hashes_are_those_of_uvatrain_train() {
 }
 
 #[test]
-fn a_command_that_takes_what_it_likes_and_ends_well_has_done_its_work() {
+fn a_command_may_take_any_number_of_batches_and_succeed() {
     let temp = directory();
     small_graph(temp.path());
     for steps in ["attach", "attach; take 3", "attach; take 3; close; say later", "attach; take 90"] {
@@ -259,7 +259,7 @@ fn attaching_outside_of_a_run_says_how_to_start_one() {
 }
 
 #[test]
-fn a_shell_may_stand_between_but_not_a_program_that_closes_the_socket() {
+fn a_shell_may_be_between_but_not_a_program_that_closes_the_socket() {
     let temp = directory();
     small_graph(temp.path());
     for shell in [r#"exec "$@""#, r#""$@"; exit $?"#, r#"env -u HOME nohup "$@""#] {

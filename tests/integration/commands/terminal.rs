@@ -71,7 +71,7 @@ fn no_command_passes_on_control_characters_of_names_words_or_errors() {
         ("a key in it", call(&["train", "graph", "--config", "key.toml"]), 2, false),
         ("a section of it", call(&["train", "graph", "--config", "section.toml"]), 2, false),
         ("a value in it", call(&["train", "graph", "--config", "value.toml"]), 2, true),
-        ("what is no TOML", call(&["train", "graph", "--config", "raw.toml"]), 2, false),
+        ("invalid TOML", call(&["train", "graph", "--config", "raw.toml"]), 2, false),
         ("a filter", call(&["info", "graph"]).env("UVATRAIN_LOG", PLANTED), 0, true),
         ("a format", call(&["info", "graph"]).env("UVATRAIN_LOG_FORMAT", PLANTED), 0, true),
         (

@@ -17,7 +17,7 @@ fn watched_run(directory: &std::path::Path, options: &str) -> (Running, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let options = format!("--epochs 100000 --metrics-listen {port} {options}");
     let run = train(directory, "run.jsonl", &options).start();
-    wait_until("an epoch is told", || figures(port).contains("uvatrain_epoch_loss "));
+    wait_until("the loss of an epoch is published", || figures(port).contains("uvatrain_epoch_loss "));
     (run, port)
 }
 
@@ -217,7 +217,7 @@ fn without_descriptors_no_client_is_answered_and_nothing_spins() {
     let before = ticks(&run);
     wait_until("the run has worked for two seconds", || ticks(&run).0 >= before.0 + 200);
     let used = ticks(&run).1 - before.1;
-    assert!(used <= 40, "the thread that answers has used {used} ticks for nothing");
+    assert!(used <= 40, "the idle thread that answers has used {used} ticks");
     limit_descriptors(&run, open + 100);
     drop(waiting);
     assert!(answer_to(connected(port)).contains("uvatrain_batches_total"));

@@ -36,7 +36,7 @@ const PLANETOID: [(&str, &[u8]); 6] = [
 ];
 
 #[test]
-fn a_path_that_leads_to_no_file_ends_with_2_whatever_is_wrong_with_it() {
+fn a_path_without_a_file_ends_with_2_whatever_its_error() {
     let temp = directory();
     let at = |name: &str| temp.path().join(name);
     six_nodes(&at("folders"));
@@ -133,7 +133,7 @@ fn a_pickle_whose_lists_share_their_items_is_refused_in_little_memory() {
 }
 
 #[test]
-fn an_export_refuses_ids_that_were_changed_behind_the_stamp() {
+fn an_export_refuses_ids_that_were_changed_after_stamping() {
     let temp = directory();
     generate(temp.path(), "graph", "");
     let graph = temp.path().join("graph");
@@ -213,7 +213,7 @@ fn an_import_without_labels_proposes_what_works_and_all_but_training_does() {
 }
 
 #[test]
-fn splits_with_nodes_in_common_are_said_by_import_info_and_train() {
+fn splits_with_nodes_in_common_are_reported_by_import_info_and_train() {
     let temp = directory();
     let six = temp.path().join("six");
     six_nodes(&six);
@@ -411,7 +411,7 @@ fn a_signal_ends_export_and_plan_and_no_dataset_exists_without_its_plan() {
 }
 
 #[test]
-fn a_command_that_was_started_to_outlive_its_terminal_goes_on() {
+fn a_command_that_ignores_hangups_outlives_its_terminal() {
     let temp = directory();
     let args = ["generate", "out", "--nodes", "300000", "--avg-degree", "8", "--feat-dim", "4"];
     let running = uvatrain_behind(temp.path(), "trap '' HUP", args).start();

@@ -30,7 +30,7 @@ fn read(file: &Path) -> Value {
 }
 
 #[test]
-fn info_refuses_what_no_partition_has_and_prints_nothing_of_it() {
+fn info_refuses_an_invalid_partition_and_prints_nothing() {
     let temp = directory();
     smaller_graph(temp.path());
     run(temp.path(), "partition graph parts --parts 2 --layout ranges");

@@ -127,7 +127,7 @@ fn a_hop_set_is_made_shown_and_checked() {
 }
 
 #[test]
-fn a_run_that_is_killed_twenty_times_goes_on_to_the_same_bytes() {
+fn a_run_that_is_killed_twenty_times_ends_with_the_same_bytes() {
     let temp = directory();
     generated(temp.path());
     // Enough sums that a run is still busy when its journal is read.
@@ -171,7 +171,7 @@ fn a_run_that_is_killed_twenty_times_goes_on_to_the_same_bytes() {
 }
 
 #[test]
-fn an_interrupt_keeps_the_journal_and_says_how_to_go_on() {
+fn an_interrupt_keeps_the_journal_and_says_how_to_resume() {
     let temp = directory();
     generated(temp.path());
     let line = "propagate graph hops --operator ppr:0.1,100 --hops 20";
@@ -274,7 +274,7 @@ fn a_run_that_continues_needs_no_room_for_an_existing_transposed_graph() {
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_named_and_what_was_finished_stays() {
+fn a_file_that_may_not_grow_is_named_and_finished_parts_stay() {
     let temp = directory();
     generated(temp.path());
     let line = "propagate graph hops --operator sym --hops 2 --layout rows --threads 1";
@@ -361,7 +361,7 @@ fn what_cannot_be_propagated_is_refused_by_name_and_nothing_is_written() {
 }
 
 #[test]
-fn two_signals_at_the_end_do_not_leave_the_folder_beside_the_hop_set() {
+fn two_signals_at_the_end_do_not_leave_the_folder_of_the_job() {
     let temp = directory();
     generated(temp.path());
     let line = "propagate graph hops --operator sym,col,row --hops 3 --layout hops --threads 1";

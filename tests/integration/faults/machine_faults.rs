@@ -46,13 +46,13 @@ fn lowered(directory: &Path, values: &[u64], limit: &dyn Fn(u64) -> String, says
         if code != 0 {
             assert!([1, 3, 127].contains(&code), "{}\n{outcome}", limit(*value));
             let told = says.iter().any(|word| outcome.stderr.contains(word));
-            assert!(told, "{}: none of {says:?} is said\n{outcome}", limit(*value));
+            assert!(told, "{}: the message has none of {says:?}\n{outcome}", limit(*value));
         }
         codes.push(code);
     }
     println!("{}: {values:?} end with {codes:?}", limit(0));
-    assert_eq!(codes.first(), Some(&0), "the highest limit is no limit");
-    assert_ne!(codes.last(), Some(&0), "the lowest limit limits nothing");
+    assert_eq!(codes.first(), Some(&0), "the highest limit must not prevent the run");
+    assert_ne!(codes.last(), Some(&0), "the lowest limit must prevent the run");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn too_few_descriptors_are_named() {
 }
 
 #[test]
-fn too_few_threads_are_named_and_what_needs_none_does_without() {
+fn too_few_threads_are_named_unless_a_command_needs_none() {
     let temp = directory();
     small_graph(temp.path());
     train(temp.path(), "run.jsonl", "--epochs 1").run().succeeds();
@@ -105,7 +105,7 @@ fn too_few_threads_are_named_and_what_needs_none_does_without() {
 }
 
 #[test]
-fn without_proc_whatever_starts_processes_says_so_before_it_starts_any() {
+fn without_proc_commands_fail_before_they_start_processes() {
     let temp = directory();
     small_graph(temp.path());
     let line = "mount -t tmpfs -o size=64k none /proc";
@@ -188,7 +188,7 @@ fn a_run_on_the_cpu_pins_nothing_and_has_no_use_for_shared_memory_by_name() {
 }
 
 #[test]
-fn a_read_only_dataset_is_trained_on_and_its_stamp_lies_in_the_cache() {
+fn a_read_only_dataset_is_trained_on_and_its_stamp_is_in_the_cache() {
     let temp = directory();
     small_graph(temp.path());
     let _ = fs::remove_file(temp.path().join("graph/.uvatrain-stamp.json"));
@@ -235,7 +235,7 @@ fn a_full_disk_ends_the_run_by_name_and_the_last_checkpoint_resumes() {
 }
 
 #[test]
-fn a_full_disk_under_a_new_dataset_is_named_and_nothing_of_it_stays() {
+fn a_full_disk_under_a_new_dataset_is_named_and_no_part_of_it_stays() {
     let temp = directory();
     let source = "generate source --nodes 20000 --avg-degree 8 --feat-dim 16 --classes 3";
     uvatrain(temp.path(), words(source)).run().succeeds();

@@ -194,7 +194,7 @@ fn try_all(furnished: &Path, cases: &[Case], of_case: &dyn Fn(&str) -> String) {
             let (args, path) = (of_case(case.args), of_case(case.path));
             let (planted, victim) = (temp.path().join(&path), temp.path().join("victim"));
             plant(what, &planted, &victim);
-            let said = format!("{args}, {what:?} in the place of {path}");
+            let said = format!("{args}, {what:?} instead of {path}");
             let outcome = uvatrain(temp.path(), args.split_whitespace()).limit(LIMIT).run();
             assert!(!outcome.stderr.contains("panicked"), "{said}\n{outcome}");
             match answer {
@@ -203,7 +203,7 @@ fn try_all(furnished: &Path, cases: &[Case], of_case: &dyn Fn(&str) -> String) {
                     assert!(outcome.code() == 2, "{said}: not refused with 2\n{outcome}");
                     assert!(outcome.stderr.contains(&name), "{said}: it is not named\n{outcome}");
                 }
-                Done => assert!(outcome.code() == 0, "{said}: it should do without\n{outcome}"),
+                Done => assert!(outcome.code() == 0, "{said}: it should work without the file\n{outcome}"),
             }
             assert_eq!(fs::read_to_string(&victim).unwrap(), MINE, "{said}\n{outcome}");
             if path.contains("partial") || path.contains("tensors-0123456789abcdef") {

@@ -105,7 +105,7 @@ fn an_interrupt_finishes_the_batch_keeps_it_and_ends_with_130() {
         let cursor = &state["state"]["cursor"];
         // The cursor is after the last batch trained, or at the next epoch's start if that was an epoch's last.
         let next = (cursor["epoch"].as_u64().unwrap(), cursor["batch"].as_u64().unwrap());
-        assert!(next == (*epoch, batch + 1) || next == (epoch + 1, 0), "{next:?} behind {epoch}.{batch}");
+        assert!(next == (*epoch, batch + 1) || next == (epoch + 1, 0), "{next:?} after {epoch}.{batch}");
         nothing_is_left(temp.path(), &processes, &before);
     }
 }
@@ -163,7 +163,7 @@ fn a_second_interrupt_ends_the_run_at_once() {
 }
 
 #[test]
-fn a_role_that_is_stopped_for_a_while_is_waited_for_and_changes_no_batch() {
+fn a_role_stopped_for_a_while_is_waited_for_and_changes_no_batch() {
     let temp = directory();
     small_graph(temp.path());
     let mut longest = Vec::new();
@@ -255,7 +255,7 @@ fn metrics_that_cannot_be_written_any_more_end_the_run_by_name() {
         let run = train(temp.path(), &name, &options).env("TMPDIR", temp.path().join("tmp")).start();
         let processes = if mode.is_empty() { processes_of(&run, 2) } else { Vec::new() };
         let mut lines = 0;
-        wait_until("ten batches are told", || {
+        wait_until("ten batches are reported", || {
             let mut chunk = [0; 4096];
             let count = reader.read(&mut chunk).unwrap_or(0);
             lines += chunk[..count].iter().filter(|byte| **byte == b'\n').count();
@@ -268,7 +268,7 @@ fn metrics_that_cannot_be_written_any_more_end_the_run_by_name() {
 }
 
 #[test]
-fn a_run_does_without_its_janitor() {
+fn a_run_works_without_its_janitor() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());

@@ -252,7 +252,7 @@ fn try_all(furnished: &Path, cases: &[Case]) {
             plant(what, &path, &victims);
             let before = contents(&victims);
             let outcome = uvatrain(temp.path(), case.args.split_whitespace()).limit(LIMIT).run();
-            let said = format!("{what:?} in the place of {}\n{outcome}", case.path);
+            let said = format!("{what:?} instead of {}\n{outcome}", case.path);
             assert!(matches!(outcome.code(), 0 | 2), "{said}");
             assert!(!outcome.stderr.contains("panicked"), "{said}");
             assert_same_contents(&before, &contents(&victims));

@@ -64,7 +64,7 @@ fn a_command_that_ignores_a_dead_role_does_not_make_the_run_succeed() {
     signal(&processes, "producer", Signal::KILL);
     let outcome = run.wait().ends_with(1);
     assert!(outcome.stderr.contains("the producer was killed by SIGKILL"), "{outcome}");
-    assert!(outcome.stdout.contains("saved"), "it had the time to end by itself: {outcome}");
+    assert!(outcome.stdout.contains("saved"), "the command was ended before it exited: {outcome}");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_command_that_stays_when_a_role_has_died_is_ended_in_the_end() {
 }
 
 #[test]
-fn a_role_that_dies_before_anybody_attached_ends_the_command_too() {
+fn a_role_that_dies_before_the_command_attaches_ends_the_command_too() {
     let temp = directory();
     small_graph(temp.path());
     let run = run(temp.path(), "", None, "linger").start();
@@ -144,7 +144,7 @@ fn without_its_janitor_a_run_works_and_a_command_sees_its_launcher_die() {
         let (run, processes) = long_run(temp.path(), Some(SHELL), "attach; take");
         signal(&processes, "janitor", Signal::KILL);
         let so_far = recorded(temp.path()).len();
-        wait_until("it goes on", || recorded(temp.path()).len() > so_far + 10);
+        wait_until("the command takes more batches", || recorded(temp.path()).len() > so_far + 10);
         let launcher = Pid::from_child(&run.child);
         if killed_too {
             kill_process(launcher, Signal::KILL).unwrap();

@@ -169,7 +169,7 @@ fn calls_of_the_consumer(directory: &Path, epochs: u32) -> (BTreeMap<String, u64
 }
 
 #[test]
-fn a_training_step_on_a_gpu_waits_for_nothing_and_makes_few_calls() {
+fn a_training_step_on_a_gpu_does_not_wait_and_makes_few_calls() {
     let temp = directory();
     small_graph(temp.path());
     let (few, many) = (calls_of_the_consumer(temp.path(), 1), calls_of_the_consumer(temp.path(), 5));
@@ -249,7 +249,7 @@ fn gcn_gets_its_degrees_over_the_same_way() {
 }
 
 #[test]
-fn a_gpu_that_is_not_there_is_lacking_and_auto_does_without() {
+fn a_missing_gpu_is_an_error_and_auto_works_without_one() {
     let temp = directory();
     small_graph(temp.path());
     let lacking = train(temp.path(), "a.jsonl", "--device cuda:0 --epochs 1");
@@ -329,7 +329,7 @@ fn mps_divides_the_gpu_as_asked_and_its_daemon_ends_with_the_run() {
     assert!(outcome.stderr.contains("divided by MPS: producer 20 % (26 multiprocessors)"), "{outcome}");
     let told: Vec<String> = machine.recorded().iter().map(|line| line.to_string()).collect();
     assert!(told.iter().any(|line| line.contains("-d")), "no daemon was started: {told:?}");
-    assert!(told.iter().any(|line| line.contains("quit")), "it was not told to quit: {told:?}");
+    assert!(told.iter().any(|line| line.contains("quit")), "it received no quit: {told:?}");
     machine.assert_clean();
 }
 
@@ -370,7 +370,7 @@ fn a_sampler_on_the_gpu_has_its_own_share_or_leaves_it_to_the_consumer() {
 }
 
 #[test]
-fn somebody_elses_daemon_is_used_and_left_running() {
+fn another_users_daemon_is_used_and_left_running() {
     let machine = Machine::new();
     small_graph(machine.folder.path());
     let pipe = machine.pipe();
@@ -379,7 +379,7 @@ fn somebody_elses_daemon_is_used_and_left_running() {
     run.env("CUDA_MPS_PIPE_DIRECTORY", &pipe).run().succeeds();
     assert!(Path::new(&format!("/proc/{daemon}")).exists(), "the daemon was ended");
     let quit = machine.recorded().iter().any(|line| line.to_string().contains("quit"));
-    assert!(!quit, "the daemon was told to quit: {:?}", machine.recorded());
+    assert!(!quit, "the daemon received a quit: {:?}", machine.recorded());
 }
 
 /// In the stand-in, the server dies with a client that is killed while it has work in flight, as NVIDIA warns.

@@ -201,7 +201,7 @@ fn under_mps_a_larger_batch_changes_nothing() {
 }
 
 #[test]
-fn padded_batches_fit_and_one_beyond_the_shapes_goes_the_other_way() {
+fn padded_batches_fit_and_one_beyond_the_shapes_is_sent_unpadded() {
     let temp = directory();
     hub_graph(temp.path());
     for way in ["--partition none", "--in-process --samplers 1"] {
@@ -252,7 +252,7 @@ fn a_command_that_attached_has_the_bytes_of_every_batch_and_the_count() {
 }
 
 #[test]
-fn savings_of_smaller_slots_are_shown_beforehand_and_go_to_the_caches() {
+fn savings_of_smaller_slots_are_shown_first_and_used_by_the_caches() {
     let temp = directory();
     // Batches of few seeds with a wide fanout: the upper bound of a batch is most of the graph, and its usual size a
     // small part.

@@ -206,7 +206,7 @@ fn a_stale_pipe_directory_is_reported_and_can_be_taken_over() {
 }
 
 #[test]
-fn a_daemon_that_something_else_started_is_used_and_left_alone() {
+fn a_daemon_of_another_program_is_used_and_left_alone() {
     let machine = Machine::new();
     let pipe = machine.pipe();
     let daemon = machine.somebodys_daemon(&pipe, None);
@@ -329,7 +329,7 @@ fn a_pid_file_that_names_another_daemon_than_the_listener_is_ignored() {
 }
 
 #[test]
-fn what_lies_in_the_pid_files_place_is_not_waited_for() {
+fn an_invalid_pid_file_is_not_waited_for() {
     let machine = Machine::new();
     let pipe = machine.pipe();
     fs::create_dir(&pipe).unwrap();
@@ -368,7 +368,7 @@ fn a_control_program_that_hangs_is_an_error_in_bounded_time() {
 }
 
 #[test]
-fn a_hanging_control_program_is_ended_and_a_daemon_that_is_there_is_not() {
+fn a_hanging_control_program_is_ended_and_a_running_daemon_is_not() {
     let machine = Machine::new();
     let pipe = machine.pipe();
     let daemon = machine.somebodys_daemon(&pipe, None);
@@ -383,7 +383,7 @@ fn a_hanging_control_program_is_ended_and_a_daemon_that_is_there_is_not() {
 
 #[test]
 fn a_daemon_that_refuses_or_dies_at_once_is_an_error_with_its_words() {
-    for (mode, words) in [("refuse", "was told to refuse"), ("dies", "died at once; its log ends with")] {
+    for (mode, words) in [("refuse", "is set to refuse"), ("dies", "died at once; its log ends with")] {
         let machine = Machine::new();
         machine.mps_in(&machine.pipe(), "start").env("CUDA_SIM_MPS", mode).run().refuses(3, &[words]);
         assert!(!machine.pipe().exists());
@@ -392,7 +392,7 @@ fn a_daemon_that_refuses_or_dies_at_once_is_an_error_with_its_words() {
 }
 
 #[test]
-fn a_daemon_that_does_not_obey_and_surviving_servers_are_ended_anyway() {
+fn an_unresponsive_daemon_and_surviving_servers_are_ended_anyway() {
     for mode in ["deaf", "orphans"] {
         let machine = Machine::new();
         let pipe = machine.pipe();

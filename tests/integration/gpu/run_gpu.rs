@@ -54,7 +54,7 @@ fn batches_are_those_of_the_cpu_wherever_the_producer_runs() {
 }
 
 #[test]
-fn rows_go_to_a_gpu_in_the_tables_type_and_other_types_are_refused() {
+fn rows_are_sent_to_a_gpu_in_the_tables_type_and_others_are_refused() {
     for kind in ["f16", "e4m3"] {
         let temp = directory();
         let args = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 7";
@@ -73,7 +73,7 @@ fn rows_go_to_a_gpu_in_the_tables_type_and_other_types_are_refused() {
 }
 
 #[test]
-fn aggregated_rows_go_to_a_gpu_by_copies_and_equal_those_in_host_memory() {
+fn aggregated_rows_are_copied_to_a_gpu_and_equal_those_in_host_memory() {
     let temp = directory();
     small_graph(temp.path());
     let steps = "attach; contents; close";

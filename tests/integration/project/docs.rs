@@ -165,7 +165,7 @@ fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
                 && let there = anchors(&fs::read_to_string(&target).unwrap())
                 && !there.contains(heading)
             {
-                broken.push(format!("{}: {link} is none of {there:?}", path.display()));
+                broken.push(format!("{}: {link} is not one of {there:?}", path.display()));
             }
         }
     }
@@ -206,7 +206,7 @@ fn models_md_has_a_row_for_each_model_of_the_table() {
 }
 
 #[test]
-fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
+fn the_accuracies_in_models_md_are_the_measured_ones() {
     let page = fs::read_to_string(root().join("docs/guide/models.md")).unwrap();
     let raw = fs::read_to_string(root().join("docs/results/accuracy.json")).unwrap();
     let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
@@ -242,7 +242,7 @@ fn the_readme_puts_the_program_into_the_path_before_it_calls_it_by_name() {
 }
 
 #[test]
-fn what_the_readme_tells_of_a_faster_loader_is_what_was_measured() {
+fn figures_of_a_faster_loader_in_the_readme_are_the_measured_ones() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let told = readme.split("**What a faster loader gives on a CPU.**").nth(1).expect("the paragraph");
     let told = told.split("\n\n").next().unwrap().replace('\n', " ");

@@ -301,7 +301,7 @@ fn where_correctness_fails_nothing_is_measured() {
 }
 
 #[test]
-fn roles_are_killed_only_on_request_and_behind_all_else() {
+fn roles_are_killed_only_on_request_and_after_all_other_steps() {
     let place = Place::new();
     let output = place.suite("--simulate --only python --with-faults");
     ends(&output, 0, "SIMULATED");
@@ -340,7 +340,7 @@ fn checkout() -> tempfile::TempDir {
 }
 
 #[test]
-fn carried_files_lie_in_the_checkout_ignored_and_count_with_all_others() {
+fn carried_files_are_ignored_in_the_checkout_and_count_with_the_others() {
     let checkout = checkout();
     let carry = |to: &Path| {
         Command::new("bash").arg(checkout.path().join("scripts/gpu/carry.sh")).arg(to).output().unwrap()

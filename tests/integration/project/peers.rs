@@ -132,7 +132,7 @@ fn rounds_alternate_and_a_peer_whose_batch_is_invalid_takes_no_part() {
 }
 
 #[test]
-fn the_figures_beside_the_peers_are_those_of_the_raw_results() {
+fn the_figures_next_to_the_peers_are_those_of_the_raw_results() {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let mut checked = 0;
     for file in fs::read_dir(results).unwrap() {

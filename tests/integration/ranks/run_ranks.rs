@@ -106,7 +106,7 @@ fn a_killed_rank_is_named_and_the_others_end_with_their_next_batch() {
 }
 
 #[test]
-fn a_killed_role_is_named_with_its_rank_and_every_rank_learns_of_it() {
+fn a_killed_role_is_named_with_its_rank_and_ends_every_rank() {
     let temp = directory();
     small_graph(temp.path());
     for role in ["sampler", "producer"] {
@@ -142,7 +142,7 @@ fn a_launcher_that_is_killed_takes_all_ranks_with_it() {
 }
 
 #[test]
-fn a_command_that_is_killed_leaves_no_rank_behind() {
+fn a_command_that_is_killed_leaves_no_rank() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());

@@ -201,7 +201,7 @@ fn a_rank_that_takes_no_batches_does_not_block_one_that_shares_samplers() {
 }
 
 #[test]
-fn a_shared_sampler_that_is_killed_is_named_and_every_rank_hears_of_it() {
+fn a_shared_sampler_that_is_killed_is_named_and_ends_every_rank() {
     let temp = directory();
     small_graph(temp.path());
     for (options, on_gpus, name) in [
@@ -237,7 +237,7 @@ fn a_shared_sampler_that_is_killed_is_named_and_every_rank_hears_of_it() {
 }
 
 #[test]
-fn a_rank_killed_beside_shared_samplers_is_named_and_nothing_is_left() {
+fn a_rank_killed_next_to_shared_samplers_is_named_and_leaves_nothing() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());

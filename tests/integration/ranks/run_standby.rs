@@ -66,7 +66,7 @@ fn standby_ranks_join_at_a_batch_and_every_batch_is_trained_once() {
 }
 
 #[test]
-fn gpus_that_sample_join_training_at_a_batch_beside_those_that_train() {
+fn gpus_that_sample_join_training_at_a_batch() {
     let temp = directory();
     small_graph(temp.path());
     for (options, devices, samplers, from) in [
@@ -113,7 +113,7 @@ fn a_standby_rank_holds_as_many_cached_rows_as_have_room_there() {
 }
 
 #[test]
-fn a_rank_that_stands_by_and_is_killed_is_named_and_nothing_is_left() {
+fn a_standby_rank_that_is_killed_is_named_and_nothing_is_left() {
     let temp = directory();
     small_graph(temp.path());
     let before = traces(temp.path());
@@ -195,7 +195,7 @@ fn a_dry_run_has_two_ranks_on_a_gpu_that_samples_and_trains() {
 }
 
 #[test]
-fn what_cannot_stand_by_is_refused() {
+fn ranks_that_cannot_stand_by_are_refused() {
     let temp = directory();
     small_graph(temp.path());
     for (options, parts) in [

@@ -44,7 +44,7 @@ fn losses_and_hashes_are_equal_for_any_summing_side_and_kind_of_sampler() {
 }
 
 #[test]
-fn losses_are_equal_in_processes_threads_on_resume_and_behind_caches() {
+fn losses_are_equal_in_processes_threads_on_resume_and_with_caches() {
     let temp = directory();
     small_graph(temp.path());
     for model in ["sage", "gcn"] {

@@ -169,7 +169,7 @@ fn check_the_search(kept: &[(usize, usize)], parts: usize, window: usize, ways: 
 }
 
 #[test]
-fn auto_tries_both_ways_in_the_first_batches_and_goes_on_with_one() {
+fn auto_tries_both_ways_in_the_first_batches_and_keeps_one() {
     let temp = directory();
     small_graph(temp.path());
     for model in ["sage", "gcn"] {
@@ -212,7 +212,7 @@ fn auto_tries_both_ways_in_the_first_batches_and_goes_on_with_one() {
 }
 
 #[test]
-fn a_resumed_run_tries_again_and_goes_on_with_the_same_losses() {
+fn a_resumed_run_tries_again_and_has_the_same_losses() {
     let temp = directory();
     small_graph(temp.path());
     for model in ["sage", "gcn"] {

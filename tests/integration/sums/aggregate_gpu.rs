@@ -253,7 +253,7 @@ fn narrow_tables_give_the_losses_of_the_cpu() {
 }
 
 #[test]
-fn slots_of_sums_are_smaller_and_the_rows_beside_them_shown_and_bounded() {
+fn slots_of_sums_are_smaller_and_their_rows_are_shown_and_bounded() {
     let temp = directory();
     small_graph(temp.path());
     let dry = |options: &str| {

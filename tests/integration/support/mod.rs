@@ -204,7 +204,7 @@ impl Running {
 
 /// Reads a pipe to its end on a separate thread, so that a full pipe blocks no process.
 fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
-    let mut pipe = pipe.expect("the pipe was asked for");
+    let mut pipe = pipe.expect("the pipe exists");
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -220,7 +220,7 @@ pub struct Traces {
 impl Traces {
     /// The present names; `temporary` is the run's `TMPDIR`, in its test's directory. Other tests run at the same time and
     /// bind sockets, too, so only files of this test's directory count. A socket with an abstract name cannot outlive its
-    /// process, and tests check processes by themselves.
+    /// process, and tests check processes separately.
     pub fn now(temporary: &Path) -> Traces {
         let names = |folder: &Path| -> Vec<String> {
             let mut names: Vec<_> = fs::read_dir(folder)

@@ -210,7 +210,7 @@ fn cores_of(process: i32) -> Vec<usize> {
 }
 
 #[test]
-fn cores_that_cannot_be_are_refused_with_the_way_out() {
+fn unusable_cores_are_refused_by_name() {
     let temp = directory();
     small_graph(temp.path());
     for (options, parts) in [

@@ -65,7 +65,7 @@ fn a_process_that_was_killed_is_left_out_of_the_table() {
 }
 
 #[test]
-fn bench_pipeline_tells_the_memory_of_its_one_process() {
+fn bench_pipeline_reports_the_memory_of_its_one_process() {
     let temp = directory();
     small_graph(temp.path());
     let bench = "bench pipeline graph --fanouts 5,4 --batch-size 100";
@@ -178,7 +178,7 @@ const LARGE: &str =
     "train graph --fanouts 5,4 --batch-size 100 --hidden 65536 --epochs 1 --metrics new.jsonl";
 
 #[test]
-fn a_model_that_no_machine_holds_is_refused_before_anything_starts() {
+fn a_model_larger_than_any_memory_is_refused_before_anything_starts() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let meta = graph.join("meta.json");

@@ -187,7 +187,7 @@ fn half_precision_features_change_no_batch_and_the_losses_by_little() {
 
     assert_eq!((wide.0.as_str(), narrow.0.as_str()), ("f32", "f16"));
     assert_eq!(wide.2, narrow.2, "the batches are the same");
-    assert_ne!(wide.1, narrow.1, "the values are not: most are no halves");
+    assert_ne!(wide.1, narrow.1, "the values differ: most are not exact in f16");
     for (wide, narrow) in wide.1.iter().zip(&narrow.1) {
         assert!((wide - narrow).abs() < 0.01 * wide, "{wide} and {narrow}");
     }

@@ -182,7 +182,7 @@ fn what_cannot_be_predicted_is_refused_by_name_and_nothing_is_written() {
     refuse("--checkpoint kept --nodes none.npy", &["--nodes: none.npy", "no node"]);
     fs::write(temp.path().join("f.npy"), npy::<f32>(&[1], false, &[1.0])).unwrap();
     refuse("--checkpoint kept --nodes f.npy", &["f.npy", "float32", "int64"]);
-    refuse("--checkpoint kept --nodes nobody", &["--nodes: nobody", "train, valid, test"]);
+    refuse("--checkpoint kept --nodes unknown", &["--nodes: unknown", "train, valid, test"]);
     refuse("--checkpoint kept --embeddings e.npy --layer 3", &["--layer 3", "1 to 2"]);
     refuse("--checkpoint kept --output no/where.npy", &["no/where.npy"]);
     refuse("--checkpoint kept --output f.npy", &["f.npy", "--overwrite"]);

@@ -255,7 +255,7 @@ fn record(job: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_process_killed_before_or_behind_the_name_of_its_table_is_resumed() {
+fn a_process_killed_before_or_after_naming_its_table_is_resumed() {
     let temp = directory();
     let graph = small_graph(temp.path());
     with_names(&graph);

@@ -183,7 +183,7 @@ fn targets_that_are_not_finite_are_refused_with_node_and_column() {
 }
 
 #[test]
-fn numbers_go_through_import_reordering_and_export_and_info_tells_of_them() {
+fn numbers_survive_import_reordering_and_export_and_info_shows_them() {
     let temp = directory();
     let six = temp.path().join("six");
     six_nodes(&six);

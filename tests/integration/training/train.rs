@@ -125,7 +125,7 @@ fn a_run_killed_in_an_epoch_resumes_at_its_last_checkpoint() {
     assert_eq!(parts[..killed_at], whole[..killed_at]);
     let (behind, begun_at) = (&parts[killed_at..], whole.len() - (parts.len() - killed_at));
     assert_eq!(*behind, whole[begun_at..]);
-    assert!(killed_at <= begun_at + 3, "killed behind {killed_at}, taken up at {begun_at}");
+    assert!(killed_at <= begun_at + 3, "killed after {killed_at}, resumed at {begun_at}");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn features_that_are_not_numbers_end_the_run_and_keep_the_last_checkpoint() {
 }
 
 #[test]
-fn what_a_run_cannot_begin_with_is_refused_before_anything_is_written() {
+fn options_that_prevent_a_run_are_refused_before_anything_is_written() {
     let temp = directory();
     small_graph(temp.path());
     let six = temp.path().join("six");
@@ -368,7 +368,7 @@ fn a_program_without_its_consumer_names_the_path_and_what_installs_it() {
 }
 
 #[test]
-fn an_unfit_consumer_is_refused_before_anything_starts() {
+fn a_mismatched_consumer_is_refused_before_anything_starts() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     for (script, says) in [
@@ -385,7 +385,7 @@ fn an_unfit_consumer_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_consumer_that_fits_is_asked_for_its_version_until_its_file_changes() {
+fn a_matching_consumer_is_checked_again_only_when_its_file_changes() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     // It only answers for its version, so that each run ends as soon as it is started to train.
@@ -523,7 +523,7 @@ fn figures_of_a_running_training_are_served_in_the_format_of_prometheus() {
     let value = |body: &str, name: &str| -> Option<f64> {
         body.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
     };
-    wait_until("an epoch is told", || {
+    wait_until("an epoch is published", || {
         asked(port, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").is_some_and(|(_, body)| {
             value(&body, "uvatrain_epochs_total").is_some_and(|epochs| epochs >= 1.0)
         })

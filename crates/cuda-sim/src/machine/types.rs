@@ -83,7 +83,7 @@ mod tests {
     use crate::machine::codes::Code;
 
     #[test]
-    fn structures_lie_as_in_the_drivers_header() {
+    fn structures_have_the_layout_of_the_drivers_header() {
         assert_eq!(size_of::<MemAllocationProp>(), size_of::<sys::CUmemAllocationProp>());
         assert_eq!(
             offset_of!(MemAllocationProp, requested_handle_types),

@@ -63,9 +63,9 @@ fn the_last_release_ends_the_context_and_all_in_it() {
 }
 
 #[test]
-fn operations_of_a_stream_run_in_order_and_beside_the_caller() {
+fn operations_of_a_stream_run_in_order_while_the_caller_continues() {
     if !cuda_sim::in_process_with(
-        "driver::operations_of_a_stream_run_in_order_and_beside_the_caller",
+        "driver::operations_of_a_stream_run_in_order_while_the_caller_continues",
         &[("CUDA_SIM_DELAY_US", "200"), ("CUDA_SIM_WATCHDOG", "0")],
     ) {
         return;
@@ -108,8 +108,8 @@ fn pageable_memory_is_taken_at_the_call() {
 }
 
 #[test]
-fn a_wait_is_for_what_was_recorded_when_it_was_enqueued() {
-    if !cuda_sim::in_process("driver::a_wait_is_for_what_was_recorded_when_it_was_enqueued") {
+fn a_wait_covers_the_record_that_preceded_it() {
+    if !cuda_sim::in_process("driver::a_wait_covers_the_record_that_preceded_it") {
         return;
     }
     start();

@@ -240,9 +240,8 @@ fn peer_that_takes_a_descriptor() {
 }
 
 #[test]
-fn physical_memory_goes_over_a_socket_and_outlives_its_maker_and_taker() {
-    if !cuda_sim::in_process("processes::physical_memory_goes_over_a_socket_and_outlives_its_maker_and_taker")
-    {
+fn physical_memory_passes_over_a_socket_and_outlives_both_processes() {
+    if !cuda_sim::in_process("processes::physical_memory_passes_over_a_socket_and_outlives_both_processes") {
         return;
     }
     start();
@@ -319,7 +318,7 @@ fn counts(folder: &Path) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn counts_are_true_in_a_killed_process_too_and_nothing_else_is_left() {
+fn counts_are_exact_in_a_killed_process_too_and_nothing_else_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let listed = |path: &str| {
         let mut names: Vec<_> =
@@ -350,7 +349,7 @@ fn counts_are_true_in_a_killed_process_too_and_nothing_else_is_left() {
 /// Prints the number of multiprocessors, and whether MPS is in use.
 #[test]
 #[ignore = "the peer of other tests"]
-fn peer_that_asks_for_multiprocessors() {
+fn peer_that_requests_multiprocessors() {
     let Some(channel) = channel() else { return };
     ok!(cuInit(0));
     use sys::CUdevice_attribute as A;
@@ -367,7 +366,7 @@ fn a_percentage_counts_only_while_an_mps_daemon_lives() {
             ("CUDA_MPS_PIPE_DIRECTORY", folder.to_str().unwrap()),
             ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentage),
         ];
-        let peer = Peer::start("processes::peer_that_asks_for_multiprocessors", &variables);
+        let peer = Peer::start("processes::peer_that_requests_multiprocessors", &variables);
         let answer = String::from_utf8(hear(&peer.channel)).unwrap();
         peer.finish();
         answer

@@ -846,7 +846,7 @@ mod tests {
 
     /// Packed columns have the sizes that they have on the host, and one copy of the first bytes transfers all of them.
     #[test]
-    fn on_a_gpu_columns_lie_behind_the_report_without_unused_room() {
+    fn on_a_gpu_columns_follow_the_report_without_gaps() {
         let temp = tempfile::tempdir().unwrap();
         let spec = with(options(&[3, 2], 10, None), SamplerKind::WEIGHTED, true, true);
         let layout = BatchLayout::new(&small_graph(temp.path()), &spec).unwrap();

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_green_context_of_8_counts_where_there_is_one_else_the_grid() {
+    fn a_green_context_of_8_counts_if_available_else_the_grid() {
         let few = |partition, rate| figure(Cell { multiprocessors: Some(8), partition, ..base() }, rate);
         let report = concluded(vec![figure(base(), 40.0), few(GatherPartition::Grid, 20.0)]);
         assert!(!goal(&report, "8 multiprocessors, rows").met);

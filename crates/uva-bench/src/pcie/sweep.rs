@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_point_lies_on_axes_that_lack_the_usual_one() {
+    fn the_base_point_is_on_axes_without_the_default_value() {
         let sweep = Sweep {
             kernels: vec![Kernel::Naive],
             row_bytes: vec![60],

@@ -14,7 +14,7 @@ fn a_measurement_is_verified_and_counts_what_it_moved() {
             assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
             if pages == Some(PageSize::Base) {
                 let shares = (measurement.table_huge_share, measurement.output_huge_share);
-                assert_eq!(shares, (Some(0.0), Some(0.0)), "pages that the kernel was told to leave small");
+                assert_eq!(shares, (Some(0.0), Some(0.0)), "huge pages were used");
             }
         }
     }

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_rename_leaves_nothing_beside() {
+    fn a_failed_rename_leaves_no_temporary_file() {
         let (_folder, cache, key) = cache();
         // A folder of the entry's name cannot be replaced by a file.
         fs::create_dir_all(cache.path("gather", key)).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_beside_writers_always_see_the_whole() {
+    fn concurrent_readers_always_see_a_complete_file() {
         let (_folder, cache, key) = cache();
         let image = vec![7u8; 1 << 18];
         cache.store("gather", key, &image).unwrap();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_names_its_version_in_a_file_and_may_lack_that_file() {
+    fn an_archive_names_its_version_in_an_optional_file() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::create_dir(temp.path().join("lib")).unwrap();
         std::fs::write(temp.path().join("lib").join(LIBRARY), "").unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_belongs_to_the_environment_whose_module_lies_there_too() {
+    fn a_program_belongs_to_the_environment_that_contains_its_module() {
         let temp = tempfile::tempdir().unwrap();
         let program = temp.path().join("bin/uvatrain");
         assert_eq!(environment_of(&program), None);

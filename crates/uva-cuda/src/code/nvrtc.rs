@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_found_in_every_layout_that_is_known() {
+    fn the_library_is_found_in_every_known_layout() {
         for within in WITHIN {
             let folder = tempfile::tempdir().unwrap();
             let lib = folder.path().join(within);

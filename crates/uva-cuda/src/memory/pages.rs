@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_pages_are_tried_alone_and_others_fall_back_to_what_can_be_had() {
+    fn named_pages_are_tried_alone_and_others_have_fallbacks() {
         let tried = |pages: PinPages, others, reserved| pages.attempts(others, 4 << 20, reserved);
         for pages in PinPages::ALL {
             assert_eq!(tried(pages, false, 0), [pages]);

@@ -166,8 +166,8 @@ fn rows_with_a_slot_come_from_the_cache() {
 }
 
 #[test]
-fn an_id_out_of_range_is_reported_and_its_row_left_as_it_was() {
-    if !cuda_sim::in_process("gather::an_id_out_of_range_is_reported_and_its_row_left_as_it_was") {
+fn an_id_out_of_range_is_reported_and_its_row_is_unchanged() {
+    if !cuda_sim::in_process("gather::an_id_out_of_range_is_reported_and_its_row_is_unchanged") {
         return;
     }
     let bench = Bench::new();
@@ -233,7 +233,7 @@ fn kernels_are_compiled_once_and_then_come_from_the_cache() {
     // Two processes that find the folder empty at once.
     let shared = tempfile::tempdir().unwrap();
     let start = || {
-        let mut command = simulated("gather::does_everything_and_tells_the_error");
+        let mut command = simulated("gather::runs_every_step_and_prints_the_error");
         // NVRTC may be found in the cache folder as well, and this one has none.
         command.env("UVATRAIN_NVRTC", &nvrtc);
         command.env("UVATRAIN_CACHE", shared.path()).stdout(Stdio::piped()).spawn().unwrap()
@@ -263,7 +263,7 @@ fn nvrtc() -> Option<Nvrtc> {
 
 #[test]
 #[ignore = "run by other tests, on a machine of their choice"]
-fn loads_the_kernels_as_tests_do_and_tells_their_origin() {
+fn loads_the_kernels_as_tests_do_and_prints_their_origin() {
     let context = Context::primary(0).unwrap();
     match Module::gather(&context, &common::module_options()) {
         Ok(module) => println!("ORIGIN {:?}", module.report().origin),
@@ -273,7 +273,7 @@ fn loads_the_kernels_as_tests_do_and_tells_their_origin() {
 
 /// The origin of a test program's kernels under these variables.
 fn origin(variables: &[(&str, &std::path::Path)]) -> String {
-    let mut command = simulated("gather::loads_the_kernels_as_tests_do_and_tells_their_origin");
+    let mut command = simulated("gather::loads_the_kernels_as_tests_do_and_prints_their_origin");
     command.env_remove("UVATRAIN_KERNELS").env_remove("UVATRAIN_TEST_KERNELS");
     told(&command.envs(variables.iter().copied()).output().unwrap(), "ORIGIN ")
 }
@@ -293,8 +293,8 @@ fn test_programs_that_share_a_folder_compile_each_kernel_once() {
 }
 
 #[test]
-fn matching_carried_kernels_are_used_before_a_compiler_is_looked_for() {
-    let test = "gather::matching_carried_kernels_are_used_before_a_compiler_is_looked_for";
+fn matching_carried_kernels_are_used_before_a_compiler() {
+    let test = "gather::matching_carried_kernels_are_used_before_a_compiler";
     if !cuda_sim::in_process(test) {
         return;
     }
@@ -317,8 +317,8 @@ fn matching_carried_kernels_are_used_before_a_compiler_is_looked_for() {
 }
 
 #[test]
-fn a_compiler_that_was_named_and_is_not_there_is_missing_even_here() {
-    if !cuda_sim::in_process("gather::a_compiler_that_was_named_and_is_not_there_is_missing_even_here") {
+fn a_named_compiler_that_does_not_exist_is_an_error_even_here() {
+    if !cuda_sim::in_process("gather::a_named_compiler_that_does_not_exist_is_an_error_even_here") {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -375,7 +375,7 @@ fn everything() -> Result<(), CudaError> {
 
 #[test]
 #[ignore = "run by another test, with faults of its choice"]
-fn does_everything_and_tells_the_error() {
+fn runs_every_step_and_prints_the_error() {
     match everything() {
         Ok(()) => println!("OUTCOME fine"),
         Err(error) => println!("OUTCOME {error}"),
@@ -405,7 +405,7 @@ fn a_fault_in_any_call_names_the_call_and_its_purpose() {
     // With NVRTC, the kernels are compiled once and not for each fault.
     let cache = tempfile::tempdir().unwrap();
     let outcome_with = |fault: &str| {
-        let mut command = simulated("gather::does_everything_and_tells_the_error");
+        let mut command = simulated("gather::runs_every_step_and_prints_the_error");
         let output =
             command.env("CUDA_SIM_FAIL", fault).env("UVATRAIN_CACHE", cache.path()).output().unwrap();
         told(&output, "OUTCOME ")

@@ -51,8 +51,8 @@ fn from_device(stream: &CudaStream, from: u64, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_go_to_the_device_and_come_back() {
-    if !under("memory::bytes_go_to_the_device_and_come_back", &[("CUDA_SIM_DELAY_US", "200")]) {
+fn bytes_are_copied_to_the_device_and_back() {
+    if !under("memory::bytes_are_copied_to_the_device_and_back", &[("CUDA_SIM_DELAY_US", "200")]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -133,7 +133,7 @@ fn share_with_another_process(kind: IpcKind, expected: SharedKind, leaves: bool)
     assert_eq!(buffer.kind(), expected);
     assert!(buffer.allocated() >= SHARED_BYTES && buffer.allocated().is_multiple_of(2 << 20));
     assert_eq!(buffer.slice(0..SHARED_BYTES).unwrap().bytes(), SHARED_BYTES);
-    assert!(buffer.slice(1..SHARED_BYTES + 1).is_err(), "the rounding is nobody's to read");
+    assert!(buffer.slice(1..SHARED_BYTES + 1).is_err(), "bytes added by rounding must not be readable");
     to_device(&stream, &bytes(SHARED_BYTES, 3), buffer.address());
 
     let Exported { metadata, fd } = buffer.export().unwrap();
@@ -372,7 +372,7 @@ fn a_mapped_file_is_pinned_in_place_in_chunks_that_start_on_pages() {
         let owner = file_table(length, lead);
         let table = PinnedTable::new(&context, owner.clone(), &chunks_of(chunk_pages)).unwrap();
         let case =
-            format!("{length} bytes behind {lead} in chunks of {chunk_pages} pages: {:?}", table.report());
+            format!("{length} bytes after {lead} in chunks of {chunk_pages} pages: {:?}", table.report());
         assert_eq!((table.report().how, table.report().chunks), (PinHow::InPlaceReadOnly, chunks), "{case}");
         assert_eq!(table.report().bytes, length as u64, "{case}");
         assert!(
@@ -437,8 +437,8 @@ impl Drop for LastWord {
 }
 
 #[test]
-fn pages_are_unpinned_before_their_owner_is_let_go() {
-    if !under("memory::pages_are_unpinned_before_their_owner_is_let_go", &[]) {
+fn pages_are_unpinned_before_their_owner_is_dropped() {
+    if !under("memory::pages_are_unpinned_before_their_owner_is_dropped", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -469,7 +469,7 @@ fn where_read_only_pages_cannot_be_pinned_a_copy_is() {
     assert!(report.pages.is_some());
     assert!(table.host() == bytes(length, 7), "the copy has the file's bytes");
     assert_eq!(table.address(), table.host().as_ptr() as u64);
-    assert!(weak.upgrade().is_none(), "nobody needs the file any more");
+    assert!(weak.upgrade().is_none(), "the file is no longer used");
     // Writable memory is pinned in place.
     let writable: Arc<Vec<u8>> = Arc::new(bytes(3 * PAGE, 2));
     let table = PinnedTable::new(&context, writable.clone(), &chunks_of(1)).unwrap();
@@ -634,9 +634,9 @@ fn pages_that_a_driver_refuses_are_copied_and_the_refusal_is_reported() {
 }
 
 #[test]
-fn a_copy_that_is_refused_too_tells_both_refusals() {
+fn a_refused_copy_reports_both_refusals() {
     let fail = [("CUDA_SIM_FAIL", "cuMemHostRegister:*=2")];
-    if !under("memory::a_copy_that_is_refused_too_tells_both_refusals", &fail) {
+    if !under("memory::a_refused_copy_reports_both_refusals", &fail) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -693,7 +693,7 @@ fn a_table_that_seems_too_large_is_pinned_with_a_warning_or_refused() {
     let error = pin(PreflightPolicy::Refuse).unwrap_err();
     assert!(matches!(&error, CudaError::Preflight(text) if text.contains("may not fit")), "{error:?}");
     pin(PreflightPolicy::Off).unwrap();
-    assert_eq!(WARNED.load(Ordering::Relaxed), 1, "nobody looked");
+    assert_eq!(WARNED.load(Ordering::Relaxed), 1, "a warning without a check");
 }
 
 // --- partitions ---
@@ -776,8 +776,8 @@ fn an_event_of_a_partitions_stream_is_made_in_the_streams_own_context() {
 }
 
 #[test]
-fn a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer() {
-    if !under("memory::a_stamp_is_a_signal_between_streams_and_lies_within_its_buffer", &[]) {
+fn a_stamp_is_a_signal_between_streams_and_is_within_its_buffer() {
+    if !under("memory::a_stamp_is_a_signal_between_streams_and_is_within_its_buffer", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();

@@ -10,8 +10,8 @@ use uva_cuda::{Context, CudaError, CudaEvent, CudaStream, Device, ErrorKind, Fea
 use crate::common::{Hold, kernels, simulated};
 
 #[test]
-fn a_device_tells_what_it_is() {
-    if !cuda_sim::in_process("objects::a_device_tells_what_it_is") {
+fn a_device_reports_its_properties() {
+    if !cuda_sim::in_process("objects::a_device_reports_its_properties") {
         return;
     }
     let report = probe();
@@ -32,8 +32,8 @@ fn a_device_tells_what_it_is() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_refused_by_its_number() {
-    if !cuda_sim::in_process("objects::a_device_that_is_not_there_is_refused_by_its_number") {
+fn a_missing_device_is_refused_by_its_number() {
+    if !cuda_sim::in_process("objects::a_missing_device_is_refused_by_its_number") {
         return;
     }
     let error = Context::primary(3).unwrap_err();
@@ -125,8 +125,8 @@ fn a_wait_sees_only_what_was_recorded_before_it() {
 }
 
 #[test]
-fn only_events_made_for_it_tell_the_time() {
-    if !cuda_sim::in_process("objects::only_events_made_for_it_tell_the_time") {
+fn only_events_with_timing_measure_time() {
+    if !cuda_sim::in_process("objects::only_events_with_timing_measure_time") {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -270,8 +270,8 @@ fn events_order_the_streams_of_two_processes() {
 }
 
 #[test]
-fn an_event_of_a_peer_that_died_is_let_go_without_a_call() {
-    if !cuda_sim::in_process("objects::an_event_of_a_peer_that_died_is_let_go_without_a_call") {
+fn an_event_of_a_dead_peer_is_dropped_without_a_call() {
+    if !cuda_sim::in_process("objects::an_event_of_a_dead_peer_is_dropped_without_a_call") {
         return;
     }
     let context = Context::primary(0).unwrap();

@@ -9,7 +9,7 @@ use crate::common::{again, simulated, told};
 
 #[test]
 #[ignore = "run by the others, with an environment of theirs"]
-fn tells_what_there_is() {
+fn prints_the_driver_report() {
     println!("REPORT {}", serde_json::to_string(&probe()).unwrap());
     println!("REASON {:?}", Driver::load().map(|_| ()));
 }
@@ -22,7 +22,7 @@ fn report(command: &mut Command) -> (ProbeReport, String) {
 #[test]
 fn an_old_driver_is_reported_with_the_version_it_serves() {
     let (report, reason) =
-        report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_DRIVER_VERSION", "12080"));
+        report(simulated("unavailable::prints_the_driver_report").env("CUDA_SIM_DRIVER_VERSION", "12080"));
     assert_eq!(reason, format!("Err({:?})", Unavailable::OldDriver { found: (12, 8) }));
     let text = report.unavailable.unwrap();
     assert!(text.contains("12.8") && text.contains("13.0"), "{text}");
@@ -30,7 +30,8 @@ fn an_old_driver_is_reported_with_the_version_it_serves() {
 
 #[test]
 fn a_driver_without_a_device_says_so() {
-    let (report, reason) = report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_DEVICES", "0"));
+    let (report, reason) =
+        report(simulated("unavailable::prints_the_driver_report").env("CUDA_SIM_DEVICES", "0"));
     assert_eq!(reason, format!("Err({:?})", Unavailable::NoDevice));
     assert!(report.unavailable.unwrap().contains("no device"));
 }
@@ -38,7 +39,7 @@ fn a_driver_without_a_device_says_so() {
 #[test]
 fn a_driver_that_does_not_start_is_reported_with_its_code() {
     let (report, _) =
-        report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_FAIL", "cuInit:1=807"));
+        report(simulated("unavailable::prints_the_driver_report").env("CUDA_SIM_FAIL", "cuInit:1=807"));
     let text = report.unavailable.unwrap();
     assert!(text.contains("cuInit: CUDA_ERROR_MPS_SERVER_NOT_READY (807)"), "{text}");
     assert!(text.contains("mps"), "{text}");
@@ -46,8 +47,9 @@ fn a_driver_that_does_not_start_is_reported_with_its_code() {
 
 #[test]
 fn a_device_that_does_not_answer_is_in_the_report() {
-    let (report, _) =
-        report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_FAIL", "cuDeviceGetName:1=999"));
+    let (report, _) = report(
+        simulated("unavailable::prints_the_driver_report").env("CUDA_SIM_FAIL", "cuDeviceGetName:1=999"),
+    );
     let text = report.unavailable.unwrap();
     assert!(text.contains("cuDeviceGetName failed while asking the name of device 0"), "{text}");
     assert_eq!(report.driver.as_deref(), Some("13.0"));
@@ -60,7 +62,8 @@ fn a_library_that_lacks_a_function_is_reported_with_the_function() {
     let library =
         maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).find(|path| path.contains("/libc.so"));
     symlink(library.unwrap(), folder.path().join("libcuda.so.1")).unwrap();
-    let (_, reason) = report(again("unavailable::tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
+    let (_, reason) =
+        report(again("unavailable::prints_the_driver_report").env("LD_LIBRARY_PATH", folder.path()));
     assert_eq!(reason, format!("Err({:?})", Unavailable::MissingSymbol { symbol: "cuInit" }));
 }
 
@@ -79,7 +82,8 @@ fn an_old_driver_that_lacks_a_function_is_reported_with_its_version() {
     let mut compile = Command::new(compiler);
     compile.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join("libcuda.so.1")).arg(&source);
     assert!(compile.status().unwrap().success());
-    let (_, reason) = report(again("unavailable::tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
+    let (_, reason) =
+        report(again("unavailable::prints_the_driver_report").env("LD_LIBRARY_PATH", folder.path()));
     assert_eq!(reason, format!("Err({:?})", Unavailable::OldDriver { found: (11, 4) }));
 }
 
@@ -88,11 +92,11 @@ fn a_library_that_does_not_open_is_reported_with_the_loaders_message() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("libcuda.so.1"),
-        "no library, but long enough to be asked for its header",
+        "not a library, but long enough that the loader reads its header",
     )
     .unwrap();
     let (report, reason) =
-        report(again("unavailable::tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
+        report(again("unavailable::prints_the_driver_report").env("LD_LIBRARY_PATH", folder.path()));
     assert!(reason.contains("NoDriver"), "{reason}");
     let text = report.unavailable.unwrap();
     assert!(text.contains("libcuda.so.1"), "{text}");

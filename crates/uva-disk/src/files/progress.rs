@@ -148,7 +148,7 @@ mod tests {
     const EXTENT: Extent = Extent { file: 3, offset: 8192, length: 16384, needed: 13000 };
 
     #[test]
-    fn a_short_read_goes_on_at_the_last_whole_block() {
+    fn a_short_read_continues_at_the_last_complete_block() {
         let mut progress = ExtentProgress::new(EXTENT, 4096);
         assert_eq!(progress.request(), ReadRequest { offset: 8192, from: 0, length: 16384 });
         assert_eq!(progress.take(Ok(5000)), Ok(ReadStep::Again));

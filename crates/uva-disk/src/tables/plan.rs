@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_lie_in_their_extents_which_are_aligned_bounded_and_ordered(
+        fn rows_are_in_their_extents_which_are_aligned_bounded_and_ordered(
             row_bytes in prop_oneof![1usize..=600, Just(4096), 65530usize..65545],
             offset in 0u64..5000,
             block in prop_oneof![Just(512usize), Just(4096)],

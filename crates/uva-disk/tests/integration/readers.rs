@@ -83,7 +83,7 @@ fn every_reader_reads_rows_of_any_size_and_offset_as_a_plain_read_does() {
                 let read = read(&mut file, &wanted).unwrap();
                 assert!(
                     read == expected(&contents, shape, &wanted),
-                    "{kind}: rows of {row_bytes} bytes behind byte {offset}: other bytes"
+                    "{kind}: rows of {row_bytes} bytes from byte {offset} on: other bytes"
                 );
             }
         }

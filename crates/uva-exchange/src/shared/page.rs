@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_joins_once_and_its_process_stays_known_when_it_has_left() {
+    fn a_rank_joins_once_and_its_process_is_known_after_it_has_left() {
         let page = page(2);
         assert_eq!(page.member(1), MemberState::Absent);
         assert_eq!(page.join(1, 4711), Ok(()));

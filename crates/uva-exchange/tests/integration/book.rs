@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use uva_exchange::{Book, BookError};
 
 #[test]
-fn rows_belong_to_the_range_that_they_lie_in_and_empty_parts_own_none() {
+fn rows_belong_to_the_range_that_contains_them_and_empty_parts_own_none() {
     let book = Book::new(&[0, 0, 3, 3, 3, 10, 10]).unwrap();
     assert_eq!((book.parts(), book.rows()), (6, 10));
     let owners: Vec<_> = (0..12).map(|row| book.owner(row)).collect();

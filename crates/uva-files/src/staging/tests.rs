@@ -166,7 +166,7 @@ fn a_dataset_makes_way_only_in_the_moment_of_the_commit() {
 }
 
 #[test]
-fn what_came_to_lie_among_a_replaced_datasets_files_stays() {
+fn files_added_to_a_replaced_dataset_are_kept() {
     let parent = tempfile::tempdir().unwrap();
     let old = parent.path().join("graph.partial-0123456789abcdef");
     dataset(&old);

@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn edges_that_exceed_the_memory_go_through_the_file_with_equal_results() {
+fn edges_that_exceed_the_memory_use_the_file_with_equal_results() {
     // 3 million edges of 8 bytes in 16 MiB; half of them end in the first bucket, which then takes several runs.
     let (nodes, count) = (40_000_u64, 3_000_000_u64);
     let edges: Vec<(u64, u64)> = (0..count)

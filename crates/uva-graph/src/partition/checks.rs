@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_of_a_description_lies_beside_it() {
+    fn a_directory_of_a_description_is_in_the_same_folder() {
         for beside in ["part-0", "graph", "a b"] {
             assert!(is_beside(beside), "{beside}");
         }

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_id_has_the_owner_whose_range_has_it_and_a_row_there() {
+    fn every_id_has_the_owner_whose_range_contains_it_and_a_row_there() {
         let sizes = [0, 3, 1, 0, 0, 4, 0];
         let book = RangeBook::of_sizes(&sizes);
         assert_eq!((book.parts(), book.nodes()), (7, 8));

@@ -8,7 +8,7 @@ use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, ElementType, Indices, Labels, Repeats, Split, Verify};
 
 #[test]
-fn a_dataset_is_lent_as_it_lies_in_its_files() {
+fn a_dataset_is_borrowed_from_its_files_unchanged() {
     let small = small();
     let dataset = small.open();
     assert_eq!((dataset.nodes(), dataset.edges(), dataset.classes()), (4, 5, 3));
@@ -105,7 +105,7 @@ fn several_classes_a_node_are_taken() {
 }
 
 #[test]
-fn meta_is_optional_and_keeps_what_it_does_not_know() {
+fn meta_is_optional_and_keeps_unknown_keys() {
     let small = small();
     small.meta(r#"{"name": "tiny", "classes": 9, "licence": "MIT", "made_by": ["me", 2]}"#);
     let dataset = small.open();

@@ -386,7 +386,7 @@ fn a_writer_that_ends_half_way_leaves_nothing() {
         };
         let ended =
             catch_unwind(AssertUnwindSafe(|| write_parts(&whole, &options(&map, 2), &out, &dies).is_ok()));
-        assert!(ended.is_err(), "it did not come to {last}");
+        assert!(ended.is_err(), "it did not reach {last}");
         assert_eq!(names(small.directory.path()), before);
     }
 }

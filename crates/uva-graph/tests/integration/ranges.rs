@@ -101,7 +101,7 @@ fn a_mismatch_is_found_on_opening_and_a_changed_value_by_full_checks() {
         let before = fs::read(&path).unwrap();
         let mut bytes = before.clone();
         change(&mut bytes);
-        assert!(bytes != before, "{file} stays as it was");
+        assert!(bytes != before, "{file} is unchanged");
         fs::write(&path, bytes).unwrap();
         let opened = RangeParts::open(&out, &[0, 1, 2], Verify::Full).map(|_| ());
         let error = match verify {

@@ -180,7 +180,7 @@ fn every_array_moves_with_its_nodes() {
 }
 
 #[test]
-fn wide_ids_half_floats_bytes_and_many_labels_are_kept_as_they_are() {
+fn wide_ids_half_floats_bytes_and_many_labels_are_unchanged() {
     let small = small();
     small.write("indices", NpyType::I64, &[], &common::INDICES.map(i64::from));
     small.write("feat", NpyType::U16, &[3], &[1_u16, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
@@ -315,7 +315,7 @@ proptest! {
 }
 
 #[test]
-fn ids_changed_behind_a_stamp_are_refused_by_place_and_leave_nothing() {
+fn ids_changed_after_stamping_are_refused_by_place_and_leave_no_file() {
     let small = small();
     // The last entry, of node 3, after a header of 128 bytes.
     change_behind_a_stamp(&small, "indices", |bytes| bytes[144..148].copy_from_slice(&4_i32.to_le_bytes()));

@@ -25,7 +25,7 @@ fn age(small: &Small, seconds: u64) {
 }
 
 #[test]
-fn the_second_open_skips_the_edges_and_nothing_else() {
+fn the_second_open_skips_only_the_edges() {
     let small = settled();
     let first = small.open();
     assert!(first.verification().edges_checked && !first.verification().from_stamp);
@@ -126,7 +126,7 @@ fn a_broken_stamp_is_as_good_as_none() {
 }
 
 #[test]
-fn a_planted_stamp_is_neither_written_through_nor_waited_for() {
+fn a_planted_stamp_is_neither_followed_nor_waited_for() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let small = settled();
     let victim = small.directory.path().join("victim");

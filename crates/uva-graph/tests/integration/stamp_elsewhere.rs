@@ -10,7 +10,7 @@ use uva_graph::Dataset;
 const INSIDE: &str = "UVATRAIN_TEST_STAMP_INSIDE";
 
 #[test]
-fn the_stamp_of_a_directory_that_cannot_be_written_goes_to_the_cache() {
+fn the_stamp_of_an_unwritable_directory_is_in_the_cache() {
     if let Some(path) = std::env::var_os(INSIDE) {
         let first = Dataset::open(path.as_ref()).unwrap();
         let second = Dataset::open(path.as_ref()).unwrap();
@@ -28,7 +28,7 @@ fn the_stamp_of_a_directory_that_cannot_be_written_goes_to_the_cache() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "stamp_elsewhere::the_stamp_of_a_directory_that_cannot_be_written_goes_to_the_cache",
+                "stamp_elsewhere::the_stamp_of_an_unwritable_directory_is_in_the_cache",
                 "--nocapture",
             ])
             .env(INSIDE, &small.path)

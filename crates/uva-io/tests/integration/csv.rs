@@ -87,7 +87,7 @@ fn every_column_is_read_or_named_in_a_line() {
 }
 
 #[test]
-fn ids_that_are_integers_are_numbers_and_names_elsewhere() {
+fn integer_ids_are_numbers_and_other_ids_are_names() {
     let place = Place::new();
     place.write("graph/nodes.csv", "Id,x\n20,1\n-3,2\n");
     place.write("graph/edges.csv", "src,dst\n20, -3\n\n");

@@ -117,7 +117,7 @@ fn arrays(place: &Place, directory: &str) {
 }
 
 #[test]
-fn arrays_beside_the_lines_say_how_many_nodes_there_are_and_which() {
+fn arrays_of_nodes_give_the_number_of_nodes_and_their_ids() {
     let place = Place::new();
     arrays(&place, "graph");
     place.write("graph/edges.tsv.gz", gz("0\t1\n"));
@@ -267,7 +267,7 @@ fn the_whole_file_says_what_separates_its_columns() {
 }
 
 #[test]
-fn quoted_columns_are_read_and_quotes_can_be_taken_as_they_are() {
+fn quoted_columns_are_read_and_quotes_can_be_literal() {
     let place = Place::new();
     for (text, edges) in [
         ("\"Smith, J\",Doe\nDoe,\"Smith, J\"\n", &["Doe→Smith, J", "Smith, J→Doe"][..]),
@@ -318,7 +318,7 @@ fn a_header_is_recognised_by_its_words_or_warned_of() {
 }
 
 #[test]
-fn an_edge_of_a_node_called_by_a_mark_is_a_comment_that_is_said() {
+fn an_edge_whose_first_id_begins_with_a_mark_is_a_reported_comment() {
     for (text, said) in [
         ("#\tthe\nthe\tcat\n", true),
         ("##\tthe\nthe\tcat\n", true),
@@ -365,7 +365,7 @@ fn comments_among_edges_are_counted_and_can_be_read_as_edges() {
 }
 
 #[test]
-fn a_matrix_market_file_is_known_with_its_sizes() {
+fn a_matrix_market_file_is_recognized_with_its_sizes() {
     let place = Place::new();
     let plain = ImportOptions::default();
     let write = |banner: &str, rest: &str| {

@@ -220,7 +220,7 @@ fn targets_that_are_whole_numbers_come_back_as_targets() {
 }
 
 #[test]
-fn what_an_export_leaves_out_is_said_first() {
+fn an_export_reports_first_what_it_omits() {
     let place = Place::new();
     let dataset = named_dataset(&place, &["a", "b"]);
     place.write("dataset/plan.json", "{}");
@@ -263,7 +263,7 @@ fn an_existing_directory_is_refused_and_kept() {
 }
 
 #[test]
-fn what_was_changed_behind_a_stamp_is_refused_and_not_exported() {
+fn data_changed_after_stamping_is_refused_and_not_exported() {
     let ids = |bytes: &mut Vec<u8>| bytes[144..148].copy_from_slice(&99_i32.to_le_bytes());
     let weight = |bytes: &mut Vec<u8>| bytes[136..140].copy_from_slice(&f32::NAN.to_le_bytes());
     type Change<'c> = &'c dyn Fn(&mut Vec<u8>);

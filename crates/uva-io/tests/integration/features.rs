@@ -65,7 +65,7 @@ fn refused(format: &str, value: f32) -> String {
             place.write(file, bytes);
             place.refusal(format, "graph", &plain)
         }
-        other => panic!("how features of {other} are changed has to be said here"),
+        other => panic!("this test requires a case for features of {other}"),
     }
 }
 
@@ -113,7 +113,7 @@ fn half_precision_is_checked_as_it_is_and_float64_as_it_becomes() {
 }
 
 #[test]
-fn what_is_narrowed_and_what_is_missing_is_said_in_a_line() {
+fn narrowed_and_missing_arrays_are_reported_in_a_line() {
     let place = Place::new();
     graphbolt::write(&place, graphbolt::METADATA);
     assert_eq!(place.notes("graphbolt", "graph"), [""; 0]);
@@ -205,7 +205,7 @@ fn arrays_that_are_not_read_are_named_and_a_byte_order_mark_is_dropped() {
 }
 
 #[test]
-fn numbers_that_become_narrower_are_said() {
+fn narrowed_numbers_are_reported() {
     let place = Place::new();
     place.npy("arrays/edge_index.npy", NpyType::I64, &[1], &[0_i64, 1]);
     place.npy("arrays/feat.npy", NpyType::F32, &[1], &[0_f32; 2]);
@@ -226,7 +226,7 @@ fn numbers_that_become_narrower_are_said() {
 }
 
 #[test]
-fn weights_and_marks_that_gnn_npz_does_not_keep_are_said_or_refused() {
+fn weights_and_marks_that_gnn_npz_drops_are_reported_or_refused() {
     let place = Place::new();
     let write = |weight: f32, mark: f32| {
         let ids = |values: &[i64]| npy(NpyType::I64, &[], values);

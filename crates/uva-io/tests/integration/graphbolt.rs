@@ -190,7 +190,7 @@ fn features_of_edges_follow_them_into_the_lists() {
 }
 
 #[test]
-fn what_is_not_read_is_said_a_line_each() {
+fn each_part_that_is_not_read_is_reported_in_its_own_line() {
     let more = "feature_data:
   - {domain: node, name: category, format: numpy, path: gone.npy}
   - {domain: edge, name: time, format: numpy, path: gone.npy}
@@ -268,7 +268,7 @@ fn a_node_that_two_files_label_differently_is_refused_with_both() {
 }
 
 #[test]
-fn one_hot_labels_are_said_to_be_several_a_node() {
+fn one_hot_labels_are_reported_as_several_labels_per_node() {
     let one_hot = |place: &Place, format: &str, source: &str| {
         place
             .notes_of(format, source, &ImportOptions { symmetrise: Some(false), ..Default::default() })

@@ -120,7 +120,7 @@ fn multi_labels_of_any_number_type_become_bytes() {
 }
 
 #[test]
-fn bfloat16_and_half_features_stay_what_they_are() {
+fn bfloat16_and_half_features_keep_their_type() {
     let small = small();
     small.write("feat", NpyType::U16, &[1], &[0x3f80_u16, 0, 0, 0]);
     small.meta(r#"{"feat_dtype": "bf16"}"#);
@@ -290,7 +290,7 @@ fn an_existing_out_is_refused_and_kept() {
 }
 
 #[test]
-fn floats_that_are_not_whole_are_targets_and_whole_ones_where_it_is_said() {
+fn fractional_floats_are_targets_and_whole_floats_are_on_request() {
     let small = small();
     let targets = |options: &ImportOptions| match import(&small, options).unwrap().labels() {
         Labels::Regression { columns, values } => (columns, values.to_vec()),

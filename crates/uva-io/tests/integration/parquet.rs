@@ -395,7 +395,7 @@ fn names_that_are_not_text_are_refused_with_their_row() {
 }
 
 #[test]
-fn a_column_of_numbers_is_targets_where_it_is_said_and_has_no_gaps_then() {
+fn a_column_of_numbers_is_targets_on_request_and_then_has_no_gaps() {
     let place = Place::new();
     let schema = "required int64 id; required float x_0; optional double y;";
     let rows = |y: &[f64], nulls: &[i16]| {

@@ -17,7 +17,7 @@ fn said(notes: &[String], end: &str) {
 }
 
 #[test]
-fn numbers_that_float32_holds_as_others_are_said() {
+fn numbers_that_float32_rounds_are_reported() {
     let place = Place::new();
     let edge_list = EdgeList { third_column: Some(ThirdColumn::Weight), ..EdgeList::default() };
     let weighted = ImportOptions { edge_list, ..Default::default() };
@@ -78,7 +78,7 @@ fn a_symmetric_matrix_with_both_of_its_halves_is_refused() {
 }
 
 #[test]
-fn files_beside_those_that_are_read_are_named() {
+fn files_that_are_not_read_are_named() {
     let place = Place::new();
     source(&place, "npy", &[("edges.csv", b"0,1\n"), ("nodes.csv", b"id\n"), ("more.tsv.gz", b"x")]);
     let notes = place.notes("edgelist", "graph");
@@ -95,7 +95,7 @@ fn files_beside_those_that_are_read_are_named() {
 }
 
 #[test]
-fn names_of_classes_that_targets_drop_are_said() {
+fn class_names_that_targets_drop_are_reported() {
     let place = Place::new();
     source(&place, "npy", &[("meta.json", br#"{"classes": 2, "class_names": ["a", "b"]}"#)]);
     let regression = ImportOptions { regression: true, ..Default::default() };

@@ -122,11 +122,11 @@ fn prepare_all(batch: &[Block], way: EdgeWeights, wide: bool, blocks: u32) -> Ve
     };
     let of_block = |(mut prepared, numbers): ([Vec<i32>; 3], [Vec<u8>; 2])| {
         for list in &mut prepared {
-            assert_eq!(list.pop(), Some(UNTOUCHED), "something is written behind the end");
+            assert_eq!(list.pop(), Some(UNTOUCHED), "something is written past the end");
         }
         let [weights, own] = [(0, weighed), (1, by_degrees)].map(|(which, used)| {
             let (written, behind) = numbers[which].split_at(numbers[which].len() - bytes);
-            assert!(behind.iter().all(|&byte| byte == 0xEE), "a weight is written behind the end");
+            assert!(behind.iter().all(|&byte| byte == 0xEE), "a weight is written past the end");
             if used { written.chunks_exact(bytes).map(read).collect() } else { Vec::new() }
         });
         let [offsets, sources, destinations] = prepared;

@@ -58,7 +58,7 @@ fn check(row_bytes: usize, from_offset: usize, to_offset: usize, count: usize, b
     // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
     unsafe { launch(CACHE_INSERT, [blocks, 1, 1], [threads, 1, 1], 0, parameters.as_ptr()) }
         .unwrap_or_else(|error| panic!("{case}: {error}"));
-    assert!(cache == expected_cache, "{case}: other rows than a plain loop's, or bytes beside them");
+    assert!(cache == expected_cache, "{case}: rows differ from a plain loop's, or bytes around them changed");
     assert_eq!(slot_map, expected_map, "{case}: slots");
 }
 

@@ -185,7 +185,7 @@ impl Cached {
                 );
             }
         }
-        assert!(lists == 0 || report.began_ns != u64::MAX, "nobody noted when it began");
+        assert!(lists == 0 || report.began_ns != u64::MAX, "the start time is missing");
         let own = own.bytes().to_vec();
         let sums = sums.bytes().chunks_exact(4).map(|sum| f32::from_le_bytes(sum.try_into().unwrap()));
         (sums.collect(), own)

@@ -57,7 +57,7 @@ impl Device {
         let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
         // SAFETY: one parameter, of the kernel's type; all memory that it refers to has the given sizes.
         unsafe { launch(BATCH_VERDICT, [1, 1, 1], [1, 1, 1], 0, parameters.as_ptr()) }.unwrap();
-        assert_eq!((reading[NUMBERS], skipped[1]), (-7.0, -7.0), "something is written behind the end");
+        assert_eq!((reading[NUMBERS], skipped[1]), (-7.0, -7.0), "something is written past the end");
         let reading: [f64; NUMBERS] = reading[..NUMBERS].try_into().unwrap();
         assert_eq!(reading.map(f64::to_bits), self.numbers.map(f64::to_bits));
         assert!(skipped[0] == 0.0 || skipped[0] == 1.0);

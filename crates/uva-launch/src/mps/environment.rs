@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_directory_that_is_not_there_or_too_long_is_passed_over() {
+    fn a_runtime_directory_that_is_missing_or_too_long_is_skipped() {
         let gone = environment(&[("XDG_RUNTIME_DIR", "/nowhere/at/all"), ("TMPDIR", "/var/tmp")]);
         assert_eq!(gone.scratch(), Path::new("/var/tmp"));
         let long = "/tmp/".to_owned() + &"x".repeat(80);

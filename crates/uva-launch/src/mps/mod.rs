@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up_to_a_hundred_and_both_get_something() {
+    fn shares_add_up_to_a_hundred_and_both_are_positive() {
         assert_eq!(shares(10).unwrap(), (10, 90));
         assert_eq!(shares(99).unwrap(), (99, 1));
         for wrong in [0, 100, 4_000_000_000] {

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_that_share_all_cores_or_have_a_quota_are_kept_nowhere() {
+    fn stages_that_share_all_cores_or_have_a_quota_are_not_pinned() {
         let allowed = [0, 1, 2, 3];
         assert_eq!(cores_of_stages(&division(1, 1, 2, true), 4, &allowed), None);
         // A quota of three cores on a machine with four.

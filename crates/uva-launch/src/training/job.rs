@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn the_consumer_reads_the_options_as_they_were() {
+    fn the_consumer_reads_the_options_unchanged() {
         let options = TrainingOptions {
             attention_dropout: Some(0.1),
             metric: MetricChoice(Some(Metric::RocAuc)),

@@ -106,7 +106,7 @@ fn a_client_is_terminated_at_its_server_and_a_stranger_is_not() {
         servers.iter().flat_map(|server| server.clients.iter().map(|client| client.pid)).collect()
     };
     wait_until("both are clients", || clients(&daemon).len() == 2);
-    assert!(!daemon.terminate_client(std::process::id()).unwrap(), "this process is no client");
+    assert!(!daemon.terminate_client(std::process::id()).unwrap(), "this process is not a client");
     assert!(daemon.terminate_client(first.id()).unwrap());
     assert_eq!(clients(&daemon), [second.id()]);
     // As the janitor does, which has only the leftover.
@@ -159,7 +159,7 @@ fn prepared(environment: &Environment) -> Box<DaemonPlace> {
 }
 
 #[test]
-fn directories_that_were_prepared_for_nothing_are_removed() {
+fn unused_directories_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let prepared = prepared(&environment(folder.path()));
     assert_eq!(contents(folder.path()).len(), 1);
@@ -185,7 +185,7 @@ fn a_janitor_spares_a_process_that_has_the_daemons_number_now() {
 }
 
 #[test]
-fn somebody_elses_daemon_is_shared_and_survives_the_session() {
+fn another_users_daemon_is_shared_and_survives_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let theirs = Daemon::start(&environment(folder.path()), None).unwrap();
     let named = naming(folder.path(), theirs.running().pipe_directory());
@@ -220,11 +220,11 @@ fn a_pipe_directory_without_a_daemon_is_a_reason_to_run_without_mps() {
     fs::write(pipe.join("nvidia-cuda-mps-control.pid"), format!("{}\n", ended.id())).unwrap();
     assert_eq!(reason(&named), NotRunning::Dead { directory: pipe.clone(), pid: ended.id() });
     assert_eq!(RuntimeError::from(MpsError::from(reason(&named))).exit_code(), 3);
-    assert_eq!(contents(folder.path()).len(), 1, "nothing was made beside it");
+    assert_eq!(contents(folder.path()).len(), 1, "no other file was created");
 }
 
 #[test]
-fn without_a_control_program_there_is_no_mps_and_nothing_is_made() {
+fn without_a_control_program_there_is_no_mps_and_no_file_is_created() {
     let folder = tempfile::tempdir().unwrap();
     let environment = Environment { path: PathBuf::from("/nowhere").into(), ..environment(folder.path()) };
     let error = Daemon::start(&environment, None).unwrap_err();

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_behind_the_end_of_a_shortened_file_ends_the_process_by_name() {
+    fn a_read_past_the_end_of_a_truncated_file_ends_the_process_by_name() {
         if let Some(path) = std::env::var_os(CUT) {
             let path = Path::new(&path);
             let byte = read_behind_the_end(path, path.extension().is_some());
@@ -183,7 +183,7 @@ mod tests {
         for name in ["table", "table.private"] {
             let path = folder.path().join(name);
             std::fs::write(&path, vec![7; 10_000]).unwrap();
-            let this = "mapping::mapped_fault::tests::a_read_behind_the_end_of_a_shortened_file_ends_the_process_by_name";
+            let this = "mapping::mapped_fault::tests::a_read_past_the_end_of_a_truncated_file_ends_the_process_by_name";
             let ended = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", this, "--nocapture"])
                 .env(CUT, &path)

@@ -196,7 +196,7 @@ fn a_closed_end_is_distinguished_from_every_other_error() {
 }
 
 #[test]
-fn a_named_end_gets_what_is_sent_to_its_name_and_the_name_is_gone_with_it() {
+fn a_named_end_receives_by_name_and_its_name_is_removed_with_it() {
     let name = format!("uva-mem-test-{}", std::process::id());
     assert!(matches!(Channel::to_named(&name), Err(HandoverError::Closed)));
     let named = Channel::named(&name).unwrap();
@@ -236,7 +236,7 @@ fn only_packet_sockets_of_this_machine_are_channels() {
 }
 
 #[test]
-fn what_was_not_inherited_is_not_taken_up() {
+fn only_inherited_descriptors_are_adopted() {
     let refused = |number| match Channel::from_inherited(number) {
         Err(HandoverError::Refused(what)) => what,
         other => panic!("not refused: {other:?}"),
@@ -250,7 +250,7 @@ fn what_was_not_inherited_is_not_taken_up() {
 }
 
 #[test]
-fn a_descriptor_that_took_the_channels_number_is_not_taken_up() {
+fn a_descriptor_that_reused_the_channels_number_is_not_adopted() {
     let (ours, _theirs) = Channel::pair().unwrap();
     let (others, other_end) = Channel::pair().unwrap();
     // As left by a program between the two: another socket, open beyond exec.
@@ -285,7 +285,7 @@ fn a_region_is_refused_unless_it_is_a_sealed_memfd_of_the_size_agreed() {
 }
 
 #[test]
-fn a_regions_size_cannot_be_changed_by_anybody() {
+fn the_size_of_a_region_cannot_be_changed() {
     let region = SharedRegion::create("test", 5000).unwrap();
     for size in [0, 4096, 1 << 20] {
         assert_eq!(rustix::fs::ftruncate(region.fd().unwrap(), size), Err(rustix::io::Errno::PERM));

@@ -85,7 +85,7 @@ fn tells_of_the_death<T>(result: Result<T, RingError>, peer: &Peer) {
             assert_eq!(reason, format!("process {} has ended", peer.child.id()));
         }
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("got a slot that nobody gave"),
+        Ok(_) => panic!("received a slot that was not sent"),
     }
 }
 
@@ -255,7 +255,7 @@ fn a_writer_learns_that_its_reader_was_killed_while_reading() {
 }
 
 #[test]
-fn a_stopped_peer_is_waited_for_and_its_batch_is_whole() {
+fn a_stopped_peer_is_waited_for_and_its_batch_is_complete() {
     let ring = Ring::create("test", SHAPE).unwrap();
     let peer = Peer::start("stopped while filling", &ring);
     peer.says("filling");

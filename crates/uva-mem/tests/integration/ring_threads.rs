@@ -97,7 +97,7 @@ fn a_ring_for_threads_has_no_descriptor_and_uses_huge_pages_if_any() {
 }
 
 #[test]
-fn a_ring_may_be_larger_than_memory_while_little_of_it_is_used() {
+fn a_ring_may_be_larger_than_memory_while_most_of_it_is_unused() {
     if std::fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() == "2") {
         return eprintln!("skipped: this system reserves memory for every mapping");
     }
@@ -170,7 +170,7 @@ fn what_is_published_is_taken_without_waiting_and_nothing_else() {
 }
 
 #[test]
-fn a_waiter_learns_in_every_state_that_its_peer_is_gone() {
+fn a_waiter_is_notified_in_every_state_that_its_peer_has_exited() {
     let gone = || Err(PeerGone::new("the peer was ended by the test"));
     let says_so = |result: Result<(), RingError>| {
         let error = result.unwrap_err();

@@ -145,7 +145,7 @@ fn any_number_of_threads_gives_the_same_bits() {
 }
 
 #[test]
-fn lists_that_would_read_elsewhere_are_refused() {
+fn lists_that_would_read_out_of_bounds_are_refused() {
     fn refused<T: SumElement, I: Id>(rows: &[T], lists: (&[I], &[I]), weights: Weights<'_, T>, part: &str) {
         let made =
             Lists::new(lists.0, lists.1, 2).and_then(|lists| WeightedSums::new(rows, 2, lists, weights));
@@ -235,7 +235,7 @@ fn each_list_holds_its_own_row_once() {
 }
 
 #[test]
-fn gradients_of_maxima_go_to_the_largest_elements_in_equal_shares() {
+fn gradients_of_maxima_are_split_equally_over_the_largest_elements() {
     // Rows 0 and 2 tie in column 0; list 1 holds row 1 twice; list 2 is empty.
     let rows = [3.0f32, 1.0, 2.0, 5.0, 3.0, 4.0];
     let lists = Lists::new(&[0, 3, 5, 5], &[0, 1, 2, 1, 1], 3).unwrap();

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_joined_tables_are_numbered_through_also_past_empty_ones() {
+    fn rows_of_joined_tables_are_numbered_consecutively_past_empty_ones() {
         let memory: Vec<u8> = (0..30).collect();
         let (first, second) = memory.split_at(12);
         let none: &[u8] = &[];

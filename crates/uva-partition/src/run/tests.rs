@@ -44,7 +44,7 @@ fn over_mean_of(partition: &NodePartition) -> f64 {
 }
 
 #[test]
-fn auto_keeps_what_asks_least_of_other_parts_and_says_what_it_tried() {
+fn auto_keeps_the_fewest_remote_visits_and_lists_what_it_tried() {
     // Consecutive ids are near each other, so a range of them is the best part.
     let nodes = 1200;
     let lists = Lists {
@@ -109,7 +109,7 @@ fn threads_and_the_order_of_the_dataset_change_nothing() {
 }
 
 #[test]
-fn graphs_of_any_shape_are_divided_and_every_count_can_be_made_again() {
+fn graphs_of_any_shape_are_divided_and_every_count_is_reproducible() {
     let nodes = 400;
     let of_star = |node: usize| if node == 0 { (1..nodes).collect() } else { vec![0] };
     let shapes = [

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_that_save_no_time_are_valued_by_bytes_and_it_is_said_why() {
+    fn hits_that_save_no_time_are_valued_by_bytes_with_a_reason() {
         let rising = [(0.0, 1.0), (0.5, 2.0), (1.0, 3.0)];
         let flat = [(0.0, 2.0), (0.5, 2.0), (1.0, 2.0)];
         let noisy = [(0.0, 5.0), (0.5, 1.0), (1.0, 3.0)];

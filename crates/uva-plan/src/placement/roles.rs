@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn one_gpu_has_both_roles_in_turns() {
+    fn one_gpu_alternates_between_both_roles() {
         let times = times(1.0, 2.0, 3.0);
         assert_eq!((samplers_by(1, |_| 1.0), samplers_by_ratio(1, &times)), (0, 0));
         // Samples ten, gathers the first, and trains on ten.

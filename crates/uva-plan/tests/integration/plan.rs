@@ -116,7 +116,7 @@ impl TimedCaches for Recorder<'_> {
 }
 
 #[test]
-fn times_of_random_caches_repeat_and_are_listed_beside_the_rankings() {
+fn times_of_random_caches_repeat_and_are_listed_with_the_rankings() {
     let stored = stored(2000, 12.0, 16, 0.4, 1);
     let csc = stored.dataset.csc();
     let timed = |timed_by, timed_also, seed| {
@@ -133,7 +133,7 @@ fn times_of_random_caches_repeat_and_are_listed_beside_the_rankings() {
     let (by_rank, ranked) = timed(rank, None, 0);
     let (both, orders) = timed(random, Some(rank), 0);
     assert_eq!((by_rank.timed_by, both.timed_by), (rank, random));
-    assert_eq!(orders.len(), 2, "each order is asked for at once");
+    assert_eq!(orders.len(), 2, "both orders are requested at once");
     assert_eq!(orders[1], ranked[0]);
     assert_eq!(timed(random, None, 0).1, [orders[0].clone()]);
     assert_ne!(timed(random, None, 1).1, [orders[0].clone()]);
@@ -337,7 +337,7 @@ fn an_empty_train_split_is_refused() {
 }
 
 #[test]
-fn progress_tells_of_sampling_and_of_timing() {
+fn progress_reports_sampling_and_timing() {
     let stored = stored(2000, 10.0, 8, 0.4, 1);
     let stages = Mutex::new(Vec::new());
     let tell = |progress: uva_graph::Progress| {

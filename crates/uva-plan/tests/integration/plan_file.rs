@@ -181,7 +181,7 @@ fn ids_out_of_range_repeated_or_changed_are_refused_by_name_and_place() {
 }
 
 #[test]
-fn a_file_of_ids_is_looked_for_beside_the_plan_only() {
+fn a_file_of_ids_is_searched_for_only_in_the_folder_of_the_plan() {
     let written = written();
     for file in ["../plan.rows.npy", "/etc/passwd", "a/plan.rows.npy", "..", ".", "", "plan.rows.npy/"] {
         written.change(|plan| plan["rows"]["ids"]["file"] = json!(file));
@@ -212,7 +212,7 @@ fn other_versions_and_other_files_are_refused() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_written_leaves_nothing_behind() {
+fn a_plan_that_cannot_be_written_leaves_no_file() {
     let written = written();
     let missing = written.stored.directory.path().join("nowhere").join("plan.json");
     assert!(written.plan.write(&missing).is_err());

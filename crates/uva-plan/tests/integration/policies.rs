@@ -42,7 +42,7 @@ fn presampling_counts_the_first_epochs_and_the_optimum_the_given_ones() {
 }
 
 #[test]
-fn presampling_of_short_epochs_goes_on_with_epochs_that_no_run_has() {
+fn presampling_of_short_epochs_continues_with_epochs_that_no_run_has() {
     let stored = stored(2000, 10.0, 1, 0.2, 3);
     let workload = Workload::of(&stored.dataset, options(&[5, 3]), 100);
     let presample = Presample { epochs: 2, least_batches: 17 };

@@ -69,7 +69,7 @@ fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
 /// A sampler that is far from the slowest stage, but would save much: in a sum of times its lists are worth a large
 /// part of the budget, and in a pipeline no stage waits for them.
 #[test]
-fn in_a_pipeline_the_budget_goes_to_the_slowest_stage() {
+fn in_a_pipeline_the_slowest_stage_gets_the_budget() {
     let stored = stored(20_000, 20.0, 1, 0.4, 5);
     let workload = Workload::of(&stored.dataset, options(&[15, 10, 5]), 500);
     let judge = count(&workload, 5..6).unwrap();
@@ -249,7 +249,7 @@ fn ids_that_single_precision_cannot_separate_rank_by_their_own_counts() {
 }
 
 #[test]
-fn a_policy_of_ones_own_is_ranked_and_judged_like_any_other() {
+fn a_custom_policy_is_ranked_and_evaluated_like_any_other() {
     // A user's policy works like any other.
     struct Mine;
     impl HotnessPolicy for Mine {

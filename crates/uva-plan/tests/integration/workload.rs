@@ -134,7 +134,7 @@ fn some_batches_of_an_epoch_are_exactly_those() {
 }
 
 #[test]
-fn partial_batches_are_left_out_where_the_run_leaves_them_out() {
+fn partial_batches_are_not_counted_where_the_run_drops_them() {
     let (indptr, indices, train) = ([0, 1, 2, 3], [1, 2, 0], [0, 1, 2]);
     let mut workload = by_hand(&indptr, &indices, &train, &[1], 2);
     assert_eq!(count(&workload, 0..4).unwrap().batches, 8);

@@ -95,7 +95,7 @@ fn threads_and_memory_change_no_byte() {
                 let made = made(propagate(&dataset, &out, &options, false, &mut watch).unwrap());
                 assert_eq!((made.estimate.panels, watch.panels), (panels, panels), "{columns} columns");
                 assert!(made.estimate.memory_bytes <= options.memory.max(64 << 20));
-                assert_eq!(made.set.bytes(), made.estimate.set_bytes, "what was said first");
+                assert_eq!(made.set.bytes(), made.estimate.set_bytes, "the size differs from the estimate");
                 let (done, total) = watch.last.unwrap();
                 assert_eq!(done, total, "progress ends at its end");
                 let found = arrays(&out);
@@ -205,7 +205,7 @@ fn a_complete_hop_set_leaves_other_processes_folders_and_needs_no_memory() {
 }
 
 #[test]
-fn what_is_said_to_be_finished_leaves_out_a_panel_that_was_interrupted() {
+fn an_interrupted_panel_is_not_reported_as_finished() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();
@@ -263,7 +263,7 @@ fn a_run_stops_while_it_turns_edges_round() {
 }
 
 #[test]
-fn a_link_in_the_place_of_a_part_is_refused_and_nothing_is_forgotten() {
+fn a_link_instead_of_a_part_is_refused_and_the_journal_is_kept() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let dataset = Dataset::open(&path).unwrap();

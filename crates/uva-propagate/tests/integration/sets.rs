@@ -152,7 +152,7 @@ fn narrow_types_round_float32_to_nearest_and_layouts_hold_equal_values() {
 }
 
 #[test]
-fn a_file_that_is_cut_changed_or_gone_is_named_with_what_was_expected() {
+fn a_truncated_changed_or_missing_file_is_named_with_its_expectation() {
     let temp = tempfile::tempdir().unwrap();
     let path = graph(temp.path(), NpyType::F32);
     let out = temp.path().join("set");

@@ -33,7 +33,7 @@ def names(path):
     return sorted(os.listdir(path))
 
 
-def test_a_dataset_tells_what_is_in_it_and_lends_its_tables(graph):
+def test_a_dataset_describes_its_content_and_lends_its_tables(graph):
     dataset, tables = uvatrain.Dataset(graph), Tables(graph)
     assert (dataset.num_nodes, dataset.num_edges) == (600, len(tables.indices))
     assert (dataset.feature_dim, dataset.feature_dtype, dataset.num_classes) == (5, "float32", 4)
@@ -82,7 +82,7 @@ def test_a_table_outlives_its_dataset(graph):
     "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.uint8, torch.int8]
 )
 @pytest.mark.parametrize("library", ["torch", "numpy"])
-def test_features_of_every_type_come_back_as_they_were(tmp_path, dtype, library):
+def test_features_of_every_type_round_trip_unchanged(tmp_path, dtype, library):
     features = torch.arange(12).reshape(3, 4).to(dtype)
     given = features
     if library == "numpy":
@@ -94,7 +94,7 @@ def test_features_of_every_type_come_back_as_they_were(tmp_path, dtype, library)
     assert dataset.feature_dtype == str(dtype).removeprefix("torch.")
 
 
-def test_arrays_may_be_torchs_numpys_lists_or_anybodys_with_dlpack(tmp_path):
+def test_arrays_may_be_of_torch_numpy_lists_or_any_library_with_dlpack(tmp_path):
     class Exporter:
         def __init__(self, tensor):
             self.tensor = tensor
@@ -131,7 +131,7 @@ def test_arrays_may_be_torchs_numpys_lists_or_anybodys_with_dlpack(tmp_path):
     assert [index.tolist() for index in dataset.splits.values()] == [[0], [], [2]]
 
 
-def test_a_mapped_array_larger_than_a_piece_is_written_from_where_it_lies(tmp_path):
+def test_a_mapped_array_larger_than_a_piece_is_written_from_the_mapping(tmp_path):
     nodes = 100_000
     np.save(tmp_path / "features.npy", np.random.default_rng(0).random((nodes, 3), np.float32))
     features = np.load(tmp_path / "features.npy", mmap_mode="r")
@@ -332,7 +332,7 @@ def test_only_an_existing_dataset_is_replaced_and_only_on_demand(tmp_path):
     ("name", "says"),
     [("measured.npy", "measured.npy in it is no file of a dataset"), ("label.npy", "does not open as a dataset")],
 )
-def test_a_directory_with_an_array_of_somebodys_is_not_replaced(tmp_path, name, says):
+def test_a_directory_with_a_foreign_array_is_not_replaced(tmp_path, name, says):
     path = tmp_path / "results"
     path.mkdir()
     np.save(path / name, np.array([1.0, 2.0]))

@@ -123,7 +123,7 @@ def test_a_capsule_is_taken_once(version):
     assert tensor.item() == 1
 
 
-def test_the_last_tensor_may_go_in_a_thread():
+def test_the_last_tensor_may_be_released_in_a_thread():
     before = _core._zeros_alive()
     kept = [torch.from_dlpack(_core._zeros("float32", 1000))]
     thread = threading.Thread(target=kept.clear)
@@ -132,7 +132,7 @@ def test_the_last_tensor_may_go_in_a_thread():
     assert _core._zeros_alive() == before
 
 
-def test_a_consumer_may_ask_for_a_copy():
+def test_a_consumer_may_request_a_copy():
     array = _core._zeros("int32", 4)
     copied = torch.from_dlpack(array, copy=True)
     copied += 1

@@ -109,7 +109,7 @@ def test_hops_are_picked_by_their_positions(hops):
             batch._core.array("x", 2)
 
 
-def test_a_state_goes_on_behind_the_batch_at_hand(hops):
+def test_a_state_resumes_after_the_current_batch(hops):
     with uvatrain.HopLoader(hops, batch_size=64) as loader:
         whole = seen(loader) + seen(loader)
         loader.set_epoch(0)

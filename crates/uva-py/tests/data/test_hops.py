@@ -78,7 +78,7 @@ def test_labels_of_several_classes_keep_their_columns(tmp_path):
     assert np.array_equal(made.labels.numpy(), Tables(path).labels[made.node_idx.numpy()])
 
 
-def test_an_exception_of_progress_ends_the_work_and_resume_goes_on(graph, tmp_path):
+def test_an_exception_of_progress_ends_the_work_and_resume_continues(graph, tmp_path):
     class Enough(Exception):
         pass
 

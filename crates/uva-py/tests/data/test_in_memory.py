@@ -97,7 +97,7 @@ def test_a_temporary_dataset_is_shared_until_changed_or_unused(graph):
     assert not os.path.exists(os.path.dirname(path))
 
 
-def test_it_goes_at_the_end_of_the_process_too_and_says_once_what_it_cost():
+def test_it_is_removed_when_the_process_exits_and_reports_its_cost_once():
     script = """
 import os, sys, warnings, torch, uvatrain
 from torch_geometric.data import Data

@@ -226,7 +226,7 @@ def test_data_is_as_a_neighbor_loader_makes_it(graph):
 @pytest.mark.filterwarnings("ignore::uvatrain.UvatrainWarning")
 @pytest.mark.parametrize("expand", ["all", "new"])
 @pytest.mark.parametrize("kind", [dict(), dict(sampler_kind="labor"), dict(sampler_kind="saint-edge")])
-def test_e_id_is_where_each_edge_stands_in_the_datasets_indices(graph, expand, kind):
+def test_e_id_is_the_position_of_each_edge_in_the_datasets_indices(graph, expand, kind):
     tables = Tables(graph)
     targets = np.repeat(np.arange(600), np.diff(tables.indptr))
     fanouts = [60, 60] if kind.get("sampler_kind") == "saint-edge" else [4, 3]

@@ -47,7 +47,7 @@ def test_a_pyg_edge_puts_its_source_into_the_targets_list_in_order(tmp_path):
     assert dataset.indices.dtype == torch.int32 and dataset.weight is None and dataset.name == "four"
 
 
-def test_a_stable_sort_by_target_tells_which_edge_of_pygs_an_edge_id_is(tmp_path):
+def test_a_stable_sort_by_target_maps_edge_ids_to_edges_of_pyg(tmp_path):
     data = pyg_data(edge_attr=torch.arange(6) * 10)
     dataset = uvatrain.from_pyg(data, tmp_path / "graph")
     order = data.edge_index[1].sort(stable=True).indices
@@ -85,7 +85,7 @@ def test_what_pyg_aggregates_on_the_data_is_what_the_lists_hold(tmp_path):
         torch.testing.assert_close(out, expected[batch.seeds])
 
 
-def test_weights_go_with_their_edges(tmp_path):
+def test_weights_stay_with_their_edges(tmp_path):
     dataset = uvatrain.from_pyg(pyg_data(edge_weight=torch.arange(6.0)), tmp_path / "graph")
     assert lists(dataset) == [[3, 1, 3], [0], [2], [2]] and dataset.weight.tolist() == [0, 1, 3, 2, 5, 4]
     with pytest.raises(ValueError, match=r"data.edge_weight is \[5\]: \[6\] is needed"):
@@ -211,7 +211,7 @@ def test_features_of_64_bits_are_narrowed_with_a_warning(tmp_path):
         uvatrain.from_networkx(nx.path_graph(3), tmp_path / "other", features=rows, train=[0])
 
 
-def test_a_dataset_goes_to_pyg_and_back_unchanged(tmp_path, graph):
+def test_a_dataset_converts_to_pyg_and_back_unchanged(tmp_path, graph):
     pytest.importorskip("torch_geometric")
     from torch_geometric.data import Data
 
@@ -252,7 +252,7 @@ def test_networkx_nodes_keep_their_order_and_their_new_ids_are_returned(tmp_path
     assert [index.tolist() for index in dataset.splits.values()] == [[0], [1], [2]]
 
 
-def test_an_undirected_edge_stands_in_both_lists_and_a_self_loop_once(tmp_path):
+def test_an_undirected_edge_is_in_both_lists_and_a_self_loop_in_one(tmp_path):
     graph = nx.karate_club_graph()
     graph.add_edge(5, 5, weight=9)
     labels = {node: int(club == "Officer") for node, club in graph.nodes(data="club")}
@@ -402,7 +402,7 @@ def test_what_ogb_has_not_unpacked_is_named_with_the_command_that_gets_it(tmp_pa
 
 
 @pytest.mark.parametrize("file", ["raw/edge.csv.gz", "raw/data.npz", "split/time/test.csv.gz"])
-def test_a_pipe_or_a_device_in_the_place_of_an_ogb_file_is_not_waited_for(tmp_path, file):
+def test_a_pipe_or_a_device_instead_of_an_ogb_file_does_not_block(tmp_path, file):
     for number, plant in enumerate([os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir]):
         root = tmp_path / str(number)
         path = write_ogb(root) / file

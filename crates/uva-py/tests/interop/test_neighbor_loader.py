@@ -230,7 +230,7 @@ def test_sampled_counts_are_those_of_pyg():
     assert batch.num_sampled_nodes == [2, 2, 3, 4] and batch.num_sampled_edges == [2, 4, 4]
 
 
-def test_picks_by_weight_leave_edges_of_weight_zero_out():
+def test_picks_by_weight_exclude_edges_of_weight_zero():
     data = Data(
         num_nodes=5,
         edge_index=torch.tensor([[1, 3, 0, 4], [2, 2, 1, 3]]),
@@ -258,7 +258,7 @@ def test_picks_by_weight_leave_edges_of_weight_zero_out():
     ],
     ids=lambda x: "none" if x is None else f"{x.dtype}-{len(x.shape)}d",
 )
-def test_features_of_every_type_come_as_they_are(x):
+def test_features_of_every_type_are_unchanged(x):
     data = made(x=x, num_nodes=NODES)
     for batch in NeighborLoader(data, [4, 3], batch_size=100):
         if x is None:
@@ -537,7 +537,7 @@ for _ in range(2):
     assert " MB in " in written and "uvatrain.from_pyg(data, path)" in written
 
 
-def test_a_temporary_dataset_is_shared_by_loaders_and_goes_with_them():
+def test_a_temporary_dataset_is_shared_by_loaders_and_removed_with_them():
     data = made()
     one = NeighborLoader(data, [2], input_nodes=data.train_mask)
     other = NeighborLoader(data, [3, 3], input_nodes=~data.train_mask)

@@ -150,7 +150,7 @@ def test_a_model_on_all_neighbours_says_what_it_says_on_the_full_graph(graph):
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_workers_sample_and_gather_by_themselves(graph, start):
+def test_workers_sample_and_gather_independently(graph, start):
     tables = Tables(graph)
     seeds = torch.from_numpy(tables.splits["train"])
     loader = loader_of(graph, [4, 3], seeds, batch_size=64, num_workers=2, multiprocessing_context=start)
@@ -284,7 +284,7 @@ def test_picks_are_uniform(tmp_path):
     assert np.abs(counts[1:] - expected).max() < 6 * (expected * (1 - fanout / degree)) ** 0.5
 
 
-def test_the_feature_store_reads_every_index_that_pyg_knows(graph):
+def test_the_feature_store_reads_every_index_that_pyg_supports(graph):
     store, tables = FeatureStore(graph), Tables(graph)
     x, ids = torch.from_numpy(tables.features), torch.tensor([5, 0, 599, 5])
     assert [(attr.group_name, attr.attr_name) for attr in store.get_all_tensor_attrs()] == [

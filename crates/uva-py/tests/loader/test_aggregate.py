@@ -149,7 +149,7 @@ def test_padding_changes_no_row_of_a_real_node(graph, how, kind):
                 assert torch.equal(batch.x[place], own.x)
 
 
-def test_a_state_goes_on_with_any_aggregate(graph):
+def test_a_state_resumes_with_any_aggregate(graph):
     with uvatrain.Loader(graph, **OPTIONS) as loader:
         expected = [batch.hash for batch in loader]
     ways = [None, *HOW]
@@ -283,7 +283,7 @@ def test_the_rows_of_maxima_are_those_of_torch(tmp_path, options):
         uvatrain.Loader(graph, aggregate="mean", aggregate_argmax=True)
 
 
-def test_to_pyg_has_what_remains_and_a_model_goes_on_with_it(graph):
+def test_to_pyg_has_what_remains_and_a_model_continues_from_it(graph):
     pytest.importorskip("torch_geometric")
     from torch_geometric.nn import SAGEConv
     from torch_geometric.utils import trim_to_layer

@@ -132,7 +132,7 @@ except ValueError as error:
     assert third == epochs[3] and rest == of_loader == epochs[2][2:] and "seed is another" in refused
 
 
-def test_validation_may_stand_in_the_middle_of_an_epoch(run, graph):
+def test_validation_may_run_in_the_middle_of_an_epoch(run, graph):
     script = """
 train, valid = uvatrain.attach(), uvatrain.attach("valid")
 seen = []
@@ -221,7 +221,7 @@ except uvatrain.SlotInUse as error:
     assert count == 2 and "--slots (2 now)" in message
 
 
-def test_what_goes_wrong_with_attaching_is_said(run):
+def test_errors_of_attaching_are_reported(run):
     script = """
 def refused(split="train"):
     try:
@@ -330,7 +330,7 @@ except KeyboardInterrupt:
     assert run(script, code=128 + signal.SIGINT) == ["interrupted"]
 
 
-def test_a_script_that_is_slower_than_the_run_hears_of_the_interrupt_too(run):
+def test_a_script_slower_than_the_run_is_interrupted_too(run):
     script = """
 import time
 train = uvatrain.attach()

@@ -298,7 +298,7 @@ def test_gradients_flow_from_features(graph):
         ("indices", 3, "layers 0 to 2"),
     ],
 )
-def test_an_array_that_there_is_not_is_refused_by_name(graph, name, layer, message):
+def test_a_missing_array_is_refused_by_name(graph, name, layer, message):
     with uvatrain.Loader(graph, **OPTIONS) as loader:
         batch = next(iter(loader))
         with pytest.raises(ValueError, match=message):

@@ -74,7 +74,7 @@ kept += 1
     assert "batch 0 of epoch 1 (train)" in run_python_well(script, graph, **simulator)
 
 
-def test_rows_from_disk_go_to_slots_on_a_gpu_behind_a_host_cache(graph, simulator):
+def test_rows_from_disk_go_through_a_host_cache_to_slots_on_a_gpu(graph, simulator):
     script = SEEN + """
 expected, _ = seen()
 for more in ({}, {"host_cache": "12KiB"}, {"look_ahead": 0}):
@@ -270,7 +270,7 @@ assert seen(device="cuda:0", slot_bytes="4MiB") == (expected, None)
     run_python_well(script, path, **simulator)
 
 
-def test_halves_go_to_a_gpu_as_they_are_and_float32_is_refused(tmp_path, simulator):
+def test_halves_are_sent_to_a_gpu_unchanged_and_float32_is_refused(tmp_path, simulator):
     path = write_graph(tmp_path / "halves", dtype="float16")
     script = """
 import sys, torch, uvatrain
@@ -287,7 +287,7 @@ except ValueError as error:
         assert part in refused and "--" not in refused
 
 
-def test_arrays_on_a_gpu_are_lent_as_such_and_in_the_order_of_their_stream(graph, simulator):
+def test_arrays_on_a_gpu_are_borrowed_in_the_order_of_their_stream(graph, simulator):
     script = """
 import ctypes, sys, uvatrain
 

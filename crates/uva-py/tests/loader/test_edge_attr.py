@@ -47,7 +47,7 @@ def test_every_picked_edge_has_the_row_of_that_edge_of_the_whole_table(graph, ex
             assert array.shape == tuple(batch.blocks[1].edge_attr.shape)
 
 
-def test_without_the_option_blocks_have_none_and_say_what_to_ask_for(graph):
+def test_without_the_option_blocks_have_none_and_name_the_option(graph):
     with uvatrain.Loader(graph[0], fanouts=[4], batch_size=64) as loader:
         batch = next(iter(loader))
         assert not batch.has_edge_attr

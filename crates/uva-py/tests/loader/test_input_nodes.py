@@ -136,7 +136,7 @@ def test_ranks_divide_given_nodes(graph):
             assert hashes(loader) == whole[rank : len(whole) // 3 * 3 : 3]
 
 
-def test_a_state_knows_the_given_nodes_and_their_order(graph):
+def test_a_state_records_the_given_nodes_and_their_order(graph):
     ids = list(range(0, 300, 2))
     with uvatrain.Loader(graph, input_nodes=ids, **OPTIONS) as loader:
         whole = hashes(loader)

@@ -61,7 +61,7 @@ def test_an_epoch_set_in_the_middle_of_one_is_for_the_next(loader, epochs):
     assert seen == epochs[0] and loader.epoch == 4 and hashes(loader) == epochs[4]
 
 
-def test_behind_a_break_the_next_epoch_begins_at_its_beginning(loader, epochs):
+def test_after_a_break_the_next_epoch_starts_at_its_first_batch(loader, epochs):
     for batch in loader:
         if batch.index == 2:
             break
@@ -130,7 +130,7 @@ def test_a_closed_loader_says_so_and_its_tensors_stay(graph):
     assert len(loader) == BATCHES and torch.equal(x, values)
 
 
-def test_an_exception_in_the_loop_leaves_a_loader_that_goes_on(loader, epochs):
+def test_a_loader_still_works_after_an_exception_in_the_loop(loader, epochs):
     with pytest.raises(ZeroDivisionError):
         for batch in loader:
             batch.index / 0
@@ -186,7 +186,7 @@ def test_a_loader_can_be_closed_from_another_thread_while_one_waits(big_graph):
     assert len(ended) == 1 and "closed" in ended[0]
 
 
-def test_stats_tell_each_roles_times(loader):
+def test_stats_report_the_times_of_each_role(loader):
     hashes(loader)
     stats = loader.stats()
     assert stats["bottleneck"] in ("sampler", "producer", "consumer")
@@ -195,7 +195,7 @@ def test_stats_tell_each_roles_times(loader):
 
 
 @pytest.mark.parametrize("samplers", [1, 3])
-def test_workers_make_the_same_batches_and_tell_their_own_times(graph, epochs, samplers):
+def test_workers_make_the_same_batches_and_report_their_own_times(graph, epochs, samplers):
     with uvatrain.Loader(graph, prepare="whole", samplers=samplers, pin_cores="all", **OPTIONS) as loader:
         assert [hashes(loader) for _ in range(2)] == epochs[:2]
         loader.set_epoch(4)
@@ -212,7 +212,7 @@ def test_a_loader_is_not_sent_to_another_process(loader):
         pickle.dumps(loader)
 
 
-def test_rows_from_disk_behind_a_host_cache_are_those_of_memory(graph):
+def test_rows_from_disk_with_a_host_cache_equal_those_in_memory(graph):
     with uvatrain.Loader(graph, **OPTIONS) as loader:
         expected = [(batch.hash, batch.x.clone()) for _ in range(2) for batch in loader]
         assert "disk" not in loader.stats()

@@ -125,7 +125,7 @@ def test_a_split_is_a_name_and_val_is_one_of_valid(graph):
             valid.load_state_dict(val.state_dict())
 
 
-def test_an_open_dataset_may_stand_in_the_place_of_its_path(graph, tmp_path):
+def test_an_open_dataset_is_accepted_instead_of_its_path(graph, tmp_path):
     import shutil
 
     copy = shutil.copytree(graph, tmp_path / "copy")
@@ -149,7 +149,7 @@ def test_numpys_integers_and_torchs_devices_are_options_too(graph):
         assert len(loader) == BATCHES
 
 
-def test_files_that_are_not_there_are_os_errors(graph, tmp_path):
+def test_missing_files_are_os_errors(graph, tmp_path):
     with pytest.raises(FileNotFoundError) as raised:
         uvatrain.Loader(tmp_path / "nowhere")
     assert str(tmp_path / "nowhere") in str(raised.value)
@@ -169,7 +169,7 @@ def test_a_file_with_wrong_content_is_a_value_error_that_names_it(tmp_path):
         uvatrain.Loader(path)
 
 
-def test_a_gpu_that_there_is_not_is_unavailable(graph):
+def test_a_missing_gpu_is_unavailable(graph):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(uvatrain.Unavailable, match="device=cuda:7.*device=cpu"):

@@ -32,7 +32,7 @@ def test_every_state_resumes_at_the_next_batch(graph, loader):
             assert seen == followed
 
 
-def test_a_state_between_epochs_is_the_next_ones_beginning(loader, epochs):
+def test_a_state_between_epochs_is_the_start_of_the_next(loader, epochs):
     fresh = loader.state_dict()
     assert (fresh["epoch"], fresh["batch"]) == (0, 0)
     hashes(loader)
@@ -46,7 +46,7 @@ def test_a_state_between_epochs_is_the_next_ones_beginning(loader, epochs):
     assert hashes(loader) == epochs[1]
 
 
-def test_a_state_behind_a_break_is_that_of_the_last_batch(loader, epochs):
+def test_the_state_after_a_break_is_that_of_the_last_batch(loader, epochs):
     for batch in loader:
         if batch.index == 1:
             break
@@ -128,7 +128,7 @@ def test_a_rank_resumes_from_the_state_of_another(graph):
 
 
 @pytest.mark.parametrize(("before", "steps", "after"), [(2, 4, 3), (3, 1, 2), (1, 7, 4), (4, 2, 1), (2, 9, 1)])
-def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(graph, before, steps, after):
+def test_another_number_of_ranks_continues_with_the_remaining_batches(graph, before, steps, after):
     options = {**OPTIONS, "batch_size": 16}
     with uvatrain.Loader(graph, **options) as whole:
         # 19 in an epoch.

@@ -61,7 +61,7 @@ def of_trainer():
 
 
 @pytest.mark.parametrize(("file", "declared"), [("loader/_options.py", of_loader), ("train/_options.py", of_trainer)])
-def test_type_checkers_know_the_options_that_the_core_has(file, declared):
+def test_type_stubs_have_the_options_of_the_core(file, declared):
     wanted, path = declared(), PACKAGE / file
     if os.environ.get("UVATRAIN_WRITE_OPTIONS"):
         path.write_text(wanted)

@@ -35,7 +35,7 @@ def test_an_order_is_a_permutation_equal_for_any_samplers_and_from_a_file(graph,
     assert flat == wanted[begin:] + wanted[:begin]
 
 
-def test_a_state_knows_the_order_of_the_seeds(graph):
+def test_a_state_records_the_order_of_the_seeds(graph):
     with uvatrain.Loader(graph, **OPTIONS) as loader:
         before = loader.state_dict()
     assert before["seed_order"] == "shuffle" and not {"order", "order_edges", "order_tolerance"} & set(before)

@@ -65,7 +65,7 @@ def test_with_three_slots_the_last_steps_tensors_may_still_be_bound(graph, epoch
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3])
-def test_a_tensor_that_is_bound_when_the_loop_goes_elsewhere_stays_good(graph, epochs, slots):
+def test_a_tensor_bound_when_a_loop_breaks_stays_valid(graph, epochs, slots):
     with uvatrain.Loader(graph, **OPTIONS, slots=slots) as loader:
         kept = []
         for epoch in (0, 3, 1, 4):
@@ -85,7 +85,7 @@ def test_a_tensor_that_is_bound_when_the_loop_goes_elsewhere_stays_good(graph, e
             next(iteration)
 
 
-def test_clones_may_be_kept_for_ever(graph):
+def test_clones_may_be_kept_indefinitely(graph):
     with uvatrain.Loader(graph, **OPTIONS, slots=1) as loader:
         kept = [(batch.x.clone(), batch.input_nodes.clone()) for _ in range(3) for batch in loader]
     assert len(kept) == 3 * BATCHES
@@ -135,7 +135,7 @@ def test_the_last_batch_ends_with_the_epoch(loader):
         batch.x
 
 
-def test_behind_a_break_the_batch_is_good_until_the_next_step(loader):
+def test_after_a_break_the_batch_is_valid_until_the_next_step(loader):
     for batch in loader:
         break
     assert batch.x.shape[1] == 5
@@ -146,7 +146,7 @@ def test_behind_a_break_the_batch_is_good_until_the_next_step(loader):
         batch.y
 
 
-def test_batches_and_tensors_are_gone_without_the_collector(loader):
+def test_batches_and_tensors_are_freed_without_the_collector(loader):
     gc.collect()
     gc.disable()
     try:

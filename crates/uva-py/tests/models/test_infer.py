@@ -218,7 +218,7 @@ def test_layers_get_the_features_of_their_edges_whatever_fits_a_slot(tmp_path, k
 
 
 @pytest.mark.filterwarnings("ignore:infer wrote:uvatrain.UvatrainWarning")
-def test_a_data_in_memory_is_inferred_as_it_is(whole):
+def test_data_in_memory_is_inferred_unchanged(whole):
     layers = stack_of(SAGEConv, 2)
     data = Data(x=whole.x, edge_index=whole.edge_index)
     close(uvatrain.infer(layers, data, activation=torch.relu), whole.forward(layers))
@@ -301,7 +301,7 @@ def test_an_output_that_exists_is_replaced_only_if_asked(graph, tmp_path):
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("exists", [False, True])
-def test_what_ends_it_early_leaves_no_file_and_an_earlier_one_as_it_was(graph, tmp_path, elsewhere, ending, exists):
+def test_an_early_end_leaves_no_file_and_does_not_change_an_earlier_one(graph, tmp_path, elsewhere, ending, exists):
     output, calls = tmp_path / "out" / "rows.npy", []
     output.parent.mkdir()
     if exists:

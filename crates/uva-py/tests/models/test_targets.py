@@ -174,7 +174,7 @@ def test_a_step_has_the_loss_and_the_gradients_that_torch_has(numbers, loss):
         assert (after[name] - expected).abs().max() < 1e-5, name
 
 
-def test_layers_of_ones_own_go_over_a_dataset_without_labels(graph, tmp_path):
+def test_custom_layers_infer_a_dataset_without_labels(graph, tmp_path):
     dataset = uvatrain.write_dataset(tmp_path / "a", **arrays_of(graph))
     means = lambda layer, batch: layer(batch.x[: batch.num_seeds].float())  # noqa: E731
     layers = [torch.nn.Linear(5, 4), torch.nn.Linear(4, 2)]

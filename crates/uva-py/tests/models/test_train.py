@@ -32,7 +32,7 @@ from train_runs import (
     command,
     environment,
     events,
-    go_on_with_each_other,
+    resume_each_others_checkpoints,
     graph_with_features_of_edges,
     graphs_of_tasks,
     judged,
@@ -100,10 +100,10 @@ def test_ranks_judge_by_the_answers_of_all_of_them(of_tasks: dict[str, Path], uv
 
 
 @pytest.mark.parametrize("model", ["sage", "gat --edge-attr --feature-norm row", "gine"])
-def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(
+def test_program_and_ranks_resume_each_others_checkpoints(
     data: Path, uvatrain_program: Path, tmp_path: Path, model: str
 ):
-    go_on_with_each_other(uvatrain_program, tmp_path, data, model)
+    resume_each_others_checkpoints(uvatrain_program, tmp_path, data, model)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def wait_for_steps(folder: Path, name: str, steps: int) -> list[dict]:
 
 
 @pytest.mark.long
-def test_another_number_of_ranks_goes_on_with_the_batches_that_are_left(data: Path, tmp_path: Path):
+def test_another_number_of_ranks_continues_with_the_remaining_batches(data: Path, tmp_path: Path):
     # More epochs than there is time for: it is killed long before.
     ranks = Ranks(2, tmp_path, data, "--epochs 100000 --checkpoint kept --checkpoint-every 2 --metrics first --timeout 60")
     wait_for_steps(tmp_path, "first.1", 12)
@@ -266,7 +266,7 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout(data: Path, tmp_path:
         stopped.communicate()
 
 
-def test_torchrun_starts_ranks_anew_and_they_go_on_with_the_same_losses(data: Path, tmp_path: Path):
+def test_ranks_restarted_by_torchrun_continue_with_the_same_losses(data: Path, tmp_path: Path):
     # Two machines, one of two ranks and one of one. Each agent counts the restarts of its own workers.
     options = "--epochs 40 --checkpoint kept --checkpoint-every 4 --metrics disturbed"
     line = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--max-restarts", "2", "--rdzv-id", "1"]

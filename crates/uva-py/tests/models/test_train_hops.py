@@ -15,7 +15,7 @@ from train_runs import (
     batches,
     close,
     events,
-    go_on_with_each_other,
+    resume_each_others_checkpoints,
     graphs_of_tasks,
     judged,
     learns_as_the_program_does,
@@ -83,10 +83,10 @@ def test_other_labels_than_classes_are_learned_as_the_program_does(
 
 
 @pytest.mark.parametrize("model", ["sgc", "s2gc --alpha 0.2", "sign --activation prelu", "hoga"])
-def test_program_and_ranks_go_on_with_the_checkpoints_of_each_other(
+def test_program_and_ranks_resume_each_others_checkpoints(
     hop_sets: dict[str, Path], uvatrain_program: Path, tmp_path: Path, model: str
 ):
-    go_on_with_each_other(uvatrain_program, tmp_path, hop_sets["one"], model)
+    resume_each_others_checkpoints(uvatrain_program, tmp_path, hop_sets["one"], model)
 
 
 def test_two_ranks_over_a_hop_set_train_as_one_process_with_both_batches(

@@ -217,7 +217,7 @@ def learns_as_the_program_does(uvatrain_program: Path, folder: Path, data: Path,
     by_program(uvatrain_program, folder, data, f"{options} --epochs 3 --checkpoint kept --resume")
 
 
-def go_on_with_each_other(uvatrain_program: Path, folder: Path, data: Path, model: str) -> None:
+def resume_each_others_checkpoints(uvatrain_program: Path, folder: Path, data: Path, model: str) -> None:
     """That the program resumes from a checkpoint of one process, and the process from one of the program."""
     options = f"--model {model} --dropout 0 --checkpoint kept --metrics"
     by_program(uvatrain_program, folder, data, f"--model {model} --dropout 0 --epochs 3 --metrics whole.jsonl")

@@ -95,11 +95,11 @@ def test_a_wheel_that_is_too_big_is_refused(wheel):
         ("loader.py", "uvatrain/loader.py is in its list of files and not inside"),
     ],
 )
-def test_a_wheel_that_lacks_something_is_refused(wheel, tmp_path, member, words):
+def test_a_wheel_with_a_missing_file_is_refused(wheel, tmp_path, member, words):
     refuses(spoilt(wheel, tmp_path, without=[member]), words)
 
 
-def test_a_wheel_with_what_does_not_belong_there_is_refused(wheel, tmp_path):
+def test_a_wheel_with_an_unexpected_file_is_refused(wheel, tmp_path):
     refuses(spoilt(wheel, tmp_path, instead={"uvatrain.libs/libtorch.so": b""}), "uvatrain.libs/libtorch.so does not belong")
 
 

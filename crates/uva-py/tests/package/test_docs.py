@@ -48,7 +48,7 @@ def run(snippet, folder, environment):
     assert ended.returncode == 0, f"{snippet.place}\n{snippet.text}\n{ended.stdout}"
 
 
-def test_every_mark_stands_in_front_of_a_snippet():
+def test_every_mark_precedes_a_snippet():
     for page in PAGES:
         marks = page.read_text().count("<!-- not run")
         assert marks == sum(snippet.reason is not None for snippet in snippets(page)), page.name

@@ -104,7 +104,7 @@ def test_a_broken_package_is_a_finding_and_no_traceback(tmp_path):
     assert "--force-reinstall" in checks["PyTorch"]["remedy"]
 
 
-def test_a_package_that_lacks_another_names_that(tmp_path):
+def test_a_package_that_lacks_a_dependency_names_it(tmp_path):
     fake_package(tmp_path, "dgl", "import torchdata_that_is_not_there")
     _, checks = look(python=("-S",), first=tmp_path)
     assert checks["DGL"]["status"] == "missing"
@@ -135,7 +135,7 @@ def test_the_program_has_to_be_of_the_modules_version(tmp_path, script, status, 
         assert check["status"] == status and words in check["finding"] and str(program) in check["finding"], check
 
 
-def test_a_program_that_is_not_there_is_a_note_unless_it_was_named(tmp_path):
+def test_a_missing_program_is_a_note_unless_it_was_named(tmp_path):
     _, checks = look(python=("-S",), UVATRAIN_PROGRAM=None, PATH=tmp_path)
     assert checks["uvatrain program"]["status"] == "note"
     _, checks = look(python=("-S",), UVATRAIN_PROGRAM=tmp_path / "nothing")
@@ -161,7 +161,7 @@ def test_a_requested_but_missing_package_exits_with_3(tmp_path):
     assert done.returncode == 2 and "tensorflow: not one of torch, numpy, pyg" in done.stderr
 
 
-def test_a_driver_that_crashes_is_a_finding_and_the_doctor_goes_on(tmp_path):
+def test_a_driver_that_crashes_is_a_finding_and_the_doctor_continues(tmp_path):
     compiler = shutil.which("cc") or shutil.which("c++")
     if compiler is None:
         pytest.skip("needs a C compiler")

@@ -55,9 +55,7 @@ def test_pygs_graphsage_learns(planted: Path):
     assert last_accuracy(run(sys.executable, "pyg_sage.py", planted)) > LEARNED
 
 
-def test_under_the_launcher_the_model_sees_equal_batches_and_learns_alike(
-    planted: Path, uvatrain_program: Path
-):
+def test_under_the_launcher_batches_and_losses_are_the_same(planted: Path, uvatrain_program: Path):
     pytest.importorskip("torch_geometric")
     loader = "--fanouts 10,5 --batch-size 512 --expand new".split()
     under = run(uvatrain_program, "run", planted, *loader, "--", sys.executable, "pyg_sage_run.py")
@@ -115,7 +113,7 @@ def test_two_ranks_under_one_launcher_learn_exactly_as_with_loaders(
     assert len(re.findall(r"loss \d", under)) == 5
 
 
-def test_ranks_that_stand_by_help_others_to_learn(planted: Path, uvatrain_program: Path):
+def test_standby_ranks_help_others_to_train(planted: Path, uvatrain_program: Path):
     loader = "--fanouts 10,5 --batch-size 256 --device cpu --roles 1:1 --switch 8".split()
     said = run(uvatrain_program, "run", planted, *loader, "--", *TORCHRUN, "standby_run.py")
     # Of 16 batches the first 8 are trained one by one, and the others in twos.
@@ -166,7 +164,7 @@ def test_a_script_that_came_from_dgl_learns_as_it_did_there(planted: Path):
     assert abs(migrated("dgl_theirs.py", planted) - ours) < APART
 
 
-def test_the_migration_page_quotes_the_scripts_as_they_are():
+def test_the_migration_page_quotes_the_scripts_exactly():
     libraries = ["dgl", "graphbolt", "pyg"]
     scripts = {}
     for script in (f"{library}_{side}.py" for library in libraries for side in ("theirs", "ours")):

@@ -3,7 +3,7 @@
     fault_victim.py JSON
 
 Prints `batch N` for every batch up to that point, so that the watching process knows when to strike, and `clean` at its end,
-when nothing of the module's is left in the process.
+when no object of the module is left in the process.
 """
 
 import gc
@@ -91,7 +91,7 @@ def go_on(loader, batches=3):
 
 
 def do_raise(loader, batch):
-    raise Planted(f"raised in the middle, with {batch.num_nodes} nodes at hand")
+    raise Planted(f"raised in the middle, with a batch of {batch.num_nodes} nodes")
 
 
 def do_exit(loader, batch):

@@ -278,7 +278,7 @@ print("well")
     well(script, graph)
 
 
-def test_a_fork_within_infer_raises_and_its_parent_goes_on(graph):
+def test_a_fork_within_infer_raises_and_its_parent_continues(graph):
     script = """
 from uvatrain import infer
 

@@ -188,7 +188,7 @@ thread.join()
     assert run_python_well(script, big_graph).strip() == "0"
 
 
-def test_a_loader_can_be_made_in_a_fork_of_a_process_that_has_made_none(graph):
+def test_a_loader_can_be_created_in_a_fork_of_a_process_without_one(graph):
     script = """
 import os, sys, uvatrain
 def hashes():

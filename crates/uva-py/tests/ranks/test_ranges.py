@@ -166,7 +166,7 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout(ranges, tmp_path: Pat
         assert "rank 1 has given no sign of life" in record["said"][1], record["said"]
 
 
-def test_an_exception_on_one_rank_stays_what_it_was_and_ends_the_others(ranges, tmp_path: Path):
+def test_an_exception_on_one_rank_keeps_its_type_and_ends_the_others(ranges, tmp_path: Path):
     records = run(ranges(2), tmp_path / "out", 2, part="rank", batch_size=16, fault="raise")
     assert records[1]["said"][:2] == ["ValueError", "of the user's own"]
     assert "rank 1 has left" in records[0]["said"][1]

@@ -30,7 +30,7 @@ def test_ranks_divide_an_epoch_and_their_batches_are_the_same(graph, world_size,
     assert len({index for part in parts for index, _ in part}) == sum(len(part) for part in parts)
 
 
-def test_torchruns_environment_is_looked_at(graph):
+def test_the_environment_of_torchrun_is_read(graph):
     script = """
 import sys, uvatrain
 loader = uvatrain.Loader(sys.argv[1], fanouts=(2,), batch_size=20)

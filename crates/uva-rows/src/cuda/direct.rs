@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_run_of_every_table_goes_to_its_place_in_file_order() {
+    fn every_run_of_every_table_is_copied_to_its_place_in_file_order() {
         let shape = |row_bytes| TableShape { offset: 4096, rows: 100, row_bytes };
         let piece = |file, offset, bytes, at| Piece { file, offset, bytes, at };
         let found = pieces(&[shape(10), shape(4)], &[50..53, 2..3], 1000, &[64..104, 128..144]).unwrap();

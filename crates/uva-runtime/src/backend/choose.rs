@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gpu_auto_is_the_cpu_and_a_named_gpu_is_lacking() {
+    fn without_a_gpu_auto_is_the_cpu_and_a_named_gpu_is_an_error() {
         let decision = decide(&BackendOptions::default(), false, || Ok(no_driver())).unwrap();
         assert_eq!(decision, on_cpu(vec![]));
         let named = BackendOptions { device: DeviceChoice::Cuda(0), ..BackendOptions::default() };

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_adds_up_beside_the_last_samplers_counters() {
+    fn a_tally_adds_up_apart_from_the_last_samplers_counters() {
         let control = Control::create(&of_samplers(2)).unwrap();
         let counts = |row_hits| CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits };
         let cache = CacheTotals { counted: counts(1), others: counts(2) };
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_from_disk_add_up_over_all_roles_beside_their_other_counters() {
+    fn reads_from_disk_add_up_over_all_roles_apart_from_other_counters() {
         let control = Control::create(&of_samplers(2)).unwrap();
         assert_eq!(control.disk_reads(), DiskCounts::default());
         for role in [PRODUCER, FIRST_SAMPLER, FIRST_SAMPLER + 1] {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_read_and_written_alike() {
+    fn cores_are_read_and_written_in_the_same_form() {
         for text in ["auto", "all", "0,2,4-6", "0/1/2-5,8", "0/0/1"] {
             assert_eq!(text.parse::<Cores>().unwrap().text(), text);
         }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_ranges_of_cores_are_read_and_written_alike() {
+    fn lists_and_ranges_of_cores_are_read_and_written_in_the_same_form() {
         for (text, cores, written) in [
             ("3", vec![3], "3"),
             ("0,2,4-6", vec![0, 2, 4, 5, 6], "0,2,4-6"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_take_cores_in_turns_and_a_core_outside_the_mask_is_refused() {
+    fn workers_take_cores_round_robin_and_one_outside_the_mask_is_refused() {
         let allowed = [1, 2, 3, 8];
         let of = |pin: &PinCores| (0..5).map(|worker| pin.core(worker, &allowed)).collect::<Vec<_>>();
         assert_eq!(of(&PinCores::All), [Some(1), Some(2), Some(3), Some(8), Some(1)]);

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steered_run_begins_with_nothing_and_goes_wherever_it_is_turned() {
+    fn a_steered_run_begins_empty_and_continues_from_each_turn() {
         let passes = Passes { steered: true, ..Passes::default() };
         let schedule = Schedule::new(passes, WHOLE, [3, 2, 2]);
         assert_eq!(schedule.item(0, None), ScheduleItem::Skipped);

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_of_rows_side_by_side_reach_their_tables_wherever_they_are_cut() {
+    fn pieces_of_adjacent_rows_reach_their_tables_wherever_they_are_cut() {
         // Rows of three tables of 4 bytes, of which the last and the first are requested.
         let held = FileTables { stride: 12, tables: vec![(0, 8), (1, 0)] };
         let bytes: Vec<u8> = (0..48).collect();

@@ -109,7 +109,7 @@ mod tests {
     use crate::control::{CONSUMER, Counter};
 
     #[test]
-    fn slots_are_counted_by_state_and_processes_that_are_gone_left_out() {
+    fn slots_are_counted_by_state_without_exited_processes() {
         let control = Arc::new(Control::create(&LoaderOptions::default()).unwrap());
         let ring = |name| Ring::create(name, RingShape { slots: 4, payload_bytes: 8 }).unwrap();
         let (batches, features) = (ring("batch"), ring("feature"));

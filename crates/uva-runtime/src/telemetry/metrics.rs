@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_bad_input() {
+    fn a_missing_folder_is_bad_input() {
         let error = MetricsFile::open(Path::new("/nowhere/run.jsonl"), false).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("metrics=/nowhere/run.jsonl"), "{error}");

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_are_disturbed_ask_for_further_rounds() {
+    fn disturbed_windows_require_further_rounds() {
         let mut climb = Climb::new(4, false, [1.0, 1.0], f64::INFINITY);
         let mut number = 0;
         let mut asked = 0;
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_tried_with_too_little_left_or_nothing_in_between() {
+    fn no_trial_starts_with_too_few_batches_left_or_no_value_in_between() {
         for (of, pure, left, tries) in [
             (4, [1.0, 1.2], 12.0, true),
             (4, [1.0, 1.2], 11.9, false),

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_asks_for_further_rounds_and_does_not_turn_the_choice() {
+    fn noise_requires_further_rounds_and_does_not_change_the_choice() {
         // Windows are slower by up to a half, by chance; and the ways differ by a quarter.
         for (host, sums) in [(0.75, true), (1.25, false)] {
             let seconds = |number: u64, summed: bool| {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_steadily_meanwhile_counts_for_both_ways() {
+    fn a_steady_drift_counts_for_both_ways() {
         // Each batch is faster than the one before. Sums, in the middle of a round, must not gain by that.
         for drift in [0.001, -0.001] {
             let seconds =
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_alternate_behind_a_warm_up_and_end() {
+    fn windows_alternate_after_a_warm_up_and_end() {
         let summed: Vec<u64> = (0..1000).filter(|&number| WINDOWS.tries_sums(number)).collect();
         let expected = (0..3).flat_map(|round| (0..60).map(move |at| 30 + round * 120 + 30 + at));
         assert!(summed.into_iter().eq(expected));

@@ -182,7 +182,7 @@ fn each_maximum_is_the_value_of_its_named_row_and_all_else_is_unchanged() {
     let path = common::graph(temp.path(), 2000, 8.0);
     let mut folded = builder(&path).aggregate(Max).aggregate_argmax().build().unwrap();
     let mut plain = builder(&path).build().unwrap();
-    let (mut empty, mut told) = (0, 0);
+    let (mut empty, mut named) = (0, 0);
     while let Some(batch) = folded.next_batch().unwrap() {
         let own = plain.next_batch().unwrap().unwrap();
         assert!(own.argmax().is_none());
@@ -199,11 +199,11 @@ fn each_maximum_is_the_value_of_its_named_row_and_all_else_is_unchanged() {
                 }
                 assert!(list.contains(&place), "{place} of {list:?}");
                 assert_eq!(value.to_bits(), rows.row(place as usize)[column].to_bits());
-                told += 1;
+                named += 1;
             }
         }
     }
-    assert!(told > 1000, "{told} told, {empty} of empty lists");
+    assert!(named > 1000, "{named} named rows, {empty} of empty lists");
     let refused = builder(&path).aggregate(Mean).aggregate_argmax().build().unwrap_err();
     assert!(refused.to_string().contains("aggregate_argmax") && refused.exit_code() == 2, "{refused}");
 }

@@ -194,7 +194,7 @@ fn check_batches(
 }
 
 #[test]
-fn every_kind_of_sampler_makes_its_own_batches_behind_a_list_cache() {
+fn with_a_list_cache_every_kind_of_sampler_makes_the_same_batches() {
     let temp = tempfile::tempdir().unwrap();
     let (dataset, contents) = weighted_and_cached(temp.path());
     for sampler_kind in SamplerKind::ALL {

@@ -205,7 +205,7 @@ fn batches_can_be_kept_as_long_as_the_next_one_has_a_slot() {
         let rows: Vec<u8> = kept[0].features().bytes.to_vec();
         let full = stream.next_batch(&|| false).unwrap_err();
         assert!(matches!(full, RuntimeError::SlotHeld(_)), "{full:?}");
-        assert_eq!(kept[0].features().bytes, rows, "nobody wrote to it");
+        assert_eq!(kept[0].features().bytes, rows, "the held batch was overwritten");
         // In any thread and any order of drops: the same call then continues.
         let last = kept.pop().unwrap();
         std::thread::spawn(move || drop(last)).join().unwrap();
@@ -261,7 +261,7 @@ fn a_wait_ends_when_its_caller_is_interrupted_and_continues_on_retry() {
 }
 
 #[test]
-fn the_addresses_of_a_batchs_arrays_are_those_that_it_lends() {
+fn the_addresses_of_a_batchs_arrays_are_those_of_its_slices() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let mut stream = stream(&dataset, &options(1, 2));

@@ -128,7 +128,7 @@ fn every_kind_that_picks_in_lists_has_the_rows_and_others_refuse_them() {
 }
 
 #[test]
-fn behind_caches_the_rows_are_those_of_the_datasets_own_edges() {
+fn with_caches_the_rows_are_those_of_the_datasets_own_edges() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path(), NpyType::F32);
     let policy = CachePolicy::PRESAMPLE;

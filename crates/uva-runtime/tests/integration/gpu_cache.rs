@@ -229,9 +229,9 @@ fn refused(change: impl Fn(&mut LoaderOptions, &mut GpuCache) + Sync) -> Vec<Str
 }
 
 #[test]
-fn ranks_that_ask_for_different_caches_say_which_differs() {
+fn ranks_that_request_different_caches_report_the_difference() {
     if !cuda_sim::in_process_with(
-        "gpu_cache::ranks_that_ask_for_different_caches_say_which_differs",
+        "gpu_cache::ranks_that_request_different_caches_report_the_difference",
         &[("CUDA_SIM_DEVICES", "2")],
     ) {
         return;

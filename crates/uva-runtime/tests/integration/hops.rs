@@ -155,7 +155,7 @@ fn batches_hold_the_bytes_of_the_files_for_every_type_layout_and_chunk() {
 }
 
 #[test]
-fn drop_last_leaves_out_the_rows_behind_the_last_whole_batch() {
+fn drop_last_drops_the_rows_after_the_last_complete_batch() {
     let temp = tempfile::tempdir().unwrap();
     let graph = common::graph_of(temp.path(), 1500, 8.0, ElementType::F32);
     let set = hop_set(temp.path(), &graph, HopType::F32, Layout::Hops);

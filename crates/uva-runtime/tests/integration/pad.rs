@@ -297,7 +297,7 @@ fn shapes_follow_the_batch_options_and_neither_samplers_nor_resume_place() {
 }
 
 #[test]
-fn behind_caches_the_same_batches_are_padded_likewise() {
+fn with_caches_the_same_batches_are_padded_in_the_same_way() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let options = options();
@@ -315,7 +315,7 @@ fn behind_caches_the_same_batches_are_padded_likewise() {
 }
 
 #[test]
-fn without_padding_there_is_no_mask_and_nothing_else_of_it() {
+fn without_padding_there_is_no_mask_and_no_field_of_padding() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let mut plain = started(&dataset, &LoaderOptions { pad: Pad::Off, ..options() });

@@ -164,7 +164,7 @@ fn there_are_more_slots_than_workers_and_no_ring_of_batches() {
 }
 
 #[test]
-fn workers_keep_to_the_given_cores_and_go_on_where_the_system_refuses() {
+fn workers_stay_on_the_given_cores_or_run_unpinned_where_refused() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path());
     let allowed = machine::allowed_cores().unwrap();
@@ -210,12 +210,12 @@ fn workers_have_their_own_times_and_a_producer_is_reported_absent() {
         // The test pass follows empty hand-overs.
         assert!(
             batch.split() == Split::Test || batch.sampler() == batches % 2,
-            "workers take batches in turns"
+            "workers take batches alternately"
         );
         assert_eq!(batch.pace(), 1);
         worked += (batch.sample_time() + batch.gather_time()).as_secs_f64();
         let [sampled, gathered] = batch.began();
-        assert_eq!(sampled + batch.sample_time(), gathered, "a worker gathers behind sampling");
+        assert_eq!(sampled + batch.sample_time(), gathered, "a worker gathers after sampling");
         batches += 1;
     }
     runtime.stop().unwrap();

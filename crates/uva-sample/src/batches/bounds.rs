@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_beyond_local_ids_is_refused_by_what_there_is_too_much_of() {
+    fn a_batch_beyond_local_ids_is_refused_with_the_capacity_it_exceeds() {
         let refusal = |nodes, edges| match BatchBounds::new(1 << 20, [4096], nodes, edges) {
             Err(SampleError::InvalidOption(InvalidOption::BoundTooLarge { what, bound })) => (what, bound),
             other => panic!("{other:?}"),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fanout_without_bound_is_refused_and_the_message_names_the_way_out() {
+    fn an_unbounded_fanout_is_refused_and_the_message_names_an_alternative() {
         let refused = BatchBounds::new(10, [3, -1], 100, 100).unwrap_err();
         assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
         assert!(refused.to_string().contains("`slot_bytes`"));

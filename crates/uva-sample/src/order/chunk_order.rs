@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn each_epoch_orders_the_chunks_anew_and_depends_on_no_earlier_one() {
+    fn each_epoch_reorders_the_chunks_independently_of_earlier_epochs() {
         let epoch = |epochs: &[u32]| {
             let mut order = ChunkOrder::new(7, Split::Train, 95, Some(10), 20, false).unwrap();
             epochs.iter().for_each(|epoch| order.prepare(*epoch).unwrap());

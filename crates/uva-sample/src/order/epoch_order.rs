@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_give_a_seed_each_in_turns_and_pass_over_those_that_are_out() {
+    fn sequences_alternate_and_skip_seeds_that_were_given() {
         let sequences = strided(3, 200);
         let order = order(&sequences, Follow::InTurns(3), &[0]);
         // Each sequence counts up, and so do its seeds, until it reaches seeds that other sequences have given.
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_begin_everywhere_alike() {
+    fn epochs_begin_at_each_seed_equally_often() {
         // 8 places in 8,000 epochs: the square differences from 1,000 of each, over 1,000, are chi-square distributed with
         // 7 degrees of freedom. 24.3 is exceeded once in a thousand; the draws are fixed by the seed.
         let sequences = strided(1, 8);

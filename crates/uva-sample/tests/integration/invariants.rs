@@ -494,7 +494,7 @@ fn seeds_that_cannot_be_are_refused_with_their_position() {
 }
 
 #[test]
-fn a_graph_that_lies_is_an_error_and_not_a_panic() {
+fn an_inconsistent_graph_is_an_error_and_not_a_panic() {
     for kind in SamplerKind::ALL {
         lies(kind);
     }
@@ -527,7 +527,7 @@ fn lies(kind: SamplerKind) {
 }
 
 #[test]
-fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
+fn invalid_options_are_refused_before_anything_is_sampled() {
     let graph = large();
     let refusal = |fanouts: Vec<i32>| match NeighborSampler::new(
         graph.csc(),

@@ -58,7 +58,7 @@ fn every_neighbour_is_picked_equally_often() {
 }
 
 #[test]
-fn nodes_with_equal_neighbours_pick_alike_in_a_hop_and_anew_in_the_next() {
+fn nodes_with_equal_neighbours_pick_the_same_in_one_hop_only() {
     let mut lists = vec![(4..40).collect::<Vec<i64>>(); 4];
     lists[3].reverse();
     lists.resize(40, vec![]);

@@ -191,7 +191,7 @@ fn batches_in_the_graph_of_a_partition_in_ranges_are_those_of_the_dataset() {
 }
 
 #[test]
-fn options_that_reach_beyond_a_part_are_refused_with_how_far_it_goes() {
+fn options_that_reach_beyond_a_part_are_refused_with_its_depth() {
     let refused = |kind: SamplerKind, layers: usize, length: u32, hops: usize| {
         let walks = Walks { length, ..Walks::default() };
         let options =

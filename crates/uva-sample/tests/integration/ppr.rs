@@ -77,7 +77,7 @@ fn the_nodes_picked_are_those_of_highest_pagerank_and_weigh_their_shares() {
 }
 
 #[test]
-fn mass_goes_along_lists_and_ends_where_they_do() {
+fn mass_moves_along_lists_and_ends_where_they_end() {
     // 0 → 1 → 2, which leads nowhere; 3 stands alone.
     let chain = Graph::from_lists(&[vec![1], vec![2], vec![], vec![]]);
     let shares = picked(&chain, &options(&[5]), 0, 0);
@@ -105,7 +105,7 @@ fn a_hub_that_gives_neighbours_less_than_it_passes_on_has_neighbours_too() {
     lists.extend((1..=many).map(|node| vec![0, node % many + 1]));
     let hub = Graph::from_lists(&lists);
     let found: Vec<i64> = picked(&hub, &options(&[4]), 0, 0).into_iter().map(|pick| pick.0).collect();
-    assert_eq!(found, [many, many - 1, many - 2, many - 3], "all alike, so the first of its list");
+    assert_eq!(found, [many, many - 1, many - 2, many - 3], "all scores are equal, so the first in its list");
 }
 
 #[test]

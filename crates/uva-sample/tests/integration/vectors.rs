@@ -31,11 +31,12 @@ fn entries<'a>(value: &'a Value, name: &str) -> &'a [Value] {
 
 fn integer<T: TryFrom<i128>>(value: &Value) -> T {
     let wide = value.as_u64().map(i128::from).or_else(|| value.as_i64().map(i128::from));
-    wide.and_then(|wide| T::try_from(wide).ok()).unwrap_or_else(|| panic!("{value} is no such integer"))
+    wide.and_then(|wide| T::try_from(wide).ok())
+        .unwrap_or_else(|| panic!("{value} is not an integer of this type"))
 }
 
 fn integers<T: TryFrom<i128>>(value: &Value) -> Vec<T> {
-    value.as_array().unwrap_or_else(|| panic!("{value} is no array")).iter().map(integer).collect()
+    value.as_array().unwrap_or_else(|| panic!("{value} is not an array")).iter().map(integer).collect()
 }
 
 fn words<const N: usize>(value: &Value) -> [u32; N] {

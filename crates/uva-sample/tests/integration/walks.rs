@@ -113,7 +113,7 @@ fn the_most_visited_are_picked_and_weigh_their_shares_of_the_visits() {
 }
 
 #[test]
-fn walks_of_one_step_visit_neighbours_and_longer_ones_what_lies_behind() {
+fn walks_of_one_step_visit_neighbours_and_longer_ones_go_further() {
     let graph = graph();
     let mut seen = [false; 8];
     from_node_0(&graph, &options(50, Walks { count: 20, length: 1, stop: 0 }), 50, |picked, _| {

@@ -121,7 +121,7 @@ fn a_heavy_entry_is_always_picked_and_a_light_one_hardly_ever() {
 /// A list that is longer than a stream of words: entries after the stream's end are picked as often as those before.
 /// (Forty million words.)
 #[test]
-fn entries_behind_the_end_of_a_stream_are_picked_as_often_as_the_others() {
+fn entries_past_the_end_of_a_stream_are_picked_as_often_as_others() {
     let length = 5 << 17;
     let mut counts = vec![0; 80];
     picks(&vec![1.0; length], 500, false, 60, |positions| {

@@ -382,7 +382,7 @@ fn picked_neighbours_get_the_documented_weights() {
                             / picks.len() as f64
                             / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt()
                     }
-                    _ => unreachable!("its weights are no constants"),
+                    _ => unreachable!("its weights are not constants"),
                 };
                 expected += weight * f64::from(batch.features[u as usize]);
             }

@@ -170,8 +170,8 @@ fn late_reports_are_whole_in_order_and_close_to_the_cpu() {
 }
 
 #[test]
-fn a_run_interrupted_on_a_device_goes_on_as_if_it_had_not_been() {
-    let name = "on_gpu::a_run_interrupted_on_a_device_goes_on_as_if_it_had_not_been";
+fn a_run_interrupted_on_a_device_resumes_with_the_same_results() {
+    let name = "on_gpu::a_run_interrupted_on_a_device_resumes_with_the_same_results";
     if !cuda_sim::in_process_with(name, &AS_A_DEVICE) {
         return;
     }

@@ -137,7 +137,7 @@ fn a_stopped_pass_continues_and_makes_the_arrays_of_an_unstopped_one() {
             assert!(!done.stopped);
             assert_eq!(done.resumed > 0, !watch.notes.is_empty(), "{:?}", watch.notes);
             resumed.push(done.resumed);
-            assert!(bytes(&parts) == bytes(&whole), "{by:?} stopped behind {units}");
+            assert!(bytes(&parts) == bytes(&whole), "{by:?} stopped after {units}");
         }
         match by {
             // Three chunks, read and computed, in each of two layers. The last layer's results are kept.

@@ -158,7 +158,7 @@ fn an_interrupt_before_the_first_batch_leaves_an_existing_checkpoint() {
 }
 
 #[test]
-fn training_that_lost_its_patience_goes_on_when_it_is_given_more() {
+fn early_stopped_training_continues_with_more_patience() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     let still = |patience, checkpoint| {
@@ -201,7 +201,7 @@ fn early_stopping_drops_batches_in_flight_for_any_samplers_and_slots() {
 }
 
 #[test]
-fn a_cursor_behind_the_last_epoch_leaves_only_the_test() {
+fn a_cursor_after_the_last_epoch_leaves_only_the_test() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     for evaluate_by in [EvaluateBy::Sampled, EvaluateBy::Full] {

@@ -229,7 +229,7 @@ fanouts = \"-1,5\"
     }
 
     #[test]
-    fn what_there_is_not_is_refused_with_its_line_and_what_is_near() {
+    fn unknown_keys_are_refused_with_their_line_and_a_suggestion() {
         for (text, says) in [
             ("[train]\nlr = 1\nfanout = 3\n", &["run.toml:3", "[train]", "'fanout'", "'fanouts'"][..]),
             ("[trian]\n", &["run.toml:1", "command 'trian'", "'train'"]),

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_libraries_are_answered_with_ours() {
+    fn names_of_other_libraries_get_a_suggestion() {
         for (given, ours) in [
             ("graphsage", "sage"),
             ("GraphSAGE", "sage"),

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_read_back_as_they_are_stand_bare() {
+    fn words_that_read_back_unchanged_are_not_quoted() {
         for word in ["3", "-1", "0.003", "true"] {
             assert_eq!(literal(word), word);
         }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_its_options_and_the_file_are_found_wherever_they_stand() {
+    fn the_command_its_options_and_the_file_are_found_in_any_order() {
         let file = || Some(PathBuf::from("f.toml"));
         let options = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let path = options;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_two_dashes_is_another_programs() {
+    fn arguments_after_two_dashes_belong_to_another_program() {
         let found = line("run data --slots 4 -- python --config f.toml --seed 1");
         assert_eq!(found, (vec!["run".to_owned()], 2, None, false, vec!["slots".to_owned()]));
     }

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_reaches_the_runtime_as_it_is() {
+    fn given_options_reach_the_runtime_unchanged() {
         let given = options(
             "--device cuda:2 --gather split --kernel shift --mps require --mps-percentage 12 --partition mps \
              --ipc legacy --ipc-signals stamps --nvrtc lib --sampler gpu --mps-sampler-percentage 7 --preflight refuse \

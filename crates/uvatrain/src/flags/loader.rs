@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_reaches_the_runtime_as_it_is() {
+    fn given_options_reach_the_runtime_unchanged() {
         let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
                     --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6 --expand new \
                     --sampler-kind weighted --edge-ids --input-id --feature-type float32 --walks 3 --walk-length 2 --walk-stop 7";

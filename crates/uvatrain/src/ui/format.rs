@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_shows_minutes_and_seconds_and_hours_where_there_are_some() {
+    fn a_clock_shows_minutes_and_seconds_and_hours_if_any() {
         for (seconds, text) in
             [(0.2, "0:00"), (41.6, "0:42"), (185.0, "3:05"), (11_232.0, "3:07:12"), (-1.0, "0:00")]
         {

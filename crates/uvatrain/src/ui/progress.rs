@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epochs_line_counts_from_one_and_leaves_out_what_is_not_known() {
+    fn an_epochs_line_counts_from_one_and_omits_unknown_values() {
         let mut epoch = EpochEvent {
             epoch: 0,
             train_loss: 2.103_44,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_of_batches_alone_knows_no_loss_and_no_last_epoch() {
+    fn a_bar_of_batches_alone_has_no_loss_and_no_last_epoch() {
         assert_eq!(message_of_batches(33.33, None, "producer"), "33.3 batches/s  bottleneck producer");
         let unknown = RunProgress { epochs: 0, ..progress(Split::Train, 4, 10) };
         assert_eq!(prefix(&unknown), "epoch 5");

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_was_taken_up_in_the_middle_is_scaled_to_a_whole_one() {
+    fn an_epoch_resumed_in_the_middle_is_scaled_to_a_whole_one() {
         let start = Instant::now();
         let mut epochs = Epochs::default();
         let mut seen = |epoch, batch, seconds| {

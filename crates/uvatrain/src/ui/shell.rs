@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_each_word_as_it_was() {
+    fn a_shell_reads_each_word_unchanged() {
         for (text, quoted) in [
             ("data/mine", "data/mine"),
             ("--fanouts=10,5", "--fanouts=10,5"),

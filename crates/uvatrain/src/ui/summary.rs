@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_named_and_unknown_ones_left_out() {
+    fn results_are_named_and_unknown_ones_omitted() {
         let besides = SummaryFacts { metrics: Some(Path::new("run.jsonl")), ..SummaryFacts::default() };
         let text = of_run(&end(), &besides);
         assert!(text.contains("test accuracy  81.5 %, of epoch 1\n"), "{text}");
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_under_the_curve_stand_beside_the_accuracy() {
+    fn areas_under_the_curve_are_next_to_the_accuracy() {
         let end = End { test_roc_auc: Some(0.9351), best_valid_roc_auc: Some(0.94), ..end() };
         let text = of_run(&end, &SummaryFacts::default());
         assert!(text.contains("81.5 %") && text.contains("test ROC-AUC             93.5 %"), "{text}");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_show_what_they_hit_beside_what_was_expected() {
+    fn caches_show_their_hits_next_to_the_expected_ones() {
         let mut end = end();
         assert!(!of_run(&end, &SummaryFacts::default()).contains("cached"));
         let counts = |list_hits, row_hits| CacheCounts { list_reads: 8, list_hits, rows: 4, row_hits };

@@ -85,7 +85,7 @@ fn without_edges(graph: &Path, folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_model_learns_from_the_edges_what_the_features_lack() {
+fn the_model_learns_from_edges_what_is_not_in_the_features() {
     let folder = tempfile::tempdir().expect("a folder");
     let graph = graph(folder.path());
     let with = accuracies(&graph, "6");
@@ -108,7 +108,7 @@ fn a_wrong_call_says_how_to_call_it_and_ends_with_2() {
 }
 
 #[test]
-fn a_dataset_that_is_not_there_is_named() {
+fn a_missing_dataset_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("missing");
     let (status, _, errors) = example(&[&missing]);

@@ -276,7 +276,7 @@ fn the_page_of_commands_is_what_the_declarations_say() {
         let differs = page.lines().zip(written.lines()).find(|(there, declared)| there != declared);
         assert!(
             page == written,
-            "UVATRAIN_WRITE_DOCS=1 writes it anew; the first line that differs: {differs:?}"
+            "UVATRAIN_WRITE_DOCS=1 rewrites it; the first line that differs: {differs:?}"
         );
     }
 }

@@ -28,7 +28,7 @@ pub fn told(output: &Output, mark: &str) -> String {
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     // The test harness may have begun the line.
     let line = text.lines().find_map(|line| Some(line.split_once(mark)?.1.to_owned()));
-    line.unwrap_or_else(|| panic!("nothing behind {mark:?} in {text}"))
+    line.unwrap_or_else(|| panic!("nothing after {mark:?} in {text}"))
 }
 
 /// Compiled kernels are stored in the folder that the harness names, so that successive test programs compile each

@@ -152,7 +152,7 @@ fn a_budget_below_either_map_holds_nothing_and_costs_nothing() {
 }
 
 #[test]
-fn lists_end_at_the_first_misfit_and_rows_go_on() {
+fn lists_end_at_the_first_that_does_not_fit_and_rows_continue() {
     let lists = vec![
         Item { bytes: 10, value: 100 },
         Item { bytes: 50, value: 400 },

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_take_slots_in_turns_and_evict_what_was_there() {
+    fn misses_take_slots_in_order_and_evict_their_rows() {
         let mut fifo = FifoSlots::new(10, 3).unwrap();
         assert_eq!(changes(&mut fifo, &[7, 2]), [(-1, 7, 0, 0), (-1, 2, 1, 1)]);
         assert_eq!(changes(&mut fifo, &[2, 5, 9]), [(-1, 5, 1, 2), (7, 9, 2, 0)]);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn no_slots_keep_nothing_and_no_more_slots_are_made_than_there_are_rows() {
+    fn zero_slots_keep_no_row_and_slots_are_at_most_the_rows() {
         let mut fifo = FifoSlots::new(5, 0).unwrap();
         assert_eq!(changes(&mut fifo, &[1, 2]), []);
         assert_eq!(changes(&mut fifo, &[1, 2]), []);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn where_every_row_was_hit_the_first_under_the_hand_goes() {
+    fn if_every_row_was_hit_the_first_under_the_hand_is_evicted() {
         let mut slots = PolicySlots::<Sieve>::new(20, 2).unwrap();
         slots.insert_misses(&[1]);
         slots.insert_misses(&[2]);

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_on_the_device_lie_behind_those_that_are_sent() {
+    fn arrays_on_the_device_follow_those_that_are_sent() {
         let plan = |there: &[(usize, Range<usize>)], features_at| {
             let rows = FilledRows { at: features_at, count: 2, bytes: 8 };
             Plan::new(&SHAPE, &[(64, &[0; 8])], there, &(128..144), &[], &[rows])
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_or_upon_something_else_is_refused() {
+    fn ranges_out_of_bounds_or_overlapping_are_refused() {
         let ids = 64..80;
         for (case, part) in [
             (plan(&[64..80, 4000..4097], ids.clone(), 2048, 0), "byte 4097"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_lie_in_the_arrays_and_no_rows_on_others() {
+    fn lists_are_in_the_arrays_and_rows_do_not_overlap() {
         let plan = |lists: &[Range<usize>], rows: [(usize, usize); 2]| {
             let rows = rows.map(|(at, count)| FilledRows { at, count, bytes: 16 });
             Plan::new(&SHAPE, &[(64, &[0; 64]), (128, &[0; 32])], &[], &(64..72), lists, &rows)

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_settles_where_both_ways_end_together_whatever_it_began_with() {
+    fn any_first_share_converges_to_where_both_ways_end_together() {
         for start in [0.0, 0.1, 0.5, 1.0, f64::NAN] {
             for (first, second) in [(35e6, 20e6), (1e6, 1e6), (2e6, 14e6)] {
                 let mut balance = Balance::new(start);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_somebodys() {
+    fn every_row_has_an_owner() {
         for share in [0.0, 0.3, 0.5, 1.0] {
             let balance = Balance::new(share);
             for rows in [0, 1, 2, 3, 31, 32, 1_000_003] {

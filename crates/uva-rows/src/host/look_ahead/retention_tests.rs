@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn batches_that_are_all_known_take_the_fewest_reads_there_can_be(
+    fn batches_that_are_all_known_require_the_fewest_possible_reads(
         capacity in 0usize..=4,
         before in proptest::collection::vec(0u8..64, 0..3),
         batches in proptest::collection::vec(0u8..64, 1..8),
@@ -155,7 +155,7 @@ proptest! {
 }
 
 #[test]
-fn a_row_that_a_known_batch_needs_stays_and_the_one_needed_last_gives_way() {
+fn a_row_that_a_known_batch_needs_stays_and_the_last_needed_is_evicted() {
     let mut turns = Turns::new(2);
     for batch in [0b000_111, 0b001_000, 0b000_001, 0b000_010, 0b000_100] {
         turns.kept.expect(ids(batch));
@@ -192,7 +192,7 @@ fn an_unexpected_batch_ends_the_window_and_rows_under_way_still_arrive() {
 }
 
 #[test]
-fn behind_the_window_rows_that_were_hit_stay_longer() {
+fn beyond_the_window_rows_that_were_hit_stay_longer() {
     let mut turns = Turns::new(2);
     for batch in [0b000_001, 0b000_010, 0b000_001, 0b000_100] {
         turns.turn(batch);

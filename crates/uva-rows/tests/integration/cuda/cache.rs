@@ -252,14 +252,14 @@ fn a_cache_that_the_device_has_no_room_for_is_refused_with_both_numbers() {
     assert_eq!((rows, bytes, map_bytes, told), (1 << 14, 16 << 20, 4 << 14, free));
     let text = error.to_string();
     assert!(text.contains("needs 16.1 MiB") && text.contains("8 MiB of its 8 MiB are free"), "{text}");
-    assert_eq!(context.memory().unwrap().0, free, "nothing stays behind");
+    assert_eq!(context.memory().unwrap().0, free, "no memory stays allocated");
     let error = DeviceCache::evicting(fifo(), &context, 1 << 20, 1 << 40, 1 << 20).unwrap_err();
     assert!(matches!(error, FillError::CacheTooLarge { .. }), "{error}");
 }
 
 #[test]
-fn caches_that_do_not_go_with_the_table_are_refused() {
-    if !cuda_sim::in_process_with("cuda::cache::caches_that_do_not_go_with_the_table_are_refused", &[]) {
+fn caches_that_do_not_match_the_table_are_refused() {
+    if !cuda_sim::in_process_with("cuda::cache::caches_that_do_not_match_the_table_are_refused", &[]) {
         return;
     }
     let machine = Machine::new();

@@ -107,8 +107,8 @@ fn a_host_source_staged_to_the_device_conforms() {
 }
 
 #[test]
-fn a_host_source_beside_device_cached_rows_conforms_and_counts_hits() {
-    let name = "cuda::conformance::a_host_source_beside_device_cached_rows_conforms_and_counts_hits";
+fn a_host_source_with_device_cached_rows_conforms_and_counts_hits() {
+    let name = "cuda::conformance::a_host_source_with_device_cached_rows_conforms_and_counts_hits";
     if !cuda_sim::in_process_with(name, &[]) {
         return;
     }
@@ -124,8 +124,8 @@ fn a_host_source_beside_device_cached_rows_conforms_and_counts_hits() {
 }
 
 #[test]
-fn rows_beside_cached_ones_are_refused_where_they_have_no_room() {
-    let name = "cuda::conformance::rows_beside_cached_ones_are_refused_where_they_have_no_room";
+fn rows_that_are_not_cached_are_refused_where_they_do_not_fit() {
+    let name = "cuda::conformance::rows_that_are_not_cached_are_refused_where_they_do_not_fit";
     if !cuda_sim::in_process_with(name, &[]) {
         return;
     }

@@ -48,9 +48,9 @@ fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
 }
 
 #[test]
-fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
+fn ranges_outside_a_slot_are_refused_and_the_filler_still_works() {
     if !cuda_sim::in_process_with(
-        "cuda::faults::what_lies_outside_a_slot_is_refused_and_the_filler_goes_on",
+        "cuda::faults::ranges_outside_a_slot_are_refused_and_the_filler_still_works",
         &SHAKEN,
     ) {
         return;

@@ -199,7 +199,7 @@ impl Pool {
 
     /// As [`Machine::read`].
     pub fn read(&mut self, machine: &Machine, stream: &CudaStream, slot: usize) -> PinnedBuffer {
-        let mut out = self.room.pop().expect("room for so many reads");
+        let mut out = self.room.pop().expect("room for another read");
         let from = machine.buffer.address() + (slot * STRIDE) as u64;
         // SAFETY: as in `Machine::read`.
         unsafe { device_to_host(stream, from, out.as_mut_slice()) }.unwrap();
@@ -209,7 +209,7 @@ impl Pool {
     /// Enqueues a wait that blocks a stream until it's released.
     pub fn hold(&mut self, machine: &Machine, stream: &CudaStream) -> Hold {
         let at = self.held * Self::APART;
-        assert!(at < self.flags.bytes(), "flags for so many holds");
+        assert!(at < self.flags.bytes(), "flags for another hold");
         self.held += 1;
         // SAFETY: the flag is zero and aligned, and every test releases the stream and waits before it drops the last
         // owner.
@@ -354,7 +354,7 @@ pub fn two_slots_in_turns<S: DeviceSource>(
     }
     consumer.synchronize().unwrap();
     fills.extend(filler.drain().unwrap());
-    assert!(filler.finished().unwrap().is_empty(), "a fill is told once");
+    assert!(filler.finished().unwrap().is_empty(), "a fill is reported once");
     for (index, (batch, out)) in seen.iter().enumerate() {
         batch.check(out.as_slice(), &machine.table_bytes, &format!("batch {index}"));
     }

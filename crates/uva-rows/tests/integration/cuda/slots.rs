@@ -41,9 +41,9 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
 }
 
 #[test]
-fn two_slots_reused_often_hold_what_plain_loops_give_beside_cached_rows() {
+fn two_slots_reused_often_equal_plain_loops_with_cached_rows() {
     if !cuda_sim::in_process_with(
-        "cuda::slots::two_slots_reused_often_hold_what_plain_loops_give_beside_cached_rows",
+        "cuda::slots::two_slots_reused_often_equal_plain_loops_with_cached_rows",
         &SHAKEN,
     ) {
         return;
@@ -73,9 +73,9 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
 }
 
 #[test]
-fn pieces_on_their_way_are_not_overwritten() {
+fn pieces_in_flight_are_not_overwritten() {
     if !cuda_sim::in_process_with(
-        "cuda::slots::pieces_on_their_way_are_not_overwritten",
+        "cuda::slots::pieces_in_flight_are_not_overwritten",
         &[("CUDA_SIM_DELAY_US", "20000")],
     ) {
         return;

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_lie_far_apart_are_found_without_a_place_for_each_id() {
+    fn sparse_ids_are_found_without_a_place_for_each_id() {
         let train = [4_000_000_000, 7, 3_999_999_999, 7, 0, u32::MAX];
         let positions = Positions::of(&train);
         assert!(positions.begins.len() <= train.len() + 2, "{:?}", positions.begins);

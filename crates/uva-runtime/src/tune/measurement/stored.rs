@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_known_by_generation_and_width_or_by_its_address() {
+    fn a_link_is_identified_by_generation_and_width_or_by_its_address() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(link(folder.path(), "0000:0A:00.0"), "at 0000:0A:00.0");
         let device = folder.path().join("0000:0a:00.0");

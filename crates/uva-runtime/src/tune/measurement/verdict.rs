@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_without_room_beside_a_named_one_of_the_sampler_is_the_usual() {
+    fn a_share_that_does_not_fit_next_to_the_samplers_is_the_default() {
         let options = BackendOptions { mps_sampler_percentage: Some(80), ..BackendOptions::default() };
         let slow = figures(&[(Case::within(32), 35.0), (ZERO_COPY, 50.0)]);
         assert_eq!(chosen(&options, &slow, false).producer_percentage, 10);

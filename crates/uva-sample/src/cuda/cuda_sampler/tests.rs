@@ -11,8 +11,8 @@ use crate::cuda::source::PinnedArray;
 
 /// After four thousand million batches the stamps wrap, and old entries must not look like new ones.
 #[test]
-fn a_stamp_that_wraps_leaves_no_old_entry_behind() {
-    if !cuda_sim::in_process("cuda::cuda_sampler::tests::a_stamp_that_wraps_leaves_no_old_entry_behind") {
+fn a_stamp_that_wraps_leaves_no_old_entry() {
+    if !cuda_sim::in_process("cuda::cuda_sampler::tests::a_stamp_that_wraps_leaves_no_old_entry") {
         return;
     }
     let context = Context::primary(0).unwrap();

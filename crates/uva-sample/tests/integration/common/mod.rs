@@ -433,7 +433,7 @@ pub fn assert_distributed(counts: &[u64], chances: &[f64], shrink: f64, what: &s
     let mut squares = 0.0;
     for (&count, chance) in counts.iter().zip(chances) {
         let expected = total * chance / all;
-        assert!(expected >= 20.0, "{what}: {expected} a cell are too few to tell");
+        assert!(expected >= 20.0, "{what}: {expected} expected per cell are too few for the test");
         squares += (count as f64 - expected).powi(2) / expected;
     }
     let freedom = (counts.len() - 1) as f64;

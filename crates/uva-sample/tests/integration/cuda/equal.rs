@@ -39,8 +39,8 @@ fn any_part_of_the_lists_may_be_cached() {
 }
 
 #[test]
-fn many_batches_in_a_row_leave_nothing_behind() {
-    if !cuda_sim::in_process("cuda::equal::many_batches_in_a_row_leave_nothing_behind") {
+fn many_batches_in_a_row_do_not_affect_each_other() {
+    if !cuda_sim::in_process("cuda::equal::many_batches_in_a_row_do_not_affect_each_other") {
         return;
     }
     let gpu = Gpu::new();

@@ -55,7 +55,7 @@ fn picks_of_kernel(lists: Lists<'_>, fanout: u32, replace: bool, kappa: u32) -> 
             ..SampleArguments::default()
         },
     );
-    assert_eq!(slots.pop(), Some(-7), "nothing is written behind the picks");
+    assert_eq!(slots.pop(), Some(-7), "something is written past the picks");
     indptr.windows(2).map(|ends| slots[ends[0] as usize..ends[1] as usize].to_vec()).collect()
 }
 

@@ -11,8 +11,8 @@ fn reordered(graph: &Graph) -> Graph {
 }
 
 #[test]
-fn edge_ids_say_where_each_pick_stands_in_the_dataset() {
-    if !cuda_sim::in_process("cuda::kinds::edge_ids_say_where_each_pick_stands_in_the_dataset") {
+fn edge_ids_say_which_edge_of_the_dataset_each_pick_is() {
+    if !cuda_sim::in_process("cuda::kinds::edge_ids_say_which_edge_of_the_dataset_each_pick_is") {
         return;
     }
     let gpu = Gpu::new();

@@ -65,9 +65,10 @@ fn a_dataset_is_pinned_and_sampled_where_it_is_mapped() {
 fn integers<T: TryFrom<i128>>(value: &Value) -> Vec<T> {
     let integer = |value: &Value| {
         let wide = value.as_u64().map(i128::from).or_else(|| value.as_i64().map(i128::from));
-        wide.and_then(|wide| T::try_from(wide).ok()).unwrap_or_else(|| panic!("{value} is no such integer"))
+        wide.and_then(|wide| T::try_from(wide).ok())
+            .unwrap_or_else(|| panic!("{value} is not an integer of this type"))
     };
-    value.as_array().unwrap_or_else(|| panic!("{value} is no array")).iter().map(integer).collect()
+    value.as_array().unwrap_or_else(|| panic!("{value} is not an array")).iter().map(integer).collect()
 }
 
 #[test]
@@ -203,8 +204,10 @@ fn read(gpu: &Gpu, memory: &SharedBuffer) -> Vec<u8> {
 }
 
 #[test]
-fn a_batch_goes_to_given_memory_and_nothing_around_it_changes() {
-    if !cuda_sim::in_process("cuda::machine::a_batch_goes_to_given_memory_and_nothing_around_it_changes") {
+fn a_batch_is_written_to_given_memory_and_nothing_around_it_changes() {
+    if !cuda_sim::in_process(
+        "cuda::machine::a_batch_is_written_to_given_memory_and_nothing_around_it_changes",
+    ) {
         return;
     }
     let gpu = Gpu::new();

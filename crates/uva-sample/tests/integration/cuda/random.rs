@@ -175,8 +175,8 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
 
 /// Lists of as many nodes as the graph has, and the fault that both samplers must report.
 #[test]
-fn of_several_faults_both_samplers_tell_the_same_one() {
-    if !cuda_sim::in_process("cuda::random::of_several_faults_both_samplers_tell_the_same_one") {
+fn of_several_faults_both_samplers_report_the_same_one() {
+    if !cuda_sim::in_process("cuda::random::of_several_faults_both_samplers_report_the_same_one") {
         return;
     }
     let gpu = Gpu::new();

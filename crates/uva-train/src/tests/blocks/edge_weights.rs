@@ -32,7 +32,7 @@ fn close(found: &[f64], expected: &[f64]) -> bool {
 }
 
 #[test]
-fn sage_sums_by_them_as_they_are() {
+fn sage_sums_by_edge_weights_unchanged() {
     let block = block();
     assert_eq!(weights(ModelKind::Sage, &block, &[]), [0.5, 0.25, 2.0, 0.125]);
     let made = Block::new(ModelKind::Sage, &block.lists(), &[], Kind::Double).unwrap();

@@ -21,7 +21,7 @@ fn batch() -> crate::tests::support::Batch {
 }
 
 #[test]
-fn a_step_is_that_of_the_same_batch_without_labels_behind_its_own_seeds() {
+fn a_padded_step_is_that_of_the_batch_without_labels_of_padding() {
     for model in MODELS {
         for device in [TrainDevice::Cpu, place()] {
             let new = || Trainer::new(&options(model, 8, 2), 6, 3, device).unwrap();

@@ -74,7 +74,7 @@ fn losses_and_parameters_equal_those_of_a_network_that_sums_lists_itself() {
 }
 
 #[test]
-fn gradients_behind_a_given_layer_equal_finite_differences() {
+fn gradients_after_a_given_layer_equal_finite_differences() {
     for model in SUMMING {
         let graph = Graph::random(40, 5, 3, 21);
         let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &[3, 3, WHOLE]);

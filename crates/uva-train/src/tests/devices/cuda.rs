@@ -93,7 +93,7 @@ fn dropout_on_a_device_depends_on_epoch_and_batch_alone() {
 }
 
 #[test]
-fn a_checkpoint_goes_from_one_device_to_the_other() {
+fn a_checkpoint_can_move_between_devices() {
     let graph = Graph::random(50, 6, 3, 6);
     let directory = tempfile::tempdir().unwrap();
     let ways = |device| [(TrainDevice::Cpu, device), (device, TrainDevice::Cpu), (device, device)];
@@ -112,7 +112,7 @@ fn a_checkpoint_goes_from_one_device_to_the_other() {
 }
 
 #[test]
-fn garbage_on_a_device_is_unconfirmed_and_the_device_goes_on() {
+fn garbage_on_a_device_is_unconfirmed_and_the_device_still_works() {
     let graph = Graph::random(50, 6, 3, 6);
     let batch = graph.batch(&[0, 1, 2, 5, 6], &[3, 4]);
     for (device, model) in devices().into_iter().flat_map(|device| MODELS.map(|model| (device, model))) {

@@ -104,7 +104,7 @@ fn slices_of_another_size_place_or_device_are_refused() {
 }
 
 #[test]
-fn sums_come_with_the_rows_that_the_model_reads_besides_or_are_refused() {
+fn sums_without_the_other_rows_that_the_model_reads_are_refused() {
     let [sage, gcn] = [ModelKind::Sage, ModelKind::Gcn].map(|model| options(model, 4, 2));
     let problem = |options, batch: &BatchColumns<'_>| checked(options, batch).unwrap_err().to_string();
     let without = batch().without(Column::X);

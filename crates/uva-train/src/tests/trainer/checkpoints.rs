@@ -153,7 +153,7 @@ fn a_first_checkpoint_that_was_not_finished_is_none() {
 }
 
 #[test]
-fn only_files_that_are_ours_beyond_doubt_are_ever_removed() {
+fn only_files_that_are_certainly_checkpoints_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let mut trained = trainer(ModelKind::Gcn);

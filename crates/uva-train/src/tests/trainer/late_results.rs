@@ -136,9 +136,9 @@ type Spoil<'s> = &'s dyn Fn(&OnDevice);
 
 /// A batch whose features are NaN, whose report has another batch's stamp, or whose report has an id that is not a row.
 #[test]
-fn the_first_bad_batch_stops_every_step_behind_it_and_is_named() {
+fn the_first_bad_batch_stops_every_later_step_and_is_named() {
     if !cuda_sim::in_process(
-        "tests::trainer::late_results::the_first_bad_batch_stops_every_step_behind_it_and_is_named",
+        "tests::trainer::late_results::the_first_bad_batch_stops_every_later_step_and_is_named",
     ) {
         return;
     }

@@ -78,7 +78,7 @@ fn several_labels_a_node_have_the_loss_hits_and_area_of_the_dense_model() {
             }
             areas.extend(area(&answers));
         }
-        assert_eq!(areas.len(), CLASSES - 1, "nobody has the last class");
+        assert_eq!(areas.len(), CLASSES - 1, "no node has the last class");
         let auc = areas.iter().sum::<f64>() / areas.len() as f64;
         let expected = (loss, correct, seeds.len() * CLASSES, auc);
 

@@ -187,7 +187,7 @@ fn adam_steps_equal_the_published_formula() {
 }
 
 #[test]
-fn initial_parameters_lie_within_glorots_bound_and_fill_it() {
+fn initial_parameters_are_within_glorots_bound_and_fill_it() {
     let trainer = Trainer::new(&options(ModelKind::Sage, 64, 2), 32, 5, TrainDevice::Cpu).unwrap();
     for (name, shape, values) in parameters(&trainer) {
         let largest = values.iter().fold(0.0f64, |a, b| a.max(b.abs()));

@@ -173,7 +173,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn a_shell_reads_a_quoted_value_as_it_is() {
+    fn a_shell_reads_a_quoted_value_unchanged() {
         assert_eq!(quoted("/run/user/1000/uvatrain-mps/pipe"), "/run/user/1000/uvatrain-mps/pipe");
         assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
     }

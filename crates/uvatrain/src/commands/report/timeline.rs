@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_divide_what_lies_across_them() {
+    fn windows_divide_spans_that_cross_them() {
         let mut timeline = Timeline::new(1);
         timeline.take(&batch(0, 0, [(0, 512), (512, 256), (768, 1280)]));
         let stretches = timeline.stretches(4);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sitting_after_a_resume_follows_the_last_whatever_its_clock_shows() {
+    fn a_session_after_a_resume_follows_the_last_whatever_its_clock() {
         let mut timeline = Timeline::new(1);
         timeline.take(&batch(0, 0, [(9000, 10), (9010, 10), (9020, 10)]));
         timeline.resume(1);

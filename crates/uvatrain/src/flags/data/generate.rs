@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_is_what_it_is_but_for_what_is_said_otherwise() {
+    fn given_options_override_those_of_a_preset() {
         let papers = recipe("--preset papers100m --scale 0.01").common();
         assert_eq!((papers.nodes, papers.classes, papers.feature_dim), (1_110_600, 172, 128));
         let changed =

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_the_dashes_is_the_commands_own() {
+    fn arguments_after_the_dashes_belong_to_the_command() {
         let flags = parsed("data --slots 4 -- python train.py --slots 7 -- x").unwrap();
         assert_eq!(flags.loader.options().feature_slots, 4);
         assert_eq!(flags.command, ["python", "train.py", "--slots", "7", "--", "x"].map(OsString::from));

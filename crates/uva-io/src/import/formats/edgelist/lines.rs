@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn third_columns_are_taken_as_they_are_said_to_be() {
+    fn third_columns_are_read_as_specified() {
         use ThirdColumn::{Ignore, Weight};
         let blanks = Separator::Blanks;
         assert_eq!(read(Some(Weight), blanks, &["1 2 0.5", "1 2 -1e-3"]), ["1>2 0.5", "1>2 -0.001"]);

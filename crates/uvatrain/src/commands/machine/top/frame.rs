@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn another_run_at_the_address_begins_anew() {
+    fn another_run_at_the_address_starts_from_the_beginning() {
         let start = Instant::now();
         let mut history = History::new("here:1".to_owned());
         history.take(figures(400, 1.0, 1.0), start);

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_side_by_side_where_there_is_room_and_else_stacked() {
+    fn blocks_are_side_by_side_if_they_fit_and_otherwise_stacked() {
         let blocks = ["ab\nc\n".to_owned(), "größe\n".to_owned(), "x\ny\nz\n".to_owned()];
         assert_eq!(of(&blocks, None), "ab\nc\n\ngröße\n\nx\ny\nz\n");
         assert_eq!(of(&blocks, Some(10)), "ab\nc\n\ngröße    x\n         y\n         z\n");
