@@ -35,10 +35,10 @@ LONGEST_TEST_NAME = 70
 
 LIMITS = {
     "row predicates": 9,
-    "hop set branches": 51,
+    "hop set branches": 33,
     "crowded folders": 0,
     "shared names": 5,
-    "long files": 2,
+    "long files": 1,
     "flags in library strings": 12,
     "long test names": 0,
 }

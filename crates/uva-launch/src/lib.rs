@@ -16,6 +16,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod checkpoint_files;
+mod data_report;
 pub mod launcher;
 pub mod mps;
 pub mod output_paths;

@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 use uva_graph::{Dataset, Split};
 use uva_plan::{CachePlan, CachedKinds};
 
+use crate::data_report::data_report;
 use crate::launcher::{Launcher, without_mps};
 use uva_options::Spelling;
 use uva_runtime::backend::{Backend, BackendDecision, CufileReport, SamplerChoice};
 use uva_runtime::feed::rows::{RowTree, training_bytes};
 use uva_runtime::machine::memory::MemoryLine;
-use uva_runtime::options::hop_options::HopRowsPlace;
-use uva_runtime::options::hop_run::HopRun;
 use uva_runtime::options::seed_order::MadeOrder;
 use uva_runtime::pipeline::dry_run::{DryRun, PlannedCaches};
 use uva_runtime::plan::RunPlan;
@@ -433,6 +432,7 @@ impl PreparedRun {
         let features = dataset.table();
         let schedule = &self.plan.schedule;
         let loader = &self.plan.options;
+        let report = data_report(dataset, loader);
         let split = |split| dataset.split(split).len();
         let mut in_force = json!({
             "roles": roles,
@@ -451,19 +451,7 @@ impl PreparedRun {
             "train_batches": schedule.train_batches(),
             "start": schedule.passes().start,
         });
-        if let Some(hops) = &loader.hops {
-            let place = self
-                .plan
-                .features
-                .as_ref()
-                .map(|choice| (choice.place(), Spelling::CommandLine.sentence(choice.reason())));
-            let (place, reason) = place.unzip();
-            let reader = self.plan.features.as_ref().and_then(FeatureChoice::reader);
-            in_force["hops"] = json!({
-                "tables": hops.tables, "chunk": hops.chunk, "place": place.map(HopRowsPlace::name), "reason": reason,
-                "reader": reader,
-            });
-        }
+        report.add_in_force(&mut in_force, self.plan.features.as_ref());
         if let Some(walks) = loader.sampling().walks_in_force() {
             in_force["walks"] = walks.into();
         }
@@ -502,9 +490,7 @@ impl PreparedRun {
             "fingerprint": dataset.fingerprint(),
             "verification": dataset.verification(),
         });
-        if let Some(hops) = dataset.hops() {
-            of_dataset["hop_set"] = json!({ "hops": hops.per_operator(), "operators": hops.operators() });
-        }
+        report.add_to_dataset(&mut of_dataset);
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Event::Start(Start { version, dataset: of_dataset, options, in_force })
     }
@@ -565,30 +551,7 @@ impl PreparedRun {
 
     /// The opened dataset and the cost of its check, as a line for people.
     pub fn opened(&self) -> String {
-        let dataset = &self.dataset;
-        let verification = dataset.verification();
-        if let Some(HopRun { hops, batches }) = HopRun::of(dataset, &self.plan.options) {
-            let order = match batches.chunk {
-                1 => "rows shuffled".to_owned(),
-                chunk => format!("chunks of {chunk} rows shuffled"),
-            };
-            return format!(
-                "{}: {} rows, {} of {} tables read, {order}; checked in {:.2} s",
-                dataset.name(),
-                dataset.nodes(),
-                batches.tables.len(),
-                hops.count(),
-                verification.seconds,
-            );
-        }
-        format!(
-            "{}: {} nodes, {} edges; checked in {:.2} s{}",
-            dataset.name(),
-            dataset.nodes(),
-            dataset.edges(),
-            verification.seconds,
-            if verification.from_stamp { ", the edges by an earlier run" } else { "" }
-        )
+        data_report(&self.dataset, &self.plan.options).opened()
     }
 
     /// The results of the caches, with the expectations of the plan.

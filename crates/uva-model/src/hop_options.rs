@@ -21,8 +21,21 @@ impl TrainerOptions {
         features.into_iter().chain((0..self.operators).flat_map(of_operator)).collect()
     }
 
-    /// Rejects options that are invalid for a model over a hop set.
-    pub(crate) fn check_hops(&self, model: &HopModel) -> Result<(), OptionsError> {
+    /// Rejects hops and operators of a model without a hop set, and options that are invalid for one with it.
+    pub(crate) fn check_hops(&self) -> Result<(), OptionsError> {
+        match &self.model.row().hops {
+            Some(model) => self.check_of_hop_set(model),
+            None if self.hops > 0 || self.operators > 0 => Err(OptionsError::Unsupported(format!(
+                "it has {} hops of {} operators, and `model={}` is not of a hop set",
+                self.hops,
+                self.operators,
+                self.model.name()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_of_hop_set(&self, model: &HopModel) -> Result<(), OptionsError> {
         let refuse = |option, problem: String| Err(OptionsError::Option { option, problem });
         if self.hops == 0 || self.hops > MOST_HOPS {
             return refuse("use_hops", format!("{} is not between 1 and {MOST_HOPS}", self.hops));

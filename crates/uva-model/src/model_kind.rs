@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use uva_options::Named;
 
 use crate::hop_model::{HopModel, LayerCount};
+use crate::hop_networks::{HOGA, LINEAR, SIGN};
 use crate::layer_size::{LayerSize, product};
+use crate::network::{NetworkForm, OVER_BLOCKS};
 
 /// The kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +85,8 @@ pub struct ModelRow {
     pub nonlinearity: Nonlinearity,
     /// The tables of a hop set that it reads; `None` for a model over sampled blocks.
     pub hops: Option<HopModel>,
+    /// The form of its network.
+    pub(crate) form: NetworkForm,
     /// Number of trained parameters of a layer over a block.
     pub(crate) parameters: fn(LayerSize) -> u64,
     /// Columns of a node's products during evaluation of the layer on all nodes.
@@ -103,6 +107,11 @@ impl ModelRow {
     /// Whether it trains on a hop set, and not on sampled blocks.
     pub fn reads_hops(&self) -> bool {
         self.hops.is_some()
+    }
+
+    /// The default number of layers for batches of this number of `blocks`.
+    pub fn usual_layers(&self, blocks: usize) -> usize {
+        self.hops.map_or(blocks, |hops| hops.layers.map_or(1, |layers| layers.usual))
     }
 
     /// Whether a batch must hold the degrees of its nodes.
@@ -136,6 +145,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
+        form: OVER_BLOCKS,
         parameters: |LayerSize { inputs, outputs, .. }| {
             product(&[2, inputs, outputs]).saturating_add(outputs)
         },
@@ -149,6 +159,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
+        form: OVER_BLOCKS,
         parameters: |LayerSize { inputs, outputs, .. }| product(&[inputs, outputs]).saturating_add(outputs),
         products: |layer| layer.outputs,
     },
@@ -160,6 +171,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Optional,
         nonlinearity: Nonlinearity::Elu,
         hops: None,
+        form: OVER_BLOCKS,
         // The weight, two vectors per head, and the bias; with features of edges another weight and vector.
         parameters: |layer| {
             let LayerSize { inputs, outputs, edge_dim, .. } = layer;
@@ -177,6 +189,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
+        form: OVER_BLOCKS,
         parameters: perceptron,
         products: |layer| layer.outputs,
     },
@@ -188,6 +201,7 @@ static TABLE: [ModelRow; 9] = [
         edge_features: EdgeFeatures::Needed,
         nonlinearity: Nonlinearity::Relu,
         hops: None,
+        form: OVER_BLOCKS,
         // The parameters of GIN, and a linear map of the edges' features to the width of the input.
         parameters: |layer| {
             let of_edges = product(&[layer.inputs, layer.edge_dim.saturating_add(1)]);
@@ -201,12 +215,14 @@ static TABLE: [ModelRow; 9] = [
         "sgc",
         "SGC, of a hop set: a linear map of the features after the last hop",
         HopModel { last_alone: true, several_operators: false, layers: None, has_heads: false },
+        LINEAR,
     ),
     over_hops(
         ModelKind::S2gc,
         "s2gc",
         "S²GC, of a hop set: a linear map of the mean over the hops",
         HopModel { last_alone: false, several_operators: false, layers: None, has_heads: false },
+        LINEAR,
     ),
     over_hops(
         ModelKind::Sign,
@@ -218,6 +234,7 @@ static TABLE: [ModelRow; 9] = [
             layers: Some(LayerCount { least: 2, usual: 2 }),
             has_heads: false,
         },
+        SIGN,
     ),
     over_hops(
         ModelKind::Hoga,
@@ -229,11 +246,18 @@ static TABLE: [ModelRow; 9] = [
             layers: Some(LayerCount { least: 1, usual: 1 }),
             has_heads: true,
         },
+        HOGA,
     ),
 ];
 
 /// A model without layers over blocks.
-const fn over_hops(kind: ModelKind, name: &'static str, help: &'static str, hops: HopModel) -> ModelRow {
+const fn over_hops(
+    kind: ModelKind,
+    name: &'static str,
+    help: &'static str,
+    hops: HopModel,
+    form: NetworkForm,
+) -> ModelRow {
     ModelRow {
         kind,
         name,
@@ -242,6 +266,7 @@ const fn over_hops(kind: ModelKind, name: &'static str, help: &'static str, hops
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
         hops: Some(hops),
+        form,
         parameters: |_| 0,
         products: |_| 0,
     }

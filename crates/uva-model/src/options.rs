@@ -242,23 +242,11 @@ impl TrainerOptions {
         if self.hidden == 0 || self.hidden > Self::MAX_WIDTH {
             return refuse("hidden", format!("{} is not between 1 and {}", self.hidden, Self::MAX_WIDTH));
         }
-        let hops = self.model.row().hops;
         if self.layers == 0 || self.layers > 32 {
-            let option = if hops.is_some() { "layers" } else { "fanouts" };
+            let option = self.model.row().form.layers_option;
             return refuse(option, format!("{} layers, and between 1 and 32 are possible", self.layers));
         }
-        match hops {
-            Some(hops) => self.check_hops(&hops)?,
-            None if self.hops > 0 || self.operators > 0 => {
-                return Err(OptionsError::Unsupported(format!(
-                    "it has {} hops of {} operators, and `model={}` is not of a hop set",
-                    self.hops,
-                    self.operators,
-                    self.model.name()
-                )));
-            }
-            None => {}
-        }
+        self.check_hops()?;
         if self.first_layer_given {
             self.check_given_layer(input_dim)?;
         }

@@ -31,10 +31,9 @@ mod evaluation;
 mod hops;
 mod input;
 mod layer;
-#[doc(hidden)]
-pub mod measured;
 mod model;
 mod nn;
+mod step;
 mod torch;
 mod train;
 mod whole;
@@ -42,6 +41,8 @@ mod whole;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use block::measured;
 pub use error::TrainError;
 pub use evaluation::Evaluation;
 pub use torch::device::TrainDevice;

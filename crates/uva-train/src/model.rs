@@ -2,42 +2,19 @@
 
 use crate::TrainError;
 use crate::block::aggregate::Block;
+use crate::hops::hop_tables::HopTables;
 use crate::hops::inputs::Inputs;
 use crate::hops::{self, Front};
-use crate::layer::convolution::Convolution;
-use crate::layer::{Layer, Saved};
+use crate::input::model_input::ModelInput;
+use crate::input::sampled_blocks::SampledBlocks;
+use crate::layer::Saved;
 use crate::nn::activation::{self, Activation};
 use crate::nn::dropout::Draws;
 use crate::nn::random::SplitMix64;
-use crate::nn::rowwise::{LayerNorm, Linear, Normalised, Prelu};
+use crate::nn::rowwise::Normalised;
+use crate::step::{Builder, Named, Step};
 use tch::{Device, Kind, Tensor};
-use uva_model::{ActivationKind, ModelKind, NormKind, TrainerOptions};
-
-/// An operation on all rows.
-pub(crate) enum Step {
-    /// A layer over the next block: from the rows of sources to those of destinations.
-    Hop(Layer),
-    /// The first layer, for rows that already have its sums.
-    Given(Convolution),
-    /// A linear map of each row.
-    Linear(Linear),
-    /// Layer normalisation.
-    Norm(LayerNorm),
-    /// The activation, then dropout.
-    Activate,
-    /// The activation with a trained slope, without dropout.
-    Prelu(Prelu),
-    /// Dropout alone.
-    Drop,
-    /// A branch of steps whose output is added to the destinations' rows before it.
-    Residual(Vec<Named>),
-}
-
-/// A step with the prefix of its parameters' names.
-pub(crate) struct Named {
-    pub(crate) name: String,
-    pub(crate) step: Step,
-}
+use uva_model::{ModelKind, TrainerOptions};
 
 /// A network: steps in order.
 ///
@@ -48,6 +25,8 @@ pub(crate) struct Named {
 ///
 /// A network over a hop set has no blocks: its front makes one row per node from the tables of hops.
 pub(crate) struct Model {
+    /// What its batches hold.
+    pub(crate) input: &'static dyn ModelInput,
     front: Front,
     pub(crate) steps: Vec<Named>,
     pub(crate) activation: Activation,
@@ -55,137 +34,9 @@ pub(crate) struct Model {
     input_dropout: f64,
 }
 
-/// Draws the parameters of a network, step by step in order.
-struct Builder<'o> {
-    options: &'o TrainerOptions,
-    place: (Kind, Device),
-    random: SplitMix64,
-}
-
-impl Builder<'_> {
-    fn hop(&mut self, hop: usize, shape: (usize, usize), last: bool) -> Result<Named, TrainError> {
-        let layer = Layer::new(self.options, shape, last, self.place, &mut self.random)?;
-        Ok(Named { name: format!("layers.{hop}."), step: Step::Hop(layer) })
-    }
-
-    fn linear(&mut self, name: String, inputs: usize, outputs: usize) -> Result<Named, TrainError> {
-        let linear = Linear::new(inputs, outputs, self.place, &mut self.random)?;
-        Ok(Named { name, step: Step::Linear(linear) })
-    }
-
-    /// `None` without normalisation.
-    fn norm(&self, name: String) -> Result<Option<Named>, TrainError> {
-        Ok(match self.options.norm {
-            NormKind::None => None,
-            NormKind::Layer => {
-                Some(Named { name, step: Step::Norm(LayerNorm::new(self.options.hidden, self.place)?) })
-            }
-        })
-    }
-
-    fn plain(&mut self, input_dim: usize, classes: usize) -> Result<Vec<Named>, TrainError> {
-        let TrainerOptions { hidden, layers, .. } = *self.options;
-        let mut steps = Vec::new();
-        for hop in 0..layers {
-            let last = hop + 1 == layers;
-            let inputs = if hop == 0 { self.options.first_inputs(input_dim) } else { hidden };
-            let mut layer = self.hop(hop, (inputs, if last { classes } else { hidden }), last)?;
-            if hop == 0 && self.options.first_layer_given {
-                layer.step = layer.step.given()?;
-            }
-            steps.push(layer);
-            if !last {
-                steps.extend(self.norm(format!("layers.{hop}.norm."))?);
-                steps.push(Named::without_parameters(Step::Activate));
-            }
-        }
-        Ok(steps)
-    }
-
-    /// The steps after the front of a model over a hop set.
-    fn over_hops(&mut self, input_dim: usize, classes: usize) -> Result<Vec<Named>, TrainError> {
-        let TrainerOptions { model, hidden, layers, hops, .. } = *self.options;
-        match model {
-            ModelKind::Sign => {}
-            // The front makes the logits.
-            ModelKind::Hoga => return Ok(Vec::new()),
-            _ => return Ok(vec![self.linear("output.".to_owned(), input_dim, classes)?]),
-        }
-        let mut steps = Vec::new();
-        for layer in 1..layers {
-            match self.options.activation {
-                ActivationKind::Relu => steps.push(Named::without_parameters(Step::Activate)),
-                ActivationKind::Prelu => {
-                    let step = Step::Prelu(Prelu::new(self.place)?);
-                    steps.push(Named { name: format!("layers.{}.", layer - 1), step });
-                    steps.push(Named::without_parameters(Step::Drop));
-                }
-            }
-            let inputs = if layer == 1 { (1 + hops) * hidden } else { hidden };
-            let outputs = if layer + 1 == layers { classes } else { hidden };
-            steps.push(self.linear(format!("layers.{layer}."), inputs, outputs)?);
-        }
-        Ok(steps)
-    }
-
-    fn residual(&mut self, input_dim: usize, classes: usize) -> Result<Vec<Named>, TrainError> {
-        let TrainerOptions { hidden, layers, .. } = *self.options;
-        let mut steps = vec![self.linear("input.".to_owned(), input_dim, hidden)?];
-        steps.push(Named::without_parameters(Step::Activate));
-        for hop in 0..layers {
-            let mut branch = Vec::new();
-            branch.extend(self.norm(format!("layers.{hop}.norm."))?);
-            branch.push(self.hop(hop, (hidden, hidden), false)?);
-            branch.push(Named::without_parameters(Step::Activate));
-            branch.push(self.linear(format!("layers.{hop}.second."), hidden, hidden)?);
-            branch.push(Named::without_parameters(Step::Drop));
-            steps.push(Named::without_parameters(Step::Residual(branch)));
-        }
-        steps.extend(self.norm("output.norm.".to_owned())?);
-        steps.push(self.linear("output.".to_owned(), hidden, classes)?);
-        Ok(steps)
-    }
-}
-
-impl Step {
-    /// The layer if its sums come with the rows.
-    fn given(self) -> Result<Self, TrainError> {
-        match self {
-            Self::Hop(Layer::Convolution(layer)) => Ok(Self::Given(layer)),
-            _ => Err(TrainError::Input(
-                "a first layer that is given to a model whose sums are trained".to_owned(),
-            )),
-        }
-    }
-
-    /// Whether the step's output rows are those of a layer.
-    pub(crate) fn is_layer(&self) -> bool {
-        matches!(self, Self::Hop(_) | Self::Given(_) | Self::Residual(_))
-    }
-}
-
-impl Named {
-    fn without_parameters(step: Step) -> Self {
-        Self { name: String::new(), step }
-    }
-
-    fn add_parameters(&self, parameters: &mut Vec<(String, Tensor)>) {
-        let of_step = match &self.step {
-            Step::Hop(layer) => layer.parameters(),
-            Step::Given(layer) => layer.parameters(),
-            Step::Linear(linear) => linear.parameters(),
-            Step::Norm(norm) => norm.parameters(),
-            Step::Prelu(prelu) => prelu.parameters(),
-            Step::Activate | Step::Drop => Vec::new(),
-            Step::Residual(branch) => {
-                branch.iter().for_each(|named| named.add_parameters(parameters));
-                Vec::new()
-            }
-        };
-        let named =
-            of_step.into_iter().map(|(name, tensor)| (self.name.clone() + name, tensor.shallow_clone()));
-        parameters.extend(named);
-    }
+/// What batches of this model hold.
+fn input_of(model: ModelKind) -> &'static dyn ModelInput {
+    if model.row().reads_hops() { &HopTables } else { &SampledBlocks }
 }
 
 impl Model {
@@ -198,15 +49,11 @@ impl Model {
     ) -> Result<Self, TrainError> {
         let mut builder = Builder { options, place, random: SplitMix64::new(options.seed) };
         let front = Front::new(options, (input_dim, classes), place, &mut builder.random)?;
-        let steps = if options.model.row().reads_hops() {
-            builder.over_hops(input_dim, classes)?
-        } else if options.residual {
-            builder.residual(input_dim, classes)?
-        } else {
-            builder.plain(input_dim, classes)?
-        };
+        let input = input_of(options.model);
+        let steps = input.steps(&mut builder, (input_dim, classes))?;
         let activation = Activation::of(options.model);
-        Ok(Self { front, steps, activation, dropout: options.dropout, input_dropout: options.input_dropout })
+        let TrainerOptions { dropout, input_dropout, .. } = *options;
+        Ok(Self { input, front, steps, activation, dropout, input_dropout })
     }
 
     /// Every parameter with its name (`layers.0.own.weight`), in a fixed order. The tensors share storage with the

@@ -12,6 +12,7 @@ use uva_runtime::telemetry::metrics::Observer;
 use uva_runtime::{Aggregation, LoaderOptions, LookAhead, Passes, RuntimeError, machine};
 
 use super::chosen_cores::{ChosenCores, cores_of_stages};
+use super::data::model_data;
 use super::job::{Job, StagesToTime};
 use super::run::TrainingRun;
 use super::trainer_program::{TrainerProgram, TrainingHost};
@@ -100,10 +101,8 @@ impl TrainingRun {
                 "this run trains on a GPU, and the CPU only samples: give `samplers`, or `device=cpu`",
             );
         }
-        if self.draft.dataset.graph().is_none() {
-            return refused(
-                "rows of a hop set are copied by workers, and nothing samples: give `samplers` and `train_threads`",
-            );
+        if let Some(reason) = model_data(&self.draft.dataset).refuses_timing() {
+            return refused(reason);
         }
         if options.prepare == Prepare::Whole {
             return refused(

@@ -6,16 +6,16 @@ use serde::Serialize;
 use serde_json::Value;
 use uva_files::quote;
 use uva_graph::npy::NpyRows;
-use uva_graph::{Dataset, Hops, Labels};
+use uva_graph::{Dataset, Labels};
 use uva_model::checkpoint::StoredModel;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
-use uva_model::{Answer, ClassScore, Metric, TaskKind, TrainerOptions};
+use uva_model::{Answer, ClassScore, Metric, TaskKind};
 use uva_options::Options;
 
 use super::aggregate::{AggregateInUse, AggregateVerdict};
 use super::arithmetic::arithmetic;
+use super::data::{ModelData, model_data};
 use super::job::EvaluateBy;
-use super::preflight;
 use super::state::{TrainingState, checkpoint_error};
 use crate::launcher::without_mps;
 use crate::mps;
@@ -123,26 +123,17 @@ impl TrainedModel {
             ))
             .with_option("eval", "sampled"));
         }
-        let blocks = stored.options.blocks();
+        let rows = model_data(dataset);
+        let blocks = rows.blocks(&stored.options);
         let stored = stored.over_neighbours();
-        let of_hops = stored.options.model.row().reads_hops();
-        if of_hops != dataset.hops().is_some() {
+        if !rows.fits(stored.options.model.row()) {
             let (model, data) = (stored.options.model.name(), dataset.path().display());
-            let (is_of, is, wanted) = match of_hops {
-                true => ("a hop set", "a dataset", "the hop set"),
-                false => ("a dataset", "a hop set", "the dataset"),
-            };
+            let [is_of, is, wanted] = rows.another();
             return Err(refuse(format!(
                 "its model is of {is_of} (`model={model}`), and {data} is {is}: name {wanted} that it was trained on"
             )));
         }
-        if of_hops && asked.by == EvaluateBy::Sampled {
-            return Err(RuntimeError::usage(format!(
-                "{} is a hop set, whose rows hold whole neighbourhoods: leave the option out",
-                dataset.path().display()
-            ))
-            .with_option("eval", "sampled"));
-        }
+        rows.check_evaluation(asked.by)?;
         // A model cannot be trained on a dataset without labels, so it is from another dataset.
         let labelled = dataset.labels().are_there();
         let is_other = labelled && of != here;
@@ -155,7 +146,7 @@ impl TrainedModel {
                  with the same columns"
             )));
         }
-        if let Some(problem) = misfit(dataset, &stored).filter(|_| is_other || !labelled) {
+        if let Some(problem) = misfit(dataset, &*rows, &stored).filter(|_| is_other || !labelled) {
             return Err(refuse(problem));
         }
         let other_dataset = is_other.then(|| format!("the model was {differs}"));
@@ -170,7 +161,7 @@ impl TrainedModel {
         };
         let loader = LoaderOptions::of_fingerprint(fingerprint)
             .map_err(|problem| refuse(format!("its sampling options cannot be read: {problem}")))?;
-        check_sampling(&loader, (!of_hops).then_some(blocks))
+        check_sampling(&loader, blocks)
             .map_err(|problem| refuse(format!("checkpoint.json: fingerprint: {problem}")))?;
         if asked.by == EvaluateBy::Full && !loader.sampler_kind.picks_in_lists() {
             return Err(RuntimeError::usage(format!(
@@ -182,9 +173,7 @@ impl TrainedModel {
         }
         let backend = match asked.by {
             EvaluateBy::Full => {
-                if !of_hops {
-                    preflight::check_whole_graph(dataset, &stored.options)?;
-                }
+                rows.check_memory(&stored.options)?;
                 Backend::Cpu
             }
             EvaluateBy::Sampled => {
@@ -254,13 +243,13 @@ fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), S
 }
 
 /// The reason why a model cannot be used with a dataset, such as tables that a hop set lacks; `None` if it can.
-fn misfit(dataset: &Dataset, model: &StoredModel) -> Option<String> {
+fn misfit(dataset: &Dataset, rows: &dyn ModelData, model: &StoredModel) -> Option<String> {
     let name = dataset.path().display();
     let (columns, wanted) = (dataset.table().dim, model.input_dim);
     if columns != wanted {
         return Some(format!("its model takes {wanted} feature columns, and {name} has {columns}"));
     }
-    if let Some(problem) = dataset.hops().and_then(|hops| lacking(hops, &model.options)) {
+    if let Some(problem) = rows.lacks(&model.options) {
         return Some(problem);
     }
     let of_edges = dataset.edge_features().map_or(0, |table| table.dim);
@@ -287,18 +276,6 @@ fn misfit(dataset: &Dataset, model: &StoredModel) -> Option<String> {
         TaskKind::Regression(_) => "numbers a node",
     };
     (!fits).then(|| format!("its model predicts {outputs} {answers}, and {name} has {has} {found}"))
-}
-
-fn lacking(hops: Hops<'_>, options: &TrainerOptions) -> Option<String> {
-    let (stored, operators) = (hops.per_operator(), hops.operators());
-    if operators != options.operators {
-        return Some(format!(
-            "its model reads hops of {} operators, and the hop set has {operators}",
-            options.operators
-        ));
-    }
-    (stored < options.hops)
-        .then(|| format!("its model reads {} hops, and the hop set has {stored}", options.hops))
 }
 
 /// Nodes to predict for. The rows of a hop set stand for nodes.

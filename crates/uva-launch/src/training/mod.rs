@@ -10,9 +10,9 @@ mod chosen_cores;
 mod cores;
 mod data;
 mod existing;
+mod hop_training;
 mod inference;
 mod job;
-mod preflight;
 mod run;
 mod state;
 mod trainer_program;
@@ -21,13 +21,14 @@ mod trial;
 pub use aggregate::{AggregateInUse, AggregateVerdict};
 pub use chosen_cores::ChosenCores;
 pub use data::{class_weights, task};
+pub use hop_training::{OF_HOP_SETS, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set};
 pub use inference::{
     Evaluate, InferenceNodes, InferenceOverrides, Predict, Predicted, PredictionFile, PredictionJob,
     PredictionWatch, SplitResult, TrainedModel,
 };
 pub use job::{
-    Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, OF_HOP_SETS, StagesToTime, TrainingOptions,
-    TrialOutcome, of_no_use_with_a_hop_set, of_no_use_without_a_hop_set, to_value,
+    Aggregate, EvaluateBy, Job, LossChoice, MetricChoice, StagesToTime, TrainingOptions, TrialOutcome,
+    to_value,
 };
 pub use run::{TrainingRun, likely_environment};
 pub use state::{

@@ -16,11 +16,11 @@ use uva_plan::OfStages;
 use super::aggregate::AggregateVerdict;
 use super::arithmetic::arithmetic;
 use super::chosen_cores::{ChosenCores, check_core_sets};
-use super::data::{HopData, SampledData, TrainingData, class_weights, labelled, task};
+use super::data::{class_weights, labelled, model_data, preflight, task};
 use super::job::{EvaluateBy, Job, LossChoice, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
 use super::trainer_program::{TrainerProgram, TrainingHost};
-use super::{existing, preflight, trial};
+use super::{existing, trial};
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
@@ -71,14 +71,6 @@ pub(super) struct TrainingSetup {
     notes: Vec<String>,
 }
 
-/// The kind of this dataset's data.
-fn training_data(dataset: &Dataset) -> Box<dyn TrainingData + '_> {
-    match dataset.hops() {
-        Some(hops) => Box::new(HopData::new(hops)),
-        None => Box::new(SampledData { dataset }),
-    }
-}
-
 impl TrainingRun {
     /// Checks and plans a run. Claims the checkpoint directory, and creates it if it is missing; writes no other files.
     ///
@@ -95,7 +87,7 @@ impl TrainingRun {
     ) -> Result<Self, RuntimeError> {
         let mut loader = loader.clone();
         let asked_gather = backend.gather;
-        let data = training_data(&dataset);
+        let data = model_data(&dataset);
         let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
         let backend = &data.check(&mut options, &mut loader, backend, cached_on_gpu)?;
         // Before the fingerprint, which contains the content of an order's file.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use uva_graph::Dataset;
 
+use super::data::model_data;
 use super::job::{Job, TrainingOptions, TrialOutcome};
 use super::trainer_program::TrainerProgram;
 use crate::launcher::{Environments, Launch, Launcher};
@@ -62,10 +63,7 @@ pub(super) fn bytes_left(
     let outcome = launcher.run_once(launch, &mut NotesOnly(observer))?;
     let TrialOutcome { free, total } = serde_json::from_value(outcome.done)
         .map_err(|error| RuntimeError::failed(format!("the trial's result cannot be read: {error}")))?;
-    let (option, use_of_it) = match dataset.graph() {
-        Some(_) => ("`gpu_cache=auto`", "may be cached"),
-        None => ("`place=auto`", "are for training rows"),
-    };
+    let (option, use_of_it) = model_data(dataset).use_of_free_memory();
     let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
     // With a cache of rows, the GPU also holds the CPU's partial sums, or the rows that the CPU sends in addition.
     let room = bytes_beside_gpu_cache(dataset, &plan);

@@ -2,5 +2,6 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod block_kernel;
+pub mod measured;
 pub(crate) mod sums;
 pub(crate) mod tensor_block;

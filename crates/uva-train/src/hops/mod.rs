@@ -1,9 +1,11 @@
 //! The front of a model over a hop set, which maps a batch's tables, one per hop, to one row per node.
 
 pub(crate) mod attention;
+pub(crate) mod hop_tables;
 pub(crate) mod inputs;
 pub(crate) mod maps;
 pub(crate) mod mean;
+mod steps;
 
 use self::attention::HopAttention;
 use self::inputs::{Inputs, another_number};

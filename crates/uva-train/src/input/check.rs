@@ -6,59 +6,40 @@
 
 use crate::TrainError;
 use crate::block::aggregate::HostLists;
-use crate::input::input_settings::InputSettings;
+use crate::input::model_input::{InputSettings, another_input};
 use crate::torch::borrowed::{Number, values};
 use uva_batch::{BatchColumns, Column, ColumnArray, LayerCounts};
 use uva_model::Weighting;
 
-fn refuse<T>(problem: String) -> Result<T, TrainError> {
+pub(crate) fn refuse<T>(problem: String) -> Result<T, TrainError> {
     Err(TrainError::Input(problem))
 }
 
-/// Refuses a batch that contradicts itself or the model.
+/// Refuses a batch of sampled blocks that contradicts itself or the model.
 pub(crate) fn check(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result<(), TrainError> {
-    let model = trainer.model.row();
-    let (found, expected) = match (batch.layers.is_empty(), model.reads_hops()) {
-        (true, false) => ("a hop set", "sampled blocks"),
-        (false, true) => ("sampled blocks", "rows of a hop set"),
-        (true, true) => {
-            check_padding(batch)?;
-            return check_tables(trainer, batch);
-        }
-        (false, false) => {
-            check_shapes(trainer, batch)?;
-            check_padding(batch)?;
-            check_blocks(trainer, batch)?;
-            check_degrees(trainer, batch)?;
-            return check_rows(trainer, batch);
-        }
-    };
-    refuse(format!("a batch of {found} for `model={}`, which takes {expected}", model.name))
+    if batch.layers.is_empty() {
+        return Err(another_input(trainer.model, "a hop set", "sampled blocks"));
+    }
+    check_shapes(trainer, batch)?;
+    check_padding(batch)?;
+    check_blocks(trainer, batch)?;
+    check_degrees(trainer, batch)?;
+    check_rows(trainer, batch)
 }
 
-fn check_padding(batch: &BatchColumns<'_>) -> Result<(), TrainError> {
+pub(crate) fn check_padding(batch: &BatchColumns<'_>) -> Result<(), TrainError> {
     if batch.padding <= batch.seeds {
         return Ok(());
     }
     refuse(format!("{} of {} seeds are padding", batch.padding, batch.seeds))
 }
 
-/// Number of tables of a hop set that the model reads.
-pub(crate) fn tables_read(trainer: &InputSettings<'_>) -> usize {
-    trainer.options.tables_read(trainer.options.hops).len()
-}
-
-fn check_tables(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result<(), TrainError> {
-    let tables: Vec<_> = batch.arrays.iter().filter(|(key, _)| key.column == Column::X).collect();
-    let expected = tables_read(trainer);
-    if tables.len() != expected {
-        return refuse(format!("a batch of {} tables of hops for a model of {expected}", tables.len()));
-    }
-    tables.into_iter().try_for_each(|(_, table)| check_table(trainer, table, batch.seeds))
-}
-
 /// Refuses feature rows of another width than the model's, or another number of them.
-fn check_table(trainer: &InputSettings<'_>, table: &ColumnArray<'_>, rows: usize) -> Result<(), TrainError> {
+pub(crate) fn check_table(
+    trainer: &InputSettings<'_>,
+    table: &ColumnArray<'_>,
+    rows: usize,
+) -> Result<(), TrainError> {
     let (dim, expected) = (table.width.unwrap_or(1), trainer.input_dim);
     if dim != expected {
         return refuse(format!("a batch of {dim} feature columns for a model of {expected}"));

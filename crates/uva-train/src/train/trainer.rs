@@ -5,7 +5,7 @@ use crate::block::block_kernel::BlockPreparer;
 use crate::cuda::TorchCuda;
 use crate::evaluation::Evaluation;
 use crate::hops::inputs::Inputs;
-use crate::input::input_settings::InputSettings;
+use crate::input::model_input::InputSettings;
 use crate::input::prepared::Prepared;
 use crate::input::targets::{Tally, Targets};
 use crate::model::{self, Model};
@@ -443,8 +443,20 @@ impl Trainer {
         let TrainerOptions { model, edge_dim, .. } = self.options;
         let layers = self.options.blocks();
         let preparer = self.preparer.as_ref();
-        let (options, drops) = (&self.options, true);
-        InputSettings { model, layers, input_dim, edge_dim, options, task, kind, device, preparer, drops }
+        let (input, options, drops) = (self.model.input, &self.options, true);
+        InputSettings {
+            input,
+            model,
+            layers,
+            input_dim,
+            edge_dim,
+            options,
+            task,
+            kind,
+            device,
+            preparer,
+            drops,
+        }
     }
 
     /// The settings that batches of an evaluation or a prediction are prepared for.

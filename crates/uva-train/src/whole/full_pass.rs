@@ -3,9 +3,9 @@
 
 use crate::TrainError;
 use crate::layer::convolution::Convolution;
-use crate::model::{Named, Step};
 use crate::nn::activation::Activation;
 use crate::nn::rowwise::{LayerNorm, Linear};
+use crate::step::{Named, Step};
 use crate::torch::borrowed::Borrowed;
 use crate::train::trainer::Trainer;
 use crate::whole::full_layer::{RowsOf, Stream, Ticks, columns_of_tables, full_layer, ticks_of_a_layer};
@@ -167,13 +167,7 @@ impl Trainer {
         graph: &WholeGraph<'_>,
         features: &FeatureTable<'_>,
     ) -> Result<(), TrainError> {
-        let model = self.options().model.row();
-        if model.reads_hops() {
-            return Err(TrainError::Input(format!(
-                "a pass over the whole graph for `model={}`, which takes rows of a hop set",
-                model.name
-            )));
-        }
+        self.model.input.check_full_pass(self.options().model)?;
         let (nodes, edges, edge_dim) = (graph.csc.nodes(), graph.csc.edges(), self.options().edge_dim);
         if features.rows != nodes {
             return Err(TrainError::Input(format!("{nodes} nodes with {} feature rows", features.rows)));

@@ -130,11 +130,8 @@ impl Trainer {
     ) -> Result<(), TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        if questions.hidden.is_some() && self.options().model.row().reads_hops() {
-            return Err(TrainError::Input(format!(
-                "hidden rows of `model={}`: models over a hop set have none",
-                self.options().model.name()
-            )));
+        if questions.hidden.is_some() {
+            self.model.input.check_hidden(self.options().model)?;
         }
         let Some(Prepared { tables, blocks }) = Prepared::without_targets(&self.answers(), batch)? else {
             self.wait_for_device()?;

@@ -1,11 +1,12 @@
 //! Evaluation of a trained model on each split.
 
 use uva_graph::{Dataset, Split};
-use uva_launch::training::{EvaluateBy, SplitResult, TrainedModel, checkpoint_error, task};
+use uva_launch::training::{SplitResult, TrainedModel, checkpoint_error, task};
 use uva_model::ClassScore;
 use uva_runtime::RuntimeError;
 use uva_train::{Evaluation, TrainDevice, checkpoint};
 
+use super::inference_rows::InferenceRows;
 use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
 use crate::session::{train_error, train_or_batch_error};
@@ -22,20 +23,20 @@ pub fn evaluate(dataset: Dataset, model: &TrainedModel) -> Result<[SplitResult; 
         checkpoint::load_model(&model.checkpoint, model.metric, TrainDevice::Cpu, model.threads)
             .map_err(checkpoint_error)
     };
-    let evaluations = match (dataset.hops(), model.by) {
-        (Some(hops), _) => {
+    let evaluations = match InferenceRows::of(&dataset, model.by) {
+        InferenceRows::Stored(hops) => {
             let trainer = on_cpu()?;
             let mut rows = StoredRows::new((&dataset, hops), model, &trainer)?;
             Split::ALL.into_iter().map(|split| rows.evaluate(&trainer, split)).collect::<Result<_, _>>()?
         }
-        (None, EvaluateBy::Full) => {
+        InferenceRows::Whole => {
             let trainer = on_cpu()?;
             let sets = Split::ALL.map(|split| dataset.split(split));
             trainer
                 .evaluate_full_each(&dataset, dataset.features(), dataset.labels(), &sets)
                 .map_err(train_error)?
         }
-        (None, EvaluateBy::Sampled) => sampled(dataset, model)?,
+        InferenceRows::Sampled => sampled(dataset, model)?,
     };
     let mut results =
         evaluations.into_iter().zip(nodes).map(|(evaluation, nodes): (Evaluation, usize)| SplitResult {

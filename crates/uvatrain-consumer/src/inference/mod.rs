@@ -5,6 +5,7 @@
 //! are read from its files.
 
 mod evaluate;
+mod inference_rows;
 mod output;
 mod predict;
 mod sampled;

@@ -9,7 +9,7 @@ use uva_files::disk_space::{self, BytesOnDisk};
 use uva_graph::part::first_cut;
 use uva_graph::{Dataset, GraphError, Hops, Split};
 use uva_launch::training::{
-    EvaluateBy, InferenceNodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
+    InferenceNodes, Predicted, PredictionJob, PredictionWatch, TrainedModel, checkpoint_error,
 };
 use uva_model::Answer;
 use uva_model::checkpoint::checksum;
@@ -17,6 +17,7 @@ use uva_runtime::RuntimeError;
 use uva_runtime::options::cut_around;
 use uva_train::{Answered, Questions, Tables, TrainDevice, TrainError, Trainer, Wanted, checkpoint};
 
+use super::inference_rows::InferenceRows;
 use super::output::PredictionOutput;
 use super::sampled::SampledInference;
 use super::stored_rows::StoredRows;
@@ -41,10 +42,10 @@ pub fn predict(
         return Err(RuntimeError::usage("there is no node to predict for").with_option_of("nodes"));
     }
     check_part(&dataset, model, job)?;
-    match (dataset.hops(), model.by) {
-        (Some(hops), _) => of_rows((&dataset, hops), model, job, &wanted, watch),
-        (None, EvaluateBy::Full) => full(&dataset, model, job, &wanted, watch),
-        (None, EvaluateBy::Sampled) => sampled(dataset, model, job, &wanted, watch),
+    match InferenceRows::of(&dataset, model.by) {
+        InferenceRows::Stored(hops) => of_rows((&dataset, hops), model, job, &wanted, watch),
+        InferenceRows::Whole => full(&dataset, model, job, &wanted, watch),
+        InferenceRows::Sampled => sampled(dataset, model, job, &wanted, watch),
     }
 }
 
@@ -108,7 +109,7 @@ fn open(
         }
     };
     // Progress is counted in batches, whose size is part of this.
-    let by_batches = model.by == EvaluateBy::Sampled || dataset.graph().is_none();
+    let by_batches = InferenceRows::of(dataset, model.by).are_in_batches();
     let sampling = by_batches.then(|| model.loader.fingerprint());
     let job_is = json!({
         "dataset": dataset.fingerprint(),

@@ -1,27 +1,29 @@
 //! Training on the rows of a hop set.
 
-use uva_graph::Hops;
+use uva_graph::{Dataset, Hops};
+use uva_model::{ModelRow, TrainerOptions};
 use uva_options::OptionError;
 use uva_runtime::backend::{Backend, BackendOptions, GatherChoice};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
-use super::training_data::TrainingData;
+use super::model_data::ModelData;
 use crate::training::aggregate::AggregateVerdict;
-use crate::training::job::TrainingOptions;
+use crate::training::job::{EvaluateBy, TrainingOptions};
 
 /// The rows of a hop set, which need no sampled neighbours.
 pub(crate) struct HopData<'d> {
+    dataset: &'d Dataset,
     hops: Hops<'d>,
 }
 
 impl<'d> HopData<'d> {
-    pub(crate) fn new(hops: Hops<'d>) -> Self {
-        Self { hops }
+    pub(crate) fn new(dataset: &'d Dataset, hops: Hops<'d>) -> Self {
+        Self { dataset, hops }
     }
 }
 
-impl TrainingData for HopData<'_> {
+impl ModelData for HopData<'_> {
     fn check(
         &self,
         options: &mut TrainingOptions,
@@ -70,5 +72,54 @@ impl TrainingData for HopData<'_> {
 
     fn place_is_open(&self, on_gpu: bool, gather: GatherChoice) -> bool {
         on_gpu && gather == GatherChoice::Auto
+    }
+
+    fn refuses_timing(&self) -> Option<&'static str> {
+        Some(
+            "rows of a hop set are copied by workers, and nothing samples: give `samplers` and `train_threads`",
+        )
+    }
+
+    fn use_of_free_memory(&self) -> (&'static str, &'static str) {
+        ("`place=auto`", "are for training rows")
+    }
+
+    fn fits(&self, model: &ModelRow) -> bool {
+        model.reads_hops()
+    }
+
+    fn another(&self) -> [&'static str; 3] {
+        ["a dataset", "a hop set", "the dataset"]
+    }
+
+    fn check_evaluation(&self, by: EvaluateBy) -> Result<(), RuntimeError> {
+        match by {
+            EvaluateBy::Full => Ok(()),
+            EvaluateBy::Sampled => Err(RuntimeError::usage(format!(
+                "{} is a hop set, whose rows hold whole neighbourhoods: leave the option out",
+                self.dataset.path().display()
+            ))
+            .with_option("eval", "sampled")),
+        }
+    }
+
+    fn blocks(&self, _model: &TrainerOptions) -> Option<usize> {
+        None
+    }
+
+    fn check_memory(&self, _model: &TrainerOptions) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn lacks(&self, model: &TrainerOptions) -> Option<String> {
+        let (stored, operators) = (self.hops.per_operator(), self.hops.operators());
+        if operators != model.operators {
+            return Some(format!(
+                "its model reads hops of {} operators, and the hop set has {operators}",
+                model.operators
+            ));
+        }
+        (stored < model.hops)
+            .then(|| format!("its model reads {} hops, and the hop set has {stored}", model.hops))
     }
 }

@@ -1,13 +1,13 @@
-//! The data of a training run, and the choices that depend on its kind and its labels.
+//! The data of a model, and the choices that depend on its kind and its labels.
 
+mod choose;
 mod hop_data;
 pub(super) mod labelled;
+mod model_data;
+pub(super) mod preflight;
 mod sampled_data;
 mod task;
-mod training_data;
 
-pub(super) use hop_data::HopData;
-pub(super) use sampled_data::SampledData;
-pub(super) use task::outputs;
+pub(super) use choose::model_data;
+pub(super) use model_data::ModelData;
 pub use task::{class_weights, task};
-pub(super) use training_data::TrainingData;

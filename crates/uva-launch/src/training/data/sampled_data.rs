@@ -1,21 +1,23 @@
 //! Training on neighbours that are sampled in a graph.
 
 use uva_graph::Dataset;
+use uva_model::{ModelRow, TrainerOptions};
 use uva_options::OptionError;
 use uva_runtime::backend::{Backend, BackendOptions, GatherChoice};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError, gather_by_cpu};
 
-use super::training_data::TrainingData;
+use super::model_data::ModelData;
+use super::preflight;
 use crate::training::aggregate::AggregateVerdict;
-use crate::training::job::TrainingOptions;
+use crate::training::job::{EvaluateBy, TrainingOptions, trains_on_datasets};
 
 /// Neighbours that are sampled in a graph.
 pub(crate) struct SampledData<'d> {
     pub(crate) dataset: &'d Dataset,
 }
 
-impl TrainingData for SampledData<'_> {
+impl ModelData for SampledData<'_> {
     fn check(
         &self,
         options: &mut TrainingOptions,
@@ -49,5 +51,37 @@ impl TrainingData for SampledData<'_> {
 
     fn place_is_open(&self, _on_gpu: bool, _gather: GatherChoice) -> bool {
         false
+    }
+
+    fn refuses_timing(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn use_of_free_memory(&self) -> (&'static str, &'static str) {
+        ("`gpu_cache=auto`", "may be cached")
+    }
+
+    fn fits(&self, model: &ModelRow) -> bool {
+        trains_on_datasets(model)
+    }
+
+    fn another(&self) -> [&'static str; 3] {
+        ["a hop set", "a dataset", "the hop set"]
+    }
+
+    fn check_evaluation(&self, _by: EvaluateBy) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn blocks(&self, model: &TrainerOptions) -> Option<usize> {
+        Some(model.blocks())
+    }
+
+    fn check_memory(&self, model: &TrainerOptions) -> Result<(), RuntimeError> {
+        preflight::check_whole_graph(self.dataset, model)
+    }
+
+    fn lacks(&self, _model: &TrainerOptions) -> Option<String> {
+        None
     }
 }

@@ -1,7 +1,7 @@
 //! Gradients against central finite differences, in f64, where the error of a step of 1e-5 is about 1e-10.
 
 use crate::block::aggregate::Block;
-use crate::model::Step;
+use crate::step::Step;
 use crate::tests::support::{EDGE_DIM, Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;

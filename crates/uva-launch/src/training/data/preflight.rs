@@ -6,8 +6,8 @@ use uva_cuda::memory::HostMemory;
 use uva_graph::Dataset;
 use uva_model::{Footprint, Shapes, TrainerOptions};
 
-use super::data::outputs;
-use super::job::{EvaluateBy, TrainingOptions};
+use super::task::outputs;
+use crate::training::job::{EvaluateBy, TrainingOptions};
 use uva_runtime::RuntimeError;
 use uva_runtime::backend::Backend;
 
@@ -15,7 +15,7 @@ use uva_runtime::backend::Backend;
 ///
 /// # Errors
 /// [`RuntimeError::Missing`] with the required and the available memory, and the source of the model's size.
-pub(super) fn check(
+pub(crate) fn check(
     dataset: &Dataset,
     options: &TrainingOptions,
     batch_size: usize,
@@ -75,7 +75,7 @@ pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> 
 }
 
 /// A lower bound on the memory of a training with these options.
-pub(super) fn footprint(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Footprint {
+pub(crate) fn footprint(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Footprint {
     Footprint::new(&options.trainer(), &shapes(dataset, options, batch_size))
 }
 
