@@ -261,7 +261,7 @@ impl RunPlan {
     /// Errors of sampling 20 batches of each of these splits.
     pub fn sized(mut self, dataset: &Dataset, backend: &Backend, main: Split) -> Result<Self, RuntimeError> {
         let asked = backend.device_slots().is_some_and(|cuda| cuda.gpu_slots == GpuSlots::Sampled);
-        let asked = asked && !self.layout.has_one_size();
+        let asked = asked && self.layout.sizes_vary();
         if !asked || self.options.slot_bytes.is_some() || self.options.slot_room.is_some() {
             return Ok(self);
         }
@@ -305,7 +305,7 @@ impl RunPlan {
             (None, Some(bytes), _) => {
                 format!("no batch is larger, with `slot_bytes={}`", ByteSize::from_bytes(bytes).value())
             }
-            (None, None, _) if self.layout.has_one_size() => "batches of a hop set have one size".to_owned(),
+            (None, None, _) if !self.layout.sizes_vary() => "batches of a hop set have one size".to_owned(),
             (None, None, GpuSlots::Largest) => "asked for".to_owned(),
             (None, None, GpuSlots::Sampled) => "sampled batches come near to the largest possible one".to_owned(),
         };
@@ -422,7 +422,7 @@ impl RunPlan {
     /// Batches that the producer looks ahead. 0 if rows are not read from disk, or a cache evicts, and for hop sets,
     /// whose rows come in runs.
     pub fn look_ahead(&self) -> usize {
-        let table_on_disk = self.options.features == Features::Disk && !self.layout.has_one_size();
+        let table_on_disk = self.options.features == Features::Disk && self.layout.reads_rows_by_id();
         if !table_on_disk || self.options.prepare == Prepare::Whole {
             return 0;
         }
