@@ -35,7 +35,7 @@ LONGEST_TEST_NAME = 70
 
 LIMITS = {
     "row predicates": 9,
-    "hop set branches": 33,
+    "hop set branches": 11,
     "crowded folders": 0,
     "shared names": 5,
     "long files": 1,
@@ -50,9 +50,10 @@ PREDICATES = [
 CALL = re.compile(r"[.:](?:" + "|".join(PREDICATES) + r")\(")
 # Modules that are only about hop sets.
 OF_HOPS = re.compile(r"/(hop|hops)[_/.]|uva-propagate/|/hop_\w+\.rs|hop_model|hop_rows|uva-sample/src/hops/")
-# Each way to ask: by the dataset, by the batches of a run, by the model, and by whether there is a graph.
+# Each way to ask: by the dataset, by the batches of a run, by the model, and by whether there is a graph. `--hops` of a
+# partition (`cut.hops`) is the hops around training nodes that a part has.
 HOP_BRANCH = re.compile(
-    r"\breads_hops\(|\bhops(?:\(\))?\s*\.is_(?:some|none)\b|Some\(hops\).*=(?!=)|HopRun::of\(|\bhas_one_size\("
+    r"\breads_hops\(|(?<!cut\.)\bhops(?:\(\))?\s*\.is_(?:some|none)\b|Some\(hops\).*=(?!=)|HopRun::of\(|RunData::Hops\("
     r"|\bgraph\(\)(?:\s*\.is_(?:some|none)\b| \{|\s*else\b)|\bNone => .*HopSet|HopSet::is_at\("
 )
 # Modules with the same loops for another instruction set: equal names there are one type.

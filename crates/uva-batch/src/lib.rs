@@ -46,7 +46,7 @@ pub use element::Element;
 pub use error::{ColumnError, LayoutError};
 pub use feature_type::FeatureType;
 pub use header::{BatchHeader, BatchReads, HandOver};
-pub use layout::{BatchLayout, ColumnPlace, ColumnsMut, SlotRoom, pad};
+pub use layout::{BatchLayout, ColumnPlace, ColumnsMut, FEATURE_COLUMNS, SlotRoom, pad};
 pub use schema::{COLUMNS, Column, ColumnSpec, Stage};
 pub use spec::BatchSpec;
 pub use static_shapes::{Padding, StaticShapes};

@@ -6,6 +6,7 @@ use uva_cuda::kernels::gather::GatherReport;
 use uva_graph::{Dataset, ElementType, Labels};
 use uva_sample::{BatchBounds, LayerBounds};
 
+use super::feature_parts::{FEATURE_COLUMNS, FeatureParts};
 use crate::schema::{Rows, Slots, Values};
 use crate::{
     Aggregation, BatchHeader, BatchSpec, COLUMNS, Column, ColumnKey, ColumnPlace, ColumnSpec, ColumnsMut,
@@ -40,8 +41,8 @@ pub struct BatchLayout {
     aggregation: Aggregation,
     /// Whether the producer sums in some batches only.
     chooses_sums: bool,
-    /// Number of tables of feature rows in a batch of a hop set; `None` for batches of a graph.
-    tables: Option<usize>,
+    /// The columns of feature rows, and how rows are found.
+    feature_parts: FeatureParts,
     batch_bytes: usize,
     arrays_bytes: usize,
 }
@@ -156,7 +157,7 @@ impl BatchLayout {
             shapes: spec.shapes.clone(),
             aggregation,
             chooses_sums: spec.chooses_sums,
-            tables: spec.tables,
+            feature_parts: FeatureParts::new(spec.tables),
             batch_bytes,
             arrays_bytes,
         })
@@ -320,26 +321,33 @@ impl BatchLayout {
 
     /// Tables of feature rows in a batch: several for a hop set, otherwise one.
     pub fn tables(&self) -> usize {
-        self.tables.unwrap_or(1)
+        self.feature_parts.tables.unwrap_or(1)
     }
 
-    /// Whether the size of a batch depends only on its number of seeds. Such batches have rows of tables, and no
-    /// layers.
-    pub fn has_one_size(&self) -> bool {
-        self.tables.is_some()
+    /// Number of parts of a column, each with a [key](Column::part); `None` for an undivided column.
+    pub fn parts(&self, column: Column) -> Option<usize> {
+        self.feature_parts.tables.filter(|_| column == Column::X)
+    }
+
+    /// Whether batches with equally many seeds differ in size.
+    pub fn sizes_vary(&self) -> bool {
+        self.feature_parts.sizes_vary
+    }
+
+    /// Whether feature rows are read one by one, by their [ids](Self::row_ids). Otherwise they are read in runs of
+    /// consecutive rows.
+    pub fn reads_rows_by_id(&self) -> bool {
+        self.feature_parts.read_by_id
     }
 
     /// The column with the ids of a batch's feature rows.
     pub fn row_ids(&self) -> Column {
-        if self.has_one_size() { Column::InputId } else { Column::InputNodes }
+        self.feature_parts.row_ids
     }
 
     /// The columns of feature rows, or of the producer's sums of them, in the order of a slot. A batch may lack some.
-    pub fn feature_columns(&self) -> Vec<ColumnKey> {
-        match self.tables {
-            None => [Column::X, Column::Aggregated, Column::Argmax].map(ColumnKey::from).to_vec(),
-            Some(tables) => (0..tables).map(|table| Column::X.part(table)).collect(),
-        }
+    pub fn feature_columns(&self) -> &[ColumnKey] {
+        &self.feature_parts.columns
     }
 
     /// The features' type in a slot.
@@ -420,7 +428,7 @@ fn side_by_side<'l>(
 
 /// Whether it is one of the columns of feature rows, which come last.
 fn of_features(column: Column) -> bool {
-    matches!(column, Column::X | Column::Aggregated | Column::Argmax)
+    FEATURE_COLUMNS.contains(&column)
 }
 
 /// The rows of a column in a batch that is not marked as summed, and in one that is. `None` if the column is absent.
@@ -952,7 +960,9 @@ mod tests {
         let dataset = small_graph(temp.path());
         let spec = BatchSpec { tables: Some(3), ..options(&[], 10, None) };
         let layout = BatchLayout::new(&dataset, &spec).expect("a layout");
-        assert!(layout.has_one_size() && layout.layers().is_empty());
+        assert!(!layout.sizes_vary() && !layout.reads_rows_by_id() && layout.layers().is_empty());
+        assert_eq!((layout.parts(Column::X), layout.parts(Column::Labels)), (Some(3), None));
+        assert_eq!(layout.feature_columns(), [0, 1, 2].map(|table| Column::X.part(table)));
         assert_eq!((layout.tables(), layout.row_bytes(), layout.table_row_bytes()), (3, 12, 36));
         let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
         let counts = BatchCounts { seeds: 7, nodes: 7, ..BatchCounts::default() };
@@ -970,6 +980,8 @@ mod tests {
         header.write(&mut payload);
         assert_eq!(layout.read_header(&payload).map(|header| header.seeds()), Ok(7));
         let graph = BatchLayout::new(&dataset, &options(&[2], 10, None)).expect("a layout");
-        assert!(!graph.has_one_size() && graph.tables() == 1 && graph.table_row_bytes() == 12);
+        assert!(graph.sizes_vary() && graph.reads_rows_by_id() && graph.parts(Column::X).is_none());
+        assert_eq!((graph.tables(), graph.table_row_bytes()), (1, 12));
+        assert_eq!(graph.feature_columns(), FEATURE_COLUMNS.map(ColumnKey::from));
     }
 }

@@ -215,16 +215,15 @@ impl PyBatch {
                 names.join(", ")
             ));
         };
-        // In a hop set, the feature rows of each hop have a separate table.
-        let layout = held.batch().layout();
+        // In a hop set, the feature rows of each hop have a separate table, a part of `x`.
+        let parts = held.batch().layout().parts(column);
+        if let (Some(parts), Some(part)) = (parts, layer)
+            && part >= parts
+        {
+            return value(format!("this batch has the hops 0 to {}", parts - 1));
+        }
         let key = match (column.spec().is_of_layers(), layer) {
-            (_, table) if column == Column::X && layout.has_one_size() => {
-                let tables = layout.tables();
-                if table.is_some_and(|table| table >= tables) {
-                    return value(format!("this batch has the hops 0 to {}", tables - 1));
-                }
-                column.part(table.unwrap_or(0))
-            }
+            (_, part) if parts.is_some() => column.part(part.unwrap_or(0)),
             (true, None) => return value(format!("{name} is an array of a layer: say which by layer=")),
             (false, Some(_)) => return value(format!("{name} is the batch's, not a layer's")),
             (_, layer) => column.at(layer.unwrap_or(0)),

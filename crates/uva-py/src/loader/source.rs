@@ -520,8 +520,8 @@ impl Source {
         }
         told.set_item("fanouts", options.fanouts.text())?;
         told.set_item("order_file", options.made_order.as_ref().and_then(MadeOrder::file))?;
-        if let Some(hops) = &options.hops {
-            told.set_item("chunk", hops.chunk)?;
+        for (name, value) in options.kind_identity() {
+            told.set_item(name, value)?;
         }
         told.set_item("input_nodes", self.dataset.chosen_nodes())?;
         told.set_item("shuffle", options.shuffled.has(split_named(split)?))?;

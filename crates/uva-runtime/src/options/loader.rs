@@ -392,16 +392,13 @@ impl LoaderOptions {
         self.samplers + 2
     }
 
-    /// Checks that batches with these options can be made of the dataset. It must have the arrays that sampling needs,
-    /// no list may need more picks than there are random words, a [part](Self::check_part) has to reach as far as batches
-    /// do, and rows have to be such that they can be aggregated, if they shall.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
-    /// node.
-    pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
-        let Some(csc) = dataset.graph() else { return Ok(()) };
-        self.sampling().check(&csc)?;
+    /// Checks that batches with these options can be sampled in the graph of this dataset.
+    pub(super) fn check_graph(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        let no_graph = || {
+            let problem = "batches are sampled in a graph, and this dataset has none";
+            RuntimeError::input(problem).in_file(dataset.path())
+        };
+        self.sampling().check(&dataset.graph().ok_or_else(no_graph)?)?;
         self.check_part(dataset)?;
         let kind = self.sampler_kind;
         if kind.needs_weights()
@@ -430,15 +427,8 @@ impl LoaderOptions {
         }
     }
 
-    /// Checks what can be checked without a dataset.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Option`] naming the option and its valid values.
-    pub fn check(&self) -> Result<(), RuntimeError> {
-        self.check_ranges()?;
-        if self.hops.is_some() {
-            return Ok(());
-        }
+    /// Checks that the options of batches that are sampled do not contradict each other.
+    pub(super) fn check_sampling(&self) -> Result<(), RuntimeError> {
         let kind = self.sampler_kind;
         if self.edge_attr && !kind.picks_in_lists() {
             let reason = format!(
@@ -527,9 +517,8 @@ impl LoaderOptions {
         }
     }
 
-    /// The fingerprint of a checkpoint: options that another run must share to continue with the same batches.
-    #[must_use]
-    pub fn fingerprint(&self) -> Map<String, Value> {
+    /// The options that a checkpoint has of any batches.
+    pub(super) fn options_of_batches(&self) -> Map<String, Value> {
         let default = Self::default();
         let mut found = self.values_for(Identity);
         found.retain(|name, value| {
@@ -537,11 +526,12 @@ impl LoaderOptions {
                 field.only_with.is_some() || field.in_every_checkpoint || *value != default.json(field)
             })
         });
-        if let Some(hops) = &self.hops {
-            // No neighbours are picked.
-            found.retain(|name, _| !["fanouts", "replace"].contains(&name.as_str()));
-            found.insert("chunk".to_owned(), hops.chunk.into());
-        }
+        found
+    }
+
+    /// These options with the content of files, which counts in place of their paths, and with the splits that are
+    /// shuffled.
+    pub(super) fn with_content(&self, mut found: Map<String, Value>) -> Map<String, Value> {
         // Where the file lies does not count, but what it holds.
         found.shift_remove("order");
         if let Some(file) = self.made_order.as_ref().and_then(MadeOrder::file) {
@@ -553,7 +543,7 @@ impl LoaderOptions {
         if let Some(rows) = &self.first_layer {
             found.insert("first_layer".to_owned(), rows.content.clone().into());
         }
-        if self.shuffled != default.shuffled {
+        if self.shuffled != Self::default().shuffled {
             found.insert("shuffled".to_owned(), self.shuffled.json());
         }
         // Checkpoints store the three as one list.

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `loader` | the options of the loader, and the passes of a run |
+//! | `batch_kind`, `run_data` | what the options mean for each kind of batches; the data of batches |
 //! | [`schedule`], `steps` | sequence numbers of batches |
 //! | [`part`] | ranks that divide an epoch |
 //! | [`seed_order`], [`input_nodes`] | the order of the training seeds; nodes in place of a split |
@@ -10,6 +11,7 @@
 //! | `reader`, `look_ahead` | the reader of rows on disk, and its look-ahead |
 //! | `checked_files`, [`first_layer`] | files that another process of the run opens again |
 
+mod batch_kind;
 pub(crate) mod checked_files;
 pub mod first_layer;
 pub mod hop_options;
@@ -19,6 +21,7 @@ mod loader;
 pub(crate) mod look_ahead;
 pub mod part;
 pub(crate) mod reader;
+pub(crate) mod run_data;
 pub mod schedule;
 pub mod seed_order;
 mod steps;

@@ -12,6 +12,7 @@ use crate::feed::rows::RowTree;
 use crate::machine::memory::{MemoryHolder, MemoryKind, MemoryLine, program};
 use crate::options::part::Standby;
 use crate::options::reader::Features;
+use crate::pipeline::makers::maker_of;
 use crate::plan::topology::{PlacedRing, Placement, Topology};
 use crate::plan::{RingName, RunPlan, SlotsInForce};
 use crate::sampler::cache::Caches;
@@ -178,7 +179,7 @@ impl DryRun {
         let rows = RowTree::of(plan);
         dry.takes("programs", MemoryKind::Host, programs * program::OWN);
         dry.memory.push(MemoryLine::once("programs", MemoryKind::Mapped, program::CODE));
-        dry.add_graph(dataset);
+        dry.memory.extend(maker_of(dataset, plan).mapped());
         dry.add_device(plan);
         dry.memory.extend(rows.memory(dataset, plan));
         dry.add_sampler(dataset, plan);
@@ -269,13 +270,6 @@ impl DryRun {
 
     fn takes(&mut self, item: &str, kind: MemoryKind, bytes: u64) {
         self.memory.push(MemoryLine::new(item, kind, bytes));
-    }
-
-    fn add_graph(&mut self, dataset: &Dataset) {
-        if dataset.graph().is_some() {
-            let graph = ReorderedLayout::new(dataset).bytes() as u64;
-            self.memory.push(MemoryLine::once("files of the graph", MemoryKind::Mapped, graph));
-        }
     }
 
     fn add_device(&mut self, plan: &RunPlan) {

@@ -2,6 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `makers` | the making of batches for each kind of data |
 //! | [`roles`] | sampler, producer, worker, and the receiving end of the consumer |
 //! | [`wiring`] | connecting the stages of one process |
 //! | `runtime` | the roles as threads: the library's front end |
@@ -10,6 +11,7 @@
 
 pub mod consumer;
 pub mod dry_run;
+mod makers;
 pub mod roles;
 mod runtime;
 pub mod wiring;

@@ -1,6 +1,6 @@
 //! The place from which a run reads rows, as its options, its data and this machine determine it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use uva_cuda::memory::HostMemory;
@@ -16,6 +16,7 @@ use crate::options::LoaderOptions;
 use crate::options::hop_options::HopRowsPlace;
 use crate::options::hop_run::HopRun;
 use crate::options::reader::{DiskReader, Features, row_file};
+use crate::options::run_data::RunData;
 use crate::plan::hop_files::{OpenHopFiles, stored_side_by_side};
 
 /// The place from which a run reads rows, and the reason.
@@ -49,12 +50,12 @@ impl FeatureChoice {
     /// reader that does not work on this system. Whether cuFile works is tried later, in
     /// [`RunPlan::by_cufile`](crate::plan::RunPlan::by_cufile).
     pub fn new(
-        (features, reader): (Features, DiskReader),
+        options: &LoaderOptions,
         dataset: &Dataset,
-        hops: Option<HopRun<'_>>,
         (backend, kernels_sum): (&Backend, bool),
     ) -> Result<Self, RuntimeError> {
-        let read = Read::of(dataset, hops);
+        let (features, reader) = (options.features, options.reader);
+        let read = Read::of(RunData::of(dataset, options));
         let gather = backend.device_slots().map(|_| backend.gather_name());
         let on_device = gather == Some(GatherChoice::Device.name());
         let (by_gather, chunk, on_gpu) = match &read {
@@ -216,7 +217,7 @@ pub fn gather_by_cpu(
     dataset: &Dataset,
     cached_on_gpu: bool,
 ) -> BackendOptions {
-    let read = Read::of(dataset, HopRun::of(dataset, loader));
+    let read = Read::of(RunData::of(dataset, loader));
     let by_cpu = dataset.own_rows().is_some();
     let from_disk = matches!(read, Read::Table(..))
         && !by_cpu
@@ -231,6 +232,15 @@ pub fn gather_by_cpu(
         gather => gather,
     };
     BackendOptions { gather, ..options.clone() }
+}
+
+/// The file of each table of a run whose rows cuFile could read; `None` if it could not.
+pub(crate) fn files_for_cufile(dataset: &Dataset, options: &LoaderOptions) -> Option<Vec<PathBuf>> {
+    let Read::Hops(HopRun { hops, batches }, ..) = Read::of(RunData::of(dataset, options)) else {
+        return None;
+    };
+    let file = |table: &usize| hops.file(hops.place(*table).array).0.to_owned();
+    (!stored_side_by_side(hops, &batches.tables)).then(|| batches.tables.iter().map(file).collect())
 }
 
 /// Checks that cuFile could bring the rows of a run with this gather, if feature slots are on a GPU.
@@ -269,12 +279,18 @@ enum Read<'d> {
 }
 
 impl<'d> Read<'d> {
-    fn of(dataset: &'d Dataset, hops: Option<HopRun<'d>>) -> Self {
-        let Some(run) = hops else {
-            let file = dataset.features_file().map(|(path, ..)| path);
-            let bytes = dataset.feature_rows().map_or(0, |table| table.bytes.len() as u64);
-            return Self::Table(file, bytes);
-        };
+    fn of(data: RunData<'d>) -> Self {
+        match data {
+            RunData::Graph(dataset) => {
+                let file = dataset.features_file().map(|(path, ..)| path);
+                let bytes = dataset.feature_rows().map_or(0, |table| table.bytes.len() as u64);
+                Self::Table(file, bytes)
+            }
+            RunData::Hops(run) => Self::of_hops(run),
+        }
+    }
+
+    fn of_hops(run: HopRun<'d>) -> Self {
         let (mut files, mut bytes) = (Vec::new(), 0);
         let set = run.hops;
         for table in &run.batches.tables {

@@ -17,13 +17,11 @@ use crate::machine;
 use crate::options::Prepare;
 use crate::options::checked_files::CheckedFiles;
 use crate::options::hop_options::HopRowsPlace;
-use crate::options::hop_run::HopRun;
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::Part;
 use crate::options::reader::{DiskReader, Features};
 use crate::options::schedule::{Schedule, ScheduleItem, Turn};
-use crate::plan::feature_choice::FeatureChoice;
-use crate::plan::hop_files::stored_side_by_side;
+use crate::plan::feature_choice::{FeatureChoice, files_for_cufile};
 use crate::sampler::cache::Caches;
 use crate::sampler::presample::{SAMPLES, with_nodes};
 use crate::{LoaderOptions, Passes, RuntimeError};
@@ -261,7 +259,7 @@ impl RunPlan {
     /// Errors of sampling 20 batches of each of these splits.
     pub fn sized(mut self, dataset: &Dataset, backend: &Backend, main: Split) -> Result<Self, RuntimeError> {
         let asked = backend.device_slots().is_some_and(|cuda| cuda.gpu_slots == GpuSlots::Sampled);
-        let asked = asked && !self.layout.has_one_size();
+        let asked = asked && self.layout.sizes_vary();
         if !asked || self.options.slot_bytes.is_some() || self.options.slot_room.is_some() {
             return Ok(self);
         }
@@ -305,7 +303,7 @@ impl RunPlan {
             (None, Some(bytes), _) => {
                 format!("no batch is larger, with `slot_bytes={}`", ByteSize::from_bytes(bytes).value())
             }
-            (None, None, _) if self.layout.has_one_size() => "batches of a hop set have one size".to_owned(),
+            (None, None, _) if !self.layout.sizes_vary() => "batches of a hop set have one size".to_owned(),
             (None, None, GpuSlots::Largest) => "asked for".to_owned(),
             (None, None, GpuSlots::Sampled) => "sampled batches come near to the largest possible one".to_owned(),
         };
@@ -328,11 +326,9 @@ impl RunPlan {
     /// See [`FeatureChoice::new`].
     pub fn with_features(mut self, dataset: &Dataset, backend: &Backend) -> Result<Self, RuntimeError> {
         if self.features.is_none() {
-            let asked = (self.options.features, self.options.reader);
             let kernels_sum =
                 self.layout.aggregation() != Aggregation::None && self.options.gathers_before_sums;
-            let hops = HopRun::of(dataset, &self.options);
-            let choice = FeatureChoice::new(asked, dataset, hops, (backend, kernels_sum))?;
+            let choice = FeatureChoice::new(&self.options, dataset, (backend, kernels_sum))?;
             self.options.features = choice.features;
             if choice.features == Features::Disk {
                 self.options.checked_files = Some(CheckedFiles::of(dataset));
@@ -346,14 +342,12 @@ impl RunPlan {
     /// another way.
     pub fn cufile_might_read(&self, dataset: &Dataset) -> Option<(usize, Vec<PathBuf>)> {
         let cuda = self.backend.device_slots()?;
-        let HopRun { hops, batches } = HopRun::of(dataset, &self.options)?;
         let is_left = matches!(self.options.reader, DiskReader::Auto | DiskReader::Cufile);
         let from_disk = self.features.as_ref()?.place() == HopRowsPlace::Disk;
-        if !is_left || !from_disk || stored_side_by_side(hops, &batches.tables) {
+        if !is_left || !from_disk {
             return None;
         }
-        let file = |table: &usize| hops.file(hops.place(*table).array).0.to_owned();
-        Some((cuda.ordinal, batches.tables.iter().map(file).collect()))
+        Some((cuda.ordinal, files_for_cufile(dataset, &self.options)?))
     }
 
     /// Determines whether cuFile reads the rows, by the result of a trial.
@@ -422,7 +416,7 @@ impl RunPlan {
     /// Batches that the producer looks ahead. 0 if rows are not read from disk, or a cache evicts, and for hop sets,
     /// whose rows come in runs.
     pub fn look_ahead(&self) -> usize {
-        let table_on_disk = self.options.features == Features::Disk && !self.layout.has_one_size();
+        let table_on_disk = self.options.features == Features::Disk && self.layout.reads_rows_by_id();
         if !table_on_disk || self.options.prepare == Prepare::Whole {
             return 0;
         }

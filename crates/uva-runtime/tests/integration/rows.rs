@@ -48,12 +48,8 @@ fn made(dataset: &Arc<Dataset>, plan: RunPlan, contents: CacheContents) -> Optio
     let mut made = Made::new();
     while let Some(batch) = runtime.next_batch().unwrap() {
         batch.confirm().unwrap();
-        let bytes = match batch.layout().has_one_size() {
-            true => {
-                (0..batch.layout().tables()).flat_map(|table| batch.table(table).bytes.to_vec()).collect()
-            }
-            false => batch.features().bytes.to_vec(),
-        };
+        let tables = 0..batch.layout().tables();
+        let bytes = tables.flat_map(|table| batch.table(table).bytes.to_vec()).collect();
         let sums = batch.aggregated().map(|sums| sums.values().to_vec());
         made.insert(batch.hash(), (bytes, sums.unwrap_or_default()));
     }

@@ -28,14 +28,6 @@ pub fn models(flags: &ModelFlags, models: Option<Models>) -> anyhow::Result<Mode
     }
 }
 
-/// Refuses options that contradict each other or the given kind of data.
-///
-/// # Errors
-/// Bad usage; the message names the options.
-pub fn check(flags: &ModelFlags) -> anyhow::Result<()> {
-    if HopSet::is_at(&flags.data) { flags.check_for_hops() } else { flags.check() }
-}
-
 /// Opens the dataset, or the hop set, and the model.
 ///
 /// # Errors

@@ -102,7 +102,7 @@ impl EdgesOnHost {
 /// The bytes of a slot for the rows, or their replacements, of the batch of this header: a range for each of the
 /// layout's feature columns.
 pub(super) fn feature_ranges(layout: &BatchLayout, header: &BatchHeader) -> Vec<Range<usize>> {
-    layout.feature_columns().into_iter().map(|column| layout.packed_range(header, column)).collect()
+    layout.feature_columns().iter().map(|column| layout.packed_range(header, *column)).collect()
 }
 
 /// The runs of a hop set's rows that the batch of this header has. `from` is its batch slot's payload.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uva_batch::{BatchHeader, Column, Stage};
+use uva_batch::{BatchHeader, Column, FEATURE_COLUMNS, Stage};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{JoinedMemory, SharedBuffer};
 use uva_cuda::{Module, ModuleOptions};
@@ -26,7 +26,7 @@ use crate::backend::widening::narrow_float;
 use crate::control::disk_counts::DiskCounts;
 use crate::feed::hop_rows::parts;
 use crate::feed::ranks::RankExchanges;
-use crate::feed::rows::{EdgeRowSource, FEATURES, HostParts, RowTree, begun_bytes, begun_room, failed};
+use crate::feed::rows::{EdgeRowSource, HostParts, RowTree, begun_bytes, begun_room, failed};
 use crate::plan::RunPlan;
 use crate::sampler::lane::Lane;
 
@@ -218,7 +218,7 @@ impl<'d> DeviceGather<'d> {
         let ids_in = layout.row_ids();
         let on_host = batches.is_none_or(|batches| batches.is_on_host(ids_in));
         // Rows that the CPU copies in runs are not read by id.
-        let ids: &[i64] = match on_host && (of_tables || !layout.has_one_size()) {
+        let ids: &[i64] = match on_host && (of_tables || layout.reads_rows_by_id()) {
             true => bytemuck::cast_slice(&from[layout.range(header, ids_in)]),
             false => &[],
         };
@@ -337,7 +337,7 @@ impl<'d> DeviceGather<'d> {
             self.made.set(disk);
             return Ok(layout.packed_bytes(header));
         }
-        let ranges = FEATURES.map(|column| layout.packed_range(header, column));
+        let ranges = FEATURE_COLUMNS.map(|column| layout.packed_range(header, column));
         let feature_bytes: usize = ranges.iter().map(ExactSizeIterator::len).sum();
         let to = (&mut *to, ranges);
         let read = match &mut self.work {

@@ -18,7 +18,6 @@ use uva_rows::cuda::{
 use crate::RuntimeError;
 use crate::backend::CudaBackend;
 use crate::feed::rows::{FeatureBytes, HopSource, HostParts, RowCacheKind, RowTree, upload_room};
-use crate::options::hop_run::HopRun;
 use crate::plan::RunPlan;
 use crate::sampler::lane::Lane;
 
@@ -142,8 +141,8 @@ impl<'d> DeviceParts<'d, '_> {
 
     /// The hop set of this tree, and the numbers of the tables of batches.
     pub fn hops(&self, tree: &RowTree) -> Result<(Hops<'d>, &'d [usize]), RuntimeError> {
-        let run = HopRun::of(self.dataset, &self.plan.options);
-        run.map(|run| (run.hops, &*run.batches.tables)).ok_or_else(|| tree.is_not("of a hop set"))
+        let run = tree.hop_run(self.dataset, self.plan)?;
+        Ok((run.hops, &run.batches.tables))
     }
 
     /// The source of a hop set's rows on the CPU.

@@ -1,6 +1,6 @@
 //! The choice of a run's tree of rows.
 
-use uva_batch::{Aggregation, BatchLayout};
+use uva_batch::{Aggregation, BatchLayout, Column};
 use uva_rows::kept_row_bytes;
 
 use super::tree::{RowCacheKind, RowTree};
@@ -52,12 +52,12 @@ impl RowTree {
     }
 }
 
-/// The table, or the tables of a hop set, as they are stored.
+/// The table, or the tables into which rows are divided, as they are stored.
 fn table(plan: &RunPlan) -> RowTree {
     let stored = if plan.divided { RowTree::Remote } else { stored(&plan.options) };
-    match &plan.options.hops {
+    match plan.layout.parts(Column::X) {
         None => stored,
-        Some(hops) => RowTree::Tables(hops.tables.len(), Box::new(stored)),
+        Some(tables) => RowTree::Tables(tables, Box::new(stored)),
     }
 }
 

@@ -3,13 +3,26 @@
 use std::ops::Range;
 
 use rayon::ThreadPool;
-use uva_graph::{HopTable, Hops};
+use uva_graph::{Dataset, HopTable, Hops};
 use uva_rows::{DiskReads, GatherError, TASK_BYTES, divide, gather_pool};
 
 use super::host::failed;
 use super::tree::RowTree;
 use crate::RuntimeError;
+use crate::options::hop_run::HopRun;
+use crate::plan::RunPlan;
 use crate::plan::hop_files::OpenHopFiles;
+
+impl RowTree {
+    /// The hop set whose tables are in this tree.
+    pub(crate) fn hop_run<'d>(
+        &self,
+        dataset: &'d Dataset,
+        plan: &'d RunPlan,
+    ) -> Result<HopRun<'d>, RuntimeError> {
+        HopRun::of(dataset, &plan.options).ok_or_else(|| self.is_not("of a hop set"))
+    }
+}
 
 /// A source of a batch's rows in the tables of batches.
 pub(crate) struct HopSource<'a> {

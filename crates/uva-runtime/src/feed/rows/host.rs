@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, FEATURE_COLUMNS};
 use uva_cuda::memory::TableBytes;
 use uva_graph::Dataset;
 use uva_ops::lists::{Lists, Weights, degree_weights};
@@ -13,9 +13,6 @@ use uva_rows::{
 };
 
 use crate::RuntimeError;
-
-/// The columns of feature rows.
-pub(crate) const FEATURES: [Column; 3] = [Column::X, Column::Aggregated, Column::Argmax];
 
 /// A filler of these columns of a slot, from tables in host memory or on disk.
 pub(crate) enum HostRows<'d> {
@@ -56,11 +53,11 @@ impl HostRows<'_> {
         from: &[u8],
         (to, skipped): (&mut [u8], usize),
     ) -> Result<RowsRead, RuntimeError> {
-        let ranges = FEATURES.map(|column| behind(layout.range(header, column), skipped));
+        let ranges = FEATURE_COLUMNS.map(|column| behind(layout.range(header, column), skipped));
         self.fill_ranges(layout, header, threads, from, (to, ranges))
     }
 
-    /// Fills like [`fill`](Self::fill), to these ranges of `to` for the [`FEATURES`].
+    /// Fills like [`fill`](Self::fill), to these ranges of `to` for the [`FEATURE_COLUMNS`].
     pub fn fill_ranges(
         &mut self,
         layout: &BatchLayout,
@@ -75,7 +72,7 @@ impl HostRows<'_> {
         self.fill_columns(layout, header, threads, from, [x, sums, argmax]).map_err(failed)
     }
 
-    /// Fills like [`fill`](Self::fill), to the bytes that the batch uses of each of the [`FEATURES`], at any place.
+    /// Fills like [`fill`](Self::fill), to the bytes that the batch uses of each of the [`FEATURE_COLUMNS`], at any place.
     pub fn fill_columns(
         &mut self,
         layout: &BatchLayout,
@@ -171,7 +168,7 @@ impl<'b> WeighedLists<'b> {
 }
 
 /// Cuts off the bytes before a range, and those in it. A column that the batch lacks is empty, at any offset. The
-/// columns of [`FEATURES`] are in order, so each is cut off the bytes before the next.
+/// columns of [`FEATURE_COLUMNS`] are in order, so each is cut off the bytes before the next.
 fn cut_off(to: &mut [u8], range: Range<usize>) -> (&mut [u8], &mut [u8]) {
     if range.is_empty() {
         return (to, &mut []);

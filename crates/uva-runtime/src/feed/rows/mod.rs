@@ -22,7 +22,7 @@ mod tree;
 
 pub(crate) use edge_rows::EdgeRowSource;
 pub(crate) use hop_source::HopSource;
-pub(crate) use host::{FEATURES, FeatureBytes, HostRows, failed};
+pub(crate) use host::{FeatureBytes, HostRows, failed};
 pub(crate) use host_build::{ChosenRows, HostParts};
 pub(crate) use memory::{begun_bytes, begun_room, upload_room};
 pub use memory::{bytes_beside_gpu_cache, training_bytes};

@@ -1,5 +1,4 @@
-//! The sampler: writes seeds and their neighbourhoods into batch slots. For a hop set, which has no neighbours, it
-//! writes the rows of each batch.
+//! The sampler: writes batches without their rows into batch slots.
 
 use std::sync::Arc;
 
@@ -10,12 +9,9 @@ use super::sampler_end::{SamplerEnd, hand_over_all};
 use crate::control::FIRST_SAMPLER;
 use crate::control::stage::StageClock;
 use crate::feed::device::DeviceBatches;
-use crate::feed::hop_rows::HopSampling;
 use crate::feed::ranks::RankExchanges;
-use crate::feed::sampling::{Sampling, skipped};
-use crate::options::hop_run::HopRun;
+use crate::pipeline::makers::{SampleBatch, SamplerParts, maker_of};
 use crate::plan::RunPlan;
-use crate::sampler::cache::{Engine, OnGpu, SampledGraph};
 use crate::sampler::lane::Lane;
 use crate::{RuntimeError, machine};
 
@@ -64,51 +60,15 @@ impl SamplerRole<'_> {
             machine::start_threads()?;
             machine::pin_to_core(plan.options.number_of_all(self.index))?;
         }
-        if let Some(run) = HopRun::of(self.dataset, &plan.options) {
-            let mut sampling = HopSampling::new(self.dataset, plan, run)?;
-            return hand_over_all(self.index, ends, clocks, &mut |key, _, payload| match key {
-                Some(key) => sampling.sample(key, payload),
-                None => Ok(skipped()),
-            });
-        }
-        let (reordered, gpu) = (self.reordered.take(), self.gpu.take());
-        let graph = SampledGraph::new(self.dataset, reordered.as_ref().map(|bytes| bytes.bytes()))?;
-        let among = self.ranks.and_then(|ranks| Some((ranks, ranks.lists()?)));
-        let engine = match (&gpu, plan.backend.gpu_sampler(), among) {
-            (Some(lane), Some(cuda), _) => {
-                let (dataset, reordered) = (self.dataset, reordered.as_ref());
-                let at = OnGpu { lane, cuda, dataset, reordered, own_batch: self.on_device.is_none() };
-                Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), &plan.caches)?
-            }
-            (_, _, Some((ranks, link))) => {
-                let lists =
-                    RankExchanges::divided(self.dataset, link.take()?)?.telling(ranks.shared_list_counts());
-                Engine::on_divided(self.dataset, &graph, &plan.options, lists)?
-            }
-            _ => Engine::on_host(self.dataset, &graph, &plan.options, &plan.caches)?,
+        let parts = SamplerParts {
+            dataset: self.dataset,
+            ranks: self.ranks,
+            reordered: self.reordered.take(),
+            gpu: self.gpu.take(),
+            on_device: self.on_device.clone(),
+            serves_ranks: ends.len() > 1,
         };
-        let on_device = self.on_device.clone();
-        let mut sampling = Sampling::new(self.dataset, plan, &graph, engine, on_device)?;
-        if ends.len() > 1 {
-            sampling.keep_two_epochs()?;
-        }
-        let ended = hand_over_all(self.index, ends, clocks, &mut |key, slot, payload| match among {
-            // Neither this batch nor any later one can be made.
-            Some((_, link)) if link.left().is_some() => Ok(skipped()),
-            Some((_, link)) => match sampling.sample_or_serve(key, slot, payload) {
-                Err(RuntimeError::PeerGone(said)) => {
-                    link.note_left(said.to_string());
-                    Ok(skipped())
-                }
-                sampled => sampled,
-            },
-            None => sampling.sample_or_serve(key, slot, payload),
-        });
-        let is_failure =
-            |error: &RuntimeError| !matches!(error, RuntimeError::PeerGone(_) | RuntimeError::Interrupted(_));
-        if let (Some((_, link)), true) = (among, ended.as_ref().is_err_and(is_failure)) {
-            link.cancel();
-        }
-        ended
+        let hand_over = &mut |sample: &mut SampleBatch<'_>| hand_over_all(self.index, ends, clocks, sample);
+        maker_of(self.dataset, plan).sample(parts, hand_over)
     }
 }

@@ -12,13 +12,9 @@ use crate::control::stage::{Activity, StageClock};
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::machine::clock::since_boot;
 use crate::options::schedule::ScheduleItem;
+use crate::pipeline::makers::SampleBatch;
 use crate::plan::RunPlan;
 use crate::{RuntimeError, machine};
-
-/// A function that writes a batch into a slot with this number and payload. Without a key this rank has no batch, and
-/// others may request picks for theirs.
-pub(super) type Sample<'s> =
-    dyn FnMut(Option<BatchKey>, usize, &mut [u8]) -> Result<BatchHeader, RuntimeError> + Send + 's;
 
 /// The destination of the batches of a run, or of one of the ranks that share the samplers.
 pub(crate) struct SamplerEnd {
@@ -34,7 +30,7 @@ pub(super) fn hand_over_all(
     index: usize,
     ends: &mut [SamplerEnd],
     clocks: &mut [StageClock],
-    sample: &mut Sample<'_>,
+    sample: &mut SampleBatch<'_>,
 ) -> Result<(), RuntimeError> {
     if let Some(end) = ends.first() {
         tracing::info!(
@@ -88,7 +84,7 @@ pub(super) fn hand_over_all(
 
 /// The engine of a sampler, which the threads of several ranks use one at a time.
 struct Turns<'s, 'f> {
-    sample: Mutex<&'s mut Sample<'f>>,
+    sample: Mutex<&'s mut SampleBatch<'f>>,
     /// Whether the engine failed in the turn of one rank, so that the others cannot continue.
     failed: &'s AtomicBool,
 }

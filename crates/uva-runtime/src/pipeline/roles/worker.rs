@@ -1,4 +1,4 @@
-//! The worker: samples a batch into a feature slot and gathers its rows. The rows of a hop set are not sampled.
+//! The worker: makes batches in feature slots, each with its rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +14,12 @@ use uva_sample::BatchKey;
 use crate::control::peer::Peer;
 use crate::control::stage::{Activity, StageClock};
 use crate::control::{Control, FIRST_SAMPLER, Stop};
-use crate::feed::hop_rows::{self, HopSampling};
-use crate::feed::rows::{ChosenRows, HopSource, HostParts, RowTree, SlotRows};
-use crate::feed::sampling::Sampling;
+use crate::feed::rows::{HostParts, RowTree};
 use crate::machine::clock::since_boot;
 use crate::machine::share_of_cores;
-use crate::options::hop_run::HopRun;
 use crate::options::schedule::ScheduleItem;
+use crate::pipeline::makers::{WorkerBatches, WorkerParts, maker_of};
 use crate::plan::RunPlan;
-use crate::sampler::cache::{Engine, SampledGraph};
-use crate::tune::sums_chooser::sums_batch;
 use crate::{RuntimeError, machine};
 
 /// The shared state of a process's workers.
@@ -50,91 +46,6 @@ impl WorkerContext {
         };
         let cached = cached.map(copied).transpose()?;
         Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
-    }
-}
-
-/// A maker of batches in feature slots, one after the other.
-trait MakesBatches {
-    /// Writes everything except rows into the payload of this slot.
-    fn sample(&mut self, key: BatchKey, slot: usize, payload: &mut [u8])
-    -> Result<BatchHeader, RuntimeError>;
-
-    /// Writes the rows of the batch that was sampled last, with this sequence number, and records in its header the
-    /// time at which they were complete.
-    fn gather(
-        &mut self,
-        sequence: u64,
-        header: &mut BatchHeader,
-        payload: &mut [u8],
-    ) -> Result<(), RuntimeError>;
-}
-
-/// Batches that are sampled in a graph.
-struct SampledBatches<'a> {
-    plan: &'a RunPlan,
-    control: &'a Control,
-    /// The worker's place on the control page.
-    place: usize,
-    sampling: Sampling<'a>,
-    rows: SlotRows<'a>,
-}
-
-impl MakesBatches for SampledBatches<'_> {
-    fn sample(
-        &mut self,
-        key: BatchKey,
-        slot: usize,
-        payload: &mut [u8],
-    ) -> Result<BatchHeader, RuntimeError> {
-        self.sampling.sample(key, slot, payload)
-    }
-
-    fn gather(
-        &mut self,
-        sequence: u64,
-        header: &mut BatchHeader,
-        payload: &mut [u8],
-    ) -> Result<(), RuntimeError> {
-        let layout = &self.plan.layout;
-        header.set_summed(sums_batch(self.plan, self.control, sequence, header));
-        // The sampler's columns come first in a feature slot, at the same offsets as in a batch slot.
-        let (from, to) = payload.split_at_mut(layout.batch_bytes());
-        self.rows.fill(layout, header, 1, from, (to, from.len()))?;
-        self.control.count_disk_reads(self.place, self.rows.disk_reads());
-        Ok(())
-    }
-}
-
-/// Batches of a hop set.
-struct HopBatches<'a> {
-    plan: &'a RunPlan,
-    control: &'a Control,
-    /// The worker's place on the control page.
-    place: usize,
-    sampling: HopSampling<'a>,
-    rows: HopSource<'a>,
-}
-
-impl MakesBatches for HopBatches<'_> {
-    fn sample(
-        &mut self,
-        key: BatchKey,
-        _slot: usize,
-        payload: &mut [u8],
-    ) -> Result<BatchHeader, RuntimeError> {
-        self.sampling.sample(key, payload)
-    }
-
-    fn gather(
-        &mut self,
-        _sequence: u64,
-        header: &mut BatchHeader,
-        payload: &mut [u8],
-    ) -> Result<(), RuntimeError> {
-        let (layout, runs) = (&self.plan.layout, self.sampling.runs());
-        let read = hop_rows::gather(&mut self.rows, layout, runs, header, payload)?;
-        self.control.count_disk_reads(self.place, read);
-        Ok(())
     }
 }
 
@@ -184,31 +95,21 @@ impl WorkerRole<'_> {
     }
 
     fn make_all(&self, clock: &mut StageClock) -> Result<(), RuntimeError> {
-        let Self { dataset, plan, control, crew, .. } = *self;
-        let place = FIRST_SAMPLER + self.index;
-        let tree = RowTree::of(plan);
         // Otherwise threads of the shuffle, and those that read from disk, would inherit the single core.
         machine::start_threads()?;
-        if let Some(run) = HopRun::of(dataset, &plan.options) {
-            let RowTree::Tables(_, stored) = &tree else { return Err(tree.is_not("of a hop set")) };
-            let rows = HopSource::new(run.hops, &run.batches.tables, 1, stored)?;
-            self.keep_on_core();
-            let sampling = HopSampling::new(dataset, plan, run)?;
-            return self.hand_over(clock, &mut HopBatches { plan, control, place, sampling, rows });
-        }
-        let chosen =
-            crew.cached.as_ref().map_or(ChosenRows::None, |rows| ChosenRows::Copied(Arc::clone(rows)));
-        let parts = HostParts { chosen, ..HostParts::new(dataset, 1) };
-        let rows = SlotRows::new(&tree, &plan.layout, dataset, &parts)?;
-        self.keep_on_core();
-        let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
-        let engine = Engine::on_host(dataset, &graph, &plan.options, &plan.caches)?;
-        let sampling = Sampling::new(dataset, plan, &graph, engine, None)?;
-        self.hand_over(clock, &mut SampledBatches { plan, control, place, sampling, rows })
+        let parts = WorkerParts {
+            dataset: self.dataset,
+            control: self.control,
+            place: FIRST_SAMPLER + self.index,
+            cached: self.crew.cached.as_ref(),
+            reordered: self.reordered,
+            keep_on_core: &|| self.keep_on_core(),
+        };
+        maker_of(self.dataset, self.plan).work(&parts, &mut |batches| self.hand_over(clock, batches))
     }
 
     /// Makes its batches one after the other, each in the slot of its sequence number.
-    fn hand_over(&self, clock: &mut StageClock, batches: &mut dyn MakesBatches) -> Result<(), RuntimeError> {
+    fn hand_over(&self, clock: &mut StageClock, batches: &mut dyn WorkerBatches) -> Result<(), RuntimeError> {
         let Self { index, plan, control, .. } = *self;
         let place = FIRST_SAMPLER + index;
         let mut features = self.features.writer();

@@ -162,9 +162,13 @@ struct Making<'d> {
 
 fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result<MadeOrder, RuntimeError> {
     let refused = |reason: &str| Err(OptionError::new("seed_order", asked, reason).into());
-    if dataset.graph().is_none() {
-        return refused("DATA has no graph: `shuffle=chunks` orders the rows of a hop set");
-    }
+    let graph = dataset.graph().ok_or_else(|| {
+        OptionError::new(
+            "seed_order",
+            asked,
+            "DATA has no graph: `shuffle=chunks` orders the rows of a hop set",
+        )
+    })?;
     if !options.shuffled.has(Split::Train) {
         return refused(
             "the training seeds keep the order in which they were given: let them be shuffled, or leave the order out",
@@ -191,7 +195,7 @@ fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result
             (Source::File(positions), Some(format!("{count} sequences, {hash:016x}")), count)
         }
         None => {
-            let proximity = Proximity::new(dataset.csc(), train, options.order_edges, options.seed)?;
+            let proximity = Proximity::new(graph, train, options.order_edges, options.seed)?;
             (Source::Graph(Box::new(proximity)), None, usize::MAX)
         }
     };

@@ -16,6 +16,7 @@ use uva_sample::ChunkOrder;
 
 use crate::exit;
 use crate::flags::LoaderBenchFlags;
+use crate::runs::data_kinds::kind_at;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
@@ -65,14 +66,7 @@ struct OfOrder {
 
 /// Measures and prints the result.
 pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
-    if !HopSet::is_at(&flags.data) {
-        let data = flags.data.display();
-        return Err(exit::usage(format!(
-            "{data}: it is no hop set (no hops.json): `uvatrain propagate` makes one of a dataset; of a dataset \
-             `bench pipeline` measures batches"
-        ))
-        .into());
-    }
+    kind_at(&flags.data).check_rows(&flags.data)?;
     if flags.reader == Some(DiskReader::Cufile) {
         return Err(exit::usage(
             "--reader cufile: it brings rows into the memory of a GPU, and here they come to host memory",

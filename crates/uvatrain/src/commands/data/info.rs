@@ -8,7 +8,6 @@ use serde::Serialize;
 use uva_files::quote::listed;
 use uva_graph::partition_map::is_partition;
 use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, Split, Verification, Verify};
-use uva_propagate::HopSet;
 
 use crate::exit;
 use crate::flags::InfoFlags;
@@ -18,8 +17,8 @@ use uva_runtime::spec::ByteSize;
 
 /// Opens the dataset, hop set or partition, checks it, and prints its contents.
 pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
-    if HopSet::is_at(&flags.data) && flags.source.is_none() {
-        return hop_set::run(&flags.data, flags.verify, flags.json);
+    if let Some(shown) = hop_set::run(flags) {
+        return shown;
     }
     if is_partition(&flags.data) {
         return partition::run(flags);

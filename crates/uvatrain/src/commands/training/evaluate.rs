@@ -8,6 +8,7 @@ use uva_model::{ClassScore, TaskKind};
 use crate::exit;
 use crate::flags::EvaluateFlags;
 use crate::models::Models;
+use crate::runs::data_kinds::kind_at;
 use crate::runs::pipeline::check_paths;
 use crate::runs::trained_model;
 use crate::ui::summary::ON_SAMPLED_NEIGHBOURS;
@@ -18,7 +19,7 @@ use crate::ui::{format, out};
 /// Evaluates the model, and prints a line for each split.
 pub fn run(flags: &EvaluateFlags, models: Option<Models>) -> anyhow::Result<()> {
     let (flags, per_class) = (&flags.model, flags.per_class);
-    trained_model::check(flags)?;
+    kind_at(&flags.data).check_model(flags)?;
     check_paths(&[("DATA", Some(&flags.data)), ("--checkpoint", Some(&flags.checkpoint))])?;
     let models = trained_model::models(flags, models)?;
     let (dataset, model) = trained_model::open(flags)?;

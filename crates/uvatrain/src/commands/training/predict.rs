@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use uva_graph::npy::NpyRows;
-use uva_graph::{Dataset, GraphError, Hops, Progress, Split, node_file};
+use uva_graph::{Dataset, GraphError, Progress, Split};
 use uva_io::table::TableFormat;
 use uva_launch::training::{
     AggregateVerdict, InferenceNodes, PredictionFile, PredictionJob, PredictionWatch, checkpoint_error,
@@ -27,6 +27,7 @@ use written::WrittenFile;
 use crate::exit;
 use crate::flags::PredictFlags;
 use crate::models::Models;
+use crate::runs::data_kinds::{DataKind, kind_at};
 use crate::runs::pipeline::{check_outputs, check_paths};
 use crate::runs::trained_model;
 use crate::signals::interrupt::Interrupt;
@@ -39,7 +40,8 @@ const PREDICTIONS: &str = "predictions.npy";
 /// Predicts, and prints the written files.
 pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     let model_flags = &flags.model;
-    trained_model::check(model_flags)?;
+    let kind = kind_at(&model_flags.data);
+    kind.check_model(model_flags)?;
     flags.check_files()?;
     let files = files(flags);
     let mut paths = vec![
@@ -59,7 +61,7 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
         let problem = "the model is of regression and has none: --output writes what it predicts";
         return Err(exit::usage(format!("--probabilities {}: {problem}", path.display())).into());
     }
-    let nodes = nodes(&flags.nodes, &dataset)?;
+    let nodes = nodes(&flags.nodes, &dataset, kind)?;
     let job = PredictionJob {
         nodes,
         files,
@@ -146,7 +148,7 @@ fn field_of(answer: Answer) -> &'static str {
 }
 
 /// The nodes that `--nodes` names; for a hop set, their rows.
-fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<InferenceNodes> {
+fn nodes(asked: &Path, dataset: &Dataset, kind: &dyn DataKind) -> anyhow::Result<InferenceNodes> {
     let text = asked.to_str().unwrap_or_default();
     if text == "all" {
         return Ok(InferenceNodes::All);
@@ -159,39 +161,14 @@ fn nodes(asked: &Path, dataset: &Dataset) -> anyhow::Result<InferenceNodes> {
         }
         other => other.into(),
     };
-    let ids = match (split, dataset.hops()) {
-        (Some(split), _) => dataset.label_rows(split).map(|row| row as i64).collect(),
-        (None, None) => node_file::read(asked, dataset.nodes(), "nodes").map_err(explained)?,
-        (None, Some(hops)) => {
-            let ids = node_file::read_unbounded(asked, "nodes").map_err(explained)?;
-            rows_of(hops, &ids).map_err(|id| {
-                let remedy = "`uvatrain propagate --nodes all` makes one that has a row for each node";
-                exit::usage(format!(
-                    "--nodes: {}: the hop set has no row of node {id}; {remedy}",
-                    asked.display()
-                ))
-            })?
-        }
+    let ids = match split {
+        Some(split) => dataset.label_rows(split).map(|row| row as i64).collect(),
+        None => kind.rows_of_file(dataset, asked, &explained)?,
     };
     if ids.is_empty() {
         return Err(exit::usage(format!("--nodes: {text}: there is no node in it")).into());
     }
     Ok(InferenceNodes::These(ids))
-}
-
-/// The first row of each of these nodes in a hop set.
-///
-/// # Errors
-/// A node without a row.
-fn rows_of(hops: Hops<'_>, ids: &[i64]) -> Result<Vec<i64>, i64> {
-    let mut rows: Vec<(i64, i64)> = hops.nodes().iter().copied().zip(0..).collect();
-    rows.sort_unstable();
-    ids.iter()
-        .map(|&id| match rows.get(rows.partition_point(|(node, _)| *node < id)) {
-            Some(&(node, row)) if node == id => Ok(row),
-            _ => Err(id),
-        })
-        .collect()
 }
 
 /// The bar on the terminal, and the signals.

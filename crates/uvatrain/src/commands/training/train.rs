@@ -1,35 +1,27 @@
 //! `uvatrain train`: trains a built-in model.
 
-use uva_graph::{Dataset, Verify};
 use uva_launch::training::{EvaluateBy, TrainingHost, TrainingOptions, TrainingRun, likely_environment};
 use uva_plan::OfStages;
-use uva_propagate::HopSet;
 use uva_runtime::machine::cores::Cores;
 use uva_runtime::options::MAX_SAMPLERS;
-use uva_runtime::options::hop_options::HopRowsPlace;
 use uva_runtime::telemetry::metrics::Event;
 
 use crate::exit;
 use crate::flags::TrainFlags;
 use crate::models::Models;
-use crate::runs::pipeline::{
-    Observers, Outputs, backend_options, check_outputs, check_paths, loader_options, with_first_layer,
-    with_input_nodes,
-};
+use crate::runs::data_kinds::kind_at;
+use crate::runs::pipeline::{Observers, Outputs, backend_options, check_outputs, check_paths};
 use crate::runs::trainer::{become_program, restart_with};
 use crate::runs::{dry_run, resume, trainer};
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
-use uva_runtime::{DiskReader, LoaderOptions, RuntimeError};
+use uva_runtime::{LoaderOptions, RuntimeError};
 
 /// Trains a built-in model: in processes, with the model in `uvatrain-consumer`, or with `--in-process` in that program
 /// alone.
 pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
-    if HopSet::is_at(&flags.data) {
-        flags.check_for_hops()?
-    } else {
-        flags.check()?
-    }
+    let kind = kind_at(&flags.data);
+    kind.check_training(flags)?;
     // In one process the thread of the command is the consumer.
     log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
     check_paths(&[
@@ -57,7 +49,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         cores.keep()?;
     }
     let given = given_threads(flags, &asked);
-    let (dataset, mut loader) = opened(flags)?;
+    let (dataset, mut loader) = kind.open_for_training(flags)?;
     dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
     let divided = matches!(asked.cores, Some(Cores::Divided(_)));
     if let Some(Cores::Divided(sets)) = &asked.cores {
@@ -77,12 +69,8 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             TrainingHost::Program(program)
         }
     };
-    let mut backend = backend_options(&flags.backend, &flags.cache, loader.features);
-    let samples = dataset.graph().is_some();
-    if !samples {
-        backend.gather = flags.hops.options().place.gather();
-    }
-    let draws = samples && !loader.takes_all_neighbours();
+    let backend = kind.backend(flags, backend_options(&flags.backend, &flags.cache, loader.features));
+    let draws = kind.draws(&loader);
     let mut options = asked.clone();
     if flags.dry_run {
         // A dry run writes nothing: it neither makes nor locks the folder of the checkpoints.
@@ -90,14 +78,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     let caches = || flags.cache.options().request();
     let mut run = TrainingRun::new(dataset, &loader, options.clone(), &backend, caches(), trainer.clone())?;
-    if !samples && !run.is_on_gpu() && flags.loader.typed().iter().any(|field| field.name == "gather_threads")
-    {
-        return Err(exit::usage(
-            "--gather-threads: DATA is a hop set, and on the CPU each worker copies the rows of its batches by itself: give \
-             --samplers instead",
-        )
-        .into());
-    }
+    kind.check_on_device(flags, run.is_on_gpu())?;
     let divides_cores = asked.cores == Some(Cores::Auto);
     if divides_cores {
         run.check_cores(given)?;
@@ -121,7 +102,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         let chosen = run.choose_cores(given, &mut view)?;
         // The lock on the checkpoint's folder is released with the timed run.
         drop(run);
-        let (dataset, loader) = opened(flags)?;
+        let (dataset, loader) = kind.open_for_training(flags)?;
         let OfStages { sampling, gathering, training } = chosen.division.threads;
         let loader = LoaderOptions { samplers: sampling, gather_threads: gathering, ..loader };
         let options = TrainingOptions { threads: Some(training), ..options };
@@ -174,29 +155,4 @@ fn given_threads(flags: &TrainFlags, asked: &TrainingOptions) -> OfStages<Option
         gathering: typed("gather_threads").then_some(loader.gather_threads),
         training: asked.threads,
     }
-}
-
-/// The dataset, with the nodes to train on, and the loader's options for it.
-fn opened(flags: &TrainFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
-    let dataset = HopSet::open_either(&flags.data, Verify::Stamp)?;
-    Ok(match dataset.hops() {
-        Some(hops) => {
-            let (loader, asked) = (flags.loader.options(), flags.hops.options());
-            let batches = asked.batches(hops, loader.batch_size).map_err(RuntimeError::from)?;
-            let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
-            if asked.place == HopRowsPlace::Host && loader.reader != DiskReader::Auto {
-                return Err(exit::usage(format!(
-                    "--reader {}: with --place host rows are read from the mapped files: leave it out, or give --place disk",
-                    loader.reader
-                ))
-                .into());
-            }
-            (dataset, LoaderOptions { features, ..loader.of_hops(batches) })
-        }
-        None => {
-            let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
-            let (dataset, loader) = with_first_layer(dataset, loader, flags.first_layer.as_deref())?;
-            with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?
-        }
-    })
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use uva_propagate::HopSet;
 use uva_runtime::spec::ByteSize;
 
+use crate::flags::InfoFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 
@@ -24,8 +25,14 @@ struct Facts<'a> {
     set: &'a HopSet,
 }
 
-/// Opens the hop set, checks it, and prints its contents.
-pub fn run(path: &Path, verify: bool, json: bool) -> anyhow::Result<()> {
+/// Opens the hop set, checks it, and prints its contents. `None` if there is none, or if parts are to be compared with
+/// their source.
+pub fn run(flags: &InfoFlags) -> Option<anyhow::Result<()>> {
+    let is_shown = HopSet::is_at(&flags.data) && flags.source.is_none();
+    is_shown.then(|| show(&flags.data, flags.verify, flags.json))
+}
+
+fn show(path: &Path, verify: bool, json: bool) -> anyhow::Result<()> {
     let set = HopSet::open(path)?;
     if verify {
         set.verify(path)?;

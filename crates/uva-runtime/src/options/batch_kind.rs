@@ -1,0 +1,109 @@
+//! The kinds of batches: what the options of a run mean for each.
+
+use uva_graph::Dataset;
+use uva_options::Options as _;
+
+use super::LoaderOptions;
+use super::hop_options::HopBatches;
+use crate::RuntimeError;
+
+/// A kind of batches.
+trait BatchKind {
+    /// Checks the options that such batches depend on, apart from their ranges.
+    fn check(&self, options: &LoaderOptions) -> Result<(), RuntimeError>;
+
+    /// Checks that such batches can be made of the dataset.
+    fn check_dataset(&self, options: &LoaderOptions, dataset: &Dataset) -> Result<(), RuntimeError>;
+
+    /// The options of every checkpoint that such batches do not depend on.
+    fn unused(&self) -> &'static [&'static str];
+
+    /// The properties on which such batches depend, if no option has them.
+    fn identity(&self) -> Vec<(&'static str, usize)>;
+}
+
+/// Batches that are sampled in a graph.
+struct GraphBatches;
+
+impl BatchKind for GraphBatches {
+    fn check(&self, options: &LoaderOptions) -> Result<(), RuntimeError> {
+        options.check_sampling()
+    }
+
+    fn check_dataset(&self, options: &LoaderOptions, dataset: &Dataset) -> Result<(), RuntimeError> {
+        options.check_graph(dataset)
+    }
+
+    fn unused(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn identity(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
+}
+
+/// Their rows are all that they need, and `HopOptions` has checked the order of these.
+impl BatchKind for HopBatches {
+    fn check(&self, _: &LoaderOptions) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn check_dataset(&self, _: &LoaderOptions, _: &Dataset) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn unused(&self) -> &'static [&'static str] {
+        // No neighbours are picked.
+        &["fanouts", "replace"]
+    }
+
+    fn identity(&self) -> Vec<(&'static str, usize)> {
+        vec![("chunk", self.chunk)]
+    }
+}
+
+impl LoaderOptions {
+    fn kind(&self) -> &dyn BatchKind {
+        match &self.hops {
+            None => &GraphBatches,
+            Some(hops) => hops,
+        }
+    }
+
+    /// Checks what can be checked without a dataset.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] naming the option and its valid values.
+    pub fn check(&self) -> Result<(), RuntimeError> {
+        self.check_ranges()?;
+        self.kind().check(self)
+    }
+
+    /// Checks that batches with these options can be made of the dataset. It must have the arrays that sampling needs,
+    /// no list may need more picks than there are random words, a [part](Self::check_part) has to reach as far as batches
+    /// do, and rows have to be such that they can be aggregated, if they shall.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
+    /// node.
+    pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        self.kind().check_dataset(self, dataset)
+    }
+
+    /// The properties on which batches depend, if no option has them, by name.
+    #[must_use]
+    pub fn kind_identity(&self) -> Vec<(&'static str, usize)> {
+        self.kind().identity()
+    }
+
+    /// The fingerprint of a checkpoint: options that another run must share to continue with the same batches.
+    #[must_use]
+    pub fn fingerprint(&self) -> serde_json::Map<String, serde_json::Value> {
+        let kind = self.kind();
+        let mut found = self.options_of_batches();
+        found.retain(|name, _| !kind.unused().contains(&name.as_str()));
+        found.extend(kind.identity().into_iter().map(|(name, value)| (name.to_owned(), value.into())));
+        self.with_content(found)
+    }
+}

@@ -1,0 +1,62 @@
+//! Datasets with a graph.
+
+use std::path::Path;
+
+use uva_graph::{Dataset, Verify, node_file};
+use uva_runtime::LoaderOptions;
+use uva_runtime::backend::BackendOptions;
+
+use super::kind::{DataKind, NodeFileProblem};
+use crate::exit;
+use crate::flags::{ModelFlags, TrainFlags};
+use crate::runs::pipeline::{loader_options, with_first_layer, with_input_nodes};
+
+/// A dataset with a graph.
+pub(super) struct GraphData;
+
+impl DataKind for GraphData {
+    fn check_training(&self, flags: &TrainFlags) -> anyhow::Result<()> {
+        flags.check()
+    }
+
+    fn check_model(&self, flags: &ModelFlags) -> anyhow::Result<()> {
+        flags.check()
+    }
+
+    fn check_rows(&self, data: &Path) -> anyhow::Result<()> {
+        let data = data.display();
+        Err(exit::usage(format!(
+            "{data}: it is no hop set (no hops.json): `uvatrain propagate` makes one of a dataset; of a dataset \
+             `bench pipeline` measures batches"
+        ))
+        .into())
+    }
+
+    fn open_for_training(&self, flags: &TrainFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
+        let dataset = Dataset::open_verified(&flags.data, Verify::Stamp)?;
+        let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
+        let (dataset, loader) = with_first_layer(dataset, loader, flags.first_layer.as_deref())?;
+        Ok(with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?)
+    }
+
+    fn backend(&self, _: &TrainFlags, options: BackendOptions) -> BackendOptions {
+        options
+    }
+
+    fn check_on_device(&self, _: &TrainFlags, _: bool) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn draws(&self, options: &LoaderOptions) -> bool {
+        !options.takes_all_neighbours()
+    }
+
+    fn rows_of_file(
+        &self,
+        dataset: &Dataset,
+        file: &Path,
+        problem: NodeFileProblem<'_>,
+    ) -> anyhow::Result<Vec<i64>> {
+        node_file::read(file, dataset.nodes(), "nodes").map_err(problem)
+    }
+}
