@@ -105,6 +105,9 @@ options! {
         /// that require them always have them
         edge_attr: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
+        /// Add the types of edges (edge_type.npy) and their positions, as with `edge_ids`, to blocks: 2 bytes an edge
+        edge_type: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
         /// Add the positions of the seeds in their split to batches: 8 bytes a seed, for per-example data
         input_id: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
@@ -333,9 +336,9 @@ impl LoaderOptions {
         }
     }
 
-    /// Whether blocks have the places of their edges. The producer finds the rows of edges by them.
+    /// Whether blocks have the places of their edges. Rows and types of edges are found by them.
     fn has_edge_ids(&self) -> bool {
-        self.edge_ids || self.edge_attr
+        self.edge_ids || self.edge_attr || self.edge_type
     }
 
     /// Whether batches have the in-degrees of their nodes: where a model asks for them, and for sums that weigh by them.
@@ -369,6 +372,7 @@ impl LoaderOptions {
             (self.has_degrees(), Column::Degrees),
             (self.has_edge_ids(), Column::EdgeIds),
             (self.edge_attr, Column::EdgeAttr),
+            (self.edge_type, Column::EdgeType),
             (self.input_id, Column::InputId),
             (self.aggregate_argmax, Column::Argmax),
         ];
@@ -400,6 +404,10 @@ impl LoaderOptions {
     /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
     /// node.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        if self.edge_type && dataset.edge_types().is_none() {
+            let reason = "the dataset has no edge_type.npy, where the types of edges are (docs/reference/data-format.md)";
+            return Err(OptionError::of("edge_type", reason).into());
+        }
         let Some(csc) = dataset.graph() else { return Ok(()) };
         self.sampling().check(&csc)?;
         self.check_part(dataset)?;
@@ -440,11 +448,15 @@ impl LoaderOptions {
             return Ok(());
         }
         let kind = self.sampler_kind;
-        if self.edge_attr && !kind.picks_in_lists() {
-            let reason = format!(
-                "with `sampler_kind={kind}`: its edges are none of the dataset's, and have no features"
-            );
-            return Err(OptionError::of("edge_attr", reason).into());
+        for (given, option, what) in
+            [(self.edge_attr, "edge_attr", "features"), (self.edge_type, "edge_type", "types")]
+        {
+            if given && !kind.picks_in_lists() {
+                let reason = format!(
+                    "with `sampler_kind={kind}`: its edges are none of the dataset's, and have no {what}"
+                );
+                return Err(OptionError::of(option, reason).into());
+            }
         }
         if self.aggregate_argmax && self.aggregation != Aggregation::Max {
             let reason = format!(
