@@ -19,6 +19,8 @@ pub enum Element {
     Bf16,
     /// float8_e4m3fn.
     E4m3,
+    /// uint16.
+    U16,
     /// uint8.
     U8,
     /// int8.
@@ -32,7 +34,7 @@ impl Element {
         match self {
             Self::I64 => 8,
             Self::I32 | Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
+            Self::F16 | Self::Bf16 | Self::U16 => 2,
             Self::E4m3 | Self::U8 | Self::I8 => 1,
         }
     }
@@ -47,6 +49,7 @@ impl Element {
             Self::F16 => "float16",
             Self::Bf16 => "bfloat16",
             Self::E4m3 => "float8_e4m3fn",
+            Self::U16 => "uint16",
             Self::U8 => "uint8",
             Self::I8 => "int8",
         }

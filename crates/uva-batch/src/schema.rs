@@ -22,6 +22,8 @@ pub enum Column {
     Indices,
     /// Places of a layer's picks in the dataset.
     EdgeIds,
+    /// Types of a layer's picks.
+    EdgeType,
     /// Weights of a layer's picks.
     Weights,
     /// Places of the seeds in their split.
@@ -147,7 +149,7 @@ pub struct HashTag {
 ///
 /// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
 /// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
-pub const COLUMNS: [ColumnSpec; 14] = [
+pub const COLUMNS: [ColumnSpec; 15] = [
     ColumnSpec {
         column: Column::InputNodes,
         name: "input_nodes",
@@ -209,6 +211,14 @@ pub const COLUMNS: [ColumnSpec; 14] = [
         rows: Rows::Edges,
         presence: Presence::Asked,
         made_on_gpu: true,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::EdgeType,
+        name: "edge_type",
+        values: Values::One(Element::U16),
+        rows: Rows::Edges,
+        presence: Presence::Asked,
         ..SAMPLED
     },
     ColumnSpec {

@@ -2,12 +2,16 @@
 
 use std::ops::Range;
 
+use crate::npy::NpyArray;
+
 /// Row `row` of an array with rows of `size` bytes.
 pub(crate) fn row(bytes: &[u8], size: usize, row: usize) -> &[u8] {
     &bytes[row * size..(row + 1) * size]
 }
 
-/// The bit patterns of a list's weights; empty without weights.
-pub(crate) fn bits(weights: Option<&[f32]>, list: Range<usize>) -> impl Iterator<Item = u32> {
-    weights.map_or(&[][..], |weights| &weights[list]).iter().map(|weight| weight.to_bits())
+/// The bytes of a list's values in an array with one value per edge; `None` without the array.
+pub(crate) fn values_of(array: Option<&NpyArray>, list: Range<usize>) -> Option<&[u8]> {
+    let array = array?;
+    let size = array.kind().bytes();
+    Some(&array.bytes()[list.start * size..list.end * size])
 }

@@ -8,12 +8,14 @@ use std::time::Instant;
 use serde::Serialize;
 use uva_mem::FileState;
 
+use crate::description::edge_values::EdgeValues;
 use crate::description::names;
 use crate::description::part_of::PartOf;
 use crate::hash;
 use crate::kinds::hop_rows::{HopFiles, HopRows, Hops};
 use crate::kinds::own_rows::{DividedFiles, OwnRows};
 use crate::kinds::{Kind, KindWords};
+use crate::npy::NpyArray;
 use crate::storage::files::Files;
 use crate::storage::graph_files::GraphFiles;
 use crate::storage::node_rows::NodeRows;
@@ -439,7 +441,17 @@ impl Dataset {
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has no weights.
     pub fn weights(&self) -> Option<&[f32]> {
-        self.graph_files()?.weights.as_ref().map(|weights| weights.values())
+        self.graph_files()?.edge_values(EdgeValues::Weights)
+    }
+
+    /// The types of the edges, in the order of the lists; `None` if the dataset has no edge types.
+    pub fn edge_types(&self) -> Option<&[u16]> {
+        self.graph_files()?.edge_values(EdgeValues::Types)
+    }
+
+    /// An array with one value per edge; `None` if the dataset does not have it.
+    pub(crate) fn edge_array(&self, values: EdgeValues) -> Option<&NpyArray> {
+        self.graph_files()?.edge_array(values)
     }
 
     /// The weights of the edges for samplers that pick edges by weight, checked in one parallel pass.
@@ -448,7 +460,7 @@ impl Dataset {
     /// # Errors
     /// If the dataset has no weights, or one is negative: with the file, the offset and the value.
     pub fn weights_to_pick_by(&self) -> Result<&[f32], GraphError> {
-        let Some(weights) = self.graph_files().and_then(|files| files.weights.as_ref()) else {
+        let Some((array, weights)) = self.edge_array(EdgeValues::Weights).zip(self.weights()) else {
             let missing = std::io::Error::new(
                 std::io::ErrorKind::NotFound,
                 "there is none: edges that are picked by weight need one (docs/reference/data-format.md)",
@@ -456,9 +468,9 @@ impl Dataset {
             return Err(GraphError::io(&self.path.join(names::WEIGHTS), "read")(missing));
         };
         if self.verification.edges_checked || self.verification.from_stamp {
-            verify::weights_to_pick_by(weights.array(), weights.values())?;
+            verify::weights_to_pick_by(array, weights)?;
         }
-        Ok(weights.values())
+        Ok(weights)
     }
 
     /// Checks every edge, weight and original id unless this run has done so. Needed before they are rewritten, since a

@@ -49,6 +49,7 @@ pub mod reorder;
 mod storage;
 
 pub use dataset::{Dataset, Overlap, Repeats, Verification, Verify};
+pub use description::edge_values::{EDGE_VALUES, EdgeValues, EdgeValuesSpec};
 pub use description::element::ElementType;
 pub use description::feature_element::{edge_feature_element, feature_element};
 pub use description::meta::Meta;

@@ -364,6 +364,11 @@ impl<M: SlotMemory> BatchView<M> {
         Some(FeatureTable { bytes: self.slice(Column::EdgeAttr.at(layer)), rows, dim, element })
     }
 
+    /// Type of each of a layer's edges, in the order of `block(layer).indices`; empty unless the options request them.
+    pub fn edge_type(&self, layer: usize) -> &[u16] {
+        self.slice(Column::EdgeType.at(layer))
+    }
+
     /// Index of the sampler that made it, from 0.
     pub fn sampler(&self) -> u32 {
         self.header.sampler()
@@ -456,6 +461,14 @@ impl<'a> ColumnRef<'a> {
     /// As [`ColumnRef::i64`].
     pub fn f32(&self) -> Result<&'a [f32], ColumnError> {
         self.values(Element::F32)
+    }
+
+    /// Its uint16 values.
+    ///
+    /// # Errors
+    /// As [`ColumnRef::i64`].
+    pub fn u16(&self) -> Result<&'a [u16], ColumnError> {
+        self.values(Element::U16)
     }
 
     /// Its uint8 values.

@@ -1,6 +1,7 @@
 //! Description of a dataset: element types, metadata, file names, schema, splits, and the dataset that a part was cut
 //! from.
 
+pub mod edge_values;
 pub(crate) mod element;
 pub(crate) mod feature_element;
 pub mod meta;

@@ -1,6 +1,7 @@
 //! File names of a dataset. For splits see [`Split::file_name`], for metadata [`meta::FILE_NAME`].
 
 use crate::Split;
+use crate::description::edge_values::{EDGE_VALUES, EdgeValues};
 use crate::description::meta;
 
 /// Where each list ends.
@@ -12,7 +13,9 @@ pub const FEATURES: &str = "feat.npy";
 /// Labels.
 pub const LABELS: &str = "label.npy";
 /// Edge weights, optional.
-pub const WEIGHTS: &str = "weight.npy";
+pub const WEIGHTS: &str = EdgeValues::Weights.spec().file;
+/// Edge types, optional.
+pub const EDGE_TYPES: &str = EdgeValues::Types.spec().file;
 /// Feature rows of the edges, in the order of the neighbours, optional.
 pub const EDGE_FEATURES: &str = "edge_feat.npy";
 /// The id that each node had before a reordering, optional.
@@ -32,9 +35,9 @@ pub const HOP_SET: &str = "hops.json";
 
 /// The files that opening a dataset reads, the optional ones included.
 pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
-    let arrays =
-        [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, EDGE_FEATURES, ORIGINAL_IDS, DEGREES, meta::FILE_NAME];
-    arrays.into_iter().chain(Split::ALL.map(Split::file_name))
+    let arrays = [INDPTR, INDICES, FEATURES, LABELS, EDGE_FEATURES, ORIGINAL_IDS, DEGREES, meta::FILE_NAME];
+    let of_edges = EDGE_VALUES.iter().map(|spec| spec.file);
+    arrays.into_iter().chain(of_edges).chain(Split::ALL.map(Split::file_name))
 }
 
 /// The files that a dataset may have.

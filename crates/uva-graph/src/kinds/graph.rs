@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use uva_mem::FileState;
 
 use super::kind::{Kind, KindWords, classes_of_graph};
+use crate::description::edge_values::EdgeValues;
 use crate::storage::files::Files;
 use crate::storage::fingerprint;
 use crate::storage::graph_files::GraphFiles;
@@ -71,7 +72,7 @@ pub(super) fn schema_of(
         source: NodeType::ONLY,
         destination: NodeType::ONLY,
         edges: csc.edges(),
-        weights: graph.weights.is_some(),
+        weights: graph.edge_array(EdgeValues::Weights).is_some(),
         features: edge_features,
     };
     Schema {

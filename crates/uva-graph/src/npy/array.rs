@@ -104,10 +104,23 @@ impl NpyArray {
         if self.header.kind != kind {
             return Err(self.wrong_type(kind.name()));
         }
-        bytemuck::try_cast_slice(self.bytes()).map_err(|_| {
-            let (offset, bytes) = (self.header.data_offset, kind.bytes());
-            GraphError::invalid(self.path(), ArrayProblem::Alignment { offset, bytes })
-        })
+        bytemuck::try_cast_slice(self.bytes()).map_err(|_| self.misaligned())
+    }
+
+    /// Checks that the elements are of type `kind` and aligned for it.
+    pub(crate) fn check_kind(&self, kind: NpyType) -> Result<(), GraphError> {
+        if self.header.kind != kind {
+            return Err(self.wrong_type(kind.name()));
+        }
+        if self.bytes().as_ptr().align_offset(kind.bytes()) != 0 {
+            return Err(self.misaligned());
+        }
+        Ok(())
+    }
+
+    fn misaligned(&self) -> GraphError {
+        let (offset, bytes) = (self.header.data_offset, self.header.kind.bytes());
+        GraphError::invalid(self.path(), ArrayProblem::Alignment { offset, bytes })
     }
 
     /// The error for a wrong type, with the accepted types.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::outline::Outline;
 use crate::description::names;
-use crate::npy::{NpyType, NpyWriter, write_array};
+use crate::npy::{NpyArray, NpyType, NpyWriter, write_array};
 use crate::{GraphError, Indices, Split};
 
 /// Bytes of rows held in memory before they are written.
@@ -77,13 +77,20 @@ impl Arrays<'_> {
                 self.entries(names::INDICES, NpyType::I64, ids, |id| self.place(id))?;
             }
         }
-        if let Some(weights) = dataset.weights() {
-            self.entries(names::WEIGHTS, NpyType::F32, weights, Some)?;
+        for (spec, array) in dataset.files().graph.edge_arrays() {
+            self.edge_rows(spec.file, array)?;
         }
-        let Some((array, _)) = &dataset.files().edge_features else { return Ok(()) };
-        let row_bytes = array.shape()[1] * array.kind().bytes();
-        let path = self.directory.join(names::EDGE_FEATURES);
-        let mut writer = NpyWriter::create(&path, array.kind(), &array.shape()[1..])?;
+        match &dataset.files().edge_features {
+            Some((array, _)) => self.edge_rows(names::EDGE_FEATURES, array),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the values or rows of the lists: `array` has one for each entry.
+    fn edge_rows(&self, name: &str, array: &NpyArray) -> Result<(), GraphError> {
+        let (csc, row_shape) = (self.outline.dataset.csc(), &array.shape()[1..]);
+        let row_bytes = row_shape.iter().product::<usize>() * array.kind().bytes();
+        let mut writer = NpyWriter::create(&self.directory.join(name), array.kind(), row_shape)?;
         for node in self.outline.lists() {
             let [begin, end] = [node, node + 1].map(|at| csc.indptr[at] as usize * row_bytes);
             writer.write_bytes(&array.bytes()[begin..end])?;
@@ -92,8 +99,8 @@ impl Arrays<'_> {
         writer.finish().map(drop)
     }
 
-    /// Writes an array with a value for each entry of the lists. An entry for which `change` has no value is not a node
-    /// of the part, and so not a node of the graph.
+    /// Writes the neighbours. An entry for which `change` has no value is not a node of the part, and so not a node of
+    /// the graph.
     fn entries<T: NoUninit>(
         &self,
         name: &str,

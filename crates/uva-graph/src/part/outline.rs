@@ -59,9 +59,8 @@ impl<'a> Outline<'a> {
         let row_bytes = dataset.table().row_bytes() + dataset.labels().row_bytes();
         // Ends, original id and in-degree.
         let node_bytes = row_bytes as u64 + 8 + 8 + 4;
-        let weight = dataset.weights().map_or(0, |_| size_of::<f32>());
         let edge_row = dataset.edge_features().map_or(0, |table| table.row_bytes());
-        let edge_bytes = (csc.indices.id_bytes() + weight + edge_row) as u64;
+        let edge_bytes = (dataset.files().graph.edge_bytes() + edge_row) as u64;
         let bytes = nodes * node_bytes + edges * edge_bytes + 8 * (train + valid + test) + HEADERS;
         WrittenPart { dir, nodes, halo: self.halo, edges, train, valid, test, bytes }
     }

@@ -8,7 +8,8 @@ use serde::Serialize;
 use uva_mem::files::read_regular;
 
 use super::closure::Closure;
-use crate::comparison::{bits, row};
+use crate::comparison::{row, values_of};
+use crate::description::edge_values::EDGE_VALUES;
 use crate::description::names;
 use crate::description::part_of::MOST_BYTES;
 use crate::partition::parts::WrittenPart;
@@ -248,11 +249,11 @@ impl One<'_> {
         if !list.eq(whole.clone().map(|entry| original(theirs.original_ids, theirs.indices.get(entry)))) {
             return Some((names::INDICES, "neighbours"));
         }
-        let (weights, of_source) = (self.part.weights(), dataset.weights());
-        if weights.is_some() != of_source.is_some()
-            || !bits(weights, own.clone()).eq(bits(of_source, whole.clone()))
-        {
-            return Some((names::WEIGHTS, "weights"));
+        for spec in &EDGE_VALUES {
+            let [ours, theirs] = [self.part, dataset].map(|dataset| dataset.edge_array(spec.values));
+            if values_of(ours, own.clone()) != values_of(theirs, whole.clone()) {
+                return Some((spec.file, spec.name));
+            }
         }
         let same = rows(self.part.edge_features(), own) == rows(dataset.edge_features(), whole);
         (!same).then_some((names::EDGE_FEATURES, "features of the edges"))

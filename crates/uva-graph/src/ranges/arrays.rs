@@ -15,7 +15,6 @@ const INDICES: u8 = 2;
 pub(super) const FEATURES: u8 = 3;
 const LABELS: u8 = 4;
 const SPLITS: u8 = 5;
-const WEIGHTS: u8 = 8;
 const ORIGINAL_IDS: u8 = 9;
 pub(super) const EDGE_FEATURES: u8 = 32;
 
@@ -23,12 +22,10 @@ pub(super) const EDGE_FEATURES: u8 = 32;
 fn of_graph(files: &GraphFiles) -> impl Iterator<Item = (u8, &NpyArray)> {
     let whole = [(INDPTR, Some(files.indptr.array())), (INDICES, Some(files.indices.array()))];
     let splits = (SPLITS..).zip(files.splits.iter().map(|split| Some(split.array())));
-    let optional = [
-        (LABELS, files.labels.array()),
-        (WEIGHTS, files.weights.as_ref().map(|weights| weights.array())),
-        (ORIGINAL_IDS, files.original_ids.as_ref().map(|ids| ids.array())),
-    ];
-    let all = whole.into_iter().chain(splits).chain(optional);
+    let optional =
+        [(LABELS, files.labels.array()), (ORIGINAL_IDS, files.original_ids.as_ref().map(|ids| ids.array()))];
+    let of_edges = files.edge_arrays().map(|(spec, array)| (spec.tag, Some(array)));
+    let all = whole.into_iter().chain(splits).chain(optional).chain(of_edges);
     all.filter_map(|(tag, array)| Some((tag, array?)))
 }
 

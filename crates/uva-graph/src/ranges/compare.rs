@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::directory::RangeRows;
 use super::parts::RangeParts;
-use crate::comparison::{bits, row};
+use crate::comparison::{row, values_of};
+use crate::description::edge_values::EDGE_VALUES;
 use crate::description::{meta, names};
 use crate::{Csc, Dataset, FeatureTable, GraphError, Split};
 
@@ -63,14 +64,13 @@ impl Compared<'_> {
             (names::INDICES, "bytes an id", graph.csc().indices.id_bytes(), dataset.csc().indices.id_bytes()),
             (meta::FILE_NAME, "classes", graph.classes(), dataset.classes()),
             (names::LABELS, "bytes a label", graph.labels().row_bytes(), dataset.labels().row_bytes()),
-            (
-                names::WEIGHTS,
-                "weights",
-                graph.weights().map_or(0, <[f32]>::len),
-                dataset.weights().map_or(0, <[f32]>::len),
-            ),
         ];
-        match counts.into_iter().find(|(.., found, wanted)| found != wanted) {
+        let of_edges = EDGE_VALUES.iter().map(|spec| {
+            let [found, wanted] = [graph.edge_array(spec.values), dataset.edge_array(spec.values)]
+                .map(|array| array.map_or(0, |array| array.shape()[0]));
+            (spec.file, spec.name, found, wanted)
+        });
+        match counts.into_iter().chain(of_edges).find(|(.., found, wanted)| found != wanted) {
             None => Ok(()),
             Some((file, what, found, wanted)) => {
                 let problem = CompareProblem::Counts { what, found, wanted };
@@ -96,10 +96,11 @@ impl Compared<'_> {
             let source = self.source(node);
             let what = if !Self::list(&ours, node).eq(Self::list(&theirs, source)) {
                 (names::INDICES, "neighbours")
-            } else if !bits(graph.weights(), entries(&ours, node))
-                .eq(bits(dataset.weights(), entries(&theirs, source)))
-            {
-                (names::WEIGHTS, "weights")
+            } else if let Some(spec) = EDGE_VALUES.iter().find(|spec| {
+                values_of(graph.edge_array(spec.values), entries(&ours, node))
+                    != values_of(dataset.edge_array(spec.values), entries(&theirs, source))
+            }) {
+                (spec.file, spec.name)
             } else if row(graph.labels().bytes(), label, node) != row(dataset.labels().bytes(), label, source)
             {
                 (names::LABELS, "labels")

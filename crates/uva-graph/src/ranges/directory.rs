@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::arrays::{Tables, fingerprint_of_graph, hash_of_graph};
 use crate::dataset::check_graph;
+use crate::description::edge_values::EdgeValues;
 use crate::description::ranges_of::RangesOf;
 use crate::description::{meta, names};
 use crate::npy::NpyArray;
@@ -131,7 +132,18 @@ impl RangeGraph {
     /// The weights of the edges, in the order of the lists; `None` if there are none.
     #[must_use]
     pub fn weights(&self) -> Option<&[f32]> {
-        self.files.weights.as_ref().map(|weights| weights.values())
+        self.files.edge_values(EdgeValues::Weights)
+    }
+
+    /// An array with one value per edge; `None` if there is none.
+    pub(super) fn edge_array(&self, values: EdgeValues) -> Option<&NpyArray> {
+        self.files.edge_array(values)
+    }
+
+    /// Bytes of all arrays with one value per edge.
+    #[must_use]
+    pub fn edge_value_bytes(&self) -> usize {
+        self.files.edge_arrays().map(|(_, array)| array.bytes().len()).sum()
     }
 
     /// The checks done when the graph was opened, and their duration.

@@ -76,9 +76,8 @@ pub fn check_space(dataset: &Dataset, parts: u32, out: &Path) -> Result<(), Grap
     let (nodes, edges) = (dataset.nodes() as u64, dataset.edges() as u64);
     let splits: u64 = Split::ALL.iter().map(|split| dataset.split(*split).len() as u64).sum();
     let of_node = 8 + 8 + dataset.labels().row_bytes() as u64 + dataset.table().row_bytes() as u64;
-    let weight = dataset.weights().map_or(0, |_| size_of::<f32>());
     let edge_row = dataset.edge_features().map_or(0, |table| table.row_bytes());
-    let of_edge = (dataset.csc().indices.id_bytes() + weight + edge_row) as u64;
+    let of_edge = (dataset.files().graph.edge_bytes() + edge_row) as u64;
     let of_parts = u64::from(parts) * (2 * HEADER + DESCRIPTIONS);
     // The map has 2 bytes a node.
     let bytes = nodes * (of_node + 2) + edges * of_edge + 8 * splits + 10 * HEADER + DESCRIPTIONS + of_parts;

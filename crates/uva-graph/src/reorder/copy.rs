@@ -72,12 +72,14 @@ impl<'a> Copy<'a> {
                 places.find(id).map(|place| place as i64)
             })?,
         }
-        let Some(weights) = self.dataset.weights() else { return Ok(()) };
-        let path = directory.join(names::WEIGHTS);
-        self.entries(("weights", &path), NpyType::F32, weights, progress, Some)
+        for (spec, array) in self.dataset.files().graph.edge_arrays() {
+            let (stage, path) = (spec.name, directory.join(spec.file));
+            self.edge_rows(array, 0..self.order.len(), (stage, &path), progress, |_| ())?;
+        }
+        Ok(())
     }
 
-    /// Writes an array with one value per edge.
+    /// Writes the neighbours.
     fn entries<T: bytemuck::NoUninit + Default + Send + Sync>(
         &self,
         (stage, path): (&'static str, &Path),
@@ -129,7 +131,7 @@ impl<'a> Copy<'a> {
         writer.finish().map(drop)
     }
 
-    /// Writes the edge feature rows of the lists at these places: `rows` has one row of each entry.
+    /// Writes the values or rows of the lists at these places: `rows` has one of each entry.
     pub(crate) fn edge_rows(
         &self,
         rows: &NpyArray,

@@ -4,6 +4,7 @@
 //! evenly. So computing it takes milliseconds at any size. It detects a mix-up of datasets, but not a single changed
 //! value in a large file.
 
+use crate::description::edge_values::EdgeValues;
 use crate::hash;
 use crate::npy::NpyArray;
 use crate::storage::files::Files;
@@ -25,11 +26,15 @@ pub(crate) fn of(files: &Files) -> String {
         .into_iter()
         .chain([graph.labels.array()])
         .chain(splits)
-        .chain(graph.weights.as_ref().map(|weights| Some(weights.array())))
+        .chain(graph.edge_array(EdgeValues::Weights).map(Some))
         .chain(graph.original_ids.as_ref().map(|ids| Some(ids.array())));
     let mut sum = hash::term(0, 0, graph.classes() as u64);
     for (tag, array) in (1..).zip(arrays).filter_map(|(tag, array)| Some((tag, array?))) {
         sum = sum.wrapping_add(of_array(tag, array, element.name()));
+    }
+    // Weights are among the numbered arrays.
+    for (spec, array) in graph.edge_arrays().filter(|(spec, _)| spec.values != EdgeValues::Weights) {
+        sum = sum.wrapping_add(of_array(spec.tag, array, element.name()));
     }
     if let Some((array, element)) = edge_features {
         sum = sum.wrapping_add(of_array(EDGE_FEATURES, array, element.name()));

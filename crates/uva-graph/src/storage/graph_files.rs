@@ -3,6 +3,9 @@
 
 use std::path::Path;
 
+use bytemuck::AnyBitPattern;
+
+use crate::description::edge_values::{EDGE_VALUES, EdgeValues, EdgeValuesSpec};
 use crate::description::{meta, names};
 use crate::npy::{NpyArray, NpyType, TypedArray};
 use crate::{Csc, GraphError, Indices, Labels, Meta, Split};
@@ -109,7 +112,8 @@ pub(crate) struct GraphFiles {
     pub(crate) indices: IndexArray,
     pub(crate) labels: LabelArray,
     pub(crate) splits: [TypedArray<i64>; 3],
-    pub(crate) weights: Option<TypedArray<f32>>,
+    /// The arrays of [`EDGE_VALUES`], of the types and shape that they have to have.
+    edge_values: [Option<NpyArray>; EDGE_VALUES.len()],
     pub(crate) original_ids: Option<TypedArray<i64>>,
     /// In-degrees in the graph that this one was cut from.
     pub(crate) degrees: Option<TypedArray<i32>>,
@@ -175,11 +179,10 @@ impl GraphFiles {
         let split = |split: Split| TypedArray::new(vector(open(split.file_name())?)?, NpyType::I64);
         let splits = [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?];
 
-        let weights = optional(directory, names::WEIGHTS)?
-            .map(|array| of_length(array, edges, "one weight for each edge of indices.npy"))
-            .transpose()?
-            .map(|array| TypedArray::new(array, NpyType::F32))
-            .transpose()?;
+        let mut edge_values = [const { None }; EDGE_VALUES.len()];
+        for (array, spec) in edge_values.iter_mut().zip(&EDGE_VALUES) {
+            *array = open_edge_values(directory, spec, edges)?;
+        }
         // Without this file, the batches of a part would differ from those of the whole dataset.
         let of_part = |name: &str| match &meta.part {
             Some(_) => open(name).map(Some),
@@ -195,7 +198,7 @@ impl GraphFiles {
             .transpose()?
             .map(|array| TypedArray::new(array, NpyType::I32))
             .transpose()?;
-        let files = GraphFiles { meta, indptr, indices, labels, splits, weights, original_ids, degrees };
+        let files = GraphFiles { meta, indptr, indices, labels, splits, edge_values, original_ids, degrees };
         let classes = files.classes();
         match &files.meta.class_names {
             Some(names) if names.len() != classes && classes > 0 => {
@@ -208,6 +211,28 @@ impl GraphFiles {
 
     pub(crate) fn nodes(&self) -> usize {
         self.indptr.values().len() - 1
+    }
+
+    /// An array with one value per edge; `None` if there is none.
+    pub(crate) fn edge_array(&self, values: EdgeValues) -> Option<&NpyArray> {
+        self.edge_values[values as usize].as_ref()
+    }
+
+    /// Its values. `T` has to be the array's type.
+    pub(crate) fn edge_values<T: AnyBitPattern>(&self, values: EdgeValues) -> Option<&[T]> {
+        debug_assert_eq!(size_of::<T>(), values.spec().kind.bytes());
+        self.edge_array(values).map(|array| bytemuck::cast_slice(array.bytes()))
+    }
+
+    /// The arrays with one value per edge that are present.
+    pub(crate) fn edge_arrays(&self) -> impl Iterator<Item = (&'static EdgeValuesSpec, &NpyArray)> {
+        EDGE_VALUES.iter().zip(&self.edge_values).filter_map(|(spec, array)| Some((spec, array.as_ref()?)))
+    }
+
+    /// Bytes of an edge: of its entry in the lists, and of its value in each of these arrays.
+    pub(crate) fn edge_bytes(&self) -> usize {
+        let values: usize = self.edge_arrays().map(|(spec, _)| spec.kind.bytes()).sum();
+        self.csc().indices.id_bytes() + values
     }
 
     /// The lists.
@@ -245,6 +270,17 @@ pub(crate) fn optional(directory: &Path, name: &str) -> Result<Option<NpyArray>,
         Err(GraphError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn open_edge_values(
+    directory: &Path,
+    spec: &EdgeValuesSpec,
+    edges: usize,
+) -> Result<Option<NpyArray>, GraphError> {
+    let Some(array) = optional(directory, spec.file)? else { return Ok(None) };
+    let array = of_length(array, edges, &format!("one {} for each edge of indices.npy", spec.one))?;
+    array.check_kind(spec.kind)?;
+    Ok(Some(array))
 }
 
 fn vector(array: NpyArray) -> Result<NpyArray, GraphError> {

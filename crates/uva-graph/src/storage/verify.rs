@@ -150,8 +150,8 @@ pub(crate) fn edges(files: &GraphFiles) -> Result<(), GraphError> {
             neighbours(files, ids, |id| id.cast_unsigned() >= nodes, |id| id)?;
         }
     }
-    if let Some(values) = &files.weights {
-        weights(values.array(), values.values())?;
+    for (spec, array) in files.edge_arrays().filter(|(spec, _)| spec.finite) {
+        weights(array, array.elements(spec.kind)?)?;
     }
     if let Some(ids) = &files.original_ids {
         original_ids(ids.array(), ids.values())?;

@@ -206,6 +206,37 @@ fn shapes_that_do_not_fit_each_other_are_refused() {
 }
 
 #[test]
+fn edge_types_are_uint16_one_per_edge_and_part_of_the_fingerprint() {
+    let small = small();
+    let without = small.open();
+    assert!(without.edge_types().is_none());
+    small.write("edge_type", NpyType::U16, &[], &[0_u16, 65_535, 7, 7, 1]);
+    let dataset = small.open();
+    assert_eq!(dataset.edge_types().unwrap(), [0, 65_535, 7, 7, 1]);
+    assert_ne!(dataset.fingerprint(), without.fingerprint());
+    small.write("edge_type", NpyType::U16, &[], &[0_u16, 65_535, 7, 7, 2]);
+    assert_ne!(small.open().fingerprint(), dataset.fingerprint());
+
+    for how in [Verify::HeadersOnly, Verify::Full] {
+        small.write("edge_type", NpyType::U16, &[], &[0_u16; 4]);
+        let message = small.refusal(how);
+        let wanted =
+            "edge_type.npy: the shape is [4], it has to be [5], one type for each edge of indices.npy";
+        assert!(message.contains(wanted), "{message}");
+        small.write("edge_type", NpyType::U16, &[1], &[0_u16; 5]);
+        assert!(small.refusal(how).contains("edge_type.npy: the shape is [5, 1]"));
+        small.write("edge_type", NpyType::I64, &[], &[0_i64; 5]);
+        let message = small.refusal(how);
+        let wanted = "edge_type.npy: the element type is int64, it has to be uint16";
+        assert!(message.contains(wanted), "{message}");
+        small.write("edge_type", NpyType::U16, &[], &[0_u16; 5]);
+        small.change("edge_type", |bytes| bytes.truncate(bytes.len() - 1));
+        let message = small.refusal(how);
+        assert!(message.contains("edge_type.npy") && message.contains("truncated"), "{message}");
+    }
+}
+
+#[test]
 fn a_table_too_large_for_any_memory_is_refused() {
     let small = small();
     let mut header =

@@ -24,7 +24,7 @@ impl Draws {
 }
 
 /// A dataset of this many nodes with everything that a dataset can have: empty lists, repeated edges and loops,
-/// weights, features of edges, original ids.
+/// weights, types and features of edges, original ids.
 pub(crate) fn random(seed: u64, nodes: usize) -> Small {
     let (small, mut draws) = (small(), Draws(seed));
     let mut ends = vec![0_i64];
@@ -38,6 +38,8 @@ pub(crate) fn random(seed: u64, nodes: usize) -> Small {
     small.write("indptr", NpyType::I64, &[], &ends);
     small.write("indices", NpyType::I32, &[], &ids);
     small.write("weight", NpyType::F32, &[], &of_edges(0.5));
+    let types: Vec<u16> = (0..ids.len()).map(|at| (60_000 + 977 * at) as u16).collect();
+    small.write("edge_type", NpyType::U16, &[], &types);
     small.write("edge_feat", NpyType::F32, &[1], &of_edges(-1.0));
     let features: Vec<u16> = (0..nodes as u16 * 3).collect();
     small.write("feat", NpyType::F16, &[3], &features);
@@ -125,6 +127,7 @@ fn check_part(whole: &Dataset, part: &Dataset, options: &PartOptions<'_>, number
         let (from, to) = (own.indptr[node as usize] as usize, csc.indptr[place] as usize);
         for edge in 0..listed.len() {
             assert_eq!(part.weights().unwrap()[to + edge], whole.weights().unwrap()[from + edge]);
+            assert_eq!(part.edge_types().unwrap()[to + edge], whole.edge_types().unwrap()[from + edge]);
             let [of_part, of_whole] = [part, whole].map(|dataset| dataset.edge_features().unwrap());
             assert_eq!(row(of_part.bytes, 4, to + edge), row(of_whole.bytes, 4, from + edge));
         }
@@ -231,17 +234,25 @@ fn one_part_of_enough_hops_is_the_whole_and_an_isolated_node_is_a_part() {
     let ends: Vec<i64> = [0].into_iter().chain(0..30).collect();
     small.write("indptr", NpyType::I64, &[], &ends);
     small.write("indices", NpyType::I32, &[], &ids);
-    for name in ["weight", "edge_feat"] {
-        let row: &[usize] = if name == "weight" { &[] } else { &[1] };
-        small.write(name, NpyType::F32, row, &[1_f32; 29]);
-    }
+    small.write("weight", NpyType::F32, &[], &[1_f32; 29]);
+    small.write("edge_type", NpyType::U16, &[], &[5_u16; 29]);
+    small.write("edge_feat", NpyType::F32, &[1], &[1_f32; 29]);
     small.write("train_idx", NpyType::I64, &[], &[4_i64, 0]);
     let whole = small.open();
     let at = |name: &str| small.directory.path().join(name);
     cut(&whole, &options(&map_of(&whole, &[0; 30], 1), 32), &at("one")).unwrap();
-    for file in
-        ["indptr", "indices", "weight", "edge_feat", "feat", "label", "orig_id", "train_idx", "valid_idx"]
-    {
+    for file in [
+        "indptr",
+        "indices",
+        "weight",
+        "edge_type",
+        "edge_feat",
+        "feat",
+        "label",
+        "orig_id",
+        "train_idx",
+        "valid_idx",
+    ] {
         let [ours, theirs] = [at("one").join("part-0"), small.path.clone()]
             .map(|path| NpyArray::open(&path.join(format!("{file}.npy"))).unwrap());
         assert_eq!((ours.shape(), ours.bytes()), (theirs.shape(), theirs.bytes()), "{file}");

@@ -44,8 +44,17 @@ fn all_parts_together_are_the_reordered_dataset_byte_for_byte() {
         });
         let order = NodeOrder::from_first(60, &first).unwrap();
         write_reordered(&whole, &order, &there, &|_| ()).unwrap();
-        for file in ["indptr", "indices", "weight", "label", "orig_id", "train_idx", "valid_idx", "test_idx"]
-        {
+        for file in [
+            "indptr",
+            "indices",
+            "weight",
+            "edge_type",
+            "label",
+            "orig_id",
+            "train_idx",
+            "valid_idx",
+            "test_idx",
+        ] {
             let file = format!("{file}.npy");
             let [ours, theirs] = [&out.join("graph"), &there].map(|path| fs::read(path.join(&file)).unwrap());
             assert!(ours == theirs, "{file}");
@@ -127,6 +136,8 @@ fn a_mismatch_is_found_on_opening_and_a_changed_value_by_full_checks() {
     let message = wrong("partition.json", &text("\"seed\": 0", "\"seed\": 1"), false);
     assert!(message.contains("it is not the partition that"), "{message}");
     let message = wrong("graph/weight.npy", &|bytes| bytes[128] ^= 1, false);
+    assert!(message.contains("\"fingerprint\" of graph is "), "{message}");
+    let message = wrong("graph/edge_type.npy", &|bytes| bytes[128] ^= 1, false);
     assert!(message.contains("\"fingerprint\" of graph is "), "{message}");
     // The last word of a large table is not sampled for the fingerprint. It is a whole number, and stays finite.
     let words = array(&out.join("part-0/feat.npy")).bytes().len() / 8;

@@ -152,6 +152,7 @@ fn a_dataset_and_its_copy_in_another_order_are_the_same_by_original_ids() {
 fn every_array_moves_with_its_nodes() {
     let small = small();
     weighted(&small);
+    small.write("edge_type", NpyType::U16, &[], &[7_u16, 65_535, 0, 3, 9]);
     let rows: Vec<f32> = (0..5).flat_map(|edge| [edge as f32, 10.0 * edge as f32]).collect();
     small.write("edge_feat", NpyType::F32, &[2], &rows);
     small.meta(r#"{"zebra": [1, {"b": 2.5}], "name": "tiny", "classes": 7, "licence": "CC0-1.0"}"#);
@@ -164,6 +165,7 @@ fn every_array_moves_with_its_nodes() {
     let ids: Vec<i64> = (0..5).map(|edge| copy.csc().indices.get(edge)).collect();
     assert_eq!(ids, [2, 1, 2, 3, 1]);
     assert_eq!(copy.weights().unwrap(), [3.5, 4.5, 0.5, 1.5, 2.5]);
+    assert_eq!(copy.edge_types().unwrap(), [3, 9, 7, 65_535, 0]);
     let edge_features = copy.edge_features().unwrap();
     assert_eq!((edge_features.rows, edge_features.dim), (5, 2));
     let rows = [3., 30., 4., 40., 0., 0., 1., 10., 2., 20.];

@@ -20,6 +20,8 @@ pub struct Exporter {
     pub help: &'static str,
     /// Whether the format has lines of text, which `--gzip` compresses.
     pub(super) has_lines: bool,
+    /// Files of a dataset that other formats keep, and this one does not.
+    pub(super) omits: &'static [&'static str],
     /// Writes the files. Returns the options for importing them again.
     pub(super) write: fn(&Export<'_>) -> Result<Vec<&'static str>, GraphError>,
 }
@@ -45,7 +47,7 @@ impl Exporter {
         }
         let staged = StagedDirectory::new(out, &DATASET)?;
         dataset.check_edges()?;
-        lost(dataset)?.iter().for_each(|line| note(line));
+        lost(dataset, self.omits)?.iter().for_each(|line| note(line));
         let mut to_import = (self.write)(&Export { dataset, to: staged.path(), options, progress })?;
         if matches!(dataset.labels(), Labels::Regression { .. }) {
             // Whole numbers would be classes.

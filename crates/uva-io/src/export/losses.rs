@@ -5,11 +5,12 @@ use std::fs;
 use uva_files::quote::shown;
 use uva_graph::{Dataset, GraphError, Indices, Labels, Split, meta, names};
 
-/// A line about each part of the dataset that is not exported, or is imported differently.
+/// A line about each part of the dataset that is not exported, or is imported differently. `omits` lists the files that
+/// the format does not keep.
 ///
 /// # Errors
 /// If the directory cannot be read.
-pub(super) fn lost(dataset: &Dataset) -> Result<Vec<String>, GraphError> {
+pub(super) fn lost(dataset: &Dataset, omits: &[&str]) -> Result<Vec<String>, GraphError> {
     let directory = dataset.path();
     let exported = [
         names::INDPTR,
@@ -18,13 +19,16 @@ pub(super) fn lost(dataset: &Dataset) -> Result<Vec<String>, GraphError> {
         names::LABELS,
         names::WEIGHTS,
         names::EDGE_FEATURES,
+        names::EDGE_TYPES,
         names::ORIGINAL_IDS,
         names::NODE_IDS,
         names::NODE_NAMES,
         meta::FILE_NAME,
     ];
-    let exported =
-        |name: &str| exported.contains(&name) || Split::ALL.iter().any(|split| split.file_name() == name);
+    let exported = |name: &str| {
+        !omits.contains(&name) && exported.contains(&name)
+            || Split::ALL.iter().any(|split| split.file_name() == name)
+    };
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
         let name = entry.map_err(GraphError::io(directory, "read"))?.file_name();

@@ -1,6 +1,6 @@
 //! One line per edge: source, tab, destination, and, for weighted graphs, tab and weight. Ids are those that an import
 //! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers. Names are quoted if they would otherwise be
-//! read differently. Features of edges are in the order of the lines.
+//! read differently. Features and types of edges are in the order of the lines.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -34,6 +34,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
     name: "edgelist",
     help: "A line an edge in edges.tsv, everything else as .npy files",
     has_lines: true,
+    omits: &[],
     write,
 };
 
@@ -55,7 +56,7 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     };
     written.map_err(GraphError::io(&path, "write"))?;
     export.copy_arrays()?;
-    export.copy(&[], &[names::EDGE_FEATURES])?;
+    export.copy(&[], &[names::EDGE_FEATURES, names::EDGE_TYPES])?;
     let mut to_import = Vec::new();
     if matches!(ids, NodeIds::Names(_)) {
         // Names may look like a header, and contain other separators.

@@ -14,8 +14,13 @@ use super::export_files::Export;
 use super::exporter::Exporter;
 
 /// The row in the table.
-pub(super) const EXPORTER: Exporter =
-    Exporter { name: "graphbolt", help: "A DGL GraphBolt OnDiskDataset", has_lines: false, write };
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "graphbolt",
+    help: "A DGL GraphBolt OnDiskDataset",
+    has_lines: false,
+    omits: &[names::EDGE_TYPES],
+    write,
+};
 
 fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     let dataset = export.dataset;

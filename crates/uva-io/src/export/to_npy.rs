@@ -6,12 +6,17 @@ use super::export_files::Export;
 use super::exporter::Exporter;
 
 /// The row in the table.
-pub(super) const EXPORTER: Exporter =
-    Exporter { name: "npy", help: ".npy files, the edges as edge_index.npy", has_lines: false, write };
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "npy",
+    help: ".npy files, the edges as edge_index.npy",
+    has_lines: false,
+    omits: &[],
+    write,
+};
 
 fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     export.edge_index()?;
     export.copy_arrays()?;
-    export.copy(&[], &[names::WEIGHTS, names::EDGE_FEATURES])?;
+    export.copy(&[], &[names::WEIGHTS, names::EDGE_FEATURES, names::EDGE_TYPES])?;
     Ok(Vec::new())
 }

@@ -217,11 +217,20 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
         "valid_mask.npy: entry 1 is 2, neither 0 nor 1",
     );
     refused(&|s| s.write("weight", NpyType::F32, &[], &[f32::NAN; 5]), "weight.npy: the weight of edge 0");
+    refused(&|s| s.write("edge_type", NpyType::U16, &[], &[1_u16; 4]), "edge_type.npy: the shape is [4]");
+    refused(
+        &|s| s.write("edge_type", NpyType::I64, &[], &[1_i64, 0, 65_535, 65_536, -1]),
+        "edge_type.npy: the type of edge 3 is 65536, it has to be 0 to 65535",
+    );
 
     let small = small();
     small.write("weight", NpyType::F32, &[], &[1_f32; 5]);
     let message = refusal(&small, &ImportOptions { symmetrise: Some(true), ..none });
     assert!(message.contains("weight.npy cannot follow edges"), "{message}");
+    remove(&small, &["weight"]);
+    small.write("edge_type", NpyType::U16, &[], &[1_u16; 5]);
+    let message = refusal(&small, &ImportOptions { symmetrise: Some(true), ..none });
+    assert!(message.contains("edge_type.npy cannot follow edges"), "{message}");
 }
 
 #[test]
@@ -251,9 +260,12 @@ fn features_of_edges_stay_with_their_edges_in_every_form_of_the_graph() {
     of_graph(&small);
     small.write("edge_attr", NpyType::I64, &[], &[0_i64, 1, 2, 3, 4]);
     small.write("weight", NpyType::F32, &[], &[0_f32, 1., 2., 3., 4.]);
+    small.write("edge_type", NpyType::I32, &[], &[0_i32, 10, 20, 30, 65_535]);
     let dataset = import(&small, &ImportOptions::default()).unwrap();
     let table = dataset.edge_features().unwrap();
     assert_eq!(bytemuck::cast_slice::<u8, f32>(table.bytes), dataset.weights().unwrap());
+    assert_eq!(dataset.edge_types().unwrap(), [0, 20, 30, 10, 65_535]);
+    assert!(!names(&out(&small)).iter().any(|name| name.contains("temporary")));
     // Lists unchanged; bfloat16, as declared in meta.json.
     let small = super::common::small();
     small.write("edge_feat", NpyType::U16, &[1], &[1_u16, 2, 3, 4, 5]);

@@ -179,6 +179,11 @@ impl TrainingOptions {
             let reason = format!("`model={}` takes no features of edges: use `model={models}`", model.name);
             return Err(OptionError::of("edge_attr", reason));
         }
+        if loader.edge_type {
+            let reason =
+                "no built-in model takes types of edges; `uvatrain run` and Python's Loader have them";
+            return Err(OptionError::of("edge_type", reason));
+        }
         if model.needs_edge_features() && !kind.picks_in_lists() {
             let reason = format!(
                 "its edges have no features, and `model={}` is nothing without them: use `sampler_kind={}`",

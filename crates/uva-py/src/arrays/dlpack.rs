@@ -81,6 +81,8 @@ impl DlpackType {
     pub const I32: Self = Self::new(0, 32);
     /// `int64`.
     pub const I64: Self = Self::new(0, 64);
+    /// `uint16`.
+    pub const U16: Self = Self::new(1, 16);
     /// `uint8`.
     pub const U8: Self = Self::new(1, 8);
     /// `float16`.
@@ -112,6 +114,7 @@ impl DlpackType {
             Self::I8 => "int8",
             Self::I32 => "int32",
             Self::I64 => "int64",
+            Self::U16 => "uint16",
             Self::U8 => "uint8",
             Self::F16 => "float16",
             Self::F32 => "float32",

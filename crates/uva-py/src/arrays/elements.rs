@@ -14,6 +14,7 @@ pub fn of_batch(element: Element) -> dlpack::DlpackType {
         Element::F16 => dlpack::DlpackType::F16,
         Element::Bf16 => dlpack::DlpackType::BF16,
         Element::E4m3 => dlpack::DlpackType::E4M3,
+        Element::U16 => dlpack::DlpackType::U16,
         Element::U8 => dlpack::DlpackType::U8,
         Element::I8 => dlpack::DlpackType::I8,
     }

@@ -28,6 +28,7 @@ pub fn _zeros(dtype: &str, rows: usize, columns: Option<usize>, read_only: bool)
         DlpackType::F16,
         DlpackType::BF16,
         DlpackType::E4M3,
+        DlpackType::U16,
         DlpackType::U8,
         DlpackType::I8,
         DlpackType::I32,

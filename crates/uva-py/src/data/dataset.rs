@@ -96,6 +96,9 @@ impl PyDataset {
             let element = of_features(table.element);
             wanted.push(("edge_attr", "edge_feat.npy", edges, Some(table.dim), element));
         }
+        if graph.edge_types().is_some() {
+            wanted.push(("edge_type", "edge_type.npy", edges, None, DlpackType::U16));
+        }
         if graph.original_ids().is_some() {
             wanted.push(("orig_id", "orig_id.npy", nodes, None, DlpackType::I64));
         }

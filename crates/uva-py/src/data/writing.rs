@@ -39,6 +39,8 @@ enum As {
     Wide,
     /// From float64 to float32.
     Narrow,
+    /// From integers that were checked to uint16.
+    Types,
 }
 
 /// An array that is being written to its file.
@@ -197,6 +199,13 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         }
         files.push(File { input, name: "edge_feat.npy", how });
     }
+    if let Some(input) = take("edge_type") {
+        if !input.is_integer() || input.shape != [edges] {
+            return refuse(&input, format!("integers [{edges}], a type for each entry of indices"));
+        }
+        check_types(&input)?;
+        files.push(File { input, name: "edge_type.npy", how: As::Types });
+    }
     if let Some(input) = take("orig_id") {
         if !input.is_integer() || input.shape != [nodes] {
             return refuse(&input, format!("int64 [{nodes}], an id for each node of indptr"));
@@ -225,6 +234,23 @@ fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
     }
     let known = FEATURE_KINDS.iter().find(|(kind, _)| *kind == input.kind);
     known.map(|(_, written)| As::Bytes(*written))
+}
+
+/// Checks that types of edges fit their file.
+fn check_types(input: &Input) -> PyResult<()> {
+    let mut before = 0;
+    let checked = input.widened(|values| {
+        if let Some(at) = values.iter().position(|&value| u16::try_from(value).is_err()) {
+            let (name, entry, value) = (&input.name, before + at, values[at]);
+            return Err(PyValueError::new_err(format!(
+                "{name}: entry {entry} is {value}, it has to be 0 to {}",
+                u16::MAX
+            )));
+        }
+        before += values.len();
+        Ok(())
+    });
+    checked.unwrap_or(Ok(()))
 }
 
 fn weights_wanted(edges: usize) -> String {
@@ -264,6 +290,11 @@ fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
     })
 }
 
+fn no_integers(path: &Path) -> GraphError {
+    let source = io::Error::new(io::ErrorKind::InvalidData, "its elements are no integers");
+    GraphError::Io { path: path.to_owned(), action: "write", source }
+}
+
 fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {
     let row_shape = &file.input.shape[1..];
     match file.how {
@@ -275,10 +306,16 @@ fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {
         As::Wide => {
             let mut writer = NpyWriter::create(path, NpyType::I64, row_shape)?;
             let written = file.input.widened(|values| writer.write(values));
-            written.unwrap_or_else(|| {
-                let source = io::Error::new(io::ErrorKind::InvalidData, "its elements are no integers");
-                Err(GraphError::Io { path: path.to_owned(), action: "write", source })
-            })?;
+            written.unwrap_or_else(|| Err(no_integers(path)))?;
+            writer.finish()?;
+        }
+        As::Types => {
+            let mut writer = NpyWriter::create(path, NpyType::U16, row_shape)?;
+            let written = file.input.widened(|values| {
+                let types: Vec<u16> = values.iter().map(|&value| value as u16).collect();
+                writer.write(&types)
+            });
+            written.unwrap_or_else(|| Err(no_integers(path)))?;
             writer.finish()?;
         }
         As::Narrow => {

@@ -330,6 +330,12 @@ impl PyBatch {
         Ok(self.held()?.batch().layout().edge_attr().is_some())
     }
 
+    /// Whether its blocks have the types of their edges.
+    #[getter]
+    fn has_edge_type(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::EdgeType).is_some())
+    }
+
     /// Whether the arrays are in host memory.
     #[getter]
     fn on_host(&self) -> PyResult<bool> {

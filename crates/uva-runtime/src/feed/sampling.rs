@@ -122,7 +122,25 @@ impl<'a> Sampling<'a> {
                 header.set_padded(&shapes.counts());
             }
         }
+        self.write_edge_types(&header, payload)?;
         Ok(header)
+    }
+
+    /// Writes the type of each edge of the batch of this header, by its place in the dataset. An edge of padding has that
+    /// of the place that it was given.
+    fn write_edge_types(&self, header: &BatchHeader, payload: &mut [u8]) -> Result<(), RuntimeError> {
+        let Some(types) = self.dataset.edge_types() else { return Ok(()) };
+        let mut columns = self.plan.layout.columns_mut(payload);
+        for layer in 0..self.plan.layout.layers().len() {
+            let column: &mut [u16] = columns.take(Column::EdgeType.at(layer));
+            let edges: &[i64] = columns.take(Column::EdgeIds.at(layer));
+            for (to, edge) in column.iter_mut().zip(&edges[..header.layer(layer).edges.min(edges.len())]) {
+                *to = *types.get(*edge as usize).ok_or_else(|| {
+                    RuntimeError::failed(format!("edge_type.npy: it has no entry {edge}, which was sampled"))
+                })?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -105,6 +105,9 @@ options! {
         /// that require them always have them
         edge_attr: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
+        /// Add the types of edges (edge_type.npy) and their positions, as with `edge_ids`, to blocks: 2 bytes an edge
+        edge_type: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
         /// Add the positions of the seeds in their split to batches: 8 bytes a seed, for per-example data
         input_id: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
@@ -333,9 +336,9 @@ impl LoaderOptions {
         }
     }
 
-    /// Whether blocks have the places of their edges. The producer finds the rows of edges by them.
+    /// Whether blocks have the places of their edges. Rows and types of edges are found by them.
     fn has_edge_ids(&self) -> bool {
-        self.edge_ids || self.edge_attr
+        self.edge_ids || self.edge_attr || self.edge_type
     }
 
     /// Whether batches have the in-degrees of their nodes: where a model asks for them, and for sums that weigh by them.
@@ -369,6 +372,7 @@ impl LoaderOptions {
             (self.has_degrees(), Column::Degrees),
             (self.has_edge_ids(), Column::EdgeIds),
             (self.edge_attr, Column::EdgeAttr),
+            (self.edge_type, Column::EdgeType),
             (self.input_id, Column::InputId),
             (self.aggregate_argmax, Column::Argmax),
         ];
@@ -394,6 +398,10 @@ impl LoaderOptions {
 
     /// Checks that batches with these options can be sampled in the graph of this dataset.
     pub(super) fn check_graph(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        if self.edge_type && dataset.edge_types().is_none() {
+            let reason = "the dataset has no edge_type.npy, where the types of edges are (docs/reference/data-format.md)";
+            return Err(OptionError::of("edge_type", reason).into());
+        }
         let no_graph = || {
             let problem = "batches are sampled in a graph, and this dataset has none";
             RuntimeError::input(problem).in_file(dataset.path())
@@ -430,11 +438,15 @@ impl LoaderOptions {
     /// Checks that the options of batches that are sampled do not contradict each other.
     pub(super) fn check_sampling(&self) -> Result<(), RuntimeError> {
         let kind = self.sampler_kind;
-        if self.edge_attr && !kind.picks_in_lists() {
-            let reason = format!(
-                "with `sampler_kind={kind}`: its edges are none of the dataset's, and have no features"
-            );
-            return Err(OptionError::of("edge_attr", reason).into());
+        for (given, option, what) in
+            [(self.edge_attr, "edge_attr", "features"), (self.edge_type, "edge_type", "types")]
+        {
+            if given && !kind.picks_in_lists() {
+                let reason = format!(
+                    "with `sampler_kind={kind}`: its edges are none of the dataset's, and have no {what}"
+                );
+                return Err(OptionError::of(option, reason).into());
+            }
         }
         if self.aggregate_argmax && self.aggregation != Aggregation::Max {
             let reason = format!(

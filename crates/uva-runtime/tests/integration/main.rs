@@ -9,6 +9,7 @@ mod aggregate;
 mod caches;
 mod consumer;
 mod edge_attr;
+mod edge_type;
 mod feature_types;
 mod gpu_cache;
 mod hops;

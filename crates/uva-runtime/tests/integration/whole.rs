@@ -21,12 +21,14 @@ use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, Spl
 
 const PASSES: fn() -> Passes = || Passes { epochs: 2, validate: true, test: true, ..Passes::default() };
 
-/// With narrow features, weights of edges, and features of two values an edge.
+/// With narrow features, weights and types of edges, and features of two values an edge.
 fn dataset(directory: &Path) -> Arc<Dataset> {
     let path = common::graph_of(directory, 2000, 8.0, ElementType::F16);
     let edges = Dataset::open(&path).unwrap().edges();
     let weights: Vec<f32> = (0..edges).map(|edge| (1 + edge * 31 % 17) as f32).collect();
     write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
+    let types: Vec<u16> = (0..edges).map(|edge| (edge * 31) as u16).collect();
+    write_array(&path.join("edge_type.npy"), NpyType::U16, &[], &types).unwrap();
     let rows: Vec<f32> = (0..2 * edges).map(|value| value as f32).collect();
     let mut writer = NpyWriter::create(&path.join("edge_feat.npy"), NpyType::F32, &[2]).unwrap();
     writer.write_bytes(bytemuck::cast_slice(&rows)).unwrap();
@@ -84,7 +86,7 @@ fn every_column_of_every_batch_is_that_of_samplers_and_a_producer() {
         with(|options| options.aggregation = Aggregation::Mean),
         with(|options| (options.aggregation, options.edge_attr) = (Aggregation::Degrees, true)),
         with(|options| options.aggregation = Aggregation::Max),
-        with(|options| (options.pad, options.edge_ids) = (Pad::Auto, true)),
+        with(|options| (options.pad, options.edge_type) = (Pad::Auto, true)),
     ] {
         let mut apart = options(Prepare::Roles, 2);
         change(&mut apart);

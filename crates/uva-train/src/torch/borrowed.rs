@@ -100,17 +100,17 @@ impl<'a> Borrowed<'a> {
                 "{bytes} bytes of {what} are not {rows} {of}{element} values"
             )));
         }
+        let kind = kind_of(element)
+            .ok_or_else(|| TrainError::Input(format!("{what}: {element} values are not supported")))?;
         match array.memory {
             ArrayMemory::Host(_) if matches!(device, TrainDevice::Cuda(_)) => Err(TrainError::Input(
                 format!("{what} are in host memory, and other arrays of the batch on {device}"),
             )),
             ArrayMemory::Host(bytes) => {
                 aligned(bytes.as_ptr() as u64, bytes.len(), element.bytes(), what)?;
-                Self::new(bytes, kind_of(element), &shape)
+                Self::new(bytes, kind, &shape)
             }
-            ArrayMemory::Device(slice) => {
-                Self::on_device(slice, kind_of(element), element.bytes(), &shape, what, device)
-            }
+            ArrayMemory::Device(slice) => Self::on_device(slice, kind, element.bytes(), &shape, what, device),
         }
     }
 
@@ -184,7 +184,7 @@ pub(crate) fn values<'a, T: Number>(array: &ColumnArray<'a>, what: &str) -> Resu
     let bytes = array.host().unwrap_or_default();
     match bytemuck::try_cast_slice(bytes) {
         _ if bytes.is_empty() && array.rows == 0 => Ok(&[]),
-        Ok(values) if kind_of(array.element) == T::KIND && values.len() == array.rows => Ok(values),
+        Ok(values) if kind_of(array.element) == Some(T::KIND) && values.len() == array.rows => Ok(values),
         _ => Err(TrainError::Input(format!(
             "{what}: {} bytes at {:?} are not {} values of {:?}",
             bytes.len(),
@@ -195,9 +195,10 @@ pub(crate) fn values<'a, T: Number>(array: &ColumnArray<'a>, what: &str) -> Resu
     }
 }
 
-/// libtorch's name for a type of values.
-fn kind_of(element: Element) -> Kind {
-    match element {
+/// libtorch's name for a type of values; `None` for uint16, which `tch` has no name for and no layer reads.
+fn kind_of(element: Element) -> Option<Kind> {
+    Some(match element {
+        Element::U16 => return None,
         Element::I64 => Kind::Int64,
         Element::I32 => Kind::Int,
         Element::F32 => Kind::Float,
@@ -206,7 +207,7 @@ fn kind_of(element: Element) -> Kind {
         Element::E4m3 => Kind::Float8e4m3fn,
         Element::U8 => Kind::Uint8,
         Element::I8 => Kind::Int8,
-    }
+    })
 }
 
 /// Strides of a contiguous tensor.

@@ -11,6 +11,7 @@
 //! | | `train_mask`, `valid_mask` or `val_mask`, `test_mask` | `[N]` of bool or uint8 |
 //! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only if the edges are unchanged |
 //! | features of edges | `edge_feat`, `edge_attr`, `edge_features` | `[E, K]` or `[E]`, types as of features; only if the edges are unchanged |
+//! | types of edges | `edge_type` | `[E]`, any integer type, 0 to 65535; only if the edges are unchanged |
 //! | original ids | `orig_id` | `[N]`, any integer type |
 //! | ids of the source | `node_id` | `[N]`, any integer type; `node_names.txt` has names in their place, a line each |
 //! | `meta.json` | | kept |
@@ -50,6 +51,8 @@ enum ImportProblem {
     Id { position: usize, at: usize, end: String, value: i64, nodes: NodeRange },
     #[error("it names {found} nodes, the features have {nodes} rows")]
     Names { found: u64, nodes: u64 },
+    #[error("the type of edge {position} is {value}, it has to be 0 to 65535")]
+    NoType { position: usize, value: i64 },
     #[error("entry {position} is {value}, neither 0 nor 1")]
     NoMark { position: usize, value: f64 },
 }
@@ -82,7 +85,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     sizes.edge_row_bytes = edge_rows.as_ref().map_or(0, NpyEdgeRows::row_bytes);
     arrays.say_left_out(request.watch, &[])?;
     let output = DatasetOutput::begin(request, sizes, changes)?;
-    let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?;
+    let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?.flatten();
     let mut lists = output.lists(nodes as u64, weights.is_some())?;
     edges.push_into(&mut lists, weights.as_ref(), &ids, &output)?;
     if let Some(weights) = weights.filter(|weights| weights.kind() == NpyType::F64) {
@@ -376,6 +379,23 @@ impl Source {
 
     /// Features of edges. If the number of `edges` is unknown, [`DatasetOutput::finish_lists`] compares it.
     fn edge_rows(&self, edges: Option<usize>, changes: Changes) -> Result<Option<NpyEdgeRows>, GraphError> {
+        let (features, types) = (self.edge_features(edges, changes)?, self.edge_types(edges, changes)?);
+        Ok((features.is_some() || types.is_some()).then_some(NpyEdgeRows { features, types }))
+    }
+
+    fn edge_types(&self, edges: Option<usize>, changes: Changes) -> Result<Option<NpyArray>, GraphError> {
+        let Some(array) = self.optional(&["edge_type"])? else { return Ok(None) };
+        refuse_changes_of_weighted(changes, &array.path().display().to_string())?;
+        match *array.shape() {
+            [found] if edges.is_none_or(|edges| edges == found) => Ok(Some(array)),
+            _ => {
+                let edges = edges.map_or("edges".to_owned(), |edges| edges.to_string());
+                Err(array.wrong_shape(format!("[{edges}], one type for each edge")))
+            }
+        }
+    }
+
+    fn edge_features(&self, edges: Option<usize>, changes: Changes) -> Result<Option<Features>, GraphError> {
         let Some(array) = self.optional(&["edge_feat", "edge_attr", "edge_features"])? else {
             return Ok(None);
         };
@@ -391,7 +411,7 @@ impl Source {
         }
         let said = self.meta.edge_feat_dtype.as_deref().and_then(ElementType::from_name);
         let element = feature_type(array.kind(), said).0;
-        Ok(Some(NpyEdgeRows(Features { array, element })))
+        Ok(Some(Features { array, element }))
     }
 
     fn edges(&self, nodes: usize) -> Result<Edges, GraphError> {
@@ -527,22 +547,37 @@ impl Edges {
     }
 }
 
-/// Features of edges, a row each in the order of the source.
-pub(crate) struct NpyEdgeRows(Features);
+/// Features and types of edges, at least one of them, in the order of the source.
+pub(crate) struct NpyEdgeRows {
+    features: Option<Features>,
+    types: Option<NpyArray>,
+}
 
 impl NpyEdgeRows {
-    /// Opens the edge features in `directory`, if any.
+    /// Opens the edge features and types in `directory`, if any.
     pub(crate) fn open(directory: &Path, changes: Changes) -> Result<Option<NpyEdgeRows>, GraphError> {
         Source::new(directory)?.edge_rows(None, changes)
     }
 
     pub(crate) fn row_bytes(&self) -> u64 {
-        self.0.row_bytes()
+        let types = if self.types.is_some() { size_of::<u16>() as u64 } else { 0 };
+        types + self.features.as_ref().map_or(0, Features::row_bytes)
     }
 
-    pub(crate) fn write(self, output: &DatasetOutput<'_>) -> Result<ElementType, GraphError> {
-        self.0.write(FeaturesOf::Edges, output)?;
-        Ok(self.0.element)
+    /// Writes both, and returns the type of the features.
+    pub(crate) fn write(self, output: &DatasetOutput<'_>) -> Result<Option<ElementType>, GraphError> {
+        if let Some(features) = &self.features {
+            features.write(FeaturesOf::Edges, output)?;
+        }
+        if let Some(types) = &self.types {
+            let mut writer = output.edge_types()?;
+            let edges = types.header().elements();
+            for first in (0..edges).step_by(CHUNK) {
+                writer.write(&types_of(types, first, (first + CHUNK).min(edges))?)?;
+            }
+            writer.finish()?;
+        }
+        Ok(self.features.map(|features| features.element))
     }
 }
 
@@ -632,6 +667,16 @@ fn weights_of(weights: &NpyArray, first: usize, last: usize) -> Result<Vec<f32>,
         values::floats(weights.kind(), bytes).into_iter().map(|weight| weight as f32).collect();
     verify::weights_from(weights, first, &values)?;
     Ok(values)
+}
+
+/// Types of the edges `first..last`.
+fn types_of(types: &NpyArray, first: usize, last: usize) -> Result<Vec<u16>, GraphError> {
+    let values = (first..).zip(integers_of(types, first, last)?);
+    let types_of = values.map(|(position, value)| {
+        u16::try_from(value)
+            .map_err(|_| GraphError::invalid(types.path(), ImportProblem::NoType { position, value }))
+    });
+    types_of.collect()
 }
 
 /// The elements as integers, if they are integers.

@@ -1,13 +1,15 @@
 //! The output dataset of an import: the steps shared by all formats.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use uva_files::staging::StagedDirectory;
 use uva_graph::csc::{Changes, CscBuilder, SelfLoops};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter, write_array};
-use uva_graph::{DATASET, ElementType, GraphError, Meta, Progress, Split, names, verify};
+use uva_graph::{
+    DATASET, EdgeValues, EdgeValuesSpec, ElementType, GraphError, Meta, Progress, Split, names, verify,
+};
 
 use crate::import::options::ImportOptions;
 use crate::import::reading::features::{FeatureSource, FeatureWriter};
@@ -25,9 +27,6 @@ const EDGE_BYTES: u64 = 8;
 
 /// Additional bytes of an edge with a row of features: its number.
 const NUMBER_BYTES: u64 = 8;
-
-/// The edges' features in the order of the source, until the lists are complete.
-const UNORDERED: &str = "edge_feat.temporary";
 
 /// Rows of the edges' features that are moved at a time.
 const ROWS: usize = 1 << 14;
@@ -95,8 +94,8 @@ pub(crate) struct DatasetOutput<'r> {
     staged: StagedDirectory,
     request: &'r ImportRequest<'r>,
     changes: Changes,
-    /// Whether the edges' features have been written, in the order of the source.
-    edge_features: Cell<bool>,
+    /// The files with a row for each edge that have been written, in the order of the source.
+    of_edges: RefCell<Vec<&'static str>>,
     /// Whether features of nodes have been written as float8.
     float8: Cell<bool>,
     /// The rule of the splits, if it replaces those of the source.
@@ -132,7 +131,7 @@ impl<'r> DatasetOutput<'r> {
             staged,
             request,
             changes,
-            edge_features: Cell::new(false),
+            of_edges: RefCell::default(),
             float8: Cell::new(false),
             rule: Cell::new(request.options.split),
         })
@@ -145,44 +144,39 @@ impl<'r> DatasetOutput<'r> {
     /// The sink of the edges.
     pub(crate) fn lists(&self, nodes: u64, weighted: bool) -> Result<CscBuilder, GraphError> {
         let (directory, memory) = (self.staged.path(), self.request.options.memory);
-        match self.edge_features.get() {
-            true => CscBuilder::numbered(directory, nodes, weighted, memory),
-            false => CscBuilder::new(directory, nodes, self.changes, weighted, memory),
+        match self.of_edges.borrow().is_empty() {
+            false => CscBuilder::numbered(directory, nodes, weighted, memory),
+            true => CscBuilder::new(directory, nodes, self.changes, weighted, memory),
         }
     }
 
-    /// Writes the lists, and the edges' features in their order.
+    /// Writes the lists, and the edges' features and types in their order.
     pub(crate) fn finish_lists(&self, builder: CscBuilder) -> Result<u64, GraphError> {
         let progress = self.request.watch.progress;
-        if !self.edge_features.get() {
+        let of_edges = self.of_edges.borrow();
+        if of_edges.is_empty() {
             return builder.finish(progress);
         }
-        let path = self.path(UNORDERED);
-        let unordered = NpyArray::open(&path)?;
-        let (rows, row_shape) = (unordered.shape()[0], &unordered.shape()[1..]);
-        let row_bytes = row_shape.iter().product::<usize>() * unordered.kind().bytes();
-        let mut writer = NpyWriter::create(&self.path(names::EDGE_FEATURES), unordered.kind(), row_shape)?;
-        let mut moved = Vec::new();
+        let moved = of_edges.iter().map(|name| UnorderedRows::open(name, self));
+        let mut moved = moved.collect::<Result<Vec<_>, _>>()?;
         let edges = builder.finish_numbered(progress, &mut |numbers| {
-            for numbers in numbers.chunks(ROWS) {
-                moved.clear();
-                for &number in numbers {
-                    let at = number as usize * row_bytes;
-                    match unordered.bytes().get(at..at + row_bytes) {
-                        Some(row) => moved.extend_from_slice(row),
-                        None => return Err(wrong_number_of_rows(rows)),
-                    }
-                }
-                writer.write_bytes(&moved)?;
-            }
-            Ok(())
+            moved.iter_mut().try_for_each(|rows| rows.write(numbers))
         })?;
-        if edges != rows as u64 {
-            return Err(wrong_number_of_rows(rows));
-        }
-        writer.finish()?;
-        std::fs::remove_file(&path).map_err(GraphError::io(&path, "remove"))?;
+        moved.into_iter().try_for_each(|rows| rows.finish(edges))?;
         Ok(edges)
+    }
+
+    /// The path of a file with a row for each edge, in the order of the source, until [`Self::finish_lists`]. Must be
+    /// written before [`Self::lists`].
+    fn unordered_path(&self, name: &'static str) -> PathBuf {
+        self.of_edges.borrow_mut().push(name);
+        self.path(&unordered(name))
+    }
+
+    /// The sink of the types of the edges, in the order of the source.
+    pub(crate) fn edge_types(&self) -> Result<NpyWriter, GraphError> {
+        let EdgeValuesSpec { file, kind, .. } = EdgeValues::Types.spec();
+        NpyWriter::create(&self.unordered_path(file), *kind, &[])
     }
 
     /// Progress within a stage of this many parts.
@@ -262,17 +256,14 @@ impl<'r> DatasetOutput<'r> {
         columns: usize,
         said: Option<ElementType>,
     ) -> Result<FeatureWriter, GraphError> {
-        let (name, float8) = match of {
-            FeaturesOf::Nodes => (names::FEATURES, self.request.options.float8),
-            FeaturesOf::Edges => {
-                self.edge_features.set(true);
-                (UNORDERED, None)
-            }
+        let (path, float8) = match of {
+            FeaturesOf::Nodes => (self.path(names::FEATURES), self.request.options.float8),
+            FeaturesOf::Edges => (self.unordered_path(names::EDGE_FEATURES), None),
         };
         if float8.is_some() {
             self.float8.set(true);
         }
-        let writer = FeatureWriter::create(&self.path(name), source, (kind, said), columns, float8)?;
+        let writer = FeatureWriter::create(&path, source, (kind, said), columns, float8)?;
         if let Some(line) = writer.conversion() {
             self.note(&line);
         }
@@ -503,8 +494,66 @@ pub(crate) fn edge_feature_columns(table: &ArrayStream) -> Result<u64, GraphErro
     }
 }
 
-fn wrong_number_of_rows(rows: usize) -> GraphError {
-    GraphError::usage("SRC", format!("its edges have {rows} rows of features, and a row for each is needed"))
+/// The name of a file with a row for each edge before the rows are in the order of the lists.
+fn unordered(name: &str) -> String {
+    name.replace(".npy", ".temporary")
+}
+
+/// A file with a row for each edge while its rows are moved into the order of the lists.
+struct UnorderedRows {
+    name: &'static str,
+    array: NpyArray,
+    row_bytes: usize,
+    writer: NpyWriter,
+    moved: Vec<u8>,
+}
+
+impl UnorderedRows {
+    fn open(name: &'static str, output: &DatasetOutput<'_>) -> Result<Self, GraphError> {
+        let array = NpyArray::open(&output.path(&unordered(name)))?;
+        let row_shape = &array.shape()[1..];
+        let row_bytes = row_shape.iter().product::<usize>() * array.kind().bytes();
+        let writer = NpyWriter::create(&output.path(name), array.kind(), row_shape)?;
+        Ok(Self { name, array, row_bytes, writer, moved: Vec::new() })
+    }
+
+    /// Writes the rows of the edges with these numbers in the source.
+    fn write(&mut self, numbers: &[u64]) -> Result<(), GraphError> {
+        let Self { name, array, row_bytes, writer, moved } = self;
+        for numbers in numbers.chunks(ROWS) {
+            moved.clear();
+            for &number in numbers {
+                let at = number as usize * *row_bytes;
+                match array.bytes().get(at..at + *row_bytes) {
+                    Some(row) => moved.extend_from_slice(row),
+                    None => return Err(wrong_number_of_rows(name, array.shape()[0])),
+                }
+            }
+            writer.write_bytes(moved)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file, and removes the one in the order of the source.
+    fn finish(self, edges: u64) -> Result<(), GraphError> {
+        let rows = self.array.shape()[0];
+        if edges != rows as u64 {
+            return Err(wrong_number_of_rows(self.name, rows));
+        }
+        self.writer.finish()?;
+        let path = self.array.path();
+        std::fs::remove_file(path).map_err(GraphError::io(path, "remove"))
+    }
+}
+
+fn wrong_number_of_rows(name: &str, rows: usize) -> GraphError {
+    let message = match name {
+        names::EDGE_FEATURES => {
+            format!("its edges have {rows} rows of features, and a row for each is needed")
+        }
+        _ => format!("{name} has {rows} entries, and one for each edge is needed"),
+    };
+    GraphError::usage("SRC", message)
 }
 
 /// Checks the shape of labels for this many nodes; returns the number of columns if nodes may have several classes.

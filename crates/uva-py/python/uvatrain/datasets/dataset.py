@@ -153,6 +153,11 @@ class Dataset:
         return self._table("edge_attr")
 
     @property
+    def edge_type(self) -> Any:
+        """uint16 [edges]: the type of each edge in the order of `indices`; None where edges have no types."""
+        return self._table("edge_type")
+
+    @property
     def orig_id(self) -> Any:
         """int64 [nodes]: the id each node had before the dataset was reordered; None where it never was."""
         return self._table("orig_id")
@@ -203,6 +208,7 @@ def write_dataset(
     test_idx: Any = (),
     weight: Any = None,
     edge_attr: Any = None,
+    edge_type: Any = None,
     orig_id: Any = None,
     name: str | None = None,
     classes: int | None = None,
@@ -228,6 +234,7 @@ def write_dataset(
     train_idx, valid_idx, test_idx: integers, node ids.
     weight: float32 [edges]. float64 is narrowed as features are.
     edge_attr: [edges, features], a row for each entry of `indices`; types as of features.
+    edge_type: integers [edges], 0 to 65535: the type (relation) of each entry of `indices`.
     orig_id: integers [nodes], unique, below 2**40.
     name, classes, and anything else by its keyword: what meta.json says. JSON values.
     overwrite: replace a dataset at `path`, in one step. A directory that is not a whole dataset, or has other files in it,
@@ -246,6 +253,7 @@ def write_dataset(
         "test_idx": test_idx,
         "weight": weight,
         "edge_attr": edge_attr,
+        "edge_type": edge_type,
         "orig_id": orig_id,
     }
     given = [(key, readable(key, array)) for key, array in arrays.items() if array is not None]

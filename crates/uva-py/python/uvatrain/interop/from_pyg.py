@@ -44,7 +44,8 @@ def from_pyg(
     edges, as in PyG's layers. The edges of one target keep the order they have in `edge_index`. `adj_t`,
     whose rows are targets, is taken as it stands. Edges are not symmetrised; `edge_weight` (or the values of
     `adj_t`) becomes weight. `edge_attr`, numbers [edges] or [edges, features] in the order of `edge_index`, becomes
-    the dataset's; where it is of no type that features have, it is left out with a `UvatrainWarning`.
+    the dataset's; where it is of no type that features have, it is left out with a `UvatrainWarning`. So does
+    `edge_type`, integers [edges] from 0 to 65535.
 
     data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], zeros and ones
         [nodes, classes], or other floats, targets of regression (without it the dataset has no labels); `train_mask`,
@@ -74,7 +75,9 @@ def from_pyg(
     split = None if split is None else integer("split", split)
     nodes = data.x.size(0)
     edge_attr = _edge_attr(data)
-    indptr, indices, weight, order = adjacency(data, nodes, ordered=edge_attr is not None)
+    edge_type = _edge_type(data)
+    ordered = edge_attr is not None or edge_type is not None
+    indptr, indices, weight, order = adjacency(data, nodes, ordered=ordered)
     given = {"train_idx": train_idx, "valid_idx": valid_idx, "test_idx": test_idx}
     splits = {key: _split(data, key, value, split) for key, value in given.items()}
     return write_dataset(
@@ -86,6 +89,7 @@ def from_pyg(
         **splits,
         weight=weight,
         edge_attr=None if edge_attr is None else edge_attr[order],
+        edge_type=None if edge_type is None else edge_type[order],
         overwrite=overwrite,
         **meta,
     )
@@ -111,6 +115,25 @@ def _edge_attr(data: Any) -> Any:
         warn("data.edge_attr is left out: it has values that are not finite")
         return None
     return rows.detach().cpu().reshape(shape[0], -1)
+
+
+def _edge_type(data: Any) -> Any:
+    """`data.edge_type` in the order of `edge_index`; None where it has another shape or type."""
+    import torch
+
+    types = data.get("edge_type")
+    if types is None or data.get("edge_index") is None:
+        return None
+    edges = data.edge_index.size(1)
+    if not torch.is_tensor(types) or list(types.shape) != [edges] or types.is_floating_point():
+        found = f"{types.dtype} {list(types.shape)}" if torch.is_tensor(types) else type(types).__name__
+        warn(f"data.edge_type is left out: it is {found}, and integers [{edges}] are needed")
+        return None
+    types = types.detach().cpu().long()
+    if edges > 0 and (types.min() < 0 or types.max() > 65535):
+        warn(f"data.edge_type is left out: it has values outside 0 to 65535, {types.min()} to {types.max()}")
+        return None
+    return types
 
 
 def adjacency(

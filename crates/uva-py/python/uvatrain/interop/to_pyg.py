@@ -32,7 +32,8 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
     `input_id`, positions in the split, is there with `Loader(..., input_id=True)`. So is `e_id` int64 [edges] with
     `Loader(..., edge_ids=True)`: the position of each edge of `edge_index` in the dataset's `indices`. It is a copy,
     except with `expand="new"`, where it views the slot. `edge_attr` [edges, features], with
-    `Loader(..., edge_attr=True)`, are these edges' rows of the dataset's `edge_attr`, in the same manner.
+    `Loader(..., edge_attr=True)`, are these edges' rows of the dataset's `edge_attr`, in the same manner. `edge_type`
+    int64 [edges], with `Loader(..., edge_type=True)`, is a copy of their types.
 
     as_edge_index: makes `edge_index` a `torch_geometric.EdgeIndex` without another copy. It says how many nodes there
     are and that edges are sorted by target. PyG's layers were not seen to gain from it on the CPU (docs/guide/nn.md).
@@ -92,6 +93,9 @@ def to_pyg(batch: Batch, as_edge_index: bool = False) -> Any:
     if batch.has_edge_attr:
         rows = [block.edge_attr[first:] for block, first in zip(taken, firsts)]
         data.edge_attr = rows[0] if len(rows) == 1 else torch.cat(rows)
+    if batch.has_edge_type:
+        # PyG's layers index by it.
+        data.edge_type = torch.cat([block.edge_type[first:].long() for block, first in zip(taken, firsts)])
     if batch.has_input_id:
         data.input_id = batch.input_id
     data.num_sampled_nodes = [batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)]

@@ -27,6 +27,7 @@ class LoaderOptions(TypedDict, total=False):
     order_tolerance: float | None
     edge_ids: bool
     edge_attr: bool
+    edge_type: bool
     input_id: bool
     pad: str
     feature_type: str | None

@@ -109,6 +109,14 @@ class Block:
         return self._tensor("edge_attr")
 
     @property
+    def edge_type(self) -> torch.Tensor:
+        """uint16 [num_edges]: the type of each edge, from `dataset.edge_type`; `.long()` is what PyG's layers take.
+
+        Only if requested: `Loader(..., edge_type=True)`, `uvatrain run --edge-type`.
+        """
+        return self._tensor("edge_type")
+
+    @property
     def weights(self) -> torch.Tensor:
         """float32 [num_edges]: what each edge counts, so that a destination's weighted sum stands for the mean over all
         its neighbours.
@@ -338,6 +346,11 @@ class Batch(SlotBatch):
         return self._core.has_edge_attr
 
     @property
+    def has_edge_type(self) -> bool:
+        """Whether `edge_type` was requested of the loader."""
+        return self._core.has_edge_type
+
+    @property
     def input_nodes(self) -> torch.Tensor:
         """int64 [num_nodes]: every node of the batch, in the order in which they joined it."""
         return self._tensor("input_nodes")
@@ -382,7 +395,7 @@ class Batch(SlotBatch):
         """One of the arrays without conversion, for any library with DLPack, JAX or CuPy for example.
 
         name: "x", "aggregated", "argmax", "y", "seeds", "input_nodes", "degrees" (with `aggregate="gcn"`); or with a layer,
-        "indptr", "indices", "edge_ids", "edge_attr" or "weights".
+        "indptr", "indices", "edge_ids", "edge_attr", "edge_type" or "weights".
         """
         return self._core.array(name, layer)
 
@@ -402,7 +415,8 @@ class Batch(SlotBatch):
         (docs/guide/python.md). A `UvatrainWarning` reports their share of a batch, once a process.
 
         `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only, and is left out in a dataset
-        without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`.
+        without labels. `e_id` is there with `Loader(..., edge_ids=True)`, `edge_attr` with `edge_attr=True`,
+        and `edge_type` with `edge_type=True`.
 
         With `Loader(..., aggregate=...)` it is what remains: the nodes, edges and hops without the outermost hop.
         The `Data` has `aggregated` next to `x`.

@@ -46,11 +46,11 @@ pub(crate) fn stays_on_gpu(plan: &RunPlan) -> bool {
 }
 
 /// The columns that the CPU reads: node ids if it gathers rows or determines evictions, and edge ids if it gathers
-/// features of edges.
+/// features or types of edges.
 fn read_on_host(cuda: &CudaBackend, plan: &RunPlan) -> Vec<Column> {
     let by_kernels = matches!(cuda.gather, GatherChoice::ZeroCopy | GatherChoice::Device);
     let nodes = !by_kernels || plan.caches.dynamic.is_some();
-    let edges = plan.layout.edge_attr().is_some();
+    let edges = plan.options.edge_attr || plan.options.edge_type;
     [nodes.then_some(Column::InputNodes), edges.then_some(Column::EdgeIds)].into_iter().flatten().collect()
 }
 

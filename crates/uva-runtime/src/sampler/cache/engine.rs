@@ -170,7 +170,7 @@ impl OnGpu<'_> {
             None => GraphSource::of_dataset(context, self.dataset, &pin)?,
         };
         // Weights and edge ids are in the dataset's order, even if the graph is not.
-        if self.reordered.is_some() && (weighted || loader.edge_ids) {
+        if self.reordered.is_some() && (weighted || loader.sampling().edge_ids) {
             source = source.with_home(of_dataset(DatasetArray::Indptr)?)?;
         }
         if weighted && self.dataset.weights().is_some() {

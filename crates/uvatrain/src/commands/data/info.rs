@@ -58,6 +58,9 @@ struct Facts {
     feature_row_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_features: Option<EdgeFeatures>,
+    /// Types of edges: the largest + 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edge_types: Option<usize>,
     classes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     class_names: Option<Vec<String>>,
@@ -123,6 +126,9 @@ impl Facts {
             bytes: table.bytes.len() as u64,
         });
         let edge_feature_bytes = edge_features.as_ref().map_or(0, |table| table.bytes);
+        let edge_types = dataset
+            .edge_types()
+            .map(|types| types.iter().max().map_or(0, |&largest| usize::from(largest) + 1));
         let split_nodes: usize = Split::ALL.iter().map(|split| dataset.split(*split).len()).sum();
         let (multi_label, labelled_nodes) = match labels {
             Labels::Absent => (false, 0),
@@ -144,6 +150,7 @@ impl Facts {
             feature_type: features.element.name(),
             feature_row_bytes: features.row_bytes(),
             edge_features,
+            edge_types,
             classes: dataset.classes(),
             class_names: dataset.meta().class_names.clone(),
             multi_label,
@@ -165,6 +172,7 @@ impl Facts {
             memory_bytes: graph_bytes
                 + feature_bytes
                 + edge_feature_bytes
+                + dataset.edge_types().map_or(0, size_of_val) as u64
                 + labels.bytes().len() as u64
                 + split_nodes as u64 * 8,
             graph_bytes,
@@ -222,6 +230,9 @@ impl Facts {
         );
         if let Some(EdgeFeatures { dim, element, row_bytes, .. }) = self.edge_features {
             fact("edge features", format!("{dim} × {element}, {} bytes an edge", count(row_bytes)));
+        }
+        if let Some(types) = self.edge_types {
+            fact("edge types", format!("{}, 2 bytes an edge", count(types)));
         }
         let kind = if self.multi_label { "several a node" } else { "one a node" };
         match self.target_columns {

@@ -80,7 +80,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     if let Some(arrays) = &arrays {
         let mut elsewhere = vec!["indptr.npy", "indices.npy", "edge_index.npy", "src.npy", "dst.npy"];
         if edge_rows.is_some() && directory == beside {
-            elsewhere.extend(["edge_feat.npy", "edge_attr.npy", "edge_features.npy"]);
+            elsewhere.extend(["edge_feat.npy", "edge_attr.npy", "edge_features.npy", "edge_type.npy"]);
         }
         arrays.say_left_out(request.watch, &elsewhere)?;
     }
@@ -119,7 +119,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     sizes.seconds = read_speed::of_text(&file)?;
     let output = DatasetOutput::begin(request, sizes, changes)?;
 
-    let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?;
+    let of_edges = edge_rows.map(|rows| rows.write(&output)).transpose()?.flatten();
     let mut lists = output.lists(nodes, weighted)?;
     let mut reader = LineReader::new(options, &layout);
     let symmetric = matrix.as_ref().is_some_and(|matrix| matrix.symmetric);

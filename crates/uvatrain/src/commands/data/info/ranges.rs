@@ -42,7 +42,7 @@ pub fn run(flags: &InfoFlags, of: &RangesOf) -> anyhow::Result<()> {
             let splits = Split::ALL.map(|split| graph.split(split).len());
             let bytes = 8 * (csc.indptr.len() + csc.nodes() + splits.iter().sum::<usize>())
                 + csc.edges() * csc.indices.id_bytes()
-                + graph.weights().map_or(0, size_of_val)
+                + graph.edge_value_bytes()
                 + labels.bytes().len();
             let (nodes, edges, classes) = (csc.nodes(), csc.edges(), graph.classes());
             Content::Graph { nodes, edges, classes, splits, bytes: bytes as u64 }
