@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use uva_batch::{BatchHeader, HandOver};
+use uva_cuda::memory::TableBytes;
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::protocol::SlotState;
@@ -30,6 +31,8 @@ use crate::{RuntimeError, machine};
 pub(crate) struct WorkerContext {
     /// The rows of a feature cache that does not change.
     cached: Option<Arc<CachedRows>>,
+    /// The copy of the feature table, if rows are read from one.
+    copied: Option<Arc<dyn TableBytes>>,
     /// Whether a worker has ended before its last batch. The others wait only for the consumer, which waits for that
     /// batch.
     broken: AtomicBool,
@@ -43,13 +46,13 @@ impl WorkerContext {
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<Self, RuntimeError> {
         let tree = RowTree::of(plan);
-        let parts = HostParts::new(dataset, share_of_cores(4));
+        let parts = HostParts::new(dataset, share_of_cores(4)).copying(&tree);
         let cached = tree.behind_chosen().zip(cached_rows);
         let copied = |(stored, ids): (&RowTree, &FrozenBytes)| {
             stored.copies_of(&parts, bytemuck::cast_slice(ids.bytes()))
         };
         let cached = cached.map(copied).transpose()?;
-        Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
+        Ok(Self { cached: cached.map(Arc::new), copied: parts.copied, broken: AtomicBool::new(false) })
     }
 }
 
@@ -198,7 +201,8 @@ impl WorkerRole<'_> {
         }
         let chosen =
             crew.cached.as_ref().map_or(ChosenRows::None, |rows| ChosenRows::Copied(Arc::clone(rows)));
-        let parts = HostParts { chosen, ..HostParts::new(dataset, 1) };
+        let copied = crew.copied.clone();
+        let parts = HostParts { chosen, copied, ..HostParts::new(dataset, 1) };
         let rows = SlotRows::new(&tree, &plan.layout, dataset, &parts)?;
         self.keep_on_core();
         let graph = SampledGraph::new(dataset, self.reordered.map(FrozenBytes::bytes))?;
