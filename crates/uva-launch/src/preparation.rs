@@ -24,7 +24,7 @@ use uva_runtime::tune::planning::{
     Budget, CacheRequest, GPU_CACHE, HOST_CACHE, HostCacheParts, SamplerVerdict, Search, SearchResult,
     budget_on_cpu, cacheable, check_cached_sums, check_kinds, check_plan_fits, read_plan, workload,
 };
-use uva_runtime::{FeatureChoice, Features, LoaderOptions, RuntimeError, StaticShapes};
+use uva_runtime::{FeatureChoice, Features, LoaderOptions, PageChoice, RuntimeError, StaticShapes};
 
 /// A function that computes the bytes of the GPU's memory that a training batch leaves free, for a run with this plan.
 pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
@@ -459,6 +459,9 @@ impl PreparedRun {
         if let Some(features) = &self.plan.features {
             in_force["features"] = features.in_force();
         }
+        if let Some(pages) = &self.plan.pages {
+            in_force["host_pages"] = pages.in_force();
+        }
         if loader.features == Features::Disk {
             in_force["look_ahead"] = self.plan.look_ahead().into();
             in_force["kept_rows"] = RowTree::of(&self.plan).kept_rows().into();
@@ -546,7 +549,8 @@ impl PreparedRun {
     pub fn choices(&self) -> Vec<String> {
         let features = self.plan.features.iter().flat_map(FeatureChoice::notes);
         let order = self.plan.options.made_order.iter().map(MadeOrder::note);
-        features.chain(order.map(|note| Spelling::CommandLine.sentence(&note))).collect()
+        let pages = self.plan.pages.iter().filter_map(PageChoice::note);
+        features.chain(pages).chain(order.map(|note| Spelling::CommandLine.sentence(&note))).collect()
     }
 
     /// The opened dataset and the cost of its check, as a line for people.

@@ -77,6 +77,14 @@ pub enum GatherError {
         /// The system's error.
         reason: String,
     },
+    /// There is too little memory for a copy of a table.
+    #[error("no memory for a copy of the table ({}): {reason}", ByteSize::from_bytes(u64::try_from(*bytes).unwrap_or(u64::MAX)))]
+    CopyMemory {
+        /// Bytes of the table.
+        bytes: usize,
+        /// The system's error.
+        reason: String,
+    },
     /// A cache was made for another table.
     #[error(
         "a cache for {rows} rows of {row_bytes} bytes is none for a table of {table_rows} rows of {table_row_bytes} bytes"

@@ -24,7 +24,7 @@ mod stack;
 pub use cache::Hits;
 pub use error::GatherError;
 pub use host::{
-    BeginPlace, CachedRows, EvictingRows, FileTable, HostPlace, HostSource, HostTable, KeptRows,
+    BeginPlace, CachedRows, CopiedTable, EvictingRows, FileTable, HostPlace, HostSource, HostTable, KeptRows,
     LOOK_AHEAD_MOST, LookAheadTable, MappedTable, PartialSumBytes, PartialSums, Reduction, Remote,
     RemoteCounts, RowCache, SumBeginner, SumPlace, SumSource, TASK_BYTES, TableSource, divide, gather_pool,
     kept_row_bytes,

@@ -6,6 +6,7 @@ mod disk;
 mod first_layer;
 #[cfg(feature = "train")]
 mod hops;
+mod host_pages;
 #[cfg(feature = "train")]
 mod input_nodes;
 mod measured;

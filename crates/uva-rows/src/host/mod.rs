@@ -1,6 +1,7 @@
 //! Sources of rows on the CPU.
 
 mod caches;
+mod copied_table;
 mod file;
 mod look_ahead;
 mod mapped_table;
@@ -13,6 +14,7 @@ mod threads;
 mod widening;
 
 pub use caches::{CachedRows, EvictingRows, RowCache};
+pub use copied_table::CopiedTable;
 pub use file::FileTable;
 pub use look_ahead::{LOOK_AHEAD_MOST, LookAheadTable, kept_row_bytes};
 pub use mapped_table::MappedTable;

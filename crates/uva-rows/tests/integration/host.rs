@@ -1,13 +1,16 @@
 //! The host gather against the conformance checks, and its own refusals.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
+use uva_cuda::memory::TableBytes;
 use uva_ops::Vectors;
 use uva_rows::cache::eviction;
 use uva_rows::cache::map_bytes;
 use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, GatherError, HostPlace, MappedTable, NarrowFloat, RowCache, RowCopy,
-    RowOrigin, RowSource, SumSource, SummedValues, SummingSource, WideningSource,
+    Cached, CachedRows, CopiedTable, EvictingRows, GatherError, HostPlace, MappedTable, NarrowFloat,
+    RowCache, RowCopy, RowOrigin, RowSource, SumSource, SummedValues, SummingSource, WideningSource,
 };
 
 /// Every way in which this machine can copy rows, chosen by the gather or explicitly. Otherwise small outputs would
@@ -184,6 +187,29 @@ fn several_threads_conform() {
         0..3,
     );
     conformance::whole_tables(&|table, row_bytes| Box::new(MappedTable::new(table, row_bytes, 3).unwrap()));
+}
+
+#[test]
+fn a_copied_table_conforms() {
+    let copied = |table: &[u8], row_bytes, threads| {
+        let copy = Arc::new(CopiedTable::new(table, threads).unwrap());
+        Box::new(MappedTable::owned(copy, row_bytes, threads).unwrap())
+    };
+    conformance::every_row_size_at_every_offset(
+        &|table, row_bytes| copied(table, row_bytes, 1),
+        [1, 63, 400].into_iter(),
+        0..3,
+    );
+    conformance::whole_tables(&|table, row_bytes| copied(table, row_bytes, 3));
+}
+
+#[test]
+fn threads_copy_every_byte_of_a_table_of_several_pieces() {
+    let table: Vec<u8> =
+        (0..(20 << 20) + 12).map(|at: u32| (at.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    for threads in [1, 3] {
+        assert!(CopiedTable::new(&table, threads).unwrap().bytes() == table, "{threads} threads");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::machine::share_of_cores;
 use crate::options::checked_files::CheckedFiles;
 use crate::options::first_layer::FirstLayer;
 use crate::options::hop_options::HopBatches;
+use crate::options::host_pages::HostPages;
 use crate::options::input_nodes::NodesFile;
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::{Part, Standby};
@@ -163,6 +164,9 @@ options! {
         features: Features = Features::Auto
             => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed])
                 .brief("Source of feature rows: memory, disk"),
+        /// Pages of the feature table that CPU threads read from memory: those of the mapped file, or a copy on 2 MiB pages
+        host_pages: HostPages = HostPages::Auto
+            => Field::choice::<HostPages>("PAGES").of(PIPELINE, &[Speed]).only_with("features", from_memory),
         /// Method of reading rows from disk
         reader: DiskReader = DiskReader::Auto
             => Field::choice::<DiskReader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
@@ -241,6 +245,10 @@ fn by_workers() -> Vec<&'static str> {
 
 fn from_disk() -> Vec<&'static str> {
     vec![Features::Auto.name(), Features::Disk.name()]
+}
+
+fn from_memory() -> Vec<&'static str> {
+    vec![Features::Auto.name(), Features::Memory.name()]
 }
 
 fn of_maxima() -> Vec<&'static str> {

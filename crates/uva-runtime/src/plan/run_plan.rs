@@ -22,6 +22,7 @@ use crate::options::part::Part;
 use crate::options::reader::{DiskReader, Features};
 use crate::options::schedule::{Schedule, ScheduleItem, Turn};
 use crate::plan::feature_choice::{FeatureChoice, files_for_cufile};
+use crate::plan::page_choice::PageChoice;
 use crate::sampler::cache::Caches;
 use crate::sampler::presample::{SAMPLES, with_nodes};
 use crate::{LoaderOptions, Passes, RuntimeError};
@@ -84,6 +85,8 @@ pub struct RunPlan {
     pub divided: bool,
     /// The place from which rows are read, in the process that chose it.
     pub features: Option<FeatureChoice>,
+    /// The pages of rows in memory, in the process that chose them.
+    pub pages: Option<PageChoice>,
     /// Whether the run writes checkpoints. The message about a failure then explains how to resume.
     pub checkpointed: bool,
 }
@@ -157,6 +160,7 @@ impl RunPlan {
             table_rows: dataset.nodes(),
             divided: dataset.own_rows().is_some(),
             features: None,
+            pages: None,
             checkpointed: false,
         })
     }
@@ -334,6 +338,9 @@ impl RunPlan {
                 self.options.checked_files = Some(CheckedFiles::of(dataset));
             }
             self.features = Some(choice);
+            let choice = PageChoice::new(&self.clone().on(backend.clone()), dataset)?;
+            self.options.host_pages = choice.pages;
+            self.pages = Some(choice);
         }
         Ok(self)
     }

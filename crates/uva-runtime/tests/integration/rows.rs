@@ -15,8 +15,8 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::sampler::cache::{CacheContents, CachePolicy};
 use uva_runtime::tune::planning;
 use uva_runtime::{
-    Aggregation, Cursor, DiskReader, FeatureType, Features, LoaderOptions, LookAhead, Passes, RowTree,
-    Runtime,
+    Aggregation, Cursor, DiskReader, FeatureType, Features, HostPages, LoaderOptions, LookAhead, Passes,
+    RowTree, Runtime,
 };
 
 /// Backends of a run: on the CPU, and on the GPU of the stand-in with each gather.
@@ -94,10 +94,11 @@ impl Seen {
     }
 }
 
-const PARTS: [&str; 17] = [
+const PARTS: [&str; 18] = [
     "Begun",
     "BySplit",
     "Cached",
+    "Copied",
     "Device",
     "Direct",
     "File",
@@ -151,6 +152,11 @@ fn check_tables(path: &Path, seen: &mut Seen) {
                     for gathers_before_sums in [false, true] {
                         let options =
                             LoaderOptions { features, look_ahead, gathers_before_sums, ..options.clone() };
+                        for contents in &caches {
+                            let plan = plan(&options).on(backend.clone());
+                            seen.check(&dataset, plan, contents.clone(), &expected);
+                        }
+                        let options = LoaderOptions { host_pages: HostPages::Huge, ..options };
                         for contents in &caches {
                             let plan = plan(&options).on(backend.clone());
                             seen.check(&dataset, plan, contents.clone(), &expected);

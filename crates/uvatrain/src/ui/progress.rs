@@ -22,7 +22,6 @@ pub struct TrainingBar {
     /// Batches per second of the last training pass, for its epoch's line.
     rate: f64,
     epochs: u32,
-    bottleneck: String,
     /// Whether only batches are visible: such a trainer does not share losses and accuracies.
     batches_alone: bool,
 }
@@ -46,16 +45,7 @@ impl TrainingBar {
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("━╸─");
         bar.set_style(style);
-        let bottleneck = String::new();
-        TrainingBar {
-            bar,
-            pass: None,
-            timed: Epochs::default(),
-            rate: 0.0,
-            epochs: 0,
-            bottleneck,
-            batches_alone: false,
-        }
+        TrainingBar { bar, pass: None, timed: Epochs::default(), rate: 0.0, epochs: 0, batches_alone: false }
     }
 
     /// A view for runs in which only batches are visible.
@@ -93,7 +83,7 @@ impl TrainingBar {
 impl Observer for TrainingBar {
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
         match event {
-            Event::Epoch(epoch) => self.line(&epoch_line(epoch, self.epochs, self.rate, &self.bottleneck)),
+            Event::Epoch(epoch) => self.line(&epoch_line(epoch, self.epochs, self.rate)),
             Event::End(_) => self.finish(),
             Event::Start(_) | Event::InForce(_) | Event::Batch(_) => {}
         }
@@ -107,7 +97,6 @@ impl Observer for TrainingBar {
         self.epochs = progress.epochs;
         if progress.split == Split::Train {
             self.rate = rate;
-            busiest.clone_into(&mut self.bottleneck);
         }
         if self.bar.is_hidden() {
             return;
@@ -157,7 +146,8 @@ fn message_of_batches(rate: f64, left: Option<f64>, busiest: &str) -> String {
     format!("{speed}{left}bottleneck {busiest}")
 }
 
-fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> String {
+/// The line of an epoch, of at most 80 columns.
+fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64) -> String {
     let width = epochs.to_string().len();
     let mut line = format!("epoch {:>width$}/{epochs}", epoch.epoch + 1);
     match epoch.train_accuracy {
@@ -176,9 +166,6 @@ fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> S
     line += &format!("  {}", format::seconds(epoch.seconds));
     if rate > 0.0 {
         line += &format!("  {rate:.1} batches/s");
-    }
-    if !bottleneck.is_empty() {
-        line += &format!("  bottleneck {bottleneck}");
     }
     line
 }
@@ -229,13 +216,13 @@ mod tests {
             seconds: 12.3,
         };
         assert_eq!(
-            epoch_line(&epoch, 12, 45.23, "sampler"),
-            "epoch  1/12  loss 2.1034  train 45.1 %  valid 61.2 %  12.3 s  45.2 batches/s  bottleneck sampler"
+            epoch_line(&epoch, 12, 45.23),
+            "epoch  1/12  loss 2.1034  train 45.1 %  valid 61.2 %  12.3 s  45.2 batches/s"
         );
         epoch.valid_roc_auc = Some(0.75);
-        assert!(epoch_line(&epoch, 12, 0.0, "").contains("valid 61.2 %  ROC-AUC 75.0 %  12.3 s"));
+        assert!(epoch_line(&epoch, 12, 0.0).contains("valid 61.2 %  ROC-AUC 75.0 %  12.3 s"));
         (epoch.valid_accuracy, epoch.valid_roc_auc) = (None, None);
-        assert_eq!(epoch_line(&epoch, 3, 0.0, ""), "epoch 1/3  loss 2.1034  train 45.1 %  12.3 s");
+        assert_eq!(epoch_line(&epoch, 3, 0.0), "epoch 1/3  loss 2.1034  train 45.1 %  12.3 s");
     }
 
     #[test]

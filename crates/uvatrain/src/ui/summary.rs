@@ -29,16 +29,21 @@ pub struct SummaryFacts<'p> {
     pub cores: usize,
     /// Whether validation and test were on sampled neighbours.
     pub sampled: bool,
+    /// Whether the time of each role and the memory of each process are shown.
+    pub verbose: bool,
 }
 
-/// The summary of a run as text, ready to be printed on stderr.
+/// The summary of a run as text, in lines of at most 80 columns. With `verbose` a table of the roles' time and one of the
+/// processes' memory precede it.
 pub fn of_run(end: &End, besides: &SummaryFacts<'_>) -> String {
     let mut text = String::from("\n");
-    text += &roles(&end.roles);
-    text.push('\n');
-    if !end.memory.is_empty() {
-        text += &memory(&end.memory);
+    if besides.verbose {
+        text += &roles(&end.roles);
         text.push('\n');
+        if !end.memory.is_empty() {
+            text += &memory(&end.memory);
+            text.push('\n');
+        }
     }
     text += &facts(end, besides);
     text
@@ -101,7 +106,7 @@ fn facts(end: &End, besides: &SummaryFacts<'_>) -> String {
     let mut how = besides.sampled.then_some(ON_SAMPLED_NEIGHBOURS).into_iter();
     let mut result = |name: &str, value: String, epoch: Option<u32>, fact: &mut dyn FnMut(&str, String)| {
         let how = how.next().map_or(String::new(), |how| format!(" {how}"));
-        let of = epoch.map_or(String::new(), |epoch| format!(", of epoch {}", u64::from(epoch) + 1));
+        let of = epoch.map_or(String::new(), |epoch| format!(", epoch {}", u64::from(epoch) + 1));
         fact(name, format!("{value}{how}{of}"));
     };
     for (name, value, epoch) in [
@@ -129,40 +134,26 @@ fn facts(end: &End, besides: &SummaryFacts<'_>) -> String {
     }
     let epochs = format!("{}{}", end.epochs, if end.stopped_early { ", stopped early" } else { "" });
     fact("epochs", epochs);
-    fact(
-        "time",
-        format!("{} for everything, from the first process to the last", format::seconds(end.seconds)),
-    );
+    fact("time", format!("{}, start and evaluation included", format::seconds(end.seconds)));
     if let Some(speed) = end.batches_per_second {
-        fact(
-            "speed",
-            format!(
-                "{speed:.1} batches/s: {} training batches in {}; start, validation and test are not counted",
-                format::count(end.batches),
-                format::seconds(end.training_seconds)
-            ),
-        );
+        let (batches, seconds) = (format::count(end.batches), format::seconds(end.training_seconds));
+        fact("speed", format!("{speed:.1} batches/s: {batches} training batches in {seconds}"));
     }
+    fact("working", working(&end.roles));
     if let Some(bottleneck) = &end.bottleneck {
-        fact("bottleneck", format!("the {bottleneck}: the others wait for it"));
+        fact("bottleneck", bottleneck.clone());
     }
     if let Some((threads, more)) = more_threads(end, besides) {
-        fact(
-            "to try",
-            format!(
-                "--train-threads {more} ({threads} now): training holds the run up, and this machine has {} cores",
-                besides.cores
-            ),
-        );
+        fact("to try", format!("--train-threads {more} ({threads} now, {} cores)", besides.cores));
+    }
+    let largest = end.roles.each().into_iter().max_by_key(|(_, times)| times.peak_rss_bytes);
+    if let Some((role, times)) = largest.filter(|(_, times)| times.peak_rss_bytes > 0) {
+        fact("peak memory", format!("{} ({role})", ByteSize::from_bytes(times.peak_rss_bytes)));
     }
     if let Some(oversized) = end.oversized.filter(|oversized| *oversized > 0) {
         fact(
             "oversized",
-            format!(
-                "{} training batches had no room in their slots on the GPU, and went through host memory (--gpu-slots \
-                 largest: room for all)",
-                format::count(oversized)
-            ),
+            format!("{} batches did not fit their slots (--gpu-slots largest)", format::count(oversized)),
         );
     }
     if let Some(cache) = &end.cache {
@@ -196,14 +187,24 @@ fn facts(end: &End, besides: &SummaryFacts<'_>) -> String {
     facts.render()
 }
 
+/// The share of its time that each role works, rather than waits.
+fn working(roles: &Roles) -> String {
+    let shares = roles.each().into_iter().map(|(role, times)| {
+        let whole = times.working_s + times.waiting_input_s + times.waiting_output_s;
+        let share = if whole > 0.0 { 100.0 * times.working_s / whole } else { 0.0 };
+        format!("{role} {share:.0} %")
+    });
+    shares.collect::<Vec<_>>().join(", ")
+}
+
 /// Which model is tested and used for predictions.
 fn kept(keep: Keep, end: &End) -> String {
     match (keep, end.best_valid_epoch) {
         (Keep::Best, Some(epoch)) => {
-            format!("the best by validation, of epoch {} (--keep last: the last)", u64::from(epoch) + 1)
+            format!("best by validation, epoch {}", u64::from(epoch) + 1)
         }
-        (Keep::Best, None) => "the last: there was no validation".to_owned(),
-        (Keep::Last, _) => "the last".to_owned(),
+        (Keep::Best, None) => "last (no validation)".to_owned(),
+        (Keep::Last, _) => "last".to_owned(),
     }
 }
 
@@ -290,7 +291,7 @@ mod tests {
 
     #[test]
     fn every_role_shows_seconds_and_shares_of_its_time() {
-        let text = of_run(&end(), &SummaryFacts::default());
+        let text = of_run(&end(), &SummaryFacts { verbose: true, ..SummaryFacts::default() });
         let line = |role: &str| text.lines().find(|l| l.starts_with(role)).unwrap().to_owned();
         assert!(line("sampler").contains("2.50 s  25 %"), "{text}");
         assert!(line("sampler").contains("7.50 s  75 %"), "{text}");
@@ -300,7 +301,8 @@ mod tests {
 
     #[test]
     fn every_process_shows_its_own_memory_and_a_run_without_it_no_table() {
-        assert!(!of_run(&end(), &SummaryFacts::default()).contains("mapped files"));
+        let verbose = SummaryFacts { verbose: true, ..SummaryFacts::default() };
+        assert!(!of_run(&end(), &verbose).contains("mapped files"));
         let process = |process: &str, own: u64| ProcessMemory {
             process: process.to_owned(),
             resident_bytes: (own + 12) << 20,
@@ -310,7 +312,7 @@ mod tests {
             peak_bytes: 99 << 20,
         };
         let end = End { memory: vec![process("launcher", 3), process("sampler 0", 5)], ..end() };
-        let text = of_run(&end, &SummaryFacts::default());
+        let text = of_run(&end, &verbose);
         let line = text.lines().find(|line| line.starts_with("sampler 0")).unwrap();
         let words: Vec<&str> = line.split_whitespace().skip(2).filter(|word| *word != "MiB").collect();
         assert_eq!(words, ["17", "5", "8", "4", "99"], "{text}");
@@ -319,10 +321,35 @@ mod tests {
     }
 
     #[test]
+    fn the_summary_is_one_table_of_at_most_80_columns() {
+        let end = End {
+            best_valid_accuracy: Some(0.8),
+            best_valid_epoch: Some(998),
+            oversized: Some(1234),
+            ..end()
+        };
+        let facts = SummaryFacts {
+            train_threads: Some(1),
+            cores: 128,
+            sampled: true,
+            keep: Some(Keep::Best),
+            ..SummaryFacts::default()
+        };
+        let text = of_run(&end, &facts);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.contains("working                   sampler 25 %, producer 10 %, consumer 100 %\n"),
+            "{text}"
+        );
+        assert!(text.contains("peak memory               300.0 MiB"), "{text}");
+        assert!(!text.contains('─') && !text.trim().contains("\n\n"), "{text}");
+    }
+
+    #[test]
     fn results_are_named_and_unknown_ones_omitted() {
         let besides = SummaryFacts { metrics: Some(Path::new("run.jsonl")), ..SummaryFacts::default() };
         let text = of_run(&end(), &besides);
-        assert!(text.contains("test accuracy  81.5 %, of epoch 1\n"), "{text}");
+        assert!(text.contains("test accuracy  81.5 %, epoch 1\n"), "{text}");
         assert!(text.contains("3, stopped early"), "{text}");
         assert!(text.contains("run.jsonl"), "{text}");
         assert!(!text.contains("best validation") && !text.contains("checkpoint"), "{text}");
@@ -336,7 +363,7 @@ mod tests {
     fn the_first_result_says_that_neighbours_were_sampled() {
         let end = End { best_valid_accuracy: Some(0.8), best_valid_epoch: Some(0), ..end() };
         let text = of_run(&end, &SummaryFacts { sampled: true, ..SummaryFacts::default() });
-        assert!(text.contains("81.5 % on sampled neighbours, of epoch 1\n"), "{text}");
+        assert!(text.contains("81.5 % on sampled neighbours, epoch 1\n"), "{text}");
         assert_eq!(text.matches(ON_SAMPLED_NEIGHBOURS).count(), 1, "{text}");
         assert!(!of_run(&end, &SummaryFacts::default()).contains(ON_SAMPLED_NEIGHBOURS));
     }
@@ -395,6 +422,10 @@ mod tests {
     fn a_role_that_never_ran_divides_by_nothing() {
         let mut end = end();
         end.roles.sampler = RoleTimes::default();
-        assert!(of_run(&end, &SummaryFacts::default()).contains("0.000 s   0 %"));
+        let verbose = SummaryFacts { verbose: true, ..SummaryFacts::default() };
+        assert!(of_run(&end, &verbose).contains("0.000 s   0 %"));
+        assert!(
+            of_run(&end, &SummaryFacts::default()).contains("sampler 0 %, producer 10 %, consumer 100 %")
+        );
     }
 }

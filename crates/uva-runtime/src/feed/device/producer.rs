@@ -72,7 +72,8 @@ impl DeviceSetup {
             }
         };
         let host =
-            HostParts { ranks, ..HostParts::new(dataset, plan.options.gather_threads).with_chosen(ids) };
+            HostParts { ranks, ..HostParts::new(dataset, plan.options.gather_threads).with_chosen(ids) }
+                .copying(&tree);
         DeviceGather::new(self, plan, dataset, &tree, host, cache)
     }
 }

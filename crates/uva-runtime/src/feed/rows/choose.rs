@@ -7,6 +7,7 @@ use super::tree::{RowCacheKind, RowTree};
 use crate::LoaderOptions;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::options::Prepare;
+use crate::options::host_pages::HostPages;
 use crate::options::reader::{DiskReader, Features};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
@@ -48,7 +49,7 @@ impl RowTree {
     /// The tree for a batch that the CPU makes without a cache because it does not fit its slot on a GPU.
     #[must_use]
     pub fn aside(plan: &RunPlan) -> Self {
-        shaped(&plan.layout, table(plan))
+        shaped(&plan.layout, table(plan).in_place())
     }
 }
 
@@ -65,7 +66,10 @@ fn table(plan: &RunPlan) -> RowTree {
 fn stored(options: &LoaderOptions) -> RowTree {
     match options.features {
         Features::Disk => RowTree::File(options.reader),
-        Features::Auto | Features::Memory => RowTree::Mapped,
+        Features::Auto | Features::Memory => match options.host_pages {
+            HostPages::Huge => RowTree::Copied,
+            HostPages::Auto | HostPages::Mapped => RowTree::Mapped,
+        },
     }
 }
 
@@ -161,12 +165,16 @@ fn on_device(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
 
 /// Rows of a table in memory that are gathered by id into slots on this GPU.
 fn gathered(plan: &RunPlan, cuda: &CudaBackend) -> RowTree {
-    let staged = || RowTree::Staged(Box::new(RowTree::Mapped));
+    let staged = || RowTree::Staged(Box::new(stored(&plan.options)));
     match cuda.gather {
         // `Auto` is never granted, and would mean the same.
         GatherChoice::ZeroCopy | GatherChoice::Auto => cached(cache(&plan.caches), RowTree::Pinned),
         GatherChoice::Device => RowTree::Device,
         GatherChoice::Dma | GatherChoice::Cpu => staged(),
-        GatherChoice::Split => RowTree::Split(Box::new(RowTree::Pinned), Box::new(staged())),
+        GatherChoice::Split => {
+            // Both read the pinned pages.
+            let staged = RowTree::Staged(Box::new(RowTree::Mapped));
+            RowTree::Split(Box::new(RowTree::Pinned), Box::new(staged))
+        }
     }
 }

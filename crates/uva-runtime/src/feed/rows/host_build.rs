@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use uva_batch::BatchLayout;
+use uva_cuda::memory::TableBytes;
 use uva_exchange::Book;
 use uva_graph::Dataset;
 use uva_rows::{
-    Cached, CachedRows, EvictingRows, FileTable, LookAheadTable, MappedTable, RowCache, SumSource,
-    SummedValues, SummingSource, TableSource, WideningSource,
+    Cached, CachedRows, CopiedTable, EvictingRows, FileTable, LookAheadTable, MappedTable, RowCache,
+    SumSource, SummedValues, SummingSource, TableSource, WideningSource,
 };
 use uva_rows::{HostSource, Remote};
 
@@ -26,6 +27,8 @@ pub(crate) struct HostParts<'d, 's> {
     pub threads: usize,
     /// The rows that a cache of chosen rows holds.
     pub chosen: ChosenRows<'s>,
+    /// The copy of the table, for trees that read one; otherwise they read the mapped file.
+    pub copied: Option<Arc<dyn TableBytes>>,
     /// The other ranks, if rows are divided among ranks.
     pub ranks: Option<&'s RankExchanges>,
 }
@@ -54,7 +57,27 @@ impl<'s> ChosenRows<'s> {
 impl<'d, 's> HostParts<'d, 's> {
     /// Creates the parts without a cache and without other ranks.
     pub fn new(dataset: &'d Dataset, threads: usize) -> Self {
-        Self { dataset, threads, chosen: ChosenRows::None, ranks: None }
+        Self { dataset, threads, chosen: ChosenRows::None, copied: None, ranks: None }
+    }
+
+    /// Copies the table into memory if this tree reads a copy. Without memory for it, rows are read from the mapped
+    /// file, and a warning says so.
+    pub fn copying(self, tree: &RowTree) -> Self {
+        if !tree.any(&|tree| *tree == RowTree::Copied) {
+            return self;
+        }
+        let copied = CopiedTable::new(self.dataset.features().bytes, self.threads);
+        let copied = match copied {
+            Ok(copied) => {
+                tracing::info!(huge_share = copied.huge_share(), "the feature table is copied");
+                Some(Arc::new(copied) as Arc<dyn TableBytes>)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "rows are read from the mapped file");
+                None
+            }
+        };
+        Self { copied, ..self }
     }
 
     /// Adds a cache of the rows with these ids, if the run has one.
@@ -118,13 +141,15 @@ impl RowTree {
     /// The table whose rows the CPU writes unchanged, widened or summed.
     fn table<'d>(&self, parts: &HostParts<'d, '_>) -> Result<Box<dyn TableSource + 'd>, RuntimeError> {
         Ok(match self {
-            Self::Mapped => Box::new(mapped(parts)?),
+            Self::Mapped | Self::Copied => Box::new(self.in_memory(parts)?),
             Self::File(reader) => Box::new(file(parts, *reader)?),
             Self::Remote => Box::new(remote(parts)?),
             Self::Cached(kind, of) => {
                 let cache = of.row_cache(*kind, parts)?;
                 match **of {
-                    Self::Mapped => Box::new(Cached::in_memory(mapped(parts)?, cache).map_err(failed)?),
+                    Self::Mapped | Self::Copied => {
+                        Box::new(Cached::in_memory(of.in_memory(parts)?, cache).map_err(failed)?)
+                    }
                     Self::File(reader) => {
                         Box::new(Cached::on_disk(file(parts, reader)?, cache).map_err(failed)?)
                     }
@@ -144,6 +169,18 @@ impl RowTree {
             }
             _ => return Err(self.is_not("brought by the CPU")),
         })
+    }
+
+    /// A table in memory: the mapped file, or the copy.
+    fn in_memory<'d>(&self, parts: &HostParts<'d, '_>) -> Result<MappedTable<'d>, RuntimeError> {
+        let table = parts.dataset.features();
+        let rows = match &parts.copied {
+            Some(copied) if *self == Self::Copied => {
+                MappedTable::owned(Arc::clone(copied), table.row_bytes(), parts.threads)
+            }
+            _ => MappedTable::new(table.bytes, table.row_bytes(), parts.threads),
+        };
+        rows.map_err(failed)
     }
 
     /// A cache before this tree.
@@ -183,7 +220,7 @@ impl RowTree {
         ids: &[i64],
     ) -> Result<CachedRows, RuntimeError> {
         let ids = self.in_reading_order(ids);
-        CachedRows::read(&mut self.table(parts)?, &ids).map_err(failed)
+        CachedRows::read(&mut self.clone().in_place().table(parts)?, &ids).map_err(failed)
     }
 
     /// These ids in the fastest reading order of this tree, which is sorted if it reads a file.
@@ -194,11 +231,6 @@ impl RowTree {
         }
         ids
     }
-}
-
-fn mapped<'d>(parts: &HostParts<'d, '_>) -> Result<MappedTable<'d>, RuntimeError> {
-    let table = parts.dataset.features();
-    MappedTable::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)
 }
 
 fn file(parts: &HostParts<'_, '_>, reader: DiskReader) -> Result<FileTable, RuntimeError> {

@@ -21,6 +21,10 @@ impl RowTree {
         let with = |of: &Self, lines: Vec<MemoryLine>| [of.memory(dataset, plan), lines].concat();
         let lines = match self {
             Self::Mapped => vec![MemoryLine::once("file of the features", MemoryKind::Mapped, table)],
+            Self::Copied => {
+                let file = MemoryLine::once("file of the features", MemoryKind::Mapped, table);
+                vec![file, line("copy of the features", MemoryKind::Host, table)]
+            }
             Self::File(_) | Self::Remote | Self::Direct => Vec::new(),
             Self::Pinned => {
                 let line = line("feature table", MemoryKind::Pinned, table);

@@ -18,6 +18,8 @@ use crate::options::reader::DiskReader;
 pub enum RowTree {
     /// A mapped file.
     Mapped,
+    /// A copy of the file in memory, on 2 MiB pages.
+    Copied,
     /// A file, read for each batch without the system's page cache.
     File(DiskReader),
     /// The rows of this rank from its mapped file, and those of other ranks through the exchange.
@@ -85,9 +87,13 @@ impl RowTree {
     /// The trees directly below.
     fn below(&self) -> impl Iterator<Item = &Self> {
         let (first, second) = match self {
-            Self::Mapped | Self::File(_) | Self::Remote | Self::Pinned | Self::Device | Self::Direct => {
-                (None, None)
-            }
+            Self::Mapped
+            | Self::Copied
+            | Self::File(_)
+            | Self::Remote
+            | Self::Pinned
+            | Self::Device
+            | Self::Direct => (None, None),
             Self::Cached(_, of)
             | Self::LookAhead { of, .. }
             | Self::Widened(of)
@@ -108,6 +114,14 @@ impl RowTree {
     /// Whether `is` holds for this tree, or for one below.
     pub(crate) fn any(&self, is: &dyn Fn(&Self) -> bool) -> bool {
         is(self) || self.below().any(|tree| tree.any(is))
+    }
+
+    /// The file itself in place of a copy, for a few rows.
+    pub(crate) fn in_place(self) -> Self {
+        match self {
+            Self::Copied => Self::Mapped,
+            other => other,
+        }
     }
 
     /// Whether rows are read from disk, by any reader.
@@ -188,6 +202,7 @@ impl fmt::Display for RowTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Mapped => f.write_str("mapped file"),
+            Self::Copied => f.write_str("copy of the file on 2 MiB pages"),
             Self::File(DiskReader::Auto) => f.write_str("file read for each batch"),
             Self::File(reader) => write!(f, "file read for each batch by {reader}"),
             Self::Remote => f.write_str("rows of this rank, the others by exchange"),

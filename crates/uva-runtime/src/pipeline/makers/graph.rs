@@ -78,9 +78,9 @@ impl BatchMaker for GraphMaker<'_> {
         hand_over: &mut dyn FnMut(&mut dyn WorkerBatches) -> Result<(), RuntimeError>,
     ) -> Result<(), RuntimeError> {
         let plan = self.plan;
-        let WorkerParts { dataset, control, place, cached, reordered, keep_on_core } = *parts;
+        let WorkerParts { dataset, control, place, cached, copied, reordered, keep_on_core } = *parts;
         let chosen = cached.map_or(ChosenRows::None, |rows| ChosenRows::Copied(Arc::clone(rows)));
-        let host = HostParts { chosen, ..HostParts::new(dataset, 1) };
+        let host = HostParts { chosen, copied: copied.cloned(), ..HostParts::new(dataset, 1) };
         let tree = RowTree::of(plan);
         let rows = SlotRows::new(&tree, &plan.layout, dataset, &host)?;
         keep_on_core();

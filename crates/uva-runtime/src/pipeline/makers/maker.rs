@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use uva_batch::BatchHeader;
+use uva_cuda::memory::TableBytes;
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_rows::CachedRows;
@@ -43,6 +44,8 @@ pub(crate) struct WorkerParts<'a> {
     pub place: usize,
     /// The rows of a feature cache that does not change.
     pub cached: Option<&'a Arc<CachedRows>>,
+    /// The copy of the feature table, if rows are read from one.
+    pub copied: Option<&'a Arc<dyn TableBytes>>,
     /// See [`SamplerParts`].
     pub reordered: Option<&'a FrozenBytes>,
     /// Pins the thread to its core. To be called after all threads that read rows have started.

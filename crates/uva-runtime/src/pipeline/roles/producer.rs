@@ -102,7 +102,7 @@ impl ProducerRole<'_> {
             None => {
                 let ids = self.cached_rows.map(|ids| bytemuck::cast_slice(ids.bytes()));
                 let parts = HostParts::new(self.dataset, plan.options.gather_threads).with_chosen(ids);
-                let parts = HostParts { ranks: self.ranks, ..parts };
+                let parts = HostParts { ranks: self.ranks, ..parts }.copying(&tree);
                 Gather::Host(SlotRows::new(&tree, &plan.layout, self.dataset, &parts)?)
             }
             Some(setup) => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use uva_batch::{BatchHeader, HandOver};
+use uva_cuda::memory::TableBytes;
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::protocol::SlotState;
@@ -26,6 +27,8 @@ use crate::{RuntimeError, machine};
 pub(crate) struct WorkerContext {
     /// The rows of a feature cache that does not change.
     cached: Option<Arc<CachedRows>>,
+    /// The copy of the feature table, if rows are read from one.
+    copied: Option<Arc<dyn TableBytes>>,
     /// Whether a worker has ended before its last batch. The others wait only for the consumer, which waits for that
     /// batch.
     broken: AtomicBool,
@@ -39,13 +42,13 @@ impl WorkerContext {
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<Self, RuntimeError> {
         let tree = RowTree::of(plan);
-        let parts = HostParts::new(dataset, share_of_cores(4));
+        let parts = HostParts::new(dataset, share_of_cores(4)).copying(&tree);
         let cached = tree.behind_chosen().zip(cached_rows);
         let copied = |(stored, ids): (&RowTree, &FrozenBytes)| {
             stored.copies_of(&parts, bytemuck::cast_slice(ids.bytes()))
         };
         let cached = cached.map(copied).transpose()?;
-        Ok(Self { cached: cached.map(Arc::new), broken: AtomicBool::new(false) })
+        Ok(Self { cached: cached.map(Arc::new), copied: parts.copied, broken: AtomicBool::new(false) })
     }
 }
 
@@ -102,6 +105,7 @@ impl WorkerRole<'_> {
             control: self.control,
             place: FIRST_SAMPLER + self.index,
             cached: self.crew.cached.as_ref(),
+            copied: self.crew.copied.as_ref(),
             reordered: self.reordered,
             keep_on_core: &|| self.keep_on_core(),
         };

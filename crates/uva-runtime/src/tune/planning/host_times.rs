@@ -74,8 +74,8 @@ impl<'d> HostTimes<'d> {
     /// Gathers the rows of the batches with `threads` threads, with a cache of the rows of `cached`.
     pub fn gathering_by(&mut self, threads: usize, cached: &[i64]) -> Result<TimedRun, TimingFailure> {
         self.nodes()?;
-        let parts = HostParts::new(self.dataset, threads).with_chosen(Some(cached));
         let tree = RowTree::of_table(self.loader, &self.layout, !cached.is_empty());
+        let parts = HostParts::new(self.dataset, threads).with_chosen(Some(cached)).copying(&tree);
         let mut source = tree.gathered(&parts)?;
         let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
         // The table's rows, and their form in a slot.

@@ -215,7 +215,7 @@ impl<'d> Ways<'d> {
     ) -> Result<Self, RuntimeError> {
         let threads = off.options.gather_threads;
         let ids = asked.contents.rows().map(|rows| bytemuck::cast_slice(rows.bytes()));
-        let parts = HostParts::new(dataset, threads).with_chosen(ids);
+        let parts = HostParts::new(dataset, threads).with_chosen(ids).copying(&RowTree::of(host));
         let rows = |plan: &RunPlan| {
             let plan = plan.clone().with_caches(asked.contents.caches().clone());
             RowTree::of(&plan).on_host(&plan.layout, &parts)

@@ -91,8 +91,11 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     }
     for (rank, end) in ends.iter().enumerate() {
         let metrics = flags.metrics.as_deref().map(|path| of_rank(path, rank, ends.len()));
-        let besides =
-            summary::SummaryFacts { metrics: metrics.as_deref(), ..summary::SummaryFacts::default() };
+        let besides = summary::SummaryFacts {
+            metrics: metrics.as_deref(),
+            verbose: flags.verbose,
+            ..summary::SummaryFacts::default()
+        };
         if ends.len() > 1 {
             out::say_lines(&format!("\nrank {rank}"));
         }

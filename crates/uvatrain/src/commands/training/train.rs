@@ -133,6 +133,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         keep: Some(asked.keep),
         cores: share_of_cores(1),
         sampled: draws && asked.evaluate_by == EvaluateBy::Sampled,
+        verbose: flags.verbose,
     };
     let summary = summary::of_run(&end, &besides);
     match flags.json {

@@ -133,6 +133,11 @@ pub struct RunFlags {
     #[serde(skip)]
     pub dry_run: bool,
 
+    /// Print the time of each role and the memory of each process at the end
+    #[arg(long, help_heading = OUTPUT, hide_short_help = true)]
+    #[serde(skip)]
+    pub verbose: bool,
+
     /// Print the result as one JSON object
     ///
     /// The output of the command then goes to stderr.

@@ -92,6 +92,11 @@ pub struct TrainFlags {
     #[serde(skip)]
     pub dry_run: bool,
 
+    /// Print the time of each role and the memory of each process at the end
+    #[arg(long, help_heading = OUTPUT, hide_short_help = true)]
+    #[serde(skip)]
+    pub verbose: bool,
+
     /// Print the result as one JSON object
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
