@@ -92,7 +92,7 @@ impl Draft {
         plan.check_prepare(backend, eviction)?;
         plan.check_look_ahead(eviction)?;
         plan.check_eviction(backend, eviction)?;
-        let plan = plan.with_features(&dataset, backend)?;
+        let plan = plan.with_row_places(&dataset, backend)?;
         if let Some(asked) = caches.as_ref().filter(|asked| !asked.is_before_disk())
             && backend.device_slots().is_some()
         {

@@ -8,8 +8,7 @@
 //! | [`part`] | ranks that divide an epoch |
 //! | [`seed_order`], [`input_nodes`] | the order of the training seeds; nodes in place of a split |
 //! | [`hop_options`], [`hop_run`] | the order in which epochs visit the rows of a hop set, and the places of the rows |
-//! | `reader`, `look_ahead` | the reader of rows on disk, and its look-ahead |
-//! | `host_pages` | the pages of rows in memory |
+//! | `reader`, `look_ahead` | the pages of rows in memory, the reader of rows on disk, and its look-ahead |
 //! | `checked_files`, [`first_layer`] | files that another process of the run opens again |
 
 mod batch_kind;
@@ -17,7 +16,6 @@ pub(crate) mod checked_files;
 pub mod first_layer;
 pub mod hop_options;
 pub mod hop_run;
-pub(crate) mod host_pages;
 pub mod input_nodes;
 mod loader;
 pub(crate) mod look_ahead;

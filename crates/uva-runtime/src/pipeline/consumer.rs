@@ -191,7 +191,7 @@ impl BatchStream {
             None => CacheContents::default(),
             Some(cache) => {
                 let backend = plan.backend.clone();
-                plan = plan.with_features(&dataset, &backend)?;
+                plan = plan.with_row_places(&dataset, &backend)?;
                 match cache {
                     StreamCache::Host(budget) => host_cache_contents(&dataset, &plan, budget, &note)?,
                     StreamCache::Gpu(asked) => gpu_cache_contents(&dataset, &plan, &asked, &note)?,

@@ -328,7 +328,11 @@ impl RunPlan {
     ///
     /// # Errors
     /// See [`FeatureChoice::new`].
-    pub fn with_features(mut self, dataset: &Dataset, backend: &Backend) -> Result<Self, RuntimeError> {
+    pub(crate) fn with_features(
+        mut self,
+        dataset: &Dataset,
+        backend: &Backend,
+    ) -> Result<Self, RuntimeError> {
         if self.features.is_none() {
             let kernels_sum =
                 self.layout.aggregation() != Aggregation::None && self.options.gathers_before_sums;
@@ -338,9 +342,6 @@ impl RunPlan {
                 self.options.checked_files = Some(CheckedFiles::of(dataset));
             }
             self.features = Some(choice);
-            let choice = PageChoice::new(&self.clone().on(backend.clone()), dataset)?;
-            self.options.host_pages = choice.pages;
-            self.pages = Some(choice);
         }
         Ok(self)
     }

@@ -67,7 +67,7 @@ impl Seen {
     /// Runs this plan, if no run with its tree was made yet, and compares the results with `expected`.
     fn check(&mut self, dataset: &Arc<Dataset>, plan: RunPlan, contents: CacheContents, expected: &Made) {
         let backend = plan.backend.clone();
-        let Ok(settled) = plan.clone().with_features(dataset, &backend) else {
+        let Ok(settled) = plan.clone().with_row_places(dataset, &backend) else {
             self.refused += 1;
             return;
         };

@@ -7,8 +7,7 @@ use super::tree::{RowCacheKind, RowTree};
 use crate::LoaderOptions;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::options::Prepare;
-use crate::options::host_pages::HostPages;
-use crate::options::reader::{DiskReader, Features};
+use crate::options::reader::{DiskReader, Features, HostPages};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
 
