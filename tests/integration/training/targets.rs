@@ -153,7 +153,7 @@ fn options_of_classes_are_refused_for_numbers_and_the_other_way_round() {
     assert!(!temp.path().join("p.npy").exists());
     six_nodes(&temp.path().join("six"));
     for (options, part) in [
-        ("--loss mae", "--loss mae: it is for float32 targets"),
+        ("--loss mae", "--loss mae: only valid for float32 targets"),
         ("--metric mse", "mse requires float32 targets"),
         ("--loss l2", "auto, mse, mae"),
     ] {

@@ -444,7 +444,7 @@ def test_a_script_under_the_launcher_gets_the_batches_of_a_loader(graph, uvatrai
     assert all(torch.equal(rows[hash], expected[hash]) for hash in rows)
     events = [json.loads(line) for line in metrics.read_text().splitlines()]
     start = next(event for event in events if event["event"] == "start")
-    assert start["in_force"]["aggregate"] == {"way": "host", "sums": how, "reason": "asked for"}
+    assert start["in_force"]["aggregate"] == {"way": "host", "sums": how, "reason": "requested"}
     assert start["options"]["aggregate"] == how
     batches = [event for event in events if event["event"] == "batch"]
     assert len(batches) == 5

@@ -49,7 +49,7 @@ impl TrainingData for HopData<'_> {
         _plan: &RunPlan,
         _outputs: usize,
     ) -> Result<AggregateVerdict, RuntimeError> {
-        Ok(AggregateVerdict::off("a hop set has its sums"))
+        Ok(AggregateVerdict::off("a hop set contains its sums"))
     }
 
     fn loader_for(
@@ -61,7 +61,7 @@ impl TrainingData for HopData<'_> {
         match (on_gpu, gather) {
             (true, _) => Ok(loader.of_hops_on_gpu()),
             (false, GatherChoice::Device) => {
-                let reason = "this run trains on the CPU: leave `place` out, or give `device=cuda:0`";
+                let reason = "this run trains on the CPU: omit `place`, or use `device=cuda:0`";
                 Err(OptionError::new("place", "gpu", reason))
             }
             (false, _) => Ok(loader),
