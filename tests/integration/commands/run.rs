@@ -203,7 +203,7 @@ fn one_process_attaches_and_a_second_is_refused_with_the_reason() {
         touch over; wait; test $code = 70"#;
     let steps = "attach; file attached; await over; take 3";
     let outcome = run(temp.path(), "", Some(at_once), steps).run().succeeds();
-    assert!(outcome.stderr.contains("has attached to this run before; one process"), "{outcome}");
+    assert!(outcome.stderr.contains("attached after it: one process"), "{outcome}");
 }
 
 #[test]
