@@ -332,7 +332,7 @@ fn roles_are_chosen_by_the_stage_times_of_a_run_for_its_number_of_ranks() {
     }
     for (options, code, parts) in [
         ("--roles auto", 2, ["--role-times FILE", "--metrics"]),
-        ("--roles 1:2 --role-times slow.jsonl", 2, ["--role-times", "or leave it out"]),
+        ("--roles 1:2 --role-times slow.jsonl", 2, ["--role-times", "only valid with --roles auto"]),
         ("--roles auto --role-times slow.jsonl --ranks 2", 2, ["--roles auto", "--ranks"]),
         ("--roles auto --role-times slow.jsonl --device cpu", 2, ["--roles auto", "--device"]),
         ("--roles auto --role-times none.jsonl", 2, ["--role-times none.jsonl", "No such file"]),

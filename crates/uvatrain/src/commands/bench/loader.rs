@@ -68,14 +68,14 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
     if !HopSet::is_at(&flags.data) {
         let data = flags.data.display();
         return Err(exit::usage(format!(
-            "{data}: it is no hop set (no hops.json): `uvatrain propagate` makes one of a dataset; of a dataset \
-             `bench pipeline` measures batches"
+            "{data}: not a hop set (no hops.json): make one with `uvatrain propagate`, or measure a dataset with \
+             `bench pipeline`"
         ))
         .into());
     }
     if flags.reader == Some(DiskReader::Cufile) {
         return Err(exit::usage(
-            "--reader cufile: it brings rows into the memory of a GPU, and here they come to host memory",
+            "--reader cufile: not supported, since this benchmark reads rows into host memory",
         )
         .into());
     }

@@ -93,8 +93,8 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     if !samples && !run.is_on_gpu() && flags.loader.typed().iter().any(|field| field.name == "gather_threads")
     {
         return Err(exit::usage(
-            "--gather-threads: DATA is a hop set, and on the CPU each worker copies the rows of its batches by itself: give \
-             --samplers instead",
+            "--gather-threads: not supported with a hop set on the CPU, where each worker copies the rows of its batches: \
+             give --samplers instead",
         )
         .into());
     }
@@ -160,7 +160,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     if let (Some(predicted), Some(speed)) = (predicted, end.batches_per_second) {
         let came = 1e3 / speed;
-        out::say(&format!("--cores auto: {predicted:.2} ms a batch were predicted, and {came:.2} came"));
+        out::say(&format!("--cores auto: {predicted:.2} ms a batch were predicted, and {came:.2} measured"));
     }
     Ok(())
 }
@@ -186,7 +186,7 @@ fn opened(flags: &TrainFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
             let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
             if asked.place == HopRowsPlace::Host && loader.reader != DiskReader::Auto {
                 return Err(exit::usage(format!(
-                    "--reader {}: with --place host rows are read from the mapped files: leave it out, or give --place disk",
+                    "--reader {}: not supported with --place host, which reads the mapped files: use --place disk",
                     loader.reader
                 ))
                 .into());
