@@ -303,6 +303,6 @@ mod tests {
     fn a_start_on_another_dataset_is_another_run() {
         let mut run = Run::new(Path::new("f"), start(0, 0)).unwrap();
         let other = Start { dataset: json!({ "fingerprint": "b" }), ..start(0, 0) };
-        assert!(run.take(Event::Start(other)).unwrap_err().contains("a file of its own"));
+        assert!(run.take(Event::Start(other)).unwrap_err().contains("a separate file"));
     }
 }
