@@ -84,7 +84,7 @@ fn round(cores: &[usize], alone: bool) -> f64 {
             let pid = rustix::process::Pid::from_raw(pidfd.pid() as i32);
             sched_setaffinity(pid, &set).expect("it may run on these cores");
             let rings = [&batches, &features].map(|ring| ring.fd().expect("a memfd"));
-            ours.send(&[u8::from(alone)], &rings).expect("the role hears");
+            ours.send(&[u8::from(alone)], &rings).expect("the role receives");
             (child, ours)
         })
         .collect();
@@ -146,7 +146,7 @@ fn role_process(role: &str) {
             } else {
                 elapsed.as_secs_f64() * 1e6 / (count - 1) as f64
             };
-            channel.send(&microseconds.to_le_bytes(), &[]).expect("it is heard");
+            channel.send(&microseconds.to_le_bytes(), &[]).expect("the result is sent");
         }
     }
 }

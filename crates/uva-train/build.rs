@@ -3,7 +3,7 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // torch-sys (`links = "tch"`) tells it to direct dependants only; its own link arguments do not travel.
+    // torch-sys (`links = "tch"`) passes it only to direct dependants, which do not inherit its link arguments.
     if let Some(folder) = std::env::var_os("DEP_TCH_LIBTORCH_LIB") {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{}", folder.to_string_lossy());
     }

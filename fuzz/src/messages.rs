@@ -24,7 +24,7 @@ pub fn handover(input: &[u8]) -> bool {
         }
     }
     drop(peer);
-    assert!(channel.recv().is_err(), "a message of nobody");
+    assert!(channel.recv().is_err(), "a message after the peer has closed");
     accepted
 }
 

@@ -14,7 +14,7 @@ use uva_mem::ring::{PeerGone, Ring, RingShape, SharedWord, Word};
 const PATIENCE: Patience = Patience { spins: 0, interval: Duration::from_nanos(1) };
 
 fn nobody() -> Result<(), PeerGone> {
-    Err(PeerGone::new("nobody is there"))
+    Err(PeerGone::new("no peer"))
 }
 
 const GENERATION: u32 = 5;

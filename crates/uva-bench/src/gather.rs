@@ -74,7 +74,7 @@ pub enum MeasureError {
     #[error(transparent)]
     Slot(#[from] RingError),
     /// Memory for a table or an output on such pages is not available.
-    #[error("no memory on the pages that were asked for ({bytes} bytes): {source}")]
+    #[error("no memory with the requested pages ({bytes} bytes): {source}")]
     Pages {
         /// Requested bytes.
         bytes: usize,

@@ -11,7 +11,7 @@ use uva_runtime::RuntimeError;
 
 fn main() -> Result<(), RuntimeError> {
     let mut batches = attach()?.begin(Split::Train);
-    // `None`: behind the epoch's last batch. After Ctrl-C too, when the launcher waits for this program's end.
+    // `None` after the epoch's last batch, and after Ctrl-C, when the launcher waits for this program to end.
     while let Some(batch) = batches.next_batch(&|| false)? {
         println!(
             "{}.{}: {} nodes, hash {:016x}",

@@ -51,7 +51,7 @@ impl CheckpointDirectory {
         let failed = |doing: &str, error: &dyn std::fmt::Display| {
             RuntimeError::input(format!("cannot {doing}: {error}"))
                 .with_path_option("checkpoint", path)
-                .with_remedy("name a directory that this user may write")
+                .with_remedy("use a directory that this user can write to")
         };
         let lock_path = path.join(LOCK);
         let mut made = false;
@@ -67,7 +67,7 @@ impl CheckpointDirectory {
             let lock = match open_lock_file(&lock_path, true) {
                 Ok(lock) => lock,
                 Err(error) if error.kind() == ErrorKind::NotFound && since.elapsed() < PATIENCE => continue,
-                Err(error) => return Err(failed(&format!("write in the directory ({LOCK})"), &error)),
+                Err(error) => return Err(failed(&format!("write to the directory ({LOCK})"), &error)),
             };
             // Any other error comes from a file system without locks, where other runs cannot be excluded.
             let held = flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
@@ -76,16 +76,16 @@ impl CheckpointDirectory {
                 let claimed = Self { path: path.to_owned(), lock, made, first: true };
                 // A link is replaced; a directory of that name would block the first checkpoint.
                 if fs::symlink_metadata(path.join(STATE)).is_ok_and(|state| state.is_dir()) {
-                    return Err(failed("write in the directory", &format!("{STATE} there is a directory")));
+                    return Err(failed("write to the directory", &format!("{STATE} is a directory")));
                 }
                 Replacement::of(&path.join(STATE), 0o600)
-                    .map_err(|error| failed("write in the directory", &error))?;
+                    .map_err(|error| failed("write to the directory", &error))?;
                 return Ok(claimed);
             }
             if since.elapsed() > PATIENCE {
-                return Err(RuntimeError::input("another run is writing its checkpoints there")
+                return Err(RuntimeError::input("another run writes its checkpoints to this directory")
                     .with_path_option("checkpoint", path)
-                    .with_remedy("wait for its end, or name another directory"));
+                    .with_remedy("wait until that run has ended, or use another directory"));
             }
             thread::sleep(INTERVAL);
         }

@@ -25,7 +25,7 @@ impl FromStr for SharedSamplers {
             .and_then(|(samplers, ranks)| Some(Self { samplers: number(samplers)?, ranks: number(ranks)? }));
         counts.ok_or_else(|| {
             format!(
-                "give the samplers and the ranks, 1 to {MAX_RANKS} each: 1:3 for one sampler and three ranks"
+                "expected the numbers of samplers and of ranks, 1 to {MAX_RANKS} each: 1:3 for one sampler and three ranks"
             )
         })
     }
@@ -45,8 +45,9 @@ impl FromStr for GpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            |part: &str| format!("'{part}' is no GPU; give cuda:0,cuda:1, or cuda:0-3 for the first four");
+        let wrong = |part: &str| {
+            format!("'{part}' is not a GPU: expected cuda:0,cuda:1, or cuda:0-3 for the first four")
+        };
         let mut gpus: Vec<usize> = Vec::new();
         for part in text.split(',') {
             let numbers = part.strip_prefix("cuda:").ok_or_else(|| wrong(part))?;
@@ -59,7 +60,7 @@ impl FromStr for GpuList {
             }
             for gpu in (first..=last).map(usize::from) {
                 if gpus.contains(&gpu) {
-                    return Err(format!("cuda:{gpu} is named twice"));
+                    return Err(format!("cuda:{gpu} is listed twice"));
                 }
                 gpus.push(gpu);
             }
@@ -83,9 +84,7 @@ impl FromStr for BatchNumber {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse()
-            .map(Self)
-            .map_err(|_| "give the number of a batch in its epoch: 0 for the first".to_owned())
+        text.parse().map(Self).map_err(|_| "expected the number of a batch in its epoch, from 0".to_owned())
     }
 }
 
@@ -110,7 +109,7 @@ impl<T: FromStr<Err = String>> FromStr for OrAuto<T> {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self::Auto),
-            _ => text.parse().map(Self::Named).map_err(|why| format!("{why}; or auto")),
+            _ => text.parse().map(Self::Named).map_err(|why| format!("{why}, or auto")),
         }
     }
 }

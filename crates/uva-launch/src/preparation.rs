@@ -74,7 +74,7 @@ impl Draft {
             return Err(RuntimeError::option(
                 "samplers",
                 plan.options.samplers,
-                "with `sampler=gpu`, exactly one sampler works on a GPU",
+                "with `sampler=gpu`, exactly one sampler runs on a GPU",
             ));
         }
         backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
@@ -156,7 +156,7 @@ impl Draft {
         if self.place_is_open && backend.device_slots().is_some() {
             let mib = training_bytes(&self.dataset, &plan).div_ceil(1 << 20);
             dry.decided_at_start
-                .push(format!("place: whether the {mib} MiB of training rows fit beside a batch on the GPU"));
+                .push(format!("place: whether the {mib} MiB of training rows and a batch fit on the GPU"));
         }
         if plan.cufile_might_read(&self.dataset).is_some() {
             dry.decided_at_start.push("reader: whether cuFile reads into the GPU's memory".to_owned());
@@ -265,9 +265,9 @@ impl Draft {
         observer.note(&format!("caches: {}", summary(&cache_plan)));
         if (rows_only || plan.backend.device_slots().is_none()) && plan.caches.are_there() {
             observer.note(match plan.options.features {
-                Features::Disk => "they are in host memory, where a row that hits saves a read from disk",
+                Features::Disk => "the caches are in host memory, where a hit of a row saves a read from disk",
                 Features::Auto | Features::Memory => {
-                    "they are in host memory, where a hit saves no time: they show what a GPU's would hit"
+                    "the caches are in host memory, where a hit saves no time: they show the hits of caches on a GPU"
                 }
             });
         }
@@ -284,7 +284,7 @@ fn placed(
     observer: &mut dyn Observer,
 ) -> Result<RunPlan, RuntimeError> {
     if launcher.is_none() {
-        let why = "with `in_process` nothing shows what a batch leaves of the GPU's memory";
+        let why = "with `in_process`, the GPU memory that a batch leaves free is not measured";
         return Ok(plan.beside_device(why));
     }
     let need = training_bytes(dataset, &plan);
@@ -369,13 +369,13 @@ fn usable(
 ) -> Result<CachePlan, RuntimeError> {
     if !kinds.lists && plan.lists.count > 0 {
         observer.note(
-            "the plan's lists are not cached: the CPU samples, and lists on the GPU are for a sampler there",
+            "the plan's lists are not cached: the CPU samples, and cached lists require a sampler on the GPU",
         );
         plan.leave_out_lists();
     }
     if !kinds.rows && plan.rows.count > 0 {
         observer.note(
-            "the plan's rows are not cached: only `gather=zero-copy` and dma read rows that are kept on the GPU",
+            "the plan's rows are not cached: only `gather=zero-copy` and `gather=dma` read rows cached on the GPU",
         );
         plan.leave_out_rows();
     }
@@ -421,7 +421,7 @@ impl PreparedRun {
                 let share = 100.0 * rows.hit_rate;
                 format!("{} rows are cached: {share:.1} % of the reads are expected to hit", rows.count)
             }
-            None => "no row is cached: there is no room for a row and a map of all nodes".to_owned(),
+            None => "no row is cached: the size is too small for a row and a map of all nodes".to_owned(),
         }
     }
 

@@ -72,25 +72,25 @@ impl RankRequest {
             && !self.share_samplers()
         {
             return refused(format!(
-                "`switch={batch}` is for GPUs that sample for all ranks: say which by `roles=S:T` or `sampler_devices`"
+                "`switch={batch}` requires GPUs that sample for all ranks: give `roles=S:T` or `sampler_devices`"
             ));
         }
         if let Some(ranks) = self.named_count()
             && ranks > MAX_RANKS
         {
             let more = if self.switch.is_some() { " (`switch` adds one for each sampler)" } else { "" };
-            return refused(format!("{ranks} ranks{more} are more than {MAX_RANKS}, the most of a run"));
+            return refused(format!("{ranks} ranks{more}: a run has at most {MAX_RANKS}"));
         }
         if let Some(roles) = self.roles
             && self.ask_for_gpus()
         {
             return refused(format!(
-                "`roles={roles}` takes the first GPUs, and `devices` and `sampler_devices` name them: give one or the other"
+                "`roles={roles}` uses the first GPUs, and is not supported with `devices` or `sampler_devices`"
             ));
         }
         if let (Some(roles), DeviceChoice::Cuda(_)) = (self.roles, backend.device) {
             return refused(format!(
-                "`roles={roles}` takes the first GPUs, and `device={}` names one: leave `device` out, or name all by \
+                "`roles={roles}` uses the first GPUs, and is not supported with `device={}`; to choose the GPUs, give \
                  `sampler_devices` and `devices`",
                 backend.device
             ));
@@ -99,7 +99,7 @@ impl RankRequest {
             && ranks != roles.ranks
         {
             return refused(format!(
-                "`roles={roles}` has {} ranks, and `ranks={ranks}` another number: leave `ranks` out",
+                "`roles={roles}` has {} ranks, which contradicts `ranks={ranks}`: omit `ranks`",
                 roles.ranks
             ));
         }
@@ -107,7 +107,7 @@ impl RankRequest {
             && ranks as usize != gpus.0.len()
         {
             return refused(format!(
-                "`devices={gpus}` has a GPU for each of {} ranks, and `ranks={ranks}` is another number: leave `ranks` out",
+                "`devices={gpus}` has a GPU for each of {} ranks, which contradicts `ranks={ranks}`: omit `ranks`",
                 gpus.0.len()
             ));
         }
@@ -115,7 +115,7 @@ impl RankRequest {
             && let Some(both) = samplers.0.iter().find(|gpu| ranks.0.contains(gpu))
         {
             return refused(format!(
-                "cuda:{both} is in `sampler_devices` and in `devices`: a GPU samples or trains"
+                "cuda:{both} is in `sampler_devices` and in `devices`: a GPU either samples or trains"
             ));
         }
         if !self.ask_for_gpus() {
@@ -123,14 +123,14 @@ impl RankRequest {
         }
         if self.named_trainers().is_none() {
             return refused(
-                "`devices=auto` takes the first GPUs that do not sample: say by `ranks=N` how many of them train, or name them by \
-                 `devices`"
+                "`devices=auto` uses the first GPUs that do not sample, and requires their number: give `ranks=N`, or list the \
+                 GPUs in `devices`"
                     .to_owned(),
             );
         }
         if backend.device != DeviceChoice::Auto {
             return refused(format!(
-                "`device={}` is the device of one process, and `devices` names those of all ranks: leave `device` out",
+                "`device={}` is not supported with `devices`, which lists the devices of all ranks: omit `device`",
                 backend.device
             ));
         }
@@ -231,21 +231,26 @@ impl RankRequest {
         let (asked, instead) = match self.roles {
             Some(roles) => {
                 let all = roles.samplers + roles.ranks;
-                (format!("`roles={roles}` takes {all} GPUs"), format!("`roles={roles}` `device=cpu`"))
+                (format!("`roles={roles}` requires {all} GPUs"), format!("`roles={roles}` `device=cpu`"))
             }
             None => {
                 let named = GpuList(samplers.iter().chain(of_ranks).copied().collect());
                 let asked = match are_there {
-                    false => format!("{named} were asked for"),
-                    true if samplers.is_empty() => format!("{wanted} GPUs were asked for"),
-                    true => format!("{wanted} GPUs beside {} were asked for", GpuList(samplers.to_vec())),
+                    false => format!("the run requires {named}"),
+                    true if samplers.is_empty() => format!("the run requires {wanted} GPUs"),
+                    true => {
+                        format!(
+                            "the run requires {wanted} GPUs in addition to {}",
+                            GpuList(samplers.to_vec())
+                        )
+                    }
                 };
                 (asked, format!("`ranks={wanted}` `device=cpu`"))
             }
         };
         let cause = probed.cuda.unavailable.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
         Err(RuntimeError::missing(format!(
-            "{asked}, and the driver sees {seen}{cause}; {instead} needs none"
+            "{asked}, but the driver sees {seen}{cause}; use {instead} to run without GPUs"
         )))
     }
 
@@ -259,9 +264,9 @@ impl RankRequest {
         let decision = backend::decide(backend, false, probe)?;
         if let (Some(ranks @ 2..), Some(cuda)) = (count, decision.backend.cuda()) {
             return Err(RuntimeError::usage(format!(
-                "`ranks={ranks}` and one GPU, cuda:{}, which `device={}` takes: give each rank one by `devices`, or \
-                 `device=cpu` for batches in host memory",
-                cuda.ordinal, backend.device
+                "`ranks={ranks}` requires a GPU for each rank, but `device={}` uses only cuda:{}: list one GPU per rank in \
+                 `devices`, or use `device=cpu` for batches in host memory",
+                backend.device, cuda.ordinal
             )));
         }
         let shared_samplers = self.roles.map(|roles| roles.samplers as usize);
@@ -299,8 +304,8 @@ fn refuse_mps(backend: &BackendOptions) -> Result<(), RuntimeError> {
         _ => return Ok(()),
     };
     Err(RuntimeError::usage(format!(
-        "`{named}` with a GPU for each rank: the producer is a thread of the rank's process there, and MPS divides nothing; \
-         leave it out"
+        "`{named}` is not supported with a GPU for each rank: the producer is a thread of the rank's process, so that MPS has \
+         no processes to divide the GPU between"
     )))
 }
 
@@ -313,13 +318,13 @@ fn check_equal(devices: &[DeviceReport], one: usize, other: usize) -> Result<(),
     if of(one) == of(other) {
         return Ok(());
     }
-    let told = |gpu: &DeviceReport| {
+    let shown = |gpu: &DeviceReport| {
         format!("cuda:{} ({}, {} multiprocessors)", gpu.ordinal, gpu.name, gpu.multiprocessors)
     };
     Err(RuntimeError::usage(format!(
-        "{} and {} differ, and the ranks' GPUs have to be of one kind: name them by `devices`",
-        told(one),
-        told(other)
+        "{} and {} differ, but all ranks require GPUs of one kind: list such GPUs in `devices`",
+        shown(one),
+        shown(other)
     )))
 }
 
@@ -357,9 +362,11 @@ impl Ranks {
         let (count, first) = (self.count?, self.count? - ranks);
         match ranks {
             0 => None,
-            1 => Some(format!("rank {first} stands by, and joins the others at batch {from} of each epoch")),
+            1 => Some(format!(
+                "rank {first} is a standby rank, and joins the others at batch {from} of each epoch"
+            )),
             _ => Some(format!(
-                "ranks {first} to {} stand by, and join the others at batch {from} of each epoch",
+                "ranks {first} to {} are standby ranks, and join the others at batch {from} of each epoch",
                 count - 1
             )),
         }

@@ -60,26 +60,26 @@ impl CommandRun {
         let last = loader.part.of - 1;
         if standing_by > 0 && plan.of_rank(&dataset, last).schedule.train_batches() == 0 {
             return Err(RuntimeError::usage(format!(
-                "an epoch has {} batches, and from there on no step has one for each of {} ranks",
+                "an epoch has {} batches: from that batch on, no step has a batch for each of {} ranks",
                 plan.schedule.all_batches(Split::Train),
                 loader.part.of
             ))
             .with_option("switch", from)
-            .with_remedy("give a smaller number, or leave it out"));
+            .with_remedy("give a smaller number, or omit the option"));
         }
         let (batches, trainers) = (plan.schedule.all_batches(Split::Train), plan.schedule.trainers());
         if (1..trainers).contains(&batches) {
             return Err(RuntimeError::usage(format!(
-                "an epoch has {batches} batches, which is fewer than the {trainers} ranks that train: give a smaller batch \
-                 size, or start fewer ranks"
+                "an epoch has {batches} batches, fewer than the {trainers} ranks that train: use a smaller batch size, or fewer \
+                 ranks"
             ))
             .with_option("batch_size", loader.batch_size));
         }
         let in_host_memory = ranks.decision.backend.device_slots().is_none();
         if let (Some(count @ 2..), Some(_), true) = (ranks.count, &caches, in_host_memory) {
             return Err(RuntimeError::usage(format!(
-                "{count} ranks and `gpu_cache`: their batches are in host memory, and a cache there is of one rank; leave it \
-                 out"
+                "`gpu_cache` is not supported with {count} ranks whose batches are in host memory: a cache there belongs to one \
+                 rank"
             )));
         }
         let draft = Draft::new(dataset, plan, &ranks.decision.backend, caches)?;
@@ -102,7 +102,7 @@ impl CommandRun {
         }
         if self.ranks.standby_cache > 0 && self.ranks.standby.ranks > 0 {
             let bytes = self.ranks.standby_cache.saturating_mul(u64::from(self.ranks.standby.ranks));
-            let item = "rows cached where ranks stand by, at most";
+            let item = "rows cached for standby ranks, at most";
             more.push(MemoryLine::once(item, MemoryKind::Device, bytes));
         }
         let dry = self.draft.dry_run(&backend, Placement::Processes, more);
@@ -139,7 +139,7 @@ impl CommandRun {
         let sums = prepared.plan.options.aggregation;
         if let Some(made) = RowTree::of(&prepared.plan).sums() {
             let way = made.way();
-            more.push(("aggregate", json!({ "way": way, "sums": sums.name(), "reason": "asked for" })));
+            more.push(("aggregate", json!({ "way": way, "sums": sums.name(), "reason": "requested" })));
         }
         let of_each = prepared
             .of_each_rank(&|rank| ranks.backend_of(rank, &prepared.plan.backend), ranks.standby_cache)?;
@@ -178,7 +178,7 @@ impl CommandRun {
             if let Some(note) = ranks.note_of_standby() {
                 observer.note(&note);
                 if let (Some(last), true) = (of_each.last(), ranks.standby_cache > 0) {
-                    observer.note(&format!("where ranks stand by, {}", last.cached_rows()));
+                    observer.note(&format!("on standby ranks, {}", last.cached_rows()));
                 }
             }
         }
@@ -250,7 +250,6 @@ fn no_trial() -> RuntimeError {
     RuntimeError::option(
         "gpu_cache",
         "auto",
-        "what the command leaves of the GPU's memory cannot be tried out beforehand; give a size, such as \
-         `gpu_cache=2GiB`",
+        "the GPU memory that the command leaves free cannot be measured in advance: give a size, such as `gpu_cache=2GiB`",
     )
 }

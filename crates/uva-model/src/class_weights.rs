@@ -67,9 +67,9 @@ impl FromStr for ClassWeights {
             Ok(weight) if weight > 0.0 && weight.is_finite() => Ok(weight),
             _ => Err(format!("invalid weight '{entry}': expected a positive number")),
         };
-        // A single word that is no number is more likely a name than a weight.
+        // A single word that is not a number is more likely a name than a weight.
         if !text.contains(',') && text.trim().parse::<f64>().is_err() {
-            return Err(format!("invalid value '{text}': expected balanced, or a weight for each class"));
+            return Err(format!("invalid value '{text}': expected balanced, or one weight per class"));
         }
         text.split(',').map(weight).collect::<Result<_, _>>().map(Self::Given)
     }

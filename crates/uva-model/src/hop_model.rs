@@ -29,7 +29,7 @@ named! {
     pub enum ActivationKind = Relu {
         /// max(x, 0).
         Relu = "relu",
-        /// x above 0, and below it x times a slope that is trained; one slope a layer, 0.25 at first.
+        /// x above 0, and x times a trained slope below 0; one slope per layer, initially 0.25.
         Prelu = "prelu",
     }
 }

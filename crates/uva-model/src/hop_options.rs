@@ -26,7 +26,7 @@ impl TrainerOptions {
         match &self.model.row().hops {
             Some(model) => self.check_of_hop_set(model),
             None if self.hops > 0 || self.operators > 0 => Err(OptionsError::Unsupported(format!(
-                "it has {} hops of {} operators, and `model={}` is not of a hop set",
+                "it has {} hops of {} operators, and `model={}` does not train on a hop set",
                 self.hops,
                 self.operators,
                 self.model.name()
@@ -45,7 +45,7 @@ impl TrainerOptions {
             || (self.operators > 1 && !model.several_operators)
         {
             return Err(OptionsError::Unsupported(format!(
-                "it has hops of {} operators, which `model={}` cannot take",
+                "it has hops of {} operators, which `model={}` does not support",
                 self.operators,
                 self.model.name()
             )));
@@ -94,7 +94,7 @@ mod tests {
         let one = TrainerOptions { layers: 1, ..options(ModelKind::Sign, 3, 1) };
         assert_eq!(refused(one), "`layers`: 1 layers, and `model=sign` has at least 2");
         let none = TrainerOptions { layers: 0, ..options(ModelKind::Hoga, 3, 1) };
-        assert!(refused(none).starts_with("`layers`: 0 layers, and between 1 and 32"));
+        assert!(refused(none).starts_with("`layers`: 0 layers: expected 1 to 32"));
         let alpha = TrainerOptions { alpha: f64::NAN, ..options(ModelKind::S2gc, 3, 1) };
         assert!(refused(alpha).starts_with("`alpha`: NaN"));
         let heads = TrainerOptions { heads: 3, ..options(ModelKind::Hoga, 3, 1) };

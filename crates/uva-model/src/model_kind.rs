@@ -140,7 +140,7 @@ static TABLE: [ModelRow; 9] = [
     ModelRow {
         kind: ModelKind::Sage,
         name: "sage",
-        help: "GraphSAGE: a node's own features beside the mean of its sampled neighbours'",
+        help: "GraphSAGE: a node's own features, and the mean of those of its sampled neighbours",
         weighting: Weighting::Mean,
         edge_features: EdgeFeatures::Ignored,
         nonlinearity: Nonlinearity::Relu,
@@ -166,7 +166,7 @@ static TABLE: [ModelRow; 9] = [
     ModelRow {
         kind: ModelKind::Gat,
         name: "gat",
-        help: "Graph attention network: neighbours weighted by what attention makes of their rows and the node's own",
+        help: "Graph attention network: neighbours weighted by attention over their rows and the node's own row",
         weighting: Weighting::Attention,
         edge_features: EdgeFeatures::Optional,
         nonlinearity: Nonlinearity::Elu,
@@ -196,7 +196,7 @@ static TABLE: [ModelRow; 9] = [
     ModelRow {
         kind: ModelKind::Gine,
         name: "gine",
-        help: "GIN with features of edges, each added to its neighbour's row",
+        help: "GIN with edge features, which are added to the neighbours' rows",
         weighting: Weighting::Sum,
         edge_features: EdgeFeatures::Needed,
         nonlinearity: Nonlinearity::Relu,
@@ -213,21 +213,21 @@ static TABLE: [ModelRow; 9] = [
     over_hops(
         ModelKind::Sgc,
         "sgc",
-        "SGC, of a hop set: a linear map of the features after the last hop",
+        "SGC, on a hop set: a linear map of the features after the last hop",
         HopModel { last_alone: true, several_operators: false, layers: None, has_heads: false },
         LINEAR,
     ),
     over_hops(
         ModelKind::S2gc,
         "s2gc",
-        "S²GC, of a hop set: a linear map of the mean over the hops",
+        "S²GC, on a hop set: a linear map of the mean over the hops",
         HopModel { last_alone: false, several_operators: false, layers: None, has_heads: false },
         LINEAR,
     ),
     over_hops(
         ModelKind::Sign,
         "sign",
-        "SIGN, of a hop set: a linear map for each hop, and a perceptron over all of them",
+        "SIGN, on a hop set: a linear map for each hop, and a perceptron over all of them",
         HopModel {
             last_alone: false,
             several_operators: true,
@@ -239,7 +239,7 @@ static TABLE: [ModelRow; 9] = [
     over_hops(
         ModelKind::Hoga,
         "hoga",
-        "HOGA, of a hop set: attention between the hops of a node",
+        "HOGA, on a hop set: attention between the hops of a node",
         HopModel {
             last_alone: false,
             several_operators: false,

@@ -9,9 +9,9 @@ use crate::model_kind::{ModelKind, Weighting};
 use crate::options_error::OptionsError;
 
 named! {
-    /// The normalisation of feature rows before the first layer. A row of zeros stays one.
+    /// The normalisation of feature rows before the first layer. A row of zeros does not change.
     pub enum FeatureNorm = None {
-        /// As they are.
+        /// Unchanged rows.
         None = "none",
         /// Each row divided by the sum of its absolute values; usual for word counts.
         Row = "row",
@@ -21,9 +21,9 @@ named! {
 named! {
     /// The normalisation of rows between layers. [`Layer`](Self::Layer) is that of Ba et al. (2016).
     pub enum NormKind = None {
-        /// Nothing.
+        /// No normalisation.
         None = "none",
-        /// Layer normalisation: each row brought to mean 0 and variance 1, then scaled and shifted.
+        /// Layer normalisation: each row normalised to mean 0 and variance 1, then scaled and shifted.
         Layer = "layer",
     }
 }
@@ -54,16 +54,16 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Everything a trainer depends on besides the data. Checkpoints contain it. Options of some models are written only if
+/// Everything that a trainer depends on, except for the data. Checkpoints contain it. Options of some models are written only if
 /// they differ from the default, so that options may be added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainerOptions {
-    /// Which network.
+    /// The kind of network.
     pub model: ModelKind,
     /// Width of every layer but the last, which is as wide as there are classes.
     pub hidden: usize,
-    /// GAT, HOGA: heads of a hidden layer, which share its width and stand beside each other.
+    /// GAT, HOGA: heads of a hidden layer. They divide its columns between them.
     #[serde(default = "usual_heads", skip_serializing_if = "are_usual_heads")]
     pub heads: usize,
     /// GAT: heads of the last layer, each as wide as there are classes, which are averaged; `None` for as many as the
@@ -80,7 +80,7 @@ pub struct TrainerOptions {
     /// to the logits (Platonov et al. 2023).
     #[serde(default, skip_serializing_if = "is_usual")]
     pub residual: bool,
-    /// The normalisation of rows between layers: behind each but the last; with `residual` before each, and at the end.
+    /// The normalisation of rows between layers: after each but the last; with `residual` before each, and at the end.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub norm: NormKind,
     /// Number of layers; of a model over blocks also that of blocks in a batch, but for a first layer that is given.
@@ -88,7 +88,7 @@ pub struct TrainerOptions {
     /// Whether rows come with the first layer's sums: it is then a map of each row, and takes no block.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub first_layer_given: bool,
-    /// Hops of each operator that a model over a hop set reads besides the features; 0 for other models.
+    /// Hops of each operator that a model over a hop set reads in addition to the features; 0 for other models.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub hops: usize,
     /// Operators of that hop set; 0 for other models.
@@ -167,36 +167,36 @@ impl TrainerOptions {
                 let option = format!("`model={}`", model.name);
                 return Some((
                     option,
-                    "the weights of its sums are trained: they depend on this step's parameters",
+                    "the weights of its sums depend on the trained parameters of the step",
                 ));
             }
             Weighting::Sum => {
                 return Some((
                     format!("`model={}`", model.name),
-                    "its sums are not among those that are made yet",
+                    "sums for this model are not supported yet",
                 ));
             }
             Weighting::Beforehand => {
                 return Some((
                     format!("`model={}`", model.name),
-                    "it has no layer over neighbours: its sums are in the hop set",
+                    "the model has no layer over neighbours: its sums are in the hop set",
                 ));
             }
         }
         let refused = |option: &str, why| Some((option.to_owned(), why));
         if self.first_layer_given {
-            return refused("`first_layer`", "the sums of the first layer are in its hop set already");
+            return refused("`first_layer`", "the hop set already contains the sums of the first layer");
         }
         if self.residual {
             return refused("`residual`", "a trained linear map of each row comes before the first sum");
         }
         if self.input_dropout > 0.0 {
-            return refused("`input_dropout`", "it drops other elements of each row in each batch");
+            return refused("`input_dropout`", "each batch drops different elements of each row");
         }
         if self.feature_norm == FeatureNorm::Row {
             return refused(
                 "`feature_norm=row`",
-                "it divides each row before the sum; normalise the table's rows once instead",
+                "each row is divided before the sum; normalise the rows of the table once instead",
             );
         }
         None
@@ -214,7 +214,7 @@ impl TrainerOptions {
         self.layers.saturating_sub(usize::from(self.first_layer_given))
     }
 
-    /// Columns that the first layer's maps take, where rows have so many.
+    /// Columns of the input of the first layer's maps, for rows of this many columns.
     #[must_use]
     pub fn first_inputs(&self, row: usize) -> usize {
         // The node's own row and its mean lie side by side.
@@ -244,7 +244,7 @@ impl TrainerOptions {
         }
         if self.layers == 0 || self.layers > 32 {
             let option = self.model.row().form.layers_option;
-            return refuse(option, format!("{} layers, and between 1 and 32 are possible", self.layers));
+            return refuse(option, format!("{} layers: expected 1 to 32", self.layers));
         }
         self.check_hops()?;
         if self.first_layer_given {
@@ -286,13 +286,13 @@ impl TrainerOptions {
         }
         if self.model.row().needs_edge_features() && self.edge_dim == 0 {
             return Err(OptionsError::Unsupported(format!(
-                "it has no features of edges, and `model={}` is nothing without them",
+                "it has no edge features, and `model={}` requires them",
                 self.model.name()
             )));
         }
         if self.edge_dim > Self::MAX_WIDTH || (self.edge_dim > 0 && !self.model.row().takes_edge_features()) {
             return Err(OptionsError::Unsupported(format!(
-                "it has {} features of an edge, which `model={}` cannot take",
+                "it has {} features per edge, which `model={}` does not support",
                 self.edge_dim,
                 self.model.name()
             )));
@@ -300,7 +300,7 @@ impl TrainerOptions {
         for (what, value) in [("feature columns", input_dim), ("classes", classes)] {
             if value == 0 || value > Self::MAX_WIDTH {
                 return Err(OptionsError::Unsupported(format!(
-                    "it has {value} {what}, and between 1 and {} are possible",
+                    "it has {value} {what}: expected 1 to {}",
                     Self::MAX_WIDTH
                 )));
             }
@@ -312,13 +312,18 @@ impl TrainerOptions {
     fn check_given_layer(&self, input_dim: usize) -> Result<(), OptionsError> {
         let refuse = |problem: String| Err(OptionsError::Option { option: "first_layer", problem });
         if let Some((option, why)) = self.refuses_given_layer() {
-            return refuse(format!("it cannot be used with {option}: {why}"));
+            return refuse(format!("cannot be used with {option}: {why}"));
         }
         if self.layers < 2 {
-            return refuse(format!("{} layers: it is followed by one over neighbours at least", self.layers));
+            return refuse(format!(
+                "{} layers: requires at least one more layer, over neighbours",
+                self.layers
+            ));
         }
         if self.model.row().weighting == Weighting::Mean && !input_dim.is_multiple_of(2) {
-            return refuse(format!("rows of {input_dim} columns are no two rows side by side"));
+            return refuse(format!(
+                "rows of {input_dim} columns: expected an even number, for two rows side by side"
+            ));
         }
         Ok(())
     }

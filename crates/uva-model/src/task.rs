@@ -5,13 +5,13 @@ use uva_options::named;
 use crate::options_error::OptionsError;
 
 named! {
-    /// By what answers are judged: what early stopping and the best model go by.
+    /// The metric of evaluation, which controls early stopping and selects the best model.
     ///
-    /// [`RocAuc`](Self::RocAuc): how likely a node that has a label scores higher than one that has not, ties counting a
-    /// half. Of several labels a node the mean over those that some nodes have and some have not, as OGB's evaluator of
-    /// `ogbn-proteins` takes it.
+    /// [`RocAuc`](Self::RocAuc): the probability that a node with a label scores higher than one without it; ties count
+    /// a half. With several labels per node, the mean over the labels that some nodes have and others do not, like OGB's
+    /// evaluator of `ogbn-proteins`.
     pub enum Metric = Accuracy {
-        /// Share of the nodes, or of their labels, told right.
+        /// Share of correct predictions, over nodes or over their labels.
         Accuracy = "accuracy",
         /// Area under the receiver operating characteristic.
         RocAuc = "roc-auc",
@@ -33,7 +33,7 @@ impl Metric {
 }
 
 named! {
-    /// What regression minimises, the mean over all nodes and columns.
+    /// The loss of regression, the mean over all nodes and columns.
     pub enum RegressionLoss = Mse {
         /// Mean squared error.
         Mse = "mse",
@@ -102,15 +102,15 @@ impl Task {
         let errors = matches!(self.metric, Metric::Mse | Metric::Mae);
         match self.kind {
             TaskKind::Regression(_) if !errors => refuse(format!(
-                "{} is for classes, and this dataset has float32 targets: give `metric=mse` or mae",
+                "{} requires classes, but this dataset has float32 targets: use `metric=mse` or `metric=mae`",
                 self.metric
             )),
             TaskKind::SingleLabel | TaskKind::MultiLabel if errors => refuse(format!(
-                "{} is for float32 targets, and this dataset has classes: give `metric=accuracy` or roc-auc",
+                "{} requires float32 targets, but this dataset has classes: use `metric=accuracy` or `metric=roc-auc`",
                 self.metric
             )),
             TaskKind::SingleLabel if self.metric == Metric::RocAuc && self.outputs != 2 => refuse(format!(
-                "roc-auc is for two classes or for several labels a node, and this dataset has {} classes; give \
+                "roc-auc requires two classes or multi-label data, but this dataset has {} classes: use \
                  `metric=accuracy`",
                 self.outputs
             )),

@@ -79,10 +79,10 @@ impl<O: Options> PartialOptions<O> {
         for (field, value) in O::FIELDS.iter().zip(&self.values) {
             if value.is_some() {
                 if let Some(needed) = field.needs.filter(|needed| self.get(needed).is_none()) {
-                    return Err(OptionError::of(field.name, format!("it needs `{needed}`")));
+                    return Err(OptionError::of(field.name, format!("requires `{needed}`")));
                 }
                 if let Some(other) = field.excludes.iter().find(|other| self.get(other).is_some()) {
-                    let reason = format!("it cannot be used with `{other}`");
+                    let reason = format!("cannot be used with `{other}`");
                     return Err(OptionError::of(field.name, reason));
                 }
             }
@@ -91,10 +91,8 @@ impl<O: Options> PartialOptions<O> {
             {
                 let (name, needed) = (field.name, needed());
                 let has = O::field(other).map(|other| options.text(other)).unwrap_or_default();
-                let reason = format!(
-                    "it is of no use with `{other}={has}`; leave `{name}` out, or use `{other}={}`",
-                    needed.join(" or ")
-                );
+                let reason =
+                    format!("only valid with `{other}={}`, not with `{other}={has}`", needed.join(" or "));
                 return Err(OptionError::of(name, reason));
             }
         }

@@ -47,7 +47,7 @@ pub trait Options: Default {
         self.that(purpose).map(|field| (field.name.to_owned(), self.json(field))).collect()
     }
 
-    /// Checks each option in force by itself.
+    /// Checks each option in force, independently of the others.
     ///
     /// # Errors
     /// The first option whose value is out of range.

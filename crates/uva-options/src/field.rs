@@ -359,11 +359,11 @@ impl Field {
                     Some(choice) => Ok(choice.name.to_owned()),
                     None => {
                         let names: Vec<_> = choices.iter().map(|choice| choice.name).collect();
-                        Err(format!("'{text}' is none of {}", names.join(", ")))
+                        Err(format!("'{text}' is not one of {}", names.join(", ")))
                     }
                 }
             }
-            ValueKind::Internal => Err("the program sets it".to_owned()),
+            ValueKind::Internal => Err("not an option: the program sets this value".to_owned()),
         }
     }
 }
@@ -374,21 +374,19 @@ fn read_as<T: FromStr<Err: Display> + super::OptionValue>(text: &str) -> Result<
 
 fn fanouts(text: &str, hops: usize, most: i32) -> Result<String, String> {
     if text.trim().is_empty() {
-        return Err("no fanout given; write one number a hop, like 15,10,5".to_owned());
+        return Err("no fanout given: expected one number per hop, such as 15,10,5".to_owned());
     }
     if text.contains(['[', '(', ' '])
         && let Some(list) = as_list(text)
     {
-        return Err(format!(
-            "invalid value '{text}': write the numbers with commas alone between them: {list}"
-        ));
+        return Err(format!("invalid value '{text}': expected numbers separated by commas only: {list}"));
     }
     let mut fanouts = Vec::new();
     for (hop, entry) in text.split(',').map(str::trim).enumerate() {
         match entry.parse::<i32>() {
             Ok(fanout) if fanout == -1 || (1..=most).contains(&fanout) => fanouts.push(fanout.to_string()),
             Err(_) if entry.is_empty() => {
-                return Err(format!("hop {hop} is empty; write one number a hop, like 15,10,5"));
+                return Err(format!("hop {hop} is empty: expected one number per hop, such as 15,10,5"));
             }
             _ => {
                 return Err(format!(
@@ -398,7 +396,7 @@ fn fanouts(text: &str, hops: usize, most: i32) -> Result<String, String> {
         }
     }
     if fanouts.len() > hops {
-        return Err(format!("{} hops given; at most {hops} are possible", fanouts.len()));
+        return Err(format!("{} hops given: expected at most {hops}", fanouts.len()));
     }
     Ok(fanouts.join(","))
 }
@@ -426,7 +424,7 @@ mod tests {
         for text in ["0", "65", "-3"] {
             assert_eq!(field.read(text), Err(format!("{text} is not from 1 to 64")));
         }
-        assert_eq!(field.read("6x"), Err("'6x' is no whole number".to_owned()));
+        assert_eq!(field.read("6x"), Err("'6x' is not a whole number".to_owned()));
     }
 
     #[test]
@@ -458,8 +456,8 @@ mod tests {
             ("15,ten", "'ten'"),
             ("1.5", "'1.5'"),
             ("99999999999", "'99999999999'"),
-            ("10 5", "commas alone between them: 10,5"),
-            ("[15, -1]", "commas alone between them: 15,-1"),
+            ("10 5", "separated by commas only: 10,5"),
+            ("[15, -1]", "separated by commas only: 15,-1"),
         ] {
             let refusal = fanouts(text).unwrap_err();
             assert!(refusal.contains(says), "{text}: {refusal}");

@@ -12,7 +12,7 @@ pub trait Named: Copy + PartialEq + 'static {
     fn help(self) -> &'static str;
 }
 
-/// Declares an enum of named values. Documentation of a value is its help. The value behind `=` is the default.
+/// Declares an enum of named values. Documentation of a value is its help. The value after `=` is the default.
 ///
 /// ```
 /// uva_options::named! {
@@ -103,7 +103,7 @@ macro_rules! named {
                 let name = <String as $crate::serde::Deserialize>::deserialize(from)?;
                 Self::from_name(&name).ok_or_else(|| {
                     let names = Self::ALL.map(Self::name).join(", ");
-                    $crate::serde::de::Error::custom(format!("'{name}' is none of {names}"))
+                    $crate::serde::de::Error::custom(format!("'{name}' is not one of {names}"))
                 })
             }
         }

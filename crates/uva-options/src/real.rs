@@ -28,7 +28,7 @@ impl Real {
     /// The reason for a refusal.
     pub fn read(self, text: &str) -> Result<f64, String> {
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-        let number = number.ok_or_else(|| format!("'{text}' is no finite number"))?;
+        let number = number.ok_or_else(|| format!("'{text}' is not a finite number"))?;
         let within = match self {
             Self::Probability => (0.0..1.0).contains(&number),
             Self::Positive => number > 0.0,
@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(Real::Positive.read("1e-9"), Ok(1e-9));
         assert_eq!(Real::NotNegative.read("-0.5"), Err("-0.5 is not 0 or more".to_owned()));
         for text in ["nan", "inf", "x", ""] {
-            assert_eq!(Real::NotNegative.read(text), Err(format!("'{text}' is no finite number")));
+            assert_eq!(Real::NotNegative.read(text), Err(format!("'{text}' is not a finite number")));
         }
     }
 }

@@ -47,16 +47,17 @@ impl FromStr for ByteSize {
         let (number, unit) = (&text[..end], text[end..].trim_start());
         let unit_bytes = unit_bytes(number, unit)?;
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let no_number = || SizeError(format!("'{text}' is no size; write one like 512MiB, 6GiB or 1.5GB"));
+        let no_number =
+            || SizeError(format!("'{text}' is not a size: expected a value such as 512MiB, 6GiB or 1.5GB"));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(no_number());
         }
         // Integers throughout: a size near 2^53 must not lose its last bytes to a float.
-        let too_large = || SizeError(format!("'{text}' is more bytes than 64 bits can count"));
+        let too_large = || SizeError(format!("'{text}' is too large: a size must fit in 64 bits"));
         let digits =
             |s: &str| if s.is_empty() { Ok(0u128) } else { s.parse::<u128>().map_err(|_| too_large()) };
         if fraction.len() > 18 {
-            return Err(SizeError(format!("'{text}' has more than 18 digits after the point")));
+            return Err(SizeError(format!("'{text}' has more than 18 digits after the decimal point")));
         }
         let scale = 10u128.pow(fraction.len() as u32);
         let bytes = digits(whole)?
@@ -81,12 +82,12 @@ fn unit_bytes(number: &str, unit: &str) -> Result<u128, SizeError> {
         "k" | "m" | "g" | "t" => {
             let letter = unit.to_ascii_uppercase();
             return Err(SizeError(format!(
-                "'{number}{unit}' could mean two sizes; write {number}{letter}iB (1024s) or {number}{letter}B (1000s)"
+                "'{number}{unit}' is ambiguous: write {number}{letter}iB (powers of 1024) or {number}{letter}B (powers of 1000)"
             )));
         }
         _ => {
             return Err(SizeError(format!(
-                "'{number}{unit}' is no size; write one like 512MiB, 6GiB or 1.5GB"
+                "'{number}{unit}' is not a size: expected a value such as 512MiB, 6GiB or 1.5GB"
             )));
         }
     })

@@ -17,7 +17,7 @@ pub struct WholeRange {
 /// The reason for a refusal; the message names both bounds.
 pub fn whole(text: &str, bounds: WholeRange) -> Result<u64, String> {
     let WholeRange { least, most, type_most } = bounds;
-    let number: i128 = text.parse().map_err(|_| format!("'{text}' is no whole number"))?;
+    let number: i128 = text.parse().map_err(|_| format!("'{text}' is not a whole number"))?;
     let given = u64::try_from(number).ok().filter(|given| *given >= least);
     given.filter(|given| *given <= most.unwrap_or(type_most)).ok_or_else(|| match most {
         Some(most) => format!("{number} is not from {least} to {most}"),

@@ -272,5 +272,5 @@ fn no_block() -> TrainError {
 }
 
 fn another_tape() -> TrainError {
-    TrainError::Input("a backward pass behind another model's forward pass".to_owned())
+    TrainError::Input("a backward pass after another model's forward pass".to_owned())
 }

@@ -156,15 +156,15 @@ impl<'a> Session<'a> {
         let [epoch_number, batch_number] = [epoch, batch].map(|number| u64::from(number) + 1);
         if self.is_out_of_patience() {
             return format!(
-                "nothing is left to train: early stopping ended it behind epoch {epoch}, {epochs_without_gain} behind the \
-                 best; --patience {} or more trains on. Its model is tested",
+                "nothing is left to train: early stopping ended the run after epoch {epoch}, {epochs_without_gain} after the \
+                 best; give --patience {} or more to continue. The model is tested",
                 u64::from(epochs_without_gain) + 1
             );
         }
         if self.is_over() {
             return format!(
-                "nothing is left to train: the checkpoint has {}; --epochs {epoch_number} or more trains on. Its model is \
-                 tested",
+                "nothing is left to train: the checkpoint has {}; give --epochs {epoch_number} or more to continue. The model \
+                 is tested",
                 match epoch > self.epochs {
                     true => format!("{epoch} epochs, more than --epochs {}", self.epochs),
                     false => format!("{epoch} of {} epochs", self.epochs),
@@ -172,7 +172,7 @@ impl<'a> Session<'a> {
             );
         }
         if u64::from(batch) >= train_batches {
-            return format!("resumed behind the last batch of epoch {epoch_number}, at its validation");
+            return format!("resumed after the last batch of epoch {epoch_number}, at its validation");
         }
         format!("resumed at batch {batch_number} of epoch {epoch_number}")
     }

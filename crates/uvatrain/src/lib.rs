@@ -45,7 +45,7 @@ pub fn consumer_program(models: Models) -> ExitCode {
         }
         Some("--version") => exit::conclude(ui::out::script(&format!("{}\n", runs::trainer::identity()))),
         _ => {
-            ui::out::say("uvatrain-consumer: started by `uvatrain train`, not by hand");
+            ui::out::say("uvatrain-consumer: this program is started by `uvatrain train`, not by hand");
             exit::Code::BadInput as u8
         }
     };

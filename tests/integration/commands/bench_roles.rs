@@ -84,7 +84,7 @@ fn times_come_from_a_runs_metrics_and_the_table_shows_every_division() {
     }
     let single =
         uvatrain(temp.path(), "bench roles --times 1,2,3 --gpus 1".split_whitespace()).run().succeeds();
-    assert!(single.stdout.contains("in turns") && !single.stdout.contains("chosen"), "{single}");
+    assert!(single.stdout.contains("alternating") && !single.stdout.contains("chosen"), "{single}");
 }
 
 #[test]

@@ -408,11 +408,7 @@ fn a_running_run_is_shown_as_far_as_its_file_goes() {
     // A line that was continued after the cut.
     fs::write(&file, [&bytes[..bytes.len() - 40], b"\n", format!("{}\n", batch(49)).as_bytes()].concat())
         .unwrap();
-    refuses(
-        temp.path(),
-        &["run.jsonl", "--out", "report.html"],
-        &["run.jsonl:51: this is no line of metrics"],
-    );
+    refuses(temp.path(), &["run.jsonl", "--out", "report.html"], &["run.jsonl:51: invalid metrics line"]);
 }
 
 #[test]
@@ -469,12 +465,12 @@ fn what_is_not_a_metrics_file_is_refused_with_file_and_line() {
     file("many.jsonl", format!("{many}\n").as_bytes());
     for (name, parts) in [
         ("empty.jsonl", ["empty.jsonl: it is empty", "--metrics FILE"]),
-        ("notes.txt", ["notes.txt:1: this is no line of metrics", "--metrics FILE"]),
-        ("other.jsonl", ["other.jsonl:1: this is no line", "click"]),
-        ("binary", ["binary:1: this is no line of metrics", "--metrics FILE"]),
+        ("notes.txt", ["notes.txt:1: invalid metrics line", "--metrics FILE"]),
+        ("other.jsonl", ["other.jsonl:1: invalid metrics line", "click"]),
+        ("binary", ["binary:1: invalid metrics line", "--metrics FILE"]),
         ("headless.jsonl", ["headless.jsonl:1: metrics begin with an event 'start'", "missing"]),
-        ("two.jsonl", ["two.jsonl:3: another run", "a file of its own"]),
-        ("many.jsonl", ["many.jsonl:1: \"samplers\"", "no run has so many"]),
+        ("two.jsonl", ["two.jsonl:3: another run", "a separate file"]),
+        ("many.jsonl", ["many.jsonl:1: \"samplers\"", "expected at most"]),
         ("nowhere.jsonl", ["nowhere.jsonl: ", "--metrics FILE"]),
         (".", [".: it is a directory", "--metrics FILE"]),
     ] {

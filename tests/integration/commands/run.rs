@@ -192,18 +192,18 @@ fn one_process_attaches_and_a_second_is_refused_with_the_reason() {
     small_graph(temp.path());
     // In one process.
     let twice = run(temp.path(), "", None, "attach; attach").run().ends_with(1);
-    assert!(twice.stderr.contains("is attached already"), "{twice}");
+    assert!(twice.stderr.contains("is already attached"), "{twice}");
     // Two commands of a shell: the second starts while the first takes batches.
     let both = r#""$@" & wait; UVATRAIN_TEST_STEPS="attach" "$@"; test $? = 70"#;
     let outcome = run(temp.path(), "", Some(both), "attach; take 2").run().succeeds();
-    for part in ["has attached to this run before, which has ended since", "came second"] {
+    for part in ["has attached to this run and has ended", "attached after it"] {
         assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
     }
     let at_once = r#""$@" & while ! test -e attached; do :; done; UVATRAIN_TEST_STEPS="attach" "$@"; code=$?
         touch over; wait; test $code = 70"#;
     let steps = "attach; file attached; await over; take 3";
     let outcome = run(temp.path(), "", Some(at_once), steps).run().succeeds();
-    assert!(outcome.stderr.contains("has attached to this run before; one process"), "{outcome}");
+    assert!(outcome.stderr.contains("attached after it: one process"), "{outcome}");
 }
 
 #[test]
@@ -252,7 +252,10 @@ fn attaching_outside_of_a_run_says_how_to_start_one() {
     // A launcher's variable without its socket: closed by a program between, or another file by now.
     for number in [99, 1] {
         let (code, said) = command(Some(&format!("{version}:{}:1:{number}:5", protocol())));
-        assert!(code == Some(70) && said.contains("did not reach this process"), "{code:?} {said}");
+        assert!(
+            code == Some(70) && said.contains("did not inherit the launcher's socket"),
+            "{code:?} {said}"
+        );
     }
     let (code, said) = command(Some("nonsense"));
     assert_eq!(code, Some(70), "{said}");
@@ -268,7 +271,7 @@ fn a_shell_may_be_between_but_not_a_program_that_closes_the_socket() {
     // The number is the second-last part of the variable.
     let closed = r#"exec bash -c 'rest=${UVATRAIN_ATTACH%:*}; eval "exec ${rest##*:}>&-"; "$@"' bash "$@""#;
     let outcome = run(temp.path(), "", Some(closed), "attach").run().ends_with(1);
-    assert!(outcome.stderr.contains("did not reach this process"), "{outcome}");
+    assert!(outcome.stderr.contains("did not inherit the launcher's socket"), "{outcome}");
 }
 
 #[test]
@@ -298,7 +301,7 @@ fn an_interrupt_of_the_launcher_reaches_the_command_with_its_next_batch() {
         wait_for_record(&mut run, temp.path(), 5);
         kill_process(Pid::from_child(&run.child), signal).unwrap();
         let outcome = run.wait().ends_with(code);
-        assert!(outcome.stderr.contains("told with its next batch"), "{outcome}");
+        assert!(outcome.stderr.contains("notified with its next batch"), "{outcome}");
         // The command ended on its own: with the code for a stop request.
         assert!(outcome.stderr.contains("command: interrupted by SIGINT"), "{outcome}");
     }
@@ -422,7 +425,7 @@ fn a_process_that_attaches_in_anothers_name_is_rejected_and_ends_no_other() {
         words.extend(named.as_deref());
         // Not ended by a signal: the launcher did not mistake itself for the attached process.
         let outcome = support::uvatrain(temp.path(), words).run().ends_with(1);
-        for part in ["answered", "brought the pidfd of process", "ended without having attached"] {
+        for part in ["answered", "sent the pidfd of process", "ended without having attached"] {
             assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
         }
         assert!(bystander.try_wait().unwrap().is_none(), "it was ended\n{outcome}");

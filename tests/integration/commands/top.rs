@@ -99,7 +99,7 @@ fn one_view_of_a_run_shows_roles_slots_speed_loss_and_memory() {
     // After the run's end no process listens.
     uvatrain(temp.path(), ["top", &port_alone])
         .run()
-        .refuses(2, &["nobody listens", &port_alone, "--metrics-listen"]);
+        .refuses(2, &["no process listens", &port_alone, "--metrics-listen"]);
 }
 
 #[test]
@@ -247,8 +247,8 @@ fn a_response_that_is_not_of_a_run_is_refused_and_quoted() {
         (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH-2.0"),
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404 Not Found"),
         (b"HTTP/1.1 200 OK\r\n\r\n<html>", "<html>"),
-        (b"HTTP/1.1 200 OK\r\n\r\n# TYPE node_load1 gauge\nnode_load1 0.5\n", "something else"),
-        (b"\xff\xfe\x00\x80", "is no run of uvatrain"),
+        (b"HTTP/1.1 200 OK\r\n\r\n# TYPE node_load1 gauge\nnode_load1 0.5\n", "another program"),
+        (b"\xff\xfe\x00\x80", "is not a run of uvatrain"),
         (b"", "without an answer"),
     ];
     for (answer, part) in cases {
@@ -260,7 +260,7 @@ fn a_response_that_is_not_of_a_run_is_refused_and_quoted() {
     // A server that accepts connections but never sends.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
-    uvatrain(temp.path(), ["top", &port]).run().refuses(2, &["no answer", "did not answer within"]);
+    uvatrain(temp.path(), ["top", &port]).run().refuses(2, &["no answer", "no answer within"]);
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn an_interrupt_keeps_the_journal_and_says_how_to_resume() {
         let run = call(temp.path(), &format!("{line} {resume}")).start();
         let outcome = interrupted(run, &folder, 3, signal).ends_with(code);
         assert!(outcome.stderr.contains("hops.propagating: the same command with --resume"), "{outcome}");
-        assert!(outcome.stderr.contains("a smaller --memory makes shorter ones"), "{outcome}");
+        assert!(outcome.stderr.contains("a smaller --memory makes panels shorter"), "{outcome}");
         assert!(entries(&folder) > 0 && !temp.path().join("hops").exists());
     }
     // Without --resume nothing is overwritten, and the message has both remedies.

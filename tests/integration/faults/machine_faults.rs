@@ -379,7 +379,7 @@ fn a_second_run_in_a_checkpoint_directory_is_refused_without_harm() {
     let options = "--epochs 100000 --samplers 2 --checkpoint kept --checkpoint-every 2";
     let mut first = train(temp.path(), "first.jsonl", options).start();
     wait_for_batches(&mut first, &metrics, 5);
-    let refusal = ["--checkpoint kept", "another run is writing its checkpoints there"];
+    let refusal = ["--checkpoint kept", "another run writes its checkpoints to this directory"];
     for more in ["", "--in-process", "--resume"] {
         let second = format!("--epochs 1 --checkpoint kept {more}");
         train(temp.path(), "second.jsonl", &second).run().refuses(2, &refusal);

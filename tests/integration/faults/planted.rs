@@ -380,7 +380,7 @@ fn an_unwritable_checkpoint_directory_is_refused_before_anything_starts() {
     for place in places {
         let line = format!("train graph {} --metrics run.jsonl", TRAIN.replace("kept", place));
         let outcome = uvatrain(temp.path(), line.split_whitespace()).limit(LIMIT).run();
-        outcome.refuses(2, &[&format!("--checkpoint {place}"), "cannot write in the directory"]);
+        outcome.refuses(2, &[&format!("--checkpoint {place}"), "cannot write to the directory"]);
         assert!(!temp.path().join("run.jsonl").exists(), "{place}: a run was begun");
     }
 }

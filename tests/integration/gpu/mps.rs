@@ -214,7 +214,7 @@ fn a_daemon_of_another_program_is_used_and_left_alone() {
     assert_eq!((&started["started"], &started["pid"]), (&Value::Bool(false), &Value::from(daemon)));
     let status = machine.mps_in(&pipe, "status --json").run().succeeds().json();
     assert_eq!(status["started_by_uvatrain"], false, "{status}");
-    machine.mps_in(&pipe, "stop").run().refuses(2, &[&daemon.to_string(), "left alone", "echo quit"]);
+    machine.mps_in(&pipe, "stop").run().refuses(2, &[&daemon.to_string(), "is not stopped", "echo quit"]);
     assert!(runs(daemon) && pid_file(&pipe) == Some(daemon));
     kill(daemon);
 }
@@ -306,7 +306,7 @@ fn another_users_socket_is_not_used_though_the_pid_file_names_our_daemon() {
     // A stale socket without a listener.
     let status = machine.mps_in(&pipe, "status --json").run().succeeds().json();
     assert_eq!(status["state"], "stale", "{status}");
-    assert!(status["reason"].as_str().unwrap().contains("nobody listens"), "{status}");
+    assert!(status["reason"].as_str().unwrap().contains("no process listens"), "{status}");
     assert!(runs(daemon));
     kill(daemon);
     fs::remove_dir_all(&ours).unwrap();
@@ -383,7 +383,7 @@ fn a_hanging_control_program_is_ended_and_a_running_daemon_is_not() {
 
 #[test]
 fn a_daemon_that_refuses_or_dies_at_once_is_an_error_with_its_words() {
-    for (mode, words) in [("refuse", "is set to refuse"), ("dies", "died at once; its log ends with")] {
+    for (mode, words) in [("refuse", "is set to refuse"), ("dies", "exited immediately; its log ends with")] {
         let machine = Machine::new();
         machine.mps_in(&machine.pipe(), "start").env("CUDA_SIM_MPS", mode).run().refuses(3, &[words]);
         assert!(!machine.pipe().exists());

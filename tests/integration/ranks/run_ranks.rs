@@ -95,7 +95,7 @@ fn a_killed_rank_is_named_and_the_others_end_with_their_next_batch() {
         let outcome = run.wait().ends_with(1);
         for part in [
             &format!("uvatrain: rank {rank} (process "),
-            "ended without a word",
+            "ended without a message",
             "at train batch",
             "command: ",
         ] {
@@ -231,11 +231,11 @@ fn a_rank_outside_the_run_is_refused_by_its_number() {
     small_graph(temp.path());
     let alone = |variables: &str| format!(r#"{variables} "$@""#);
     for (shell, parts) in [
-        (alone("RANK=2 WORLD_SIZE=2"), ["calls itself rank 2", "2 ranks: 0 to 1"]),
-        (alone("RANK=1 WORLD_SIZE=4"), ["calls itself rank 1 of 4", "2 ranks (UVATRAIN_RANKS)"]),
-        (alone("env -u RANK -u WORLD_SIZE"), ["calls itself rank 0 of 1", "WORLD_SIZE"]),
-        (alone("RANK=some WORLD_SIZE=2"), ["RANK=some", "no number"]),
-        (TWO.replace("RANK=$rank", "RANK=1"), ["as rank 1 before", "came second"]),
+        (alone("RANK=2 WORLD_SIZE=2"), ["is rank 2", "2 ranks: expected 0 to 1"]),
+        (alone("RANK=1 WORLD_SIZE=4"), ["is rank 1 of 4", "2 ranks (UVATRAIN_RANKS)"]),
+        (alone("env -u RANK -u WORLD_SIZE"), ["is rank 0 of 1", "WORLD_SIZE"]),
+        (alone("RANK=some WORLD_SIZE=2"), ["RANK=some", "expected a number"]),
+        (TWO.replace("RANK=$rank", "RANK=1"), ["attached to this run as rank 1", "attached after it"]),
     ] {
         let outcome = run(temp.path(), "--ranks 2", Some(&shell), "attach; close").run();
         let outcome = outcome.ends_with(1);

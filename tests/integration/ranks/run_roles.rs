@@ -251,7 +251,7 @@ fn a_rank_killed_next_to_shared_samplers_is_named_and_leaves_nothing() {
     let launcher = run.child.id();
     kill_process(process_of(temp.path(), 1), Signal::KILL).unwrap();
     let outcome = run.wait().ends_with(1);
-    for part in ["uvatrain: rank 1 (process ", "ended without a word", "command: "] {
+    for part in ["uvatrain: rank 1 (process ", "ended without a message", "command: "] {
         assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
     }
     nothing_is_left(temp.path(), launcher, &processes, &before);
@@ -283,8 +283,8 @@ fn contradicting_places_are_refused_and_too_few_gpus_are_reported() {
         ("--roles 0:2", ["--roles", "1:3"]),
         ("--roles 12", ["--roles", "1:3"]),
         ("--devices cuda:0-1 --device cpu", ["--devices", "--device cpu"]),
-        ("--devices cuda:0-1 --mps require", ["--mps require", "divides nothing"]),
-        ("--roles 1:2 --partition mps", ["--partition mps", "divides nothing"]),
+        ("--devices cuda:0-1 --mps require", ["--mps require", "no processes to divide"]),
+        ("--roles 1:2 --partition mps", ["--partition mps", "no processes to divide"]),
         ("--ranks 2", ["--ranks 2", "--devices"]),
         ("--roles 1:2 --metrics-listen 0", ["--roles 1:2", "--metrics-listen"]),
         ("--devices cuda:0-1 --host-cache 1MiB", ["--devices cuda:0,cuda:1", "--host-cache"]),
@@ -292,10 +292,10 @@ fn contradicting_places_are_refused_and_too_few_gpus_are_reported() {
         four(options).refuses(2, &parts);
     }
     for (options, parts) in [
-        ("--roles 2:3", ["--roles 2:3 takes 5 GPUs", "sees 4"]),
+        ("--roles 2:3", ["--roles 2:3 requires 5 GPUs", "sees 4"]),
         ("--devices cuda:3-4", ["cuda:4", "sees 4"]),
         ("--sampler-devices cuda:4 --ranks 2", ["cuda:4", "sees 4"]),
-        ("--sampler-devices cuda:0-1 --ranks 3", ["3 GPUs beside cuda:0,cuda:1", "sees 4"]),
+        ("--sampler-devices cuda:0-1 --ranks 3", ["3 GPUs in addition to cuda:0,cuda:1", "sees 4"]),
     ] {
         four(options).refuses(3, &parts);
     }
@@ -332,7 +332,7 @@ fn roles_are_chosen_by_the_stage_times_of_a_run_for_its_number_of_ranks() {
     }
     for (options, code, parts) in [
         ("--roles auto", 2, ["--role-times FILE", "--metrics"]),
-        ("--roles 1:2 --role-times slow.jsonl", 2, ["--role-times", "or leave it out"]),
+        ("--roles 1:2 --role-times slow.jsonl", 2, ["--role-times", "only valid with --roles auto"]),
         ("--roles auto --role-times slow.jsonl --ranks 2", 2, ["--roles auto", "--ranks"]),
         ("--roles auto --role-times slow.jsonl --device cpu", 2, ["--roles auto", "--device"]),
         ("--roles auto --role-times none.jsonl", 2, ["--role-times none.jsonl", "No such file"]),

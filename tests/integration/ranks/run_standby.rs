@@ -128,7 +128,7 @@ fn a_standby_rank_that_is_killed_is_named_and_nothing_is_left() {
     let launcher = run.child.id();
     kill_process(process_of(temp.path(), 1), Signal::KILL).unwrap();
     let outcome = run.wait().ends_with(1);
-    for part in ["uvatrain: rank 1 (process ", "ended without a word"] {
+    for part in ["uvatrain: rank 1 (process ", "ended without a message"] {
         assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
     }
     nothing_is_left(temp.path(), launcher, &processes, &before);
@@ -191,7 +191,7 @@ fn a_dry_run_has_two_ranks_on_a_gpu_that_samples_and_trains() {
         found.unwrap_or_else(|| panic!("{item} in {dry}"))["bytes"].as_u64().unwrap()
     };
     assert_eq!(bytes("caches, at most, of 4 GPUs"), 4 << 20);
-    assert_eq!(bytes("rows cached where ranks stand by, at most"), 2 << 10);
+    assert_eq!(bytes("rows cached for standby ranks, at most"), 2 << 10);
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn sums_that_the_producer_cannot_make_are_refused_and_avoided_by_auto() {
         ("--model gin", &["model gin", "--model sage"]),
         ("--residual", &["--residual", "before the first sum"]),
         ("--input-dropout 0.2", &["--input-dropout"]),
-        ("--feature-norm row", &["--feature-norm row", "normalise the table"]),
+        ("--feature-norm row", &["--feature-norm row", "normalise the rows of the table"]),
     ] {
         let parts = [&["--aggregate host"], parts].concat();
         train(temp.path(), "refused.jsonl", &format!("--epochs 1 --aggregate host {options}"))

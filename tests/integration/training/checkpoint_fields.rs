@@ -50,7 +50,7 @@ fn numbers_that_no_model_has_are_refused_before_memory_is_taken() {
         ("/trainer/model/output_heads", json!(1_u64 << 31), "trainer.model: output_heads"),
         ("/fingerprint/batch_size", json!(0), "batch_size=0"),
         ("/fingerprint/fanouts", json!(vec![1; 40]), "fanouts"),
-        ("/fingerprint/fanouts", json!([4]), "fanouts has 1 numbers, and the model 2 layers"),
+        ("/fingerprint/fanouts", json!([4]), "fanouts has 1 numbers, but the model has 2 layers"),
         ("/fingerprint/metric", json!("luck"), "fingerprint.metric is \"luck\""),
     ] {
         fs::write(&file, changed(&state, pointer, value)).unwrap();

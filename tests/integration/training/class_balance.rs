@@ -103,7 +103,7 @@ fn class_weights_that_do_not_fit_are_refused_by_name() {
     let several: Vec<u8> = (0..4000 * 2).map(|place| u8::from(place % 3 == 0)).collect();
     fs::write(graph.join("meta.json"), "{}").unwrap();
     fs::write(graph.join("label.npy"), npy(&[4000, 2], false, &several)).unwrap();
-    refuse("balanced", &["--class-weights balanced", "several labels a node"]);
+    refuse("balanced", &["--class-weights balanced", "several labels per node"]);
     let numbers: Vec<f32> = (0..4000).map(|node| node as f32).collect();
     fs::write(graph.join("label.npy"), npy(&[4000], false, &numbers)).unwrap();
     refuse("1,2", &["--class-weights 1,2", "regression"]);

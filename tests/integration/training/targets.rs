@@ -140,8 +140,8 @@ fn options_of_classes_are_refused_for_numbers_and_the_other_way_round() {
     let temp = directory();
     with_numbers(temp.path());
     for (options, part) in [
-        ("--metric accuracy", "--metric: accuracy is for classes"),
-        ("--metric roc-auc", "give --metric mse or mae"),
+        ("--metric accuracy", "--metric: accuracy requires classes"),
+        ("--metric roc-auc", "use --metric mse or --metric mae"),
     ] {
         train(temp.path(), "m.jsonl", options).run().refuses(2, &[part]);
     }
@@ -153,8 +153,8 @@ fn options_of_classes_are_refused_for_numbers_and_the_other_way_round() {
     assert!(!temp.path().join("p.npy").exists());
     six_nodes(&temp.path().join("six"));
     for (options, part) in [
-        ("--loss mae", "--loss mae: it is for float32 targets"),
-        ("--metric mse", "mse is for float32 targets"),
+        ("--loss mae", "--loss mae: only valid for float32 targets"),
+        ("--metric mse", "mse requires float32 targets"),
         ("--loss l2", "auto, mse, mae"),
     ] {
         call(temp.path(), &format!("train six --fanouts 2 --epochs 1 {options}")).refuses(2, &[part]);

@@ -92,7 +92,7 @@ fn a_run_interrupted_in_an_epoch_resumes_at_the_next_batch() {
         let options = format!("--epochs {epochs} {options} --resume");
         let resumed = train(temp.path(), &parts, &options).run().succeeds();
         // The signal may also arrive after the last batch of an epoch.
-        let resumes = ["resumed at batch", "resumed behind the last batch"];
+        let resumes = ["resumed at batch", "resumed after the last batch"];
         assert!(resumes.iter().any(|line| resumed.stderr.contains(line)), "{resumed}");
         let after = Metrics::read(&path).trained();
         // The current batch was finished and kept: no batch is trained twice or skipped.

@@ -131,7 +131,7 @@ impl Bench {
         let partition = GreenPartition::new(&self.context, wanted)?;
         if partition.multiprocessors() != wanted {
             return Err(PcieError::Refused(format!(
-                "the device makes a green context of {} multiprocessors, not of {wanted}",
+                "the device creates a green context of {} multiprocessors, not of {wanted}",
                 partition.multiprocessors()
             )));
         }
@@ -312,10 +312,7 @@ fn check_report(what: &str, report: &GatherReport, stamp: u64) -> Result<(), Pci
         return Err(PcieError::Report(format!("{what}: the kernel found no row {id} (position {position})")));
     }
     if report.stamp != stamp {
-        return Err(PcieError::Report(format!(
-            "{what}: stamped {} where {stamp} was asked for",
-            report.stamp
-        )));
+        return Err(PcieError::Report(format!("{what}: stamp {}, expected {stamp}", report.stamp)));
     }
     Ok(())
 }

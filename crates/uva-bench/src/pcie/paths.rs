@@ -245,7 +245,7 @@ impl Work<'_> {
         returned.and(waited)?;
         let (gathered, engine) = back.split_at(first * row_bytes);
         let verified = verify_rows(TransferPath::Together.name(), host, row_bytes, &ids[..first], gathered)?;
-        check_bytes("the copy engine beside zero-copy reads", 0, &host[..copied], engine)?;
+        check_bytes("the copy engine with zero-copy reads", 0, &host[..copied], engine)?;
         Ok(self.figure(TransferPath::Together, first, rates, share, verified))
     }
 

@@ -42,7 +42,7 @@ pub fn measure(
     progress: &mut dyn FnMut(BenchProgress<'_>),
 ) -> Result<PcieReport, PcieError> {
     if !(3..=100).contains(&options.samples) {
-        return Err(PcieError::Refused(format!("{} samples: 3 to 100 are taken", options.samples)));
+        return Err(PcieError::Refused(format!("{} samples: expected 3 to 100", options.samples)));
     }
     let began = Instant::now();
     let kernels = GatherKernels::new(module)?;
@@ -130,7 +130,7 @@ fn skip(report: &mut PcieReport, cells: &[Cell], why: &str) {
     report.skipped.extend(cells.iter().map(|cell| SkippedCell { cell: cell.clone(), why: why.to_owned() }));
 }
 
-const OVER: &str = "left out: the allowed time was over";
+const OVER: &str = "skipped: the allowed time was over";
 
 fn facts(context: &Context) -> Result<DeviceFacts, CudaError> {
     let device = context.device();

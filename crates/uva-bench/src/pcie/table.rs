@@ -112,7 +112,7 @@ impl KnownTable {
     ) -> Result<Self, CudaError> {
         let what = format!("a table of {bytes} bytes on {} pages", pages.name());
         let bytes = whole_pages(bytes)
-            .ok_or_else(|| CudaError::Refused(format!("{what}: this machine cannot address so many")))?;
+            .ok_or_else(|| CudaError::Refused(format!("{what}: too large for this machine")))?;
         // Free pages don't include reserved ones: for those, mmap itself reports a shortage.
         if pages != TablePages::Hugetlb
             && let Ok(memory) = HostMemory::read()
@@ -180,7 +180,7 @@ fn map(pages: TablePages, bytes: usize, what: &str) -> Result<MmapMut, CudaError
     if pages == TablePages::Hugetlb {
         let needed = bytes.div_ceil(HUGE_PAGE);
         let hint = format!(
-            "; so many have to be set apart first: echo {needed} | sudo tee /proc/sys/vm/nr_hugepages"
+            "; reserve {needed} huge pages first: echo {needed} | sudo tee /proc/sys/vm/nr_hugepages"
         );
         let memory = options.len(needed * HUGE_PAGE).huge(Some(21)).map_anon();
         return memory.map_err(|error| refused(error, &hint));

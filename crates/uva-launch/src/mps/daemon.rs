@@ -133,7 +133,7 @@ impl DaemonPlace {
                 Err(MpsError::NotRunning(NotRunning::Dead { .. }))
             );
             if died || Instant::now() >= deadline {
-                let why = if died { "it died at once".to_owned() } else { why.to_string() };
+                let why = if died { "the daemon exited immediately".to_owned() } else { why.to_string() };
                 return Err(MpsError::DidNotStart(match last_words(&place.log) {
                     Some(words) => format!("{why}; its log ends with: {words}"),
                     None => why,
@@ -227,7 +227,7 @@ impl Drop for Daemon {
 
 fn remove(leftover: &Leftover, control: &ControlProgram) {
     if let Err(error) = leftover.remove_within(control.timeout) {
-        tracing::warn!("an MPS daemon's directories stay behind: {error}");
+        tracing::warn!("the directories of an MPS daemon were not removed: {error}");
     }
 }
 

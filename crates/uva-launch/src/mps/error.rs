@@ -43,7 +43,7 @@ pub enum MpsError {
     DidNotStart(String),
     /// The daemon was not started by `uvatrain mps start`, so this program must not stop it.
     #[error(
-        "the MPS daemon {pid} in {directory} was not started by uvatrain and is left alone; \
+        "the MPS daemon {pid} in {directory} was not started by uvatrain and is not stopped; \
          to stop it: echo quit | CUDA_MPS_PIPE_DIRECTORY={directory} nvidia-cuda-mps-control"
     )]
     NotOurs {
@@ -53,7 +53,7 @@ pub enum MpsError {
         pid: u32,
     },
     /// The daemon's sockets cannot be created there.
-    #[error("{}: too long for a pipe directory, whose path may have {limit} bytes; set TMPDIR to a shorter one", .path.display())]
+    #[error("{}: too long for a pipe directory, whose path is limited to {limit} bytes; set TMPDIR to a shorter path", .path.display())]
     PathTooLong {
         /// The directory.
         path: PathBuf,
@@ -61,11 +61,11 @@ pub enum MpsError {
         limit: usize,
     },
     /// A share that leaves nothing to one of the two.
-    #[error("`mps_percentage={0}`: the producer's share is 1 to 99 per cent; the consumer gets the rest")]
+    #[error("`mps_percentage={0}`: expected 1 to 99 per cent for the producer; the consumer gets the rest")]
     Percentage(u32),
     /// The running daemon does not serve the device.
     #[error(
-        "device {asked} is not among those that the running MPS daemon serves (CUDA_VISIBLE_DEVICES={visible} there)"
+        "the running MPS daemon does not serve device {asked} (the daemon has CUDA_VISIBLE_DEVICES={visible})"
     )]
     DeviceNotServed {
         /// The requested device.
@@ -87,14 +87,14 @@ pub enum MpsError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRunning {
     /// The directory has no daemon.
-    #[error("no MPS daemon runs: {} has nothing of one", .directory.display())]
+    #[error("no MPS daemon runs: {} has no files of a daemon", .directory.display())]
     Nothing {
         /// The examined pipe directory.
         directory: PathBuf,
     },
     /// The directory has a daemon's files without its pid file (a daemon that ended properly leaves its socket), or
     /// with an unreadable one.
-    #[error("{}: a stale pipe directory, left behind by an MPS daemon that has ended ({why}); remove it: rm -r {}",
+    #[error("{}: a stale pipe directory of an MPS daemon that has ended ({why}); remove the directory: rm -r {}",
             .directory.display(), .directory.display())]
     Stale {
         /// The pipe directory.
@@ -103,7 +103,7 @@ pub enum NotRunning {
         why: &'static str,
     },
     /// The process in the pid file has ended, or is another program now.
-    #[error("the MPS daemon {pid} of {} is dead; remove what it left: rm -r {}",
+    #[error("the MPS daemon {pid} of {} has ended; remove its directory: rm -r {}",
             .directory.display(), .directory.display())]
     Dead {
         /// The pipe directory.

@@ -61,7 +61,7 @@ impl Leftover {
                 // A daemon that does not answer is ended anyway.
                 Err(error) => {
                     let directory = self.pipe_directory.display();
-                    tracing::warn!("the MPS daemon in {directory} was not told to quit: {error}");
+                    tracing::warn!("cannot send quit to the MPS daemon in {directory}: {error}");
                 }
             }
         }
@@ -175,7 +175,7 @@ fn end(processes: &[ProcessId], signal: Option<Signal>) {
     for handle in &handles {
         if let Some(signal) = signal {
             tracing::warn!(
-                "MPS process {} does not end by itself: sent {}",
+                "MPS process {} has not ended in time: sent {}",
                 handle.pid(),
                 signal_name(signal.as_raw())
             );

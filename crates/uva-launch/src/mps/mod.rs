@@ -161,7 +161,7 @@ pub fn shares(producer: u32) -> Result<(u32, u32), MpsError> {
 pub fn file_limit_advice() -> Option<String> {
     let limit = getrlimit(Resource::Nofile).current.filter(|limit| *limit < FILES_ADVISED)?;
     Some(format!(
-        "at most {limit} open files a process, NVIDIA advises {FILES_ADVISED} for MPS: ulimit -n {FILES_ADVISED}"
+        "at most {limit} open files per process, NVIDIA recommends {FILES_ADVISED} for MPS: ulimit -n {FILES_ADVISED}"
     ))
 }
 

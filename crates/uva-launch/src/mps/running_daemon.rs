@@ -18,7 +18,7 @@ use super::replies::{self, Client};
 
 /// More than the length of a number and its line end.
 const LONGEST_PID_FILE: u64 = 64;
-const NO_NUMBER: &str = "its pid file holds no number";
+const NO_NUMBER: &str = "its pid file does not contain a number";
 /// The mode bits of a directory that the group or all users may write.
 const OTHERS_WRITE: u32 = 0o022;
 /// A query that every daemon answers, whether or not it has a server.
@@ -230,7 +230,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return if directory.join(SOCKET).exists() {
-                stale("its socket is there, its pid file is not")
+                stale("its socket exists, but its pid file does not")
             } else {
                 nothing()
             };
@@ -251,7 +251,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
         Ok(Some(listener)) => listener,
         // All files in this directory are from this user. The control program determines whether the daemon answers.
         _ if owner.is_us() && meta.mode() & OTHERS_WRITE == 0 => return Ok(process),
-        Ok(None) => return stale("nobody listens at its socket"),
+        Ok(None) => return stale("no process listens on its socket"),
         Err(source) => {
             let doing = format!("socket {}", directory.join(SOCKET).display());
             return Err(MpsError::System { doing, source });
@@ -264,7 +264,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     // If that process has ended since, it passed the socket to a child.
     let other = listener.pid.filter(|listens| *listens != pid).and_then(ProcessId::of);
     if other.is_some_and(ProcessId::is_of_mps) {
-        return stale("its pid file names another daemon than the one that listens there");
+        return stale("its pid file names another daemon than the one that listens on its socket");
     }
     Ok(process)
 }

@@ -1,4 +1,4 @@
-//! Who makes the sums that the first layer begins with: the consumer from gathered rows, or the producer.
+//! Where the neighbours of the first layer are aggregated: in the consumer, from gathered rows, or in the producer.
 
 use serde_json::{Value, json};
 use uva_graph::Dataset;
@@ -11,24 +11,27 @@ use uva_runtime::{Aggregation, LoaderOptions, Obstacle, RowTree, SumsMade, Windo
 
 use super::job::{Aggregate, TrainingOptions};
 
+/// The reason if an option specifies the place.
+const REQUESTED: &str = "requested";
+
 named! {
-    /// Who makes the sums that the first layer of a trained model in use begins with.
+    /// Where the neighbours of the first layer are aggregated for a trained model.
     pub enum AggregateInUse = Auto {
-        /// The producer, of batches that this likely takes less work for; the consumer of all others.
+        /// In the producer for batches that this likely takes less work for, in the consumer for all others.
         Auto = "auto",
-        /// The consumer, from the rows of all nodes.
+        /// In the consumer, from the rows of all nodes.
         Off = "off",
-        /// The producer's CPU threads, as they read the table.
+        /// In the producer's CPU threads, as they read the table.
         Host = "host",
     }
 }
 
-/// Who makes them in a run, and why.
+/// Where a run aggregates them, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggregateVerdict {
     /// What the producer sums up, in all batches or in some.
     pub(super) aggregation: Aggregation,
-    /// Columns of the first layer's output, where batches may differ in who sums; `None` where nothing is left to choose.
+    /// Columns of the first layer's output if the place may differ between batches; `None` if it is fixed.
     pub(super) chosen_for: Option<usize>,
     /// Where the sums are made.
     way: Aggregate,
@@ -36,17 +39,17 @@ pub struct AggregateVerdict {
 }
 
 impl AggregateVerdict {
-    /// The consumer, or nobody.
+    /// No aggregation in the producer.
     pub(super) fn off(reason: &str) -> Self {
         let reason = reason.to_owned();
         Self { aggregation: Aggregation::None, chosen_for: None, way: Aggregate::Off, reason }
     }
 
-    /// By what was asked for. `auto` leaves the choice to the run, where there is one to make and the run is long enough
-    /// for it. The model's last layer has `outputs` columns.
+    /// The place for these options. `auto` leaves the choice to the run if both places are possible and the run is long
+    /// enough. The model's last layer has `outputs` columns.
     ///
     /// # Errors
-    /// Sums of the producer that were asked for and cannot be: the reason, and another way.
+    /// The options require the producer, which cannot aggregate: the reason and an alternative.
     pub(super) fn new(
         options: &TrainingOptions,
         dataset: &Dataset,
@@ -56,13 +59,13 @@ impl AggregateVerdict {
     ) -> Result<Self, OptionError> {
         let sums = sums_of(&options.trainer());
         match (options.aggregate, obstacle(options, dataset, backend)) {
-            (Aggregate::Off, _) => Ok(Self::off("asked for")),
+            (Aggregate::Off, _) => Ok(Self::off(REQUESTED)),
             (way @ (Aggregate::Host | Aggregate::Device), None) => {
-                Ok(Self { aggregation: sums, chosen_for: None, way, reason: "asked for".to_owned() })
+                Ok(Self { aggregation: sums, chosen_for: None, way, reason: REQUESTED.to_owned() })
             }
             (way @ (Aggregate::Host | Aggregate::Device), Some(obstacle)) => {
                 let Obstacle { option, why, remedy } = obstacle;
-                let reason = format!("with {option}: {why}. Use `aggregate=off`, or {remedy}");
+                let reason = format!("not supported with {option}: {why}. Use `aggregate=off`, or {remedy}");
                 Err(OptionError::new("aggregate", way, reason))
             }
             (Aggregate::Auto, Some(Obstacle { option, why, .. })) => {
@@ -74,17 +77,17 @@ impl AggregateVerdict {
                     aggregation: sums,
                     chosen_for: Some(if options.blocks > 1 { options.hidden } else { outputs }),
                     way: Aggregate::Auto,
-                    reason: "the first training batches try both ways, and later ones shares between them; what is faster stays"
+                    reason: "chosen by speed: the first training batches try both places, and later ones shares between them"
                         .to_owned(),
                 },
             }),
         }
     }
 
-    /// For a trained model in use, by what was asked for. `auto` leaves the choice to each batch's counts.
+    /// The place for a trained model. `auto` leaves the choice to each batch's counts.
     ///
     /// # Errors
-    /// Sums of the producer that were asked for and cannot be: the reason, and another way.
+    /// The options require the producer, which cannot aggregate: the reason and an alternative.
     pub(super) fn in_use(
         asked: AggregateInUse,
         model: &StoredModel,
@@ -95,7 +98,7 @@ impl AggregateVerdict {
         let options = &model.options;
         let device = || Obstacle {
             option: format!("`device={}`", backend.device_name()),
-            why: "feature slots are on a GPU there, and kernels gather into them".to_owned(),
+            why: "feature slots are on a GPU, and kernels gather into them".to_owned(),
             remedy: "`device=cpu`",
         };
         let remedies =
@@ -103,22 +106,22 @@ impl AggregateVerdict {
         let obstacle = of_model_and_table(options.refuses_sums_in_use(), remedies, dataset)
             .or_else(|| backend.device_slots().map(|_| device()));
         let slots = || {
-            let reason = "a batch might fit into a slot as rows and not as sums";
+            let reason = "a batch might fit into a slot as rows, but not as sums";
             loader
                 .slot_bytes
                 .map(|bytes| format!("with `slot_bytes={}`, {reason}", ByteSize::from_bytes(bytes).value()))
         };
         let sums = sums_of(options);
         match (asked, obstacle) {
-            (AggregateInUse::Off, _) => Ok(Self::off("asked for")),
+            (AggregateInUse::Off, _) => Ok(Self::off(REQUESTED)),
             (AggregateInUse::Host, None) => Ok(Self {
                 aggregation: sums,
                 chosen_for: None,
                 way: Aggregate::Host,
-                reason: "asked for".to_owned(),
+                reason: REQUESTED.to_owned(),
             }),
             (AggregateInUse::Host, Some(Obstacle { option, why, remedy })) => {
-                let reason = format!("with {option}: {why}. Use `aggregate=off`, or {remedy}");
+                let reason = format!("not supported with {option}: {why}. Use `aggregate=off`, or {remedy}");
                 Err(OptionError::new("aggregate", asked, reason))
             }
             (AggregateInUse::Auto, Some(Obstacle { option, why, .. })) => {
@@ -130,14 +133,14 @@ impl AggregateVerdict {
                     aggregation: sums,
                     chosen_for: Some(if options.layers > 1 { options.hidden } else { model.outputs }),
                     way: Aggregate::Auto,
-                    reason: "the producer sums the batches whose lists have at most 1.5 rows for each node"
+                    reason: "the producer aggregates batches whose lists have at most 1.5 rows for each node"
                         .to_owned(),
                 },
             }),
         }
     }
 
-    /// Whether the producer gathers the rows first, into memory of its own beside the slots.
+    /// Whether the producer first gathers the rows, into memory separate from the slots.
     pub(super) fn gathers_before_sums(&self) -> bool {
         self.way == Aggregate::Device
     }
@@ -165,14 +168,14 @@ impl AggregateVerdict {
 fn not_tried(plan: &RunPlan) -> Option<String> {
     if let Some(bytes) = plan.options.slot_bytes {
         return Some(format!(
-            "with `slot_bytes={}`, a batch might fit into a slot as rows and not as sums",
+            "with `slot_bytes={}`, a batch might fit into a slot as rows, but not as sums",
             ByteSize::from_bytes(bytes).value()
         ));
     }
     Windows::of(plan).obstacle(&plan.schedule)
 }
 
-/// The sums that the first layer of such a model begins with.
+/// The aggregation of the first layer of this model.
 fn sums_of(options: &TrainerOptions) -> Aggregation {
     match options.model.row().weighting {
         Weighting::Degrees => Aggregation::Degrees,
@@ -180,8 +183,8 @@ fn sums_of(options: &TrainerOptions) -> Aggregation {
     }
 }
 
-/// What forbids sums of the producer wherever it runs: an option that the model refuses them for, or the table. The
-/// remedies are for the kind of model, and for any other option.
+/// What prevents aggregation in the producer on any device: an option of the model, or the table. The remedies are for
+/// the kind of model, and for any other option.
 fn of_model_and_table(
     refused: Option<(String, &'static str)>,
     [for_model, for_option]: [&'static str; 2],
@@ -195,7 +198,7 @@ fn of_model_and_table(
 }
 
 fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> Option<Obstacle> {
-    let remedies = ["`model=sage` or `model=gcn`", "leave that option out"];
+    let remedies = ["`model=sage` or `model=gcn`", "omit that option"];
     if let Some(obstacle) = of_model_and_table(options.trainer().refuses_sums(), remedies, dataset) {
         return Some(obstacle);
     }
@@ -204,12 +207,12 @@ fn obstacle(options: &TrainingOptions, dataset: &Dataset, backend: &Backend) -> 
         (Aggregate::Host, Some(_)) => backend.host_obstacle(),
         (Aggregate::Device, None) => Some(Obstacle {
             option: option(),
-            why: "feature slots are in host memory, where no kernel sums".to_owned(),
+            why: "feature slots are in host memory, which kernels do not aggregate into".to_owned(),
             remedy: "`aggregate=host`",
         }),
         (Aggregate::Auto, Some(_)) => Some(Obstacle {
             option: option(),
-            why: "feature slots are on a GPU, where no rates of summing have been measured; `aggregate=device` tries it"
+            why: "feature slots are on a GPU, where the speed of aggregation is not known; try `aggregate=device`"
                 .to_owned(),
             remedy: "`aggregate=device`",
         }),

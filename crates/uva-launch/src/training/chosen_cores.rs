@@ -38,7 +38,7 @@ impl ChosenCores {
             format!("`samplers={sampling}` `gather_threads={gathering}` `train_threads={training}`")
         };
         let chosen = match threads == usual {
-            true => "the usual ones, since no others are predicted to save enough".to_owned(),
+            true => "the defaults, since no other numbers are predicted to save enough".to_owned(),
             false => format!("{usual_ms:.2} ms with {}", options(usual)),
         };
         let how = if shared { "share" } else { "divide" };

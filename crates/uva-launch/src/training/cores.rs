@@ -98,7 +98,7 @@ impl TrainingRun {
         let refused = |reason: &str| Err(OptionError::new("cores", "auto", reason).into());
         if training.decision.backend.cuda().is_some() {
             return refused(
-                "this run trains on a GPU, and the CPU only samples: give `samplers`, or `device=cpu`",
+                "this run trains on a GPU, and the CPU only samples: give `samplers`, or use `device=cpu`",
             );
         }
         if let Some(reason) = model_data(&self.draft.dataset).refuses_timing() {
@@ -106,7 +106,7 @@ impl TrainingRun {
         }
         if options.prepare == Prepare::Whole {
             return refused(
-                "workers make whole batches, each on a core: leave out `prepare=whole`, or give `samplers`",
+                "workers make whole batches, each on a core: omit `prepare=whole`, or give `samplers`",
             );
         }
         if options.made_order.is_some() {
@@ -117,19 +117,19 @@ impl TrainingRun {
         }
         if options.aggregation != Aggregation::None && options.sums_chosen_for.is_none() {
             return refused(
-                "sums of the producer are not timed: leave out `aggregate`, or give the numbers of threads",
+                "aggregation in the producer is not timed: omit `aggregate`, or give the numbers of threads",
             );
         }
         let needs_samplers = options.batch_slots.is_some() || options.look_ahead != LookAhead::Auto;
         if needs_samplers && given.sampling.is_none() {
             return refused(
-                "`batch_slots` and `look_ahead` depend on the number of samplers: give `samplers`, too",
+                "`batch_slots` and `look_ahead` depend on the number of samplers: also give `samplers`",
             );
         }
         match &training.trainer {
             TrainingHost::Program(program) => Ok(program),
             TrainingHost::Here(_) => refused(
-                "it takes a trial run in processes: leave out `in_process`, or give the numbers of threads",
+                "requires a trial run in processes: omit `in_process`, or give the numbers of threads",
             ),
         }
     }

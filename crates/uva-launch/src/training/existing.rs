@@ -15,12 +15,12 @@ use uva_runtime::RuntimeError;
 pub(super) fn refuse(directory: &Path) -> Result<(), RuntimeError> {
     let Some(found) = checkpoint::look(directory) else { return Ok(()) };
     let problem = format!(
-        "it holds {}. `resume` goes on from it, `overwrite_checkpoint` replaces it",
+        "the directory contains {}. Give `resume` to continue from it, or `overwrite_checkpoint` to replace it",
         described(&found, SystemTime::now())
     );
     Err(RuntimeError::usage(problem)
         .with_path_option("checkpoint", directory)
-        .with_remedy("or name another directory"))
+        .with_remedy("or use another directory"))
 }
 
 fn described(found: &CheckpointFacts, now: SystemTime) -> String {

@@ -6,8 +6,8 @@ use uva_options::{OptionError, Options as _};
 use super::job::{Aggregate, EvaluateBy, TrainingOptions};
 
 impl TrainingOptions {
-    /// Checks the options for a hop set of so many hops of each of so many operators, and keeps both. What sampling takes
-    /// part in is the caller's to check.
+    /// Checks the options for a hop set with this number of hops of each operator and this number of operators, and keeps
+    /// both numbers. The caller checks the options of sampling.
     ///
     /// # Errors
     /// An option that is out of range, that contradicts another, or that models over hop sets do not have.
@@ -17,34 +17,30 @@ impl TrainingOptions {
         let Some(hops) = model.hops else {
             let models = ModelKind::names_of(ModelRow::reads_hops);
             let reason =
-                format!("it trains on sampled neighbours, and a hop set has none: use `model={models}`");
+                format!("requires sampled neighbours, which a hop set does not have: use `model={models}`");
             return Err(OptionError::new("model", model.name, reason));
         };
         self.check_model()?;
         let summed = matches!(self.aggregate, Aggregate::Host | Aggregate::Device);
         for (option, given, reason) in [
-            (
-                "residual",
-                self.residual,
-                "only models over sampled neighbours have layers that add to their rows",
-            ),
+            ("residual", self.residual, "only valid with models over sampled neighbours"),
             (
                 "norm",
                 self.norm != NormKind::None,
-                "only models over sampled neighbours take it; hoga always has layer \
+                "only valid with models over sampled neighbours; hoga always has layer \
                 normalisation",
             ),
             (
                 "feature_norm",
                 self.feature_norm != FeatureNorm::None,
-                "features are normalised before they are \
-                multiplied: give it to `uvatrain propagate`",
+                "the features of a hop set are normalised before propagation: give the \
+                option to `uvatrain propagate`",
             ),
-            ("aggregate", summed, "the sums of a hop set have been made"),
+            ("aggregate", summed, "not supported with a hop set, which contains its sums"),
             (
                 "eval",
                 self.evaluate_by == EvaluateBy::Full,
-                "rows of a hop set hold all neighbours, so that every \
+                "not supported with a hop set: its rows include all neighbours, so that every \
                 evaluation is full",
             ),
         ] {
@@ -55,13 +51,13 @@ impl TrainingOptions {
         if operators > 1 && !hops.several_operators {
             let several = |row: &ModelRow| row.hops.is_some_and(|hops| hops.several_operators);
             let reason = format!(
-                "it takes hops of one operator, and this hop set has {operators}: use `model={}`",
+                "requires hops of one operator, but this hop set has {operators}: use `model={}`",
                 ModelKind::names_of(several)
             );
             return Err(OptionError::new("model", model.name, reason));
         }
         if let Some(more) = self.use_hops.filter(|&hops| hops > stored_hops) {
-            let reason = format!("the hop set has {stored_hops}: `uvatrain propagate` makes more");
+            let reason = format!("the hop set has only {stored_hops}; make more with `uvatrain propagate`");
             return Err(OptionError::new("use_hops", more, reason));
         }
         (self.stored_hops, self.operators) = (stored_hops, operators);
@@ -69,21 +65,20 @@ impl TrainingOptions {
     }
 }
 
-/// The loader's options that a hop set has a use for. The others are about sampling, or about roles that it has not.
+/// The loader's options that are valid for a hop set. The others concern sampling, or roles that a hop set does not have.
 pub const OF_HOP_SETS: [&str; 8] =
     ["batch_size", "drop_last", "seed", "samplers", "slots", "gather_threads", "features", "reader"];
 
 /// Refuses an option of sampling or gathering.
 #[must_use]
 pub fn of_no_use_with_a_hop_set(name: &str) -> OptionError {
-    let reason =
-        "DATA is a hop set, whose rows are copied without sampling or gathering: leave the option out";
+    let reason = "not supported with a hop set, whose rows are copied without sampling or gathering";
     OptionError::of(name, reason)
 }
 
 /// Refuses an option of hop sets.
 #[must_use]
 pub fn of_no_use_without_a_hop_set(name: &str) -> OptionError {
-    let reason = "DATA is no hop set, whose rows it is about: `uvatrain propagate` makes one";
+    let reason = "only valid with a hop set, and DATA is a dataset; make a hop set with `uvatrain propagate`";
     OptionError::of(name, reason)
 }

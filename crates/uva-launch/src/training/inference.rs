@@ -109,7 +109,7 @@ impl TrainedModel {
         let refuse = |problem: String| RuntimeError::input(problem).with_path_option("checkpoint", directory);
         let checkpoint = checkpoint::read(directory).map_err(checkpoint_error)?.ok_or_else(|| {
             refuse(
-                "there is no checkpoint in it (no checkpoint.json); `uvatrain train DATA --checkpoint` writes one"
+                "no checkpoint (no checkpoint.json); `uvatrain train DATA --checkpoint` writes one"
                     .to_owned(),
             )
         })?;
@@ -119,7 +119,7 @@ impl TrainedModel {
         let stored = checkpoint.model().map_err(checkpoint_error)?;
         if stored.options.first_layer_given && asked.by == EvaluateBy::Sampled {
             return Err(RuntimeError::usage(format!(
-                "the model of {shown} was trained with `first_layer`, whose sums are of whole lists: use `eval=full`"
+                "the model of {shown} was trained with `first_layer`, which aggregates all neighbours: use `eval=full`"
             ))
             .with_option("eval", "sampled"));
         }
@@ -130,7 +130,7 @@ impl TrainedModel {
             let (model, data) = (stored.options.model.name(), dataset.path().display());
             let [is_of, is, wanted] = rows.another();
             return Err(refuse(format!(
-                "its model is of {is_of} (`model={model}`), and {data} is {is}: name {wanted} that it was trained on"
+                "its model requires {is_of} (`model={model}`), but {data} is {is}: use {wanted} that it was trained on"
             )));
         }
         rows.check_evaluation(asked.by)?;
@@ -139,10 +139,10 @@ impl TrainedModel {
         let is_other = labelled && of != here;
         let data = dataset.path().display();
         let differs =
-            format!("trained on another dataset, of fingerprint {of}, and that of {data} is {here}");
+            format!("trained on another dataset, with fingerprint {of}; the fingerprint of {data} is {here}");
         if is_other && !asked.other_dataset {
             return Err(refuse(format!(
-                "its model was {differs}; name the dataset that it was trained on, or give `allow_other_dataset` for one \
+                "its model was {differs}. Use the dataset that it was trained on, or give `allow_other_dataset` for one \
                  with the same columns"
             )));
         }
@@ -165,8 +165,8 @@ impl TrainedModel {
             .map_err(|problem| refuse(format!("checkpoint.json: fingerprint: {problem}")))?;
         if asked.by == EvaluateBy::Full && !loader.sampler_kind.picks_in_lists() {
             return Err(RuntimeError::usage(format!(
-                "it goes over all neighbours, and the model of {shown} was trained with `sampler_kind={}`, where a node's \
-                 neighbours are the nodes found around it: use `eval=sampled`",
+                "evaluation on all neighbours is not supported for the model of {shown}: it was trained with `sampler_kind={}`, \
+                 where a node's neighbours are the nodes found around it. Use `eval=sampled`",
                 loader.sampler_kind
             ))
             .with_option("eval", "full"));
@@ -236,7 +236,7 @@ fn check_sampling(loader: &LoaderOptions, blocks: Option<usize>) -> Result<(), S
     loader.check_ranges().map_err(|error| error.to_string())?;
     match (loader.fanouts.hops(), blocks) {
         (fanouts, Some(blocks)) if fanouts != blocks => {
-            Err(format!("fanouts has {fanouts} numbers, and the model {blocks} layers over neighbours"))
+            Err(format!("fanouts has {fanouts} numbers, but the model has {blocks} layers over neighbours"))
         }
         _ => Ok(()),
     }
@@ -247,7 +247,7 @@ fn misfit(dataset: &Dataset, rows: &dyn ModelData, model: &StoredModel) -> Optio
     let name = dataset.path().display();
     let (columns, wanted) = (dataset.table().dim, model.input_dim);
     if columns != wanted {
-        return Some(format!("its model takes {wanted} feature columns, and {name} has {columns}"));
+        return Some(format!("its model requires {wanted} feature columns, but {name} has {columns}"));
     }
     if let Some(problem) = rows.lacks(&model.options) {
         return Some(problem);
@@ -255,7 +255,7 @@ fn misfit(dataset: &Dataset, rows: &dyn ModelData, model: &StoredModel) -> Optio
     let of_edges = dataset.edge_features().map_or(0, |table| table.dim);
     let wanted = model.options.edge_dim;
     if wanted > 0 && of_edges != wanted {
-        return Some(format!("its model takes {wanted} features of an edge, and {name} has {of_edges}"));
+        return Some(format!("its model requires {wanted} features per edge, but {name} has {of_edges}"));
     }
     let (kind, outputs) = (model.kind, model.outputs);
     let (fits, found) = match dataset.labels() {
@@ -263,19 +263,19 @@ fn misfit(dataset: &Dataset, rows: &dyn ModelData, model: &StoredModel) -> Optio
         // The grown graph may lack a class.
         Labels::Single(_) => (kind == TaskKind::SingleLabel && dataset.classes() <= outputs, "classes"),
         Labels::Multi { classes, .. } => {
-            (kind == TaskKind::MultiLabel && classes == outputs, "labels a node")
+            (kind == TaskKind::MultiLabel && classes == outputs, "labels per node")
         }
         Labels::Regression { columns, .. } => {
-            (kind.regression().is_some() && columns.unwrap_or(1) == outputs, "numbers a node to predict")
+            (kind.regression().is_some() && columns.unwrap_or(1) == outputs, "numbers per node to predict")
         }
     };
     let has = dataset.labels().regression_columns().unwrap_or(dataset.classes());
     let answers = match kind {
         TaskKind::SingleLabel => "classes",
-        TaskKind::MultiLabel => "labels a node",
-        TaskKind::Regression(_) => "numbers a node",
+        TaskKind::MultiLabel => "labels per node",
+        TaskKind::Regression(_) => "numbers per node",
     };
-    (!fits).then(|| format!("its model predicts {outputs} {answers}, and {name} has {has} {found}"))
+    (!fits).then(|| format!("its model predicts {outputs} {answers}, but {name} has {has} {found}"))
 }
 
 /// Nodes to predict for. The rows of a hop set stand for nodes.

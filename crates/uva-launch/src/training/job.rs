@@ -24,7 +24,7 @@ const CHECKPOINTS: &str = "Checkpoints";
 const MACHINE: &str = "Machine";
 
 options! {
-    /// What the consumer does with the batches. Each option is declared here and nowhere else ([`uva_options`]).
+    /// What the consumer does with the batches. Each option is declared only here ([`uva_options`]).
     pub struct TrainingOptions {
         /// Model to train (docs/guide/models.md)
         model: ModelKind = ModelKind::Sage
@@ -32,12 +32,12 @@ options! {
         /// Width of the hidden layers
         hidden: usize = 128
             => Field::within("UNITS", 1, 65536).of(MODEL, &[Training]).brief("Width of the hidden layers"),
-        /// Number of layers of SIGN or HOGA: for SIGN linear maps, including the one of each hop; for HOGA attention layers
+        /// Number of layers of SIGN or HOGA: linear maps of SIGN, including the one of each hop; attention layers of HOGA
         layers: Option<usize> = None
             => Field::within("N", 1, 32).of(MODEL, &[Training]).unless_given("2 for sign, 1 for hoga"),
-        /// Number of hops that a model of a hop set reads
+        /// Number of hops that a model on a hop set reads
         use_hops: Option<usize> = None
-            => Field::within("HOPS", 1, 64).of(MODEL, &[Training]).unless_given("all of them"),
+            => Field::within("HOPS", 1, 64).of(MODEL, &[Training]).unless_given("all"),
         /// Weight of the input features in each hop of S²GC's mean, 0 to below 1
         alpha: Option<f64> = None
             => Field::real("SHARE", Real::Probability).of(MODEL, &[Training]).unless_given("0.05"),
@@ -53,7 +53,7 @@ options! {
         /// Dropout probability of GAT's attention weights, 0 to below 1
         attention_dropout: Option<f64> = None
             => Field::real("P", Real::Probability).of(MODEL, &[Training]).unless_given("0"),
-        /// Add residual connections, between a linear map to `hidden` columns and one to the classes: for deeper networks
+        /// Add residual connections between a linear map to `hidden` columns and one to the classes, for deeper networks
         residual: bool = false => Field::switch().of(MODEL, &[Training]),
         /// Normalisation between layers
         norm: NormKind = NormKind::None => Field::choice::<NormKind>("NORM").of(MODEL, &[Training]),
@@ -77,7 +77,7 @@ options! {
         /// Loss of regression (float32 targets), averaged over nodes and columns; auto is mse
         loss: LossChoice = LossChoice(None) => Field::choice::<LossChoice>("LOSS").of(OPTIMISATION, &[Training]),
         /// Weight of each class in the training loss, for single-label data: balanced for the inverse of the number of its
-        /// training nodes, or one number a class: 1,1,20
+        /// training nodes, or one number per class: 1,1,20
         class_weights: Option<ClassWeights> = None
             => Field::text::<ClassWeights>("balanced|LIST", "`balanced`, or positive numbers like `1,1,20`")
                 .of(OPTIMISATION, &[Training]).unless_given("equal weights"),
@@ -96,7 +96,7 @@ options! {
         metric: MetricChoice = MetricChoice(None)
             => Field::choice::<MetricChoice>("METRIC").of(EVALUATION, &[Training]),
         /// Model that is tested and kept for predictions: of the best epoch by validation, or after the last batch. Without
-        /// validation it is the last
+        /// validation data, the model after the last batch is kept
         keep: Keep = Keep::Best => Field::choice::<Keep>("MODEL").of(CHECKPOINTS, &[]),
         /// Directory of checkpoints; Ctrl-C finishes the batch and writes one
         checkpoint: Option<PathBuf> = None
@@ -108,11 +108,11 @@ options! {
         /// with a larger `epochs`
         resume: bool = false
             => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint").brief("Resume from the checkpoint"),
-        /// Replace the checkpoint in `checkpoint`; without this option a directory with a checkpoint is refused
+        /// Replace the checkpoint in `checkpoint`; without this option, an existing checkpoint is an error
         overwrite_checkpoint: bool = false
             => Field::switch().of(CHECKPOINTS, &[]).needs("checkpoint").excludes(&["resume"]),
         /// Where the neighbours of the first layer of sage and gcn are aggregated: in the consumer (off), or in the producer,
-        /// on the host or on the GPU. The producer then passes one row a destination instead of one a node
+        /// on the host or on the GPU. The producer then passes one row per destination instead of one per node
         /// (docs/guide/aggregation.md)
         aggregate: Aggregate = Aggregate::Auto
             => Field::choice::<Aggregate>("WHO").of(MACHINE, &[Speed]),
@@ -121,7 +121,7 @@ options! {
             => Field::within("T", 1, 1024).of(MACHINE, &[Speed]).named("train_threads")
                 .unless_given("half the CPU cores, at least 1; with `resume` the number of the checkpoint"),
         /// CPU cores of the run: all that the process may use, or a list. Three lists, like `0/1/2-7`, are for sampling,
-        /// gathering and training, with one thread a core. auto times the stages on a few batches, and chooses `samplers`,
+        /// gathering and training, with one thread per core. auto times the stages on a few batches, and chooses `samplers`,
         /// `gather_threads` and `train_threads` unless they are given (docs/internals/architecture.md)
         cores: Option<Cores> = None
             => Field::text::<Cores>("auto|all|LIST", "`auto`, `all`, cores like `0,2,4-7`, or three lists like `0/1/2-7`")
@@ -129,7 +129,7 @@ options! {
                 .unless_given("all, with the default numbers of threads"),
         /// Blocks of a batch, and so layers of a model over them.
         blocks: usize = 2 => Field::internal(),
-        /// Whether a hop set has the sums of the first layer, which then takes no block.
+        /// Whether a hop set has the sums of the first layer, which then requires no block.
         first_layer_given: bool = false => Field::internal(),
         /// Hops of each operator of the hop set; 0 for a dataset.
         stored_hops: usize = 0 => Field::internal(),
@@ -154,8 +154,7 @@ impl TrainingOptions {
         let model = self.model.row();
         if !trains_on_datasets(model) {
             let reason = format!(
-                "it trains on a hop set, and this is a dataset: `uvatrain propagate` makes a hop set of it; or use \
-                 `model={}`",
+                "requires a hop set, but DATA is a dataset: make a hop set with `uvatrain propagate`, or use `model={}`",
                 ModelKind::names_of(trains_on_datasets)
             );
             return Err(OptionError::new("model", model.name, reason));
@@ -167,7 +166,7 @@ impl TrainingOptions {
         let kind = loader.sampler_kind;
         if !model.takes_edge_weights() && kind.weighs_edges() {
             let reason = format!(
-                "its edges have weights, and `model={}` takes none: use `model={}`, or `sampler_kind={}`",
+                "`model={}` does not support the edge weights of this sampler: use `model={}`, or `sampler_kind={}`",
                 model.name,
                 ModelKind::names_of(ModelRow::takes_edge_weights),
                 SamplerKind::names_of(|kind| !kind.weighs_edges())
@@ -176,17 +175,17 @@ impl TrainingOptions {
         }
         if loader.edge_attr && !model.takes_edge_features() {
             let models = ModelKind::names_of(ModelRow::takes_edge_features);
-            let reason = format!("`model={}` takes no features of edges: use `model={models}`", model.name);
+            let reason =
+                format!("`model={}` does not support edge features: use `model={models}`", model.name);
             return Err(OptionError::of("edge_attr", reason));
         }
         if loader.edge_type {
-            let reason =
-                "no built-in model takes types of edges; `uvatrain run` and Python's Loader have them";
+            let reason = "not supported by built-in models; `uvatrain run` and Python's Loader support it";
             return Err(OptionError::of("edge_type", reason));
         }
         if model.needs_edge_features() && !kind.picks_in_lists() {
             let reason = format!(
-                "its edges have no features, and `model={}` is nothing without them: use `sampler_kind={}`",
+                "`model={}` requires edge features, which the edges of this sampler do not have: use `sampler_kind={}`",
                 model.name,
                 SamplerKind::names_of(SamplerKind::picks_in_lists)
             );
@@ -194,8 +193,8 @@ impl TrainingOptions {
         }
         if self.evaluate_by == EvaluateBy::Full && !kind.picks_in_lists() {
             let reason = format!(
-                "it goes over all neighbours, and with `sampler_kind={kind}` a node's neighbours are the nodes found \
-                 around it: use `eval=sampled`"
+                "not supported with `sampler_kind={kind}`, where a node's neighbours are the nodes found around it: use \
+                 `eval=sampled`"
             );
             return Err(OptionError::new("eval", self.evaluate_by, reason));
         }
@@ -206,12 +205,12 @@ impl TrainingOptions {
     fn check_first_layer(&self, given: &FirstLayer) -> Result<(), OptionError> {
         let refuse = |reason: String| Err(OptionError::of("first_layer", reason));
         if let Some((option, why)) = self.trainer().refuses_given_layer() {
-            return refuse(format!("it cannot be used with {option}: {why}"));
+            return refuse(format!("cannot be used with {option}: {why}"));
         }
         let (operator, model) = if given.keeps_own_rows { ("row", "sage") } else { ("sym", "gcn") };
         if self.model.name() != model {
             return refuse(format!(
-                "its operator is {operator}, whose sums are those of `model={model}`, and not of `model={}`",
+                "the operator of the hop set is {operator}, which requires `model={model}`, not `model={}`",
                 self.model.name()
             ));
         }
@@ -222,11 +221,11 @@ impl TrainingOptions {
     pub(super) fn check_model(&self) -> Result<(), OptionError> {
         let model = self.model.row();
         let has = |holds: fn(&ModelRow) -> bool, what: &str| {
-            (holds, format!("only `model={}` {what}", ModelKind::names_of(holds)))
+            (holds, format!("only valid with `model={}`{what}", ModelKind::names_of(holds)))
         };
-        let attends = || has(ModelRow::has_attention, "has attention between neighbours");
+        let attends = || has(ModelRow::has_attention, ", which has attention between neighbours");
         for (option, given, (holds, reason)) in [
-            ("heads", self.heads.is_some(), has(ModelRow::has_heads, "has attention")),
+            ("heads", self.heads.is_some(), has(ModelRow::has_heads, ", which has attention")),
             ("output_heads", self.output_heads.is_some(), attends()),
             ("attention_dropout", self.attention_dropout.is_some(), attends()),
             (
@@ -234,17 +233,13 @@ impl TrainingOptions {
                 self.layers.is_some(),
                 has(
                     |row| row.hops.is_some_and(|hops| hops.layers.is_some()),
-                    "takes it; models over sampled \
-                    neighbours have a layer for each number of `fanouts`",
+                    "; models over sampled \
+                    neighbours have one layer per number of `fanouts`",
                 ),
             ),
-            ("use_hops", self.use_hops.is_some(), has(ModelRow::reads_hops, "trains on a hop set")),
-            ("alpha", self.alpha.is_some(), has(|row| row.name == ModelKind::S2gc.name(), "has it")),
-            (
-                "activation",
-                self.activation.is_some(),
-                has(|row| row.name == ModelKind::Sign.name(), "has a choice"),
-            ),
+            ("use_hops", self.use_hops.is_some(), has(ModelRow::reads_hops, ", on a hop set")),
+            ("alpha", self.alpha.is_some(), has(|row| row.name == ModelKind::S2gc.name(), "")),
+            ("activation", self.activation.is_some(), has(|row| row.name == ModelKind::Sign.name(), "")),
         ] {
             if given && !holds(model) {
                 return Err(OptionError::of(option, reason));
@@ -253,12 +248,12 @@ impl TrainingOptions {
         if let (Some(given), Some(layers)) = (self.layers, model.hops.and_then(|hops| hops.layers))
             && given < layers.least
         {
-            let reason = format!("`model={}` has at least {} layers", model.name, layers.least);
+            let reason = format!("`model={}` requires at least {} layers", model.name, layers.least);
             return Err(OptionError::new("layers", given, reason));
         }
         let heads = self.trainer().heads;
         if model.has_heads() && !self.hidden.is_multiple_of(heads) {
-            let reason = format!("{heads} heads do not divide `hidden={}` between them", self.hidden);
+            let reason = format!("{heads} heads do not divide `hidden={}`", self.hidden);
             return Err(OptionError::of("heads", reason));
         }
         Ok(())
@@ -300,8 +295,8 @@ impl TrainingOptions {
         }
     }
 
-    /// The part of a checkpoint's fingerprint that these options decide: what a loss or an accuracy depends on besides
-    /// the batches. The number of epochs, and options that only change the speed, may differ.
+    /// The part of a checkpoint's fingerprint that these options decide: what a loss or an accuracy depends on, except
+    /// for the batches. The number of epochs, and options that only change the speed, may differ.
     pub(super) fn add_to_fingerprint(
         &self,
         fingerprint: &mut Map<String, Value>,
@@ -328,15 +323,15 @@ pub(super) fn trains_on_datasets(model: &ModelRow) -> bool {
 }
 
 named! {
-    /// Who makes the sums that the first layer begins with.
+    /// Where the neighbours of the first layer are aggregated.
     pub enum Aggregate = Auto {
-        /// Whoever is faster in the run's first batches, else the consumer.
+        /// Where it is faster in the run's first batches; in the consumer if that is not measured.
         Auto = "auto",
-        /// The consumer, from the rows of all nodes.
+        /// In the consumer, from the rows of all nodes.
         Off = "off",
-        /// The producer's CPU threads, as they read the table.
+        /// In the producer's CPU threads, as they read the table.
         Host = "host",
-        /// A kernel of the producer's, on the GPU that the feature slots are on.
+        /// In a kernel of the producer, on the GPU that has the feature slots.
         Device = "device",
     }
 }
@@ -366,7 +361,7 @@ impl Named for MetricChoice {
     }
 
     fn help(self) -> &'static str {
-        self.0.map_or("What is usual for the dataset's labels", Metric::help)
+        self.0.map_or("Default for the dataset's labels", Metric::help)
     }
 }
 
@@ -384,7 +379,7 @@ impl Named for LossChoice {
     }
 
     fn help(self) -> &'static str {
-        self.0.map_or("What is usual for the dataset's labels", RegressionLoss::help)
+        self.0.map_or("Default for the dataset's labels", RegressionLoss::help)
     }
 }
 
@@ -525,7 +520,7 @@ mod tests {
             (TrainingOptions { activation: Some(ActivationKind::Prelu), ..usual() }, "activation"),
         ] {
             let refused = sampled(options);
-            assert!(refused.starts_with(&format!("{name}: only model=")), "{refused}");
+            assert!(refused.starts_with(&format!("{name}: only valid with model=")), "{refused}");
         }
         let aggregate = Aggregate::Host;
         for (options, name) in [
@@ -545,11 +540,11 @@ mod tests {
             assert!(refused.starts_with(&format!("{name}: ")), "{name}: {refused}");
         }
         let refused = hops(TrainingOptions { layers: Some(1), ..of(ModelKind::Sign) });
-        assert_eq!(refused, "layers=1: model=sign has at least 2 layers");
+        assert_eq!(refused, "layers=1: model=sign requires at least 2 layers");
         let refused = hops(TrainingOptions { heads: Some(3), ..of(ModelKind::Hoga) });
-        assert_eq!(refused, "heads: 3 heads do not divide hidden=128 between them");
+        assert_eq!(refused, "heads: 3 heads do not divide hidden=128");
         let refused = hops(TrainingOptions { use_hops: Some(4), ..of(ModelKind::Hoga) });
-        assert_eq!(refused, "use_hops=4: the hop set has 3: `uvatrain propagate` makes more");
+        assert_eq!(refused, "use_hops=4: the hop set has only 3; make more with `uvatrain propagate`");
         let refused = of(ModelKind::S2gc).check_for_hops(3, 2).unwrap_err().to_string();
         assert!(refused.contains("hops of one operator") && refused.contains("model=sign"), "{refused}");
     }

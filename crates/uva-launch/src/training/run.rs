@@ -104,7 +104,7 @@ impl TrainingRun {
         options.edge_dim = match dataset.edge_features() {
             Some(table) if edge_attr => table.dim,
             None if options.model.row().needs_edge_features() => {
-                let reason = "it is nothing without features of edges, and the dataset has no edge_feat.npy \
+                let reason = "requires edge features, but the dataset has no edge_feat.npy \
                               (docs/reference/data-format.md)";
                 return Err(OptionError::new("model", options.model.name(), reason).into());
             }
@@ -488,9 +488,9 @@ fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Optio
             "`train_threads={asked}`, {before} before the resume: losses may differ in their last bits from those of a run \
              that never stopped"
         )),
-        (None, Some(before)) if usual != before => {
-            Some(format!("`train_threads={before}`, as before the resume: equal losses need equal numbers"))
-        }
+        (None, Some(before)) if usual != before => Some(format!(
+            "`train_threads={before}`, as before the resume: bit-identical losses require the same number"
+        )),
         _ => None,
     }
 }

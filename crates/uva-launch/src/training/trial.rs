@@ -37,8 +37,8 @@ pub(super) fn bytes_left(
         return Err(RuntimeError::option(
             "gpu_cache",
             "auto",
-            "with `in_process`, nothing shows what a batch leaves free: only a trial run in processes does. Give a \
-             size, or leave out `in_process`",
+            "not supported with `in_process`: only a trial run in processes measures the memory that a batch leaves \
+             free. Give a size, or omit `in_process`",
         ));
     };
     let passes = Passes { epochs: 1, ..Passes::default() };

@@ -56,12 +56,12 @@ impl TrainerState {
 }
 
 named! {
-    /// Which parameters of a training are its model: those that are tested, and that predictions are made with. A resumed
-    /// training goes on from the last ones in either case.
+    /// Which parameters of a training are its model: those that are tested and used for predictions. A resumed training
+    /// continues from the last parameters in either case.
     pub enum Keep = Best {
-        /// That of the best epoch by validation.
+        /// The model of the best epoch by validation.
         Best = "best",
-        /// That after the last batch.
+        /// The model after the last batch.
         Last = "last",
     }
 }

@@ -332,7 +332,7 @@ def test_batches_without_edges_and_of_several_classes_convert_too(tmp_path):
 
 
 def test_expand_is_all_or_new(graph):
-    with pytest.raises(ValueError, match="expand=some: 'some' is none of all, new"):
+    with pytest.raises(ValueError, match="expand=some: 'some' is not one of all, new"):
         uvatrain.Loader(graph, expand="some")
 
 

@@ -385,7 +385,7 @@ def test_the_option_is_a_keyword_and_its_refusals_say_what_to_do(graph, tmp_path
             assert batch.aggregate is None and batch.x.shape == (batch.num_nodes, 5)
             with pytest.raises(ValueError, match='this batch has no aggregated: .*aggregate="mean"'):
                 batch.aggregated  # noqa: B018
-    with pytest.raises(ValueError, match="aggregate=median: 'median' is none of none, mean, sum, max, gcn") as raised:
+    with pytest.raises(ValueError, match="aggregate=median: 'median' is not one of none, mean, sum, max, gcn") as raised:
         uvatrain.Loader(graph, aggregate="median", **OPTIONS)
     assert raised.value.field == "aggregate"
     with pytest.raises(TypeError, match="aggregate is a str"):
@@ -444,7 +444,7 @@ def test_a_script_under_the_launcher_gets_the_batches_of_a_loader(graph, uvatrai
     assert all(torch.equal(rows[hash], expected[hash]) for hash in rows)
     events = [json.loads(line) for line in metrics.read_text().splitlines()]
     start = next(event for event in events if event["event"] == "start")
-    assert start["in_force"]["aggregate"] == {"way": "host", "sums": how, "reason": "asked for"}
+    assert start["in_force"]["aggregate"] == {"way": "host", "sums": how, "reason": "requested"}
     assert start["options"]["aggregate"] == how
     batches = [event for event in events if event["event"] == "batch"]
     assert len(batches) == 5

@@ -263,7 +263,7 @@ except uvatrain.UvatrainError as error:
     ended = run_python(script)
     assert ended.returncode == 0 and "uvatrain run DATA --fanouts 15,10,5 -- python train.py" in ended.stdout
     ended = run_python(script, UVATRAIN_ATTACH="0.0.1:1:3:4")
-    assert ended.returncode == 0 and "0.0.1" in ended.stdout and "of one version" in ended.stdout
+    assert ended.returncode == 0 and "0.0.1" in ended.stdout and "the same version" in ended.stdout
 
 
 def test_an_exception_in_the_loop_ends_the_run_with_its_traceback(run):

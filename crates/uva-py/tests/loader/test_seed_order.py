@@ -57,8 +57,8 @@ def test_a_state_records_the_order_of_the_seeds(graph):
         (dict(seed_order="near"), "seed_order", "none of shuffle, proximity"),
         (dict(seed_order="proximity:2", split="valid"), "seed_order", "of the valid split"),
         (dict(seed_order="proximity:2", shuffle=False), "seed_order", "let them be shuffled"),
-        (dict(order="order.npy"), "order", "it needs seed_order"),
-        (dict(order_edges="in"), "order_edges", "it needs seed_order"),
+        (dict(order="order.npy"), "order", "requires seed_order"),
+        (dict(order_edges="in"), "order_edges", "requires seed_order"),
         (dict(seed_order="segments:9", order_tolerance=1.0), "order_tolerance", "no number of sequences is chosen"),
     ],
 )

@@ -147,15 +147,15 @@ def test_what_a_hop_set_has_no_use_for_is_refused_with_what_would_do(hop_sets: d
         tmp_path,
         (1, one, "", ["--model sage", "hop set", "sgc, s2gc, sign or hoga"]),
         *(
-            (1, one, f"--model sign {option}", [option.split()[0] + ":", "hop set", "leave the option out"])
+            (1, one, f"--model sign {option}", [option.split()[0] + ":", "not supported with a hop set"])
             for option in (
                 "--fanouts 4", "--replace", "--sampler-kind labor", "--edge-attr", "--graph divided", "--remote-cache 1MiB",
                 "--gpu-cache 1MiB", "--gpu-cache-share",
             )
         ),
         (1, one, "--model sign --gather-threads 2", ["--gather-threads", "--samplers"]),
-        (1, one, "--model sign --residual", ["--residual", "only models over sampled neighbours"]),
-        (1, one, "--model sign --norm layer", ["--norm", "only models over sampled neighbours"]),
+        (1, one, "--model sign --residual", ["--residual", "only valid with models over sampled neighbours"]),
+        (1, one, "--model sign --norm layer", ["--norm", "only valid with models over sampled neighbours"]),
         (1, one, "--model sign --feature-norm row", ["--feature-norm", "uvatrain propagate"]),
         (1, one, "--model sign --layers 1", ["--layers 1", "at least 2"]),
         (1, one, "--model sign --layers 33", ["--layers", "1 to 32"]),
@@ -165,7 +165,7 @@ def test_what_a_hop_set_has_no_use_for_is_refused_with_what_would_do(hop_sets: d
         (1, one, "--model sign --chunk 4", ["--chunk", "--shuffle chunks"]),
         (1, one, "--model sign --shuffle chunks --chunk 17", ["--chunk 17", "--batch-size 16"]),
         (1, one, "--model sign --place host --reader pread", ["--reader pread", "--place disk"]),
-        (1, one, "--model sgc --use-hops 4", ["--use-hops 4", "has 3", "uvatrain propagate"]),
+        (1, one, "--model sgc --use-hops 4", ["--use-hops 4", "has only 3", "uvatrain propagate"]),
         (1, two, "--model hoga", ["--model hoga", "has 2", "--model sign"]),
         (2, one, "--model sgc --batch-size 300", ["--batch-size 300", "1 batch,", "fewer ranks"]),
     )

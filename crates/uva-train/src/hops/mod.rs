@@ -97,7 +97,7 @@ impl Front {
             (Self::Alone | Self::Mean(_), Saved::Nothing) => Ok(Vec::new()),
             (Self::Maps(maps), Saved::Maps(inputs)) => maps.backward(inputs, gradient),
             (Self::Attention(_), Saved::Attention(saved)) => saved.backward(gradient),
-            _ => Err(TrainError::Input("a backward pass behind another model's forward pass".to_owned())),
+            _ => Err(TrainError::Input("a backward pass after another model's forward pass".to_owned())),
         }
     }
 }

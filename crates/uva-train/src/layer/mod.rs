@@ -146,7 +146,7 @@ impl Layer {
             (Self::EdgeIsomorphism(layer), Saved::EdgeIsomorphism(saved)) => {
                 layer.backward(x, saved, block, gradient, input_gradient)
             }
-            _ => Err(TrainError::Input("a backward pass behind another layer's forward pass".to_owned())),
+            _ => Err(TrainError::Input("a backward pass after another layer's forward pass".to_owned())),
         }
     }
 }

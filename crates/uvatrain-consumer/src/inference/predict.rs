@@ -153,7 +153,7 @@ fn full(
         return end(output, wanted, (begin, questions.hidden), false, watch);
     }
     if begin > 0 {
-        watch.note(&format!("goes on behind node {begin} of {} in the last layer", dataset.nodes()));
+        watch.note(&format!("resuming after node {begin} of {} in the last layer", dataset.nodes()));
     }
     // The last answer to a chunk completes it.
     let last = match questions {
@@ -221,7 +221,7 @@ fn sampled(
         return end(output, wanted, (begin, questions.hidden), false, watch);
     }
     if begin > 0 {
-        watch.note(&format!("goes on behind batch {begin} of {total}"));
+        watch.note(&format!("resuming after batch {begin} of {total}"));
     }
     let (mut done, mut stopped) = (begin, false);
     sampled.go_to(Split::Test, 0, begin);
@@ -270,7 +270,7 @@ fn of_rows(
     watch: &mut dyn PredictionWatch,
 ) -> Result<Predicted, RuntimeError> {
     if job.files.iter().any(|file| file.answer == Answer::Hidden) {
-        let problem = "models of hop sets have no rows behind a layer: leave the option out";
+        let problem = "not supported with hop sets, whose models have no rows of a layer";
         return Err(RuntimeError::usage(problem).with_option_of("embeddings"));
     }
     let trainer = on_cpu(model)?;
@@ -284,7 +284,7 @@ fn of_rows(
         return end(output, wanted, (begin, None), false, watch);
     }
     if begin > 0 {
-        watch.note(&format!("goes on behind batch {begin} of {total}"));
+        watch.note(&format!("resuming after batch {begin} of {total}"));
     }
     let mut stopped = false;
     for (of_batch, done) in rows.chunks(size).zip(1..).skip(begin as usize) {

@@ -107,8 +107,9 @@ impl Source<'_> {
                 continue;
             }
             if path.is_empty() {
-                let message =
-                    format!("'{name}' stands in no section: options go below their command, as in [train]");
+                let message = format!(
+                    "'{name}' is not in a section: options belong to the section of their command, such as [train]"
+                );
                 return Err(self.refuse(span, message));
             }
             let Some(argument) = options(command).find(|argument| argument.get_long() == Some(name)) else {

@@ -22,26 +22,26 @@ use super::{LoaderFlags, Seconds};
 /// What to measure.
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
-    /// Neighbour sampling: edges per second, milliseconds per batch
+    /// Measure neighbour sampling: edges per second, milliseconds per batch
     Sample(SampleBenchFlags),
-    /// The gather of feature rows on the CPU, beside a plain memory copy of as many bytes
+    /// Measure the gather of feature rows on the CPU, compared with a memory copy of the same size
     Gather(GatherBenchFlags),
-    /// Batches of a hop set, beside a plain memory copy of as many bytes
+    /// Measure batches of a hop set, compared with a memory copy of the same size
     Loader(LoaderBenchFlags),
-    /// What share of the reads caches of several sizes hit, policy by policy
+    /// Compare the hit rates of cache policies at several cache sizes
     Cache(Box<CacheBenchFlags>),
-    /// The sums that a first layer begins with: made by the producer as it reads rows, or from gathered rows
+    /// Compare first-layer aggregation in the producer, while it reads rows, with aggregation of gathered rows
     Aggregate(Box<AggregateBenchFlags>),
-    /// What batches of the parts of a partition read of other parts: lists, rows, requests, bytes
+    /// Count what batches of a part read from other parts of a partition: lists, rows, requests, bytes
     Partition(PartitionBenchFlags),
-    /// Samplers and producer together, with a consumer that only takes batches: what training could get at most
+    /// Measure samplers and producer with a consumer that only takes batches: the upper bound for training
     Pipeline(PipelineBenchFlags),
-    /// The reads of the PCIe link that a row costs, from the gather kernels run on the host
+    /// Count the PCIe reads per feature row, from the gather kernels run on the host
     #[cfg(feature = "request-model")]
     Requests(RequestsBenchFlags),
-    /// How many GPUs should sample and how many train, by a simulated epoch of every division
+    /// Choose how many GPUs sample and how many train, by simulating an epoch for each division
     Roles(RolesBenchFlags),
-    /// What the link to a GPU gives to gathers of rows in pinned host memory, beside plain copies in the same run
+    /// Measure gathers of rows in pinned host memory over the link to a GPU, compared with plain copies
     Pcie(Box<PcieBenchFlags>),
 }
 
@@ -57,7 +57,7 @@ pub struct CacheBenchFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// The policies to compare; those that evict begin with an empty cache. lru and lfu are simulated here only
+    /// Policies to compare; those that evict start with an empty cache. lru and lfu are only simulated
     #[arg(
         long,
         value_name = "P,P,…",
@@ -67,7 +67,7 @@ pub struct CacheBenchFlags {
     )]
     pub policy: Vec<ComparedPolicy>,
 
-    /// Sizes of the caches: per cent of all rows, and of the bytes of all lists
+    /// Cache sizes, in per cent of all rows and of the bytes of all lists
     #[arg(
         long,
         value_name = "%,%,…",
@@ -77,7 +77,7 @@ pub struct CacheBenchFlags {
     )]
     pub size: Vec<u32>,
 
-    /// Epochs that hits are counted over: those behind the two that are sampled beforehand
+    /// Epochs to count hits over, after the two epochs that are sampled in advance
     #[arg(long, value_name = "EPOCHS", default_value_t = 20, value_parser = within::<u32>(1..=10_000))]
     pub epochs: u32,
 
@@ -98,12 +98,12 @@ pub struct CacheBenchFlags {
     pub loader: LoaderFlags,
 }
 
-/// The sums of `bench aggregate`.
+/// The aggregations of `bench aggregate`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchSums {
-    /// The mean of each list, beside the destination's own row (sage)
+    /// Mean of each list, with the destination's own row separate (sage)
     Mean,
-    /// A graph convolution's sum, which has the own row in it (gcn)
+    /// Sum of a graph convolution, which includes the own row (gcn)
     Gcn,
 }
 
@@ -118,23 +118,23 @@ pub struct AggregateBenchFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// The sums to time
+    /// Aggregation to time
     #[arg(long, value_name = "SUMS", value_enum, default_value_t = BenchSums::Mean)]
     pub aggregate: BenchSums,
 
-    /// Keep this share of all rows in a cache: 3.9, 50
+    /// Cache this percentage of all rows: 3.9, 50
     #[arg(long, value_name = "PERCENT", value_parser = percentage, conflicts_with = "gpu_cache")]
     pub cached_rows: Option<f64>,
 
-    /// Keep as many rows in a cache as this memory holds, beside the map of their places
+    /// Cache as many rows as fit in this memory, together with the map of their places
     #[arg(long, value_name = "SIZE")]
     pub gpu_cache: Option<ByteSize>,
 
-    /// Which rows the cache holds: those that this policy ranks highest [default: degree]
+    /// Policy whose highest-ranked rows are cached [default: degree]
     #[arg(long, value_name = "P", value_parser = one_of::<CachePolicy>())]
     pub cache_policy: Option<CachePolicy>,
 
-    /// Batches to count and to time, after a pass over them that warms up
+    /// Batches to count and to time, after a warm-up pass over them
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = within::<u32>(1..=100_000))]
     pub batches: u32,
 
@@ -159,11 +159,11 @@ pub struct SampleBenchFlags {
     #[command(flatten)]
     pub sampling: Declared<LoaderOptions, SampleBenchOptions>,
 
-    /// Threads, each with a sampler of its own
+    /// Threads, each with a separate sampler
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = within::<u32>(1..=1024))]
     pub threads: u32,
 
-    /// Batches to measure, after one warm-up batch a thread
+    /// Batches to measure, after one warm-up batch per thread
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = within::<u32>(1..))]
     pub batches: u32,
 
@@ -184,12 +184,12 @@ impl OptionFilter for SampleBenchOptions {
     }
 }
 
-/// The pages under table and output of `bench gather`.
+/// The pages of the table and the output of `bench gather`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatherPages {
     /// 4 KiB
     Base,
-    /// 2 MiB where the system gives them
+    /// 2 MiB where the system provides them
     Huge,
 }
 
@@ -205,16 +205,16 @@ pub struct GatherBenchFlags {
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = within::<u32>(1..=1024))]
     pub threads: u32,
 
-    /// Bytes gathered each time, in random rows
+    /// Bytes per gather, in random rows
     #[arg(long, value_name = "SIZE", default_value = "128MiB")]
     pub bytes: ByteSize,
 
-    /// Times to measure, after one to warm up; the median counts
+    /// Number of measured gathers, after one warm-up gather; the median is reported
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = within::<u32>(1..))]
     pub repeats: u32,
 
-    /// Copy the table to memory on such pages first, and gather into memory on the same; without, the file as it is
-    /// mapped, into a slot as a run has them
+    /// Copy the table to memory with such pages first, and gather into memory with the same pages [default: gather from
+    /// the mapped file into a slot, as in a run]
     #[arg(long, value_name = "KIND", value_enum)]
     pub pages: Option<GatherPages>,
 
@@ -242,23 +242,23 @@ pub struct LoaderBenchFlags {
     #[arg(long, value_name = "ROWS", default_value_t = 8000, value_parser = within::<u32>(1..))]
     pub batch_size: u32,
 
-    /// Rows of a chunk, or auto as `train` chooses it; each beside the shuffle of all rows
+    /// Rows per chunk, or auto as in `train`; each size is compared with a shuffle of all rows
     #[arg(long, value_name = "C,C,…", value_delimiter = ',', default_value = "auto")]
     pub chunk: Vec<Chunk>,
 
-    /// Workers that copy rows, each a batch of its own
+    /// Workers that copy rows, each for a separate batch
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = within::<u32>(1..=1024))]
     pub samplers: u32,
 
-    /// Feature slots, besides one for each worker after the first
+    /// Feature slots, in addition to one for each worker after the first
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = within::<u32>(2..=1024))]
     pub slots: u32,
 
-    /// Epochs to time, after one that is verified and one that warms up; the median counts
+    /// Epochs to time, after one that is verified and one warm-up epoch; the median is reported
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = within::<u32>(1..=10_000))]
     pub epochs: u32,
 
-    /// Read rows from disk, by this reader, and compare with the reader alone [default: copy from the mapped files]
+    /// Read rows from disk with this reader, and compare with the reader alone [default: copy from the mapped files]
     #[arg(long, value_name = "READER", value_parser = one_of::<DiskReader>())]
     pub reader: Option<DiskReader>,
 
@@ -281,7 +281,7 @@ pub struct PartitionBenchFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// The directory that `uvatrain partition` has made, or a .npy file, uint16, with the part of each node
+    /// Directory made by `uvatrain partition`, or a .npy file (uint16) with the part of each node
     #[arg(long, value_name = "FILE")]
     pub map: PathBuf,
 
@@ -320,15 +320,15 @@ pub struct PipelineBenchFlags {
     #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = within::<u32>(1..))]
     pub epochs: u32,
 
-    /// Stop after so many counted batches [default: at the end of the last epoch]
+    /// Number of batches to count [default: to the end of the last epoch]
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..))]
     pub batches: Option<u64>,
 
-    /// Batches before those that are counted: memory is touched for the first time in them
+    /// Warm-up batches, which are not counted
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<u64>(1..))]
     pub warm_up: u64,
 
-    /// Print the stages, the rings and the memory that the run would take, and end without starting it
+    /// Print stages, rings and memory of the run; do not start it
     #[arg(long)]
     pub dry_run: bool,
 
@@ -336,8 +336,8 @@ pub struct PipelineBenchFlags {
     #[arg(long)]
     pub json: bool,
 
-    /// Nodes in place of the training split's: a .npy file of node ids (int64, int32) or of a bool for each node, or
-    /// text with one id a line
+    /// Nodes instead of the training split: a .npy file of node ids (int64, int32) or of a bool for each node, or text
+    /// with one id per line
     #[arg(long, value_name = "FILE", help_heading = "Batches")]
     pub input_nodes: Option<PathBuf>,
 
@@ -362,11 +362,11 @@ pub struct RequestsBenchFlags {
     #[arg(long, value_name = "KERNEL", default_value = "wide")]
     pub kernel: Kernel,
 
-    /// How far into a line of 128 bytes the table's first row begins
+    /// Offset of the table's first row in its line of 128 bytes
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = within::<u64>(0..128))]
     pub base_offset: u64,
 
-    /// Rows to look at, from the table's first
+    /// Number of rows to examine, from the table's first
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = within::<u64>(1..))]
     pub rows: u64,
 
@@ -374,7 +374,7 @@ pub struct RequestsBenchFlags {
     #[arg(long, value_name = "TYPE", default_value = "i64")]
     pub ids: IdWidth,
 
-    /// Also work out how many multiprocessors of this GPU fill its link
+    /// Also compute how many multiprocessors of this GPU saturate its link
     #[arg(long, value_name = "NAME", value_enum)]
     pub gpu: Option<Gpu>,
 
@@ -390,8 +390,8 @@ Examples:
   uvatrain bench roles --times 6.6,3.2,26 --gpus 8
   uvatrain bench roles --metrics run.jsonl --gpus 4 --switch")]
 pub struct RolesBenchFlags {
-    /// Milliseconds that one GPU takes to sample a batch, to gather its rows, and to train on it; a fourth number is all that
-    /// a batch takes a standby trainer [default of the fourth: gathering and training]
+    /// Milliseconds per batch of one GPU for sampling, for gathering and for training; a fourth number is the whole time per
+    /// batch of a standby trainer [default of the fourth: gathering and training]
     #[arg(
         long,
         value_name = "T,T,T",
@@ -401,7 +401,7 @@ pub struct RolesBenchFlags {
     )]
     pub times: Option<Vec<f64>>,
 
-    /// Take the medians of these times from the metrics of a run
+    /// Metrics file of a run, whose median times are used
     #[arg(long, value_name = "FILE")]
     pub metrics: Option<PathBuf>,
 
@@ -409,19 +409,19 @@ pub struct RolesBenchFlags {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = within::<usize>(1..1025))]
     pub gpus: usize,
 
-    /// Batches of an epoch [default: as the metrics have, or 100]
+    /// Batches per epoch [default: as in the metrics, or 100]
     #[arg(long, value_name = "N", value_parser = within::<usize>(1..10_000_001))]
     pub batches: Option<usize>,
 
-    /// Batches that the queue between samplers and trainers holds [default: any number]
+    /// Capacity in batches of the queue between samplers and trainers [default: unlimited]
     #[arg(long, value_name = "N", value_parser = within::<usize>(1..))]
     pub queue: Option<usize>,
 
-    /// A trainer that has room takes the next batch, and waits for no other: without it all train in steps, a batch each
+    /// Let each trainer take the next batch when it is free [default: all trainers step together, one batch each]
     #[arg(long)]
     pub when_free: bool,
 
-    /// GPUs that have sampled their last batch of the epoch train, too, where that pays
+    /// Let GPUs train after they have sampled their last batch of the epoch, if that is faster
     #[arg(long)]
     pub switch: bool,
 
@@ -434,7 +434,7 @@ pub struct RolesBenchFlags {
 fn positive(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(ms) if ms > 0.0 && ms.is_finite() => Ok(ms),
-        _ => Err("give milliseconds, more than 0".to_owned()),
+        _ => Err("expected milliseconds above 0".to_owned()),
     }
 }
 
@@ -485,7 +485,7 @@ pub struct PcieBenchFlags {
     )]
     pub row_bytes: Vec<u32>,
 
-    /// Multiprocessors that a gather is kept to: numbers, or all
+    /// Multiprocessors that a gather is limited to: numbers, or all
     #[arg(
         long,
         value_name = "N,N,…",
@@ -505,12 +505,12 @@ pub struct PcieBenchFlags {
     )]
     pub pages: Vec<TablePages>,
 
-    /// Bytes of the table; the first is the base point's [default: 256MiB,4GiB,1GiB,16GiB]
+    /// Bytes of the table; the first is that of the base point [default: 256MiB,4GiB,1GiB,16GiB]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
     pub table_size: Vec<ByteSize>,
 
-    /// Order of the ids: random, sorted, by-region (the random ones, read region by region of the table), or trace, as of
-    /// batches on a graph with a power law
+    /// Order of the ids: random, sorted, by-region (random ids, read region by region of the table), or trace (as in
+    /// batches of a power-law graph)
     #[arg(
         long,
         value_name = "O,O,…",
@@ -520,39 +520,39 @@ pub struct PcieBenchFlags {
     )]
     pub ids: Vec<IdOrder>,
 
-    /// Every combination, not one axis at a time
+    /// Measure every combination instead of one axis at a time
     #[arg(long)]
     pub full: bool,
 
-    /// Leave out the ways with the CPU: its gather with copies, and the split
+    /// Skip the paths that use the CPU: its gather with copies, and the split
     #[arg(long)]
     pub zero_copy_only: bool,
 
-    /// Threads of the CPU's gather [default: one a core]
+    /// Threads of the CPU's gather [default: one per core]
     #[arg(long, value_name = "T", value_parser = within::<u32>(1..=1024))]
     pub threads: Option<u32>,
 
-    /// Most bytes gathered in a sample [default: 128MiB]
+    /// Maximum bytes gathered per sample [default: 128MiB]
     #[arg(long, value_name = "SIZE")]
     pub sample_bytes: Option<ByteSize>,
 
-    /// Samples of a figure, of which the median counts
+    /// Samples per figure; the median is reported
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = within::<u32>(3..=100))]
     pub samples: u32,
 
-    /// Leave out what has not begun after this time: 90s, 5m; a number alone is seconds
+    /// Skip measurements that have not started after this time: 90s, 5m; a number alone is seconds
     #[arg(long, value_name = "TIME")]
     pub seconds: Option<Seconds>,
 
-    /// NVRTC, which compiles the kernels: the library or its folder [default: looked for, as by train]
+    /// NVRTC, which compiles the kernels: the library or its directory [default: searched for as by train]
     #[arg(long, value_name = "PATH")]
     pub nvrtc: Option<PathBuf>,
 
-    /// Where memory seems too short for a table: refuse leaves it out
+    /// Action if the memory seems too small for a table; refuse skips the table
     #[arg(long, value_parser = one_of::<PreflightPolicy>(), default_value_t = PreflightPolicy::Refuse)]
     pub preflight: PreflightPolicy,
 
-    /// Write a plot: efficiency by row size, and rates by multiprocessors
+    /// Write a plot to this file: efficiency by row size, and rates by multiprocessors
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
@@ -570,7 +570,7 @@ static EVERY_KERNEL: LazyLock<String> = LazyLock::new(|| Kernel::ALL.map(Kernel:
 fn percentage(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent @ 0.0..=100.0) => Ok(percent),
-        _ => Err(format!("'{text}' is no number from 0 to 100")),
+        _ => Err(format!("'{text}' is not a number from 0 to 100")),
     }
 }
 

@@ -54,9 +54,9 @@ fn argument(field: &'static Field, default: String) -> Arg {
 
 /// A path as UTF-8: a run's processes receive paths in JSON, and its metrics show them.
 fn text(path: PathBuf) -> Result<String, String> {
-    path.into_os_string()
-        .into_string()
-        .map_err(|path| format!("{path:?}: the path is not UTF-8 text: rename it, or name a link to it"))
+    path.into_os_string().into_string().map_err(|path| {
+        format!("{path:?}: the path is not valid UTF-8: rename the file, or use a symbolic link to it")
+    })
 }
 
 /// Text for clap, which keeps names and defaults as `&'static str`. A process builds its commands only a few times.
@@ -90,7 +90,7 @@ fn given<O: Options>(
 /// A parser of the named values of `T`, each with its help.
 pub fn one_of<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
     choices(&Choice::all::<T>())
-        .try_map(|name| T::of_text(&name).ok_or_else(|| format!("'{name}' is none of them")))
+        .try_map(|name| T::of_text(&name).ok_or_else(|| format!("invalid value '{name}'")))
 }
 
 fn choices(choices: &[Choice]) -> PossibleValuesParser {

@@ -47,7 +47,7 @@ impl FromStr for Seconds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Seconds, String> {
-        let refuse = || format!("'{text}' is no duration; write one like 90s, 5m or 1h30m");
+        let refuse = || format!("'{text}' is not a duration: expected a value such as 90s, 5m or 1h30m");
         let mut rest = text.trim();
         let mut milliseconds = 0_f64;
         if rest.is_empty() {
@@ -68,7 +68,7 @@ impl FromStr for Seconds {
             rest = behind.trim_start();
         }
         if milliseconds > (1_u64 << 53) as f64 {
-            return Err(format!("'{text}' is longer than anybody waits"));
+            return Err(format!("'{text}' is too long"));
         }
         Ok(Seconds { milliseconds: milliseconds.round() as u64 })
     }

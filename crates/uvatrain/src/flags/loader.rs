@@ -55,12 +55,12 @@ impl LoaderFlags {
         LoaderOptions { feature_type: asked, ..options }
     }
 
-    /// Whether somebody gave the option, of those without a constant default.
+    /// Whether the option was given, for options without a constant default.
     pub fn gives(&self, name: &str) -> bool {
         self.declared.gives(name)
     }
 
-    /// The options that somebody gave, those with a default among them.
+    /// The options that were given, including those with a default.
     pub fn typed(&self) -> &[&'static Field] {
         &self.declared.typed
     }
@@ -74,10 +74,10 @@ impl LoaderFlags {
         words.collect()
     }
 
-    /// Options that are of no use beside the others.
+    /// Options that have no effect in combination with the others.
     ///
     /// # Errors
-    /// The first, and what would do.
+    /// The first such option, and the values that are valid.
     pub fn check_use(&self) -> Result<(), RuntimeError> {
         Ok(self.declared.given.check_use(&self.options())?)
     }
@@ -95,7 +95,7 @@ impl LoaderFlags {
             return Err(OptionError::new(
                 "fanouts",
                 fanouts,
-                "with -1 the size of a batch has no bound known before the run; say how large a slot may be with \
+                "with -1 the maximum size of a batch is not known before the run: give the size of a slot with \
                  `slot_bytes`, for example `slot_bytes=256MiB`",
             )
             .into());

@@ -122,7 +122,7 @@ pub enum Command {
     /// Print the manual page, or write those of all commands to a directory
     Man(ManFlags),
 
-    // The roles, started by the launcher and by nobody else. Their names are what `ps` shows.
+    // The roles, which only the launcher starts. `ps` shows their names.
     /// The process that samples batches
     #[command(hide = true)]
     Sampler(RoleArgs),
@@ -135,7 +135,7 @@ pub enum Command {
     /// The process that trains
     #[command(hide = true)]
     Consumer(RoleArgs),
-    /// The process that finds out what to cache
+    /// The process that chooses what to cache
     #[command(hide = true)]
     Planner(RoleArgs),
     /// The process that cleans up after a killed launcher
@@ -150,7 +150,7 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  uvatrain doctor")]
 pub struct DoctorFlags {
-    /// The folder of a libtorch that is in none of the usual places
+    /// Directory of libtorch, if it is not found automatically
     #[arg(long, value_name = "DIR")]
     pub libtorch: Option<PathBuf>,
 

@@ -14,11 +14,11 @@ Examples:
   Two runs side by side:
   uvatrain report first.jsonl second.jsonl --out compared.html")]
 pub struct ReportFlags {
-    /// What --metrics of `train` or `run` wrote, a file a run; several are compared
+    /// Metrics files of `train` or `run`, one per run; several runs are compared
     #[arg(value_name = "RUN.jsonl", required = true, num_args = 1..)]
     pub runs: Vec<PathBuf>,
 
-    /// Write the report to this HTML file; one that is there already is replaced
+    /// Write the report to this HTML file; an existing file is replaced
     #[arg(long, value_name = "FILE", required = true)]
     pub out: PathBuf,
 }

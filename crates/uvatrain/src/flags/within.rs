@@ -39,7 +39,7 @@ mod tests {
         for text in ["0", "65", "-3"] {
             assert_eq!(parse(text), Err(format!("{text} is not from 1 to 64")));
         }
-        assert_eq!(parse("6x"), Err("'6x' is no whole number".to_owned()));
+        assert_eq!(parse("6x"), Err("'6x' is not a whole number".to_owned()));
         // The message for a half-open range names its last number.
         assert_eq!(within::<u64>(0..128)("128"), Err("128 is not from 0 to 127".to_owned()));
     }

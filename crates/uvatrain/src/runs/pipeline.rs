@@ -27,7 +27,7 @@ pub fn check_paths(paths: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
     {
         None => Ok(()),
         Some((option, path)) => Err(exit::usage(format!(
-            "{option} {path:?}: the path is not UTF-8 text: rename it, or name a link to it"
+            "{option} {path:?}: the path is not valid UTF-8: rename the file, or use a symbolic link to it"
         ))
         .into()),
     }
@@ -48,7 +48,7 @@ pub fn loader_options(
     if backend.options().sampler == SamplerChoice::Gpu {
         if options.prepare == Prepare::Whole {
             return Err(exit::usage(
-                "--sampler gpu and --prepare whole: workers sample on the CPU; leave one of them out"
+                "--sampler gpu is not supported with --prepare whole, whose workers sample on the CPU"
                     .to_owned(),
             )
             .into());
@@ -56,7 +56,7 @@ pub fn loader_options(
         if loader.gives("samplers") && options.samplers > 1 {
             let samplers = options.samplers;
             return Err(exit::usage(format!(
-                "--sampler gpu and --samplers {samplers}: exactly one sampler works on a GPU"
+                "--sampler gpu and --samplers {samplers}: exactly one sampler runs on a GPU"
             ))
             .into());
         }

@@ -36,7 +36,7 @@ pub fn with_roles_found(
     // A rank's metrics have the numbers of its own batches, whose last is not the last of the epoch.
     if in_epoch.abs_diff(batches) > MAX_RANKS as usize {
         out::say(&format!(
-            "--role-times {}: it is of epochs of {in_epoch} batches, and here they have {batches}: times of other batches may \
+            "--role-times {}: the file has epochs of {in_epoch} batches, but this run has {batches}: times of other batches may \
              not be those of this run",
             path.display()
         ));

@@ -48,7 +48,7 @@ pub fn identity() -> String {
 
 /// The program's file, whether or not it is there.
 pub fn path() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot tell where this program lies")?;
+    let own = std::env::current_exe().context("cannot determine the path of this program")?;
     Ok(own.with_file_name(PROGRAM))
 }
 
@@ -59,7 +59,7 @@ pub fn path() -> anyhow::Result<PathBuf> {
 pub fn libtorch(option: Option<&Path>) -> anyhow::Result<Libtorch> {
     libtorch::find(option, AskPython::Yes).map_err(|missing| {
         exit::lacking(format!(
-            "{missing}: run {}; a folder elsewhere is named by --libtorch or {}",
+            "{missing}: run {}; for another directory give --libtorch or set {}",
             how_to_get_libtorch(),
             libtorch::VARIABLE
         ))
@@ -76,8 +76,8 @@ pub fn find(option: Option<&Path>, may_write: bool) -> anyhow::Result<TrainerPro
     let path = path()?;
     if !path.is_file() {
         return Err(exit::lacking(format!(
-            "{} is not there: the built-in models are trained by that program, which lies beside uvatrain; install both \
-             by `{}`",
+            "{} is not there: this program trains the built-in models, and must be in the directory of uvatrain; install \
+             both with `{}`",
             path.display(),
             how_to_install()
         ))
@@ -110,7 +110,7 @@ pub fn with_libtorch(path: PathBuf, libtorch: &Libtorch) -> anyhow::Result<Train
 fn unchecked(path: PathBuf, libtorch: &Libtorch) -> anyhow::Result<TrainerProgram> {
     let Some(lib) = libtorch.lib.to_str() else {
         return Err(
-            exit::lacking(format!("{:?}: the path is not UTF-8 text: rename it", libtorch.lib)).into()
+            exit::lacking(format!("{:?}: the path is not valid UTF-8: rename it", libtorch.lib)).into()
         );
     };
     let before = std::env::var("LD_LIBRARY_PATH").ok().filter(|folders| !folders.is_empty());
@@ -199,17 +199,16 @@ fn check_version(program: &TrainerProgram) -> anyhow::Result<()> {
         .into());
     }
     let problem = if asked.status.success() {
-        format!("it is {}, and this is uvatrain for {}", said.trim(), identity())
+        format!("the program is {}, but this uvatrain requires {}", said.trim(), identity())
     } else {
         let reason = String::from_utf8_lossy(&asked.stderr);
         format!(
-            "it does not start ({}): {}",
+            "the program does not start ({}): {}",
             asked.status,
             reason.lines().next().unwrap_or("no reason given")
         )
     };
-    Err(exit::lacking(format!("{path}: {problem}; install both programs anew: `{}`", how_to_install()))
-        .into())
+    Err(exit::lacking(format!("{path}: {problem}; reinstall both programs: `{}`", how_to_install())).into())
 }
 
 /// Trains in this process, which has the models. It re-executes itself unless its environment already holds these
@@ -218,7 +217,7 @@ pub fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
     if environment.iter().all(|(name, value)| std::env::var_os(name).is_some_and(|is| is == value.as_str())) {
         return Ok(());
     }
-    let program = std::env::current_exe().context("cannot find this program to start it anew")?;
+    let program = std::env::current_exe().context("cannot find this program to restart it")?;
     Err(become_program(&program, environment))
 }
 

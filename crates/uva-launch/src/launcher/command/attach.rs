@@ -75,9 +75,7 @@ pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached,
     let mut taken = TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = *taken {
         return Err(RuntimeError::unattached(if pid == std::process::id() {
-            format!(
-                "this process ({pid}) is attached already: all splits and epochs come over the one attachment"
-            )
+            format!("this process ({pid}) is already attached: all splits and epochs use one attachment")
         } else {
             format!(
                 "process {pid}, of which this one ({}) is a fork, is attached: only that one takes batches",
@@ -103,7 +101,7 @@ pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached,
         }
         AttachReply::Refused(reason) => {
             *taken = None;
-            return Err(RuntimeError::unattached(format!("the launcher refused it: {reason}")));
+            return Err(RuntimeError::unattached(format!("the launcher refused this process: {reason}")));
         }
     };
     let channel = Arc::new(channel);
@@ -119,13 +117,13 @@ pub fn attach_as(rank: Part, interrupted: &dyn Fn() -> bool) -> Result<Attached,
 
 /// The rank that `torchrun` sets for its processes; without `torchrun`, rank 0 of 1.
 fn rank_of_environment() -> Result<Part, RuntimeError> {
-    let told = ["RANK", "WORLD_SIZE"].map(|name| (name, std::env::var(name).ok()));
+    let variables = ["RANK", "WORLD_SIZE"].map(|name| (name, std::env::var(name).ok()));
     let number = |(name, text): &(&str, Option<String>)| {
         let text = text.as_deref()?;
-        let refused = format!("{name}={text} in the environment is no number");
+        let refused = format!("environment variable {name}={text}: expected a number");
         Some(text.parse::<u32>().map_err(|_| RuntimeError::unattached(refused)))
     };
-    match (number(&told[0]), number(&told[1])) {
+    match (number(&variables[0]), number(&variables[1])) {
         (Some(index), Some(of)) => Ok(Part { index: index?, of: of? }),
         _ => Ok(Part::default()),
     }
@@ -135,8 +133,8 @@ fn rank_of_environment() -> Result<Part, RuntimeError> {
 fn address() -> Result<Address, RuntimeError> {
     let variable = std::env::var(VARIABLE).map_err(|_| {
         RuntimeError::unattached(
-            "this process was not started by a launcher: start it as `uvatrain run DATA --fanouts 15,10,5 -- python \
-             train.py`, or load in this process with uvatrain.Loader"
+            "this process was not started by a launcher: use `uvatrain run DATA --fanouts 15,10,5 -- python train.py`, or \
+             load batches in this process with uvatrain.Loader"
                 ,
         )
     })?;
@@ -151,7 +149,7 @@ fn knock(
 ) -> Result<(Channel, ReceivedMessage), RuntimeError> {
     let gone = || {
         RuntimeError::unattached(format!(
-            "the launcher (process {}) that this process was started by has ended, or takes nobody any more",
+            "the launcher (process {}) that started this process has exited, or accepts no more connections",
             address.launcher
         ))
     };
@@ -164,14 +162,14 @@ fn knock(
         Ok(door) => door,
         Err(HandoverError::Refused(what)) => {
             return Err(RuntimeError::unattached(format!(
-                "the launcher's socket did not reach this process ({what}): a program between the two closed it, as \
-                 Python's subprocess does without close_fds=False, or another process of this run attached before. For \
-                 the ranks of torchrun start the run with `--ranks N`"
+                "this process did not inherit the launcher's socket ({what}): a program between the two closed it (Python's \
+                 subprocess requires close_fds=False), or another process of this run has already attached. For the ranks \
+                 of torchrun, start the run with `--ranks N`"
             )));
         }
         Err(HandoverError::Closed) => {
             return Err(RuntimeError::unattached(format!(
-                "the launcher (process {}) has ended, or this process is in another network namespace than it",
+                "the launcher (process {}) has exited, or runs in another network namespace than this process",
                 address.launcher
             )));
         }
@@ -315,7 +313,7 @@ impl LauncherLink {
 
 fn ended() -> RuntimeError {
     RuntimeError::peer_gone(
-        "the run has ended: another role failed, or the launcher is gone; the launcher says which",
+        "the run has ended: another role failed, or the launcher is gone; see the messages of the launcher",
     )
 }
 

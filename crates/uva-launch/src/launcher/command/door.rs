@@ -137,7 +137,7 @@ impl Door {
             fds.next(),
             fds.next().map(Channel::from_fd),
         ) else {
-            self.refused = Some("what it said cannot be read".to_owned());
+            self.refused = Some("the process sent an invalid message".to_owned());
             return Ok(());
         };
         let who = match self.secrets {
@@ -188,7 +188,7 @@ impl Door {
             pid,
             calls_itself = knock.pid,
             place = number,
-            "a process has taken up the consumer's place"
+            "a process has attached as the consumer"
         );
         place.attached = Some(AttachedProcess {
             pidfd: who,
@@ -211,8 +211,8 @@ impl Door {
             return match &self.places[0].attached {
                 None => Ok(0),
                 Some(other) => Err(format!(
-                    "{}; one process takes its batches, of all splits and epochs, and process {pid} came second. With \
-                     `--ranks N` each of N ranks takes its own",
+                    "{}, and process {pid} attached after it: one process takes the batches of all splits and epochs. With \
+                     `--ranks N`, each of N ranks takes its own batches",
                     has_attached(other, "")
                 )),
             };
@@ -220,18 +220,18 @@ impl Door {
         let Part { index, of } = part;
         if of as usize != ranks {
             return Err(format!(
-                "process {pid} calls itself rank {index} of {of} (RANK and WORLD_SIZE), and this run has {ranks} ranks \
-                 (UVATRAIN_RANKS): start as many. Ranks of several machines load with uvatrain.Loader"
+                "process {pid} is rank {index} of {of} (RANK and WORLD_SIZE), but this run has {ranks} ranks \
+                 (UVATRAIN_RANKS): start {ranks} processes. Ranks on several machines load with uvatrain.Loader"
             ));
         }
         match self.places.get(index as usize).map(|place| &place.attached) {
             Some(None) => Ok(index as usize),
             Some(Some(other)) => Err(format!(
-                "{}; process {pid} came second",
+                "{}, and process {pid} attached after it",
                 has_attached(other, &format!(" as rank {index}"))
             )),
             None => Err(format!(
-                "process {pid} calls itself rank {index} (RANK), and this run has {ranks} ranks: 0 to {}",
+                "process {pid} is rank {index} (RANK), but this run has {ranks} ranks: expected 0 to {}",
                 ranks - 1
             )),
         }
@@ -240,7 +240,7 @@ impl Door {
     fn send_away(&mut self, channel: &Channel, reason: String) {
         // If it has ended, it needs no answer.
         let _ = hand_over(channel, &AttachReply::Refused(reason.clone()), &[]);
-        tracing::debug!(reason, "a process is sent away");
+        tracing::debug!(reason, "a process is refused");
         self.refused = Some(reason);
     }
 
@@ -259,22 +259,22 @@ impl Door {
 }
 
 fn has_attached(other: &AttachedProcess, rank: &str) -> String {
-    let ended = if other.ended { ", which has ended since" } else { "" };
-    format!("process {} has attached to this run{rank} before{ended}", other.pidfd.pid())
+    let ended = if other.ended { " and has ended" } else { "" };
+    format!("process {} has attached to this run{rank}{ended}", other.pidfd.pid())
 }
 
 /// The pidfd that came with a knock, if it belongs to the knocking process.
 fn sender_itself(pidfd: OwnedFd, sender: Option<u32>) -> Result<PidFd, String> {
-    let sender = sender.ok_or("the kernel does not say who knocked")?;
+    let sender = sender.ok_or("the kernel did not report the sender of the message")?;
     let pidfd = PidFd::from_fd(pidfd, sender).map_err(|error| error.to_string())?;
     // Both numbers are in the namespace that /proc was mounted in, which need not be this process's.
     let numbers = PidFd::open(sender).and_then(|own| Ok((own.number()?, pidfd.number()?)));
     match numbers {
         Ok((Some(own), Some(brought))) if own == brought => Ok(pidfd),
         Ok((Some(own), Some(brought))) => Err(format!(
-            "process {own} brought the pidfd of process {brought}; a process can attach itself alone"
+            "process {own} sent the pidfd of process {brought}; a process can attach only itself"
         )),
-        Ok(_) => Err(format!("process {sender}, or the one whose pidfd it brought, has ended")),
-        Err(error) => Err(format!("process {sender} and the pidfd that it brought: {error}")),
+        Ok(_) => Err(format!("process {sender}, or the process of the pidfd that it sent, has ended")),
+        Err(error) => Err(format!("process {sender} and the pidfd that it sent: {error}")),
     }
 }

@@ -38,7 +38,7 @@ impl UserCommand {
     pub fn new(words: Vec<OsString>) -> Result<Self, RuntimeError> {
         let Some(program) = words.first() else {
             return Err(RuntimeError::usage(
-                "there is no command: give one behind --, as in `uvatrain run DATA -- python train.py`",
+                "no command: give it after --, as in `uvatrain run DATA -- python train.py`",
             ));
         };
         check_startable(program)?;
@@ -77,7 +77,7 @@ impl UserCommand {
         let failed = |what: &dyn std::fmt::Display| {
             RuntimeError::failed(format!("cannot start the {}: {what}", self.title()))
         };
-        let program = self.words.first().ok_or_else(|| failed(&"it has no words"))?;
+        let program = self.words.first().ok_or_else(|| failed(&"the command is empty"))?;
         let mut command = Command::new(program);
         command.args(&self.words[1..]);
         if self.stdout_to_stderr {
@@ -132,7 +132,7 @@ impl UserCommand {
         let advice = match error.kind() {
             // The file itself existed a moment ago.
             std::io::ErrorKind::NotFound => {
-                "; of a script, its first line may name an interpreter that is not there"
+                "; the first line of a script may name an interpreter that does not exist"
             }
             _ => "",
         };
@@ -159,7 +159,7 @@ fn check_startable(program: &OsStr) -> Result<(), RuntimeError> {
                 return Ok(());
             }
             there.get_or_insert(format!(
-                "{} is not executable; chmod +x makes it so, or give it to its interpreter: -- python train.py",
+                "{} is not executable: run chmod +x on it, or pass it to its interpreter: -- python train.py",
                 candidate.display()
             ));
         } else if candidate.is_dir() {
@@ -167,8 +167,8 @@ fn check_startable(program: &OsStr) -> Result<(), RuntimeError> {
         }
     }
     refused(there.unwrap_or_else(|| match candidates.len() {
-        1 => "there is no such file".to_owned(),
-        _ => "it is not found in PATH".to_owned(),
+        1 => "no such file".to_owned(),
+        _ => "not found in PATH".to_owned(),
     }))
 }
 

@@ -123,7 +123,11 @@ impl Launcher {
             match hand_over(channel, &task, &sequences) {
                 // The cause is found below.
                 Ok(()) | Err(HandoverError::Closed) => {}
-                Err(error) => return Err(RuntimeError::failed(format!("cannot tell the planner: {error}"))),
+                Err(error) => {
+                    return Err(RuntimeError::failed(format!(
+                        "cannot send the task to the planner: {error}"
+                    )));
+                }
             }
         }
         let found = self.hear_planner(&mut planner, observer);
@@ -184,7 +188,7 @@ fn ended_how(planner: &mut ChildProcess) -> RuntimeError {
         Some((None, Some(code))) => format!("ended with exit code {code}"),
         _ => "ended".to_owned(),
     };
-    RuntimeError::failed(format!("the planner {how} before it had found out what it was asked"))
+    RuntimeError::failed(format!("the planner {how} without a result"))
 }
 
 /// The main function of the planner: receives its task, and returns the result with its descriptors.
@@ -194,7 +198,7 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
     signals::leave_to_launcher().map_err(|error| failed(&error))?;
     let first = channel
         .recv()
-        .map_err(|error| RuntimeError::peer_gone(format!("no word from the launcher: {error}")))?;
+        .map_err(|error| RuntimeError::peer_gone(format!("no message from the launcher: {error}")))?;
     let mut task: Task = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
     if let (Some(made), Some(fd)) = (&mut task.loader.made_order, first.fds.into_iter().next()) {
         made.take(fd)?;

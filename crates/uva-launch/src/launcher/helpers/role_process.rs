@@ -49,7 +49,7 @@ pub(crate) fn inherited(name: &str, channel: RawFd) -> Result<Arc<Channel>, i32>
         // If stderr is closed too, the exit code has to suffice.
         let _ = writeln!(
             std::io::stderr(),
-            "uvatrain {name}: started by `uvatrain train`, not by hand ({error})"
+            "uvatrain {name}: this command is started by `uvatrain train`, not by hand ({error})"
         );
         2
     })
@@ -60,7 +60,7 @@ pub(crate) fn report(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> i32
     let code = match report {
         Report::Failed { error, .. } => {
             let code = error.exit_code();
-            tracing::debug!(code, message = error.to_string(), "it cannot go on");
+            tracing::debug!(code, message = error.to_string(), "the role failed");
             code
         }
         _ => 0,
@@ -89,7 +89,7 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
     let handed_over = || {
         let received = channel.recv();
         let ReceivedMessage { payload, fds, .. } = received
-            .map_err(|error| RuntimeError::peer_gone(format!("no word from the launcher: {error}")))?;
+            .map_err(|error| RuntimeError::peer_gone(format!("no message from the launcher: {error}")))?;
         let setup: Setup = serde_json::from_slice(&payload).map_err(|error| failed(&error))?;
         Ok::<_, RuntimeError>((setup, fds))
     };

@@ -64,7 +64,7 @@ impl Janitor {
         let Some(channel) = &self.process.channel else { return Ok(()) };
         match hand_over(channel, word, fds) {
             Ok(()) | Err(HandoverError::Closed) => Ok(()),
-            Err(error) => Err(RuntimeError::failed(format!("cannot tell the janitor: {error}"))),
+            Err(error) => Err(RuntimeError::failed(format!("cannot send a message to the janitor: {error}"))),
         }
     }
 }
@@ -128,11 +128,12 @@ impl Known {
         let pidfd = |fd: OwnedFd, pid: u32| PidFd::from_fd(fd, pid).map_err(|error| failed(&error));
         match parsed {
             JanitorWord::Launcher { pid, checkpoint } => {
-                let fd = fds.next().ok_or_else(|| failed(&"no pidfd of the launcher came"))?;
+                let fd = fds.next().ok_or_else(|| failed(&"received no pidfd of the launcher"))?;
                 self.launcher = Some(pidfd(fd, pid)?);
                 self.checkpoint = match checkpoint {
                     Some(path) => {
-                        let lock = fds.next().ok_or_else(|| failed(&"no claim on the checkpoints came"))?;
+                        let lock =
+                            fds.next().ok_or_else(|| failed(&"received no claim on the checkpoints"))?;
                         Some(CheckpointDirectory::handed(path, lock))
                     }
                     None => None,
@@ -146,7 +147,7 @@ impl Known {
                 self.on_gpu.extend(on_gpu);
             }
             JanitorWord::Attached { pid, on_gpu } => {
-                let fd = fds.next().ok_or_else(|| failed(&"no pidfd of the attached process came"))?;
+                let fd = fds.next().ok_or_else(|| failed(&"received no pidfd of the attached process"))?;
                 self.roles.push(pidfd(fd, pid)?);
                 self.on_gpu.extend(on_gpu.then_some(pid));
             }
@@ -158,7 +159,7 @@ impl Known {
     fn clean_up(self) -> Result<(), RuntimeError> {
         tracing::info!(
             roles = self.roles.len(),
-            "the launcher has ended without a word: cleaning up behind it"
+            "the launcher has ended without a message: cleaning up after it"
         );
         // The kernel has sent the roles their parent-death signal. A role that it missed, for example one just being
         // spawned, is killed here.

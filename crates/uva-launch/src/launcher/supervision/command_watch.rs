@@ -45,10 +45,10 @@ impl RunWatch<'_> {
     pub fn pass_on(&self, signal: i32, fleet: &Fleet) -> Option<&'static str> {
         let door = fleet.door.as_ref()?;
         if door.attached().any(AttachedProcess::takes_batches) {
-            return Some("the command is told with its next batch");
+            return Some("the command is notified with its next batch");
         }
         if signal == SIGINT && is_in_the_foreground() {
-            return Some("waiting for the command, which got it too");
+            return Some("waiting for the command, which also received the signal");
         }
         if let Some(number) = Signal::from_named_raw(signal) {
             // If it has already ended, that is detected soon.
@@ -151,8 +151,7 @@ impl RunWatch<'_> {
         {
             // The other ranks would wait for it.
             let error = format!(
-                "{described} ended without a word, as a process that is killed does; the other ranks and the roles were \
-                 ended"
+                "{described} ended without a message, as a killed process does; the other ranks and the roles were ended"
             );
             self.blame(Nearness::Died, since_boot(), RuntimeError::failed(error));
         }
@@ -186,8 +185,8 @@ impl RunWatch<'_> {
                     if pid != fleet.members[0].pid() && attached.vanished() {
                         // The attached process's exit code concerns its parent, which ended with success.
                         observer.note(&format!(
-                            "process {pid}, which had attached, ended without giving up its place, as one that is killed \
-                             does; the command that started it ended well all the same"
+                            "process {pid}, which had attached, ended without detaching, as a killed process does; the \
+                             command that started it ended successfully"
                         ));
                     }
                 }
@@ -201,8 +200,8 @@ impl RunWatch<'_> {
                     Nearness::Failed,
                     since_boot(),
                     RuntimeError::failed(format!(
-                        "the {name} ended without having attached{of_rank}{refused}: nobody used the run's batches; a \
-                         script takes them by `for batch in uvatrain.attach():`"
+                        "the {name} ended without having attached{of_rank}{refused}: the run's batches were not used; a \
+                         script takes them with `for batch in uvatrain.attach():`"
                     )),
                 );
             }

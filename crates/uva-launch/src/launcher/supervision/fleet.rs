@@ -235,7 +235,7 @@ impl Fleet {
             Resource::CachedRows => launch.caches[starting.rank].rows().map(|rows| rows.fd()),
             Resource::SeedSequences => launch.plans[0].options.made_order.as_ref().and_then(MadeOrder::fd),
         };
-        found.ok_or_else(|| RuntimeError::failed(format!("the run has no {what}, which its plan needs")))
+        found.ok_or_else(|| RuntimeError::failed(format!("the run has no {what}, which its plan requires")))
     }
 
     /// The process number of a resource that is a process.

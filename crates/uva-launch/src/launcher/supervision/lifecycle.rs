@@ -107,7 +107,7 @@ impl Launcher {
                 Ok(Backend::Cuda(divided))
             }
             Err(reason) if wish.required => Err(RuntimeError::missing(format!(
-                "MPS cannot divide the GPU: {reason}; `mps=auto` goes on without"
+                "MPS cannot divide the GPU: {reason}; use `mps=auto` to run without MPS"
             ))),
             Err(reason) => {
                 self.mps = None;
@@ -163,14 +163,12 @@ impl Launcher {
             }
             let served = probe.cuda.devices.iter().find(|device| device.uuid == wish.device);
             let Some(device) = served else {
-                return Err(
-                    "its daemon does not serve this GPU (`uvatrain mps status` tells more)".to_owned()
-                );
+                return Err("the MPS daemon does not serve this GPU (see `uvatrain mps status`)".to_owned());
             };
             if device.mps_enabled {
                 Ok((device.ordinal, device.multiprocessors))
             } else {
-                Err("the driver does not connect to the daemon, and says nothing of it".to_owned())
+                Err("the driver does not connect to the MPS daemon, and reports no error".to_owned())
             }
         };
         // A sampler on the GPU is a thread of the producer's process.
@@ -180,7 +178,7 @@ impl Launcher {
         let (_, consumer_multiprocessors) = granted(wish.consumer_percentage)?;
         let (producer_multiprocessors, sampler) =
             shares.divide_granted(multiprocessors).ok_or_else(|| {
-                format!("{both} % of this GPU is one multiprocessor, and producer and sampler need one each")
+                format!("{both} % of this GPU is one multiprocessor; producer and sampler require one each")
             })?;
         let sampler = shares.sampler.zip(sampler);
         let sampler =

@@ -120,7 +120,7 @@ impl RunWatch<'_> {
             // This follows the successful end of the command, which its remaining processes notice too.
             return;
         }
-        tracing::info!(?nearness, %error, "the run is to end before its time");
+        tracing::info!(?nearness, %error, "the run ends early");
         let nearer =
             |known: &EndCause| nearness > known.nearness || (nearness == known.nearness && at < known.at);
         if self.cause.as_ref().is_none_or(nearer) {
@@ -175,9 +175,7 @@ impl RunWatch<'_> {
             ) => Err(RuntimeError::Interrupted(signal)),
             (_, Some(cause), _) => Err(cause.error),
             (None, None, Some(done)) => Ok(done),
-            (None, None, None) => {
-                Err(RuntimeError::failed("the consumer ended without saying what came of the run"))
-            }
+            (None, None, None) => Err(RuntimeError::failed("the consumer ended without a result")),
         }
     }
 }

@@ -162,10 +162,8 @@ impl RunWatch<'_> {
 /// The usual sender of a signal that comes from outside the run, for the message.
 fn what_sends(signal: i32) -> &'static str {
     match signal {
-        SIGBUS => {
-            "; the machine has no memory left for shared pages, or a file was made shorter while it was in use"
-        }
-        SIGKILL => "; where nobody did it, the kernel may have, for want of memory (dmesg tells)",
+        SIGBUS => "; the machine has no memory left for shared pages, or a file was truncated while in use",
+        SIGKILL => "; the kernel may have killed the process for lack of memory (see dmesg)",
         _ => "",
     }
 }

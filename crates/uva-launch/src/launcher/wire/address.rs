@@ -101,7 +101,8 @@ impl FromStr for Address {
         let number = parts.next().and_then(|part| part.parse().ok());
         check(version, number.unwrap_or_else(protocol))?;
         let rest: Vec<&str> = parts.collect();
-        of_parts(&rest).ok_or_else(|| format!("{VARIABLE}={text} is not what a launcher writes there"))
+        of_parts(&rest)
+            .ok_or_else(|| format!("environment variable {VARIABLE}={text}: not a launcher's address"))
     }
 }
 
@@ -160,7 +161,7 @@ mod tests {
             ":1:@name:2:3:4",
         ] {
             let refused = refused(&format!("{VERSION}:{own}{rest}"));
-            assert!(refused.contains("not what a launcher writes"), "{rest}: {refused}");
+            assert!(refused.contains("not a launcher's address"), "{rest}: {refused}");
         }
     }
 }

@@ -87,16 +87,16 @@ fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 pub(crate) fn check(version: &str, number: u32) -> Result<(), String> {
     if version != VERSION {
         return Err(format!(
-            "one side is uvatrain {version}, the other {VERSION}: the launcher and the module have to be of one version; \
-             pip install the module from the launcher's checkout, or the other way round"
+            "one side is uvatrain {version}, the other {VERSION}: the launcher and the Python module must have the same \
+             version; install both from one checkout"
         ));
     }
     if number != protocol() {
         let own = protocol();
         return Err(format!(
-            "both sides are uvatrain {VERSION}, but of different builds: one has protocol {number}, the other protocol {own}; \
+            "both sides are uvatrain {VERSION}, but different builds: one has protocol {number}, the other protocol {own}; \
              reinstall the module from the checkout that the launcher was built from (`pip install --force-reinstall \
-             ./crates/uva-py`), or build the launcher anew"
+             ./crates/uva-py`), or rebuild the launcher"
         ));
     }
     Ok(())

@@ -80,7 +80,7 @@ pub(crate) fn say(channel: &Channel, report: &Report) -> Result<(), RuntimeError
 pub(crate) fn say_with(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> Result<(), RuntimeError> {
     let payload = serde_json::to_vec(report).map_err(|error| RuntimeError::failed(error.to_string()))?;
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-    channel
-        .send(&payload, &fds)
-        .map_err(|error| RuntimeError::peer_gone(format!("the launcher does not listen any more: {error}")))
+    channel.send(&payload, &fds).map_err(|error| {
+        RuntimeError::peer_gone(format!("the launcher no longer receives messages: {error}"))
+    })
 }

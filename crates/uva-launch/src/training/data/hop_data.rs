@@ -51,7 +51,7 @@ impl ModelData for HopData<'_> {
         _plan: &RunPlan,
         _outputs: usize,
     ) -> Result<AggregateVerdict, RuntimeError> {
-        Ok(AggregateVerdict::off("a hop set has its sums"))
+        Ok(AggregateVerdict::off("a hop set contains its sums"))
     }
 
     fn loader_for(
@@ -63,7 +63,7 @@ impl ModelData for HopData<'_> {
         match (on_gpu, gather) {
             (true, _) => Ok(loader.of_hops_on_gpu()),
             (false, GatherChoice::Device) => {
-                let reason = "this run trains on the CPU: leave `place` out, or give `device=cuda:0`";
+                let reason = "this run trains on the CPU: omit `place`, or use `device=cuda:0`";
                 Err(OptionError::new("place", "gpu", reason))
             }
             (false, _) => Ok(loader),
@@ -75,9 +75,7 @@ impl ModelData for HopData<'_> {
     }
 
     fn refuses_timing(&self) -> Option<&'static str> {
-        Some(
-            "rows of a hop set are copied by workers, and nothing samples: give `samplers` and `train_threads`",
-        )
+        Some("workers copy the rows of a hop set, without sampling: give `samplers` and `train_threads`")
     }
 
     fn use_of_free_memory(&self) -> (&'static str, &'static str) {
@@ -96,7 +94,7 @@ impl ModelData for HopData<'_> {
         match by {
             EvaluateBy::Full => Ok(()),
             EvaluateBy::Sampled => Err(RuntimeError::usage(format!(
-                "{} is a hop set, whose rows hold whole neighbourhoods: leave the option out",
+                "not supported with hop sets, and {} is one: its rows contain whole neighbourhoods",
                 self.dataset.path().display()
             ))
             .with_option("eval", "sampled")),
@@ -115,11 +113,11 @@ impl ModelData for HopData<'_> {
         let (stored, operators) = (self.hops.per_operator(), self.hops.operators());
         if operators != model.operators {
             return Some(format!(
-                "its model reads hops of {} operators, and the hop set has {operators}",
+                "its model requires hops of {} operators, but the hop set has {operators}",
                 model.operators
             ));
         }
         (stored < model.hops)
-            .then(|| format!("its model reads {} hops, and the hop set has {stored}", model.hops))
+            .then(|| format!("its model requires {} hops, but the hop set has {stored}", model.hops))
     }
 }

@@ -15,13 +15,13 @@ pub(crate) fn check_training(dataset: &Dataset) -> Result<(), RuntimeError> {
     }
     let name = dataset.path().display();
     let (what, remedy) = match dataset.chosen() {
-        Some((Split::Train, _)) => ("nodes of `input_nodes`", "name nodes that have one"),
+        Some((Split::Train, _)) => ("nodes of `input_nodes`", "list nodes that have one"),
         _ => (
             "training nodes",
             "put nodes with labels into train_idx.npy, or correct label.npy (-1: unlabelled)",
         ),
     };
-    Err(RuntimeError::input(format!("{name}: not one of the {nodes} {what} has a label: {remedy}")))
+    Err(RuntimeError::input(format!("{name}: the {nodes} {what} have no labels: {remedy}")))
 }
 
 /// Rejects early stopping without a validation that could stop training. Returns a note if the metric of the best model
@@ -46,7 +46,7 @@ pub(crate) fn check_validation(
     };
     if let Some(patience) = patience {
         let problem = format!(
-            "early stopping requires a validation, and {lacks}: train without `patience`, or add nodes to valid_idx.npy"
+            "early stopping requires validation, but {lacks}: train without `patience`, or add nodes to valid_idx.npy"
         );
         return Err(RuntimeError::usage(problem).with_option("patience", patience));
     }

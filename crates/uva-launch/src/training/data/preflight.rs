@@ -36,7 +36,7 @@ pub(crate) fn check(
         bytes => format!(", whose rows between the layers take {}", gib(bytes)),
     };
     Err(RuntimeError::missing(format!(
-        "training takes at least {} of memory, and {} leaves {}: the model has {} parameters (`hidden={}`, {} feature \
+        "training requires at least {} of memory, but {} leaves {}: the model has {} parameters (`hidden={}`, {} feature \
          columns, {} classes by {}), each with a gradient and two moments of Adam, and a logit for each class of {} \
          seeds{rows_between}{evaluated}; {}lower `hidden` or `batch_size`, correct the number of classes, or free memory",
         gib(need),
@@ -63,7 +63,7 @@ pub(super) fn check_whole_graph(dataset: &Dataset, options: &TrainerOptions) -> 
     let need = Footprint::new(options, &shapes).beside_a_gpu();
     let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
     Err(RuntimeError::missing(format!(
-        "`eval=full` takes at least {} of memory, and {} leaves {}: it keeps rows of all {} nodes, {} columns wide; {}use \
+        "`eval=full` requires at least {} of memory, but {} leaves {}: it keeps rows of all {} nodes, {} columns wide; {}use \
          `eval=sampled`, or free memory",
         gib(need),
         limit.name,

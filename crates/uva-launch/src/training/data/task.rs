@@ -20,19 +20,19 @@ pub fn task(
     let (name, classes) = (dataset.path().display(), dataset.classes());
     let too_few = |needed| {
         RuntimeError::input(format!(
-            "{name}: label.npy names {classes} class; to train it takes at least {needed}"
+            "{name}: label.npy has {classes} class; training requires at least {needed}"
         ))
     };
     let KindWords { dataset: kind, node, labels: remedy, .. } = dataset.words();
     let kind = match dataset.labels() {
         Labels::Absent => {
             return Err(RuntimeError::input(format!(
-                "{name}: the {kind} has no labels, so there is nothing to train on or to evaluate: {remedy}"
+                "{name}: the {kind} has no labels, which training and evaluation require: {remedy}"
             )));
         }
         Labels::Single(labels) if labels.iter().all(|&label| label < 0) => {
             return Err(RuntimeError::input(format!(
-                "{name}: no {node} has a label, so there is nothing to train on: {remedy}"
+                "{name}: no {node} has a label, which training requires: {remedy}"
             )));
         }
         Labels::Single(_) if classes < 2 => return Err(too_few(2)),
@@ -42,9 +42,8 @@ pub fn task(
         Labels::Regression { .. } => TaskKind::Regression(loss.unwrap_or_default()),
     };
     if let Some(loss) = loss.filter(|_| kind.regression().is_none()) {
-        let problem = format!(
-            "it is for float32 targets, and {name} has classes, whose loss is cross-entropy: leave the option out"
-        );
+        let problem =
+            format!("only valid for float32 targets, but {name} has classes, whose loss is cross-entropy");
         return Err(RuntimeError::usage(problem).with_option("loss", loss));
     }
     let task = Task { outputs: outputs(dataset), kind, metric: metric.unwrap_or(kind.usual_metric()) };
@@ -66,16 +65,22 @@ pub fn class_weights(
     let labels = match dataset.labels() {
         Labels::Single(labels) => labels,
         Labels::Regression { .. } => {
-            return refuse(format!("not supported with regression, and {name} has float32 targets"));
+            return refuse(format!("not supported with regression, but {name} has float32 targets"));
         }
-        _ => return refuse(format!("not supported with several labels a node, and {name} has them")),
+        _ => {
+            return refuse(format!(
+                "not supported with several labels per node, but {name} has multi-label data"
+            ));
+        }
     };
     let classes = outputs(dataset);
     if let ClassWeights::Given(given) = weights
         && given.len() != classes
     {
         let given = given.len();
-        return refuse(format!("{given} weights, and {name} has {classes} classes: give one for each class"));
+        return refuse(format!(
+            "{given} weights, but {name} has {classes} classes: give one weight per class"
+        ));
     }
     let mut training = dataset.label_rows(Split::Train).map(|row| labels[row]);
     Ok(Some(weights.of_labels(classes, &mut training)))

@@ -342,7 +342,7 @@ impl Report {
         ]);
         facts
             .row(&["judged by", &format!(
-                "{} batches of epochs {} to {}, behind those that presample counts; optimal counts these themselves",
+                "{} batches of epochs {} to {}, after those that presample counts; optimal counts these batches",
                 format::count(self.batches),
                 BEFOREHAND + 1,
                 BEFOREHAND + self.epochs

@@ -22,7 +22,7 @@ pub fn run(flags: &GatherBenchFlags) -> anyhow::Result<()> {
     let dataset = Dataset::open(&flags.data)?;
     let features = dataset.features();
     let bytes = usize::try_from(flags.bytes.bytes())
-        .map_err(|_| exit::usage(format!("--bytes {}: this machine cannot address as many", flags.bytes)))?;
+        .map_err(|_| exit::usage(format!("--bytes {}: too large for this machine", flags.bytes)))?;
     let options = MeasureOptions {
         threads: flags.threads as usize,
         bytes,

@@ -69,7 +69,7 @@ pub fn run(flags: &LoaderBenchFlags) -> anyhow::Result<()> {
     kind_at(&flags.data).check_rows(&flags.data)?;
     if flags.reader == Some(DiskReader::Cufile) {
         return Err(exit::usage(
-            "--reader cufile: it brings rows into the memory of a GPU, and here they come to host memory",
+            "--reader cufile: not supported, since this benchmark reads rows into host memory",
         )
         .into());
     }

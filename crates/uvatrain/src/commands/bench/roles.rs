@@ -121,7 +121,11 @@ fn text(report: &Report, switches: bool) -> String {
     let seconds = |ms: f64| format::seconds(ms / 1e3);
     facts.row(&[
         "one GPU",
-        &format!("{} an epoch of {} batches, its roles in turns", seconds(report.one_gpu_ms), report.batches),
+        &format!(
+            "{} per epoch of {} batches, its roles alternating",
+            seconds(report.one_gpu_ms),
+            report.batches
+        ),
     ]);
     if report.divisions.is_empty() {
         return facts.render();

@@ -24,8 +24,7 @@ pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
         return partition::run(flags);
     }
     if flags.source.is_some() {
-        let message =
-            "--source: it is compared with the parts of a partition, and this is none: leave it out";
+        let message = "--source: only valid with a partition, whose parts are compared with it";
         return Err(exit::usage(message).into());
     }
     if flags.data.is_dir()

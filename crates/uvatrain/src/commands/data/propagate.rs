@@ -49,7 +49,7 @@ fn options(flags: &PropagateFlags) -> anyhow::Result<PropagateOptions> {
     let memory = match flags.memory {
         Some(memory) => memory.bytes(),
         None => {
-            HostMemory::read().context("cannot find out how much memory there is: give --memory")?.to_be_had()
+            HostMemory::read().context("cannot determine the available memory: give --memory")?.to_be_had()
                 / 2
         }
     };
@@ -71,8 +71,8 @@ fn options(flags: &PropagateFlags) -> anyhow::Result<PropagateOptions> {
 fn kept(flags: &PropagateFlags) {
     let folder = folder_of(&flags.out);
     out::say(&format!(
-        "what is finished is kept in {}: the same command with --resume goes on from there. A panel that is not \
-         finished starts again; a smaller --memory makes shorter ones",
+        "finished work is kept in {}: the same command with --resume continues from it. An unfinished panel starts \
+         again; a smaller --memory makes panels shorter",
         folder.display()
     ));
 }

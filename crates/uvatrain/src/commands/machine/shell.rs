@@ -10,7 +10,7 @@ use crate::ui::out;
 pub fn completions(flags: &CompletionsFlags) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(flags.shell, &mut shown_commands(), "uvatrain", &mut script);
-    out::script(&String::from_utf8(script).context("the completions are no text")?)
+    out::script(&String::from_utf8(script).context("the completions are not valid UTF-8")?)
 }
 
 /// The command line with the commands for users. Completion scripts of some shells include hidden commands.
@@ -28,8 +28,8 @@ pub fn shown_commands() -> Command {
 pub fn man(flags: &ManFlags) -> anyhow::Result<()> {
     let Some(directory) = &flags.directory else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Cli::command()).render(&mut page).context("cannot lay out the page")?;
-        return out::script(&String::from_utf8(page).context("the page is no text")?);
+        clap_mangen::Man::new(Cli::command()).render(&mut page).context("cannot render the page")?;
+        return out::script(&String::from_utf8(page).context("the page is not valid UTF-8")?);
     };
     let cannot = || format!("cannot write manual pages to {}", directory.display());
     std::fs::create_dir_all(directory).with_context(cannot)?;

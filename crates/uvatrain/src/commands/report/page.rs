@@ -166,7 +166,7 @@ mod tests {
             let times = STYLE.matches(&format!("--{name}: ")).count();
             assert!(
                 times == 3 || name == "mark",
-                "--{name} stands there {times} times: by day, in the dark, on paper"
+                "--{name} is defined {times} times: expected light, dark and print"
             );
         }
     }
@@ -214,7 +214,7 @@ mod tests {
             ([1.0, 9.0, 2.0], 0.0, &gpu, ["the producer", "<code>--gpu-cache</code> keeps"]),
             ([1.0, 2.0, 9.0], 0.0, &gpu, ["the consumer", "<code>--hidden</code>"]),
             ([1.0, 2.0, 9.0], 0.0, &command, ["The command is", "in the command itself"]),
-            ([1.0, 2.0, 3.0], 8.0, &command, ["waited 80.0 %", "what the command does besides"]),
+            ([1.0, 2.0, 3.0], 8.0, &command, ["waited 80.0 %", "the work of the command outside"]),
             ([1.0, 2.0, 3.0], 8.0, &cpu, ["waited 80.0 %", "its start, and evaluation"]),
             ([9.5, 0.0, 4.0], 0.0, &workers, ["waits for the workers", "<code>--samplers 3</code> (2 now)"]),
             ([1.0, 0.0, 1.5], 8.0, &workers, ["the workers waited 80.0 %", "its start, and evaluation"]),

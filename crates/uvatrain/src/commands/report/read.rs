@@ -14,7 +14,7 @@ use crate::exit::{self, CommandError};
 const LONGEST_LINE: u64 = 4 << 20;
 const EVENTS: [&str; 5] = ["start", "in_force", "batch", "epoch", "end"];
 const WHAT_DOES: &str =
-    "give it files that `uvatrain train --metrics FILE` or `uvatrain run --metrics FILE` wrote";
+    "expected files written by `uvatrain train --metrics FILE` or `uvatrain run --metrics FILE`";
 
 /// The run that this file records, in memory that does not grow with it. A truncated last line is noted.
 ///
@@ -44,7 +44,7 @@ fn of(mut reader: impl BufRead, path: &Path) -> anyhow::Result<Run> {
         let whole = bytes.ends_with(b"\n");
         if !whole && bytes.len() as u64 == LONGEST_LINE {
             return Err(fault(&format!(
-                "a line of more than {LONGEST_LINE} bytes is no line of metrics: {WHAT_DOES}"
+                "invalid metrics line of more than {LONGEST_LINE} bytes: {WHAT_DOES}"
             ))
             .into());
         }
@@ -61,18 +61,18 @@ fn of(mut reader: impl BufRead, path: &Path) -> anyhow::Result<Run> {
             }
             (Err(error), Some(_)) => {
                 return Err(fault(&format!(
-                    "this is no line of metrics ({error}): mend or remove the line, or run again"
+                    "invalid metrics line ({error}): correct or remove the line, or run again"
                 ))
                 .into());
             }
             (Err(_), None) if !whole && bytes.starts_with(br#"{"event":"start""#) => {
                 return Err(fault(
-                    "the first line, which says what the run is, is cut: wait until it has begun, or run again",
+                    "the first line, which describes the run, is incomplete: wait until the run has begun, or run again",
                 )
                 .into());
             }
             (Err(error), None) => {
-                return Err(fault(&format!("this is no line of metrics ({error}): {WHAT_DOES}")).into());
+                return Err(fault(&format!("invalid metrics line ({error}): {WHAT_DOES}")).into());
             }
         };
         match (&mut run, event) {
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(told(&format!("{START}\n{EPOCH}")).unwrap().cut, None);
         assert_eq!(told(&format!("{START}\n{EPOCH}\n{}", &EPOCH[..30])).unwrap().cut, Some(3));
         let error = told(&format!("{START}\n{}\n{EPOCH}\n", &EPOCH[..30])).unwrap_err();
-        assert!(error.starts_with("f:2: this is no line of metrics"), "{error}");
+        assert!(error.starts_with("f:2: invalid metrics line"), "{error}");
         let error = told(&START[..40]).unwrap_err();
         assert!(error.starts_with("f:1: the first line, which"), "{error}");
     }
@@ -130,10 +130,10 @@ mod tests {
     fn what_is_not_a_metrics_file_is_refused_with_its_line() {
         for (text, part) in [
             ("", "f: it is empty"),
-            ("hello\n", "f:1: this is no line of metrics"),
-            ("\n", "f:1: this is no line of metrics"),
-            ("{\"event\":\"start\"}\n", "f:1: this is no line of metrics (missing field"),
-            ("{\"event\":\"click\",\"at\":1}\n", "f:1: this is no line of metrics (unknown variant"),
+            ("hello\n", "f:1: invalid metrics line"),
+            ("\n", "f:1: invalid metrics line"),
+            ("{\"event\":\"start\"}\n", "f:1: invalid metrics line (missing field"),
+            ("{\"event\":\"click\",\"at\":1}\n", "f:1: invalid metrics line (unknown variant"),
             (EPOCH, "f:1: metrics begin with an event 'start'"),
         ] {
             let error = told(text).unwrap_err();

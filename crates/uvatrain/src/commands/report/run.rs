@@ -132,7 +132,7 @@ impl Run {
         let fingerprint = |start: &Start| start.dataset["fingerprint"].clone();
         if fingerprint(&start) != fingerprint(&self.start) {
             return Err(
-                "another run on another dataset begins here: give each run a file of its own".to_owned()
+                "another run on another dataset begins here: use a separate file for each run".to_owned()
             );
         }
         self.timeline.resume(samplers(&start)?);
@@ -149,10 +149,7 @@ impl Run {
 
     fn batch(&mut self, batch: &BatchEvent) -> Result<(), String> {
         if batch.edges.len() > MOST_LAYERS {
-            return Err(format!(
-                "a batch of {} layers: no model has more than {MOST_LAYERS}",
-                batch.edges.len()
-            ));
+            return Err(format!("a batch of {} layers: expected at most {MOST_LAYERS}", batch.edges.len()));
         }
         self.timeline.take(batch);
         let place = self.place(batch.epoch.into(), batch.batch.into());
@@ -233,7 +230,7 @@ impl Run {
 fn samplers(start: &Start) -> Result<usize, String> {
     match start.in_force["samplers"].as_u64().unwrap_or(1) {
         samplers @ 0..=MOST_SAMPLERS => Ok(samplers.max(1) as usize),
-        samplers => Err(format!("\"samplers\" is {samplers}, and no run has so many")),
+        samplers => Err(format!("\"samplers\" is {samplers}: expected at most {MOST_SAMPLERS}")),
     }
 }
 
@@ -306,6 +303,6 @@ mod tests {
     fn a_start_on_another_dataset_is_another_run() {
         let mut run = Run::new(Path::new("f"), start(0, 0)).unwrap();
         let other = Start { dataset: json!({ "fingerprint": "b" }), ..start(0, 0) };
-        assert!(run.take(Event::Start(other)).unwrap_err().contains("a file of its own"));
+        assert!(run.take(Event::Start(other)).unwrap_err().contains("a separate file"));
     }
 }

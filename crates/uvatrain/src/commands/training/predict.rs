@@ -58,7 +58,7 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let (dataset, model) = trained_model::open(model_flags)?;
     if let (Some(path), Some(_)) = (&flags.probabilities, model.task.regression()) {
-        let problem = "the model is of regression and has none: --output writes what it predicts";
+        let problem = "not supported with a regression model; --output writes the predicted values";
         return Err(exit::usage(format!("--probabilities {}: {problem}", path.display())).into());
     }
     let nodes = nodes(&flags.nodes, &dataset, kind)?;
@@ -87,7 +87,7 @@ pub fn run(flags: &PredictFlags, models: Option<Models>) -> anyhow::Result<()> {
     let predicted = (models.predict)(dataset, &model, &job, &mut watch)?;
     drop(watch);
     if predicted.stopped {
-        out::say("what is done is kept beside the outputs: the same command goes on from there");
+        out::say("finished work is kept next to the outputs: the same command continues from it");
         return Err(exit::signalled(interrupt.signal()).into());
     }
     if model_flags.json {
@@ -156,7 +156,7 @@ fn nodes(asked: &Path, dataset: &Dataset, kind: &dyn DataKind) -> anyhow::Result
     let split = Split::ALL.into_iter().find(|split| split.name() == text);
     let explained = |error| match error {
         GraphError::Io { source, .. } if is_about_the_name(&source) => {
-            let remedy = "give all, train, valid, test, or a file of node ids";
+            let remedy = "expected all, train, valid, test, or a file of node ids";
             anyhow::Error::from(exit::usage(format!("--nodes: {}: {source}; {remedy}", asked.display())))
         }
         other => other.into(),

@@ -142,7 +142,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     }
     if let (Some(predicted), Some(speed)) = (predicted, end.batches_per_second) {
         let came = 1e3 / speed;
-        out::say(&format!("--cores auto: {predicted:.2} ms a batch were predicted, and {came:.2} came"));
+        out::say(&format!("--cores auto: {predicted:.2} ms a batch were predicted, and {came:.2} measured"));
     }
     Ok(())
 }

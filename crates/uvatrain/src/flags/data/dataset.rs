@@ -1,4 +1,4 @@
-//! The commands that take datasets in, look at them and give them away: `import`, `info`, `export`.
+//! The commands that import, show and export datasets: `import`, `info`, `export`.
 
 use std::path::PathBuf;
 
@@ -20,13 +20,13 @@ Examples:
   uvatrain import --from edgelist soc-pokec.txt.gz data/pokec --memory 2GiB
   uvatrain import --from csv tables data/papers --label field
 
-SRC is only read. OUT appears only when it is complete. What it will take on the disk and in memory is said first.")]
+SRC is only read. OUT appears only when it is complete. The required disk space and memory are printed first.")]
 pub struct ImportFlags {
-    /// What SRC is
+    /// Format of SRC
     #[arg(long, value_name = "FORMAT", value_parser = importers())]
     pub from: &'static Importer,
 
-    /// The graph to read
+    /// Graph to read
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
 
@@ -34,11 +34,11 @@ pub struct ImportFlags {
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
 
-    /// The dataset's name; for planetoid also which graph of SRC, the NAME in ind.NAME.graph
+    /// Name of the dataset; for planetoid also selects the graph of SRC, the NAME in ind.NAME.graph
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Add the other direction of every edge [default: true for planetoid and gnn-npz; for ogb what ogb does; else
+    /// Add the reverse of every edge [default: true for planetoid and gnn-npz; as ogb does for ogb; otherwise
     /// false]
     #[arg(
         long,
@@ -50,42 +50,42 @@ pub struct ImportFlags {
     )]
     pub symmetrise: Option<bool>,
 
-    /// Keep one of several equal edges [default: true for planetoid and gnn-npz, else false]
+    /// Remove duplicate edges [default: true for planetoid and gnn-npz, otherwise false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub dedup: Option<bool>,
 
-    /// Edges from a node to itself [default: remove for planetoid and gnn-npz, add for igb, else keep]
+    /// Treatment of self-loops [default: remove for planetoid and gnn-npz, add for igb, otherwise keep]
     #[arg(long, value_enum)]
     pub self_loops: Option<SelfLoopsFlag>,
 
-    /// Memory for edges; what is more goes through a temporary file beside OUT. The result is the same
+    /// Memory for edges; more edges are sorted in a temporary file next to OUT, with the same result
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize::from_bytes(import::DEFAULT_MEMORY))]
     pub memory: ByteSize,
 
-    /// Splits in place of those of SRC: none, per-class[:TRAIN,VALID] (of every class so many, all others test), or
-    /// random[:TRAIN,VALID[,TEST[,SEED]]] (shares of the nodes with a label, or of all) [default: those of SRC; for gnn-npz
-    /// per-class:20,30, or random:0.6,0.2 where nodes have several classes]
+    /// Splits instead of those of SRC: none, per-class[:TRAIN,VALID] (numbers per class, all other nodes test), or
+    /// random[:TRAIN,VALID[,TEST[,SEED]]] (shares of the labelled nodes, or of all) [default: those of SRC; for gnn-npz
+    /// per-class:20,30, or random:0.6,0.2 for multi-label data]
     #[arg(long, value_name = "RULE", value_parser = split_rule)]
     pub split: Option<SplitRule>,
 
-    /// What the nodes of such splits are drawn by, unless the rule has a seed
+    /// Random seed of such splits, unless --split contains one
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 
-    /// Which of several: the split of ogb, the task of graphbolt, the classes of igb (19 or 2K)
+    /// Variant to import: the split of ogb, the task of graphbolt, the classes of igb (19 or 2K)
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
 
-    /// For npy, edgelist, graphbolt, csv and parquet: take labels as targets of regression, float32, even where they are whole
-    /// numbers. npy sees it of floats that are not whole
+    /// For npy, edgelist, graphbolt, csv and parquet: read labels as float32 regression targets, even if they are whole
+    /// numbers. npy does so by default for floats that are not whole numbers
     #[arg(long)]
     pub regression: bool,
 
-    /// How features of nodes are stored: e4m3, a byte a value, with values beyond ±448 as ±448 [default: as in the source]
+    /// Stored type of node features: e4m3, one byte per value, with values beyond ±448 clipped [default: as in the source]
     #[arg(long, value_enum, value_name = "TYPE")]
     pub feat_dtype: Option<ImportedFeatures>,
 
-    /// With --feat-dtype e4m3: take any number of values beyond ±448, and not only one in a thousand
+    /// With --feat-dtype e4m3: accept any number of values beyond ±448, not only one in a thousand
     #[arg(long, requires = "feat_dtype")]
     pub saturate: bool,
 
@@ -100,11 +100,11 @@ pub struct ImportFlags {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Tables (csv and parquet)")]
 pub struct TableFlags {
-    /// The column of the nodes' ids [default: id, node_id or node; of csv else the first]
+    /// Column of the node ids [default: id, node_id or node; otherwise the first for csv]
     #[arg(long, value_name = "COLUMN")]
     pub node_id: Option<String>,
 
-    /// The column of labels [default: label, labels, y, node_label, class or target]
+    /// Column of the labels [default: label, labels, y, node_label, class or target]
     #[arg(long, value_name = "COLUMN")]
     pub label: Option<String>,
 }
@@ -116,28 +116,28 @@ pub enum ImportedFeatures {
     E4m3,
 }
 
-/// What the lines of an edge list mean.
+/// The format of the lines of an edge list.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Edge lists")]
 pub struct EdgeListFlags {
-    /// What ids are [default: number]
+    /// Type of the ids [default: number]
     #[arg(long, value_enum)]
     pub ids: Option<EdgeListIds>,
 
-    /// How many nodes there are, where ids are 0 to N - 1 [default: those that occur, or the rows of the features]
+    /// Number of nodes, if ids are 0 to N - 1 [default: the nodes that occur, or the rows of the features]
     #[arg(long, value_name = "N")]
     pub nodes: Option<u64>,
 
-    /// Lines to skip at the beginning [default: one, if its words are those of a header, such as source,target]
+    /// Lines to skip at the beginning [default: one if it is a header, such as source,target]
     #[arg(long, value_name = "LINES")]
     pub skip_lines: Option<u64>,
 
-    /// What separates columns: comma, tab, semicolon, pipe, blanks, or one character [default: the one that divides every
-    /// line into the same columns]
+    /// Separator of columns: comma, tab, semicolon, pipe, blanks, or one character [default: the one that divides every
+    /// line into the same number of columns]
     #[arg(long, value_name = "SEPARATOR", value_parser = separator)]
     pub separator: Option<Separator>,
 
-    /// Whether columns may be in double quotes, as in RFC 4180
+    /// Whether columns may be double-quoted, as in RFC 4180
     #[arg(
         long,
         value_name = "BOOL",
@@ -161,11 +161,11 @@ pub struct EdgeListFlags {
     )]
     pub comments: bool,
 
-    /// What a third column is
+    /// Meaning of a third column
     #[arg(long, value_enum)]
     pub third_column: Option<ThirdColumnFlag>,
 
-    /// A directory with features, labels and splits, as for npy [default: SRC, where it is a directory]
+    /// Directory with features, labels and splits, as for npy [default: SRC, if it is a directory]
     #[arg(long, value_name = "DIR")]
     pub arrays: Option<PathBuf>,
 }
@@ -184,7 +184,7 @@ pub enum EdgeListIds {
 pub enum ThirdColumnFlag {
     /// The edge's weight
     Weight,
-    /// Nothing that matters, and so are further ones
+    /// Ignored, as are further columns
     Ignore,
 }
 
@@ -204,7 +204,7 @@ pub struct ExportFlags {
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
 
-    /// What to write
+    /// Format to write
     #[arg(long, value_name = "FORMAT", value_parser = exporters())]
     pub to: &'static Exporter,
 
@@ -213,14 +213,14 @@ pub struct ExportFlags {
     pub gzip: bool,
 }
 
-/// What `import` does about edges from a node to itself.
+/// The treatment of edges from a node to itself in `import`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SelfLoopsFlag {
-    /// Left as they are
+    /// Keep
     Keep,
-    /// Exactly one for every node
+    /// Exactly one per node
     Add,
-    /// None
+    /// Remove
     Remove,
 }
 
@@ -235,12 +235,12 @@ pub struct InfoFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// Check everything anew: every edge, whatever an earlier run has found, and every feature value for NaN; of a hop set
-    /// every hash and value; of a partition all counts, and all of its parts that are here
+    /// Check everything again: every edge, even if an earlier run has checked it, and every feature value for NaN; every
+    /// hash and value of a hop set; all counts of a partition, and all of its available parts
     #[arg(long)]
     pub verify: bool,
 
-    /// Of a partition, the dataset that was divided: compare rows and lists of the parts with it
+    /// Dataset that was partitioned: compare rows and lists of the parts with it
     #[arg(long, value_name = "DATA", requires = "verify")]
     pub source: Option<PathBuf>,
 
@@ -251,7 +251,7 @@ pub struct InfoFlags {
 
 fn split_rule(text: &str) -> Result<SplitRule, String> {
     SplitRule::from_text(text).ok_or_else(|| {
-        let numbers = "shares are above 0 and at most 1 together";
+        let numbers = "expected shares above 0 with a sum of at most 1";
         format!("expected none, per-class, per-class:20,30, random, random:0.6,0.2 or random:0.6,0.2,0.2,SEED; {numbers}")
     })
 }

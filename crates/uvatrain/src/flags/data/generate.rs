@@ -24,7 +24,7 @@ pub struct GenerateFlags {
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
 
-    /// The size, skew, features, classes and splits of a known graph; every other option changes its part of it
+    /// Known graph whose size, skew, features, classes and splits are used; other options override single values
     #[arg(
         long,
         value_name = "NAME",
@@ -34,11 +34,11 @@ pub struct GenerateFlags {
     )]
     pub preset: Option<String>,
 
-    /// So many times the preset's nodes, each with as many neighbours [default: 1]
+    /// Factor of the preset's number of nodes; the degree does not change [default: 1]
     #[arg(long, value_name = "S", value_parser = above_zero, requires = "preset", help_heading = SIZE)]
     pub scale: Option<f64>,
 
-    /// How many nodes
+    /// Number of nodes
     #[arg(
         long,
         value_name = "N",
@@ -58,25 +58,25 @@ pub struct GenerateFlags {
     )]
     pub avg_degree: Option<f64>,
 
-    /// The graph's shape [default: powerlaw, or the preset's]
+    /// Shape of the graph [default: powerlaw, or the preset's]
     #[arg(long, value_enum, help_heading = SHAPE)]
     pub kind: Option<GraphKind>,
 
-    /// Share of the edges that are drawn within a class: for sbm that many stay there, for powerlaw and rmat so many
-    /// and those of the others that do by chance [default: 0.5]
+    /// Share of the edges drawn within a class. For sbm, the other edges join different classes; for powerlaw and rmat,
+    /// some of them also fall within a class by chance [default: 0.5]
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = SHAPE)]
     pub homophily: Option<f64>,
 
-    /// For rmat: the probabilities that an edge goes from first half to first, first to second, second to first, second
-    /// to second [default: 0.57,0.19,0.19,0.05]
+    /// For rmat: probabilities that an edge leads from first half to first, first to second, second to first, second to
+    /// second [default: 0.57,0.19,0.19,0.05]
     #[arg(long, value_name = "A,B,C,D", value_delimiter = ',', value_parser = share, help_heading = SHAPE)]
     pub quadrants: Vec<f64>,
 
-    /// For rmat: how far B and C may be off at a level, so that degrees do not come in waves [default: 0.1]
+    /// For rmat: maximum random deviation of B and C at a level, which smooths the degree distribution [default: 0.1]
     #[arg(long, value_name = "X", value_parser = share, help_heading = SHAPE)]
     pub noise: Option<f64>,
 
-    /// For sbm, instead of --avg-degree and --homophily: the probability of an edge between two nodes of one class
+    /// For sbm, instead of --avg-degree and --homophily: probability of an edge between two nodes of one class
     #[arg(
         long,
         value_name = "P",
@@ -87,19 +87,19 @@ pub struct GenerateFlags {
     )]
     pub p_in: Option<f64>,
 
-    /// For sbm: that of an edge between two nodes of different classes
+    /// For sbm: probability of an edge between two nodes of different classes
     #[arg(long, value_name = "P", value_parser = share, requires = "p_in", help_heading = SHAPE)]
     pub p_out: Option<f64>,
 
-    /// Values in a feature row [default: 100, or the preset's]
+    /// Values per feature row [default: 100, or the preset's]
     #[arg(long, value_name = "F", value_parser = within::<u64>(1..), help_heading = FEATURES)]
     pub feat_dim: Option<u64>,
 
-    /// How feature values are stored [default: f32, or as in the preset]
+    /// Stored type of feature values [default: f32, or as in the preset]
     #[arg(long, value_enum, help_heading = FEATURES)]
     pub feat_dtype: Option<FeatureTypeFlag>,
 
-    /// Classes; features and edges both carry them, with noise [default: 12, or the preset's]
+    /// Number of classes, which features and edges depend on, with noise [default: 12, or the preset's]
     #[arg(long, value_name = "C", value_parser = within::<u64>(1..), help_heading = FEATURES)]
     pub classes: Option<u64>,
 
@@ -115,7 +115,7 @@ pub struct GenerateFlags {
     )]
     pub train_share: Option<f64>,
 
-    /// How they are chosen [default: shape, or as in the preset]
+    /// Selection of the training nodes [default: shape, or as in the preset]
     #[arg(long, value_enum, help_heading = FEATURES)]
     pub train_by: Option<TrainNodes>,
 
@@ -168,31 +168,31 @@ fn defaults(of: impl Fn(&Common) -> f64) -> String {
     listed.collect::<Vec<_>>().join(", ")
 }
 
-/// How generated feature values are stored.
+/// The stored type of generated feature values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FeatureTypeFlag {
-    /// 4 bytes a value
+    /// 4 bytes per value
     F32,
-    /// 2 bytes a value
+    /// 2 bytes per value
     F16,
-    /// 1 byte a value: float8 with four bits of exponent
+    /// 1 byte per value: float8 with four bits of exponent
     E4m3,
 }
 
-/// How the nodes that train are chosen.
+/// The selection of the training nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TrainNodes {
-    /// Uniformly, or for citations among recent nodes of few fields
+    /// Uniform; for citation, among recent nodes of few fields
     Shape,
-    /// In proportion to the length of their lists, so that hubs train
+    /// In proportion to the length of their lists, so that hubs are training nodes
     Degree,
 }
 
 impl GenerateFlags {
-    /// The graph that is asked for: the preset's or the shape's own defaults where the options say nothing.
+    /// The graph of these options; omitted options have the defaults of the preset or the shape.
     ///
     /// # Errors
-    /// Bad usage: an option that the shape does not have. What is out of range the shape itself refuses.
+    /// Bad usage: an option that the shape does not have. The shape rejects values that are out of range.
     pub fn recipe(&self) -> anyhow::Result<Box<dyn Recipe>> {
         let preset = self.preset.as_deref().and_then(Preset::named);
         let mut recipe = match (preset, self.kind) {
@@ -227,7 +227,7 @@ impl GenerateFlags {
         Ok(recipe)
     }
 
-    /// The refusal of a graph, by options that were given: one about a default names those that it does not fit.
+    /// The error for a graph, in terms of given options. An error about a default names the options that contradict it.
     pub fn explained(&self, error: GraphError) -> GraphError {
         let GraphError::Usage { option, message } = &error else { return error };
         let texts = [
@@ -257,7 +257,7 @@ impl GenerateFlags {
         GraphError::usage(given.join(" "), message)
     }
 
-    /// The option that decides how many edges there are.
+    /// The option that determines the number of edges.
     pub fn option_of_edges(&self) -> &'static str {
         if self.p_in.is_some() { "--p-in" } else { "--avg-degree" }
     }
@@ -330,14 +330,14 @@ The same options give the same bytes, whatever --threads is. OUT appears only wh
 fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
-        _ => Err(format!("'{text}' is no number from 0 to 1")),
+        _ => Err(format!("'{text}' is not a number from 0 to 1")),
     }
 }
 
 fn above_zero(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        _ => Err(format!("'{text}' is no number above 0")),
+        _ => Err(format!("'{text}' is not a number above 0")),
     }
 }
 

@@ -19,7 +19,7 @@ pub struct OrderFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// How many sequences the order has; a run may follow fewer
+    /// Number of sequences of the order; a run may use fewer
     #[arg(
         long,
         value_name = "K",
@@ -27,15 +27,15 @@ pub struct OrderFlags {
     )]
     pub sequences: u32,
 
-    /// The file to write: an array of node ids, a row a sequence. An earlier file is replaced
+    /// File to write: an array of node ids with one row per sequence. An existing file is replaced
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// What the roots are drawn by
+    /// Random seed of the roots
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 
-    /// Along which edges nodes are near
+    /// Edges along which nodes are near
     #[arg(long, value_name = "EDGES", value_parser = one_of::<OrderEdges>(), default_value = OrderEdges::Both.name())]
     pub order_edges: OrderEdges,
 

@@ -20,9 +20,9 @@ Examples:
   uvatrain partition data/demo data/demo-cut --map data/demo-4 --hops 2
   uvatrain partition data/demo data/demo-ranges --parts 4 --layout ranges
 
-OUT gets partition.npy, the part of each node by its original id, and partition.json, which describes it. The parts depend on the dataset, these options and the seed alone. `uvatrain bench partition` counts what
-batches of the parts ask of each other. With --write-parts, --layout or --map OUT also has part-0, part-1 and so on: by
-default datasets that train alone; with --layout ranges the feature rows of each part, beside the whole graph in OUT/graph.
+OUT gets partition.npy, the part of each node by its original id, and partition.json, which describes it. The parts depend only on the dataset, these options and the seed. `uvatrain bench partition` counts what
+batches of a part read from other parts. With --write-parts, --layout or --map OUT also has part-0, part-1 and so on: by
+default self-contained datasets; with --layout ranges the feature rows of each part, and the whole graph in OUT/graph.
 DATA is only read.")]
 pub struct PartitionFlags {
     /// The dataset
@@ -33,7 +33,7 @@ pub struct PartitionFlags {
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
 
-    /// Parts
+    /// Number of parts
     #[arg(
         long,
         value_name = "K",
@@ -42,7 +42,7 @@ pub struct PartitionFlags {
     )]
     pub parts: Option<u32>,
 
-    /// Cut by this map in place of a new one: a directory with partition.npy and partition.json, or an array of uint16 by
+    /// Use this map instead of a new one: a directory with partition.npy and partition.json, or an array of uint16 by
     /// original id
     #[arg(
         long,
@@ -51,40 +51,40 @@ pub struct PartitionFlags {
     )]
     pub map: Option<PathBuf>,
 
-    /// How nodes are divided into parts
+    /// Partitioning method
     #[arg(long, value_parser = one_of::<Method>(), default_value = "auto")]
     pub method: Method,
 
-    /// Passes of refinement, in which nodes move to the part of most of their neighbours [default: 10 with auto, bgl and
-    /// ldg, else 0]
+    /// Refinement passes, which move nodes to the part of most of their neighbours [default: 10 with auto, bgl and ldg,
+    /// otherwise 0]
     #[arg(long, value_name = "PASSES", value_parser = within::<u32>(0..=1000))]
     pub refine: Option<u32>,
 
-    /// The most nodes of a block of bgl [default: a 64th of a part, and at least 64]
+    /// Maximum nodes of a block of bgl [default: a 64th of a part, at least 64]
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..))]
     pub block_nodes: Option<u64>,
 
-    /// Blocks of bgl that grow at a time [default: 64]
+    /// Blocks of bgl that grow at the same time [default: 64]
     #[arg(long, value_name = "N", value_parser = within::<u32>(1..))]
     pub sources: Option<u32>,
 
-    /// What connects a block of bgl to a part [default: edges]
+    /// Connection between a block of bgl and a part [default: edges]
     #[arg(long, value_parser = one_of::<Count>())]
     pub count: Option<Count>,
 
-    /// In which order pagraph goes over training nodes [default: file]
+    /// Order in which pagraph visits training nodes [default: file]
     #[arg(long, value_parser = one_of::<Scan>())]
     pub scan: Option<Scan>,
 
-    /// What everything random is drawn by
+    /// Random seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
 
-    /// The most memory that it may take, by an estimate before it begins [default: what can be had]
+    /// Maximum memory, checked against an estimate before the start [default: the available memory]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<ByteSize>,
 
-    /// Write the parts too, not only which nodes they have
+    /// Also write the parts, not only the map of their nodes
     #[arg(long, help_heading = "Parts")]
     pub write_parts: bool,
 
@@ -98,7 +98,7 @@ pub struct PartitionFlags {
 }
 
 impl PartitionFlags {
-    /// What the parts hold that are written; `None`: only the map is.
+    /// The layout of the written parts; `None` if only the map is written.
     pub fn layout(&self) -> Option<PartLayout> {
         let written = self.write_parts || self.map.is_some();
         self.cut.layout.or(written.then_some(PartLayout::Closure))

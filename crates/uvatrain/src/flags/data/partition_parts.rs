@@ -9,17 +9,17 @@ use crate::flags::within::within;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Parts")]
 pub struct PartsFlags {
-    /// Hops of the closures of pagraph, and of the batches over which auto counts; and within how many in-hops of its
-    /// training nodes a part is whole: as many as batches will have [default: those of the map, or 2]
+    /// Number of hops of the batches: of the closures of pagraph, of the batches that auto counts, and of the in-hops
+    /// around its training nodes that a part contains completely [default: as in the map, or 2]
     #[arg(long, value_name = "L", value_parser = within::<u32>(1..=u64::from(MOST_HOPS)))]
     pub hops: Option<u32>,
 
-    /// Write the parts too, and what they hold [default: closure, with --write-parts or --map]
+    /// Also write the parts, with this content [default: closure, with --write-parts or --map]
     #[arg(long, value_enum)]
     pub layout: Option<PartLayout>,
 
-    /// Divide validation and test nodes as training nodes are, with all that is near them [default: each part has those
-    /// around which it is whole anyway]
+    /// Divide validation and test nodes like training nodes, with their neighbourhoods [default: each part has those whose
+    /// neighbourhoods it contains anyway]
     #[arg(long)]
     pub split_eval: bool,
 }
@@ -27,8 +27,8 @@ pub struct PartsFlags {
 /// What parts hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PartLayout {
-    /// All that batches of its training nodes can reach: no part asks another
+    /// Everything that batches of its training nodes can reach: a part needs no other part
     Closure,
-    /// The feature rows of its own nodes, which are a range of ids; the whole graph lies beside the parts
+    /// The feature rows of its own nodes, which are a range of ids; the whole graph is stored next to the parts
     Ranges,
 }

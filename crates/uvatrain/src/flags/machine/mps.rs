@@ -8,11 +8,11 @@ use crate::flags::Seconds;
 /// What to do with the MPS daemon.
 #[derive(Subcommand, Debug)]
 pub enum MpsCommand {
-    /// Start a daemon that stays until it is stopped, and print what to export
+    /// Start a daemon that runs until it is stopped, and print the variables to export
     Start(MpsStartFlags),
-    /// Show whether a daemon runs, whose it is, and who uses it
+    /// Show whether a daemon runs, its owner and its clients
     Status(MpsFlags),
-    /// Stop the daemon that `start` started; any other is left alone
+    /// Stop the daemon that `start` started; other daemons are not stopped
     Stop(MpsStopFlags),
 }
 
@@ -22,7 +22,7 @@ pub enum MpsCommand {
     after_help = "Example:\n  uvatrain mps start --device 0\n  eval \"$(uvatrain mps start 2>/dev/null)\""
 )]
 pub struct MpsStartFlags {
-    /// Serve this device alone: its number, or its name (GPU-…); all devices unless given
+    /// Serve only this device: its number, or its name (GPU-…) [default: all devices]
     #[arg(long, value_name = "I|GPU-…", value_parser = device)]
     pub device: Option<DaemonDevice>,
 
@@ -52,7 +52,7 @@ pub struct MpsStopFlags {
 /// What `mps start`, `status` and `stop` have in common.
 #[derive(Args, Clone, Debug)]
 pub struct MpsCommon {
-    /// How long nvidia-cuda-mps-control may take for one answer: 10s, 5m; a number alone is seconds
+    /// Time-out for one answer of nvidia-cuda-mps-control: 10s, 5m; a number alone is seconds
     #[arg(
         long,
         value_name = "TIME",
@@ -67,7 +67,7 @@ pub struct MpsCommon {
 }
 
 impl MpsCommon {
-    /// The environment of this process, with the time-out that was asked for.
+    /// The environment of this process, with the requested time-out.
     pub fn environment(&self) -> Environment {
         Environment { timeout: self.timeout.duration(), ..Environment::of_process() }
     }
@@ -80,7 +80,8 @@ fn device(text: &str) -> Result<DaemonDevice, String> {
             Ok(DaemonDevice::Uuid(text.to_owned()))
         }
         Err(_) => {
-            Err("a device is a number, or a name that begins with GPU- or MIG- (nvidia-smi -L)".to_owned())
+            Err("expected a device number, or a name that begins with GPU- or MIG- (nvidia-smi -L)"
+                .to_owned())
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// What the launcher tells a role on its command line; everything else comes over the inherited channel.
+/// The arguments of a role's command line. The launcher sends everything else over the inherited channel.
 #[derive(Args, Clone, Debug)]
 pub struct RoleArgs {
     /// The file descriptor of the channel to the launcher.

@@ -25,7 +25,7 @@ Examples:
   uvatrain man | man -l -
   uvatrain man ~/.local/share/man/man1")]
 pub struct ManFlags {
-    /// Write a page for every command into this directory, instead of printing the first
+    /// Write a page for every command to this directory, instead of printing the first page
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }

@@ -12,11 +12,11 @@ Examples:
   uvatrain top                                        # in another; q ends it
   uvatrain top 9200 --once")]
 pub struct TopFlags {
-    /// Where the run tells its figures: what its --metrics-listen says, or the address that it printed
+    /// Address of the run's metrics: the value of its --metrics-listen, or the address that the run printed
     #[arg(value_name = "[HOST:]PORT", default_value = "9184")]
     pub address: String,
 
-    /// How often to look: 500ms, 2s
+    /// Interval between updates: 500ms, 2s
     #[arg(
         long,
         value_name = "TIME",
@@ -25,7 +25,7 @@ pub struct TopFlags {
     )]
     pub interval: Seconds,
 
-    /// Print one view and end; this is also what happens where stdout is no terminal
+    /// Print one view and exit; this is the default if stdout is not a terminal
     #[arg(long)]
     pub once: bool,
 }

@@ -15,7 +15,7 @@ pub struct EvaluateFlags {
     #[command(flatten)]
     pub model: ModelFlags,
 
-    /// Precision, recall and F1 of each class too
+    /// Also print precision, recall and F1 of each class
     #[arg(long)]
     pub per_class: bool,
 }

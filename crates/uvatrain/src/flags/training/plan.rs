@@ -17,27 +17,27 @@ Examples:
   uvatrain plan data/demo --gpu-cache 32MiB --out plan.json
   uvatrain train data/demo --plan plan.json
 
-  The same graph, with the lists that are read most in front, so that caching them needs no memory of its own:
+  The same graph, reordered so that the most-read lists come first and caching them requires no additional memory:
   uvatrain plan data/demo --gpu-cache 32MiB --write-reordered data/demo-reordered")]
 pub struct PlanFlags {
     /// The dataset
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// Memory for both caches and their maps: 512MiB, 6GiB, or auto: half of what is free on the GPU now, or on the CPU
-    /// a quarter of the memory that can be had
+    /// Memory for both caches and their maps: 512MiB, 6GiB, or auto: half of the free GPU memory, or on the CPU a quarter
+    /// of the available memory
     #[arg(long, value_name = "SIZE|auto")]
     pub gpu_cache: Budget,
 
-    /// How it is found out which lists and rows are read most
+    /// Method of ranking lists and rows by their number of reads
     #[arg(long, value_parser = one_of::<CachePolicy>(), default_value_t = CachePolicy::PRESAMPLE)]
     pub cache_policy: CachePolicy,
 
-    /// What the caches hold by which it is timed what a hit saves. Random ones are compared with those that are read most
+    /// Content of the caches that time the gain of a hit: random lists and rows, or those that are read most
     #[arg(long, value_name = "TIMED_BY", value_parser = one_of::<TimedBy>(), default_value_t = TimedBy::Rank)]
     pub timed_by: TimedBy,
 
-    /// Write the plan to this file, and the chosen ids to two .npy files beside it, for `train --plan`
+    /// Write the plan to this file, and the chosen ids to two .npy files next to it, for `train --plan`
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 

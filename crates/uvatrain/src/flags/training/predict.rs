@@ -16,7 +16,7 @@ const ANSWERS: &str = "Answers";
 const MACHINE: &str = "Machine";
 const OUTPUT: &str = "Output";
 
-/// A trained model, and how it is asked.
+/// A trained model, and the options of its use.
 #[derive(Args, Clone, Debug)]
 pub struct ModelFlags {
     /// The dataset, or the hop set, that the model was trained on
@@ -27,27 +27,27 @@ pub struct ModelFlags {
     #[arg(long, value_name = "DIR")]
     pub checkpoint: PathBuf,
 
-    /// Use the model with another dataset than that of its training, such as a graph that has grown: with as many feature
-    /// columns, and classes that the model knows
+    /// Use the model with another dataset than that of its training, such as a graph that has grown. It must have the same
+    /// number of feature columns, and no classes that the model does not have
     #[arg(long)]
     pub allow_other_dataset: bool,
 
-    /// On all neighbours, layer by layer over the whole graph (exact, on the CPU), or on sampled ones, as many as in
+    /// Neighbours to use: all, layer by layer over the whole graph (exact, on the CPU), or sampled with the fanouts of the
     /// training
     #[arg(long, value_parser = one_of::<EvaluateBy>(), default_value = EvaluateBy::Full.name())]
     pub eval: EvaluateBy,
 
-    /// With --eval sampled, and of a hop set: seed nodes per batch [default: as in training]
+    /// With --eval sampled, or a hop set: seed nodes per batch [default: as in training]
     #[arg(long, value_name = "NODES", value_parser = within::<u32>(1..))]
     pub batch_size: Option<u32>,
 
-    /// With --eval sampled: most bytes of a batch's ids and blocks, and again of its feature rows; needed for a model that
-    /// was trained with a fanout of -1
+    /// With --eval sampled: maximum bytes of a batch's ids and blocks, and also of its feature rows; required for a model
+    /// trained with a fanout of -1
     #[arg(long, value_name = "SIZE")]
     pub slot_bytes: Option<ByteSize>,
 
-    /// With --eval sampled: who makes the sums that the first layer of sage and gcn begins with (docs/guide/aggregation.md).
-    /// Answers on the CPU do not depend on auto or off [default: auto]
+    /// With --eval sampled: where the neighbours of the first layer of sage and gcn are aggregated
+    /// (docs/guide/aggregation.md). Predictions on the CPU are the same with auto and off [default: auto]
     #[arg(long, value_name = "WHO", value_parser = one_of::<AggregateInUse>(), help_heading = MACHINE)]
     pub aggregate: Option<AggregateInUse>,
 
@@ -59,7 +59,7 @@ pub struct ModelFlags {
     #[arg(long, value_name = "T", value_parser = within::<u32>(1..=1024), help_heading = MACHINE)]
     pub threads: Option<u32>,
 
-    /// The folder of a libtorch that is in none of the usual places, as for `train`
+    /// Directory of libtorch, if it is not found automatically, as for `train`
     #[arg(long, value_name = "DIR", help_heading = MACHINE)]
     pub libtorch: Option<PathBuf>,
 
@@ -83,13 +83,13 @@ impl ModelFlags {
         match given.iter().find(|(_, given)| *given && self.eval == EvaluateBy::Full) {
             None => Ok(()),
             Some((option, _)) => Err(exit::usage(format!(
-                "{option}: with --eval full there are no batches, and the CPU computes; leave it out, or use --eval sampled"
+                "{option}: not supported with --eval full, which computes on the CPU without batches: use --eval sampled"
             ))
             .into()),
         }
     }
 
-    /// The same where DATA is a hop set: its rows are read in batches, on the CPU.
+    /// The same for a hop set, whose rows are read in batches, on the CPU.
     ///
     /// # Errors
     /// Bad usage; the message names the options.
@@ -103,7 +103,7 @@ impl ModelFlags {
         match refused.iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((option, _)) => Err(exit::usage(format!(
-                "{option}: DATA is a hop set, whose rows hold whole neighbourhoods and are read on the CPU: leave it out"
+                "{option}: not supported with a hop set, whose rows contain whole neighbourhoods and are read on the CPU"
             ))
             .into()),
         }
@@ -119,43 +119,43 @@ Examples:
   uvatrain predict data/demo --checkpoint run1 --nodes test --probabilities p.npy
   uvatrain predict data/demo --checkpoint run1 --embeddings emb.npy --layer 1
 
-An array appears under its name when it is complete. Interrupted, the same command goes on where it was.")]
+An array appears under its name when it is complete. After an interruption, the same command resumes.")]
 pub struct PredictFlags {
     /// The model.
     #[command(flatten)]
     pub model: ModelFlags,
 
-    /// The nodes: all, train, valid, test, or a file: a .npy file of node ids (int64, int32) or of a bool for each node,
-    /// or text with one id a line. Row i of each array is of the i-th of them. Of a hop set all means all of its rows,
-    /// in their order
+    /// Nodes to predict: all, train, valid, test, or a file: a .npy file of node ids (int64, int32) or of a bool for each
+    /// node, or text with one id per line. Row i of each array belongs to the i-th node. With a hop set, all means all of
+    /// its rows, in their order
     #[arg(long, value_name = "FILE|SPLIT", default_value = "all")]
     pub nodes: PathBuf,
 
-    /// Write classes, by the suffix of the name. NAME.npy: int64 [rows], or with several labels a node uint8 [rows,
-    /// classes], or for regression what is predicted, float32 [rows, targets]. NAME.csv or NAME.parquet: a table with a
-    /// node's id, its name, its class and the probability of each class, or for regression what is predicted [default:
+    /// Write predicted classes, in the format of the file's suffix. NAME.npy: int64 [rows]; for multi-label data uint8
+    /// [rows, classes]; for regression the predicted values, float32 [rows, targets]. NAME.csv or NAME.parquet: a table
+    /// with each node's id, name, class and probability of each class, or for regression the predicted values [default:
     /// predictions.npy, unless another array is requested]
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub output: Option<PathBuf>,
 
-    /// Write probabilities, float32 [rows, classes]; not for regression
+    /// Write probabilities, float32 [rows, classes]; not valid for regression
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub probabilities: Option<PathBuf>,
 
-    /// Write the rows behind a layer, float32 [rows, width]
+    /// Write the output rows of a layer, float32 [rows, width]
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub embeddings: Option<PathBuf>,
 
-    /// Which layer, from 1 [default: the last whose rows are not the logits]
+    /// Number of that layer, from 1 [default: the last whose rows are not the logits]
     #[arg(long, value_name = "L", value_parser = within::<u32>(1..), requires = "embeddings", help_heading = ANSWERS)]
     pub layer: Option<u32>,
 
-    /// Write which node each row is of: int64 [rows], or text with a name a line. Ids are those of the dataset's source,
-    /// where the dataset has them; of a hop set those in the dataset that it was made of
+    /// Write the node of each row: int64 [rows], or text with one name per line. Ids are those of the dataset's source, if
+    /// the dataset contains them; for a hop set, those in the dataset that it was made from
     #[arg(long, value_name = "FILE", help_heading = ANSWERS)]
     pub ids: Option<PathBuf>,
 
-    /// Replace files that exist
+    /// Replace existing files
     #[arg(long, help_heading = ANSWERS)]
     pub overwrite: bool,
 }
@@ -180,7 +180,9 @@ impl PredictFlags {
             match (*option, TableFormat::of(path)) {
                 ("--ids", _) => {}
                 ("--output", Some(format)) if format.is_supported() => {}
-                ("--output", Some(_)) => return refuse("this build writes no Parquet: use .csv or .npy"),
+                ("--output", Some(_)) => {
+                    return refuse("this build does not support Parquet: use .csv or .npy");
+                }
                 ("--output", None) if !is_array => {
                     return refuse("expected the suffix .npy (a NumPy array), .csv or .parquet (a table)");
                 }
@@ -189,9 +191,10 @@ impl PredictFlags {
             }
             if let Some((other, _)) = files[..place].iter().find(|(_, other)| other.as_ref() == Some(path)) {
                 let path = path.display();
-                return Err(
-                    exit::usage(format!("{other} {path} and {option} {path}: one file for both")).into()
-                );
+                return Err(exit::usage(format!(
+                    "{other} {path} and {option} {path}: the files must differ"
+                ))
+                .into());
             }
         }
         Ok(())

@@ -36,8 +36,8 @@ Example:
 
   uvatrain run data/demo --ranks 2 -- torchrun --standalone --nproc-per-node 2 train.py
   uvatrain run data/demo --roles 1:3 -- torchrun --standalone --nproc-per-node 3 train.py",
-    // A tensor that is still bound when the next batch is asked for keeps its slot: with two, that would cost the
-    // overlap.
+    // A tensor that is still bound when the next batch is requested keeps its slot. With two slots, the overlap would be
+    // lost.
     mut_arg("slots", |slots| slots
         .default_value("3")
         .help("Feature slots between producer and command; with 3, one is filled while the command holds two")),
@@ -53,7 +53,7 @@ pub struct RunFlags {
     pub data: PathBuf,
 
     /// Training nodes instead of those of the split: a .npy file of node ids (int64, int32) or of a bool for each node, or
-    /// text with one id a line
+    /// text with one id per line
     #[arg(long, value_name = "FILE", help_heading = "Batches", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,
@@ -66,8 +66,8 @@ pub struct RunFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
 
-    /// GPU of each rank: cuda:1,cuda:2 or cuda:1-3, or auto for the first GPUs that do not sample. The command starts as
-    /// many processes
+    /// GPU of each rank: cuda:1,cuda:2 or cuda:1-3, or auto for the first GPUs that do not sample. The command starts one
+    /// process per rank
     #[arg(long, value_name = "cuda:I,…|auto", help_heading = RANKS, hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text")]
     pub devices: Option<OrAuto<GpuList>>,
@@ -193,28 +193,28 @@ impl RunFlags {
         let is_auto = self.roles == Some(OrAuto::Auto);
         let refused = |message: &str| Err(exit::usage(message));
         match &self.role_times {
-            Some(_) if !self.chooses_roles() => refused(
-                "--role-times is what --roles auto and --switch auto choose by: give one of these, or leave it out",
-            ),
+            Some(_) if !self.chooses_roles() => {
+                refused("--role-times: only valid with --roles auto or --switch auto")
+            }
             None if self.chooses_roles() => {
                 let option = if is_auto { "--roles auto" } else { "--switch auto" };
                 refused(&format!(
-                    "{option} needs what the stages take: --role-times FILE, which a run with --roles S:T and --metrics FILE \
-                     has written"
+                    "{option} requires the times of the stages: --role-times FILE, written by a run with --roles S:T and \
+                     --metrics FILE"
                 ))
             }
             _ if self.switch == Some(OrAuto::Auto) && self.roles.is_none() => refused(
-                "--switch auto simulates the division of --roles: give --roles S:T, or the batch in place of auto",
+                "--switch auto requires --roles: give --roles S:T, or the number of the batch instead of auto",
             ),
             _ if is_auto && self.ranks.is_some() => {
-                refused("--roles auto chooses the number of ranks: leave --ranks out, or give --roles S:T")
+                refused("--roles auto chooses the number of ranks: omit --ranks, or give --roles S:T")
             }
             _ if is_auto && (self.devices.is_some() || self.sampler_devices.is_some()) => refused(
-                "--roles auto divides all GPUs, and --devices and --sampler-devices name them: give one or the other",
+                "--roles auto divides all GPUs, and is not supported with --devices or --sampler-devices",
             ),
-            _ if is_auto && self.backend.options().device != DeviceChoice::Auto => refused(
-                "--roles auto divides the GPUs of the machine: leave --device out, or give --roles S:T",
-            ),
+            _ if is_auto && self.backend.options().device != DeviceChoice::Auto => {
+                refused("--roles auto divides the GPUs of the machine: omit --device, or give --roles S:T")
+            }
             _ => Ok(()),
         }
     }
@@ -235,17 +235,19 @@ impl RunFlags {
         if self.metrics_listen.is_some() {
             return refused(
                 "--metrics-listen",
-                "the port has the figures of one rank; give --metrics, a file for each",
+                "the port serves the metrics of one rank; use --metrics, which writes one file per rank",
             );
         }
         if let DeviceChoice::Cuda(number) = self.backend.options().device {
-            let why = "that is one GPU; give each rank one by --devices";
+            let why = "this option selects one GPU; list a GPU for each rank in --devices";
             return refused(&format!("--device cuda:{number}"), why);
         }
         // Whether each rank has a GPU for its cache is seen when they are placed.
         let caches = [("host_cache", "--host-cache"), ("plan", "--plan")];
         match caches.iter().find(|(name, _)| self.cache.gives(name)) {
-            Some((_, option)) => refused(option, "a cache is of one rank; leave it out"),
+            Some((_, option)) => {
+                refused(option, "a cache belongs to one rank, and is not supported with several")
+            }
             None => Ok(()),
         }
     }
@@ -254,15 +256,15 @@ impl RunFlags {
     fn check_shared_samplers(&self) -> Result<(), exit::CommandError> {
         let option = if self.roles.is_some() { "--roles" } else { "--sampler-devices" };
         if self.loader.gives("samplers") {
-            let why = "it says how many samplers there are; leave --samplers out";
+            let why = "the number of samplers is already specified; omit --samplers";
             return Err(exit::usage(format!("{option} and --samplers: {why}")));
         }
         if self.backend.gives("sampler") {
-            let why = "it says who samples; leave --sampler out";
+            let why = "the place of sampling is already specified; omit --sampler";
             return Err(exit::usage(format!("{option} and --sampler: {why}")));
         }
         if self.loader.options().prepare == Prepare::Whole {
-            let why = "workers of whole batches sample for one rank each; leave --prepare out";
+            let why = "workers sample for one rank each; omit --prepare";
             return Err(exit::usage(format!("{option} and --prepare whole: {why}")));
         }
         Ok(())
@@ -275,7 +277,7 @@ impl RunFlags {
     pub fn check(&self) -> anyhow::Result<()> {
         if self.loader.in_process {
             return Err(exit::usage(
-                "--in-process: the command is a process of its own; in one process, a script loads with uvatrain.Loader",
+                "--in-process: not supported, since the command is a separate process; to load in one process, use uvatrain.Loader in a script",
             )
             .into());
         }

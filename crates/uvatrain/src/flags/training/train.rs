@@ -23,7 +23,7 @@ const OUTPUT: &str = "Output";
 Example:
   uvatrain train data/demo --model sage --fanouts 15,10,5 --batch-size 1024 --epochs 3
 
-  Stopped with Ctrl-C, then taken up at the next batch; and ten epochs more, once they are done:
+  Stopped with Ctrl-C, then resumed at the next batch; after completion, ten more epochs:
   uvatrain train data/demo --checkpoint run1 --epochs 30
   uvatrain train data/demo --checkpoint run1 --epochs 30 --resume
   uvatrain train data/demo --checkpoint run1 --epochs 40 --resume")]
@@ -41,7 +41,7 @@ pub struct TrainFlags {
     pub training: Declared<TrainingOptions>,
 
     /// Training nodes instead of those of the split: a .npy file of node ids (int64, int32) or of a bool for each node, or
-    /// text with one id a line
+    /// text with one id per line
     #[arg(long, value_name = "FILE", help_heading = "Batches", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_nodes: Option<PathBuf>,
@@ -102,12 +102,12 @@ pub struct TrainFlags {
     pub json: bool,
 }
 
-/// Options of a GPU that a hop set has no use for: its rows come there by copies, and nothing is sampled.
+/// Options of a GPU that are not valid with a hop set: its rows are copied to the GPU, and nothing is sampled.
 const OF_GATHERS: [&str; 7] =
     ["gather", "kernel", "sampler", "mps_sampler_percentage", "gpu_slots", "table_pages", "remeasure"];
 
 impl TrainFlags {
-    /// What clap cannot see, for a hop set: options that are of no use with it, or contradict each other.
+    /// Checks that clap cannot do, for a hop set: options that are not valid with it, or contradict each other.
     ///
     /// # Errors
     /// Bad usage; the message names the option.
@@ -169,7 +169,7 @@ mod tests {
     fn the_defaults_are_consistent() {
         let flags = parsed(&[]).unwrap();
         flags.check().unwrap();
-        assert!(!flags.training.gives("patience"), "early stopping is off unless asked for");
+        assert!(!flags.training.gives("patience"), "early stopping is off by default");
     }
 
     #[test]

@@ -26,8 +26,8 @@ impl DataKind for GraphData {
     fn check_rows(&self, data: &Path) -> anyhow::Result<()> {
         let data = data.display();
         Err(exit::usage(format!(
-            "{data}: it is no hop set (no hops.json): `uvatrain propagate` makes one of a dataset; of a dataset \
-             `bench pipeline` measures batches"
+            "{data}: not a hop set (no hops.json): make one with `uvatrain propagate`, or measure a dataset with \
+             `bench pipeline`"
         ))
         .into())
     }

@@ -37,7 +37,7 @@ impl DataKind for HopSetData {
         let features = asked.place.features(loader.features).map_err(RuntimeError::from)?;
         if asked.place == HopRowsPlace::Host && loader.reader != DiskReader::Auto {
             return Err(exit::usage(format!(
-                "--reader {}: with --place host rows are read from the mapped files: leave it out, or give --place disk",
+                "--reader {}: not supported with --place host, which reads the mapped files: use --place disk",
                 loader.reader
             ))
             .into());
@@ -52,8 +52,8 @@ impl DataKind for HopSetData {
     fn check_on_device(&self, flags: &TrainFlags, is_on_gpu: bool) -> anyhow::Result<()> {
         if !is_on_gpu && flags.loader.typed().iter().any(|field| field.name == "gather_threads") {
             return Err(exit::usage(
-                "--gather-threads: DATA is a hop set, and on the CPU each worker copies the rows of its batches by itself: give \
-                 --samplers instead",
+                "--gather-threads: not supported with a hop set on the CPU, where each worker copies the rows of its batches: \
+                 give --samplers instead",
             )
             .into());
         }

@@ -19,7 +19,7 @@ use self::figures::ServedFigures;
 
 /// Parses `PORT`, `:PORT` and `HOST:PORT`. Without a host, only this machine can connect.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
-    let refuse = || format!("'{text}' is no address; write a port, as 9184, or HOST:PORT");
+    let refuse = || format!("'{text}' is not an address: expected a port, such as 9184, or HOST:PORT");
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
@@ -49,7 +49,7 @@ impl Listener {
             .name("metrics".to_owned())
             .spawn(move || {
                 if let Err(error) = clients::serve(&socket, |request| answer(request, &shown)) {
-                    tracing::warn!("--metrics-listen {bound}: the figures are told no more: {error}");
+                    tracing::warn!("--metrics-listen {bound}: metrics are no longer served: {error}");
                 }
             })
             .map_err(|error| machine::not_started("the thread of --metrics-listen", &error))?;

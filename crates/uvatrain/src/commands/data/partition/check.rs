@@ -25,25 +25,23 @@ pub fn fits(flags: &PartitionFlags) -> anyhow::Result<()> {
     }
     match layout {
         None if flags.cut.split_eval => {
-            return refuse("--split-eval: it is about parts that are written: give --write-parts".to_owned());
+            return refuse("--split-eval: requires --write-parts".to_owned());
         }
         Some(PartLayout::Ranges) if flags.cut.split_eval => {
-            let message = "--split-eval: with --layout ranges every node is in one part, also validation and test nodes: \
-                           leave it out";
+            let message =
+                "--split-eval: not supported with --layout ranges, where every node is in exactly one part";
             return refuse(message.to_owned());
         }
         Some(PartLayout::Ranges) if flags.map.is_some() && flags.cut.hops.is_some() => {
             let message =
-                "--hops: with --map and --layout ranges nothing is cut around training nodes: leave it out";
+                "--hops: not supported with --map and --layout ranges, which contain no neighbourhoods";
             return refuse(message.to_owned());
         }
         _ => {}
     }
     let method = flags.method;
     if flags.scan.is_some() && method != Method::Pagraph {
-        return refuse(format!(
-            "--scan: it is about --method pagraph, and --method {method} does not go over training nodes: leave it out"
-        ));
+        return refuse(format!("--scan: only valid with --method pagraph, not with --method {method}"));
     }
     if method.makes_blocks() {
         return Ok(());
@@ -55,9 +53,9 @@ pub fn fits(flags: &PartitionFlags) -> anyhow::Result<()> {
     ];
     match of_blocks.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
-        Some((option, _)) => refuse(format!(
-            "{option}: it is about the blocks of --method bgl and auto, and --method {method} makes none: leave it out"
-        )),
+        Some((option, _)) => {
+            refuse(format!("{option}: only valid with --method bgl or auto, not with --method {method}"))
+        }
     }
 }
 
@@ -66,7 +64,7 @@ pub fn memory_allowed(flags: &PartitionFlags) -> anyhow::Result<u64> {
     Ok(match flags.memory {
         Some(memory) => memory.bytes(),
         None => {
-            HostMemory::read().context("cannot find out how much memory there is: give --memory")?.to_be_had()
+            HostMemory::read().context("cannot determine the available memory: give --memory")?.to_be_had()
         }
     })
 }

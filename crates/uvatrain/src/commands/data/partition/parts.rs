@@ -102,7 +102,7 @@ impl PartitionResult {
                 out::text(&of_ranges(ranges))?;
                 let rows: u64 = ranges.written.iter().map(|part| part.bytes).sum();
                 out::say(&format!(
-                    "{}: {} parts in ranges of ids; {} of feature rows, each once, and the graph of {} beside them",
+                    "{}: {} parts in ranges of ids; {} of feature rows, each once, and a graph of {}",
                     path.display(),
                     ranges.written.len(),
                     size(rows),

@@ -45,7 +45,7 @@ fn of_stored(file: &FigureFile) -> Check {
         StoredMeasurement::Stale(why) => Check::note(
             MEASURED,
             format!("{} is ignored: {why}", file.path().display()),
-            "nothing to do: the next run measures anew",
+            "nothing to do: the next run measures again",
         ),
         StoredMeasurement::Figures(figures) => {
             let options = BackendOptions::default();
@@ -160,7 +160,7 @@ fn nvrtc(probed: Option<&Probe>) -> Check {
         Some(path) => Check::ok(NAME, path.display().to_string()),
         None => Check::note(
             NAME,
-            "not found beside libtorch, in a CUDA toolkit, or where the loader looks",
+            "not found next to libtorch, in a CUDA toolkit, or by the dynamic loader",
             REMEDY,
         ),
     }

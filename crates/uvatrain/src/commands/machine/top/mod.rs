@@ -78,12 +78,12 @@ impl RequestFailure {
     /// The error if no run has answered before.
     fn at_first(self, source: &RunAddress) -> exit::CommandError {
         let shown = source.shown();
-        let how = "start it with --metrics-listen 9184, and name that port, or the address that it prints";
+        let how = "start the run with --metrics-listen 9184, and give that port, or the address that the run prints";
         exit::usage(match self {
             RequestFailure::Refused => {
-                format!("nobody listens at {shown}: a run tells its figures where it was asked to; {how}")
+                format!("no process listens on {shown}: {how}")
             }
-            RequestFailure::Other(what) => format!("{shown} is no run of uvatrain: {what}; {how}"),
+            RequestFailure::Other(what) => format!("{shown} is not a run of uvatrain: {what}; {how}"),
             RequestFailure::Broken(what) => format!("no answer from {shown}: {what}"),
             RequestFailure::Terminal(what) => what,
         })

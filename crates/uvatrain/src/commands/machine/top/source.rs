@@ -36,7 +36,7 @@ pub enum RequestFailure {
 impl fmt::Display for RequestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused => f.write_str("nobody listens there any more"),
+            Self::Refused => f.write_str("no process listens on this address"),
             Self::Other(what) | Self::Broken(what) | Self::Terminal(what) => f.write_str(what),
         }
     }
@@ -59,7 +59,7 @@ impl RunAddress {
         match listen::address(bare) {
             Ok(address) => Ok(Self { address }),
             Err(_) if Path::new(text).exists() => Err(exit::usage(format!(
-                "{text} is a file, and `uvatrain top` asks a run: start it with --metrics-listen 9184, then `uvatrain top 9184`"
+                "{text} is a file, but `uvatrain top` requires the address of a run: start the run with --metrics-listen 9184, then `uvatrain top 9184`"
             ))),
             Err(refusal) => Err(exit::usage(refusal)),
         }
@@ -78,7 +78,7 @@ impl RunAddress {
         let broken = |error: io::Error| {
             RequestFailure::Broken(match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("it did not answer within {} s", PATIENCE.as_secs())
+                    format!("no answer within {} s", PATIENCE.as_secs())
                 }
                 _ => error.to_string(),
             })
@@ -108,7 +108,7 @@ impl RunAddress {
                 Err(error) => return Err(broken(error)),
             }
             if answer.len() > MOST {
-                return Err(RequestFailure::Other(format!("its answer has more than {MOST} bytes")));
+                return Err(RequestFailure::Other(format!("the answer has more than {MOST} bytes")));
             }
         }
         of_answer(&answer)
@@ -118,18 +118,18 @@ impl RunAddress {
 /// The figures in an answer.
 fn of_answer(answer: &[u8]) -> Result<Scrape, RequestFailure> {
     if answer.is_empty() {
-        return Err(RequestFailure::Broken("it closed the connection without an answer".to_owned()));
+        return Err(RequestFailure::Broken("the server closed the connection without an answer".to_owned()));
     }
     let text = String::from_utf8_lossy(answer);
     let shown = |text: &str| text.chars().take(40).collect::<String>().escape_debug().to_string();
     let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(head, _)| head.starts_with("HTTP/1."))
     else {
-        return Err(RequestFailure::Other(format!("it answers \"{}\"", shown(&text))));
+        return Err(RequestFailure::Other(format!("the answer is \"{}\"", shown(&text))));
     };
     let mut lines = head.lines();
     let status = lines.next().unwrap_or_default();
     if status.split(' ').nth(1) != Some("200") {
-        return Err(RequestFailure::Other(format!("it answers \"{}\"", shown(status))));
+        return Err(RequestFailure::Other(format!("the answer is \"{}\"", shown(status))));
     }
     let length = lines
         .filter_map(|line| line.split_once(':'))
@@ -138,15 +138,15 @@ fn of_answer(answer: &[u8]) -> Result<Scrape, RequestFailure> {
         && body.len() < length
     {
         return Err(RequestFailure::Broken(format!(
-            "it closed the connection after {} of {length} bytes",
+            "the server closed the connection after {} of {length} bytes",
             body.len()
         )));
     }
     let figures = Scrape::parse(body)
-        .map_err(|line| RequestFailure::Other(format!("it tells \"{}\"", shown(&line))))?;
+        .map_err(|line| RequestFailure::Other(format!("invalid metrics line \"{}\"", shown(&line))))?;
     // A run reports its counters from its start.
     if figures.value("uvatrain_batches_total", &[]).is_none() {
-        return Err(RequestFailure::Other("it tells figures of something else".to_owned()));
+        return Err(RequestFailure::Other("the metrics are those of another program".to_owned()));
     }
     Ok(figures)
 }

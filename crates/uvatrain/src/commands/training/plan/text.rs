@@ -173,7 +173,7 @@ fn facts(plan: &CachePlan) -> String {
     if !plan.model.is_sum() {
         fact(
             "objective",
-            "the slowest of sampling, gathering and the link, which work beside each other".to_owned(),
+            "the slowest of sampling, gathering and the link, which work in parallel".to_owned(),
         );
     }
     fact("planned in", format::seconds(plan.profile.seconds));
