@@ -402,7 +402,7 @@ mod tests {
             (GatherArguments { order: 0x7002, ..good }, "the order"),
         ] {
             let error = wrong.check(IdWidth::I64).unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 }

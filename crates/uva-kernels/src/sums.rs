@@ -118,7 +118,7 @@ impl SumArguments {
         let refuse = |what: String| Err(refusal(&what));
         let Self { row_bytes, sources, destinations, edges, .. } = *self;
         if row_bytes == 0 || !row_bytes.is_multiple_of(values.bytes()) {
-            return refuse(format!("{row_bytes} bytes are no values of {} bytes", values.bytes()));
+            return refuse(format!("{row_bytes} bytes are not whole values of {} bytes", values.bytes()));
         }
         if [sources, edges].iter().any(|&count| count >= i32::MAX as u64) {
             return refuse(format!("{edges} edges or {sources} sources are more than i32 can count"));
@@ -276,7 +276,7 @@ mod tests {
             (SumArguments { degrees: 0x5002, ..good }, "the degrees"),
         ] {
             let error = wrong.check(SummedType::F16).unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 
@@ -325,7 +325,7 @@ mod tests {
             (ContinuedArguments { report: 0, ..good }, "the report"),
         ] {
             let error = wrong.check(SummedType::F16).unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 

@@ -98,7 +98,7 @@ fn info_refuses_classes_that_the_labels_of_a_hop_set_do_not_have() {
     }
     for (pointer, value, named) in [
         ("/operators/0/hops", json!(1_u64 << 31), "operators[0].hops"),
-        ("/rows", json!(1_u64 << 62), "dim is 24: so many features"),
+        ("/rows", json!(1_u64 << 62), "dim is 24: the features"),
         ("/dim", json!(1_u64 << 62), "dim is 4611686018427387904"),
     ] {
         change(&file, &text, pointer, value);

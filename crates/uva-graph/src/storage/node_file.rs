@@ -52,7 +52,7 @@ fn ids(path: &Path, nodes: Option<usize>, option: &str) -> Result<Vec<i64>, Grap
         Some(text) => of_text(text).map_err(refused)?,
     };
     if ids.is_empty() {
-        return Err(refused("there is no node in it".to_owned()));
+        return Err(refused("it contains no nodes".to_owned()));
     }
     let Some(nodes) = nodes else { return Ok(ids) };
     let Some(place) = first_outside(&ids, nodes) else { return Ok(ids) };
@@ -119,7 +119,7 @@ fn of_array(array: &NpyArray, nodes: Option<usize>) -> Result<Vec<i64>, GraphErr
 
 fn of_text(text: &str) -> Result<Vec<i64>, String> {
     let id = |(line, content): (usize, &str)| {
-        content.parse().map_err(|_| format!("line {line} is '{}': it is no node id", shown(content)))
+        content.parse().map_err(|_| format!("line {line} is '{}': expected a node id", shown(content)))
     };
     lines(text).map(id).collect()
 }

@@ -330,7 +330,7 @@ fn checking_all_parts_finds_what_opening_them_does_not() {
     assert_eq!((checked.parts, checked.absent, checked.with_source), (vec![1], vec![0], true));
     fs::rename(out.join("part-1"), out.join("part-0")).unwrap();
     let message = verify_parts(&out, None).unwrap_err().to_string();
-    assert!(message.contains("it is not part 0 of the partition beside it"), "{message}");
+    assert!(message.contains("it is not part 0 of the partition in its parent directory"), "{message}");
 }
 
 #[test]

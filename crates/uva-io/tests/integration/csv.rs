@@ -114,13 +114,13 @@ fn what_does_not_fit_is_refused_with_file_line_and_column() {
         (
             nodes,
             "src,dst\na,b\na,c\n",
-            "edges.csv: line 3, column dst: its destination is 'c', and no node is called that",
+            "edges.csv: line 3, column dst: its destination is 'c', but no node has this name",
         ),
         (nodes, "src,dst\n\na,\n", "edges.csv: line 3, column dst: the id is missing"),
         (nodes, "src,dst\na,b\nb\n", "edges.csv: line 3: it has 1 fields and the header 2"),
         (nodes, "src,dst\na,b,\n", "edges.csv: line 2: it has 3 fields and the header 2"),
-        (nodes, "src,dst\n\"a,b\n", "edges.csv: line 2: a field has an opening quote and no closing one"),
-        (nodes, "src,dst\n\"a\"b,b\n", "edges.csv: line 2: it has text behind the closing quote"),
+        (nodes, "src,dst\n\"a,b\n", "edges.csv: line 2: a field has an opening quote without a closing one"),
+        (nodes, "src,dst\n\"a\"b,b\n", "edges.csv: line 2: it has text after the closing quote"),
         (nodes, "src,dst,weight\na,b,heavy\n", "column weight: its type is text: line 2 has 'heavy'"),
         (nodes, "src,dst,weight\na,b,1\na,b,\n", "line 3, column weight: the weight is missing"),
         (nodes, "src,dst,src\na,b,a\n", "edges.csv: line 1: two columns are called 'src'"),
@@ -153,13 +153,13 @@ fn what_does_not_fit_is_refused_with_file_line_and_column() {
             "src,dst\n",
             "nodes.csv/x: row 1, column 0, is NaN: features have to be finite",
         ),
-        ("id,x,y\na,1,0.5\n", "src,dst\n", "nodes.csv: line 2, column y: the label is no class"),
+        ("id,x,y\na,1,0.5\n", "src,dst\n", "nodes.csv: line 2, column y: invalid class"),
         (
             "id,x,split\na,1,training\n",
             "src,dst\n",
-            "nodes.csv: line 2, column split: 'training' is no split",
+            "nodes.csv: line 2, column split: invalid split 'training'",
         ),
-        ("id,x\n\u{e9},1\n", "src,dst\n\u{e8},a\n", "its source is 'è', and no node is called that"),
+        ("id,x\n\u{e9},1\n", "src,dst\n\u{e8},a\n", "its source is 'è', but no node has this name"),
     ];
     for (nodes, edges, part) in cases {
         let place = Place::new();

@@ -142,7 +142,9 @@ fn an_error_names_array_place_and_value() {
     assert!(place.refusal("gnn-npz", "nothing.npz", &none).contains("nothing.npz does not exist"));
     place.write("graph.npz", &whole);
     let with = ImportOptions { variant: Some("x".into()), ..none };
-    assert!(place.refusal("gnn-npz", "graph.npz", &with).contains("`variant`: gnn-npz has no use for it"));
+    assert!(
+        place.refusal("gnn-npz", "graph.npz", &with).contains("`variant`: not supported with `from=gnn-npz`")
+    );
 }
 
 #[test]

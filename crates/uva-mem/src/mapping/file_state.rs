@@ -56,7 +56,7 @@ impl FileState {
     #[must_use]
     pub fn change(&self, now: &Self) -> Option<String> {
         if !self.is_of_file(now) {
-            Some("another file has taken its place".to_owned())
+            Some("it was replaced by another file".to_owned())
         } else if self.length != now.length {
             Some(format!("it had {} bytes and has {}", self.length, now.length))
         } else if self.modified != now.modified {
@@ -87,7 +87,7 @@ impl FromStr for FileState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is no state of a file");
+        let wrong = || format!("'{text}' is not a state of a file");
         let mut parts = text.split(':');
         let mut unsigned = || parts.next()?.parse::<u64>().ok();
         let numbers = (|| Some((unsigned()?, unsigned()?, unsigned()?)))();

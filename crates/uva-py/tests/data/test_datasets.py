@@ -322,7 +322,7 @@ def test_only_an_existing_dataset_is_replaced_and_only_on_demand(tmp_path):
     new = uvatrain.write_dataset(path, **arrays(labels=np.array([1, 1, 1])), overwrite=True)
     assert new.labels.tolist() == [1, 1, 1] and old.labels.tolist() == [0, 1, -1]
     (path / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="notes.txt in it is no file of a dataset"):
+    with pytest.raises(ValueError, match="notes.txt in it is not a file of a dataset"):
         uvatrain.write_dataset(path, **arrays(), overwrite=True)
     assert (path / "notes.txt").read_text() == "mine"
     assert names(tmp_path) == ["graph"]
