@@ -324,7 +324,7 @@ fn checking_all_parts_finds_what_opening_them_does_not() {
     let foreign = (0..part.nodes()).find(|&node| map.of[owner(node)] == 1).unwrap();
     let message =
         wrong("part-0/train_idx.npy", &|bytes| bytes[128..136].copy_from_slice(&foreign.to_le_bytes()), None);
-    assert!(message.contains("which is part 1's by partition.npy, and not part 0's"), "{message}");
+    assert!(message.contains("which belongs to part 1 by partition.npy, not to part 0"), "{message}");
     fs::rename(out.join("part-0"), small.directory.path().join("away")).unwrap();
     let checked = verify_parts(&out, Some(&whole)).unwrap();
     assert_eq!((checked.parts, checked.absent, checked.with_source), (vec![1], vec![0], true));
