@@ -134,7 +134,7 @@ impl PartitionOptions {
     pub fn check(&self, dataset: &Dataset) -> Result<(), GraphError> {
         let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
         if dataset.part().is_some() {
-            let message = "it is already a part: partition the dataset that it was cut from".to_owned();
+            let message = "it is a part itself: partition the dataset that it was cut from".to_owned();
             return refuse("DATA", format!("{}: {message}", dataset.path().display()));
         }
         if !(1..=MOST_PARTS).contains(&self.parts) {

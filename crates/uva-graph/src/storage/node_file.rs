@@ -52,7 +52,7 @@ fn ids(path: &Path, nodes: Option<usize>, option: &str) -> Result<Vec<i64>, Grap
         Some(text) => of_text(text).map_err(refused)?,
     };
     if ids.is_empty() {
-        return Err(refused("it contains no nodes".to_owned()));
+        return Err(refused("there is no node in it".to_owned()));
     }
     let Some(nodes) = nodes else { return Ok(ids) };
     let Some(place) = first_outside(&ids, nodes) else { return Ok(ids) };

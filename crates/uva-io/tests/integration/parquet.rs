@@ -414,7 +414,7 @@ fn a_column_of_numbers_is_targets_where_it_is_said_and_has_no_gaps_then() {
     assert!(matches!(labels, Labels::Regression { columns: None, values: [2.0, 0.25] }), "{labels:?}");
     fs::remove_dir_all(place.path("out")).unwrap();
     let error = place.import("parquet", "graph", &ImportOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("no class") && error.contains("`regression`"), "{error}");
+    assert!(error.contains("invalid class") && error.contains("`regression`"), "{error}");
     place.write("graph/nodes.parquet", rows(&[2.0], &[1, 0]));
     let error = place.import("parquet", "graph", &regression).unwrap_err().to_string();
     assert!(error.contains("no finite float32"), "{error}");

@@ -56,7 +56,7 @@ impl FileState {
     #[must_use]
     pub fn change(&self, now: &Self) -> Option<String> {
         if !self.is_of_file(now) {
-            Some("it was replaced by another file".to_owned())
+            Some("another file has taken its place".to_owned())
         } else if self.length != now.length {
             Some(format!("it had {} bytes and has {}", self.length, now.length))
         } else if self.modified != now.modified {

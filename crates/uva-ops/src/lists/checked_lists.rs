@@ -78,7 +78,7 @@ impl fmt::Display for ListsError {
         match self {
             Self::NoOffsets => write!(formatter, "lists without offsets"),
             Self::Offsets(edges) => write!(formatter, "offsets of lists that do not rise from 0 to {edges}"),
-            Self::Index(rows) => write!(formatter, "an index outside of {rows} rows"),
+            Self::Index(rows) => write!(formatter, "an index that is not among {rows} rows"),
             Self::Rows { given, wanted } => {
                 write!(formatter, "{given} elements of rows, but {wanted} are expected")
             }

@@ -219,7 +219,7 @@ fn unmarked(folder: &OwnDirectory, why: &str) -> GraphError {
     let path = folder.path().display();
     GraphError::usage(
         "OUT",
-        format!("{path} is not an unfinished hop set, because {why}: move it to another path"),
+        format!("{path} is not an unfinished hop set, because {why}: move it out of the way"),
     )
 }
 

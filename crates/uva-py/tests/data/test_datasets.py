@@ -330,7 +330,7 @@ def test_only_an_existing_dataset_is_replaced_and_only_on_demand(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("measured.npy", "measured.npy in it is no file of a dataset"), ("label.npy", "does not open as a dataset")],
+    [("measured.npy", "measured.npy in it is not a file of a dataset"), ("label.npy", "does not open as a dataset")],
 )
 def test_a_directory_with_an_array_of_somebodys_is_not_replaced(tmp_path, name, says):
     path = tmp_path / "results"

@@ -197,7 +197,7 @@ mod tests {
             (None, "\"\" 2", "an id is missing"),
             (None, "\"1 2", "without a closing one: `quotes`=false"),
             (Some(Weight), "1 2", "the weight is missing"),
-            (Some(Weight), "1 2 nan", "no finite number"),
+            (Some(Weight), "1 2 nan", "not a finite number"),
             (Some(Weight), "1 2 3 4", "more than three"),
         ] {
             assert!(read(third, blanks, &[line])[0].contains(problem), "{line}");
