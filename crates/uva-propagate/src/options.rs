@@ -55,7 +55,7 @@ named! {
         Shuffled = "shuffled",
         /// The order of train_idx.npy.
         File = "file",
-        /// Row `i` belongs to node `i`, in any split: for `train --first-layer`. All nodes have rows.
+        /// Row i belongs to node i, in any split: for `train --first-layer`. All nodes have rows.
         Nodes = "nodes",
     }
 }

@@ -28,14 +28,14 @@ options! {
             => Field::at_least("RANKS", 1).of(RANKS, &[Speed])
                 .unless_given("torch.distributed's where it is initialised, else WORLD_SIZE of the environment, else 1"),
         /// Part of a partitioned dataset to train on; the path is then the directory that `uvatrain partition` wrote
-        /// (docs/guide/scaling.md). `rank`: the part with the number of this rank, which requires as many ranks as parts; or a
+        /// (docs/guide/scaling.md). rank: the part with the number of this rank, which requires as many ranks as parts; or a
         /// part's number. All parts have the same number of training batches, and a rank has all batches of its part. Parts in
         /// ranges (`partition --layout ranges`) divide the feature table only: ranks divide the batches of the whole graph and
         /// fetch rows from each other, which requires torch.distributed to be initialised
         part: Option<PartChoice> = None
             => Field::text::<PartChoice>("PART", "").of(RANKS, &[Speed]).unless_given("the dataset is not partitioned"),
         /// Parts in ranges: ranks that hold the graph. Batches do not change. All ranks need the same value, seed and sampling
-        /// options. `divided` is for graphs that are too large for each machine, with neighbor, labor or weighted sampling
+        /// options. Divided is for graphs that are too large for each machine, with neighbor, labor or weighted sampling
         graph: GraphChoice = GraphChoice::Copied => Field::choice::<GraphChoice>("GRAPH").of(RANKS, &[Speed]),
         /// Parts in ranges: timeout, in seconds, for rows or picks of another rank
         exchange_timeout: f64 = 300.0 => Field::real("SECONDS", Real::Positive).of(RANKS, &[Speed]),
