@@ -144,7 +144,7 @@ impl std::str::FromStr for Kernel {
         Self::ALL.into_iter().find(|kernel| kernel.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name);
             let (last, others) = names.split_last().unwrap_or((&"", &[]));
-            format!("no gather kernel is called `{text}`: {} or {last}", others.join(", "))
+            format!("invalid gather kernel '{text}': expected {} or {last}", others.join(", "))
         })
     }
 }

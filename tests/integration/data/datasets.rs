@@ -284,7 +284,7 @@ fn lists_of_names_are_read_by_the_options_of_the_command() {
     import("all", "--comments=false --skip-lines 0").succeeds();
     assert_eq!(names("all"), "source\ntarget\nWashington, DC\nBoston\n#go\n");
     write("Washington, DC\tBoston\nParis, TX\tBoston\n");
-    import("tie", "").refuses(2, &["--separator", "names.txt: comma and tab both divide every line"]);
+    import("tie", "").refuses(2, &["--separator", "names.txt: both comma and tab split every line"]);
     import("tab", "--separator tab").succeeds();
     assert_eq!(names("tab"), "Washington, DC\nBoston\nParis, TX\n");
     import("wrong", "--separator x").refuses(2, &["--separator", "expected comma, tab"]);

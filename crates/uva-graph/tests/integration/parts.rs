@@ -403,8 +403,8 @@ fn what_cannot_be_cut_is_refused_before_anything_is_written() {
         assert!(error.is_bad_input() && !out.exists(), "{error}");
         error.to_string()
     };
-    assert_eq!(refusal(&whole, &halves, 0), "`hops`: 0 hops: give 1 to 32");
-    assert_eq!(refusal(&whole, &halves, 33), "`hops`: 33 hops: give 1 to 32");
+    assert_eq!(refusal(&whole, &halves, 0), "`hops`: invalid number of hops 0: expected 1 to 32");
+    assert_eq!(refusal(&whole, &halves, 33), "`hops`: invalid number of hops 33: expected 1 to 32");
     let short = PartitionMap { of: halves.of[1..].to_vec(), ..halves.clone() };
     assert!(refusal(&whole, &short, 2).starts_with("`map`: it has 39 entries, but "));
     let message = refusal(&whole, &PartitionMap { parts: 3, ..halves.clone() }, 2);

@@ -124,11 +124,7 @@ fn what_does_not_fit_is_refused_with_file_line_and_column() {
         (nodes, "src,dst,weight\na,b,heavy\n", "column weight: its type is text: line 2 has 'heavy'"),
         (nodes, "src,dst,weight\na,b,1\na,b,\n", "line 3, column weight: the weight is missing"),
         (nodes, "src,dst,src\na,b,a\n", "edges.csv: line 1: two columns are called 'src'"),
-        (
-            nodes,
-            "0,1\n1,2\n",
-            "edges.csv: line 1: it has numbers, and the first line has to name the columns",
-        ),
+        (nodes, "0,1\n1,2\n", "edges.csv: line 1: it has numbers: the first line must name the columns"),
         (nodes, "src;dst\na;b\n", "columns are separated by commas, not by ';'"),
         (
             nodes,
@@ -222,7 +218,7 @@ fn another_number_of_names_than_of_classes_is_refused() {
     let meta = fs::read_to_string(place.path("out/meta.json")).unwrap();
     place.write("out/meta.json", meta.replace("\"art\",", ""));
     let message = Dataset::open(&place.path("out")).unwrap_err().to_string();
-    assert!(message.contains("\"class_names\" has 1 names, and there are 2 classes"), "{message}");
+    assert!(message.contains("\"class_names\" has 1 names, but there are 2 classes"), "{message}");
 }
 
 /// A field with quotes, or without if they are not needed.

@@ -195,7 +195,7 @@ fn a_wrong_line_is_reported_with_file_number_and_text() {
     let mut wrong = ZST;
     wrong[20] ^= 1;
     place.write("graph.zst", wrong);
-    assert!(place.refusal("edgelist", "graph.zst", &plain).contains("check sum"));
+    assert!(place.refusal("edgelist", "graph.zst", &plain).contains("checksum"));
 
     assert!(
         place
@@ -245,7 +245,7 @@ fn the_whole_file_says_what_separates_its_columns() {
     assert_eq!(edges, ["New York→Bonn", "Paris→Bonn"]);
     for text in ["Washington, DC\tBoston\nParis, TX\tBoston\n", "New York,Bonn\nSan Jose,Bonn\n"] {
         let message = edges_by_name(&place, text, named()).unwrap_err();
-        assert!(message.contains("`separator`") && message.contains("both divide every line"), "{message}");
+        assert!(message.contains("`separator`") && message.contains("split every line"), "{message}");
     }
     let tie = "Washington, DC\tBoston\nParis, TX\tBoston\n";
     let tab = EdgeList { separator: Some(Separator::Byte(b'\t')), ..named() };

@@ -158,7 +158,7 @@ fn a_damaged_member_is_refused_by_its_check_sum() {
     bytes[at + 3] = 0;
     place.write("graph.npz", bytes);
     let message = place.refusal("gnn-npz", "graph.npz", &ImportOptions::default());
-    assert!(message.contains("labels.npy: the content's check sum is"), "{message}");
+    assert!(message.contains("labels.npy: the content's checksum is"), "{message}");
 }
 
 #[test]

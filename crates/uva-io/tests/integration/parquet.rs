@@ -417,7 +417,7 @@ fn a_column_of_numbers_is_targets_where_it_is_said_and_has_no_gaps_then() {
     assert!(error.contains("invalid class") && error.contains("`regression`"), "{error}");
     place.write("graph/nodes.parquet", rows(&[2.0], &[1, 0]));
     let error = place.import("parquet", "graph", &regression).unwrap_err().to_string();
-    assert!(error.contains("no finite float32"), "{error}");
+    assert!(error.contains("not a finite float32"), "{error}");
 }
 
 #[test]

@@ -243,7 +243,7 @@ impl PyDataset {
         let ids = Input::new("ids", ids)?;
         let mut out = Input::new("out", out)?;
         let (Some(ids), 1) = (ids.as_i64(), ids.shape.len()) else {
-            return Err(PyValueError::new_err(format!("ids is {}, it has to be int64 [n]", ids.describe())));
+            return Err(PyValueError::new_err(format!("ids is {}, but must be int64 [n]", ids.describe())));
         };
         let described = out.describe();
         // SAFETY: our own Python (pyg/stores.py) allocated `out` for this call, and no other code has it yet.

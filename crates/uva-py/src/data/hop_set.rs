@@ -60,8 +60,9 @@ impl HopSetKeywords<'_, '_> {
     fn number<T: FromStr>(&self, name: &str) -> PyResult<Option<T>> {
         self.check_number(name)?;
         self.read(name, |text| {
-            text.parse()
-                .map_err(|_| format!("invalid value '{text}': expected an integer from 0 to 2^64 - 1"))
+            text.parse().map_err(|_| {
+                format!("invalid value '{text}': expected an integer of 0 or more that is not too large")
+            })
         })
     }
 

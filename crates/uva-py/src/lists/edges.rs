@@ -25,7 +25,7 @@ pub fn lists_of_edges(
     for input in [&sources, &destinations] {
         if !input.is_integer() || input.shape.len() != 1 || input.shape != sources.shape {
             let message = format!(
-                "sources is {} and destinations {}: both have to be int64 [edges]",
+                "sources is {} and destinations {}: both must be int64 [edges]",
                 sources.describe(),
                 destinations.describe()
             );

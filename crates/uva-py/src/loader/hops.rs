@@ -85,9 +85,7 @@ fn batches(
         None => Ok(all),
         Some(hops) if hops.is_empty() || !hops.iter().all(is_there) => {
             let last = set.count() - 1;
-            Err(refused(format!(
-                "hops {hops:?}: positions in the set are from 0 to {last}, and one at least is needed"
-            )))
+            Err(refused(format!("invalid hops {hops:?}: expected at least one position from 0 to {last}")))
         }
         Some(hops) => Ok(HopBatches { tables: hops.into_iter().map(|hop| hop as usize).collect(), ..all }),
     }

@@ -181,7 +181,7 @@ impl PyNeighborSampler {
         let seeds = Input::new("seeds", seeds)?;
         let (Some(ids), 1) = (seeds.as_i64(), seeds.shape.len()) else {
             return Err(PyValueError::new_err(format!(
-                "seeds is {}, it has to be int64 [n]",
+                "seeds is {}, but must be int64 [n]",
                 seeds.describe()
             )));
         };

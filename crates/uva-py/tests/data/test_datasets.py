@@ -434,5 +434,5 @@ def test_edges_become_lists_in_their_order():
     for wrong in (-1, 5):
         with pytest.raises(ValueError, match=f"sources: entry 1 is {wrong}, outside the ids 0 to 4"):
             uvatrain._core.lists_of_edges(torch.tensor([0, wrong]), torch.tensor([0, 0]), 5, False)
-    with pytest.raises(ValueError, match="both have to be int64"):
+    with pytest.raises(ValueError, match="both must be int64"):
         uvatrain._core.lists_of_edges(torch.tensor([0, 1]), torch.tensor([0]), 5, False)

@@ -62,7 +62,7 @@ pub(super) fn write_names(
             }
             if found.len() > MOST_NAMES {
                 let problem = format!(
-                    "there are more than {MOST_NAMES} distinct labels: check the column that `label` names"
+                    "there are more than {MOST_NAMES} distinct labels: give the column of labels as `label`"
                 );
                 return Err(table.wrong_cell(column, row, problem));
             }
