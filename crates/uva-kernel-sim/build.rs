@@ -61,7 +61,7 @@ fn main() {
         .flag_if_supported("-fno-strict-aliasing")
         // CUDA's own pragmas.
         .flag_if_supported("-Wno-unknown-pragmas")
-        // Tests are run optimised, and `launch` is timed by nobody.
+        // Tests are run optimised, and no measurement times `launch`.
         .opt_level(2);
     if env::var_os("CARGO_FEATURE_SELFTEST").is_some() {
         build.define("UVA_SHIM_SELFTEST", None);

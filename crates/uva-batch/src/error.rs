@@ -42,8 +42,8 @@ pub enum LayoutError {
     NoEdgeFeatures,
     /// float32 is requested for a table of integers.
     #[error(
-        "`feature_type=float32`: feat.npy has {table} values, and only f16, bf16 and e4m3 are widened on the way. Leave \
-         `feature_type` out, and convert where the batch is used, as in batch.x.float()"
+        "`feature_type=float32`: feat.npy has {table} values, and only f16, bf16 and e4m3 are converted. Omit \
+         `feature_type`, and convert where the batch is used, as in batch.x.float()"
     )]
     NotWidened {
         /// The table's type.
@@ -69,7 +69,7 @@ impl LayoutError {
 #[non_exhaustive]
 pub enum ColumnError {
     /// No column has this name.
-    #[error("`{name}` is no column of a batch{}", suggestion(.nearest))]
+    #[error("a batch has no column `{name}`{}", suggestion(.nearest))]
     Unknown {
         /// The given name.
         name: String,

@@ -11,7 +11,7 @@ named! {
     /// [`Float32`](Self::Float32): where the table has float16, bfloat16 or float8, the producer widens its values on the way into
     /// slots in host memory. Every such value is a float32, so nothing is rounded.
     pub enum FeatureType = Table {
-        /// What the table has.
+        /// The type of the table.
         Table = "table",
         /// float32.
         Float32 = "float32",
@@ -19,8 +19,8 @@ named! {
 }
 
 impl FeatureType {
-    /// The type that slots hold for a built-in model that asks for this one and converts the rest itself. Narrower
-    /// floats are widened where the CPU trains. On the way to a GPU rows stay as they are, since the link's bytes
+    /// The type that slots hold for a built-in model that requests this one and converts the rest itself. Narrower
+    /// floats are widened where the CPU trains. Rows that are copied to a GPU are not converted, since the link's bytes
     /// count.
     #[must_use]
     pub fn for_models(self, table: ElementType, gpu_trains: bool) -> Self {

@@ -1,6 +1,6 @@
-//! Compiles the kernels for machines that shall not have to: `carry_kernels FOLDER [CAPABILITY…]`, 9.0 unless given.
+//! Compiles the kernels ahead of time, for machines without NVRTC: `carry_kernels FOLDER [CAPABILITY…]`, by default 9.0.
 //!
-//! Prints the files. The program looks for them in `kernels` beside itself and where `UVATRAIN_KERNELS` says.
+//! Prints the files. The program searches for them in `kernels` next to the executable and in `UVATRAIN_KERNELS`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,7 +23,9 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
     for text in arguments {
         let parts =
             text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-        capabilities.push(parts.ok_or_else(|| format!("{text} is no compute capability such as 9.0"))?);
+        capabilities.push(
+            parts.ok_or_else(|| format!("invalid compute capability '{text}': expected one such as 9.0"))?,
+        );
     }
     if capabilities.is_empty() {
         capabilities.push((9, 0));

@@ -232,7 +232,7 @@ fn hint(code: u32) -> &'static str {
             "; fewer `slots`, a smaller `batch_size`, smaller `fanouts` or a smaller `gpu_cache` need less device memory"
         }
         STUB_LIBRARY => {
-            "; the libcuda found is a toolkit's stub: take its folder (…/lib64/stubs) out of LD_LIBRARY_PATH"
+            "; the libcuda found is a toolkit's stub: remove its folder (…/lib64/stubs) from LD_LIBRARY_PATH"
         }
         46 => "; another process holds the device in exclusive mode",
         209 => "; the kernels' image is for another device: clear the kernel cache",
@@ -247,7 +247,7 @@ fn hint(code: u32) -> &'static str {
         }
         804 => "; the compatibility libcuda found does not serve this device",
         805..=809 => {
-            "; the MPS daemon does not serve this process: `uvatrain mps status` says more, `mps=off` goes without"
+            "; the MPS daemon does not serve this process: `uvatrain mps status` shows details, `mps=off` runs without MPS"
         }
         810 => "; MPS ended this process's work on the GPU",
         _ => "",

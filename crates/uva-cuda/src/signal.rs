@@ -59,7 +59,7 @@ impl<'b> StampSignal<'b> {
     pub fn new(buffer: &'b SharedBuffer, at: usize, value: u64) -> Result<Self, CudaError> {
         buffer.slice(at..at.saturating_add(Self::BYTES))?;
         if !at.is_multiple_of(Self::BYTES) {
-            return Err(CudaError::Refused(format!("a stamp at byte {at}, which is no multiple of 8")));
+            return Err(CudaError::Refused(format!("a stamp at byte {at}, which is not a multiple of 8")));
         }
         Ok(Self { buffer, at, value })
     }

@@ -93,7 +93,7 @@ fn without_o_direct_pread_uses_the_page_cache_and_says_why() {
     assert_eq!(file.passed_over().len(), 1, "{:?}", file.passed_over());
     let how = file.how();
     // A file system without O_DIRECT has reported that already.
-    let says = ["reads with it are refused: ", "does not offer it"];
+    let says = ["reads with it are refused: ", "does not support it"];
     assert!(how.contains("through the page cache") && says.iter().any(|text| how.contains(text)), "{how}");
     assert!(read(&mut file, &rows()).unwrap() == expected(&bytes, &rows()));
 }

@@ -41,9 +41,9 @@ impl fmt::Display for Cause {
             Self::Absent => "has not joined the group",
             Self::Left => "has left the group",
             Self::Ended => "has ended without leaving the group",
-            Self::Silent => "has given no sign of life",
+            Self::Silent => "does not respond",
             Self::Disagreed => "does not agree on the call",
-            Self::Damaged => "passed on what is no message",
+            Self::Damaged => "sent an invalid message",
             Self::Cancelled => "cancelled the exchange",
         })
     }

@@ -202,7 +202,7 @@ impl Splits<'_> {
         }
         if self.send[rank] != self.recv[rank] {
             let (gives, gets) = (self.send[rank], self.recv[rank]);
-            return refused(format!("it gives itself {gives} bytes and expects {gets}"));
+            return refused(format!("it sends itself {gives} bytes but expects {gets}"));
         }
         Ok(())
     }

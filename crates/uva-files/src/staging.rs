@@ -210,7 +210,7 @@ pub fn refuse_existing(out: &Path) -> Result<(), FileError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(FileError::io(out, "look for")(error)),
         Ok(_) => Err(FileError::out(format!(
-            "{} exists already: name another directory, or remove that one first",
+            "{} exists already: use another directory, or remove it first",
             out.display()
         ))),
     }

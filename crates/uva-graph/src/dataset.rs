@@ -381,7 +381,7 @@ impl Dataset {
     /// differs from that of the nodes.
     pub fn with_rows(mut self, rows: NodeRows, option: &str) -> Result<Dataset, GraphError> {
         if self.whole().is_none() {
-            let problem = "it takes a whole dataset: a hop set has no graph, and of a part in ranges rows are elsewhere";
+            let problem = "requires a whole dataset: a hop set has no graph, and a part in ranges has only some of the rows";
             return Err(GraphError::usage(option, problem));
         }
         if let Some(problem) = rows.misfit(self.nodes()) {
@@ -463,7 +463,7 @@ impl Dataset {
         let Some((array, weights)) = self.edge_array(EdgeValues::Weights).zip(self.weights()) else {
             let missing = std::io::Error::new(
                 std::io::ErrorKind::NotFound,
-                "there is none: edges that are picked by weight need one (docs/reference/data-format.md)",
+                "the file does not exist, but picking edges by weight requires it (docs/reference/data-format.md)",
             );
             return Err(GraphError::io(&self.path.join(names::WEIGHTS), "read")(missing));
         };

@@ -20,9 +20,9 @@ namespace {
 
 constexpr unsigned LANES = 32;
 // Kernels keep little on the stack and call nothing deep; pages of it that are never touched cost nothing. The odd
-// number of cache lines behind the power of two puts the lanes' stacks into different sets of the cache.
+// number of cache lines after the power of two puts the lanes' stacks into different sets of the cache.
 constexpr size_t STACK_BYTES = 64 * 1024 + 11 * 64;
-// In front of them: what their fibers find there.
+// Before them: what their fibers find there.
 constexpr size_t HERE_BYTES = 4096;
 static_assert(sizeof(Here) <= HERE_BYTES && HERE_BYTES + LANES * STACK_BYTES <= STACKS_ALIGNMENT);
 
@@ -147,7 +147,7 @@ const unsigned long long* exchange(Operation operation, unsigned long long value
 void sync_block() {
   bool first;
   meet(Operation::SyncBlock, 0, first);
-  // The scheduler comes back to this lane when all warps of the block are here; the others are behind it in the ring.
+  // The scheduler comes back to this lane when all warps of the block are here; the others follow it in the ring.
   if (first) {
     Lane& me = *here().current;
     me.warp->at_block_barrier = true;
@@ -161,8 +161,8 @@ void table_load(const void* address, unsigned bytes, bool wanted) {
   AccessSink* sink = launch.sink;
   if (sink == nullptr) return;
   const uint64_t at = reinterpret_cast<uint64_t>(address);
-  // The bytes are the same for all lanes: they came to the same load. An address needs all 64 bits, so what is not
-  // wanted is told by one that no load has.
+  // The bytes are the same for all lanes: they came to the same load. An address needs all 64 bits, so an
+  // unwanted load is marked by one that no load has.
   bool first;
   const unsigned long long* all = meet(Operation::Load, wanted ? at : ~0ull, first);
   if (!first) return;

@@ -38,7 +38,7 @@ const uva_shim::Launchable ENTRIES[] = {
 
 extern "C" {
 
-// The name of entry point `index`, null behind the last one.
+// The name of entry point `index`, null after the last one.
 const char* uva_shim_entry(size_t index) {
   return index < sizeof ENTRIES / sizeof ENTRIES[0] ? ENTRIES[index].name : nullptr;
 }

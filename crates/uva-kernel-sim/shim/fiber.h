@@ -5,11 +5,11 @@
 
 namespace uva_shim {
 
-// Prepares a fiber on the stack of `bytes` at `stack`, which will run `entry`; `entry` never returns. What comes back
-// is its context, to be given to `switch_to`.
+// Prepares a fiber on the stack of `bytes` at `stack`, which will run `entry`; `entry` never returns. Returns
+// its context, for `switch_to`.
 void* new_fiber(void* stack, size_t bytes, void (*entry)());
 
-// Leaves the running fiber, keeps it in *from, and goes on where `to` was left. Both on one operating-system thread.
+// Leaves the running fiber, stores it in *from, and continues where `to` was left. Both on one operating-system thread.
 void switch_to(void** from, void* to);
 
 }  // namespace uva_shim

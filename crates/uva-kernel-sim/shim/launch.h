@@ -13,7 +13,7 @@ struct Launchable {
   void (*call)(void** arguments);
 };
 
-// One warp instruction: the lanes that read something of the watched range. Mirrored in src/shim.rs.
+// One warp instruction: the lanes that read part of the watched range. Mirrored in src/shim.rs.
 struct WarpAccess {
   uint32_t count;
   uint32_t bytes;
@@ -21,7 +21,7 @@ struct WarpAccess {
   uint8_t lane[32];
 };
 
-// Who wants to know what is read between `begin` and `end`. Mirrored in src/shim.rs.
+// The receiver of all reads between `begin` and `end`. Mirrored in src/shim.rs.
 struct AccessSink {
   uint64_t begin;
   uint64_t end;
@@ -29,7 +29,7 @@ struct AccessSink {
   void (*take)(void* owner, const WarpAccess* access);
 };
 
-// Runs a launch; null, or what went wrong (a string that lives for ever).
+// Runs a launch; returns null, or the error (a static string).
 const char* run(const Launchable& kernel, Index grid, Index block, void** arguments, AccessSink* sink);
 
 }  // namespace uva_shim

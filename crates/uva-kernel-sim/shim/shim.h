@@ -1,7 +1,7 @@
 // CUDA's device names for the host: what kernels/intrinsics.cuh includes when no GPU compiler is at work.
 //
 // Threads are fibers. Those of a warp run one after another, each until it reaches an operation of the whole warp
-// (a shuffle, a ballot, __syncwarp, a logged load), where the next takes over; when the last has arrived, all go on. So
+// (a shuffle, a ballot, __syncwarp, a logged load), where the next takes over; when the last has arrived, all continue. So
 // a run is deterministic, and what lanes share in one warp instruction is known exactly. Blocks run one at a time, on
 // the thread that launched; several launches may run at once on several threads.
 //
@@ -44,7 +44,7 @@ struct Lane {
 struct Launch;
 
 // What the fibers of a warp know. It lies where the memory of their stacks begins, so that a fiber finds it by its stack
-// pointer: kernels ask for it all the time, and a thread_local of a shared library costs a call.
+// pointer: kernels use it all the time, and a thread_local of a shared library costs a call.
 struct Here {
   Lane* current;
   Launch* launch;
@@ -126,7 +126,7 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
   return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 
-// The host's doubles are those of IEEE 754, rounded to nearest, as long as nobody asks the compiler for less.
+// The host's doubles are those of IEEE 754, rounded to nearest, unless compiler flags relax this.
 #ifdef __FAST_MATH__
 #error "the shim needs exact division"
 #endif

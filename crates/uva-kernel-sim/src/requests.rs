@@ -75,7 +75,7 @@ pub enum RequestsError {
     #[error("a row has at least one byte")]
     EmptyRow,
     /// A base offset outside of a line.
-    #[error("a base offset of {0} bytes is no place in a line: those are 0…127")]
+    #[error("a base offset of {0} bytes is outside of a line: expected 0…127")]
     BaseOffset(u64),
     /// A table too large to run on a CPU.
     #[error("{rows} rows of {row_bytes} bytes are more than the {} MiB that the model runs a kernel over", MOST_TABLE_BYTES >> 20)]

@@ -25,7 +25,7 @@ pub enum LaunchError {
         block: [u32; 3],
     },
     /// Dynamic shared memory, which no kernel here has.
-    #[error("kernel `{name}`: {bytes} bytes of dynamic shared memory were asked for, and it has none")]
+    #[error("kernel `{name}`: {bytes} bytes of dynamic shared memory were requested, but it has none")]
     SharedMemory {
         /// The entry point.
         name: String,
@@ -209,6 +209,6 @@ unsafe fn launch_with(
         return Ok(());
     }
     // SAFETY: a literal of the C++ side: NUL-terminated and static.
-    let reason = unsafe { CStr::from_ptr(reason) }.to_str().unwrap_or("the shim's reason is no UTF-8");
+    let reason = unsafe { CStr::from_ptr(reason) }.to_str().unwrap_or("the shim's reason is not UTF-8");
     Err(LaunchError::Kernel { name: name.to_owned(), reason })
 }

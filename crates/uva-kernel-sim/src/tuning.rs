@@ -26,7 +26,7 @@ const fn constant(name: &str) -> u32 {
                 number = number * 10 + (text[digit] - b'0') as u32;
                 digit += 1;
             }
-            assert!(digit > behind + 1, "a constant of kernels/tuning.cuh is no number");
+            assert!(digit > behind + 1, "a constant of kernels/tuning.cuh is not a number");
             return number;
         }
         at += 1;

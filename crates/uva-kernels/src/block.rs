@@ -209,7 +209,7 @@ mod tests {
             (BlockArguments { offsets: 0, ..good }, "the prepared offsets"),
         ] {
             let error = wrong.check().unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 }

@@ -113,7 +113,7 @@ mod tests {
             (InsertArguments { cache: 0, ..good }, "the cache"),
         ] {
             let error = wrong.check().unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 }

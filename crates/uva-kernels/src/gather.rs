@@ -144,7 +144,7 @@ impl std::str::FromStr for Kernel {
         Self::ALL.into_iter().find(|kernel| kernel.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name);
             let (last, others) = names.split_last().unwrap_or((&"", &[]));
-            format!("no gather kernel is called `{text}`: {} or {last}", others.join(", "))
+            format!("invalid gather kernel '{text}': expected {} or {last}", others.join(", "))
         })
     }
 }
@@ -402,7 +402,7 @@ mod tests {
             (GatherArguments { order: 0x7002, ..good }, "the order"),
         ] {
             let error = wrong.check(IdWidth::I64).unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 }

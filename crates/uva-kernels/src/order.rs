@@ -81,7 +81,7 @@ mod tests {
             (OrderArguments { report: 0, ..good }, "the report"),
         ] {
             let error = wrong.check().unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 }

@@ -476,7 +476,7 @@ mod tests {
             (SampleArguments { edge_ids: 0x104, ..good }, "the edge ids"),
         ] {
             let error = wrong.check(Some(IdWidth::I64)).unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 }

@@ -118,7 +118,7 @@ impl SumArguments {
         let refuse = |what: String| Err(refusal(&what));
         let Self { row_bytes, sources, destinations, edges, .. } = *self;
         if row_bytes == 0 || !row_bytes.is_multiple_of(values.bytes()) {
-            return refuse(format!("{row_bytes} bytes are no values of {} bytes", values.bytes()));
+            return refuse(format!("{row_bytes} bytes are not whole values of {} bytes", values.bytes()));
         }
         if [sources, edges].iter().any(|&count| count >= i32::MAX as u64) {
             return refuse(format!("{edges} edges or {sources} sources are more than i32 can count"));
@@ -264,8 +264,8 @@ mod tests {
         SumArguments { sampled: 0, degrees: 0, own: 0, ..good }.check(SummedType::Bf16).unwrap();
         SumArguments { rows: 0x1001, own: 0x7001, ..good }.check(SummedType::E4m3).unwrap();
         for (wrong, told) in [
-            (SumArguments { row_bytes: 0, ..good }, "no values"),
-            (SumArguments { row_bytes: 7, ..good }, "no values"),
+            (SumArguments { row_bytes: 0, ..good }, "not whole values"),
+            (SumArguments { row_bytes: 7, ..good }, "not whole values"),
             (SumArguments { edges: 1 << 31, ..good }, "more than i32"),
             (SumArguments { sources: 2, ..good }, "3 destinations"),
             (SumArguments { rows: 0x1001, ..good }, "the rows"),
@@ -276,7 +276,7 @@ mod tests {
             (SumArguments { degrees: 0x5002, ..good }, "the degrees"),
         ] {
             let error = wrong.check(SummedType::F16).unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 
@@ -313,7 +313,10 @@ mod tests {
             .check(SummedType::F16)
             .unwrap();
         for (wrong, told) in [
-            (ContinuedArguments { lists: SumArguments { row_bytes: 7, ..good.lists }, ..good }, "no values"),
+            (
+                ContinuedArguments { lists: SumArguments { row_bytes: 7, ..good.lists }, ..good },
+                "not whole values",
+            ),
             (ContinuedArguments { lists: SumArguments { own: 0, ..good.lists }, ..good }, "go together"),
             (ContinuedArguments { missed_of: 0, ..good }, "go together"),
             (ContinuedArguments { cached: 1 << 31, ..good }, "more than i32"),
@@ -325,7 +328,7 @@ mod tests {
             (ContinuedArguments { report: 0, ..good }, "the report"),
         ] {
             let error = wrong.check(SummedType::F16).unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 

@@ -138,7 +138,7 @@ mod tests {
             (VerdictArguments { skipped: 0, ..good }, "the skipped step"),
         ] {
             let error = wrong.check().unwrap_err();
-            assert!(error.contains(told), "{error} should tell {told}");
+            assert!(error.contains(told), "{error} should contain {told}");
         }
     }
 

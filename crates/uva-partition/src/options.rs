@@ -8,19 +8,19 @@ use uva_sample::MAX_LAYERS;
 named! {
     /// How nodes are divided into parts.
     pub enum Method = Auto {
-        /// Makes range, ldg, bgl and multilevel, and keeps the one whose batches ask least of other parts.
+        /// Runs range, ldg, bgl and multilevel, and keeps the result whose batches read least from other parts.
         Auto = "auto",
         /// Blocks by breadth-first search, merged and assigned greedily (BGL).
         Bgl = "bgl",
-        /// Training nodes one by one to the part that has most of their closure (PaGraph).
+        /// Assigns each training node in turn to the part that has most of its closure (PaGraph).
         Pagraph = "pagraph",
-        /// Nodes one by one to the part with most of their neighbours (linear deterministic greedy).
+        /// Assigns each node in turn to the part with most of its neighbours (linear deterministic greedy).
         Ldg = "ldg",
-        /// Clusters of clusters, divided and refined level by level.
+        /// Coarsens the graph in levels of clusters, and partitions and refines it level by level.
         Multilevel = "multilevel",
         /// Consecutive ids.
         Range = "range",
-        /// Drawn by the seed.
+        /// Random parts, by the seed.
         Random = "random",
     }
 }
@@ -28,7 +28,7 @@ named! {
 named! {
     /// What connects a block to a part, for bgl.
     pub enum Count = Edges {
-        /// The edges between the two.
+        /// The edges between the block and the part.
         Edges = "edges",
         /// The part's blocks within two hops of it, as published.
         Blocks = "blocks",
@@ -36,16 +36,16 @@ named! {
 }
 
 named! {
-    /// In which order training nodes come, for pagraph.
+    /// Order of the training nodes, for pagraph.
     pub enum Scan = File {
-        /// That of the file.
+        /// The order of the file.
         File = "file",
-        /// One drawn by the seed.
+        /// A random order, by the seed.
         Shuffled = "shuffled",
     }
 }
 
-/// Passes of refinement of a method that is refined unless told otherwise.
+/// Passes of refinement of a method that is refined by default.
 const PASSES: u32 = 10;
 
 /// The least default of nodes in a block.
@@ -80,7 +80,7 @@ pub struct PartitionOptions {
 }
 
 impl Method {
-    /// Whether it makes blocks of nodes, so that the options about these are of use.
+    /// Whether it makes blocks of nodes, so that the options of blocks apply.
     #[must_use]
     pub fn makes_blocks(self) -> bool {
         matches!(self, Self::Auto | Self::Bgl)
@@ -88,7 +88,7 @@ impl Method {
 }
 
 impl PartitionOptions {
-    /// The defaults, for so many parts, with any amount of memory.
+    /// The defaults for `parts` parts, with any amount of memory.
     #[must_use]
     pub fn of_parts(parts: u32) -> PartitionOptions {
         PartitionOptions {
@@ -114,7 +114,7 @@ impl PartitionOptions {
         })
     }
 
-    /// Passes of refinement behind a method, which may be one of those that auto tries. The levels of multilevel are
+    /// Passes of refinement after a method, which may be one of those that auto tries. The levels of multilevel are
     /// refined anyway.
     pub(crate) fn passes_of(&self, method: Method) -> u32 {
         if method == Method::Multilevel { self.refine.unwrap_or(0) } else { self.passes() }
@@ -134,7 +134,7 @@ impl PartitionOptions {
     pub fn check(&self, dataset: &Dataset) -> Result<(), GraphError> {
         let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
         if dataset.part().is_some() {
-            let message = "it is a part itself: divide the dataset that it was cut from".to_owned();
+            let message = "it is a part itself: partition the dataset that it was cut from".to_owned();
             return refuse("DATA", format!("{}: {message}", dataset.path().display()));
         }
         if !(1..=MOST_PARTS).contains(&self.parts) {
@@ -144,14 +144,14 @@ impl PartitionOptions {
             return refuse("hops", format!("{} is not from 1 to {MAX_LAYERS}", self.hops));
         }
         if self.sources == 0 {
-            return refuse("sources", "0 is not 1 or more".to_owned());
+            return refuse("sources", "invalid value 0: expected 1 or more".to_owned());
         }
         if self.block_nodes == Some(0) {
-            return refuse("block_nodes", "0 is not 1 or more".to_owned());
+            return refuse("block_nodes", "invalid value 0: expected 1 or more".to_owned());
         }
         if self.method == Method::Pagraph && self.passes() > 0 {
-            let message = "pagraph gives each part as many training nodes as any other, which moves would undo: leave \
-                           it out, or take another `method`";
+            let message = "not supported with `method=pagraph`, whose balance of training nodes moves would undo: omit \
+                           it, or use another `method`";
             return refuse("refine", message.to_owned());
         }
         let train = dataset.split(Split::Train).len();
@@ -170,7 +170,7 @@ impl PartitionOptions {
         }
         if u32::try_from(dataset.nodes()).is_err() {
             let nodes = dataset.nodes();
-            return refuse("DATA", format!("it has {nodes} nodes, and up to {} are divided", u32::MAX));
+            return refuse("DATA", format!("it has {nodes} nodes, but at most {} are supported", u32::MAX));
         }
         Ok(())
     }

@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(batches(Some(1), 0..1).batches, 2);
         let more = batches(None, 0..3);
         assert_eq!((more.batches, more.list_visits), (18, 300));
-        assert_ne!(more.rows, 3 * all.rows, "every epoch draws anew");
+        assert_ne!(more.rows, 3 * all.rows, "every epoch draws again");
     }
 
     #[test]

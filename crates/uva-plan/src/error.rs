@@ -34,8 +34,8 @@ pub enum CacheError {
     },
     /// Probabilities cannot be calculated for a kind of sampler that does not pick independently from each list.
     #[error(
-        "the policy analytic computes the chance of each list's picks on their own, and `sampler_kind={kind}` makes none: \
-         take presample, which samples and counts"
+        "the policy analytic computes the probability of each pick in a list, but `sampler_kind={kind}` does not pick \
+         in lists: use presample, which samples and counts"
     )]
     AnalyticKind {
         /// The kind.
@@ -46,8 +46,8 @@ pub enum CacheError {
     EmptyTrainSplit,
     /// The only batch of an epoch is a partial one, and partial batches are dropped.
     #[error(
-        "an epoch of {seeds} training nodes has no full batch of {batch_size}, and `drop_last` leaves the partial \
-         one out: lower `batch_size`"
+        "an epoch of {seeds} training nodes has no full batch of {batch_size}, and `drop_last` drops the partial \
+         batch: lower `batch_size`"
     )]
     NoBatches {
         /// Training nodes.
@@ -57,8 +57,8 @@ pub enum CacheError {
     },
     /// All sampled lists are empty.
     #[error(
-        "the {seeds} training nodes lead to no neighbour: {batches} sampled batches read {rows} feature rows and no \
-         entry of a list, so there is nothing that a cache would save"
+        "the {seeds} training nodes have no neighbours: {batches} sampled batches read {rows} feature rows and no \
+         entry of a list, so a cache would save nothing"
     )]
     NothingToCache {
         /// Training nodes.
@@ -72,13 +72,13 @@ pub enum CacheError {
     #[error("{0}")]
     Memory(String),
     /// Hotness was requested from a policy that has none.
-    #[error("the {policy} policy fills its cache while a run goes on, so it cannot rank nodes beforehand")]
+    #[error("the {policy} policy fills its cache during a run, so it cannot rank nodes beforehand")]
     Dynamic {
         /// Its name.
         policy: &'static str,
     },
     /// There is no epoch to count.
-    #[error("the {policy} policy was given no epoch to count over")]
+    #[error("the {policy} policy requires at least one epoch to count over")]
     NoEpochs {
         /// Its name.
         policy: &'static str,

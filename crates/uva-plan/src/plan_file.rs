@@ -263,7 +263,7 @@ impl fmt::Display for PlanWarning {
         };
         write!(
             f,
-            "the plan was made for {made_for}, this run has {found}: its caches will be hit less than it says"
+            "the plan was made for {made_for}, but this run has {found}: caches will be hit less than planned"
         )
     }
 }
@@ -292,7 +292,7 @@ impl CachePlan {
                 return Ok(());
             }
         }
-        Err(invalid(path, "another process is writing it, too: name another file"))
+        Err(invalid(path, "another process is writing it: use another file"))
     }
 
     /// Whether the files at `path` are those of `written`, a copy of this plan with the names of its files of ids.
@@ -311,7 +311,7 @@ impl CachePlan {
     fn write_once(&self, path: &Path) -> Result<Written, CacheError> {
         let mut plan = self.clone();
         let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else {
-            return Err(invalid(path, "a plan's file needs a name in UTF-8"));
+            return Err(invalid(path, "the name of a plan's file must be UTF-8"));
         };
         for (kind, ids, share) in
             [("lists", &self.list_ids, &mut plan.lists), ("rows", &self.row_ids, &mut plan.rows)]
@@ -371,7 +371,10 @@ impl CachePlan {
         };
         // Must be a name, not a path: a plan must not lead to files in other directories.
         if Path::new(file).file_name() != Some(file.as_ref()) {
-            return Err(invalid(path, format!("the file of its {kind} is {file:?}, which is no file name")));
+            return Err(invalid(
+                path,
+                format!("the file of its {kind} is {file:?}, which is not a file name"),
+            ));
         }
         let path = &path.with_file_name(file);
         let array = NpyArray::open(path)?;
@@ -382,7 +385,7 @@ impl CachePlan {
         }
         let found = checksum(ids);
         if found != *expected {
-            let problem = format!("the ids' checksum is {found}, in the plan it is {expected}");
+            let problem = format!("the ids' checksum is {found}, but the plan has {expected}");
             return Err(invalid(path, problem));
         }
         let nodes = i64::try_from(self.dataset.nodes).unwrap_or(i64::MAX);
@@ -393,7 +396,7 @@ impl CachePlan {
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(invalid(path, format!("node {} stands in it twice", pair[0])));
+            return Err(invalid(path, format!("node {} is in it twice", pair[0])));
         }
         Ok(ids.to_vec())
     }
@@ -472,7 +475,7 @@ impl CachePlan {
         }
         let out_of_range = |ids: &[i64]| ids.iter().any(|&id| id < 0 || id as u64 >= nodes);
         if out_of_range(&self.list_ids) || out_of_range(&self.row_ids) {
-            return refuse(format!("it names nodes beyond the {nodes} there are"));
+            return refuse(format!("it names nodes outside of the dataset's {nodes} nodes"));
         }
         for (kind, share) in [("lists", &self.lists), ("rows", &self.rows)] {
             if !(0.0..=1.0).contains(&share.hit_rate) {
@@ -487,7 +490,7 @@ impl CachePlan {
             }
         }
         if self.policy.is_dynamic() && !(self.list_ids.is_empty() && self.row_ids.is_empty()) {
-            return refuse(format!("ids to cache, under the {} policy, which chooses none", self.policy));
+            return refuse(format!("ids to cache, but the {} policy chooses none", self.policy));
         }
         if !matches!(self.dataset.index_bytes, 4 | 8) {
             return refuse(format!("neighbour ids of {} bytes", self.dataset.index_bytes));
@@ -625,7 +628,7 @@ fn checksum(ids: &[i64]) -> String {
 fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<(), CacheError>) -> Result<(), CacheError> {
     // Otherwise a file would replace a device or a pipe at the user's path.
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(invalid(path, "there is something that is no file: name another one for the plan"));
+        return Err(invalid(path, "it is not a regular file: use another path for the plan"));
     }
     let mut replacement = Replacement::of(path, 0o666).map_err(io_error(path, "create"))?;
     write(replacement.file())?;

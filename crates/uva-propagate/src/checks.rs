@@ -22,17 +22,17 @@ pub(crate) struct WrongKey {
 /// About the first invalid key.
 pub(crate) fn check(set: &HopSet) -> Result<(), WrongKey> {
     operators(set)?;
-    require(set.dim > 0, "dim", || "is 0: a row has one feature at least".to_owned())?;
+    require(set.dim > 0, "dim", || "is 0: a row has at least one feature".to_owned())?;
     let row = set.dim.checked_mul(set.hops()).and_then(|values| values.checked_mul(set.dtype.bytes()));
     let all = row.and_then(|bytes| bytes.checked_mul(set.rows.max(1)));
     require(all.is_some_and(|bytes| isize::try_from(bytes).is_ok()), "dim", || {
-        format!("is {}: so many features of all rows and hops are too large", set.dim)
+        format!("is {}: the features of all rows and hops are too large", set.dim)
     })?;
     require(set.data_offset == DATA_OFFSET, "data_offset", || {
-        format!("is {}, and elements begin at byte {DATA_OFFSET}", set.data_offset)
+        format!("is {}, but elements begin at byte {DATA_OFFSET}", set.data_offset)
     })?;
     require(set.classes <= TrainerOptions::MAX_WIDTH, "classes", || {
-        format!("is {}, and at most {} are possible", set.classes, TrainerOptions::MAX_WIDTH)
+        format!("is {}, but at most {} are supported", set.classes, TrainerOptions::MAX_WIDTH)
     })?;
     splits(set)?;
     files(set)
@@ -40,7 +40,7 @@ pub(crate) fn check(set: &HopSet) -> Result<(), WrongKey> {
 
 fn operators(set: &HopSet) -> Result<(), WrongKey> {
     require((1..=MOST_OPERATORS).contains(&set.operators.len()), "operators", || {
-        format!("has {} entries: there are from 1 to {MOST_OPERATORS}", set.operators.len())
+        format!("has {} entries: expected 1 to {MOST_OPERATORS}", set.operators.len())
     })?;
     for (place, operator) in set.operators.iter().enumerate() {
         let key = |name: &str| format!("operators[{place}].{name}");
@@ -48,7 +48,7 @@ fn operators(set: &HopSet) -> Result<(), WrongKey> {
             operator.name.parse().map_err(|problem: String| wrong(&key("name"), format!("is {problem}")))?;
         let stem = parsed.file_stem();
         require(operator.file == stem, &key("file"), || {
-            format!("is {:?}, and files of {parsed} are called {stem:?}", operator.file)
+            format!("is {:?}, but files of {parsed} are named {stem:?}", operator.file)
         })?;
         require((1..=MOST_HOPS).contains(&operator.hops), &key("hops"), || {
             format!("is {}, not from 1 to {MOST_HOPS}", operator.hops)
@@ -84,7 +84,7 @@ fn files(set: &HopSet) -> Result<(), WrongKey> {
     }
     names.push(LABELS.to_owned());
     match set.files.keys().find(|name| !names.contains(name)) {
-        Some(name) => Err(wrong("files", format!("has {name:?}, which is no file of this hop set"))),
+        Some(name) => Err(wrong("files", format!("has {name:?}, which is not a file of this hop set"))),
         None => Ok(()),
     }
 }

@@ -89,12 +89,12 @@ pub(crate) fn of(
 ) -> Result<Estimate, GraphError> {
     let (dim, fixed) = (dataset.table().dim, fixed_bytes(dataset, options, rows));
     if dim == 0 {
-        return Err(GraphError::usage("DATA", "its nodes have no features: there is nothing to multiply"));
+        return Err(GraphError::usage("DATA", "its nodes have no features to multiply"));
     }
     let least = fixed + column_bytes(dataset, options) * narrowest(dim) as u64;
     if options.memory < least {
         let message = format!(
-            "`memory={}` holds no {} columns of {} nodes: it takes {} at least ({least} bytes)",
+            "`memory={}` is too small for {} columns of {} nodes: at least {} ({least} bytes) are required",
             BytesOnDisk(options.memory),
             narrowest(dim),
             dataset.nodes(),

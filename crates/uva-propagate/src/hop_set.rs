@@ -27,17 +27,17 @@ enum SetProblem {
     NotASet(String),
     #[error("it has format {0}, and this version reads {FORMAT}")]
     Format(u32),
-    #[error("it has {found} bytes, and hops.json says {said}: the file is truncated or another")]
+    #[error("it has {found} bytes, but hops.json has {said}: the file is truncated, or another file")]
     Length { found: u64, said: u64 },
-    #[error("its elements have the hash {found}, and hops.json says {said}: the file has been changed")]
+    #[error("its elements have the hash {found}, but hops.json has {said}: the file has been changed")]
     Hash { found: String, said: String },
-    #[error("it is {found} {shape:?}, and hops.json says {said} {said_shape:?}")]
+    #[error("it is {found} {shape:?}, but hops.json has {said} {said_shape:?}")]
     Shape { found: NpyType, shape: Vec<usize>, said: NpyType, said_shape: Vec<usize> },
-    #[error("the label of row {row} is {label}, and hops.json says {classes} classes")]
+    #[error("the label of row {row} is {label}, but hops.json has {classes} classes")]
     Label { row: usize, label: i64, classes: usize },
-    #[error("its rows have {found} labels, and hops.json says {said} classes")]
+    #[error("its rows have {found} labels, but hops.json has {said} classes")]
     Columns { found: usize, said: usize },
-    #[error("elements begin at byte {0}, and hops.json says {DATA_OFFSET}")]
+    #[error("elements begin at byte {0}, but hops.json has {DATA_OFFSET}")]
     Offset(usize),
     #[error(
         "hop {hop} of row {row} (node {node}) has {value} in column {column}: features and their sums have to be \

@@ -18,10 +18,10 @@ const MOST_TIME: f64 = 100.0;
 /// Name, parameters and help of every operator.
 pub const OPERATORS: &[(&str, &str)] = &[
     ("sym", "Σ x_u / √(d_v d_u) + x_v / d_v, d = list length + 1: one hop is GCN's whole-neighbourhood sum"),
-    ("sym-noloop", "Σ x_u / √(n_v n_u), n = list length; nodes without a list are left out"),
+    ("sym-noloop", "Σ x_u / √(n_v n_u), n = list length; skips nodes without a list"),
     ("row", "the mean of the list"),
     ("row-loop", "the mean of the list and the node itself"),
-    ("col", "row of the graph with all edges turned round"),
+    ("col", "row of the graph with all edges reversed"),
     ("ppr:ALPHA[,T]", "personalised PageRank: T steps (10) of z ← (1 − ALPHA) sym(z) + ALPHA x from z = x"),
     ("heat:TIME[,T]", "the heat kernel: Σ e^−TIME TIME^k / k! · sym^k(x) for k from 0 to T (10)"),
 ];
@@ -136,7 +136,7 @@ impl FromStr for Operator {
                 match (LEAST_PARAMETER..1.0).contains(&alpha) {
                     true => Ok(Self::Ppr { alpha, steps }),
                     false => Err(format!(
-                        "'{text}': ALPHA has to be between 0 and 1, {LEAST_PARAMETER:e} at least"
+                        "'{text}': ALPHA must be between 0 and 1, and at least {LEAST_PARAMETER:e}"
                     )),
                 }
             }
@@ -144,14 +144,12 @@ impl FromStr for Operator {
                 let (time, steps) = numbers(text, "heat:3", parameters)?;
                 match (LEAST_PARAMETER..=MOST_TIME).contains(&time) {
                     true => Ok(Self::Heat { time, steps }),
-                    false => Err(format!(
-                        "'{text}': TIME has to be above 0, {LEAST_PARAMETER:e} at least, and {MOST_TIME} at most"
-                    )),
+                    false => Err(format!("'{text}': TIME must be from {LEAST_PARAMETER:e} to {MOST_TIME}")),
                 }
             }
             _ => {
                 let names: Vec<&str> = OPERATORS.iter().map(|(name, _)| *name).collect();
-                Err(format!("'{text}' is no operator; there are {}", names.join(", ")))
+                Err(format!("invalid operator '{text}': expected one of {}", names.join(", ")))
             }
         }
     }
@@ -160,7 +158,7 @@ impl FromStr for Operator {
 /// The first parameter, and the steps.
 fn numbers(text: &str, example: &str, parameters: Option<&str>) -> Result<(f64, u32), String> {
     let Some(parameters) = parameters else {
-        return Err(format!("'{text}' lacks its parameter: write {example}, for instance"));
+        return Err(format!("'{text}' lacks its parameter: for example {example}"));
     };
     let (first, steps) = match parameters.split_once(',') {
         Some((first, steps)) => (first, Some(steps)),
@@ -170,14 +168,14 @@ fn numbers(text: &str, example: &str, parameters: Option<&str>) -> Result<(f64, 
         .parse()
         .ok()
         .filter(|number: &f64| number.is_finite())
-        .ok_or_else(|| format!("'{text}': '{first}' is no number: write {example}, for instance"))?;
+        .ok_or_else(|| format!("'{text}': '{first}' is not a number: for example {example}"))?;
     let steps = match steps {
         None => DEFAULT_STEPS,
         Some(steps) => steps
             .parse()
             .ok()
             .filter(|steps| (1..=MOST_STEPS).contains(steps))
-            .ok_or_else(|| format!("'{text}': T is '{steps}', it has to be from 1 to {MOST_STEPS}"))?,
+            .ok_or_else(|| format!("'{text}': invalid T '{steps}': expected from 1 to {MOST_STEPS}"))?,
     };
     Ok((number, steps))
 }
@@ -200,7 +198,7 @@ pub fn parse_operators(text: &str) -> Result<Vec<Operator>, String> {
     let operators = texts.iter().map(|text| text.parse()).collect::<Result<Vec<Operator>, String>>()?;
     for (place, operator) in operators.iter().enumerate() {
         if operators[..place].contains(operator) {
-            return Err(format!("{operator} is there twice"));
+            return Err(format!("{operator} is given twice"));
         }
     }
     Ok(operators)
@@ -218,7 +216,7 @@ mod tests {
         assert_eq!(
             names,
             ["sym", "ppr:0.1,10", "row", "heat:2.5,7", "col", "sym-noloop", "row-loop"],
-            "steps are said"
+            "steps are shown"
         );
         assert_eq!(operators[1].file_stem(), "ppr-0.1-10");
         for (operator, name) in operators.iter().zip(&names) {
@@ -239,25 +237,25 @@ mod tests {
     #[test]
     fn an_unknown_operator_is_refused_with_the_known_ones() {
         for (text, says) in [
-            ("sum", "'sum' is no operator; there are sym, "),
-            ("", "'' is no operator"),
-            ("sym,", "'' is no operator"),
+            ("sum", "invalid operator 'sum': expected one of sym, "),
+            ("", "invalid operator ''"),
+            ("sym,", "invalid operator ''"),
             ("sym:2", "takes no parameters"),
-            ("ppr", "lacks its parameter: write ppr:0.1"),
-            ("ppr:x", "'x' is no number"),
+            ("ppr", "lacks its parameter: for example ppr:0.1"),
+            ("ppr:x", "'x' is not a number"),
             ("ppr:0", "between 0 and 1"),
             ("ppr:1", "between 0 and 1"),
-            ("ppr:NaN", "'NaN' is no number"),
+            ("ppr:NaN", "'NaN' is not a number"),
             ("ppr:0.1,0", "from 1 to 100"),
             ("ppr:0.1,101", "from 1 to 100"),
-            ("ppr:1e-300,1", "'ppr:1e-300,1': ALPHA has to be between 0 and 1, 1e-9 at least"),
-            ("ppr:9.9e-10", "1e-9 at least"),
-            ("heat:1e-300", "1e-9 at least"),
-            ("heat:100.5", "100 at most"),
-            ("heat:-1", "above 0"),
-            ("heat:0", "above 0"),
-            ("sym,row,sym", "sym is there twice"),
-            ("ppr:0.1,ppr:0.1,10", "ppr:0.1,10 is there twice"),
+            ("ppr:1e-300,1", "'ppr:1e-300,1': ALPHA must be between 0 and 1, and at least 1e-9"),
+            ("ppr:9.9e-10", "1e-9"),
+            ("heat:1e-300", "1e-9"),
+            ("heat:100.5", "from 1e-9 to 100"),
+            ("heat:-1", "from 1e-9 to 100"),
+            ("heat:0", "from 1e-9 to 100"),
+            ("sym,row,sym", "sym is given twice"),
+            ("ppr:0.1,ppr:0.1,10", "ppr:0.1,10 is given twice"),
         ] {
             let error = parse_operators(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

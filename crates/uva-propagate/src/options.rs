@@ -1,4 +1,4 @@
-//! What is asked for, and what of it decides the bytes of a hop set.
+//! The options of a hop set, and those of them that determine its bytes.
 
 use serde::{Deserialize, Serialize};
 use uva_graph::npy::NpyType;
@@ -17,11 +17,11 @@ pub const MOST_OPERATORS: usize = 64;
 named! {
     /// The nodes whose rows are kept.
     pub enum KeptNodes = Splits {
-        /// Those of the three splits.
+        /// The nodes of the three splits.
         Splits = "splits",
-        /// Those of the splits that have a label.
+        /// The nodes of the splits that have a label.
         Labelled = "labelled",
-        /// Those of the splits, and behind them all others.
+        /// The nodes of the splits, followed by all others.
         All = "all",
     }
 }
@@ -39,9 +39,9 @@ named! {
 }
 
 named! {
-    /// Which rows lie side by side in a file.
+    /// Layout of the rows in files.
     pub enum Layout = Hops {
-        /// A file for each hop, [rows, features].
+        /// One file per hop, [rows, features].
         Hops = "hops",
         /// One file, [rows, hops, features].
         Rows = "rows",
@@ -51,11 +51,11 @@ named! {
 named! {
     /// The order of the training rows.
     pub enum RowOrder = Shuffled {
-        /// Drawn by the seed, so that consecutive rows are a uniform sample.
+        /// A random order, by the seed: consecutive rows are a uniform sample.
         Shuffled = "shuffled",
-        /// That of train_idx.npy.
+        /// The order of train_idx.npy.
         File = "file",
-        /// Row `i` is that of node `i`, whatever its split: for `train --first-layer`. All nodes have rows.
+        /// Row i belongs to node i, in any split: for `train --first-layer`. All nodes have rows.
         Nodes = "nodes",
     }
 }
@@ -75,7 +75,7 @@ impl HopType {
         }
     }
 
-    /// The type of its arrays. `.npy` has no bfloat16, and uint16 stands in.
+    /// The type of its arrays. `.npy` has no bfloat16, which is stored as uint16.
     pub fn npy(self) -> NpyType {
         match self {
             Self::F32 => NpyType::F32,
@@ -120,18 +120,18 @@ impl PropagateOptions {
             return Err(GraphError::usage("hops", message));
         }
         if self.operators.is_empty() {
-            return Err(GraphError::usage("operator", "name one at least"));
+            return Err(GraphError::usage("operator", "give at least one"));
         }
         if self.operators.len() > MOST_OPERATORS {
             let message =
-                format!("{} are named: a hop set has {MOST_OPERATORS} at most", self.operators.len());
+                format!("{} are given: a hop set has at most {MOST_OPERATORS}", self.operators.len());
             return Err(GraphError::usage("operator", message));
         }
         if self.threads == 0 {
-            return Err(GraphError::usage("threads", "0 is not 1 or more"));
+            return Err(GraphError::usage("threads", "invalid value 0: expected 1 or more"));
         }
         if self.row_order == RowOrder::Nodes && self.nodes != KeptNodes::All {
-            let message = "row i is that of node i, so every node needs a row: give `nodes=all`";
+            let message = "row i belongs to node i, so every node needs a row: give `nodes=all`";
             return Err(GraphError::usage("row_order=nodes", message));
         }
         Ok(())
@@ -171,11 +171,11 @@ impl Decisive {
         }
     }
 
-    /// Refuses to go on with what was begun with `earlier`, which `place` names, unless all of it agrees.
+    /// Refuses to resume what was begun with `earlier`, which `place` names, unless all of it agrees.
     pub(crate) fn check_same(&self, earlier: &Decisive, place: &str) -> Result<(), GraphError> {
         let differs = |option: &str, now: &str, before: &str| {
             let message = format!(
-                "it is {now} now, but {before} in {place}: give the same again, or remove that and begin anew"
+                "it is {now} now, but {before} in {place}: use the same value, or remove that and start again"
             );
             Err(GraphError::usage(option, message))
         };

@@ -109,7 +109,7 @@ pub fn propagate(
         let path = dataset.path().display();
         let message = format!(
             "{path} is a part of a dataset, whose lists are cut at its border, so sums there would not be those of the \
-             whole graph: name the dataset that it was cut from"
+             whole graph: use the dataset that it was cut from"
         );
         return Err(GraphError::usage("DATA", message));
     }
@@ -132,7 +132,7 @@ pub fn propagate(
         if resume && HopSet::is_at(out) {
             return finished_before(dataset, out, options, &decisive);
         }
-        return Err(GraphError::usage("OUT", format!("{} has been made by another process", out.display())));
+        return Err(GraphError::usage("OUT", format!("another process has created {}", out.display())));
     }
     let (rows, dim) = (kept.nodes.len(), dataset.table().dim);
     let mut journal = pool.install(|| Journal::open(lock, decisive, (rows, dim)))?;
@@ -179,7 +179,7 @@ fn pool(threads: usize, out: &Path) -> Result<ThreadPool, GraphError> {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| GraphError::Lacking {
         path: out.to_owned(),
         message: format!(
-            "cannot start {threads} threads ({error}): ask for fewer by `threads`, or raise the limit on processes and \
+            "cannot start {threads} threads ({error}): lower `threads`, or raise the limit on processes and \
              threads (ulimit -u, or a container's pids limit)"
         ),
     })
@@ -193,14 +193,17 @@ fn graph<'d>(dataset: &'d Dataset, options: &PropagateOptions) -> Result<Operato
         (true, Some(weights)) => Some(weights),
         (true, None) => {
             let file = dataset.path().join(names::WEIGHTS);
-            let message = format!("{}: there is none, so all entries count the same", file.display());
+            let message = format!(
+                "{} does not exist: omit `weighted`, or add edge weights to the dataset",
+                file.display()
+            );
             return Err(GraphError::usage("weighted", message));
         }
     };
     if let Some(place) = weights.and_then(|weights| weights.iter().position(|&weight| weight < 0.0)) {
         let file = dataset.path().join(names::WEIGHTS);
         let message = format!(
-            "{}: the weight of edge {place} is {}: weights of 0 or more are taken",
+            "{}: the weight of edge {place} is {}: weights must be 0 or more",
             file.display(),
             weights.map_or(0.0, |weights| weights[place])
         );
@@ -212,7 +215,8 @@ fn graph<'d>(dataset: &'d Dataset, options: &PropagateOptions) -> Result<Operato
 fn check_disk(out: &Path, room: &Room) -> Result<(), GraphError> {
     let needs = room.set + room.meanwhile;
     let what = format!(
-        "it takes {} more: {} for the hop set and {} meanwhile. Name a directory on another disk, or ask for less",
+        "it takes {} more: {} for the hop set and {} for temporary files. Use a directory on another disk, or make a \
+         smaller hop set",
         BytesOnDisk(needs),
         BytesOnDisk(room.set),
         BytesOnDisk(room.meanwhile),

@@ -22,7 +22,7 @@ struct Contents {
     state: Value,
 }
 
-/// Makes a checkpoint the current one of `directory`, which is created if missing. tensors: a whole safetensors file, marked
+/// Writes the current checkpoint of `directory`, which is created if missing. tensors: a whole safetensors file, marked
 /// as written by uvatrain. contents: `trainer`, `fingerprint` and `state`, as JSON.
 #[pyfunction]
 pub fn _store_checkpoint(py: Python<'_>, directory: PathBuf, tensors: &[u8], contents: &str) -> PyResult<()> {
@@ -34,7 +34,7 @@ pub fn _store_checkpoint(py: Python<'_>, directory: PathBuf, tensors: &[u8], con
 }
 
 /// The checkpoint in `directory`, to use its model: `trainer`, `fingerprint` and `state` as JSON, and the file of its tensors.
-/// None: there is no checkpoint. ValueError where it is damaged, or a number of its model is out of range.
+/// None: there is no checkpoint. Raises ValueError if it is damaged, or a number of its model is out of range.
 #[pyfunction]
 pub fn _open_checkpoint(
     py: Python<'_>,
@@ -52,10 +52,10 @@ pub fn _open_checkpoint(
     Ok(found.map(|(text, found)| (text, PyBytes::new(py, found.tensors()))))
 }
 
-/// The current checkpoint of `directory`, to train on from it: `trainer` and `state` as JSON, and the file of its tensors.
-/// train_batches: the most training batches of an epoch, of all ranks together. None: there is no checkpoint. ValueError,
-/// with every field that differs, where it is not of this model and this fingerprint, and with the first field that makes no
-/// sense.
+/// The current checkpoint of `directory`, to continue training: `trainer` and `state` as JSON, and the file of its tensors.
+/// train_batches: the most training batches of an epoch, of all ranks together. None: there is no checkpoint. Raises
+/// ValueError with every field that differs, if it is not of this model and this fingerprint, or with the first invalid
+/// field.
 #[pyfunction]
 pub fn _read_checkpoint<'py>(
     py: Python<'py>,

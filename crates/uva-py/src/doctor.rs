@@ -4,11 +4,11 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use uva_runtime::backend::Probe;
 
-/// What CUDA says of this machine, as the JSON text that `uvatrain probe` prints: the driver, its devices, why there
-/// are none, and NVRTC where there is a device to compile for.
+/// CUDA's report on this machine, as the JSON text that `uvatrain probe` prints: the driver, its devices or why there
+/// are none, and NVRTC if there is a device to compile for.
 ///
-/// It loads CUDA into the process that calls it, which may hang or fail with a broken driver: the doctor calls it in a
-/// process of its own. PyTorch's half of the question is for Python to ask.
+/// It loads CUDA into the calling process, which may hang or fail with a broken driver: the doctor calls it in a separate
+/// process. Python checks PyTorch itself.
 #[pyfunction]
 pub fn probe(py: Python<'_>) -> PyResult<String> {
     // Detached, so that other Python threads continue while the driver works.

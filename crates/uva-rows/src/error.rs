@@ -37,14 +37,14 @@ pub enum GatherError {
         row_bytes: usize,
     },
     /// A row to be widened is not a whole number of 16-bit values.
-    #[error("a row of {row_bytes} bytes is no whole number of 16-bit values that could be widened")]
+    #[error("a row of {row_bytes} bytes is not a whole number of 16-bit values, which widening requires")]
     NotHalves {
         /// Bytes of a row.
         row_bytes: usize,
     },
     /// A row to be summed is not a whole number of values.
     #[error(
-        "a row of {row_bytes} bytes is no whole number of values of {value_bytes} bytes that could be summed"
+        "a row of {row_bytes} bytes is not a whole number of values of {value_bytes} bytes, which sums require"
     )]
     NotValues {
         /// Bytes of a row.
@@ -56,7 +56,7 @@ pub enum GatherError {
     #[error("rows cannot be summed by these lists: {0}")]
     Lists(ListsError),
     /// An id occurs twice among the rows to be cached.
-    #[error("id {id} at position {position} of the rows to be cached stands there twice")]
+    #[error("id {id} at position {position} of the rows to be cached is a repetition")]
     RepeatedId {
         /// The position of its second occurrence.
         position: usize,
@@ -87,7 +87,7 @@ pub enum GatherError {
     },
     /// A cache was made for another table.
     #[error(
-        "a cache for {rows} rows of {row_bytes} bytes is none for a table of {table_rows} rows of {table_row_bytes} bytes"
+        "a cache for {rows} rows of {row_bytes} bytes does not fit a table of {table_rows} rows of {table_row_bytes} bytes"
     )]
     OtherTable {
         /// Rows of the table that it was made for.
@@ -101,7 +101,7 @@ pub enum GatherError {
     },
     /// The threads could not be started.
     #[error(
-        "{threads} gather threads could not be started: {reason}; ask for fewer, or raise the limit on processes and \
+        "{threads} gather threads could not be started: {reason}; lower their number, or raise the limit on processes and \
          threads (ulimit -u, or a container's pids limit)"
     )]
     Threads {
@@ -114,7 +114,7 @@ pub enum GatherError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// A partition of the table has another number of parts than there are ranks.
-    #[error("the table is divided into {parts} parts for {ranks} ranks: it takes one part a rank")]
+    #[error("the table is divided into {parts} parts for {ranks} ranks: expected one part per rank")]
     Parts {
         /// Parts of the partition.
         parts: usize,
@@ -133,7 +133,7 @@ pub enum GatherError {
     },
     /// Another rank requested a row that this one does not own: the ranks have different partitions of the table.
     #[error(
-        "rank {peer} asked rank {rank} for row {id}, whose part is {start}..{end}: the two ranks divide the table \
+        "rank {peer} requested row {id} from rank {rank}, whose part is {start}..{end}: the two ranks divide the table \
          differently"
     )]
     NotOwned {
@@ -149,7 +149,7 @@ pub enum GatherError {
         end: i64,
     },
     /// The ranks requested more rows at once than fit in memory.
-    #[error("rank {rank} was asked for more rows of {row_bytes} bytes at once than memory can hold")]
+    #[error("rank {rank} received a request for more rows of {row_bytes} bytes than memory can hold")]
     AskedTooMuch {
         /// The rank that received the requests.
         rank: usize,

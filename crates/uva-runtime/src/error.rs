@@ -51,7 +51,7 @@ pub enum RuntimeError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ErrorContext {
-    /// The role that failed and the batch at hand, such as `the sampler failed at batch 3 of epoch 0`. `None` in the
+    /// The role that failed and its batch, such as `the sampler failed at batch 3 of epoch 0`. `None` in the
     /// process where the error occurred.
     pub role: Option<String>,
     /// The option concerned, by its name with underscores: `batch_size`.
@@ -314,7 +314,7 @@ impl From<GraphError> for RuntimeError {
         }
         let (at_fault, path) = (error.is_bad_input(), error.path().map(|path| path.display().to_string()));
         let message = error.to_string();
-        // The file is in front of the message: it is shown once.
+        // The message begins with the file, which is shown once.
         let front = path.as_ref().and_then(|path| message.strip_prefix(path.as_str())?.strip_prefix(": "));
         let problem = front.unwrap_or(&message).to_owned();
         let context = Box::new(ErrorContext {
@@ -383,18 +383,18 @@ mod tests {
     fn lacking() -> RuntimeError {
         RuntimeError::missing("the system refuses it")
             .with_option("reader", "uring")
-            .with_remedy("`reader=auto` takes what works here")
+            .with_remedy("`reader=auto` uses the first reader that works")
     }
 
     #[test]
     fn a_front_end_writes_the_options_of_a_context_its_own_way() {
         assert_eq!(
             lacking().spelled(Spelling::CommandLine),
-            "--reader uring: the system refuses it; --reader auto takes what works here"
+            "--reader uring: the system refuses it; --reader auto uses the first reader that works"
         );
         assert_eq!(
             lacking().to_string(),
-            "reader=uring: the system refuses it; reader=auto takes what works here"
+            "reader=uring: the system refuses it; reader=auto uses the first reader that works"
         );
         assert_eq!((lacking().field(), lacking().exit_code()), (Some("reader"), 3));
     }

@@ -26,7 +26,7 @@ pub enum SampleError {
         capacity: usize,
     },
     /// The system lacks memory for the per-node arrays of a sampler.
-    #[error("a sampler needs {} for the graph's nodes, and the system refuses them: {reason}", ByteSize::from_bytes(*bytes as u64))]
+    #[error("a sampler needs {} for the graph's nodes, which the system cannot allocate: {reason}", ByteSize::from_bytes(*bytes as u64))]
     Memory {
         /// Requested bytes.
         bytes: usize,
@@ -50,7 +50,7 @@ pub enum SampleError {
     },
     /// `indptr` does not describe a list.
     #[error(
-        "indptr.npy: the list of node {node} goes from {begin} to {end}, which is no range of the {edges} edges"
+        "indptr.npy: the list of node {node} goes from {begin} to {end}, which is not a range of the {edges} edges"
     )]
     InvalidList {
         /// The node of the list.
@@ -142,7 +142,7 @@ pub enum InvalidOption {
     #[error("`fanouts`: none given; give one number for each hop, for example 15,10,5")]
     NoFanouts,
     /// There are more hops than the random key can represent.
-    #[error("`fanouts`: {given} hops; {MAX_LAYERS} is the most")]
+    #[error("`fanouts`: {given} hops, but at most {MAX_LAYERS} are supported")]
     TooManyFanouts {
         /// Fanouts given.
         given: usize,
@@ -160,7 +160,7 @@ pub enum InvalidOption {
     /// More picks from one list than a random stream has words for.
     #[error(
         "`fanouts`: hop {layer} would pick {fanout} of the {degree} neighbours of node {node}; \
-         {MAX_PICKS} is the most that can be picked at random (-1 takes all)"
+         at most {MAX_PICKS} can be picked at random (-1 takes all)"
     )]
     TooManyPicks {
         /// The hop, 0 at the seeds.
@@ -173,7 +173,7 @@ pub enum InvalidOption {
         degree: usize,
     },
     /// A list too long for 32-bit draws.
-    #[error("node {node} has {degree} neighbours; random picks are made out of fewer than 2^32")]
+    #[error("node {node} has {degree} neighbours, but random picks require fewer than 2^32")]
     DegreeTooLarge {
         /// The node.
         node: usize,
@@ -181,7 +181,7 @@ pub enum InvalidOption {
         degree: usize,
     },
     /// More nodes than the random key has bits for.
-    #[error("the graph has {nodes} nodes; 2^40 is the most")]
+    #[error("the graph has {nodes} nodes, but at most 2^40 are supported")]
     TooManyNodes {
         /// Nodes in the graph.
         nodes: usize,
@@ -195,11 +195,11 @@ pub enum InvalidOption {
         nodes: usize,
     },
     /// κ is 0.
-    #[error("`batch_dependency=0`: picks are kept for 1 batch (the ordinary case) or more")]
+    #[error("`batch_dependency=0`: expected 1 (the default) or more")]
     BatchDependency,
     /// A kind of sampler without GPU kernels.
     #[error(
-        "`sampler_kind={kind}`: it is for samplers on the CPU, not for one on a GPU: use `sampler=cpu`, or \
+        "`sampler_kind={kind}`: only supported on the CPU: use `sampler=cpu`, or \
          `sampler_kind={instead}`"
     )]
     KindOnDevice {
@@ -218,8 +218,8 @@ pub enum InvalidOption {
     },
     /// Picks with replacement, for a kind that supports only one way.
     #[error(
-        "`replace`: the {kind} sampler leaves no choice between picks with and without replacement; leave `replace` \
-         out, or use `sampler_kind={instead}`"
+        "`replace`: not supported with `sampler_kind={kind}`; omit `replace`, or use \
+         `sampler_kind={instead}`"
     )]
     Replace {
         /// The kind.
@@ -240,8 +240,8 @@ pub enum InvalidOption {
     },
     /// Picks that are not made list by list, and lists that are divided among ranks.
     #[error(
-        "`sampler_kind={kind}`: the lists of neighbours are divided among ranks, and it reads lists of others; use \
-         `sampler_kind={instead}`, or leave out `graph=divided`"
+        "`sampler_kind={kind}`: not supported with `graph=divided`, since it reads lists of other ranks; use \
+         `sampler_kind={instead}`, or omit `graph=divided`"
     )]
     DividedLists {
         /// The kind.
@@ -250,7 +250,7 @@ pub enum InvalidOption {
         instead: String,
     },
     /// The graph and the lists that ranks hold have different numbers of nodes.
-    #[error("ranks hold the lists of {lists} nodes between them, and the graph has {nodes} nodes")]
+    #[error("ranks hold the lists of {lists} nodes in all, but the graph has {nodes} nodes")]
     DividedNodes {
         /// Nodes whose lists they hold.
         lists: u64,
@@ -258,7 +258,9 @@ pub enum InvalidOption {
         nodes: usize,
     },
     /// The numbers of parts and ranks differ.
-    #[error("the lists are divided into {parts} parts, and there are {ranks} ranks: each rank holds a part")]
+    #[error(
+        "the lists are divided into {parts} parts, but there are {ranks} ranks: expected one part per rank"
+    )]
     Parts {
         /// Parts of the lists.
         parts: usize,
@@ -267,8 +269,8 @@ pub enum InvalidOption {
     },
     /// Fanouts that differ, for a kind that makes one subgraph for all hops.
     #[error(
-        "`fanouts`: hop {layer} has fanout {fanout}; with `sampler_kind={kind}` all hops are over one subgraph, so give \
-         the number of its draws for each of them, as in 4000,4000"
+        "`fanouts`: hop {layer} has fanout {fanout}; with `sampler_kind={kind}` all hops use one subgraph, so give the \
+         same number of draws for each hop, as in 4000,4000"
     )]
     OneSubgraph {
         /// The kind.
@@ -279,7 +281,7 @@ pub enum InvalidOption {
         fanout: i32,
     },
     /// Walk options out of range: count, length or chance to end.
-    #[error("`{what}={given}`: give {least} to {most}")]
+    #[error("`{what}={given}`: expected {least} to {most}")]
     Walks {
         /// The option's name.
         what: &'static str,
@@ -292,8 +294,8 @@ pub enum InvalidOption {
     },
     /// A fanout that is not a valid number of found nodes.
     #[error(
-        "`fanouts`: hop {layer} has fanout {fanout}; with `sampler_kind={kind}` it is how many of the nodes found around \
-         each destination are taken, 1 to {MAX_PICKS}"
+        "`fanouts`: hop {layer} has fanout {fanout}; with `sampler_kind={kind}` it is the number of nodes that are picked around \
+         each destination: expected 1 to {MAX_PICKS}"
     )]
     FoundFanout {
         /// The kind.
@@ -305,8 +307,8 @@ pub enum InvalidOption {
     },
     /// Edge ids are requested for a kind whose picks are not edges of their nodes.
     #[error(
-        "`edge_ids`: with `sampler_kind={kind}` an edge of a block leads to a node that was found, near or far, and is no \
-         edge of the graph; leave `edge_ids` out, or use another kind"
+        "`edge_ids`: not supported with `sampler_kind={kind}`, whose blocks have edges to any nodes that were found, not \
+         edges of the graph; omit `edge_ids`, or use another kind"
     )]
     EdgeIds {
         /// The kind.
@@ -325,7 +327,7 @@ pub enum InvalidOption {
     },
     /// A batch needs more in-hops than a part of a partitioned dataset has.
     #[error(
-        "`{option}`: batches reach {reach} in-hops from their seeds, and this dataset is a part that is whole within {hops} \
+        "`{option}`: batches reach {reach} in-hops from their seeds, but this dataset is a part that is whole within {hops} \
          in-hops of its training nodes: {less}, or write parts with more hops",
         option = if kind.walks() { "walk_length" } else { "fanouts" },
         less = if kind.walks() { "take fewer hops or steps" } else { "give fewer fanouts" }
@@ -340,7 +342,7 @@ pub enum InvalidOption {
     },
     /// A kind that may read any list, for a part of a partitioned dataset.
     #[error(
-        "`sampler_kind={kind}`: it draws out of the whole graph, and this dataset is a part of one: use the whole dataset, \
+        "`sampler_kind={kind}`: it draws from the whole graph, but this dataset is a part of one: use the whole dataset, \
          or `sampler_kind={instead}`"
     )]
     WholeGraph {
@@ -350,7 +352,7 @@ pub enum InvalidOption {
         instead: String,
     },
     /// A kind that picks by weight, for a graph without weights.
-    #[error("`sampler_kind={kind}`: it picks by weight.npy, and the dataset has none")]
+    #[error("`sampler_kind={kind}`: requires weight.npy, which the dataset does not have")]
     NoWeights {
         /// The kind.
         kind: SamplerKind,
@@ -364,10 +366,10 @@ pub enum InvalidOption {
         edges: usize,
     },
     /// A batch without seeds.
-    #[error("`batch_size=0`: give 1 or more")]
+    #[error("`batch_size=0`: expected 1 or more")]
     BatchSizeZero,
     /// More seeds than positions have bits for.
-    #[error("the {split} split has {len} nodes; fewer than 2^32 can be ordered")]
+    #[error("the {split} split has {len} nodes, but fewer than 2^32 are supported")]
     TooManySeeds {
         /// The split.
         split: uva_graph::Split,
@@ -376,22 +378,22 @@ pub enum InvalidOption {
     },
     /// More nodes than an order that follows the graph has bits for.
     #[error(
-        "`seed_order`: the graph has {nodes} nodes, and orders that follow it are for fewer than 2^32 - 1"
+        "`seed_order`: the graph has {nodes} nodes, but such orders are supported for fewer than 2^32 - 1"
     )]
     TooManyToFollow {
         /// Nodes in the graph.
         nodes: usize,
     },
     /// An epoch that the random key cannot represent.
-    #[error("epoch {epoch} cannot be named; {MAX_EPOCH} is the last")]
+    #[error("epoch {epoch} is not supported; {MAX_EPOCH} is the last")]
     Epoch {
         /// The epoch.
         epoch: u32,
     },
     /// A fanout of −1, whose batches are bounded only by the graph.
     #[error(
-        "`fanouts`: hop {layer} takes all neighbours (-1), so a batch has no bound of its own: \
-         say with `slot_bytes` how large its slot may be"
+        "`fanouts`: hop {layer} takes all neighbours (-1), so the size of a batch has no bound: \
+         give the maximum size of its slot with `slot_bytes`"
     )]
     Unbounded {
         /// The hop, 0 at the seeds.
@@ -399,8 +401,8 @@ pub enum InvalidOption {
     },
     /// A bound beyond 32-bit local ids.
     #[error(
-        "a batch could have {bound} {what}, and 32-bit local ids end at {}: lower `batch_size` or `fanouts`, \
-         or bound it by `slot_bytes`",
+        "a batch could have {bound} {what}, but 32-bit local ids end at {}: lower `batch_size` or `fanouts`, \
+         or limit it with `slot_bytes`",
         i32::MAX
     )]
     BoundTooLarge {

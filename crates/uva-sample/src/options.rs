@@ -66,15 +66,15 @@ impl Default for Walks {
 }
 
 named! {
-    /// For which of the nodes so far a hop draws picks. All of them are destinations of the hop's block either way.
+    /// The nodes that a hop draws picks for. All nodes so far are destinations of the hop's block in both cases.
     ///
-    /// With [`All`](Self::All), each hop has fresh random words, as in DGL. With [`New`](Self::New), the others keep their
-    /// picks. So a block begins with the block before, and a node has the same neighbours in every layer, as in PyG; its
-    /// `trim_to_layer` needs that.
+    /// With [`All`](Self::All), each hop has fresh random words, as in DGL. With [`New`](Self::New), earlier nodes keep
+    /// their picks. So a block begins with the previous block, and a node has the same neighbours in every layer, as in PyG,
+    /// whose `trim_to_layer` requires that.
     pub enum Expand = All {
-        /// All so far.
+        /// All nodes so far.
         All = "all",
-        /// Those that the hop before found.
+        /// Nodes that the previous hop found.
         New = "new",
     }
 }
@@ -128,7 +128,7 @@ pub fn batch_of_picks(batch: u32, node: u64, batch_dependency: u32) -> u32 {
 /// Most destinations in a group.
 ///
 /// It hardly matters. With [`GROUP_PICKS`] below, milliseconds of CPU time per batch of 1000 seeds with fanouts
-/// 15,10,5, the least of three runs of 60 batches in turns (two cores of a Xeon with AVX-512):
+/// 15,10,5, the least of three interleaved runs of 60 batches (two cores of a Xeon with AVX-512):
 ///
 /// | destinations, picks | 128, 1024 | **256, 2048** | 512, 4096 | 1024, 8192 |
 /// |---|---|---|---|---|

@@ -272,7 +272,7 @@ fn what_cannot_be_cached_is_refused_with_the_numbers() {
     let temp = directory();
     small_graph(temp.path());
     let run = |extra: &str| train(temp.path(), "x.jsonl", &format!("--device cpu --epochs 1 {extra}"));
-    run("--gpu-cache 900TiB").run().refuses(3, &["900TiB", "can be had", "auto"]);
+    run("--gpu-cache 900TiB").run().refuses(3, &["900TiB", "are available", "auto"]);
     run("--gpu-cache 6G").run().refuses(2, &["--gpu-cache"]);
     run("--plan none.json").run().refuses(2, &["none.json"]);
     run("--plan plan.json --gpu-cache 1MiB").run().refuses(2, &["--plan", "--gpu-cache"]);

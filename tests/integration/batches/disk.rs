@@ -63,7 +63,7 @@ fn rows_from_disk_give_the_hashes_and_losses_of_memory_for_every_reader() {
     ] {
         let (expected, features, end) =
             learned(temp.path(), &format!("{options} --eval sampled --features memory"));
-        assert_eq!((&features["from"], &features["reason"]), (&"memory".into(), &"asked for".into()));
+        assert_eq!((&features["from"], &features["reason"]), (&"memory".into(), &"requested".into()));
         assert!(end.get("disk").is_none(), "{end}");
         for (number, way) in ways.iter().enumerate() {
             // Every reader with the first way; the others with the first reader that the system allows.
@@ -277,7 +277,7 @@ fn options_that_cannot_work_are_refused_with_what_to_do() {
         .refuses(2, &["--host-cache", "--gpu-cache"]);
     train(temp.path(), "--features disk --host-cache 900TiB")
         .run()
-        .refuses(3, &["--host-cache", "can be had"]);
+        .refuses(3, &["--host-cache", "are available"]);
     let told = train(temp.path(), "--epochs 1 --host-cache 1MiB").run().succeeds().stderr;
     assert!(told.contains("--host-cache is not used"), "{told}");
     let on_gpu = |options: &str| {

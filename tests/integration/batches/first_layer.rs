@@ -122,7 +122,7 @@ fn hop_sets_without_the_first_layers_sums_are_refused_with_a_remedy() {
         ("--first-layer together --model gcn", &["together", "--layout hops"]),
         ("--first-layer loops", &["loops", "row-loop", "row (sage)"]),
         ("--first-layer scaled", &["scaled", "--feature-norm"]),
-        ("--first-layer others", &["others", "made of a dataset of fingerprint", "(other)"]),
+        ("--first-layer others", &["others", "made from a dataset with the fingerprint", "(other)"]),
         ("--first-layer mean --model gcn", &["--first-layer", "--model sage", "--model gcn"]),
         ("--first-layer sum", &["--first-layer", "--model gcn"]),
         ("--first-layer mean --model gat", &["--first-layer", "--model gat", "trained"]),

@@ -171,7 +171,7 @@ fn rows_from_disk_have_the_losses_of_memory_and_read_only_needed_pages() {
             assert_eq!(run(set, more), expected, "{set} {order} {more}");
             let (start, end) = (start(temp.path()), last(temp.path(), "end"));
             let hops = &start["in_force"]["hops"];
-            assert_eq!((&hops["place"], &hops["reason"]), (&"disk".into(), &"asked for".into()), "{start}");
+            assert_eq!((&hops["place"], &hops["reason"]), (&"disk".into(), &"requested".into()), "{start}");
             assert_eq!(start["in_force"]["features"]["from"], "disk");
             let number = |name: &str| end["disk"][name].as_u64().unwrap() as usize;
             // Four hops of 24 float32.
@@ -348,7 +348,7 @@ fn unsupported_options_of_a_hop_set_are_refused_by_name() {
         ("--input-nodes nodes.npy", ["--input-nodes", "hop set"]),
         ("--chunk 5", ["--chunk", "--shuffle chunks"]),
         ("--chunk 0 --shuffle chunks", ["--chunk", "whole number"]),
-        ("--chunk 101 --shuffle chunks", ["--chunk 101", "at most a batch"]),
+        ("--chunk 101 --shuffle chunks", ["--chunk 101", "expected at most"]),
         ("--eval full", ["--eval", ""]),
         ("--use-hops 4", ["--use-hops 4", "3"]),
         ("--place disk --features memory", ["--place disk", "--features memory"]),

@@ -140,10 +140,10 @@ fn a_measurement_of_another_machine_or_format_is_ignored_and_replaced() {
     for (content, part) in [
         (
             with(&|content| content["machine"]["driver"] = json!("570.1, CUDA 12.8")),
-            "it is of driver 570.1, CUDA 12.8",
+            "its driver is 570.1, CUDA 12.8",
         ),
-        (with(&|content| content["machine"]["name"] = json!("GPU of old")), "it is of GPU GPU of old"),
-        (with(&|content| content["machine"]["link"] = json!("8.0 GT/s PCIe x8")), "it is of link 8.0 GT/s"),
+        (with(&|content| content["machine"]["name"] = json!("GPU of old")), "its GPU is GPU of old"),
+        (with(&|content| content["machine"]["link"] = json!("8.0 GT/s PCIe x8")), "its link is 8.0 GT/s"),
         (with(&|content| content["format"] = json!(9)), "its format is 9"),
         (good.to_string()[..200].to_owned(), "it is damaged"),
     ] {

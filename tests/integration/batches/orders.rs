@@ -237,10 +237,10 @@ fn orders_that_cannot_be_end_with_code_2_and_the_place() {
     let mut twice = nodes.clone();
     twice[7] = twice[2];
     write(&twice, nodes.len());
-    refused(by_file, &["entry 7 of sequence 0", "as entry 2 is already"]);
+    refused(by_file, &["entry 7 of sequence 0", "which is also entry 2"]);
     twice[7] = 1_000_000;
     write(&twice, nodes.len());
-    refused(by_file, &["entry 7 of sequence 0 is node 1000000, which is no training node"]);
+    refused(by_file, &["entry 7 of sequence 0 is node 1000000, which is not a training node"]);
     write(&nodes, nodes.len());
     refused("--seed-order proximity:2 --order order.npy", &["--seed-order proximity:2", "has 1 sequences"]);
     fs::remove_file(graph.join("label.npy")).unwrap();

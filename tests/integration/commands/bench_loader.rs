@@ -81,6 +81,6 @@ fn batches_of_each_order_are_verified_and_compared_with_a_copy() {
         call(temp.path(), &format!("bench loader {line}")).run().refuses(2, parts);
     };
     refuse("graph", &["graph", "hops.json", "uvatrain propagate"]);
-    refuse("hops --batch-size 10 --chunk 11", &["chunk", "at most a batch"]);
+    refuse("hops --batch-size 10 --chunk 11", &["chunk", "expected at most"]);
     refuse("hops --chunk 0", &["--chunk", "whole number"]);
 }

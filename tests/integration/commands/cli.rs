@@ -596,7 +596,7 @@ fn unusable_edge_weights_are_refused_before_anything_starts() {
         uvatrain(temp.path(), args).run()
     };
     for what in ["pipeline", "sample", "cache"] {
-        bench(what, "weighted", &[]).refuses(2, &["graph/weight.npy", "there is none"]);
+        bench(what, "weighted", &[]).refuses(2, &["graph/weight.npy", "does not exist"]);
     }
     let edges = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json()["edges"].as_u64();
     let mut weights = write_weights(&graph, edges.unwrap());

@@ -153,7 +153,7 @@ fn a_failure_in_a_full_evaluation_is_reported_as_such() {
     change_behind_a_stamp(&six.join("indices.npy"), &npy::<i32>(&[8], false, &[1, 2, 0, 0, 3, 4, 99, 2]));
     for mode in ["", " --in-process"] {
         let refused = uvatrain(temp.path(), format!("{line}{mode}").split(' ')).run();
-        let parts = ["in the full evaluation of the validation nodes behind epoch 1", "neighbour 99"];
+        let parts = ["in the full evaluation of the validation nodes after epoch 1", "neighbour 99"];
         let refused = refused.refuses(2, &parts);
         assert!(!refused.stderr.contains("batch"), "{refused}");
     }

@@ -96,7 +96,7 @@ fn a_source_that_does_not_exist_is_named_with_what_the_format_reads() {
         ("planetoid", "ind.NAME.x"),
         ("gnn-npz", "one .npz file"),
         ("graphbolt", "metadata.yaml"),
-        ("edgelist", "a line an edge"),
+        ("edgelist", "one edge per line"),
         ("igb", "processed/paper/node_feat.npy"),
         ("csv", "edges.csv"),
         ("parquet", "edges.parquet"),
@@ -284,7 +284,7 @@ fn lists_of_names_are_read_by_the_options_of_the_command() {
     import("all", "--comments=false --skip-lines 0").succeeds();
     assert_eq!(names("all"), "source\ntarget\nWashington, DC\nBoston\n#go\n");
     write("Washington, DC\tBoston\nParis, TX\tBoston\n");
-    import("tie", "").refuses(2, &["--separator", "names.txt: comma and tab both divide every line"]);
+    import("tie", "").refuses(2, &["--separator", "names.txt: both comma and tab split every line"]);
     import("tab", "--separator tab").succeeds();
     assert_eq!(names("tab"), "Washington, DC\nBoston\nParis, TX\n");
     import("wrong", "--separator x").refuses(2, &["--separator", "expected comma, tab"]);
@@ -296,7 +296,7 @@ fn lists_of_names_are_read_by_the_options_of_the_command() {
 #[test]
 fn fewer_edges_than_the_options_say_are_noted_with_the_reason() {
     let temp = directory();
-    for (kind, reason) in [("rmat", "among few nodes"), ("web", "past its host's end")] {
+    for (kind, reason) in [("rmat", "among few nodes"), ("web", "passes its host's end")] {
         let words = format!("generate {kind} --kind {kind} --nodes 5000 --avg-degree 31 --feat-dim 1");
         let said = run(temp.path(), &words).succeeds();
         let facts = run(temp.path(), &format!("info {kind} --json")).succeeds().json();

@@ -90,15 +90,15 @@ fn info_refuses_classes_that_the_labels_of_a_hop_set_do_not_have() {
     for (value, options, named) in [
         (1_u64 << 31, "", "classes is 2147483648"),
         (u64::MAX, "", "classes is 18446744073709551615"),
-        (0, " --verify", "hops.json says 0 classes"),
-        (3, " --verify", "is 3, and hops.json says 3 classes"),
+        (0, " --verify", "hops.json has 0 classes"),
+        (3, " --verify", "is 3, but hops.json has 3 classes"),
     ] {
         change(&file, &text, "/classes", json!(value));
         uvatrain(temp.path(), format!("info hops{options}").split(' ')).run().refuses(2, &[named]);
     }
     for (pointer, value, named) in [
         ("/operators/0/hops", json!(1_u64 << 31), "operators[0].hops"),
-        ("/rows", json!(1_u64 << 62), "dim is 24: so many features"),
+        ("/rows", json!(1_u64 << 62), "dim is 24: the features"),
         ("/dim", json!(1_u64 << 62), "dim is 4611686018427387904"),
     ] {
         change(&file, &text, pointer, value);

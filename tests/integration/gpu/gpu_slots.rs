@@ -150,7 +150,7 @@ fn a_batch_larger_than_its_slot_has_the_hash_and_loss_of_a_larger_slots() {
         }
         // Not with slots for the largest batch, as requested, or with slots on the host.
         for (way, reason) in [
-            ("--partition none --gpu-slots largest", "asked for"),
+            ("--partition none --gpu-slots largest", "requested"),
             ("--partition none --slot-bytes 4MiB", "--slot-bytes 4MiB"),
             ("--gather cpu", ""),
         ] {

@@ -78,7 +78,7 @@ fn losses_and_hashes_equal_the_cpus_for_all_places_and_partitions() {
             let gather = if *place == "gpu" { "device" } else { "dma" };
             assert_eq!((&start["device"], &start["gather"]), (&"cuda:0".into(), &gather.into()), "{start}");
             let hops = &start["hops"];
-            assert_eq!((&hops["place"], &hops["reason"]), (&(*place).into(), &"asked for".into()), "{start}");
+            assert_eq!((&hops["place"], &hops["reason"]), (&(*place).into(), &"requested".into()), "{start}");
             let read = end["disk"]["bytes_asked"].as_u64();
             assert_eq!(read.is_some_and(|bytes| bytes > 0), start["features"]["from"] == "disk", "{end}");
             assert_eq!(start["features"]["from"] == "disk", *place == "disk" || way.contains("disk"));
@@ -161,7 +161,7 @@ fn auto_puts_training_rows_where_a_batch_leaves_room_and_says_why() {
     let (place, reason, told) = run("", "17179869184");
     assert_eq!(place, "gpu", "{told}");
     assert!(reason.starts_with("0.00 GiB of training rows fit into the "), "{reason}");
-    assert!(told.contains("training rows lie in the GPU's memory: 0.00 GiB"), "{told}");
+    assert!(told.contains("training rows are in the GPU's memory: 0.00 GiB"), "{told}");
     assert!(told.contains("--place auto: one training batch left"), "{told}");
     // At least 256 MiB are kept in reserve.
     let (place, reason, told) = run("", "200000000");

@@ -176,7 +176,7 @@ fn what_cannot_be_predicted_is_refused_by_name_and_nothing_is_written() {
     fs::write(temp.path().join("word.txt"), "3\nseven\n").unwrap();
     refuse(
         "--checkpoint kept --nodes word.txt",
-        &["--nodes: word.txt", "line 2 is 'seven': it is no node id"],
+        &["--nodes: word.txt", "line 2 is 'seven': expected a node id"],
     );
     fs::write(temp.path().join("none.npy"), npy::<i64>(&[0], false, &[])).unwrap();
     refuse("--checkpoint kept --nodes none.npy", &["--nodes: none.npy", "no node"]);

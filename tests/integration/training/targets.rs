@@ -226,7 +226,7 @@ fn numbers_survive_import_reordering_and_export_and_info_shows_them() {
     call(temp.path(), "import --from npy six counts --regression").succeeds();
     assert_eq!(floats(&temp.path().join("counts/label.npy")), (vec![6], whole.to_vec()));
     call(temp.path(), "import --from ogb six none --regression")
-        .refuses(2, &["--regression: ogb has no use"]);
+        .refuses(2, &["--regression: not supported with --from ogb"]);
 }
 
 #[test]

@@ -439,8 +439,10 @@ fn a_pip_installed_program_takes_its_environments_pytorch_or_says_how() {
     fs::create_dir_all(torch.join("lib")).unwrap();
     fs::write(torch.join("lib/libtorch_cpu.so"), "").unwrap();
     fs::write(torch.join("version.py"), "__version__ = '2.9.1'\n").unwrap();
-    moved(temp.path(), &alone, "")
-        .refuses(3, &["site-packages/torch is 2.9.1, and 2.11 is needed", &format!("{pip} 'torch==2.11.*'")]);
+    moved(temp.path(), &alone, "").refuses(
+        3,
+        &["site-packages/torch is 2.9.1, and 2.11 is required", &format!("{pip} 'torch==2.11.*'")],
+    );
     fs::remove_dir_all(&torch).unwrap();
     std::os::unix::fs::symlink(std::env::var("LIBTORCH").expect("cargo's LIBTORCH"), &torch).unwrap();
     moved(temp.path(), &alone, "").succeeds();

@@ -57,7 +57,7 @@ pub fn watch(call: &str) -> Outcome {
     if !known_settings().is_ok_and(|settings| settings.watches_held_kernels) || !any() {
         return Ok(());
     }
-    eprintln!("cuda-sim: {call} while a kernel is held: a driver may wait for that kernel, and so for ever");
+    eprintln!("cuda-sim: {call} while a kernel is held: a driver may wait for that kernel without end");
     context::current()?.poison(Code::LAUNCH_TIMEOUT);
     Err(Code::LAUNCH_TIMEOUT)
 }

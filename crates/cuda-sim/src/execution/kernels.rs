@@ -152,7 +152,7 @@ pub fn run(
 ) -> Outcome {
     let name = entry.name;
     let _held = hold_all(entry.takes, parameters).inspect_err(|_| {
-        eprintln!("cuda-sim: {name}: an argument is no memory that the device may use so");
+        eprintln!("cuda-sim: {name}: an argument is not memory that the device may access in this way");
     })?;
     let mut pointers: Vec<*mut c_void> =
         parameters.0.iter_mut().map(|words| words.as_mut_ptr().cast::<c_void>()).collect();

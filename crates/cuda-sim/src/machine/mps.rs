@@ -82,7 +82,7 @@ pub fn enter() -> Outcome {
     for entry in fs::read_dir(&daemon.folder).map_err(|_| Code::OPERATING_SYSTEM)?.flatten() {
         if let Some(pid) = poisoner(&daemon, &entry.path()) {
             eprintln!(
-                "cuda-sim: the MPS server is lost: its client {pid} was killed with work in flight, and nobody had told \
+                "cuda-sim: the MPS server is lost: its client {pid} was killed with work in flight, without a request to \
                  the daemon to terminate it"
             );
             return Err(Code::MPS_RPC_FAILURE);

@@ -105,15 +105,15 @@ impl<M: SlotMemory> BatchView<M> {
             why: match key.column.spec().presence {
                 Presence::WeighedEdges => "its kind of sampler weighs no edges",
                 Presence::ForModel => {
-                    "only runs whose built-in model or whose sums (`aggregate=gcn`) need it have it"
+                    "only runs whose built-in model or aggregation (`aggregate=gcn`) needs it have it"
                 }
                 Presence::Labelled => "the dataset has no labels",
                 Presence::Padded => "the run does not pad its batches",
                 Presence::Rows => {
-                    "its producer sums them up, and the model reads nothing else (column `aggregated`)"
+                    "its producer aggregates the rows, and the model reads only the sums (column `aggregated`)"
                 }
-                Presence::Summed => "only a run whose producer makes sums has it",
-                Presence::Asked | Presence::Always => "the run does not ask for this column",
+                Presence::Summed => "only a run whose producer aggregates rows has it",
+                Presence::Asked | Presence::Always => "the run does not request this column",
             },
         })?;
         Ok(ColumnRef { place, memory: &self.memory, rows: place.rows(&self.header), range: self.range(key) })

@@ -74,7 +74,7 @@ pub fn find(option: Option<&Path>, python: AskPython) -> Result<Libtorch, NoLibt
     let mut places: Vec<(PathBuf, &str)> = Vec::new();
     places.extend(variable("LIBTORCH").map(|path| (path, "LIBTORCH")));
     if let Ok(program) = std::env::current_exe() {
-        places.extend(beside(&program).into_iter().map(|path| (path, "beside the program")));
+        places.extend(beside(&program).into_iter().map(|path| (path, "next to the program")));
         let packages = environment_of(&program).into_iter().flat_map(|root| packages(&root, "torch"));
         places.extend(packages.map(|path| (path, "the program's environment")));
     }
@@ -113,7 +113,7 @@ fn look(path: &Path, by: &str) -> Result<Libtorch, String> {
     let found = Libtorch { version: lib.parent().and_then(version), lib, found_by: by.to_owned() };
     match &found.version {
         Some(version) if !is_of_series(version) => {
-            Err(format!("{by}: {} is {version}, and {SERIES} is needed", found.root().display()))
+            Err(format!("{by}: {} is {version}, and {SERIES} is required", found.root().display()))
         }
         _ => Ok(found),
     }
@@ -244,7 +244,7 @@ mod tests {
         );
         for version in ["2.1.0", "2.110.0", "2.12.0+cu130"] {
             libtorch(temp.path(), version);
-            assert!(said().contains(&format!("is {version}, and 2.11 is needed")), "{}", said());
+            assert!(said().contains(&format!("is {version}, and 2.11 is required")), "{}", said());
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(
             environment_of(&program),
             None,
-            "a folder that has a Python and is no environment of ours"
+            "a folder that has a Python and is not an environment with uvatrain"
         );
         std::fs::create_dir(temp.path().join("lib/python3.12/site-packages/uvatrain")).unwrap();
         assert_eq!(environment_of(&program).as_deref(), Some(temp.path()));

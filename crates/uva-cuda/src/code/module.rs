@@ -146,9 +146,7 @@ impl Module {
                     let target = machine_code(capability);
                     return Ok(finish(loaded, CodeOrigin::Carried, Some(target), None, None));
                 }
-                Err(error) => {
-                    note = Some(format!("the driver refused the kernels that were carried: {error}"))
-                }
+                Err(error) => note = Some(format!("the driver refused the precompiled kernels: {error}")),
             }
         }
         let nvrtc = match Nvrtc::find(options.nvrtc.as_deref()) {
@@ -167,7 +165,9 @@ impl Module {
             match Loaded::new(context, &image, source.name) {
                 Ok(loaded) => return Ok(finish(loaded, CodeOrigin::Cache, Some(target), Some(&nvrtc), note)),
                 // The checksum matches, but this driver refuses the image: recompile once.
-                Err(error) => note = Some(format!("the driver refused what the kernel cache held: {error}")),
+                Err(error) => {
+                    note = Some(format!("the driver refused the kernels in the kernel cache: {error}"))
+                }
             }
         }
         let mut image = nvrtc.compile(source, target, &OPTIONS)?;
@@ -197,7 +197,7 @@ impl Module {
     /// A kernel by its name.
     pub(crate) fn function(&self, name: &'static str) -> Result<Function, CudaError> {
         let text = CString::new(name).map_err(|_| {
-            CudaError::Refused(format!("{name:?} is no name of a kernel: it has a zero byte in it"))
+            CudaError::Refused(format!("{name:?} is not a name of a kernel: it contains a zero byte"))
         })?;
         self.loaded.context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -317,7 +317,7 @@ impl Function {
         unsafe {
             driver_call!(
                 cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, self.raw, threads as i32, 0),
-                "asking how many blocks of {} a multiprocessor holds",
+                "querying how many blocks of {} a multiprocessor holds",
                 self.name
             )
         }?;
@@ -332,7 +332,7 @@ impl Function {
         unsafe {
             driver_call!(
                 cuFuncGetAttribute(&mut value, attribute, self.raw),
-                "asking {attribute:?} of {}",
+                "querying {attribute:?} of {}",
                 self.name
             )
         }?;

@@ -18,8 +18,8 @@ const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 /// Paths of the library in a named folder: the folder itself, a toolkit's, the wheels' of CUDA 13 and 12.
 const WITHIN: [&str; 5] = [".", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
 /// Installation advice, for messages.
-const ADVICE: &str = "install it by `python3 -m pip install nvidia-cuda-nvrtc==13.0.88`, and name its folder by \
-                      `nvrtc` or UVATRAIN_NVRTC if it is in none of these places";
+const ADVICE: &str = "install it with `python3 -m pip install nvidia-cuda-nvrtc==13.0.88`, and give its folder by \
+                      `nvrtc` or UVATRAIN_NVRTC if it is in another place";
 
 type Program = *mut c_void;
 
@@ -190,11 +190,11 @@ impl Nvrtc {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: writes two ints.
         if unsafe { (functions.version)(&mut major, &mut minor) } != 0 {
-            return Err("it does not tell its version".to_owned());
+            return Err("it does not report its version".to_owned());
         }
         let version = (u32::try_from(major).unwrap_or(0), u32::try_from(minor).unwrap_or(0));
         if version.0 < 12 {
-            return Err(format!("it is NVRTC {}.{}, and 12 or newer is needed", version.0, version.1));
+            return Err(format!("it is NVRTC {}.{}, and 12 or newer is required", version.0, version.1));
         }
         Ok(Self { functions, version, found })
     }
@@ -345,10 +345,10 @@ impl OpenProgram<'_> {
     ) -> Result<Vec<u8>, CudaError> {
         let mut bytes = 0;
         // SAFETY: writes one size; the program is open.
-        self.nvrtc.must(unsafe { size(self.program, &mut bytes) }, "telling the size of its output")?;
+        self.nvrtc.must(unsafe { size(self.program, &mut bytes) }, "querying the size of its output")?;
         let mut output = vec![0u8; bytes];
         // SAFETY: writes as many bytes as it just reported.
-        self.nvrtc.must(unsafe { read(self.program, output.as_mut_ptr().cast()) }, "giving its output")?;
+        self.nvrtc.must(unsafe { read(self.program, output.as_mut_ptr().cast()) }, "reading its output")?;
         Ok(output)
     }
 }
@@ -362,7 +362,7 @@ impl Drop for OpenProgram<'_> {
 
 fn c_string(text: &str) -> Result<CString, CudaError> {
     CString::new(text)
-        .map_err(|_| CudaError::Refused("a kernel's source or option has a zero byte in it".to_owned()))
+        .map_err(|_| CudaError::Refused("a kernel's source or option contains a zero byte".to_owned()))
 }
 
 /// The library's file: `path` itself, or a file in the folder `path`.
@@ -390,7 +390,7 @@ fn preload_builtins(folder: &Path) -> Result<(), String> {
     files.sort();
     files.dedup();
     if files.is_empty() {
-        return Err(format!("{} has no libnvrtc-builtins.so beside it", folder.display()));
+        return Err(format!("there is no libnvrtc-builtins.so in {}", folder.display()));
     }
     for file in files {
         // SAFETY: the library's initialisers are NVIDIA's and may run at any time.

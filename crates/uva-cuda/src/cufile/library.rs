@@ -76,7 +76,7 @@ fn open() -> Result<CufileFunctions, String> {
                 // Never closed: its threads run in it, and we keep its functions' addresses.
                 let library: &'static libloading::Library = Box::leak(Box::new(library));
                 return CufileFunctions::find(library).map_err(|symbol| {
-                    format!("{} has no {symbol}: cuFile 1.0 or newer is needed", place.display())
+                    format!("{} has no {symbol}: cuFile 1.0 or newer is required", place.display())
                 });
             }
             // The error of the loader's own search is reported.

@@ -88,7 +88,7 @@ impl VisitOrder {
     ) -> Result<u64, CudaError> {
         if count > self.most() {
             return Err(CudaError::Refused(format!(
-                "{count} rows cannot be put in order: there is room for {}",
+                "{count} rows cannot be sorted: there is room for {}",
                 self.most()
             )));
         }

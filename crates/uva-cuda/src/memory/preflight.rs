@@ -17,7 +17,7 @@ use uva_options::named;
 use crate::memory::bytes::ByteCount;
 use crate::memory::host_memory::HostMemory;
 
-/// Reserve for everything else, at most: less for small tables, which are no risk.
+/// Reserve for everything else, at most: less for small tables, which are not a risk.
 const RESERVE: u64 = 512 << 20;
 
 /// How the pages come about.
@@ -36,11 +36,11 @@ pub enum PinWay {
 named! {
     /// Reaction to memory that seems too short for a table.
     pub enum PreflightPolicy = Warn {
-        /// Say so and try all the same, unless it is certain to fail.
+        /// Warn and try anyway, unless it is certain to fail.
         Warn = "warn",
-        /// End with what is short.
+        /// End with an error that names the limit.
         Refuse = "refuse",
-        /// Do not look.
+        /// Do not check.
         Off = "off",
     }
 }
@@ -110,8 +110,8 @@ pub fn preflight(
             return Err(error);
         }
         Some(error) if policy == PreflightPolicy::Warn => Some(format!(
-            "{error}. It is tried all the same, and the system may end processes for want of memory; `preflight=refuse` \
-             makes this an error, `preflight=off` is silent"
+            "{error}. It is tried anyway, and the system may kill processes for lack of memory; `preflight=refuse` \
+             makes this an error, `preflight=off` disables the check"
         )),
         _ => None,
     };

@@ -136,7 +136,7 @@ impl SharedBuffer {
         Self::create_as(context, bytes, kind, what, false)
     }
 
-    /// As [`create`](Self::create), of memory that storage may write to by itself, where the device has that: see
+    /// As [`create`](Self::create), of memory that storage may write to directly, where the device has that: see
     /// [`cufile`](crate::cufile).
     ///
     /// # Errors
@@ -345,7 +345,7 @@ impl SharedBuffer {
     /// A part of it, as a byte range.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] if the range is reversed or reaches beyond the bytes asked for.
+    /// [`CudaError::Refused`] if the range is reversed or reaches beyond the requested bytes.
     pub fn slice(&self, range: Range<usize>) -> Result<DeviceSlice<'_>, CudaError> {
         // SAFETY: mapped, readable by the context's device, as long as the borrow.
         unsafe { DeviceSlice::from_raw(self.address(), self.bytes, self.context.device().ordinal() as i32) }

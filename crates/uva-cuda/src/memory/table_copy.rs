@@ -118,7 +118,7 @@ fn allocate(
         PinPages::InPlace => Err(CudaError::Refused(format!("{what}: in place there is no copy"))),
         PinPages::Thp if named && !transparent_huge_pages() => Err(CudaError::Unsupported(format!(
             "`table_pages=thp`: transparent huge pages are off on this system; `echo madvise | sudo tee {THP_SWITCH}` \
-             switches them on, `table_pages=in-place` does without"
+             enables them; `table_pages=in-place` does not need them"
         ))),
         PinPages::Thp => {
             let mut memory = ZeroedPages::new(bytes).map_err(|error| system(&error))?;
@@ -145,7 +145,7 @@ fn no_hugetlb(bytes: usize, what: &str) -> CudaError {
     let needed = bytes.div_ceil(HUGE_PAGE);
     CudaError::Unsupported(format!(
         "`table_pages=hugetlb`: {what} needs {needed} reserved pages of 2 MiB, and {free} are free; `echo {needed} | sudo \
-         tee /proc/sys/vm/nr_hugepages` reserves them, `table_pages=in-place` does without"
+         tee /proc/sys/vm/nr_hugepages` reserves them; `table_pages=in-place` does not need them"
     ))
 }
 

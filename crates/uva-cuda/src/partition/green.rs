@@ -83,7 +83,7 @@ impl GreenPartition {
         unsafe {
             driver_call!(
                 cuDeviceGetDevResource(device.handle(), &mut all, CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM),
-                "asking for the multiprocessors of device {}",
+                "querying the multiprocessors of device {}",
                 device.ordinal()
             )
         }?;
@@ -92,7 +92,7 @@ impl GreenPartition {
         let numbers = || wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
         if wanted.contains(&0) || sum > there_are {
             return Err(CudaError::Refused(format!(
-                "a partition of {} multiprocessors is not to be had: device {} ({}) has {there_are}",
+                "a partition of {} multiprocessors is not possible: device {} ({}) has {there_are}",
                 numbers(),
                 device.ordinal(),
                 device.name()
@@ -105,7 +105,7 @@ impl GreenPartition {
         unsafe {
             driver_call!(
                 cuDevSmResourceSplitByCount(groups.as_mut_ptr(), &mut made, &all, &mut rest, 0, size),
-                "setting {} of {there_are} multiprocessors apart",
+                "reserving {} of {there_are} multiprocessors",
                 numbers()
             )
         }?;

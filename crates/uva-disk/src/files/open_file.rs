@@ -37,7 +37,7 @@ impl OpenFile {
         let file = uva_mem::files::open_regular(path).map_err(refused)?;
         let length = fstat(&file).map_err(|error| refused(error.into()))?.st_size as u64;
         let (alignment, cached) =
-            match if direct { go_direct(&file, &seam) } else { Err("not asked for".into()) } {
+            match if direct { go_direct(&file, &seam) } else { Err("not requested".into()) } {
                 Ok(alignment) => (alignment, None),
                 Err(reason) => {
                     // Clears NONBLOCK, with which the file was opened: io_uring completes reads of such a file with
@@ -132,7 +132,7 @@ impl Deref for OpenFiles {
 
 /// Makes reads of the file bypass the page cache, and returns their alignment.
 fn go_direct(file: &File, seam: &Seam) -> Result<usize, String> {
-    let refused = || "the file system does not offer it".to_owned();
+    let refused = || "the file system does not support it".to_owned();
     let alignment = match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(found) if found.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
             if found.stx_dio_offset_align == 0 {
@@ -145,7 +145,7 @@ fn go_direct(file: &File, seam: &Seam) -> Result<usize, String> {
     };
     // Buffers are page-aligned.
     if !alignment.is_power_of_two() || alignment > PAGE {
-        return Err(format!("the file system wants an alignment of {alignment} bytes"));
+        return Err(format!("the file system requires an alignment of {alignment} bytes"));
     }
     // This clears NONBLOCK, too.
     seam.pass_direct(fcntl_setfl(file, OFlags::DIRECT)).map_err(|_| refused())?;

@@ -13,7 +13,7 @@ fn until_it_fails(exchange: &mut dyn Exchange) -> ExchangeError {
     let zeros = vec![0; exchange.ranks()];
     // The other ranks are at most one call ahead, and one more call cannot complete without them.
     let mut results = iter::repeat_with(|| exchange.counts(&zeros)).take(3);
-    let error = results.find_map(Result::err).expect("the exchange goes on without a rank");
+    let error = results.find_map(Result::err).expect("the exchange continues without a rank");
     assert_eq!(exchange.counts(&zeros), Err(error.clone()), "an error is final");
     error
 }

@@ -66,7 +66,7 @@ impl Message {
             ));
         }
         let (found, expected) = (self.bytes, expected.bytes);
-        (found != expected).then(|| format!(": it gives {found} bytes where this rank expects {expected}"))
+        (found != expected).then(|| format!(": it sends {found} bytes, but this rank expects {expected}"))
     }
 }
 
@@ -143,6 +143,6 @@ mod tests {
         let other = Message { call: 3, kind: MessageKind::Counts, bytes: 8 }.differs_from(expected).unwrap();
         assert_eq!(other, ": it is at its call 3, `counts`, and this rank at call 3, `all_to_all`");
         let other = Message { bytes: 16, ..expected }.differs_from(expected).unwrap();
-        assert_eq!(other, ": it gives 16 bytes where this rank expects 8");
+        assert_eq!(other, ": it sends 16 bytes, but this rank expects 8");
     }
 }

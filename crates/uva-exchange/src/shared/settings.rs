@@ -58,7 +58,7 @@ impl Settings {
         }
         if self.timeout < LEAST_TIMEOUT {
             let needed = format!(
-                "{} ms or more: a rank that waits gives a sign of life every 100",
+                "expected {} ms or more: a waiting rank sends a heartbeat every 100 ms",
                 LEAST_TIMEOUT.as_millis()
             );
             return refused("timeout_ms", self.timeout.as_millis() as u64, needed);

@@ -98,6 +98,6 @@ impl Liveness for PeerWatch<'_> {
     fn check(&self) -> Result<(), PeerGone> {
         let Some(found) = self.look() else { return Ok(()) };
         self.found.set(Some(found));
-        Err(PeerGone::new("the group of ranks cannot go on"))
+        Err(PeerGone::new("the group of ranks cannot continue"))
     }
 }

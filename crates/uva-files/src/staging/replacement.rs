@@ -29,7 +29,7 @@ pub(super) fn refuse_other(out: &Path, kind: &DirectoryKind) -> Result<(), FileE
     match fs::symlink_metadata(out) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(FileError::io(out, "look for")(error)),
-        Ok(metadata) if !metadata.is_dir() => return refuse("it is no directory".into()),
+        Ok(metadata) if !metadata.is_dir() => return refuse("it is not a directory".into()),
         Ok(_) => {}
     }
     let mut empty = true;
@@ -38,7 +38,7 @@ pub(super) fn refuse_other(out: &Path, kind: &DirectoryKind) -> Result<(), FileE
         empty = false;
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
         if !is_file || !may_remove(&entry.file_name(), kind) {
-            return refuse(format!("{} in it is no file of {}", entry.file_name().display(), kind.name));
+            return refuse(format!("{} in it is not a file of {}", entry.file_name().display(), kind.name));
         }
     }
     // File names alone are not sufficient: numpy users have files called `label.npy` too.

@@ -195,10 +195,10 @@ fn only_a_dataset_is_ever_replaced() {
         assert!(matches!(error, FileError::Usage { .. }) && error.to_string().contains(says), "{error}");
     };
     fs::write(out.join("thesis.tex"), "years").unwrap();
-    refused("thesis.tex in it is no file of a dataset");
+    refused("thesis.tex in it is not a file of a dataset");
     // A user's own array, under any name.
     for (name, says) in [
-        ("measured.npy", "measured.npy in it is no file of a dataset"),
+        ("measured.npy", "measured.npy in it is not a file of a dataset"),
         ("label.npy", "it does not open as a dataset"),
     ] {
         fs::remove_dir_all(&out).unwrap();
@@ -214,7 +214,7 @@ fn only_a_dataset_is_ever_replaced() {
     assert!(staged.commit().unwrap_err().to_string().contains("mine.npy in it"));
     assert_eq!(names(&out).len(), 8);
     let file = out.join("feat.npy");
-    assert!(StagedDirectory::replacing(&file, &DATASET).unwrap_err().to_string().contains("no directory"));
+    assert!(StagedDirectory::replacing(&file, &DATASET).unwrap_err().to_string().contains("not a directory"));
 }
 
 #[test]

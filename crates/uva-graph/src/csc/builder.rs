@@ -251,7 +251,7 @@ impl CscBuilder {
             }
             if end == start {
                 let message = format!(
-                    "node {} has {} in-neighbours, which take {} bytes while they are sorted: give at least twice that",
+                    "node {} has {} in-neighbours, which need {} bytes while they are sorted: give at least twice that",
                     first + start as u64,
                     degrees[start],
                     degrees[start] * bytes,

@@ -205,7 +205,7 @@ fn a_list_larger_than_the_memory_is_refused_with_the_node_and_its_size() {
         builder.push(1, 7, 0.0).unwrap();
     }
     let message = builder.finish(&|_| {}).unwrap_err().to_string();
-    assert!(message.contains("`memory`: node 7 has 501 in-neighbours, which take 2004 bytes"), "{message}");
+    assert!(message.contains("`memory`: node 7 has 501 in-neighbours, which need 2004 bytes"), "{message}");
     let error = CscBuilder::new(directory.path(), 10, Changes::NONE, false, 1000).unwrap_err();
     assert!(error.to_string().contains("at least 64 MiB"), "{error}");
 }

@@ -120,7 +120,9 @@ impl fmt::Display for NpyType {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum HeaderProblem {
-    #[error("the file ends at byte {length}, inside the .npy header, which needs {needed}: it is truncated")]
+    #[error(
+        "the file ends at byte {length}, inside the .npy header, which has {needed} bytes: it is truncated"
+    )]
     Truncated { length: usize, needed: usize },
     #[error("not a .npy file: it starts with {found:02x?} instead of \\x93NUMPY")]
     Magic { found: Vec<u8> },
@@ -275,7 +277,7 @@ impl Parser<'_> {
         }
         self.skip_space();
         if self.at != self.text.len() {
-            return Err(self.syntax("nothing but spaces after '}'"));
+            return Err(self.syntax("only spaces after '}'"));
         }
         Ok(literal)
     }

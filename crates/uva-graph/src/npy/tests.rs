@@ -68,7 +68,7 @@ fn what_is_not_supported_is_refused_by_name() {
     refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3)}", "expected ',' after the only axis");
     refused("{'descr': '<f4', 'fortran_order': False, 'shape': (-3,)}", "expected a length");
     refused("{'descr': __import__('os'), 'fortran_order': False, 'shape': (3,)}", "offset 20");
-    refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} 1", "nothing but spaces");
+    refused("{'descr': '<f4', 'fortran_order': False, 'shape': (3,)} 1", "only spaces");
     refused(
         "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
         "shape [4294967296, 4294967296] of 4-byte elements overflows",

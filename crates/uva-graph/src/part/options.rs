@@ -42,7 +42,10 @@ impl<'a> PartOptions<'a> {
             return refuse("DATA", format!("{path} is a part itself: cut the dataset that it comes from"));
         }
         if !(1..=MOST_HOPS).contains(&self.hops) {
-            return refuse("hops", format!("{} hops: give 1 to {MOST_HOPS}", self.hops));
+            return refuse(
+                "hops",
+                format!("invalid number of hops {}: expected 1 to {MOST_HOPS}", self.hops),
+            );
         }
         let (given, nodes) = (self.map.of.len(), dataset.nodes());
         if given != nodes {

@@ -31,27 +31,30 @@ pub struct CheckedParts {
 #[derive(Debug, thiserror::Error)]
 enum CheckProblem {
     #[error(
-        "it is not part {0} of the partition beside it: it comes from another one, or directories changed places"
+        "it is not part {0} of the partition in its parent directory: it comes from another partition, or \
+         directories were swapped"
     )]
     OtherPart(usize),
-    #[error("\"{key}\" of part {part} is {said}, and the part has {found}")]
+    #[error("\"{key}\" of part {part} is {said}, but the part has {found}")]
     Count { key: &'static str, part: usize, said: u64, found: u64 },
-    #[error("node {node} has the original id {id}, which is none of the map's {nodes} nodes")]
+    #[error("node {node} has the original id {id}, which is not one of the map's {nodes} nodes")]
     Id { node: usize, id: i64, nodes: usize },
-    #[error("entry {entry} is node {node}, which is part {owner}'s by partition.npy, and not part {part}'s")]
+    #[error(
+        "entry {entry} is node {node}, which belongs to part {owner} by partition.npy, not to part {part}"
+    )]
     Foreign { entry: usize, node: i64, owner: u16, part: usize },
     #[error(
-        "the list of node {node} has {found} entries, and all {wanted} have to be there within {hops} in-hops"
+        "the list of node {node} has {found} of its {wanted} entries: lists within {hops} in-hops must be complete"
     )]
     Cut { node: usize, found: usize, wanted: usize, hops: u32 },
     #[error("node {node} is not within {hops} in-hops of the part's own nodes")]
     Far { node: usize, hops: u32 },
     #[error(
-        "the {what} of node {node}, by its original id {id}, differ from those of the dataset that was divided"
+        "the {what} of node {node} (original id {id}) differ from those of the dataset that was partitioned"
     )]
     Differs { what: &'static str, node: usize, id: i64 },
     #[error(
-        "these are not the nodes that the split of the dataset that was divided has of this part, in its order"
+        "these are not the nodes of this part, in order, in the split of the dataset that was partitioned"
     )]
     Split,
 }

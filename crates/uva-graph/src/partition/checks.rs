@@ -157,7 +157,7 @@ impl Checked<'_> {
         for directory in directories {
             let shown = || uva_files::quote::shown(directory);
             require(is_beside(directory), "dir", || {
-                format!("is '{}', which is not the name of a directory beside it", shown())
+                format!("is '{}', which is not the name of a directory next to this file", shown())
             })?;
             require(seen.insert(directory), "dir", || format!("is '{}' twice", shown()))?;
         }

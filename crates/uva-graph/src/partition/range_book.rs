@@ -109,7 +109,7 @@ impl RangeBook {
         // A negative id becomes larger than any number of nodes. Of the parts that begin at `id`, all but the last are
         // empty.
         let id = id.cast_unsigned();
-        assert!(id < self.nodes(), "{id} is none of {} nodes", self.nodes());
+        assert!(id < self.nodes(), "{id} is not one of {} nodes", self.nodes());
         self.boundaries.partition_point(|first| *first <= id) - 1
     }
 

@@ -21,7 +21,7 @@ use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Split, Verification, Ve
 enum DirectoryProblem {
     #[error("it does not say that this is {wanted} of a partition in ranges (\"ranges\"): it says {found}")]
     Other { wanted: &'static str, found: String },
-    #[error("it says that there are {said} nodes, and indptr.npy has {found}")]
+    #[error("it has {said} nodes, but indptr.npy has {found}")]
     Nodes { said: u64, found: usize },
 }
 

@@ -19,13 +19,13 @@ use uva_files::quote;
 #[derive(Debug, thiserror::Error)]
 enum RangesProblem {
     #[error(
-        "its layout is {found}, and this is for partitions in {RANGES} (`uvatrain partition --layout {RANGES}`)"
+        "its layout is {found}, but this requires a partition in {RANGES} (`uvatrain partition --layout {RANGES}`)"
     )]
     Layout { found: String },
     #[error("\"boundaries\" {0}")]
     Book(#[from] crate::partition::range_book::BookProblem),
     #[error(
-        "\"{key}\" of {directory} is {said}, and what lies there has {found}: it is of another partition, or was edited"
+        "\"{key}\" of {directory} is {said}, but its files have {found}: they belong to another partition, or were edited"
     )]
     Differs { directory: String, key: &'static str, said: String, found: String },
 }

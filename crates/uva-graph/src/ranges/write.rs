@@ -93,7 +93,7 @@ fn check(dataset: &Dataset, map: &PartitionMap) -> Result<(), GraphError> {
     let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
     let path = dataset.path().display();
     if dataset.part().is_some() {
-        return refuse("DATA", format!("{path} is a part itself: divide the dataset that it comes from"));
+        return refuse("DATA", format!("{path} is a part itself: partition the dataset that it comes from"));
     }
     let (given, nodes) = (map.of.len(), dataset.nodes());
     if given != nodes {

@@ -222,11 +222,11 @@ impl ReorderedLayout {
         let refuse = |message: String| Err(GraphError::usage("the region of a reordered graph", message));
         if region.len() != self.bytes {
             let (found, wanted, nodes) = (region.len(), self.bytes, self.nodes);
-            return refuse(format!("it has {found} bytes, a graph of {nodes} nodes needs {wanted}"));
+            return refuse(format!("it has {found} bytes, but a graph of {nodes} nodes needs {wanted}"));
         }
         // The offsets are multiples of 64, so the start decides the alignment.
         if !(region.as_ptr() as usize).is_multiple_of(align_of::<i64>()) {
-            return refuse(format!("it starts at {:p}, which is no multiple of 8", region.as_ptr()));
+            return refuse(format!("it starts at {:p}, which is not a multiple of 8", region.as_ptr()));
         }
         Ok(())
     }

@@ -21,15 +21,15 @@ pub(crate) struct Files {
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this is a hop set, whose rows are trained on without a graph: `uvatrain train`, `uvatrain info` and \
-     Python's HopLoader take it, and everything else takes the dataset that it was made of"
+    "this is a hop set, whose rows are trained on without a graph: only `uvatrain train`, `uvatrain info` and \
+     Python's HopLoader accept it; other commands require the dataset that it was made from"
 )]
 struct IsHopSet;
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this belongs to a partition in ranges and is no dataset: graph and feature rows lie in directories of their own; \
-     `uvatrain info` shows it, everything else takes the dataset that was divided"
+    "this belongs to a partition in ranges and is not a dataset: graph and feature rows lie in separate directories; \
+     `uvatrain info` shows it, other commands require the dataset that was partitioned"
 )]
 struct IsOfRanges;
 

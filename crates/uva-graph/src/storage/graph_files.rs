@@ -128,7 +128,7 @@ enum MetaProblem {
     #[error("\"classes\" is {0}, but label.npy has float32 values, which are for regression: remove the key")]
     ClassesOfNumbers(u64),
     #[error(
-        "\"class_names\" has {names} names, and there are {classes} classes: give a name for each, or drop the key"
+        "\"class_names\" has {names} names, but there are {classes} classes: give a name for each, or remove the key"
     )]
     ClassNames { names: usize, classes: usize },
     #[error("\"part\" is of no partition that can be: write the parts again")]

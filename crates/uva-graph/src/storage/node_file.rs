@@ -119,7 +119,7 @@ fn of_array(array: &NpyArray, nodes: Option<usize>) -> Result<Vec<i64>, GraphErr
 
 fn of_text(text: &str) -> Result<Vec<i64>, String> {
     let id = |(line, content): (usize, &str)| {
-        content.parse().map_err(|_| format!("line {line} is '{}': it is no node id", shown(content)))
+        content.parse().map_err(|_| format!("line {line} is '{}': expected a node id", shown(content)))
     };
     lines(text).map(id).collect()
 }

@@ -26,7 +26,7 @@ impl NodeRows {
         let found = self.array.bytes().len();
         (self.dim == 0 || wanted != Some(found)).then(|| {
             format!(
-                "{} has {found} bytes, which are no {nodes} rows of {} {} values",
+                "{} has {found} bytes, which are not {nodes} rows of {} {} values",
                 self.array.path().display(),
                 self.dim,
                 self.element.name()

@@ -54,7 +54,7 @@ fn an_invalid_node_is_refused_with_file_place_and_number_of_nodes() {
     text("0\n\n-1\n");
     refused("ids.txt", &format!("line 3 is -1, {outside}"));
     text("0\n1 2\n");
-    refused("ids.txt", "line 2 is '1 2': it is no node id");
+    refused("ids.txt", "line 2 is '1 2': expected a node id");
 }
 
 #[test]

@@ -335,13 +335,13 @@ fn checking_all_parts_finds_what_opening_them_does_not() {
     let foreign = (0..part.nodes()).find(|&node| map.of[owner(node)] == 1).unwrap();
     let message =
         wrong("part-0/train_idx.npy", &|bytes| bytes[128..136].copy_from_slice(&foreign.to_le_bytes()), None);
-    assert!(message.contains("which is part 1's by partition.npy, and not part 0's"), "{message}");
+    assert!(message.contains("which belongs to part 1 by partition.npy, not to part 0"), "{message}");
     fs::rename(out.join("part-0"), small.directory.path().join("away")).unwrap();
     let checked = verify_parts(&out, Some(&whole)).unwrap();
     assert_eq!((checked.parts, checked.absent, checked.with_source), (vec![1], vec![0], true));
     fs::rename(out.join("part-1"), out.join("part-0")).unwrap();
     let message = verify_parts(&out, None).unwrap_err().to_string();
-    assert!(message.contains("it is not part 0 of the partition beside it"), "{message}");
+    assert!(message.contains("it is not part 0 of the partition in its parent directory"), "{message}");
 }
 
 #[test]
@@ -414,8 +414,8 @@ fn what_cannot_be_cut_is_refused_before_anything_is_written() {
         assert!(error.is_bad_input() && !out.exists(), "{error}");
         error.to_string()
     };
-    assert_eq!(refusal(&whole, &halves, 0), "`hops`: 0 hops: give 1 to 32");
-    assert_eq!(refusal(&whole, &halves, 33), "`hops`: 33 hops: give 1 to 32");
+    assert_eq!(refusal(&whole, &halves, 0), "`hops`: invalid number of hops 0: expected 1 to 32");
+    assert_eq!(refusal(&whole, &halves, 33), "`hops`: invalid number of hops 33: expected 1 to 32");
     let short = PartitionMap { of: halves.of[1..].to_vec(), ..halves.clone() };
     assert!(refusal(&whole, &short, 2).starts_with("`map`: it has 39 entries, but "));
     let message = refusal(&whole, &PartitionMap { parts: 3, ..halves.clone() }, 2);

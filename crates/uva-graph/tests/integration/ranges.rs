@@ -154,7 +154,7 @@ fn a_mismatch_is_found_on_opening_and_a_changed_value_by_full_checks() {
     rename("part-1", "part-0");
     rename("away", "part-1");
     let message = RangeParts::open(&out, &[0], Verify::Stamp).unwrap_err().to_string();
-    assert!(message.contains("\"part\" of part-0 is part 0, and what lies there has part 1"), "{message}");
+    assert!(message.contains("\"part\" of part-0 is part 0, but its files have part 1"), "{message}");
     rename("part-1", "away");
     rename("part-0", "part-1");
     fs::rename(out.join("away"), &swapped).unwrap();

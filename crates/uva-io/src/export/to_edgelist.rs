@@ -32,7 +32,7 @@ enum NodeIds {
 /// The row in the table.
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "edgelist",
-    help: "A line an edge in edges.tsv, everything else as .npy files",
+    help: "edges.tsv with one edge per line, and .npy files",
     has_lines: true,
     omits: &[],
     write,

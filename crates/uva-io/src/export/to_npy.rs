@@ -8,7 +8,7 @@ use super::exporter::Exporter;
 /// The row in the table.
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "npy",
-    help: ".npy files, the edges as edge_index.npy",
+    help: ".npy files, with the edges in edge_index.npy",
     has_lines: false,
     omits: &[],
     write,

@@ -48,7 +48,7 @@ pub fn shape(recipe: &mut dyn Recipe, options: &ShapeOptions) -> Result<(), Grap
             Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
             _ => kinds.concat(),
         };
-        return Err(GraphError::usage(option, format!("only `kind={kinds}` takes it")));
+        return Err(GraphError::usage(option, format!("only valid with `kind={kinds}`")));
     }
     recipe.shape(options);
     Ok(())

@@ -83,13 +83,16 @@ pub(super) fn write(
     let start = Instant::now();
     let staged = StagedDirectory::new(out, &DATASET)?;
     let needs = GeneratorEstimate::of(common).disk_bytes;
-    let what = format!("it takes {}: name a directory on another disk, or ask for less", BytesOnDisk(needs));
+    let what = format!(
+        "it takes {}: use a directory on another disk, or generate a smaller dataset",
+        BytesOnDisk(needs)
+    );
     disk_space::check(out, needs, what)?;
     let pool_of = |threads| {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| GraphError::Lacking {
             path: out.to_owned(),
             message: format!(
-                "cannot start {threads} threads ({error}): ask for fewer by `threads`, or raise the limit on \
+                "cannot start {threads} threads ({error}): lower `threads`, or raise the limit on \
                  processes and threads (ulimit -u, or a container's pids limit)"
             ),
         })

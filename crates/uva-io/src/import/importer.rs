@@ -51,7 +51,7 @@ impl Importer {
         let unused =
             options.extras().into_iter().find(|(extra, given)| *given && !self.takes.contains(extra));
         if let Some((extra, _)) = unused {
-            return Err(GraphError::usage(extra.name(), format!("{} has no use for it", self.name)));
+            return Err(GraphError::usage(extra.name(), format!("not supported with `from={}`", self.name)));
         }
         (self.import)(&ImportRequest { source, out, options, watch })
     }
@@ -71,7 +71,7 @@ impl Importer {
             (Err(error), _) if error.kind() == io::ErrorKind::NotFound => refuse("does not exist"),
             (Err(error), _) => Err(GraphError::io(source, "open")(error)),
             (Ok(metadata), SourceKind::File(_)) if metadata.is_dir() => refuse("is a directory"),
-            (Ok(metadata), SourceKind::Directory(_)) if !metadata.is_dir() => refuse("is no directory"),
+            (Ok(metadata), SourceKind::Directory(_)) if !metadata.is_dir() => refuse("is not a directory"),
             (Ok(_), _) => Ok(()),
         }
     }

@@ -96,10 +96,7 @@ pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Res
     if changes.is_none() {
         return Ok(());
     }
-    let message = format!(
-        "{weights} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
-         are, or take that away"
-    );
+    let message = format!("not supported with {weights}: omit these options, or remove {weights}");
     Err(GraphError::usage("`symmetrise`, `dedup` or `self_loops`", message))
 }
 

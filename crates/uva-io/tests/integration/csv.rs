@@ -114,21 +114,17 @@ fn what_does_not_fit_is_refused_with_file_line_and_column() {
         (
             nodes,
             "src,dst\na,b\na,c\n",
-            "edges.csv: line 3, column dst: its destination is 'c', and no node is called that",
+            "edges.csv: line 3, column dst: its destination is 'c', but no node has this name",
         ),
         (nodes, "src,dst\n\na,\n", "edges.csv: line 3, column dst: the id is missing"),
         (nodes, "src,dst\na,b\nb\n", "edges.csv: line 3: it has 1 fields and the header 2"),
         (nodes, "src,dst\na,b,\n", "edges.csv: line 2: it has 3 fields and the header 2"),
-        (nodes, "src,dst\n\"a,b\n", "edges.csv: line 2: a field has an opening quote and no closing one"),
-        (nodes, "src,dst\n\"a\"b,b\n", "edges.csv: line 2: it has text behind the closing quote"),
+        (nodes, "src,dst\n\"a,b\n", "edges.csv: line 2: a field has an opening quote without a closing one"),
+        (nodes, "src,dst\n\"a\"b,b\n", "edges.csv: line 2: it has text after the closing quote"),
         (nodes, "src,dst,weight\na,b,heavy\n", "column weight: its type is text: line 2 has 'heavy'"),
         (nodes, "src,dst,weight\na,b,1\na,b,\n", "line 3, column weight: the weight is missing"),
         (nodes, "src,dst,src\na,b,a\n", "edges.csv: line 1: two columns are called 'src'"),
-        (
-            nodes,
-            "0,1\n1,2\n",
-            "edges.csv: line 1: it has numbers, and the first line has to name the columns",
-        ),
+        (nodes, "0,1\n1,2\n", "edges.csv: line 1: it has numbers: the first line must name the columns"),
         (nodes, "src;dst\na;b\n", "columns are separated by commas, not by ';'"),
         (
             nodes,
@@ -153,13 +149,13 @@ fn what_does_not_fit_is_refused_with_file_line_and_column() {
             "src,dst\n",
             "nodes.csv/x: row 1, column 0, is NaN: features have to be finite",
         ),
-        ("id,x,y\na,1,0.5\n", "src,dst\n", "nodes.csv: line 2, column y: the label is no class"),
+        ("id,x,y\na,1,0.5\n", "src,dst\n", "nodes.csv: line 2, column y: invalid class"),
         (
             "id,x,split\na,1,training\n",
             "src,dst\n",
-            "nodes.csv: line 2, column split: 'training' is no split",
+            "nodes.csv: line 2, column split: invalid split 'training'",
         ),
-        ("id,x\n\u{e9},1\n", "src,dst\n\u{e8},a\n", "its source is 'è', and no node is called that"),
+        ("id,x\n\u{e9},1\n", "src,dst\n\u{e8},a\n", "its source is 'è', but no node has this name"),
     ];
     for (nodes, edges, part) in cases {
         let place = Place::new();
@@ -222,7 +218,7 @@ fn another_number_of_names_than_of_classes_is_refused() {
     let meta = fs::read_to_string(place.path("out/meta.json")).unwrap();
     place.write("out/meta.json", meta.replace("\"art\",", ""));
     let message = Dataset::open(&place.path("out")).unwrap_err().to_string();
-    assert!(message.contains("\"class_names\" has 1 names, and there are 2 classes"), "{message}");
+    assert!(message.contains("\"class_names\" has 1 names, but there are 2 classes"), "{message}");
 }
 
 /// A field with quotes, or without if they are not needed.

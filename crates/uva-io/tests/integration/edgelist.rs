@@ -103,7 +103,7 @@ fn weights_are_read_where_requested_and_follow_their_edges() {
     assert!(place.import("edgelist", "graph.txt", &ignored).unwrap().weights().is_none());
     let symmetric = ImportOptions { symmetrise: Some(true), ..options };
     let message = place.refusal("edgelist", "graph.txt", &symmetric);
-    assert!(message.contains("`third_column=weight`: weights cannot follow"), "{message}");
+    assert!(message.contains("`third_column=weight`: weights are not supported"), "{message}");
 }
 
 /// Arrays for three nodes.
@@ -135,7 +135,7 @@ fn arrays_of_nodes_give_the_number_of_nodes_and_their_ids() {
     assert_eq!(node_ids(&dataset), [30, -10, 20]);
     place.write("graph/edges.tsv.gz", gz("-10\t31\n"));
     assert!(
-        place.refusal("edgelist", "graph", &plain).contains("its destination is 31, and no node has that id")
+        place.refusal("edgelist", "graph", &plain).contains("its destination is 31, but no node has this id")
     );
 
     place.write("graph/node_names.txt", "c\na\nb\n");
@@ -146,7 +146,7 @@ fn arrays_of_nodes_give_the_number_of_nodes_and_their_ids() {
     assert!(
         place
             .refusal("edgelist", "other.txt", &named)
-            .contains("its destination is 'd', and no node is called that")
+            .contains("its destination is 'd', but no node has this name")
     );
     place.write("graph/node_names.txt", "c\na\n");
     assert!(place.refusal("edgelist", "other.txt", &named).contains("names 2 nodes, the features have 3"));
@@ -166,7 +166,7 @@ fn a_wrong_line_is_reported_with_file_number_and_text() {
     refused(
         b"0 1\n1 x\n",
         &plain,
-        "graph.txt: line 2 is '1 x': 'x' is no integer of 64 bits: say `ids=name`",
+        "graph.txt: line 2 is '1 x': 'x' is not a 64-bit integer: give `ids=name`",
     );
     refused(b"0 1\n\n# c\n99999999999999999999 2", &plain, "line 4 is '99999999999999999999 2'");
     refused(b"0 1 2\n", &plain, "line 1 is '0 1 2': it has more than two columns");
@@ -195,12 +195,12 @@ fn a_wrong_line_is_reported_with_file_number_and_text() {
     let mut wrong = ZST;
     wrong[20] ^= 1;
     place.write("graph.zst", wrong);
-    assert!(place.refusal("edgelist", "graph.zst", &plain).contains("check sum"));
+    assert!(place.refusal("edgelist", "graph.zst", &plain).contains("checksum"));
 
     assert!(
         place
             .refusal("edgelist", "nothing.txt", &plain)
-            .contains("nothing.txt does not exist; `from=edgelist` reads a file with a line an edge")
+            .contains("nothing.txt does not exist; `from=edgelist` reads a file with one edge per line")
     );
     fs::create_dir(place.path("empty")).unwrap();
     assert!(place.refusal("edgelist", "empty", &plain).contains("has no edges.tsv"));
@@ -245,7 +245,7 @@ fn the_whole_file_says_what_separates_its_columns() {
     assert_eq!(edges, ["New York→Bonn", "Paris→Bonn"]);
     for text in ["Washington, DC\tBoston\nParis, TX\tBoston\n", "New York,Bonn\nSan Jose,Bonn\n"] {
         let message = edges_by_name(&place, text, named()).unwrap_err();
-        assert!(message.contains("`separator`") && message.contains("both divide every line"), "{message}");
+        assert!(message.contains("`separator`") && message.contains("split every line"), "{message}");
     }
     let tie = "Washington, DC\tBoston\nParis, TX\tBoston\n";
     let tab = EdgeList { separator: Some(Separator::Byte(b'\t')), ..named() };
@@ -383,8 +383,8 @@ fn a_matrix_market_file_is_recognized_with_its_sizes() {
     assert!(place.refusal("edgelist", "graph.mtx", &plain).contains("`third_column=weight`"));
     for (banner, rest, part) in [
         ("pattern general", "3 4 1\n1 2\n", "the matrix is not square"),
-        ("pattern general", "3 3 2\n1 2\n", "has 1 entries, its line of sizes says 2"),
-        ("pattern general", "3 3 1\n0 2\n", "its source is 0, and the matrix has the rows 1 to 3"),
+        ("pattern general", "3 3 2\n1 2\n", "has 1 entries, but its line of sizes has 2"),
+        ("pattern general", "3 3 1\n0 2\n", "its source is 0, but the matrix has the rows 1 to 3"),
         ("complex general", "3 3 0\n", "of MatrixMarket files, matrix coordinate real"),
         ("real skew-symmetric", "3 3 0\n", "of MatrixMarket files, matrix coordinate real"),
         ("pattern general", "1 2\n", "is not the line of sizes"),

@@ -152,7 +152,7 @@ fn a_missing_or_wrong_source_is_reported_with_what_the_format_reads() {
     for (format, reads) in [
         ("npy", "`from=npy` reads a directory of .npy files"),
         ("gnn-npz", "`from=gnn-npz` reads one .npz file"),
-        ("edgelist", "`from=edgelist` reads a file with a line an edge, or a directory"),
+        ("edgelist", "`from=edgelist` reads a file with one edge per line, or a directory"),
         ("ogb", "`from=ogb` reads the directory that OGB's package unpacks"),
         ("graphbolt", "`from=graphbolt` reads a directory with metadata.yaml"),
         ("igb", "`from=igb` reads a directory with processed/paper/node_feat.npy"),
@@ -162,13 +162,13 @@ fn a_missing_or_wrong_source_is_reported_with_what_the_format_reads() {
         assert!(message.contains("nosuch") && message.contains(reads), "{message}");
     }
     for format in ["npy", "ogb", "igb"] {
-        assert!(place.refusal(format, "file", &plain).contains("file is no directory; `from="));
+        assert!(place.refusal(format, "file", &plain).contains("file is not a directory; `from="));
     }
     assert!(place.refusal("gnn-npz", "folder", &plain).contains("folder is a directory; `from=gnn-npz`"));
     let arrays = import::EdgeList { arrays: Some(place.path("nosuch")), ..Default::default() };
     let options = ImportOptions { edge_list: arrays, ..plain };
     let message = place.refusal("edgelist", "file", &options);
-    assert!(message.starts_with("`arrays`: ") && message.contains("nosuch is no directory"), "{message}");
+    assert!(message.starts_with("`arrays`: ") && message.contains("nosuch is not a directory"), "{message}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn metadata_leads_to_no_file_outside_of_its_directory() {
     symlink(place.write("secret", "root:x:0:0\n"), place.path("graph/metadata.yaml")).unwrap();
     for source in ["graph", "graph/metadata.yaml"] {
         let message = place.refusal("graphbolt", source, &plain);
-        assert!(message.contains("metadata.yaml: it is a link that leads out of"), "{message}");
+        assert!(message.contains("metadata.yaml: it is a link to a place outside of"), "{message}");
         assert!(!message.contains("root:"), "{message}");
     }
 }

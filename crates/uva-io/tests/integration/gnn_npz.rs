@@ -142,7 +142,9 @@ fn an_error_names_array_place_and_value() {
     assert!(place.refusal("gnn-npz", "nothing.npz", &none).contains("nothing.npz does not exist"));
     place.write("graph.npz", &whole);
     let with = ImportOptions { variant: Some("x".into()), ..none };
-    assert!(place.refusal("gnn-npz", "graph.npz", &with).contains("`variant`: gnn-npz has no use for it"));
+    assert!(
+        place.refusal("gnn-npz", "graph.npz", &with).contains("`variant`: not supported with `from=gnn-npz`")
+    );
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn a_damaged_member_is_refused_by_its_check_sum() {
     bytes[at + 3] = 0;
     place.write("graph.npz", bytes);
     let message = place.refusal("gnn-npz", "graph.npz", &ImportOptions::default());
-    assert!(message.contains("labels.npy: the content's check sum is"), "{message}");
+    assert!(message.contains("labels.npy: the content's checksum is"), "{message}");
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn what_is_not_read_is_named_with_what_would_do() {
         "nodes of 2 types (user, item)",
     );
     refused("format: numpy", "format: torch", "node-feat.npy is a PyTorch file");
-    refused("format: csv", "format: parquet", "the format 'parquet': csv or numpy");
+    refused("format: csv", "format: parquet", "the format 'parquet': expected csv or numpy");
     refused("domain: node", "domain: edge", "no features of nodes");
     refused("num: 4", "num: four", "metadata.yaml: ");
     refused(
@@ -135,7 +135,7 @@ fn a_wrong_value_is_reported_with_its_file_and_place() {
     );
     refused(
         &|p| drop(p.write("graph/edges.csv", "src,dst\n1,4\n")),
-        "edges.csv: line 1 is 'src,dst': it is no source,destination",
+        "edges.csv: line 1 is 'src,dst': expected source,destination",
     );
     refused(&|p| fs::remove_file(p.path("graph/edges.csv")).unwrap(), "edges.csv: cannot open");
     refused(

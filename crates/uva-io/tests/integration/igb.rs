@@ -87,5 +87,5 @@ fn a_mismatch_is_reported_with_file_and_place() {
     let place = Place::new();
     write(&place);
     let other = ImportOptions { variant: Some("7".into()), ..Default::default() };
-    assert!(place.refusal("igb", "tiny", &other).contains("`variant`: 7 is no set of IGB's labels"));
+    assert!(place.refusal("igb", "tiny", &other).contains("`variant`: invalid set of IGB labels '7'"));
 }

@@ -67,7 +67,7 @@ fn text_files_become_a_dataset_with_the_directions_that_ogb_gives() {
 
     text_layout(&place, "mine", "random");
     let message = place.refusal("ogb", "mine", &plain);
-    assert!(message.contains("say with `symmetrise`=true or `symmetrise`=false"), "{message}");
+    assert!(message.contains("give `symmetrise`=true or `symmetrise`=false"), "{message}");
     let both_ways = ImportOptions { symmetrise: Some(true), ..plain };
     check(&place.import("ogb", "mine", &both_ways).unwrap(), &both);
 }
@@ -169,20 +169,20 @@ fn an_error_in_a_text_is_reported_with_its_line() {
         Some("3,0\n4,0\n2,2\n"),
         "line 2 is '4,0': its source is 4, outside the ids 0 to 3 (there are 4 nodes)",
     );
-    refused("raw/edge", Some("3,0\n1 0\n2,2\n"), "line 2 is '1 0': it is no pair of node ids");
-    refused("raw/edge", Some("3,0\n1,0\n"), "it counts 2 edges, 3 are needed");
+    refused("raw/edge", Some("3,0\n1 0\n2,2\n"), "line 2 is '1 0': expected a pair of node ids");
+    refused("raw/edge", Some("3,0\n1,0\n"), "it counts 2 edges, but 3 are required");
     refused("raw/edge", None, "cannot open");
     refused(
         "raw/node-feat",
         Some("1,2\n3\n1,2\n1,2\n"),
-        "line 2 is '3': it has 1 columns, the first line has 2",
+        "line 2 is '3': it has 1 columns, but the first line has 2",
     );
     refused("raw/node-feat", Some("1,2\n3,\n1,2\n1,2\n"), "line 2 is '3,': column 2 is no number");
-    refused("raw/node-feat", Some("1,2\n1,2\n"), "it counts 2 rows, 4 are needed");
-    refused("raw/node-label", Some("1\n0.5\n0\n0\n"), "line 2 is '0.5': it is no class");
-    refused("raw/node-label", Some("1\n0\n0\n"), "it counts 3 rows, 4 are needed");
+    refused("raw/node-feat", Some("1,2\n1,2\n"), "it counts 2 rows, but 4 are required");
+    refused("raw/node-label", Some("1\n0.5\n0\n0\n"), "line 2 is '0.5': expected a class");
+    refused("raw/node-label", Some("1\n0\n0\n"), "it counts 3 rows, but 4 are required");
     refused("raw/node-label", None, "cannot open");
-    refused("raw/num-node-list", Some("4\n4\n"), "it counts 2 graphs, 1 are needed");
+    refused("raw/num-node-list", Some("4\n4\n"), "it counts 2 graphs, but 1 are required");
     refused("raw/num-node-list", None, "cannot open");
     refused("split/time/train", Some("3\n9\n"), "line 2 is '9': it is outside the ids 0 to 3");
     refused("split/time/train", Some("3\n3\n"), "it names node 3 more than once");

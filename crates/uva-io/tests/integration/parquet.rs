@@ -285,7 +285,10 @@ fn columns_of_features_follow_their_edges_into_the_lists() {
     assert_eq!(bytemuck::cast_slice::<u8, f32>(rows.bytes), [0.5, 7.0, 2.5, 9.0, 1.5, 8.0]);
     let symmetric = ImportOptions { symmetrise: Some(true), ..Default::default() };
     let message = place.import("parquet", "edges.parquet", &symmetric).unwrap_err().to_string();
-    assert!(message.contains("the features of edges in") && message.contains("cannot follow"), "{message}");
+    assert!(
+        message.contains("the features of edges in") && message.contains("not supported with"),
+        "{message}"
+    );
 }
 
 /// Columns of one float per row: row 0 has the columns' positions in the table, row 1 these plus 100.
@@ -411,10 +414,10 @@ fn a_column_of_numbers_is_targets_on_request_and_then_has_no_gaps() {
     assert!(matches!(labels, Labels::Regression { columns: None, values: [2.0, 0.25] }), "{labels:?}");
     fs::remove_dir_all(place.path("out")).unwrap();
     let error = place.import("parquet", "graph", &ImportOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("no class") && error.contains("`regression`"), "{error}");
+    assert!(error.contains("invalid class") && error.contains("`regression`"), "{error}");
     place.write("graph/nodes.parquet", rows(&[2.0], &[1, 0]));
     let error = place.import("parquet", "graph", &regression).unwrap_err().to_string();
-    assert!(error.contains("no finite float32"), "{error}");
+    assert!(error.contains("not a finite float32"), "{error}");
 }
 
 #[test]
@@ -512,7 +515,7 @@ fn a_mismatch_is_reported_with_file_column_and_row() {
     refused(
         of(NAMES, &[Column::Text(&["a", "a"], &[]), Column::Text(&["b", "x"], &[])]),
         Some(nodes(plain())),
-        "column dst, row 1: its destination is 'x', and no node is called that: the table of nodes says which are",
+        "column dst, row 1: its destination is 'x', but no node has this name: the table of nodes has the names",
     );
     let twice = of("required binary id;", &[Column::Text(&["a", "b", "a"], &[])]);
     refused(edges(plain()), Some(twice), "nodes.parquet: column id, row 2: 'a' is the id of an earlier node");
@@ -530,7 +533,7 @@ fn a_mismatch_is_reported_with_file_column_and_row() {
     refused(
         two(),
         lists(&[1.0, 2.0, 3.0, 4.0], &[3; 4], &[0, 0, 1, 1]),
-        "column feat, row 0: it is no list of 2",
+        "column feat, row 0: expected a list of 2",
     );
     refused(
         two(),
@@ -544,12 +547,12 @@ fn a_mismatch_is_reported_with_file_column_and_row() {
             &[Column::Text(&["a", "b"], &[]), Column::Double(&[label, 1.0], &[])],
         )
     };
-    refused(two(), Some(labelled(0.5)), "column y, row 0: the label is no class");
+    refused(two(), Some(labelled(0.5)), "column y, row 0: invalid class");
     let split = of(
         "required binary id; required binary split;",
         &[Column::Text(&["a", "b"], &[]), Column::Text(&["trian", "test"], &[])],
     );
-    refused(two(), Some(split), "column split, row 0: 'trian' is no split");
+    refused(two(), Some(split), "column split, row 0: invalid split 'trian'");
     refused(
         b"PAR1 and nothing".to_vec(),
         None,

@@ -48,7 +48,7 @@ pub fn open_output(path: &Path, mode: u32, former: ExistingContent) -> io::Resul
             Err(Errno::NXIO) => {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
-                    "it is a named pipe that nobody reads: start its reader first",
+                    "it is a named pipe without a reader: start its reader first",
                 ));
             }
             Err(error) => return Err(error.into()),
@@ -57,7 +57,7 @@ pub fn open_output(path: &Path, mode: u32, former: ExistingContent) -> io::Resul
     if file.metadata()?.is_file() {
         // Two processes must not interleave lines in one file, or truncate each other's output.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-            let problem = "another process is writing it: wait for its end, or name another file";
+            let problem = "another process is writing it: wait for its end, or use another file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         if former == ExistingContent::Truncated {

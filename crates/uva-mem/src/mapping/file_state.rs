@@ -87,7 +87,7 @@ impl FromStr for FileState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is no state of a file");
+        let wrong = || format!("'{text}' is not a state of a file");
         let mut parts = text.split(':');
         let mut unsigned = || parts.next()?.parse::<u64>().ok();
         let numbers = (|| Some((unsigned()?, unsigned()?, unsigned()?)))();

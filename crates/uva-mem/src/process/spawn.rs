@@ -91,7 +91,7 @@ impl Channel {
 
         let refused = |why: &str| Err(HandoverError::Refused(format!("descriptor {number} {why}")));
         if number <= 2 {
-            return refused("is no inherited channel: 0, 1 and 2 are the standard streams");
+            return refused("is not an inherited channel: 0, 1 and 2 are the standard streams");
         }
         // SAFETY: borrowed for this one query, which is harmless for any number: it fails where none is open.
         let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
@@ -102,10 +102,10 @@ impl Channel {
                 if identity
                     .is_some_and(|id| rustix::fs::fstat(borrowed).map(|stat| stat.st_ino) != Ok(id)) =>
             {
-                return refused("is something else by now");
+                return refused("now refers to another file");
             }
             Ok(flags) if flags.contains(FdFlags::CLOEXEC) => {
-                return refused("was not inherited, or was taken up already (it is close-on-exec)");
+                return refused("was not inherited, or is already in use (it is close-on-exec)");
             }
             Ok(_) => {}
         }

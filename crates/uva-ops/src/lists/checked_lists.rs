@@ -78,9 +78,9 @@ impl fmt::Display for ListsError {
         match self {
             Self::NoOffsets => write!(formatter, "lists without offsets"),
             Self::Offsets(edges) => write!(formatter, "offsets of lists that do not rise from 0 to {edges}"),
-            Self::Index(rows) => write!(formatter, "an index of a row among {rows} that is none"),
+            Self::Index(rows) => write!(formatter, "an index that is not among {rows} rows"),
             Self::Rows { given, wanted } => {
-                write!(formatter, "{given} elements of rows where {wanted} belong")
+                write!(formatter, "{given} elements of rows, but {wanted} are expected")
             }
             Self::Weights { given, edges } => write!(formatter, "{given} weights for {edges} edges"),
             Self::OwnWeights { given, lists } => {
@@ -125,7 +125,7 @@ impl<'a, I: Id> Lists<'a, I> {
     }
 
     /// The number of lists.
-    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[allow(clippy::len_without_is_empty, reason = "not used")]
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }

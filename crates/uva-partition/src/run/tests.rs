@@ -173,10 +173,10 @@ fn what_cannot_be_divided_is_refused_with_what_would_do() {
         "`parts`: 11 is more than the 10 training nodes: a part could not train"
     );
     assert_eq!(refused(&|o| o.hops = 33), "`hops`: 33 is not from 1 to 32");
-    assert_eq!(refused(&|o| o.sources = 0), "`sources`: 0 is not 1 or more");
-    assert_eq!(refused(&|o| o.block_nodes = Some(0)), "`block_nodes`: 0 is not 1 or more");
+    assert_eq!(refused(&|o| o.sources = 0), "`sources`: invalid value 0: expected 1 or more");
+    assert_eq!(refused(&|o| o.block_nodes = Some(0)), "`block_nodes`: invalid value 0: expected 1 or more");
     let message = refused(&|o| (o.method, o.refine) = (Method::Pagraph, Some(1)));
-    assert!(message.starts_with("`refine`: pagraph gives each part as many training nodes"), "{message}");
+    assert!(message.starts_with("`refine`: not supported with `method=pagraph`"), "{message}");
 
     let none = Lists { train: Vec::new(), ..lists.clone() }.dataset(&temp.path().join("none"));
     let error = partition(&none, &PartitionOptions::of_parts(2), &unwatched).unwrap_err();

@@ -9,9 +9,9 @@ use crate::{CacheError, CostModel, Line, Profile};
 named! {
     /// What the caches of timed runs hold. Their sizes are the same either way: evenly spaced in hits.
     pub enum TimedBy = Rank {
-        /// Those that are read most, as a run caches them.
+        /// The nodes that are read most, as a run caches them.
         Rank = "rank",
-        /// Random ones, as DUCATI draws them.
+        /// Random nodes, as in DUCATI.
         Random = "random",
     }
 }
@@ -111,7 +111,7 @@ impl Runs {
                 };
                 let mut lists = order(timing.lists, &profile.lists, LISTS);
                 let mut left = timing.budget_bytes.saturating_sub(profile.sizes.list_map_bytes);
-                // A list that does not fit is left out, and shorter ones behind it are not.
+                // A list that does not fit is left out, and shorter ones after it are not.
                 lists.retain(|&node| {
                     let rest = left.checked_sub(profile.sizes.list_bytes(node));
                     left = rest.unwrap_or(left);
@@ -192,7 +192,7 @@ fn finite(timed: TimedRun) -> Result<(f64, f64), Box<dyn std::error::Error + Sen
     if hit_rate.is_finite() && ms.is_finite() {
         return Ok((hit_rate, ms));
     }
-    Err(format!("a run came out at hit rate {hit_rate} and {ms} ms").into())
+    Err(format!("a run measured hit rate {hit_rate} and {ms} ms").into())
 }
 
 /// Cache sizes without repetition, whose hits are evenly spaced from none to those of all of `order`.

@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn is_near(found: f64, expected: f64) {
-        assert!((found / expected - 1.0).abs() < 0.02, "{found} beside {expected}");
+        assert!((found / expected - 1.0).abs() < 0.02, "{found} instead of {expected}");
     }
 
     #[test]

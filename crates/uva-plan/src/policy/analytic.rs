@@ -22,7 +22,7 @@ impl CachePolicy {
     /// [`Analytic`].
     pub const ANALYTIC: Self = Self::Ranking(&Ranking {
         name: "analytic",
-        help: "Those most probably in a batch, worked out hop by hop (SALIENT++)",
+        help: "Nodes with the highest probability of being in a batch, computed hop by hop (SALIENT++)",
         policy: &Analytic,
     });
 }

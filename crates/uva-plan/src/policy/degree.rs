@@ -14,7 +14,7 @@ impl CachePolicy {
     /// [`Degree`].
     pub const DEGREE: Self = Self::Ranking(&Ranking {
         name: "degree",
-        help: "Those in most neighbour lists (PaGraph)",
+        help: "Nodes in the most neighbour lists (PaGraph)",
         policy: &Degree,
     });
 }

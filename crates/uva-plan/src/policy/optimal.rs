@@ -10,7 +10,7 @@ impl CachePolicy {
     /// [`Optimal`], over twenty epochs.
     pub const OPTIMAL: Self = Self::Ranking(&Ranking {
         name: "optimal",
-        help: "Those read most in the run's first twenty epochs themselves: for measuring, since it knows what is to come",
+        help: "Nodes read most in the run's first twenty epochs, known in advance: for comparisons only",
         policy: &Optimal { epochs: 0..20 },
     });
 }

@@ -34,7 +34,7 @@ impl CachePolicy {
     /// [`Presample`] over two epochs, and at least 200 batches.
     pub const PRESAMPLE: Self = Self::Ranking(&Ranking {
         name: "presample",
-        help: "Those read most in two epochs sampled beforehand, the run's first (GNNLab), and in 200 batches at least",
+        help: "Nodes read most in the run's first two epochs, and at least 200 batches, which are sampled in advance (GNNLab)",
         policy: &Presample { epochs: 2, least_batches: LEAST_BATCHES },
     });
 }

@@ -10,7 +10,7 @@ use crate::{CacheError, Hotness, Workload};
 impl CachePolicy {
     /// [`Random`].
     pub const RANDOM: Self =
-        Self::Ranking(&Ranking { name: "random", help: "Any", policy: &Random { seed: 0 } });
+        Self::Ranking(&Ranking { name: "random", help: "Random nodes", policy: &Random { seed: 0 } });
 }
 
 /// Random nodes: the baseline of a cache without information.

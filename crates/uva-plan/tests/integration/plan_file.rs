@@ -87,16 +87,18 @@ fn a_plan_for_other_options_is_warned_of_and_for_another_seed_is_not() {
     assert_eq!(check(|_| {}, 200), [""; 0]);
     assert_eq!(check(|options| options.seed = 5, 200), [""; 0]);
     let warnings = check(|options| options.fanouts = [-1, 3].into(), 200);
-    assert!(warnings[0].contains("`fanouts=5,3`, this run has -1,3"), "{warnings:?}");
+    assert!(warnings[0].contains("`fanouts=5,3`, but this run has -1,3"), "{warnings:?}");
     let warnings = check(|options| (options.replace, options.batch_dependency) = (true, 4), 100);
     assert_eq!(warnings.len(), 3);
-    for (warning, says) in
-        warnings.iter().zip(["`batch_size=200`, this run has 100", "`replace=false`", "`batch_dependency=1`"])
-    {
+    for (warning, says) in warnings.iter().zip([
+        "`batch_size=200`, but this run has 100",
+        "`replace=false`",
+        "`batch_dependency=1`",
+    ]) {
         assert!(warning.contains(says), "{warning}");
     }
     let warnings = check(|options| options.kind = uva_sample::SamplerKind::LABOR, 200);
-    assert!(warnings[0].contains("`sampler_kind=neighbor`, this run has labor"), "{warnings:?}");
+    assert!(warnings[0].contains("`sampler_kind=neighbor`, but this run has labor"), "{warnings:?}");
     let mut without_kind = serde_json::to_value(&written.plan).unwrap();
     without_kind["options"].as_object_mut().unwrap().remove("sampler_kind").unwrap();
     let refused = serde_json::from_value::<CachePlan>(without_kind).unwrap_err().to_string();
@@ -128,8 +130,8 @@ fn a_plan_whose_sizes_are_not_those_of_its_nodes_is_refused() {
         (|plan| plan.lists.bytes += 1, "bytes of lists"),
         (|plan| plan.rows.bytes = u64::MAX, "bytes of lists"),
         (|plan| plan.row_ids.push(7), "bytes of lists"),
-        (|plan| plan.row_ids[0] = 2000, "beyond the 2000"),
-        (|plan| plan.list_ids[0] = -1, "beyond the 2000"),
+        (|plan| plan.row_ids[0] = 2000, "outside of the dataset's 2000"),
+        (|plan| plan.list_ids[0] = -1, "outside of the dataset's 2000"),
         (|plan| plan.budget_bytes = plan.bytes() - 1, "exceed its budget"),
         (|plan| plan.rows.map_bytes = u64::MAX, "a map of"),
         (|plan| plan.lists.hit_rate = 5.0, "a hit rate of 5"),
@@ -151,7 +153,7 @@ fn ids_out_of_range_repeated_or_changed_are_refused_by_name_and_place() {
         (&[4, 2000, 5][..], "the id at 1 is 2000"),
         (&[-1], "the id at 0 is -1"),
         (&[i64::MIN, 3], "the id at 0"),
-        (&[9, 3, 9], "node 9 stands in it twice"),
+        (&[9, 3, 9], "node 9 is in it twice"),
     ] {
         written.forge_rows(ids);
         let refusal = written.refusal();
@@ -186,7 +188,7 @@ fn a_file_of_ids_is_searched_for_only_in_the_folder_of_the_plan() {
     for file in ["../plan.rows.npy", "/etc/passwd", "a/plan.rows.npy", "..", ".", "", "plan.rows.npy/"] {
         written.change(|plan| plan["rows"]["ids"]["file"] = json!(file));
         let refusal = written.refusal();
-        assert!(refusal.contains("no file name"), "{file}: {refusal}");
+        assert!(refusal.contains("not a file name"), "{file}: {refusal}");
     }
     written.change(|plan| plan["rows"]["ids"] = Value::Null);
     assert!(written.refusal().contains("no file with their ids"));

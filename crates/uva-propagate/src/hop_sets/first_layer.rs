@@ -16,20 +16,21 @@ const OPTION: &str = "first_layer";
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
     #[error(
-        "its rows are in the order \"{0}\", and a batch finds them by node: make it with `uvatrain propagate --nodes all \
+        "its rows are in the order \"{0}\", but a batch finds rows by node: make it with `uvatrain propagate --nodes all \
          --row-order nodes`"
     )]
     Order(RowOrder),
     #[error(
-        "it was made of a dataset of fingerprint {found} ({name}), and this one has {wanted}: make it of this dataset"
+        "it was made from a dataset with the fingerprint {found} ({name}), but this one has {wanted}: make it from this \
+         dataset"
     )]
     OtherDataset { found: String, name: String, wanted: String },
-    #[error("it has {0} hops of one or several operators, and a first layer takes one hop of one: `hops=1`")]
+    #[error("it has {0} hops in all, but a first layer uses one hop of one operator: make it with `hops=1`")]
     Hops(usize),
-    #[error("its operator is {0}, and a first layer takes row (sage) or sym (gcn)")]
+    #[error("its operator is {0}, but a first layer requires row (sage) or sym (gcn)")]
     OtherOperator(String),
     #[error(
-        "its operator is row, so that a first layer needs a node's own row beside its mean: make it with `layout=rows`"
+        "its operator is row, so a first layer needs a node's own row next to its mean: make it with `layout=rows`"
     )]
     RowsApart,
     #[error(
@@ -37,13 +38,15 @@ enum Unfit {
          sum alone"
     )]
     RowsTogether,
-    #[error("this dataset is a part of another, where lists at the border are missing: use the whole one")]
+    #[error(
+        "this dataset is a part of another, where lists at the border are missing: use the whole dataset"
+    )]
     OfPart,
     #[error(
-        "its sums count by weight.npy, and a layer over sampled neighbours does not: make it without `weighted`"
+        "its sums are weighted by weight.npy, but a layer over sampled neighbours is not: make it without `weighted`"
     )]
     Weighted,
-    #[error("its features were normalised, and those of the dataset are not: make it without `feature_norm`")]
+    #[error("its features were normalised, but those of the dataset are not: make it without `feature_norm`")]
     Normalised,
 }
 

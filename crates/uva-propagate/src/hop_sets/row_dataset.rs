@@ -10,7 +10,7 @@ use crate::options::Layout;
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "operators were applied differently often, and to train on them all it takes equally many hops of each"
+    "operators have different numbers of hops: training on all of them requires the same number for each"
 )]
 struct UnequalHops;
 

@@ -222,7 +222,7 @@ fn names_of_set(options: &Decisive) -> HashSet<String> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0}: remove the folder and begin anew")]
+#[error("{0}: remove the folder and start again")]
 struct NotAJournal(String);
 
 fn read(folder: &Path) -> Result<Option<Content>, GraphError> {
@@ -236,7 +236,7 @@ fn read(folder: &Path) -> Result<Option<Content>, GraphError> {
     let content: Content = serde_json::from_slice(&bytes)
         .map_err(|error| invalid(uva_files::quote::message(&error.to_string())))?;
     if content.format != FORMAT {
-        return Err(invalid(format!("it has format {}, and this version reads {FORMAT}", content.format)));
+        return Err(invalid(format!("it has format {}, but this version reads {FORMAT}", content.format)));
     }
     Ok(Some(content))
 }

@@ -122,7 +122,7 @@ impl FolderLock {
         if holds(&self.folder, &self.file).map_err(GraphError::io(path, "examine"))? {
             return Ok(());
         }
-        let problem = "it was removed or made anew while this process worked in it: begin anew";
+        let problem = "it was removed or replaced while this process worked in it: start again";
         Err(GraphError::io(path, "finish")(io::Error::other(problem)))
     }
 
@@ -148,7 +148,7 @@ fn left_over(folder: &Path) -> GraphError {
     GraphError::usage(
         "OUT",
         format!(
-            "an earlier run has left {}: go on with it by `resume`, or remove it (rm -r) and begin anew",
+            "an earlier run has left {}: continue it with `resume`, or remove it (rm -r) and start again",
             folder.display()
         ),
     )
@@ -217,7 +217,10 @@ fn mark(folder: &OwnDirectory, lock: &File) -> Result<(), GraphError> {
 
 fn unmarked(folder: &OwnDirectory, why: &str) -> GraphError {
     let path = folder.path().display();
-    GraphError::usage("OUT", format!("{path} is not an unfinished hop set, {why}: move it out of the way"))
+    GraphError::usage(
+        "OUT",
+        format!("{path} is not an unfinished hop set, because {why}: move it out of the way"),
+    )
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ fn a_folder_that_lost_its_lock_does_not_become_the_hop_set() {
     let error = propagate(&dataset, &out, &asked(), false, &mut Meddling(&made_anew)).unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, GraphError::Io { .. }) && !error.is_bad_input(), "{message}");
-    assert!(message.contains("set.propagating") && message.contains("made anew"), "{message}");
+    assert!(message.contains("set.propagating") && message.contains("removed or replaced"), "{message}");
     assert!(!out.exists() && lock.is_file());
 }
 

@@ -209,7 +209,7 @@ fn a_description_that_no_hop_set_has_is_refused_and_the_key_is_named() {
         ("/dim", json!(0), "dim is 0"),
         ("/data_offset", json!(128), "data_offset is 128"),
         ("/classes", json!(1_u64 << 31), "classes is 2147483648"),
-        ("/rows", json!(1_u64 << 62), "so many features of all rows"),
+        ("/rows", json!(1_u64 << 62), "the features of all rows"),
         ("/splits/train", json!([5, 3]), "splits.train is [5, 3]"),
         ("/splits/train", json!([0, 1_000_000_000]), "splits.train is [0, 1000000000]"),
         ("/splits/valid", json!([199, 250]), "splits.valid is [199, 250]"),
@@ -225,7 +225,7 @@ fn a_description_that_no_hop_set_has_is_refused_and_the_key_is_named() {
     }
     for name in ["../graph/feat.npy", "/etc/passwd", "other.npy"] {
         let facts = json!({"bytes": 1, "hash": "0"});
-        check(&|set| set["files"][name] = facts.clone(), &[name, "no file of this hop set"]);
+        check(&|set| set["files"][name] = facts.clone(), &[name, "not a file of this hop set"]);
     }
     check(&|set| set["splits"]["more"] = json!([0, 0]), &["splits has others"]);
     let many = vec![whole["operators"][0].clone(); 65];
@@ -361,7 +361,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_written() {
     let mut weights = floats(&path.join("weight.npy"));
     fs::remove_file(path.join("weight.npy")).unwrap();
     let bare = Dataset::open(&path).unwrap();
-    assert!(refused(&bare, &weighted, &["`weighted`", "weight.npy: there is none"]).is_bad_input());
+    assert!(refused(&bare, &weighted, &["`weighted`", "weight.npy does not exist"]).is_bad_input());
     weights[5] = -1.0;
     write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
     let negative = Dataset::open(&path).unwrap();

@@ -12,7 +12,7 @@ use crate::process::fork::OwnProcess;
 /// An array that torch, numpy and every other library with DLPack can view without a copy:
 /// `torch.from_dlpack(array)`, `numpy.from_dlpack(array)`.
 ///
-/// It keeps the memory it stands for, and so does every tensor made from it.
+/// It keeps its memory alive, and so does every tensor made from it.
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct Array {
     pointer: *mut u8,
@@ -102,7 +102,7 @@ impl Array {
         let lent = self.lent()?;
         if !self.device.is_host() {
             return Err(PyBufferError::new_err(
-                "copy=True: this array is on a GPU, which is copied by the library that views it (torch: .clone())",
+                "copy=True: not supported for an array on a GPU; copy it with the library that views it (torch: .clone())",
             ));
         }
         // Words, so that a copy is aligned for every element.
@@ -135,9 +135,9 @@ impl Array {
             return Ok(());
         }
         Err(PyBufferError::new_err(format!(
-            "the batch is ordered on stream {own:#x}, which was the current one when it was asked for, and is wanted on \
-             stream {theirs:#x}: take the tensor before changing the stream and let the new one wait \
-             (torch: stream.wait_stream), or change it before the batch is asked for"
+            "the batch is ordered on stream {own:#x}, which was current when it was requested, but the consumer uses \
+             stream {theirs:#x}: take the tensor before changing the stream and let the new stream wait \
+             (torch: stream.wait_stream), or change the stream before requesting the batch"
         )))
     }
 }
@@ -150,8 +150,8 @@ impl Array {
     /// Lends the memory: DLPack's protocol, as torch.from_dlpack and numpy.from_dlpack call it.
     ///
     /// stream: for memory on a GPU, the stream that the consumer will use, as DLPack numbers it.
-    /// max_version: the newest version of DLPack that the consumer knows; a capsule of the time before 1.0 without.
-    /// dl_device: where the consumer wants it; BufferError where that is elsewhere.
+    /// max_version: the newest version of DLPack that the consumer supports; by default, a capsule of versions before 1.0.
+    /// dl_device: the device that the consumer requires; BufferError if it is another one.
     /// copy: True makes a copy of memory on the host; BufferError for memory on a GPU.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
@@ -175,14 +175,14 @@ impl Array {
         match max_version {
             Some((major, _)) if major >= 1 => lent.versioned(py),
             _ if lent.read_only => Err(PyBufferError::new_err(
-                "this array is read-only, which only DLPack 1.0 and later can say: a newer library can view it, or ask \
-                 for copy=True",
+                "this array is read-only, which only DLPack 1.0 and later supports: use a newer library, or pass \
+                 copy=True",
             )),
             _ => lent.legacy(py),
         }
     }
 
-    /// Where the memory is, as DLPack says it: (1, 0) for the host, (2, i) for GPU i.
+    /// Where the memory is, as in DLPack: (1, 0) for the host, (2, i) for GPU i.
     fn __dlpack_device__(&self) -> (i32, i32) {
         self.device.pair()
     }

@@ -105,7 +105,7 @@ impl Input {
         }
         let Some(device) = array.getattr_opt("__dlpack_device__")? else {
             return Err(PyTypeError::new_err(format!(
-                "{name} is a {}: an array is needed, of numpy, torch or another library with DLPack",
+                "{name} is a {}: expected an array of numpy, torch or another library with DLPack",
                 array.get_type().name()?
             )));
         };
@@ -113,7 +113,7 @@ impl Input {
         // 3 is page-locked host memory.
         if device.0 != DlpackDevice::HOST.pair().0 && device.0 != 3 {
             return Err(PyValueError::new_err(format!(
-                "{name} is on device {device:?}: it has to be in host memory (torch: .cpu())"
+                "{name} is on device {device:?}: it must be in host memory (torch: .cpu())"
             )));
         }
         let options = PyDict::new(py);
@@ -163,7 +163,9 @@ impl Input {
             unsafe {
                 if (*versioned).major != 1 {
                     let major = (*versioned).major;
-                    return Err(PyValueError::new_err(format!("{name} comes by DLPack {major}, not 1")));
+                    return Err(PyValueError::new_err(format!(
+                        "{name} uses DLPack {major}, but DLPack 1 is required"
+                    )));
                 }
                 (&(*versioned).tensor, !(*versioned).is_read_only())
             }
@@ -206,7 +208,7 @@ impl Input {
         let input = Self { name: name.to_owned(), shape, kind, pointer, writable, _owner: owner };
         if input.elements() > 0 && (pointer.is_null() || !(pointer as usize).is_multiple_of(kind.bytes())) {
             return Err(PyValueError::new_err(format!(
-                "{name}: its elements are not aligned in memory; give a copy of it"
+                "{name}: its elements are not aligned in memory: pass a copy of it"
             )));
         }
         Ok(input)
@@ -320,7 +322,7 @@ fn check_order(
     for (&size, stride) in shape.iter().zip(strides).rev() {
         if size != 1 && stride != expected {
             return Err(PyValueError::new_err(format!(
-                "{name} is not contiguous: give a copy of it in C order (numpy.ascontiguousarray, torch: .contiguous())"
+                "{name} is not contiguous: pass a copy of it in C order (numpy.ascontiguousarray, torch: .contiguous())"
             )));
         }
         expected *= size as i64;

@@ -38,7 +38,7 @@ impl PrivateTable {
         }
         if !offset.is_multiple_of(element.bytes()) {
             return Err(PyValueError::new_err(format!(
-                "{}: the elements start at offset {offset}, which is no multiple of {}: save the array again with numpy",
+                "{}: the elements start at offset {offset}, which is not a multiple of {}: save the array again with numpy",
                 path.display(),
                 element.bytes()
             )));

@@ -19,7 +19,7 @@ impl Drop for Counted {
     }
 }
 
-/// Zeros in memory of their own.
+/// An array of zeros in new memory.
 #[pyfunction]
 #[pyo3(signature = (dtype, rows, columns=None, *, read_only=false))]
 pub fn _zeros(dtype: &str, rows: usize, columns: Option<usize>, read_only: bool) -> PyResult<Array> {
@@ -54,7 +54,7 @@ pub fn _zeros(dtype: &str, rows: usize, columns: Option<usize>, read_only: bool)
     Ok(if read_only { array.read_only() } else { array })
 }
 
-/// How many arrays of `_zeros` are in memory, lent ones included.
+/// The number of arrays of `_zeros` in memory, including lent arrays.
 #[pyfunction]
 pub fn _zeros_alive() -> usize {
     ALIVE.load(Ordering::Relaxed)

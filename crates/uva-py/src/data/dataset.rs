@@ -16,7 +16,7 @@ use crate::arrays::input::Input;
 use crate::arrays::table::PrivateTable;
 use crate::errors::{UvatrainError, of_graph};
 
-/// A dataset of docs/reference/data-format.md, checked and mapped. `uvatrain.Dataset` is what a person uses.
+/// A dataset of docs/reference/data-format.md, checked and mapped. `uvatrain.Dataset` is the public class.
 #[pyclass(frozen, name = "Dataset", module = "uvatrain._core")]
 pub struct PyDataset {
     graph: Arc<Graph>,
@@ -34,8 +34,8 @@ pub fn open_divided(path: &Path, part: u32, how: Verify) -> PyResult<Graph> {
     on_threads(|| RangeParts::open(path, &[part], how)?.dataset(part))
 }
 
-/// What `partition.json` in `directory` says: the training nodes of each part, and the layout of the parts, None of a map alone.
-/// ValueError, with the key, where it is not a partition's.
+/// The content of `partition.json` in `directory`: the training nodes of each part, and the layout of the parts, None for a map
+/// without parts. Raises ValueError, with the key, if it is not a partition's.
 #[pyfunction]
 pub fn _read_partition(directory: PathBuf) -> PyResult<(Vec<u64>, Option<String>)> {
     let summary = PartitionSummary::read(&directory).map_err(of_graph)?;
@@ -146,19 +146,19 @@ impl PyDataset {
         self.graph.name()
     }
 
-    /// Nodes.
+    /// Number of nodes.
     #[getter]
     fn num_nodes(&self) -> usize {
         self.graph.nodes()
     }
 
-    /// Edges; both directions of an undirected edge count.
+    /// Number of edges; both directions of an undirected edge count.
     #[getter]
     fn num_edges(&self) -> usize {
         self.graph.edges()
     }
 
-    /// Values in a feature row.
+    /// Number of values in a feature row.
     #[getter]
     fn feature_dim(&self) -> usize {
         self.graph.table().dim
@@ -170,7 +170,7 @@ impl PyDataset {
         of_features(self.graph.table().element).name()
     }
 
-    /// Classes; 0 where no node has a class.
+    /// Number of classes; 0 if no node has a class.
     #[getter]
     fn num_classes(&self) -> usize {
         self.graph.classes()
@@ -182,40 +182,40 @@ impl PyDataset {
         matches!(self.graph.labels(), Labels::Multi { .. })
     }
 
-    /// Numbers to predict for a node, where labels are float32 targets of regression; else None.
+    /// Number of values to predict per node if labels are float32 targets of regression; else None.
     #[getter]
     fn num_targets(&self) -> Option<usize> {
         self.graph.labels().regression_columns()
     }
 
-    /// 16 hex digits that name the content, wherever it lies and whatever it is called.
+    /// The fingerprint of the content, 16 hex digits; it does not depend on path or name.
     #[getter]
     fn fingerprint(&self) -> String {
         self.graph.fingerprint()
     }
 
-    /// What meta.json says, as JSON.
+    /// The content of meta.json, as JSON.
     #[getter]
     fn meta(&self) -> PyResult<String> {
         serde_json::to_string(self.graph.meta())
             .map_err(|error| UvatrainError::new_err(format!("meta.json: {error}")))
     }
 
-    /// How many nodes a split has: (train, valid, test).
+    /// Numbers of nodes of the splits: (train, valid, test).
     #[getter]
     fn split_lengths(&self) -> (usize, usize, usize) {
         let length = |split| self.graph.split(split).len();
         (length(Split::Train), length(Split::Valid), length(Split::Test))
     }
 
-    /// The ids of the nodes whose feature rows are here, (first, end), where the other ranks have the others; else None.
+    /// The ids (first, end) of the nodes whose feature rows this rank has, if other ranks have the others; else None.
     #[getter]
     fn own_rows(&self) -> Option<(u64, u64)> {
         let own = self.graph.own_rows()?.nodes();
         Some((own.start, own.end))
     }
 
-    /// One of the tables without a copy; None where the dataset has no such table.
+    /// One of the tables without a copy; None if the dataset has no such table.
     fn array(&self, name: &str) -> Option<Array> {
         self.tables.iter().find(|(of, _)| *of == name).map(|(_, table)| table.lent())
     }
@@ -246,7 +246,7 @@ impl PyDataset {
         let ids = Input::new("ids", ids)?;
         let mut out = Input::new("out", out)?;
         let (Some(ids), 1) = (ids.as_i64(), ids.shape.len()) else {
-            return Err(PyValueError::new_err(format!("ids is {}, it has to be int64 [n]", ids.describe())));
+            return Err(PyValueError::new_err(format!("ids is {}, but must be int64 [n]", ids.describe())));
         };
         let described = out.describe();
         // SAFETY: our own Python (pyg/stores.py) allocated `out` for this call, and no other code has it yet.

@@ -60,7 +60,9 @@ impl HopSetKeywords<'_, '_> {
     fn number<T: FromStr>(&self, name: &str) -> PyResult<Option<T>> {
         self.check_number(name)?;
         self.read(name, |text| {
-            text.parse().map_err(|_| format!("'{text}' is not an integer of 0 or more, or it is too large"))
+            text.parse().map_err(|_| {
+                format!("invalid value '{text}': expected an integer of 0 or more that is not too large")
+            })
         })
     }
 
@@ -68,7 +70,7 @@ impl HopSetKeywords<'_, '_> {
         let found = self.read(name, |text| {
             T::all().into_iter().find(|value| value.name() == text).ok_or_else(|| {
                 let names: Vec<&str> = T::all().into_iter().map(T::name).collect();
-                format!("'{text}' is none of {}", names.join(", "))
+                format!("invalid value '{text}': expected one of {}", names.join(", "))
             })
         })?;
         Ok(found.unwrap_or_default())
@@ -103,16 +105,16 @@ impl HopSetKeywords<'_, '_> {
 
 fn half_of_memory() -> PyResult<u64> {
     let memory = HostMemory::read().map_err(|error| {
-        UvatrainError::new_err(format!("cannot find out how much memory there is ({error}): give memory"))
+        UvatrainError::new_err(format!("cannot read how much memory is available ({error}): give memory"))
     })?;
     Ok(memory.to_be_had() / 2)
 }
 
 /// Multiplies the dataset's features by operators, and stores the rows as the hop set `out`.
 ///
-/// options: those of docs/guide/propagation.md by their names. progress: None, or called with the operator's name, the rows
-/// that are summed, and all rows of this operator. What it raises ends the work, as a signal's handler does; what is
-/// finished is kept.
+/// options: options of docs/guide/propagation.md by name. progress: None, or called with the operator's name, the rows
+/// that are summed, and all rows of this operator. An exception of it ends the work, as one of a signal handler does;
+/// finished parts are kept.
 #[pyfunction]
 pub fn propagate(
     py: Python<'_>,
@@ -167,7 +169,7 @@ impl PropagateWatch for ProgressWatch {
     }
 }
 
-/// A hop set of docs/guide/propagation.md, checked and mapped. `uvatrain.HopSet` is what a person uses.
+/// A hop set of docs/guide/propagation.md, checked and mapped. `uvatrain.HopSet` is the public class.
 #[pyclass(frozen, name = "HopSet", module = "uvatrain._core")]
 pub struct PyHopSet {
     path: PathBuf,
@@ -206,20 +208,20 @@ impl PyHopSet {
         self.path.clone()
     }
 
-    /// What hops.json says, as JSON.
+    /// The content of hops.json, as JSON.
     #[getter]
     fn meta(&self) -> PyResult<String> {
         serde_json::to_string(&self.set)
             .map_err(|error| UvatrainError::new_err(format!("hops.json: {error}")))
     }
 
-    /// Hops of a row, the features themselves among them.
+    /// Hops of a row, including the features themselves.
     #[getter]
     fn hops(&self) -> usize {
         self.set.hops()
     }
 
-    /// The names of hop files in order; one name for all of them where all hops of a row lie side by side.
+    /// The names of hop files in order; one name if all hops of a row are in one file.
     #[getter]
     fn hop_files(&self) -> Vec<String> {
         self.set.hop_files()
@@ -251,7 +253,7 @@ impl PyHopSet {
             NpyType::F32 => DlpackType::F32,
             NpyType::I64 => DlpackType::I64,
             other => {
-                let message = format!("{}: labels of type {other} are of no task", array.path().display());
+                let message = format!("{}: labels of type {other} are not supported", array.path().display());
                 return Err(PyValueError::new_err(message));
             }
         };
@@ -259,7 +261,7 @@ impl PyHopSet {
     }
 
     /// Checks the hashes of all files, and that every value of every hop is finite.
-    /// A handler of a signal that raises ends it.
+    /// A signal handler that raises ends the check.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         let signals = SignalCheck::default();
         let stops = AtomicBool::new(false);

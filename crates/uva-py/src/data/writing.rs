@@ -59,7 +59,7 @@ pub fn _check_output(option: &str, path: PathBuf, reads: Vec<PathBuf>) -> PyResu
 }
 
 /// Writes a dataset to the directory `path`. `arrays` maps the names of arguments to arrays; `meta` is meta.json. Before
-/// anything is written, `warn` is told what will not be written as it was given.
+/// anything is written, `warn` is called with each conversion of an array.
 #[pyfunction]
 pub fn write_dataset(
     py: Python<'_>,
@@ -72,14 +72,14 @@ pub fn write_dataset(
     let mut inputs =
         arrays.iter().map(|(name, array)| Input::new(name, array)).collect::<PyResult<Vec<Input>>>()?;
     let mut meta: Meta = serde_json::from_str(meta)
-        .map_err(|error| PyValueError::new_err(format!("what meta.json would say: {error}")))?;
+        .map_err(|error| PyValueError::new_err(format!("the content of meta.json: {error}")))?;
     let mut take = |name: &str| {
         let found = inputs.iter().position(|input| input.name == name);
         found.map(|position| inputs.swap_remove(position))
     };
     let files = checked(&mut take, &mut meta)?;
     if !overwrite && path.symlink_metadata().is_ok() {
-        let message = format!("{}: it exists already; overwrite=True replaces it", path.display());
+        let message = format!("{}: it already exists; overwrite=True replaces it", path.display());
         return Err(PyFileExistsError::new_err(message));
     }
     for File { input, how, .. } in &files {
@@ -94,10 +94,10 @@ pub fn write_dataset(
 /// The file type of each array, or the reason why it cannot be written.
 fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyResult<Vec<File>> {
     let required = |input: Option<Input>, name: &str| {
-        input.ok_or_else(|| PyValueError::new_err(format!("{name} is missing: a dataset needs it")))
+        input.ok_or_else(|| PyValueError::new_err(format!("{name} is missing: a dataset requires it")))
     };
     let refuse = |input: &Input, wanted: String| {
-        Err(PyValueError::new_err(format!("{} is {}, it has to be {wanted}", input.name, input.describe())))
+        Err(PyValueError::new_err(format!("{} is {}, but must be {wanted}", input.name, input.describe())))
     };
     let indptr = required(take("indptr"), "indptr")?;
     if !indptr.is_integer() || indptr.shape.len() != 1 || indptr.shape[0] == 0 {
@@ -115,7 +115,7 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         return refuse(
             &features,
             format!(
-                "float32, float16, bfloat16, float8_e4m3fn, uint8 or int8 [{nodes}, features], a row for each node of indptr"
+                "float32, float16, bfloat16, float8_e4m3fn, uint8 or int8 [{nodes}, features], one row per node of indptr"
             ),
         );
     };
@@ -160,7 +160,7 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
                 return refuse(
                     &labels,
                     format!(
-                        "int64 [{nodes}], one class a node (-1: none), or uint8 [{nodes}, classes], zeros and ones, or \
+                        "int64 [{nodes}], one class per node (-1: none), or uint8 [{nodes}, classes], zeros and ones, or \
                          float32 [{nodes}] or [{nodes}, targets], for regression"
                     ),
                 );
@@ -291,7 +291,7 @@ fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
 }
 
 fn no_integers(path: &Path) -> GraphError {
-    let source = io::Error::new(io::ErrorKind::InvalidData, "its elements are no integers");
+    let source = io::Error::new(io::ErrorKind::InvalidData, "its elements are not integers");
     GraphError::Io { path: path.to_owned(), action: "write", source }
 }
 

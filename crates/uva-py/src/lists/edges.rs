@@ -10,8 +10,8 @@ use crate::arrays::values::{exported, zeros};
 
 /// The edges (source, destination) as lists of in-neighbours, each in the order in which its edges stand.
 ///
-/// sources, destinations: integers [edges]. Gives indptr, int64 [num_nodes + 1]; indices, int32 [edges], or int64 where
-/// ids need it; and with `order`, int64 [edges], which edge each entry of indices is.
+/// sources, destinations: integers [edges]. Returns indptr, int64 [num_nodes + 1]; indices, int32 [edges], or int64 if
+/// ids need it; and with `order`, the edge of each entry of indices, int64 [edges].
 #[pyfunction]
 pub fn lists_of_edges(
     py: Python<'_>,
@@ -25,7 +25,7 @@ pub fn lists_of_edges(
     for input in [&sources, &destinations] {
         if !input.is_integer() || input.shape.len() != 1 || input.shape != sources.shape {
             let message = format!(
-                "sources is {} and destinations {}: both have to be int64 [edges]",
+                "sources is {} and destinations {}: both must be int64 [edges]",
                 sources.describe(),
                 destinations.describe()
             );

@@ -79,7 +79,7 @@ fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
 /// An array that a loop reads.
 fn read<T: Pod>(input: &Input, kind: ElementKind) -> PyResult<&[T]> {
     if input.kind != kind {
-        let message = format!("{} is {}, and {} is needed", input.name, input.describe(), kind.name());
+        let message = format!("{} is {}, but {} is required", input.name, input.describe(), kind.name());
         return Err(PyValueError::new_err(message));
     }
     // `Input` has found it aligned.
@@ -90,7 +90,7 @@ fn read<T: Pod>(input: &Input, kind: ElementKind) -> PyResult<&[T]> {
 /// `out`, which must not overlap the arrays that are read.
 fn write<'o, T: Pod>(out: &'o mut Input, kind: ElementKind, others: &[&Input]) -> PyResult<&'o mut [T]> {
     if out.kind != kind {
-        let message = format!("out is {}, and {} is needed", out.describe(), kind.name());
+        let message = format!("out is {}, but {} is required", out.describe(), kind.name());
         return Err(PyValueError::new_err(message));
     }
     let own = out.bytes().as_ptr_range();
@@ -108,7 +108,7 @@ fn write<'o, T: Pod>(out: &'o mut Input, kind: ElementKind, others: &[&Input]) -
     match unsafe { out.bytes_mut() } {
         Some(bytes) => bytemuck::try_cast_slice_mut(bytes)
             .map_err(|error| PyValueError::new_err(format!("out: {error}"))),
-        None => Err(PyValueError::new_err("out cannot be written to")),
+        None => Err(PyValueError::new_err("out is read-only")),
     }
 }
 
@@ -118,7 +118,7 @@ fn table(input: &Input) -> PyResult<(usize, usize)> {
         [rows] => Ok((rows, 1)),
         [rows, columns] => Ok((rows, columns)),
         _ => Err(PyValueError::new_err(format!(
-            "{} is {}, and one or two dimensions are needed",
+            "{} is {}, but one or two dimensions are required",
             input.name,
             input.describe()
         ))),
@@ -131,7 +131,7 @@ fn check(input: &Input, rows: usize, columns: usize) -> PyResult<()> {
         return Ok(());
     }
     Err(PyValueError::new_err(format!(
-        "{} is {}, and [{rows}, {columns}] is needed",
+        "{} is {}, but [{rows}, {columns}] is required",
         input.name,
         input.describe()
     )))
@@ -162,10 +162,10 @@ macro_rules! by_types {
             (ElementKind::I64, ElementKind::F32) => $function::<i64, f32>($($argument),*),
             (ElementKind::I64, ElementKind::F64) => $function::<i64, f64>($($argument),*),
             (ElementKind::I32 | ElementKind::I64, _) => Err(PyValueError::new_err(format!(
-                "{} is {}, and float32 or float64 is needed", $rows.name, $rows.describe()
+                "{} is {}, but float32 or float64 is required", $rows.name, $rows.describe()
             ))),
             _ => Err(PyValueError::new_err(format!(
-                "indptr is {}, and int32 or int64 is needed", $indptr.describe()
+                "indptr is {}, but int32 or int64 is required", $indptr.describe()
             ))),
         }
     };
@@ -178,10 +178,10 @@ pub enum SumWeights<'py> {
     Array(Bound<'py, PyAny>),
 }
 
-/// Weighted sums of rows: `out[v]` is the sum of the rows that list v names, each times its edge's weight.
+/// Weighted sums of rows: `out[v]` is the sum of the rows in list v, each multiplied by its edge's weight.
 ///
-/// rows: [n, width]; out: [lists, width]. weights: [edges], or [edges, heads] where each of as many equal parts of a
-/// row has weights of its own; "mean"; None for ones.
+/// rows: [n, width]; out: [lists, width]. weights: [edges], or [edges, heads] with separate weights for each of `heads`
+/// equal parts of a row; "mean"; None for ones.
 #[pyfunction]
 #[pyo3(signature = (indptr, indices, rows, weights, out, threads=1))]
 pub fn list_sums(
@@ -228,7 +228,7 @@ pub fn list_sums(
         Some(SumWeights::Named(name)) if name == "mean" => (None, true),
         Some(SumWeights::Named(name)) => {
             return Err(PyValueError::new_err(format!(
-                "weights={name:?}: \"mean\", an array or None is needed"
+                "weights={name:?}: expected \"mean\", an array or None"
             )));
         }
         Some(SumWeights::Array(array)) => (Some(Input::new("weights", &array)?), false),
@@ -238,8 +238,8 @@ pub fn list_sums(
     })
 }
 
-/// The scalar products of rows along edges: `out[e]` is that of the row which edge e names with row v of `others`, v
-/// being its list. The gradient of the weights of `list_sums`.
+/// Scalar products of rows along edges: `out[e]` is the product of the row of edge e with row v of `others`, for an
+/// edge of list v. The gradient of the weights of `list_sums`.
 ///
 /// rows: [n, width]; others: [lists, width]; out: [edges, heads].
 #[pyfunction]
@@ -275,7 +275,7 @@ pub fn list_dots(
     py.detach(|| by_types!(indptr, rows, run((&indptr, &indices), &rows, &others, &mut out, threads)))
 }
 
-/// The largest number of each column over the rows of a list; zeros for an empty list.
+/// The maximum of each column over the rows of a list; zeros for an empty list.
 ///
 /// rows: [n, width]; out: [lists, width].
 #[pyfunction]
@@ -307,7 +307,7 @@ pub fn list_maxima(
     py.detach(|| by_types!(indptr, rows, run((&indptr, &indices), &rows, &mut out, threads)))
 }
 
-/// The gradient of `rows` from that of `list_maxima`, which is divided equally between equal elements.
+/// The gradient of `rows` from the gradient of `list_maxima`, which is divided equally between equal elements.
 ///
 /// maxima, gradient: [lists, width]; out: [n, width].
 #[pyfunction]
@@ -355,8 +355,8 @@ pub fn list_maxima_backward(
     })
 }
 
-/// Attention: the softmax over each list of LeakyReLU(of_rows[u] + of_lists[v]), head by head. With `weights` and
-/// `gradient`, its result and the gradient of that, the gradient of the sums before LeakyReLU instead.
+/// Attention: the softmax over each list of LeakyReLU(of_rows[u] + of_lists[v]), per head. With `weights` (its result)
+/// and `gradient` (the gradient of that), instead the gradient of the sums before LeakyReLU.
 ///
 /// of_rows: [n, heads]; of_lists: [lists, heads]; weights, gradient, out: [edges, heads].
 #[pyfunction]
@@ -415,7 +415,7 @@ pub fn list_attention(
             Some((Input::new("weights", weights)?, Input::new("gradient", gradient)?))
         }
         (None, None) => None,
-        _ => return Err(PyValueError::new_err("weights and gradient: both or none")),
+        _ => return Err(PyValueError::new_err("weights and gradient: give both or neither")),
     };
     let mut out = Input::new("out", out)?;
     py.detach(|| {
@@ -428,7 +428,7 @@ pub fn list_attention(
     })
 }
 
-/// Where the edges of each of `lists` lists begin, [lists + 1], if the list of each edge, [edges], ascends; else None.
+/// The offsets of `lists` lists, [lists + 1], if the list number of each edge, [edges], ascends; else None.
 #[pyfunction]
 pub fn list_offsets(
     py: Python<'_>,
@@ -450,8 +450,8 @@ pub fn list_offsets(
     })
 }
 
-/// Lists turned round: for each of so many rows the lists that name it, as indptr [rows + 1] and indices [edges], and
-/// [edges] the number of each edge before. Of the type of `indptr`.
+/// Reversed lists: for each row the lists that contain it, as indptr [rows + 1] and indices [edges], and the former
+/// number of each edge [edges]. Results have the type of `indptr`.
 #[pyfunction]
 pub fn transposed_lists(
     py: Python<'_>,
@@ -476,8 +476,8 @@ pub fn transposed_lists(
     )
 }
 
-/// The lists over so many rows with row v in list v just once, at its end: indptr, indices, and the number of each edge
-/// before, -1 for an own row that no edge named. Of the type of `indptr`.
+/// The lists with row v in list v exactly once, at its end: indptr, indices, and the former number of each edge, -1 for
+/// an own row without an edge. Results have the type of `indptr`.
 #[pyfunction]
 pub fn lists_with_own(
     py: Python<'_>,

@@ -11,8 +11,8 @@ use crate::loader::source::Source;
 use crate::options::keywords::{count, split_named};
 use crate::process::interrupt::SignalCheck;
 
-/// Takes up the consumer's place in the run that this process was started by: with `--ranks` that of this rank. The
-/// epochs of `main` are expected to follow one another.
+/// Connects this process as the consumer of the run that started it, with `--ranks` as that of this rank. The epochs of
+/// `main` are expected to follow one another.
 #[pyfunction]
 #[pyo3(signature = (main, *, rank, world_size))]
 pub fn _attach(

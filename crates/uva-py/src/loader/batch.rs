@@ -46,7 +46,7 @@ impl Drop for SharedBatch {
     }
 }
 
-/// A batch as the runtime hands it out. uvatrain.Batch, in Python, makes tensors of it.
+/// A batch of the runtime. uvatrain.Batch, in Python, makes tensors of it.
 #[pyclass(frozen, name = "Batch", module = "uvatrain._core")]
 pub struct PyBatch {
     /// Cleared when the next batch is requested.
@@ -56,14 +56,14 @@ pub struct PyBatch {
     split: &'static str,
     #[pyo3(get)]
     epoch: u32,
-    /// Its number in its epoch, over all ranks.
+    /// The number of the batch in its epoch, over all ranks.
     #[pyo3(get)]
     index: u32,
     hash: u64,
-    /// Which nodes its hops drew neighbours for: "all" or "new".
+    /// The nodes whose neighbours hops drew: "all" or "new".
     #[pyo3(get)]
     expand: &'static str,
-    /// Which kind of sampler made it.
+    /// The kind of sampler that made the batch.
     #[pyo3(get)]
     sampler_kind: &'static str,
     /// Whether blocks have weights.
@@ -82,13 +82,13 @@ pub struct PyBatch {
     /// Destinations, sources and edges of each layer's block; layer 0 is the hop at the seeds.
     #[pyo3(get)]
     counts: Vec<(usize, usize, usize)>,
-    /// Whether it is padded to the loader's static shapes.
+    /// Whether the batch is padded to the loader's static shapes.
     #[pyo3(get)]
     padded: bool,
-    /// What the producer made of the outermost hop's rows: "mean", "sum", "max" or "gcn"; None: it hands them over.
+    /// The producer's aggregation of the outermost hop's rows: "mean", "sum", "max" or "gcn"; None: no aggregation.
     #[pyo3(get)]
     aggregate: Option<&'static str>,
-    /// Whether it has feature rows.
+    /// Whether the batch has feature rows.
     #[pyo3(get)]
     has_x: bool,
     /// Nodes of each level without padding, the seeds first.
@@ -140,8 +140,8 @@ impl PyBatch {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         held.ok_or_else(|| {
             BatchGone::new_err(format!(
-                "batch {} of epoch {} ({}) is gone: its slot went back when the next step was asked for. Take what is \
-                 needed of it before that, and .clone() what is needed longer",
+                "batch {} of epoch {} ({}) is gone: its slot was returned when the next batch was requested. Take its \
+                 tensors before that, and .clone() those that are needed longer",
                 self.index, self.epoch, self.split
             ))
         })
@@ -171,12 +171,12 @@ impl PyBatch {
         })
     }
 
-    /// A layer's edges as int64 [2, edges], a copy: sources, then destinations. On a GPU others make them faster.
+    /// A copy of a layer's edges as int64 [2, edges]: sources, then destinations. For batches in host memory.
     fn edges(&self, layer: Option<usize>) -> PyResult<Array> {
         let held = self.held()?;
         let (indptr, indices) = (self.column(&held, "indptr", layer)?, self.column(&held, "indices", layer)?);
         if indptr.device.is_some() {
-            return Err(PyValueError::new_err("edge_index is made of batches in host memory"));
+            return Err(PyValueError::new_err("edge_index is only supported for batches in host memory"));
         }
         let edges = indices.rows;
         let mut pair: Vec<i64> = Vec::new();
@@ -211,7 +211,7 @@ impl PyBatch {
         let Some(column) = Column::from_name(if name == LABELS { "labels" } else { name }) else {
             let names: Vec<_> = COLUMNS.iter().map(|spec| spec.name).collect();
             return value(format!(
-                "{name:?} is no array of a batch: {}, {LABELS} and edge_index are",
+                "a batch has no array {name:?}: expected one of {}, {LABELS} and edge_index",
                 names.join(", ")
             ));
         };
@@ -224,8 +224,10 @@ impl PyBatch {
         }
         let key = match (column.spec().is_of_layers(), layer) {
             (_, part) if parts.is_some() => column.part(part.unwrap_or(0)),
-            (true, None) => return value(format!("{name} is an array of a layer: say which by layer=")),
-            (false, Some(_)) => return value(format!("{name} is the batch's, not a layer's")),
+            (true, None) => {
+                return value(format!("{name} is an array of a layer: give its number as layer="));
+            }
+            (false, Some(_)) => return value(format!("{name} is an array of the batch, not of a layer")),
             (_, layer) => column.at(layer.unwrap_or(0)),
         };
         match held.batch().column_of(key) {
@@ -235,14 +237,14 @@ impl PyBatch {
             }
             Err(ColumnError::Absent { .. }) => value(match column.spec().presence {
                 Presence::WeighedEdges => format!(
-                    "this batch has no {name}, for sampler_kind=\"{}\" weighs no edges: the mean of what it picked stands \
-                     for all neighbours",
+                    "this batch has no {name}: sampler_kind=\"{}\" weighs no edges, and the mean of its picks estimates \
+                     the mean of all neighbours",
                     self.sampler_kind
                 ),
                 Presence::Labelled => format!("this batch has no {name}: the dataset has no labels"),
                 Presence::ForModel => format!(
-                    "this batch has no {name}: only runs whose built-in model needs it have it, and Loader(..., \
-                     aggregate=\"gcn\")"
+                    "this batch has no {name}: only built-in models that need it and Loader(..., aggregate=\"gcn\") have \
+                     it"
                 ),
                 Presence::Padded => {
                     format!("this batch has no {name}: Loader(..., pad=\"auto\") makes batches with it")
@@ -272,15 +274,15 @@ const LABELS: &str = "y";
 
 #[pymethods]
 impl PyBatch {
-    /// One of the batch's arrays by its column's name, or y for the labels; of a layer also edge_index, a copy. Of x in a
+    /// An array of the batch by its column's name, or y for the labels; of a layer also edge_index, a copy. For x in a
     /// batch of a hop set, layer is the number of the table.
     #[pyo3(signature = (name, layer=None))]
     fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
         self.lend(name, layer)
     }
 
-    /// The same for torch.from_dlpack, in one call: a capsule where the array is in host memory. On a GPU it is the
-    /// array, which torch has to ask for its stream.
+    /// The array for torch.from_dlpack, in one call: a capsule if the array is in host memory. On a GPU it is the array
+    /// itself, since torch passes its stream.
     #[pyo3(signature = (name, layer=None))]
     fn exported<'py>(
         &self,
@@ -294,37 +296,37 @@ impl PyBatch {
         if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }
     }
 
-    /// Whether it has the seeds' positions in their split.
+    /// Whether the batch has the seeds' positions in their split.
     #[getter]
     fn has_input_id(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().place(Column::InputId).is_some())
     }
 
-    /// Tables of feature rows: one, and of a hop set one for each hop.
+    /// Number of tables of feature rows: one, or one for each hop of a hop set.
     #[getter]
     fn tables(&self) -> PyResult<usize> {
         Ok(self.held()?.batch().layout().tables())
     }
 
-    /// Whether the dataset has labels, and so the batch.
+    /// Whether the dataset, and so the batch, has labels.
     #[getter]
     fn has_labels(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().place(Column::Labels).is_some())
     }
 
-    /// Whether the loader pads, and so says which seeds are none of padding.
+    /// Whether the loader pads, so that the batch has a mask of real (non-padding) seeds.
     #[getter]
     fn has_seed_mask(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().place(Column::SeedMask).is_some())
     }
 
-    /// Whether its blocks have edge ids.
+    /// Whether blocks have edge ids.
     #[getter]
     fn has_edge_ids(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().place(Column::EdgeIds).is_some())
     }
 
-    /// Whether its blocks have the feature rows of their edges.
+    /// Whether blocks have the feature rows of their edges.
     #[getter]
     fn has_edge_attr(&self) -> PyResult<bool> {
         Ok(self.held()?.batch().layout().edge_attr().is_some())
@@ -342,30 +344,30 @@ impl PyBatch {
         Ok(!self.held()?.batch().is_on_device())
     }
 
-    /// Raises in another process than the batch's own, in which tensors made before a fork cannot be used either.
+    /// Raises in a fork, in which tensors of the batch cannot be used either.
     fn check_process(&self) -> PyResult<()> {
         self.process.check_slot(|| format!("batch {} of epoch {} ({})", self.index, self.epoch, self.split))
     }
 
-    /// 16 hex digits that name the batch's content (docs/spec/reproducible-batches.md).
+    /// The hash of the batch's content, 16 hex digits (docs/spec/reproducible-batches.md).
     #[getter]
     fn hash(&self) -> String {
         format!("{:016x}", self.hash)
     }
 
-    /// What a line of metrics has of it, as JSON, without the consumer's part.
+    /// The batch's line of metrics, as JSON, without the consumer's part.
     fn event(&self) -> PyResult<String> {
         let event = Event::Batch(BatchEvent::of(self.held()?.batch(), false));
         serde_json::to_string(&event).map_err(|error| UvatrainError::new_err(format!("metrics: {error}")))
     }
 
-    /// Raises PeerDied if the batch, on a GPU, was not whole when it was used. To be asked when the work on it has been
-    /// waited for; in host memory it is whole always.
+    /// Raises PeerDied if the batch, on a GPU, was incomplete when it was used. Call it after the work on the batch has
+    /// completed; in host memory a batch is always complete.
     fn confirm(&self) -> PyResult<()> {
         self.held()?.batch().confirm().or_raise()
     }
 
-    /// Lets go of the slot. Tensors that are left keep it.
+    /// Releases the slot. Remaining tensors keep it.
     fn release(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Outside of the lock, since this may be the last reference.

@@ -19,10 +19,9 @@ use crate::loader::source::Source;
 use crate::options::keywords::{count, options_given, split_named};
 use crate::process::fork;
 
-/// Starts the threads that copy a hop set's rows into batches. `options` are the loader's that have a meaning there, by
-/// name.
+/// Starts the threads that copy a hop set's rows into batches. `options` are the loader's options for hop sets, by name.
 ///
-/// hops: which hops batches have, by their positions in the set, or all; shuffle, chunk: the order of an epoch.
+/// hops: the hops of batches, as positions in the set, or all; shuffle, chunk: the order of an epoch.
 #[pyfunction]
 #[pyo3(signature = (path, *, split, rank, world_size, options, hops, shuffle, chunk))]
 #[expect(clippy::too_many_arguments, reason = "keywords")]
@@ -86,9 +85,7 @@ fn batches(
         None => Ok(all),
         Some(hops) if hops.is_empty() || !hops.iter().all(is_there) => {
             let last = set.count() - 1;
-            Err(refused(format!(
-                "hops {hops:?}: positions in the set are from 0 to {last}, and one at least is needed"
-            )))
+            Err(refused(format!("invalid hops {hops:?}: expected at least one position from 0 to {last}")))
         }
         Some(hops) => Ok(HopBatches { tables: hops.into_iter().map(|hop| hop as usize).collect(), ..all }),
     }

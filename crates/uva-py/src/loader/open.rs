@@ -30,9 +30,9 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
         "cuda" => Some(0),
         other => other.strip_prefix("cuda:").and_then(|index| index.parse().ok()),
     };
-    index
-        .map(DeviceChoice::Cuda)
-        .ok_or_else(|| PyValueError::new_err(format!("device {name:?}: cpu, cuda or cuda:0, cuda:1, …")))
+    index.map(DeviceChoice::Cuda).ok_or_else(|| {
+        PyValueError::new_err(format!("invalid device {name:?}: expected cpu, cuda or cuda:0, cuda:1, …"))
+    })
 }
 
 /// The argument `input_nodes`. Files are read, and ids compared with the dataset, without the interpreter's lock.
@@ -46,7 +46,7 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
     let array = Input::new(NAME, value).map_err(named)?;
     let said = array.describe();
     if array.shape.len() != 1 {
-        let message = format!("{NAME} is {said}, it has to have one dimension: ids, or a mask");
+        let message = format!("{NAME} is {said}, but must have one dimension: ids, or a mask");
         return Err(named(PyValueError::new_err(message)));
     }
     if let Some(mask) = array.as_bools() {
@@ -60,7 +60,7 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
     match widened {
         Some(read) => read.map(|()| InputNodes::Ids(ids)),
         None => {
-            let message = format!("{NAME} is {said}: node ids are integers, and a mask is of bools");
+            let message = format!("{NAME} is {said}: node ids must be integers, and a mask bool");
             Err(named(PyTypeError::new_err(message)))
         }
     }
@@ -69,12 +69,13 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
 /// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open;
 /// `options` are the loader's, by name.
 ///
-/// input_nodes: nodes in place of the split's: a path, "all", or an array of ids or bools. shuffle: whether each epoch
-/// orders the seeds anew; None: as training and evaluation usually have it. part: which part of a partition the dataset
-/// has to be, the training nodes of the smallest one and of this one, and the text of `partition.json` that says so.
-/// exchanges: `path` is a partition in ranges, of which this rank has one, and rows of the others come by the first of these. By
-/// the second, if there is one, come picks from the lists of their nodes. remote_cache: bytes for copies of such rows, as a
-/// number or a size. caches: the options of caches of this process's own, by name. cache_exchange: GPUs of ranks on this machine hold the rows of `gpu_cache` between them, and find each other by this.
+/// input_nodes: nodes instead of the split's: a path, "all", or an array of ids or bools. shuffle: whether each epoch
+/// reorders the seeds; None: shuffle training only. part: the part of a partition that the dataset must be, the training
+/// nodes of the smallest part and of this part, and the text of `partition.json`. exchanges: `path` is a partition in
+/// ranges, of which this rank has one; the first exchange transfers rows of the others, the second, if any, picks from
+/// the lists of their nodes. remote_cache: bytes for copies of such rows, as a number or a size. caches: the options of
+/// this process's caches, by name. cache_exchange: the exchange of ranks on this machine whose GPUs share the rows of
+/// `gpu_cache`.
 #[pyfunction]
 #[pyo3(signature = (path, *, split, device, rank, world_size, options, caches, input_nodes=None, shuffle=None, part=None, exchanges=Vec::new(), remote_cache=None, cache_exchange=None))]
 #[expect(clippy::too_many_arguments, reason = "keywords")]
@@ -121,7 +122,8 @@ pub fn _open_loader(
     });
     let cache = match (caches.host_cache, gpu_cache) {
         (Some(_), Some(_)) => {
-            let reason = "it is in front of the disk, and `gpu_cache` takes its place: leave one of them out";
+            let reason =
+                "not supported with `gpu_cache`, which replaces a cache of rows on disk: omit one of them";
             return Err(of_runtime(OptionError::of("host_cache", reason).into()));
         }
         (Some(budget), None) => Some(StreamCache::Host(budget)),
@@ -168,21 +170,21 @@ fn check_part(dataset: &Graph, number: u32, train: usize, description: &[u8]) ->
     let found = dataset.part().filter(|part| part.number == number);
     let Some(part) = found else {
         let is = dataset.part();
-        let is = is.map_or_else(|| "no part of a dataset".to_owned(), |part| format!("part {}", part.number));
+        let is =
+            is.map_or_else(|| "not a part of a dataset".to_owned(), |part| format!("part {}", part.number));
         return refused(format!(
-            "part: {path} is {is}, and not part {number}: write the parts again (uvatrain partition)"
+            "part: {path} is {is}, but must be part {number}: write the parts again (uvatrain partition)"
         ));
     };
     if !part.is_of(description) {
         return refused(format!(
-            "part: {path} was written with another partition.json than the one that was read: write the parts again (uvatrain \
-             partition)"
+            "part: {path} was written with another partition.json: write the parts again (uvatrain partition)"
         ));
     }
     let nodes = dataset.split(Split::Train).len();
     if nodes != train {
         return refused(format!(
-            "part: {path} has {nodes} training nodes, and \"train\" of partition.json says {train}: write the parts again \
+            "part: {path} has {nodes} training nodes, but \"train\" of partition.json is {train}: write the parts again \
              (uvatrain partition)"
         ));
     }

@@ -29,7 +29,7 @@ use crate::process::ending::stay_where_the_interpreter_ends;
 use crate::process::fork::OwnProcess;
 use crate::process::interrupt::SignalCheck;
 
-/// Batches, whoever prepares them.
+/// A source of batches, prepared by this process or by a launcher.
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct Source {
     /// Whose threads they are; a fork has none of them.
@@ -50,9 +50,10 @@ pub struct Source {
     oversized: AtomicU64,
     /// The GPU that batches are on, where they are on one that torch can see.
     device: Option<usize>,
-    /// Where these are, batches can be prepared anew. `None`: they come from a launcher.
+    /// What restarts batches with. `None`: they come from a launcher.
     own: Option<(Backend, StreamSetup)>,
-    /// How feature rows and picks of other ranks come: each an `uvatrain.loader.exchange.Exchange`, to be told of the end.
+    /// The exchanges of feature rows and picks with other ranks: each an `uvatrain.loader.exchange.Exchange`, which is
+    /// notified of the end.
     exchanges: Vec<Py<PyAny>>,
 }
 
@@ -135,9 +136,9 @@ impl Source {
         match self.open.try_lock() {
             Ok(open) => Ok(open),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                Err(UvatrainError::new_err("another thread waits for a batch: one thread at a time iterates"))
-            }
+            Err(TryLockError::WouldBlock) => Err(UvatrainError::new_err(
+                "another thread waits for a batch: only one thread at a time may iterate",
+            )),
         }
     }
 
@@ -197,11 +198,11 @@ impl Open {
         let (wanted, instead) = if self.goes_on_at(place) {
             ("the next batch needs", format!(", or raise {slots}"))
         } else {
-            ("has to be free to go to another place", ", or del what is not needed any more".to_owned())
+            ("must be free to continue at another place", ", or del unused tensors".to_owned())
         };
         SlotInUse::new_err(format!(
-            "a tensor of {batch} is still there, or a view of one, and keeps the slot that {wanted}. .clone() what is kept \
-             for more than a step (x.clone(), not x[:10]){instead}"
+            "a tensor of {batch}, or a view of one, is still alive and keeps the slot that {wanted}. .clone() tensors that \
+             are kept for more than a step (x.clone(), not x[:10]){instead}"
         ))
     }
 }
@@ -218,11 +219,11 @@ impl Drop for Source {
 
 #[pymethods]
 impl Source {
-    /// Waits for a batch: number `batch` of this rank's in the pass that begins at batch `first` of the epoch. None behind
+    /// Waits for a batch: number `batch` of this rank's in the pass that begins at batch `first` of the epoch. None after
     /// the last.
     ///
     /// stream: torch's current stream of the GPU that batches are on.
-    /// last_try: slots that are still held will stay so, and what can be done about it is done.
+    /// last_try: slots that are still held will not be released before this call returns.
     #[pyo3(signature = (split, epoch, first, batch, stream=None, last_try=false))]
     #[expect(clippy::too_many_arguments, reason = "a place, and how it is waited for")]
     fn next(
@@ -279,7 +280,7 @@ impl Source {
         match received {
             Ok(None) if batch < self.schedule.batches_from(place.split, first) => {
                 Err(PyKeyboardInterrupt::new_err(
-                    "the launcher asks this process to come to its end: no more batches",
+                    "the launcher requests the end of this process: there are no more batches",
                 ))
             }
             Ok(None) => Ok(None),
@@ -307,8 +308,8 @@ impl Source {
         }
     }
 
-    /// Goes through so many batches without making an object of them, and returns the nanoseconds that each step took:
-    /// what the loop costs without Python.
+    /// Iterates over `batches` batches without creating Python objects, and returns the nanoseconds of each step: the cost
+    /// of the loop without Python.
     fn _pass(&self, py: Python<'_>, split: &str, epoch: u32, first: u64, batches: u64) -> PyResult<Vec<u64>> {
         self.check_process()?;
         let split = split_named(split)?;
@@ -329,7 +330,7 @@ impl Source {
         })
     }
 
-    /// Ends the pass that began at batch `first` of an epoch, behind its last batch: where others have one more, they get
+    /// Ends the pass that began at batch `first` of an epoch, after its last batch: ranks that have one more batch get
     /// their rows.
     fn end_pass(&self, py: Python<'_>, split: &str, epoch: u32, first: u64) -> PyResult<()> {
         self.check_process()?;
@@ -361,7 +362,7 @@ impl Source {
         Ok(self.schedule.all_batches(split_named(split)?))
     }
 
-    /// Ranks with a batch in every step: all, or those that do not stand by.
+    /// Ranks with a batch in every step: all, or those that are not on standby.
     #[getter]
     fn trainers(&self) -> u64 {
         self.schedule.trainers()
@@ -377,7 +378,7 @@ impl Source {
         Ok(self.schedule.position(split_named(split)?, first, batch))
     }
 
-    /// The GPU that batches are on; None where they are in host memory.
+    /// The GPU that batches are on; None if they are in host memory.
     #[getter]
     fn device(&self) -> Option<usize> {
         self.device
@@ -390,14 +391,14 @@ impl Source {
         }
         Err(UvatrainError::new_err(format!(
             "made in process {} and used in its fork {}: the threads that prepare batches do not survive a fork. \
-             uvatrain prepares batches beside the training by itself, so iterate over it in the main process: with a \
+             uvatrain already prepares batches in the background, so iterate over it in the main process: with a \
              torch DataLoader around it, num_workers=0",
             self.process.number(),
             std::process::id()
         )))
     }
 
-    /// What each role did with its time so far, and how many hand-overs were for nothing.
+    /// The time of each role so far, and the number of hand-overs without result.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.check_process()?;
         let mut guard = self.open()?;
@@ -495,7 +496,7 @@ impl Source {
         (self.options.part.index, self.options.part.of)
     }
 
-    /// Expects a validation pass behind each epoch of the main split from now on, or not. It changes no batch.
+    /// Sets whether a validation pass follows each epoch of the main split from now on. It changes no batch.
     fn expect_validation(&self, expect: bool) -> PyResult<()> {
         self.check_process()?;
         let mut guard = self.open()?;
@@ -503,7 +504,7 @@ impl Source {
         Ok(())
     }
 
-    /// What a batch of a split depends on: plain values, for a state.
+    /// The values that a batch of a split depends on, for a state.
     fn identity<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyDict>> {
         let (options, told) = (&self.options, PyDict::new(py));
         told.set_item("fingerprint", self.dataset.fingerprint())?;
@@ -529,7 +530,7 @@ impl Source {
         Ok(told)
     }
 
-    /// What a checkpoint's training has to share with these batches, as JSON (docs/reference/checkpoint-format.md).
+    /// The values that a checkpoint must share with these batches, as JSON (docs/reference/checkpoint-format.md).
     #[getter]
     fn fingerprint(&self) -> String {
         let mut fields = self.options.fingerprint();
@@ -537,7 +538,7 @@ impl Source {
         serde_json::Value::Object(fields).to_string()
     }
 
-    /// Ends the threads. Tensors that are left keep their memory.
+    /// Ends the threads. Remaining tensors keep their memory.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.process.is_here() {
             return Ok(());

@@ -18,8 +18,8 @@ const ANY: [&str; 1] = ["device"];
 /// The section of help that lists what `backend=` groups.
 const PIPELINE: &str = "Pipeline";
 
-/// The loader's options: for each its name, the keyword whose value has it too (None: no other), its type as an annotation
-/// has it, its default, what is taken for `None` where that is the default, its help and the names that it accepts.
+/// The loader's options: for each its name, the keyword that also sets it (None: no other), its type as an annotation, its
+/// default, the value used for `None` if that is the default, its help and the names that it accepts.
 #[pyfunction]
 pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let keyword = Spelling::Keyword;

@@ -1,4 +1,4 @@
-//! Options of ranks, of the loader's caches among them, and where batches come to be. What they do is in the Python package.
+//! Options of ranks, including the loader's caches, and of the batches' device. The Python package implements them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,53 +9,52 @@ use uva_runtime::spec::{Field, OptionPurpose::Speed, Real, named, options, text_
 const RANKS: &str = "Ranks";
 
 options! {
-    /// Where a loader's batches come to be.
+    /// The device of a loader's batches.
     pub struct PlaceOptions {
-        /// Where batches come to be: cpu, cuda or cuda:1
+        /// Device of the batches: cpu, cuda or cuda:1
         device: BatchDevice = BatchDevice("cpu".to_owned()) => Field::text::<BatchDevice>("DEVICE", "").of("Pipeline", &[Speed]),
     }
 }
 
 options! {
-    /// Which ranks divide an epoch's batches, and what they get from each other.
+    /// The ranks that divide an epoch's batches, and the data that they exchange.
     pub struct RankOptions {
-        /// Which part of an epoch's batches comes here: of batch number g, the rank g % `world_size`
+        /// Rank of this process: batch number g belongs to rank g % `world_size`
         rank: Option<u32> = None
             => Field::at_least("RANK", 0).of(RANKS, &[Speed])
                 .unless_given("torch.distributed's where it is initialised, else RANK of the environment (torchrun), else 0"),
-        /// How many ranks there are
+        /// Number of ranks
         world_size: Option<u32> = None
             => Field::at_least("RANKS", 1).of(RANKS, &[Speed])
                 .unless_given("torch.distributed's where it is initialised, else WORLD_SIZE of the environment, else 1"),
-        /// The part of a partitioned dataset to train on; the path is then the directory that `uvatrain partition` wrote
-        /// (docs/guide/scaling.md). rank: that of this rank, so that there have to be as many ranks as parts. Or its number. Every
-        /// part has the same number of training batches, and a rank has all of its own. Parts in ranges (`partition --layout
-        /// ranges`) are of the feature table alone: torch.distributed has to be initialised, ranks divide the batches of the
-        /// whole graph, and get the rows that others have from them (docs/guide/scaling.md)
+        /// Part of a partitioned dataset to train on; the path is then the directory that `uvatrain partition` wrote
+        /// (docs/guide/scaling.md). rank: the part with the number of this rank, which requires as many ranks as parts; or a
+        /// part's number. All parts have the same number of training batches, and a rank has all batches of its part. Parts in
+        /// ranges (`partition --layout ranges`) divide the feature table only: ranks divide the batches of the whole graph and
+        /// fetch rows from each other, which requires torch.distributed to be initialised
         part: Option<PartChoice> = None
             => Field::text::<PartChoice>("PART", "").of(RANKS, &[Speed]).unless_given("the dataset is not partitioned"),
-        /// Parts in ranges: who has the graph. Batches are the same, and every rank needs the same choice, seed and options of
-        /// sampling. Divided is for graphs that are too large for each machine, and for neighbor, labor and weighted sampling
+        /// Parts in ranges: ranks that hold the graph. Batches do not change. All ranks need the same value, seed and sampling
+        /// options. Divided is for graphs that are too large for each machine, with neighbor, labor or weighted sampling
         graph: GraphChoice = GraphChoice::Copied => Field::choice::<GraphChoice>("GRAPH").of(RANKS, &[Speed]),
-        /// Parts in ranges: seconds after which a rank that gives no rows or picks is given up
+        /// Parts in ranges: timeout, in seconds, for rows or picks of another rank
         exchange_timeout: f64 = 300.0 => Field::real("SECONDS", Real::Positive).of(RANKS, &[Speed]),
-        /// Parts in ranges: memory for copies of the rows of other ranks that are read most, such as 1GiB. They are found by
-        /// sampling beforehand: two epochs, and 200 batches at least, or with a divided graph one epoch. Every rank needs the
-        /// same
+        /// Parts in ranges: memory for copies of the most-read rows of other ranks, such as 1GiB. They are found by sampling at
+        /// the start: two epochs, and at least 200 batches, or with a divided graph one epoch. All ranks need the same value
         remote_cache: u64 = 0 => Field::size().of(RANKS, &[Speed]),
-        /// The GPUs of this machine's ranks hold the rows of `gpu_cache` between them, and read each other's over NVLink or
-        /// PCIe. So n GPUs hold n times as many rows. torch.distributed has to be initialised, and all ranks make the same
+        /// Divide the rows of `gpu_cache` among the GPUs of this machine's ranks, which read each other's rows over NVLink or
+        /// PCIe: n GPUs hold n times as many rows. Requires torch.distributed to be initialised, and all ranks to make the same
         /// loaders in the same order, with the same seed and options (docs/guide/caches.md)
         gpu_cache_share: bool = false => Field::switch().of(RANKS, &[Speed]),
     }
 }
 
 options! {
-    /// What `python -m uvatrain.train` has besides the options of `uvatrain train` and of its loaders.
+    /// Options of `python -m uvatrain.train` in addition to those of `uvatrain train` and of its loaders.
     pub struct TrainerRankOptions {
-        /// Where each rank trains: on the CPU, on a GPU of its own, or auto: on a GPU where each rank has one
+        /// Device that each rank trains on
         device: RankDevice = RankDevice::Auto => Field::choice::<RankDevice>("DEVICE").of(RANKS, &[Speed]),
-        /// Seconds after which a silent rank is given up
+        /// Timeout, in seconds, for a rank that does not respond
         timeout: f64 = 300.0 => Field::real("SECONDS", Real::Positive).of(RANKS, &[Speed]),
         /// Write batches and epochs as lines of JSON; rank r > 0 writes to FILE.r
         metrics: Option<PathBuf> = None => Field::path("FILE").of(RANKS, &[Speed]),
@@ -65,9 +64,9 @@ options! {
 named! {
     /// Which ranks have the graph, with parts in ranges.
     pub enum GraphChoice = Copied {
-        /// Every rank has it, and samples by itself.
+        /// Every rank has the whole graph, and samples from it alone.
         Copied = "copied",
-        /// A rank has the lists of its own nodes alone in memory, and draws from them for the others, hop by hop.
+        /// Each rank has the lists of its own nodes only, and draws from them for the others, hop by hop.
         Divided = "divided",
     }
 }
@@ -75,16 +74,16 @@ named! {
 named! {
     /// Where a rank trains.
     pub enum RankDevice = Auto {
-        /// On a GPU where each rank of the machine has one, else on the CPU.
+        /// A GPU if each rank of the machine has its own, else the CPU.
         Auto = "auto",
-        /// On the CPU.
+        /// The CPU.
         Cpu = "cpu",
-        /// Each rank on a GPU of its own.
+        /// A separate GPU for each rank.
         Cuda = "cuda",
     }
 }
 
-/// Where a loader's batches come to be, which it looks at when it opens.
+/// The device of a loader's batches, as text that the loader checks when it opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchDevice(String);
 

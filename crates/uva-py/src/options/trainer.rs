@@ -94,7 +94,7 @@ fn visit_all(visitor: &mut impl Visitor) -> PyResult<()> {
     of::<TrainerRankOptions>(visitor)
 }
 
-/// The trainer's options, as `_loader_options` has the loader's, in the command line's words.
+/// The trainer's options, as `_loader_options` has the loader's, in the command line's spelling.
 #[pyfunction]
 pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     struct FieldList<'py>(Python<'py>, Vec<Bound<'py, PyDict>>);
@@ -113,7 +113,7 @@ pub fn _trainer_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     Ok(listed.1)
 }
 
-/// ValueError, without the option's name, where it does not accept this value.
+/// Raises ValueError, without the option's name, if the option does not accept this value.
 #[pyfunction]
 pub fn _read_trainer_option(name: &str, text: &str) -> PyResult<()> {
     struct Reading<'a>(&'a str, &'a str);
@@ -133,7 +133,7 @@ pub fn _read_trainer_option(name: &str, text: &str) -> PyResult<()> {
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct TrainerArguments {
     training: TrainingOptions,
-    /// By the name of each option, with defaults; None where the default is no constant.
+    /// Values by option name, with defaults; None if the default is not a constant.
     values: Py<PyDict>,
 }
 
@@ -149,9 +149,9 @@ struct TrainerValues {
 
 #[pymethods]
 impl TrainerArguments {
-    /// given: the options' texts by name. hops: of a hop set, the hops of each operator and how many operators there are.
+    /// given: the options' texts by name. hops: for a hop set, the hops of each operator and the number of operators.
     ///
-    /// ValueError, in the command line's words, for the first that does not fit the others or the data.
+    /// Raises ValueError, in the command line's spelling, for the first option that does not fit the others or the data.
     #[new]
     fn new(py: Python<'_>, given: &Bound<'_, PyDict>, hops: Option<(usize, usize)>) -> PyResult<Self> {
         let mut all = TrainerValues::default();
@@ -208,7 +208,7 @@ impl TrainerValues {
         let (loader, order) = (self.loader.options(), self.hops.options());
         let timeout = self.of_trainer.options().timeout;
         if timeout > MOST_SECONDS {
-            let reason = format!("{timeout} is not at most {MOST_SECONDS}");
+            let reason = format!("expected at most {MOST_SECONDS}");
             return Err(OptionError::new("timeout", timeout, reason));
         }
         self.hops.check_use(&order)?;
@@ -223,7 +223,7 @@ impl TrainerValues {
                     return Err(of_no_use_without_a_hop_set(name));
                 }
                 if self.ranks.options().gpu_cache_share && self.cache.get("gpu_cache").is_none() {
-                    return Err(OptionError::of("gpu_cache_share", "it needs `gpu_cache`"));
+                    return Err(OptionError::of("gpu_cache_share", "requires `gpu_cache`"));
                 }
                 training.check(&loader)?;
             }
@@ -239,7 +239,7 @@ impl TrainerValues {
             return Err(of_no_use_with_a_hop_set(field.name));
         }
         if self.gives("gather_threads") {
-            let reason = "each worker copies the rows of its batches by itself: give `samplers` instead";
+            let reason = "each worker copies the rows of its own batches: give `samplers` instead";
             return Err(OptionError::of("gather_threads", reason));
         }
         if order.place == HopRowsPlace::Host && loader.reader != DiskReader::Auto {

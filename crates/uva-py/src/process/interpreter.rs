@@ -17,6 +17,6 @@ pub fn check(_py: Python<'_>) -> PyResult<()> {
     }
     Err(PyImportError::new_err(format!(
         "uvatrain is not supported in subinterpreters, and this is interpreter {number}: import it in the main \
-         interpreter, or in a process of its own (multiprocessing)"
+         interpreter, or in a separate process (multiprocessing)"
     )))
 }

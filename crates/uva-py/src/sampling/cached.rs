@@ -33,7 +33,7 @@ use crate::errors::{OrRaise, UvatrainError, of_runtime, with};
 use crate::options::keywords::{options_given, split_named};
 use crate::process::fork::{self, OwnProcess};
 
-/// A dataset behind its two caches.
+/// A dataset with its two caches.
 #[pyclass(frozen, name = "CachedDataset", module = "uvatrain._core")]
 pub struct PyCachedDataset {
     /// Whose thread it is; a fork has none of them.
@@ -89,7 +89,7 @@ type BatchOf = (Array, usize, Vec<BlockOf>, String, u64, u64);
 
 #[pymethods]
 impl PyCachedDataset {
-    /// Over `dataset` with the caches of the plan in a file, or without any. `options` are a loader's, by name.
+    /// Opens caches over `dataset` by the plan in a file, or no caches. `options` are a loader's, by name.
     ///
     /// device: "cpu", "cuda:0" or "auto"; warn: called with each warning about the plan.
     #[new]
@@ -116,7 +116,7 @@ impl PyCachedDataset {
         Ok(Self { process: OwnProcess::here(), calls: Mutex::new(calls), row })
     }
 
-    /// Samples around `seeds`, int64 [n] and each once: the picks of that batch of a run with these options.
+    /// Samples around `seeds`, int64 [n] without repetition: the picks of that batch of a run with these options.
     fn sample(
         &self,
         py: Python<'_>,
@@ -149,7 +149,7 @@ impl PyCachedDataset {
         ))
     }
 
-    /// The feature rows of `nodes`, int64 [n], and how many came from the cache.
+    /// The feature rows of `nodes`, int64 [n], and the number that came from the cache.
     fn load(&self, py: Python<'_>, nodes: &Bound<'_, PyAny>) -> PyResult<(Array, u64)> {
         let nodes = ids("nodes", nodes)?;
         let (count, Row { element, columns, bytes }) = (nodes.len(), self.row);
@@ -181,7 +181,7 @@ impl PyCachedDataset {
         if !self.process.is_here() {
             return Err(UvatrainError::new_err(format!(
                 "this cached dataset was made in process {}, and its thread did not survive the fork: make another one \
-                 here",
+                 in this process",
                 self.process.number()
             )));
         }
@@ -198,7 +198,7 @@ fn ids(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     let input = Input::new(name, array)?;
     match (input.as_i64(), input.shape.len()) {
         (Some(ids), 1) => Ok(ids.to_vec()),
-        _ => Err(PyValueError::new_err(format!("{name} is {}, it has to be int64 [n]", input.describe()))),
+        _ => Err(PyValueError::new_err(format!("{name} is {}, but must be int64 [n]", input.describe()))),
     }
 }
 
@@ -212,25 +212,21 @@ fn start(
     options.check().or_raise()?;
     let refused = |name, value: &str, reason| Err(of_runtime(OptionError::new(name, value, reason).into()));
     if options.aggregation != Aggregation::None {
-        let reason = "a cached dataset loads rows as they are: leave it out, or use `Loader`";
+        let reason = "a cached dataset does not aggregate rows: omit it, or use `Loader`";
         return refused("aggregate", options.aggregation.name(), reason);
     }
     if options.pad != Pad::Off {
-        return refused(
-            "pad",
-            options.pad.name(),
-            "batches of a cached dataset have their own size: leave it out",
-        );
+        return refused("pad", options.pad.name(), "a cached dataset does not pad batches: omit it");
     }
     if options.features == Features::Disk {
         return refused(
             "features",
             options.features.name(),
-            "a cached dataset reads rows from memory: leave it out",
+            "a cached dataset reads rows from memory: omit it",
         );
     }
     if options.seed_order != AskedOrder::Shuffle {
-        let reason = "a cached dataset samples the seeds that it is given: leave it out";
+        let reason = "a cached dataset samples the given seeds: omit it";
         return refused("seed_order", &options.seed_order.to_string(), reason);
     }
     check_whole(&graph, "a cached dataset")?;
@@ -254,8 +250,8 @@ fn start(
     thread::Builder::new()
         .name("caches".to_owned())
         .spawn(move || serve(&graph, &options, &backend, &contents, &begun, &called))
-        .map_err(|error| UvatrainError::new_err(format!("no thread for the caches: {error}")))?;
-    let ended = || UvatrainError::new_err("the thread of the caches ended before it had them");
+        .map_err(|error| UvatrainError::new_err(format!("cannot start the thread of the caches: {error}")))?;
+    let ended = || UvatrainError::new_err("the thread of the caches ended before the caches were filled");
     let row = begins.recv().map_err(|_| ended())?.or_raise()?;
     Ok((warnings, row, calls))
 }
@@ -265,7 +261,7 @@ pub fn check_whole(graph: &Graph, what: &str) -> PyResult<()> {
     match graph.part() {
         None => Ok(()),
         Some(part) => Err(PyValueError::new_err(format!(
-            "{}: it is part {} of a graph, and lists of nodes near its border are cut, which {what} would not notice: use \
+            "{}: it is part {} of a graph, whose lists of nodes near the border are cut, which {what} cannot detect: use \
              uvatrain.Loader, or the whole dataset",
             graph.path().display(),
             part.number

@@ -26,7 +26,7 @@ use crate::sampling::cached::check_whole;
 /// The first size tried for a batch, unless its bounds are known to be smaller.
 const FIRST_ROOM: usize = 1 << 16;
 
-/// Samples as PyG does: each hop only for the nodes that the hop before has found.
+/// Samples as PyG does: each hop only for the nodes that the previous hop found.
 #[pyclass(frozen, name = "NeighborSampler", module = "uvatrain._core")]
 pub struct PyNeighborSampler {
     graph: Arc<Graph>,
@@ -174,14 +174,14 @@ impl PyNeighborSampler {
         Ok(Self { graph, options, idle: Mutex::new(Vec::new()) })
     }
 
-    /// Samples around `seeds`, int64 [n]. epoch and batch are what the random words are keyed by, with the sampler's
-    /// seed: the same three give the same neighbours.
+    /// Samples around `seeds`, int64 [n]. epoch, batch and the sampler's seed key the random words: the same three give the
+    /// same neighbours.
     #[pyo3(signature = (seeds, epoch, batch))]
     fn sample(&self, py: Python<'_>, seeds: &Bound<'_, PyAny>, epoch: u32, batch: u32) -> PyResult<Subgraph> {
         let seeds = Input::new("seeds", seeds)?;
         let (Some(ids), 1) = (seeds.as_i64(), seeds.shape.len()) else {
             return Err(PyValueError::new_err(format!(
-                "seeds is {}, it has to be int64 [n]",
+                "seeds is {}, but must be int64 [n]",
                 seeds.describe()
             )));
         };

@@ -233,7 +233,7 @@ def test_without_labels_no_node_has_one_and_batches_say_so(tmp_path, nodes):
 
 
 WRONG = [
-    (dict(indptr=np.array([0.0, 1, 3, 4])), "indptr is float64 [4], it has to be int64 [nodes + 1]"),
+    (dict(indptr=np.array([0.0, 1, 3, 4])), "indptr is float64 [4], but must be int64 [nodes + 1]"),
     (dict(indptr=np.empty(0, np.int64)), "indptr is int64 [0]"),
     (dict(indptr=np.zeros((2, 2), np.int64)), "indptr is int64 [2, 2]"),
     (dict(indptr=np.array([0, 1, 3, 4], np.uint64)), "indptr is uint64 [4]"),
@@ -246,8 +246,8 @@ WRONG = [
         dict(features=np.zeros((3, 4), np.int64)),
         "features is int64 [3, 4], it has to be float32, float16, bfloat16, float8_e4m3fn, uint8 or int8",
     ),
-    (dict(features=np.zeros((2, 4))), "features is float64 [2, 4], it has to be float32"),
-    (dict(features=np.zeros((2, 4), np.float32)), "[3, features], a row for each node of indptr"),
+    (dict(features=np.zeros((2, 4))), "features is float64 [2, 4], but must be float32"),
+    (dict(features=np.zeros((2, 4), np.float32)), "[3, features], one row per node of indptr"),
     (dict(features=np.zeros(3, np.float32)), "features is float32 [3]"),
     (dict(features=np.zeros((3, 0), np.float32)), "features is float32 [3, 0]"),
     (dict(features=np.zeros((3, 4), np.complex64)), "features is complex64"),
@@ -258,7 +258,7 @@ WRONG = [
     (dict(features=torch.eye(3).to_sparse()), "features is a tensor of layout torch.sparse_coo"),
     (
         dict(labels=np.array([0, 1])),
-        "labels is int64 [2], it has to be int64 [3], one class a node (-1: none), or uint8",
+        "labels is int64 [2], but must be int64 [3], one class per node (-1: none), or uint8",
     ),
     (dict(labels=np.array([0, 1, 2.5], np.float16)), "labels is float16 [3]"),
     (dict(labels=np.zeros((3, 2), np.int64)), "labels is int64 [3, 2]"),
@@ -266,13 +266,13 @@ WRONG = [
     (dict(train_idx=torch.tensor([True, False, False])), "mask.nonzero()"),
     (dict(valid_idx=np.array([[0]])), "valid_idx is int64 [1, 1]"),
     (dict(test_idx=np.array([0.5])), "test_idx is float64 [1]"),
-    (dict(weight=np.zeros(4, np.float16)), "weight is float16 [4], it has to be float32 [4]"),
-    (dict(weight=np.zeros(3)), "weight is float64 [3], it has to be float32 [4]"),
+    (dict(weight=np.zeros(4, np.float16)), "weight is float16 [4], but must be float32 [4]"),
+    (dict(weight=np.zeros(3)), "weight is float64 [3], but must be float32 [4]"),
     (dict(weight=np.zeros(3, np.float32)), "weight is float32 [3]"),
-    (dict(orig_id=np.array([0, 1])), "orig_id is int64 [2], it has to be int64 [3]"),
+    (dict(orig_id=np.array([0, 1])), "orig_id is int64 [2], but must be int64 [3]"),
     (dict(feat=np.zeros((3, 4))), "feat is a ndarray: no argument of a dataset, and no JSON value"),
-    (dict(feat_dtype="bf16"), "features is float32 [3, 4], it has to be bfloat16, as feat_dtype"),
-    (dict(feat_dtype="e4m3"), "features is float32 [3, 4], it has to be float8_e4m3fn, as feat_dtype"),
+    (dict(feat_dtype="bf16"), "features is float32 [3, 4], but must be bfloat16, as feat_dtype"),
+    (dict(feat_dtype="e4m3"), "features is float32 [3, 4], but must be float8_e4m3fn, as feat_dtype"),
     # What the files' content says, found as the command line finds it, before the directory has its name.
     (
         dict(indices=np.array([1, 0, 99, 1])),
@@ -322,7 +322,7 @@ def test_only_an_existing_dataset_is_replaced_and_only_on_demand(tmp_path):
     new = uvatrain.write_dataset(path, **arrays(labels=np.array([1, 1, 1])), overwrite=True)
     assert new.labels.tolist() == [1, 1, 1] and old.labels.tolist() == [0, 1, -1]
     (path / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="notes.txt in it is no file of a dataset"):
+    with pytest.raises(ValueError, match="notes.txt in it is not a file of a dataset"):
         uvatrain.write_dataset(path, **arrays(), overwrite=True)
     assert (path / "notes.txt").read_text() == "mine"
     assert names(tmp_path) == ["graph"]
@@ -330,7 +330,7 @@ def test_only_an_existing_dataset_is_replaced_and_only_on_demand(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("measured.npy", "measured.npy in it is no file of a dataset"), ("label.npy", "does not open as a dataset")],
+    [("measured.npy", "measured.npy in it is not a file of a dataset"), ("label.npy", "does not open as a dataset")],
 )
 def test_a_directory_with_a_foreign_array_is_not_replaced(tmp_path, name, says):
     path = tmp_path / "results"
@@ -434,5 +434,5 @@ def test_edges_become_lists_in_their_order():
     for wrong in (-1, 5):
         with pytest.raises(ValueError, match=f"sources: entry 1 is {wrong}, outside the ids 0 to 4"):
             uvatrain._core.lists_of_edges(torch.tensor([0, wrong]), torch.tensor([0, 0]), 5, False)
-    with pytest.raises(ValueError, match="both have to be int64"):
+    with pytest.raises(ValueError, match="both must be int64"):
         uvatrain._core.lists_of_edges(torch.tensor([0, 1]), torch.tensor([0]), 5, False)

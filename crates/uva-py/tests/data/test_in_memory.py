@@ -136,7 +136,7 @@ def test_invalid_graphs_are_refused_and_leave_nothing(graph, tmp_path, monkeypat
         ([data], TypeError, "path is a list"),
         (HeteroData(), ValueError, "data is a HeteroData"),
         (data, ValueError, "entry 5 is 600"),
-        ({**arrays_of(graph), "indptr": [0, 1]}, ValueError, "a row for each node of indptr"),
+        ({**arrays_of(graph), "indptr": [0, 1]}, ValueError, "one row per node of indptr"),
         ({"x": 1}, TypeError, "indptr"),
     ]:
         with pytest.raises(error, match=message):

@@ -181,7 +181,7 @@ del x
 say(next(iteration).epoch)
 """
     told, epoch = run(script)
-    assert "to go to another place" in told and "del" in told and epoch == 7
+    assert "to continue at another place" in told and "del" in told and epoch == 7
 
 
 def test_a_script_that_validates_after_every_epoch_stops_jumping(run):

@@ -293,7 +293,7 @@ def test_gradients_flow_from_features(graph):
     ("name", "layer", "message"),
     [
         ("z", None, "input_nodes, seeds, labels"),
-        ("x", 0, "the batch's, not a layer's"),
+        ("x", 0, "an array of the batch, not of a layer"),
         ("indptr", None, "layer="),
         ("indices", 3, "layers 0 to 2"),
     ],

@@ -171,13 +171,13 @@ def test_a_state_records_the_given_nodes_and_their_order(graph):
         ([], ValueError, "input_nodes: there is no node in it"),
         ([False] * 600, ValueError, "input_nodes: there is no node in it"),
         ([True] * 599, ValueError, "input_nodes: the mask has 599 entries, the dataset 600 nodes"),
-        (torch.ones(3, 2, dtype=torch.int64), ValueError, r"input_nodes is int64 \[3, 2\], it has to have one dimension"),
-        (torch.tensor(3), ValueError, r"input_nodes is int64 \[\], it has to have one dimension"),
-        ([1.0, 2.0], TypeError, r"input_nodes is float64 \[2\]: node ids are integers"),
+        (torch.ones(3, 2, dtype=torch.int64), ValueError, r"input_nodes is int64 \[3, 2\], but must have one dimension"),
+        (torch.tensor(3), ValueError, r"input_nodes is int64 \[\], but must have one dimension"),
+        ([1.0, 2.0], TypeError, r"input_nodes is float64 \[2\]: node ids must be integers"),
         (["a"], ValueError, "input_nodes is <U1"),
-        ({1, 2}, ValueError, "input_nodes is a set: an array is needed"),
+        ({1, 2}, ValueError, "input_nodes is a set: expected an array"),
         ([None], ValueError, "input_nodes is of Python objects"),
-        (5, ValueError, r"input_nodes is int64 \[\], it has to have one dimension"),
+        (5, ValueError, r"input_nodes is int64 \[\], but must have one dimension"),
     ],
 )
 def test_nodes_that_cannot_be_are_refused_by_name(graph, nodes, error, message):

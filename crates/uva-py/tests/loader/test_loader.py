@@ -240,7 +240,7 @@ def test_a_host_cache_is_refused_where_it_cannot_be(graph):
         with pytest.raises((ValueError, TypeError), match=part) as refused:
             uvatrain.Loader(graph, features="disk", host_cache=given, **OPTIONS)
         assert refused.value.field == "host_cache"
-    with pytest.raises(uvatrain.Unavailable, match="host_cache=1024TiB: .* can be had; give less, or auto"):
+    with pytest.raises(uvatrain.Unavailable, match="host_cache=1024TiB: .* are available; give less, or auto"):
         uvatrain.Loader(graph, features="disk", host_cache="1024TiB", **OPTIONS)
     # Rows in memory need none.
     with uvatrain.Loader(graph, host_cache="auto", **OPTIONS) as loader:

@@ -84,7 +84,7 @@ def test_a_transforms_exception_is_the_loops_and_the_next_batch_follows(graph, e
         (dict(walk_length=3), "walk_length: only valid with sampler_kind=walk, not with sampler_kind=neighbor"),
         (dict(sampler_kind="walk", walk_stop=-1), "walk_stop=-1: -1 is not from 0 to 100"),
         (dict(split="validation"), 'split "validation": train, valid or test'),
-        (dict(device="gpu"), 'device "gpu": cpu, cuda'),
+        (dict(device="gpu"), 'invalid device "gpu": expected cpu, cuda'),
         (dict(feature_type="float16"), "feature_type=float16: 'float16' is not one of table, float32"),
         (dict(rank=0), "rank without world_size"),
         (dict(world_size=2), "world_size without rank"),

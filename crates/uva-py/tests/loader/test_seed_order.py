@@ -54,12 +54,12 @@ def test_a_state_records_the_order_of_the_seeds(graph):
     ("given", "field", "message"),
     [
         (dict(seed_order="proximity:0"), "seed_order", "1 to 1024"),
-        (dict(seed_order="near"), "seed_order", "none of shuffle, proximity"),
+        (dict(seed_order="near"), "seed_order", "expected shuffle, proximity"),
         (dict(seed_order="proximity:2", split="valid"), "seed_order", "of the valid split"),
-        (dict(seed_order="proximity:2", shuffle=False), "seed_order", "let them be shuffled"),
+        (dict(seed_order="proximity:2", shuffle=False), "seed_order", "enable shuffling"),
         (dict(order="order.npy"), "order", "requires seed_order"),
         (dict(order_edges="in"), "order_edges", "requires seed_order"),
-        (dict(seed_order="segments:9", order_tolerance=1.0), "order_tolerance", "no number of sequences is chosen"),
+        (dict(seed_order="segments:9", order_tolerance=1.0), "order_tolerance", "chooses no number of sequences"),
     ],
 )
 def test_orders_that_cannot_be_are_refused_by_name(graph, given, field, message):

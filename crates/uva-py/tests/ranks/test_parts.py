@@ -72,14 +72,14 @@ def test_missing_parts_and_ranks_that_differ_from_parts_are_refused(
     assert "partition.json is not there" in refused(graph, 0)
     assert refused({}, 0).startswith("path: path is a dict")
     assert refused(parts, 0, fanouts=(3, 3, 3)).startswith("fanouts: fanouts: batches reach 3 in-hops")
-    with pytest.raises(ValueError, match="near its border"):
+    with pytest.raises(ValueError, match="near the border"):
         uvatrain._core.NeighborSampler(uvatrain.Dataset(parts / "part-0")._core, [2, 2])
 
     # Directories that changed places.
     shutil.copytree(parts, tmp_path / "swapped")
     (tmp_path / "swapped" / "part-0").rename(tmp_path / "swapped" / "away")
     (tmp_path / "swapped" / "part-1").rename(tmp_path / "swapped" / "part-0")
-    assert "is part 1, and not part 0" in refused(tmp_path / "swapped", 0)
+    assert "is part 1, but must be part 0" in refused(tmp_path / "swapped", 0)
     edited = tmp_path / "swapped" / "partition.json"
     edited.write_text(json.dumps({**json.loads(edited.read_text()), "method": "another"}))
     assert "it is not the partition that part 1 was written with" in refused(tmp_path / "swapped", 0)
@@ -107,7 +107,7 @@ def test_a_part_opens_by_its_description_and_a_range_needs_several_ranks(
     file = tmp_path / "fewer" / "part-0" / "train_idx.npy"
     np.save(file, np.load(file)[1:])
     said = refused(tmp_path / "fewer")
-    assert said.startswith("part: part: ") and f'"train" of partition.json says {train_nodes(parts)[0]}' in said
+    assert said.startswith("part: part: ") and f'"train" of partition.json is {train_nodes(parts)[0]}' in said
 
     out = tmp_path / "ranges"
     command = [uvatrain_program, "partition", graph, out, "--map", parts, "--layout", "ranges"]

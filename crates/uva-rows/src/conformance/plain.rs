@@ -84,7 +84,7 @@ fn outputs_at_every_offset(make: &Make<'_>) {
             let ids: Vec<i64> = (0..count).map(|i| (i * 7 % ROWS) as i64).collect();
             check_against(&mut *source, &plain_loop(&table, row_bytes, &ids), GUARD + offset, &ids, &|| {
                 format!(
-                    "{count} rows of {row_bytes} bytes into an output {offset} bytes behind a line's beginning"
+                    "{count} rows of {row_bytes} bytes into an output {offset} bytes after a line's beginning"
                 )
             });
         }

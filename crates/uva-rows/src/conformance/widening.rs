@@ -109,7 +109,7 @@ fn every_number_of_values(make: &MakeWidening<'_>, narrow: NarrowFloat) {
             let ids: Vec<i64> = (0..2 * ROWS as i64 + 1).map(|i| i * 31 % ROWS as i64).collect();
             let expected = widened_rows(table, row_bytes, narrow, &ids);
             check_against(&mut *source, &expected, GUARD + before, &ids, &|| {
-                format!("{narrow:?}, {values} in a row, {before} bytes behind a line's beginning")
+                format!("{narrow:?}, {values} in a row, {before} bytes after a line's beginning")
             });
         }
     }

@@ -254,7 +254,7 @@ fn ranks_that_divide_the_table_differently_end_with_the_row_in_question() {
         let error = source.fill(ids, HostPlace::new(&mut out[..4 * ids.len()])).unwrap_err();
         if rank == 1 {
             assert_eq!(error, GatherError::NotOwned { rank: 1, peer: 0, id: 4, start: 5, end: 10 });
-            let text = "rank 0 asked rank 1 for row 4, whose part is 5..10: the two ranks divide the table differently";
+            let text = "rank 0 requested row 4 from rank 1, whose part is 5..10: the two ranks divide the table differently";
             assert_eq!(error.to_string(), text);
             return;
         }

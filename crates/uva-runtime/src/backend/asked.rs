@@ -32,8 +32,8 @@ options! {
         /// How the GPU is divided between producer and consumer; auto takes the first available of mps, green, grid
         partition: PartitionChoice = PartitionChoice::Auto
             => Field::choice::<PartitionChoice>("PARTITION").of(GPU, &[Speed]),
-        /// Whether NVIDIA's multi-process service (MPS) divides the GPU. If no daemon runs, one is started, and stopped at the
-        /// end
+        /// Whether NVIDIA's multi-process service (MPS) divides the GPU. If no daemon is running, one is started, and stopped
+        /// at the end
         mps: MpsChoice = MpsChoice::Auto => Field::choice::<MpsChoice>("MPS").of(GPU, &[Speed]),
         /// The producer's share of the multiprocessors in per cent, 1 to 99; auto takes the smallest share at full speed, as
         /// measured at the first start on this GPU
@@ -76,21 +76,18 @@ impl BackendOptions {
         match self.partition {
             PartitionChoice::Auto => {}
             PartitionChoice::Mps if self.mps == MpsChoice::Off => {
-                return mps("it contradicts `partition=mps`".to_owned());
+                return mps("not supported with `partition=mps`".to_owned());
             }
             PartitionChoice::Mps => {}
             other if requires => {
-                return mps(format!(
-                    "MPS divides the GPU, or `partition={other}` does: leave one of them out"
-                ));
+                return mps(format!("not supported with `partition={other}`: omit one of them"));
             }
             _ => {}
         }
         if self.gather == GatherChoice::Cpu && (requires || self.partition == PartitionChoice::Mps) {
             let given = if requires { "`mps=require`" } else { "`partition=mps`" };
-            let reason = format!(
-                "only the consumer uses the GPU then, and MPS has nothing to divide: leave {given} out"
-            );
+            let reason =
+                format!("not supported with {given}, since only the consumer uses the GPU: omit {given}");
             return Err(OptionError::new("gather", self.gather, reason));
         }
         if self.device == DeviceChoice::Cpu && requires {
@@ -100,7 +97,7 @@ impl BackendOptions {
     }
 }
 
-/// Where the model trains, as requested.
+/// The device of training, as requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceChoice {
@@ -121,9 +118,9 @@ impl FromStr for DeviceChoice {
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
-            _ => index()
-                .map(Self::Cuda)
-                .ok_or_else(|| format!("'{text}' is no device; give auto, cpu, or cuda:0 for the first GPU")),
+            _ => index().map(Self::Cuda).ok_or_else(|| {
+                format!("invalid device '{text}': expected auto, cpu, or cuda:0 for the first GPU")
+            }),
         }
     }
 }
@@ -141,18 +138,18 @@ impl fmt::Display for DeviceChoice {
 named! {
     /// How feature rows reach the GPU.
     pub enum GatherChoice = Auto {
-        /// The fastest of zero-copy, dma and split, as measured on this GPU; zero-copy where nothing was measured, and with
+        /// The fastest of zero-copy, dma and split, as measured on this GPU; zero-copy without a measurement, and with
         /// caches.
         Auto = "auto",
-        /// Kernels read them out of pinned host memory.
+        /// Kernels read the rows from pinned host memory.
         ZeroCopy = "zero-copy",
-        /// The CPU gathers them into pinned memory and the copy engine moves them.
+        /// The CPU gathers the rows into pinned memory, and the copy engine moves them.
         Dma = "dma",
-        /// Some of a batch's rows the one way, some the other, in the ratio that measures best.
+        /// Divides a batch's rows between zero-copy and dma, in the ratio that is measured as fastest.
         Split = "split",
-        /// The CPU gathers them into host memory, and the consumer copies them.
+        /// The CPU gathers the rows into host memory, and the consumer copies them.
         Cpu = "cpu",
-        /// The whole table is copied to the GPU first: for one that fits, and to know what the link costs.
+        /// The whole table is copied to the GPU at the start: for tables that fit, and to measure the cost of the link.
         Device = "device",
     }
 }
@@ -160,9 +157,9 @@ named! {
 named! {
     /// Pages of the feature table that the GPU reads, as requested.
     pub enum TablePagesChoice = Auto {
-        /// In place, unless a copy was measured to be faster by a tenth and memory suffices.
+        /// In place, unless a copy is measured as faster by at least 10 % and memory suffices.
         Auto = "auto",
-        /// Those that the dataset is mapped on: the page cache's, of 4 KiB.
+        /// The pages of the mapped file: the page cache's, of 4 KiB.
         InPlace = "in-place",
         /// A copy on 4 KiB pages that the kernel merges to 2 MiB where it can.
         Thp = "thp",
@@ -189,11 +186,11 @@ impl TablePagesChoice {
 named! {
     /// Where neighbours are sampled.
     pub enum SamplerChoice = Cpu {
-        /// On the CPU, by as many samplers as `samplers` says.
+        /// On the CPU, by `samplers` samplers.
         Cpu = "cpu",
         /// On the GPU, by one sampler.
         Gpu = "gpu",
-        /// Where a few batches show it to be faster.
+        /// The faster one on a few batches.
         Auto = "auto",
     }
 }
@@ -201,36 +198,36 @@ named! {
 named! {
     /// How the GPU is divided between producer and consumer, as requested.
     pub enum PartitionChoice = Auto {
-        /// The first that can be had of mps, green and grid.
+        /// The first available of mps, green and grid.
         Auto = "auto",
         /// MPS caps both processes.
         Mps = "mps",
-        /// One process; the producer's work keeps to the multiprocessors of a green context.
+        /// One process; the producer's work runs on the multiprocessors of a green context.
         Green = "green",
         /// One process; the producer's kernels have few blocks.
         Grid = "grid",
-        /// Two processes that take turns: for measuring only.
+        /// Two processes in alternation on the GPU, undivided: for measurements only.
         None = "none",
     }
 }
 
 named! {
-    /// How producer and consumer tell each other on the GPU that a slot is ready, or free.
+    /// How producer and consumer signal on the GPU that a slot is ready or free.
     pub enum SignalKind = Auto {
-        /// By events where both processes can share them, else by stamps.
+        /// Events if both processes can share them, else stamps.
         Auto = "auto",
-        /// By events, shared between processes by handle.
+        /// CUDA events, shared between processes by handle.
         Events = "events",
-        /// By values in the slots' memory, which streams write and wait for.
+        /// Values in the slots' memory, which streams write and wait for.
         Stamps = "stamps",
     }
 }
 
 named! {
-    /// What feature slots in a GPU's memory have room for.
+    /// The size of feature slots in a GPU's memory.
     pub enum GpuSlots = Sampled {
-        /// The mean of 20 batches that are sampled beforehand, and five standard deviations. A larger batch goes
-        /// through host memory.
+        /// The mean size of 20 batches that are sampled at the start, plus five standard deviations. A larger batch is
+        /// copied through host memory.
         Sampled = "sampled",
         /// The largest batch that the options allow.
         Largest = "largest",
@@ -240,11 +237,11 @@ named! {
 named! {
     /// Whether MPS limits producer and consumer to shares of the GPU.
     pub enum MpsChoice = Auto {
-        /// It does not.
+        /// No MPS.
         Off = "off",
-        /// Where it can be had.
+        /// MPS where it is available.
         Auto = "auto",
-        /// Or there is no run.
+        /// MPS; without it, the run ends with an error.
         Require = "require",
     }
 }
@@ -253,10 +250,10 @@ named! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GpuShare {
-    /// The least that loses nothing.
+    /// The smallest share at full speed.
     #[default]
     Auto,
-    /// So many per cent, 1 to 99.
+    /// A share in per cent, 1 to 99.
     Percent(u32),
 }
 
@@ -267,7 +264,7 @@ impl FromStr for GpuShare {
         match text.parse() {
             _ if text == "auto" => Ok(Self::Auto),
             Ok(percent @ 1..=99) => Ok(Self::Percent(percent)),
-            _ => Err(format!("'{text}' is no share; give auto, or 1 to 99 per cent")),
+            _ => Err(format!("invalid share '{text}': expected auto, or 1 to 99 per cent")),
         }
     }
 }

@@ -115,7 +115,7 @@ pub fn decide(
         Err(reason) if named => {
             return Err(RuntimeError::missing(reason)
                 .with_option("device", format_args!("cuda:{ordinal}"))
-                .with_remedy("`device=cpu` trains without"));
+                .with_remedy("`device=cpu` trains without a GPU"));
         }
         // A machine without a GPU needs no note; a GPU that stays idle does.
         Err(reason) => {
@@ -130,7 +130,7 @@ pub fn decide(
             return Err(RuntimeError::option(
                 "sampler",
                 "gpu",
-                "with `gather=cpu` the CPU would need what the GPU has sampled; use another `gather`",
+                "not supported with `gather=cpu`, since the sampled ids are on the GPU; use another `gather`",
             ));
         }
         (GatherChoice::Cpu, SamplerChoice::Auto) => SamplerChoice::Cpu,
@@ -197,7 +197,7 @@ fn divided(
         (PartitionChoice::Green, Some(why)) => {
             return Err(RuntimeError::missing(format!("{} {why}", device.name))
                 .with_option("partition", "green")
-                .with_remedy("`partition=grid` does without"));
+                .with_remedy("`partition=grid` does not need green contexts"));
         }
         (PartitionChoice::Grid, _) | (_, Some(_)) => grid,
         _ => green,
@@ -206,7 +206,7 @@ fn divided(
     if required && threads {
         return Err(OptionError::of(
             "in_process",
-            "MPS divides a GPU between processes; leave out `mps=require` and `partition=mps`",
+            "not supported with MPS, which divides a GPU between processes; omit `mps=require` and `partition=mps`",
         )
         .into());
     }
@@ -253,7 +253,7 @@ fn usable(probed: &Probe, ordinal: usize) -> Result<&DeviceReport, String> {
     }
     let devices = &probed.cuda.devices;
     let device = devices.get(ordinal).ok_or_else(|| match devices.len() {
-        0 => "the driver sees no GPU".to_owned(),
+        0 => "the driver finds no GPU".to_owned(),
         1 => "there is one GPU only, cuda:0".to_owned(),
         count => format!("there are {count} GPUs, cuda:0 to cuda:{}", count - 1),
     })?;

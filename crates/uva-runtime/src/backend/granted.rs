@@ -241,8 +241,8 @@ impl Backend {
         Err(RuntimeError::option(
             "feature_type",
             "float32",
-            "rows go to a GPU as the table has them, half the bytes over the link, and nothing there widens them yet. \
-             Leave `feature_type` out, and convert on the GPU, as in batch.x.float()",
+            "not supported for batches on a GPU, where rows have the type of the table, with half the bytes over the link. \
+             Omit `feature_type`, and convert on the GPU, as in batch.x.float()",
         ))
     }
 
@@ -261,15 +261,17 @@ impl Backend {
         if cuda.gather != GatherChoice::Dma {
             return Some(Obstacle {
                 option: format!("`gather={}`", self.gather_name()),
-                why: "kernels gather into slots on a GPU, and the CPU's sums go there by copies".to_owned(),
+                why: "kernels gather into slots on a GPU, but the CPU's sums are copied there".to_owned(),
                 remedy: "`gather=dma`, or `gather=cpu` with slots in host memory",
             });
         }
         let why = match cuda.sampler {
             SamplerChoice::Cpu => return None,
-            SamplerChoice::Gpu => "the lists of a sampler on the GPU stay there, and the CPU sums by them",
+            SamplerChoice::Gpu => {
+                "the CPU needs the lists to sum, but those of a GPU sampler stay on the GPU"
+            }
             SamplerChoice::Auto => {
-                "a measurement decides where to sample, and the CPU sums by lists that a sampler on the CPU makes"
+                "a measurement may choose the GPU for sampling, but the CPU needs the lists of a CPU sampler to sum"
             }
         };
         let option = format!("`sampler={}`", cuda.sampler.name());

@@ -38,7 +38,7 @@ pub fn obstacle_in_table(element: ElementType) -> Option<Obstacle> {
 pub(crate) fn check_sums(aggregation: Aggregation, obstacle: Option<Obstacle>) -> Result<(), RuntimeError> {
     match obstacle {
         Some(Obstacle { option, why, remedy }) if aggregation != Aggregation::None => {
-            let reason = format!("with {option}: {why}. Leave `aggregate` out, or use {remedy}");
+            let reason = format!("not supported with {option}: {why}. Omit `aggregate`, or use {remedy}");
             Err(OptionError::new("aggregate", aggregation, reason).into())
         }
         _ => Ok(()),

@@ -49,9 +49,9 @@ impl RankExchange {
     /// # Errors
     /// [`RuntimeError::Failed`] on a second call: roles that start again cannot join the group again.
     pub fn take(&self) -> Result<Box<dyn Exchange>, RuntimeError> {
-        lock(&self.exchange)
-            .take()
-            .ok_or_else(|| RuntimeError::failed("the exchange with other ranks is taken: make a new loader"))
+        lock(&self.exchange).take().ok_or_else(|| {
+            RuntimeError::failed("the exchange with other ranks is already in use: make a new loader")
+        })
     }
 
     /// Returns the exchange, for the next taker.
@@ -183,7 +183,7 @@ impl RankExchanges {
     /// [`RuntimeError::Option`] with an alternative.
     pub(crate) fn check_lists(&self, options: &LoaderOptions) -> Result<(), RuntimeError> {
         let refused = |option: &str, value: &dyn fmt::Display, reason: &str| {
-            let reason = format!("with `graph=divided`, {reason}, or leave out `graph`");
+            let reason = format!("with `graph=divided`, {reason}, or omit `graph`");
             Err(OptionError::new(option, value, reason).into())
         };
         if self.lists.is_none() {
@@ -193,15 +193,15 @@ impl RankExchanges {
             return refused(
                 "samplers",
                 &options.samplers,
-                "one sampler asks the other ranks for picks: give 1",
+                "one sampler requests picks from the other ranks: give 1",
             );
         }
         if options.seed_order != AskedOrder::Shuffle && options.order_file.is_none() {
-            let reason = "no rank reads the whole graph, by which seeds are ordered: give `order_file`, or leave it out";
+            let reason = "no rank has the whole graph, which an order requires: give `order_file`, or omit `seed_order`";
             return refused("seed_order", &options.seed_order, reason);
         }
         if options.pad != Pad::Off {
-            let reason = "sizes are not found by sampling beforehand: leave it out";
+            let reason = "sizes cannot be estimated by sampling: omit `pad`";
             return refused("pad", &options.pad, reason);
         }
         Ok(())
@@ -247,14 +247,14 @@ pub(crate) fn check_divided(
     };
     let Some(ranks) = ranks else {
         return Err(RuntimeError::usage(
-            "the feature table is divided among ranks: uvatrain.Loader(path, part=\"rank\") reads it, in a process for each \
-             part (docs/guide/scaling.md)",
+            "the feature table is divided among ranks: use uvatrain.Loader(path, part=\"rank\"), in one process for each part \
+             (docs/guide/scaling.md)",
         ));
     };
     if options.part.of as usize != own.parts() || options.part.index as usize != own.part() {
         let (rank, ranks) = (options.part.index, options.part.of);
         let reason = format!(
-            "rank {rank} of {ranks} has part {} of {}: each rank has a part",
+            "rank {rank} of {ranks} has part {} of {}: expected one part per rank",
             own.part(),
             own.parts()
         );
@@ -264,31 +264,27 @@ pub(crate) fn check_divided(
         return refused(
             "gather",
             &cuda.gather,
-            "rows of other ranks come to host memory, from which copies bring them to a GPU: give `gather=dma`",
+            "rows of other ranks arrive in host memory and are copied to a GPU: give `gather=dma`",
         );
     }
     if options.prepare == Prepare::Whole {
         return refused(
             "prepare",
             &options.prepare,
-            "one producer asks the others for rows: leave `prepare` out",
+            "one producer requests rows from the others: omit `prepare`",
         );
     }
     if options.features == Features::Disk {
-        return refused(
-            "features",
-            &options.features,
-            "its parts are read from memory: leave `features` out",
-        );
+        return refused("features", &options.features, "its parts are read from memory: omit `features`");
     }
     if options.edge_attr {
-        return refused("edge_attr", &true, "rows of edges are not exchanged: leave it out");
+        return refused("edge_attr", &true, "rows of edges are not exchanged: omit it");
     }
     if caches.rows > 0 || caches.dynamic.is_some() {
-        return refused("gpu_cache", &caches.rows, "such a cache is of a whole table: leave it out");
+        return refused("gpu_cache", &caches.rows, "such a cache requires a whole table: omit it");
     }
     if ranks.lists.is_some() && backend.gpu_sampler().is_some() {
-        let reason = "with `graph=divided` the CPU draws from lists for other ranks: leave it out";
+        let reason = "with `graph=divided` the CPU draws from lists for other ranks: omit it";
         return Err(OptionError::new("sampler", "gpu", reason).into());
     }
     ranks.check_lists(options)

@@ -75,7 +75,7 @@ impl FromStr for Cores {
                 training: of_stage(training)?,
             })),
             _ => Err(format!(
-                "it has {} lists: give one for all stages, or three, for sampling, gathering and training",
+                "it has {} lists: expected one for all stages, or three, for sampling, gathering and training",
                 lists.len()
             )),
         }

@@ -30,7 +30,7 @@ impl PinCores {
         check(cores, allowed).map_err(|reason| OptionError::new("pin_cores", self, reason).into())
     }
 
-    /// The core of a worker, of those that the process may use: workers take them in turns. `None` where there is none.
+    /// The core of a worker, of those that the process may use, in round-robin order. `None` if there is none.
     #[must_use]
     pub fn core(&self, worker: usize, allowed: &[usize]) -> Option<usize> {
         let cores = match self {
@@ -80,8 +80,8 @@ impl FromStr for PinCores {
         }
         let number = |word: &str| match word.trim().parse::<usize>() {
             Ok(core) if core <= LAST_CORE => Ok(core),
-            Ok(core) => Err(format!("core {core} is beyond {LAST_CORE}")),
-            Err(_) => Err(format!("'{word}' is no core's number; give `all`, or cores like 0,2,4-7")),
+            Ok(core) => Err(format!("core {core} is greater than {LAST_CORE}")),
+            Err(_) => Err(format!("invalid core '{word}': expected `all`, or cores like 0,2,4-7")),
         };
         let mut cores = Vec::new();
         for entry in text.split(',') {
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_names_no_cores_is_refused_with_the_part_that_is_wrong() {
         for (text, part) in [
-            ("", "'' is no core's number"),
+            ("", "invalid core ''"),
             ("some", "'some'"),
             ("1,,2", "''"),
             ("2-", "''"),

@@ -20,7 +20,7 @@ impl CheckedFiles {
         Self(dataset.row_files().into_iter().map(|(_, state)| state).collect())
     }
 
-    /// Checks that another process has opened them as they were.
+    /// Checks that another process has opened them unchanged.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] with the name of a file that changed in between.

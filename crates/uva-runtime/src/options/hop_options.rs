@@ -21,9 +21,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 const LEAST_CHUNK: usize = 125;
 
 options! {
-    /// How epochs visit the training rows of a hop set, and where these lie.
+    /// How epochs visit the training rows of a hop set, and where the rows are.
     pub struct HopOptions {
-        /// What each epoch shuffles in a hop set
+        /// Unit of a hop set that each epoch shuffles
         shuffle: Shuffle = Shuffle::Full => Field::choice::<Shuffle>("WHAT").of(BATCHES, &[Identity]),
         /// Rows of a chunk; auto takes at least 1 MiB of a file and at most `batch_size` rows
         chunk: Chunk = Chunk::Auto
@@ -35,12 +35,12 @@ options! {
 }
 
 named! {
-    /// Where the rows of a hop set lie during a run.
+    /// Where the rows of a hop set are during a run.
     pub enum HopRowsPlace = Auto {
-        /// On the GPU that trains where a training batch leaves it room, else in host memory where that suffices, else on disk.
+        /// On the GPU that trains if they fit next to a training batch, else in host memory if they fit, else on disk.
         Auto = "auto",
-        /// In the memory of the GPU that trains, to which those of the training part are copied once. The others lie where
-        /// `features` says.
+        /// Training rows in the memory of the GPU that trains, to which they are copied once. The other rows are where
+        /// `features` specifies.
         Gpu = "gpu",
         /// In host memory: the mapped files, as with `features=memory`.
         Host = "host",
@@ -74,7 +74,7 @@ impl HopRowsPlace {
             Features::Auto => Ok(wanted),
             asked if asked == wanted => Ok(wanted),
             asked => {
-                let reason = format!("it contradicts `features={asked}`: leave one of them out");
+                let reason = format!("not supported with `features={asked}`: omit one of them");
                 Err(OptionError::new("place", self, reason))
             }
         }
@@ -82,11 +82,11 @@ impl HopRowsPlace {
 }
 
 named! {
-    /// What an epoch orders anew.
+    /// What each epoch reorders.
     pub enum Shuffle = Full {
         /// Each row.
         Full = "full",
-        /// Chunks of consecutive rows, which are read at once. A batch is then made of few runs.
+        /// Chunks of consecutive rows, which are read at once, so that a batch consists of few runs of rows.
         Chunks = "chunks",
     }
 }
@@ -95,12 +95,12 @@ fn by_chunks() -> Vec<&'static str> {
     vec![Shuffle::Chunks.name()]
 }
 
-/// Rows of a chunk, as asked for.
+/// Rows of a chunk, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// As many as make large reads.
     Auto,
-    /// So many.
+    /// This number of rows.
     Rows(u32),
 }
 
@@ -113,7 +113,7 @@ impl FromStr for Chunk {
         }
         match text.parse() {
             Ok(rows @ 1..) => Ok(Self::Rows(rows)),
-            _ => Err(format!("'{text}' is neither auto nor a whole number from 1")),
+            _ => Err(format!("invalid value '{text}': expected auto, or 1 or more")),
         }
     }
 }
@@ -165,7 +165,7 @@ impl HopOptions {
         match (self.shuffle, self.chunk) {
             (Shuffle::Chunks, Chunk::Rows(rows)) if rows as usize > batch_size => {
                 let reason = format!(
-                    "a chunk is at most a batch (`batch_size={batch_size}`): larger ones leave little to shuffle"
+                    "expected at most `batch_size={batch_size}`: larger chunks leave little to shuffle"
                 );
                 Err(OptionError::new("chunk", rows, reason))
             }
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!("auto".parse(), Ok(Chunk::Auto));
         assert_eq!("8000".parse(), Ok(Chunk::Rows(8000)));
         for text in ["0", "-1", "many", "", "1.5", "4294967296"] {
-            assert!(text.parse::<Chunk>().unwrap_err().contains("neither auto nor"), "{text}");
+            assert!(text.parse::<Chunk>().unwrap_err().contains("expected auto, or 1 or more"), "{text}");
         }
     }
 
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(HopRowsPlace::Host.features(Features::Auto), Ok(Features::Memory));
         assert_eq!(HopRowsPlace::Disk.features(Features::Disk), Ok(Features::Disk));
         let refused = HopRowsPlace::Disk.features(Features::Memory).unwrap_err().to_string();
-        assert_eq!(refused, "place=disk: it contradicts features=memory: leave one of them out");
+        assert_eq!(refused, "place=disk: not supported with features=memory: omit one of them");
         assert!(HopRowsPlace::Host.features(Features::Disk).is_err());
     }
 

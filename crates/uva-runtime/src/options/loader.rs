@@ -27,8 +27,8 @@ use crate::options::seed_order::{AskedOrder, MadeOrder};
 use uva_options::OptionPurpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, Real, named, options};
 
-/// The most samplers of a run. The producer's set-up carries a descriptor for each of them besides its own six, and a
-/// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
+/// The most samplers of a run. The producer's set-up carries a descriptor for each of them in addition to its own six,
+/// and a hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
 pub const MAX_SAMPLERS: usize = 120;
 
 const BATCHES: &str = "Batches";
@@ -179,14 +179,14 @@ options! {
         /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
         /// weighs by them.
         degrees: bool = false => Field::internal(),
-        /// Whether the producer gathers the rows that it sums first, beside the slots: where these are on a GPU.
+        /// Whether the producer gathers the rows that it sums into a separate buffer first: where slots are on a GPU.
         gathers_before_sums: bool = false => Field::internal(),
         /// Columns of the output of the first layer, where the producer chooses batch by batch whether it sums. It never does
         /// where that layer would multiply before it sums.
         sums_chosen_for: Option<usize> = None => Field::internal(),
         /// Whether the producer chooses by a batch's counts alone, in a run that tries nothing.
         sums_by_counts: bool = false => Field::internal(),
-        /// The splits whose seeds each epoch orders anew. Front ends ask for that of one split.
+        /// The splits whose seeds each epoch reorders. Front ends set it for one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
         /// A file of nodes in place of the training split's, for every process of the run to read.
         input_nodes: Option<NodesFile> = None => Field::internal(),
@@ -195,15 +195,15 @@ options! {
         /// The order of the training seeds, where it is another than the shuffle. The process that sees the options first
         /// makes it, and hands it to the others.
         made_order: Option<MadeOrder> = None => Field::internal(),
-        /// The shapes that batches are padded to. The process that sees the options first estimates them, and tells the
-        /// others.
+        /// The shapes that batches are padded to. The process that sees the options first estimates them, and sends them to
+        /// the others.
         shapes: Option<StaticShapes> = None => Field::internal(),
         /// Where the batches are of a hop set: its tables that they have, and the order of its rows.
         hops: Option<HopBatches> = None => Field::internal(),
         /// The files of feature rows, as the process that checked them found them: where rows are read from disk.
         checked_files: Option<CheckedFiles> = None => Field::internal(),
-        /// What feature slots on a GPU have room for, where that is less than the largest batch takes. Estimated and
-        /// told likewise.
+        /// The size of feature slots on a GPU, where it is less than that of the largest batch. Estimated and sent in the
+        /// same way.
         slot_room: Option<SlotRoom> = None => Field::internal(),
         /// Which of an epoch's batches are this run's, where several processes divide them.
         part: Part = Part::default() => Field::internal(),
@@ -217,17 +217,17 @@ options! {
 named! {
     /// Whether batches are padded to static shapes (docs/guide/python.md).
     pub enum Pad = Off {
-        /// Batches have the sizes that sampling gave them.
+        /// No padding.
         Off = "off",
-        /// To shapes estimated from 20 batches: the mean and five standard deviations. Larger batches keep their size.
+        /// Padding to shapes estimated from 20 batches: the mean plus five standard deviations. Larger batches keep their size.
         Auto = "auto",
     }
 }
 
 named! {
-    /// Who makes a batch.
+    /// The roles that make batches.
     pub enum Prepare = Roles {
-        /// Samplers pick neighbours, and a producer gathers the rows behind them.
+        /// Samplers pick neighbours, and a producer gathers their rows.
         Roles = "roles",
         /// Each worker samples a batch and then gathers its rows, alone.
         Whole = "whole",
@@ -259,8 +259,8 @@ fn kinds_that_walk() -> Vec<&'static str> {
     SamplerKind::ALL.into_iter().filter(|kind| kind.walks()).map(SamplerKind::name).collect()
 }
 
-/// The splits whose seeds each epoch orders anew. The others keep the order of their files, or the one in which nodes
-/// were given in their place.
+/// The splits whose seeds each epoch reorders. The others keep the order of their files, or of the nodes that were given
+/// instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shuffled {
     train: bool,
@@ -319,7 +319,7 @@ impl OptionValue for Shuffled {
 pub fn cut_around(node: i64, hops: usize) -> String {
     format!(
         "node {node} is too near to the border of this part: lists within {hops} in-hops of it are missing, so that it \
-         would get other neighbours than in the whole dataset. Use the whole one, or nodes of the part's own splits"
+         would get other neighbours than in the whole dataset. Use the whole dataset, or nodes of the part's own splits"
     )
 }
 
@@ -348,7 +348,7 @@ impl LoaderOptions {
         self.edge_ids || self.edge_attr || self.edge_type
     }
 
-    /// Whether batches have the in-degrees of their nodes: where a model asks for them, and for sums that weigh by them.
+    /// Whether batches have the in-degrees of their nodes: for models that require them, and for sums weighted by them.
     pub(crate) fn has_degrees(&self) -> bool {
         self.degrees || self.aggregation == Aggregation::Degrees
     }
@@ -450,32 +450,29 @@ impl LoaderOptions {
         {
             if given && !kind.picks_in_lists() {
                 let reason = format!(
-                    "with `sampler_kind={kind}`: its edges are none of the dataset's, and have no {what}"
+                    "not supported with `sampler_kind={kind}`, whose edges are not edges of the dataset and have no {what}"
                 );
                 return Err(OptionError::of(option, reason).into());
             }
         }
         if self.aggregate_argmax && self.aggregation != Aggregation::Max {
-            let reason = format!(
-                "with `aggregate={}`: only maxima are each of one row, `aggregate=max`",
-                self.aggregation
-            );
+            let reason =
+                format!("only valid with `aggregate=max`, not with `aggregate={}`", self.aggregation);
             return Err(OptionError::of("aggregate_argmax", reason).into());
         }
         if self.seed_order == AskedOrder::Shuffle && self.order_file.is_some() {
-            let reason =
-                "it is of no use with `seed_order=shuffle`; leave it out, or give `seed_order=proximity`";
+            let reason = "not supported with `seed_order=shuffle`; omit it, or give `seed_order=proximity`";
             return Err(OptionError::of("order", reason).into());
         }
         let edges_count = self.seed_order != AskedOrder::Shuffle && self.order_file.is_none();
         if self.order_edges != OrderEdges::Both && !edges_count {
-            let reason = "it is of use where sequences are made for a `seed_order`; leave it out";
+            let reason = "only valid with a `seed_order` whose sequences are computed; omit it";
             return Err(OptionError::of("order_edges", reason).into());
         }
         let is_chosen = self.seed_order == AskedOrder::Proximity(None);
         if self.order_tolerance != Self::default().order_tolerance && !is_chosen {
             let reason = format!(
-                "with `seed_order={}` no number of sequences is chosen by it; leave it out, or give `seed_order=proximity`",
+                "not supported with `seed_order={}`, which chooses no number of sequences; omit it, or give `seed_order=proximity`",
                 self.seed_order
             );
             return Err(OptionError::of("order_tolerance", reason).into());
@@ -483,7 +480,7 @@ impl LoaderOptions {
         self.sampling().check_kind().map_err(SampleError::from)?;
         let Part { index, of } = self.part;
         if index >= of {
-            let reason = format!("of `world_size={of}`: a rank is 0 or more and below the number of ranks");
+            let reason = format!("expected 0 to {}, with `world_size={of}`", of.saturating_sub(1));
             return Err(OptionError::new("rank", index, reason).into());
         }
         if self.prepare == Prepare::Whole {
@@ -492,7 +489,7 @@ impl LoaderOptions {
         let fewest = self.fewest_batch_slots();
         if let Some(slots) = self.batch_slots.filter(|slots| *slots < fewest) {
             let reason = format!(
-                "with {} samplers at least {fewest} are needed, so that no sampler waits for another",
+                "with {} samplers at least {fewest} are required, so that no sampler waits for another",
                 self.samplers
             );
             return Err(OptionError::new("batch_slots", slots, reason).into());
@@ -515,8 +512,8 @@ impl LoaderOptions {
 
     fn check_whole(&self) -> Result<(), RuntimeError> {
         if let LookAhead::Batches(batches @ 1..) = self.look_ahead {
-            let reason = "with `prepare=whole` a worker reads the rows of its batch when it has sampled it, and no batch waits \
-                          before that: leave `look_ahead` out, or give 0";
+            let reason = "not supported with `prepare=whole`, where a worker reads the rows of its batch after sampling it: \
+                          omit `look_ahead`, or give 0";
             return Err(OptionError::new("look_ahead", batches, reason).into());
         }
         if self.feature_slots < 2 {
@@ -582,7 +579,7 @@ impl LoaderOptions {
     /// defaults.
     ///
     /// # Errors
-    /// The entry that is none of an option's values.
+    /// The entry that is not a valid value of an option.
     pub fn of_fingerprint(fingerprint: &Value) -> Result<Self, String> {
         let mut found = fingerprint.as_object().cloned().unwrap_or_default();
         if let Some(Value::Array(walks)) = found.shift_remove("walks") {

@@ -32,7 +32,7 @@ impl FromStr for LookAhead {
         }
         match text.parse() {
             Ok(batches) if batches <= LOOK_AHEAD_MOST => Ok(Self::Batches(batches)),
-            _ => Err(format!("give a number of batches from 0 to {LOOK_AHEAD_MOST}, or auto")),
+            _ => Err(format!("expected a number of batches from 0 to {LOOK_AHEAD_MOST}, or auto")),
         }
     }
 }

@@ -7,13 +7,13 @@ use uva_options::named;
 use crate::RuntimeError;
 
 named! {
-    /// Where feature rows are read.
+    /// Source of feature rows.
     pub enum Features = Auto {
-        /// From memory where the table fits into what is available, else from disk.
+        /// Memory if the table fits into the available memory, else disk.
         Auto = "auto",
-        /// From the mapped file, which the system keeps in memory as far as it can.
+        /// The mapped file, which the system keeps in memory as far as it can.
         Memory = "memory",
-        /// From the file, for each batch anew and past the system's page cache.
+        /// The file, read again for each batch without the system's page cache.
         Disk = "disk",
     }
 }
@@ -32,17 +32,17 @@ named! {
 }
 
 named! {
-    /// How rows are read from disk.
+    /// Method of reading rows from disk.
     pub enum DiskReader = Auto {
-        /// By the first of the others that the system allows.
+        /// The first method that the system allows.
         Auto = "auto",
-        /// By cuFile, from the files of a hop set into the memory of the GPU that trains.
+        /// cuFile, from the files of a hop set into the memory of the GPU that trains.
         Cufile = "cufile",
-        /// By io_uring: one thread, many reads under way.
+        /// io_uring: one thread, many concurrent reads.
         Uring = "uring",
-        /// By several threads.
+        /// Reads by several threads.
         Pread = "pread",
-        /// From the mapped file, page by page.
+        /// The mapped file, page by page.
         Mmap = "mmap",
     }
 }
@@ -79,9 +79,11 @@ pub(crate) fn disk_error(error: DiskError, reader: DiskReader) -> RuntimeError {
         DiskError::Refused { .. } if reader == DiskReader::Auto => {
             RuntimeError::missing(error.to_string()).with_remedy("`features=memory` reads the mapped file")
         }
-        DiskError::Refused { .. } => RuntimeError::missing(error.to_string())
-            .with_option("reader", reader)
-            .with_remedy("`reader=auto` takes what works here, and `features=memory` reads the mapped file"),
+        DiskError::Refused { .. } => {
+            RuntimeError::missing(error.to_string()).with_option("reader", reader).with_remedy(
+                "`reader=auto` uses the first reader that works, and `features=memory` reads the mapped file",
+            )
+        }
         DiskError::Changed { .. } => RuntimeError::failed(error.to_string()),
         _ => RuntimeError::input(error.to_string()),
     }
@@ -97,7 +99,7 @@ mod tests {
             let reader = DiskReader::from_name(kind.name()).unwrap();
             assert_eq!(reader.kind(), Some(kind));
         }
-        // Beside them auto, and the one that reads into a GPU's memory.
+        // The others are auto, and the one that reads into a GPU's memory.
         assert_eq!(DiskReader::ALL.len(), ReaderKind::ALL.len() + 2);
     }
 }

@@ -126,7 +126,7 @@ pub fn decide_here(
     let decision = backend::decide(options, true, || Ok(Probe::of_driver()))?;
     let mut measure = |backend: &Backend| match backend.device_slots() {
         Some(cuda) => measurement::measure(dataset, gather_threads, cuda),
-        None => Err(RuntimeError::failed("there is nothing to measure")),
+        None => Err(RuntimeError::failed("a run on the CPU has nothing to measure")),
     };
     let wanted = TargetRun::of(dataset, gather_threads, cached);
     measurement::settle(decision, &wanted, Some(&mut measure), &mut |line| tracing::info!("{line}"))
@@ -147,7 +147,7 @@ impl BatchStream {
         let StreamSetup { main, fewest, ranks, cache } = setup;
         if options.seed_order != AskedOrder::Shuffle && main != Split::Train {
             let reason =
-                format!("it orders training seeds, and these batches are of the {main} split: leave it out");
+                format!("only valid for training seeds, but these batches are of the {main} split: omit it");
             return Err(OptionError::new("seed_order", options.seed_order, reason).into());
         }
         options.check()?;
@@ -184,7 +184,7 @@ impl BatchStream {
         let note = |line: &str| tracing::info!("{line}");
         if ranks.is_some() && matches!(cache, Some(StreamCache::Host(_))) {
             let reason =
-                "the feature table is divided among ranks, and its parts are read from memory: leave it out";
+                "the feature table is divided among ranks, and its parts are read from memory: omit it";
             return Err(OptionError::of("host_cache", reason).into());
         }
         let contents = match cache {

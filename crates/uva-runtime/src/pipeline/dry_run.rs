@@ -325,7 +325,7 @@ impl DryRun {
             }
             PlannedCaches::Find(CacheRequest::BeforeDisk { .. }) if plan.options.features != Features::Disk => {}
             PlannedCaches::Find(CacheRequest::BeforeDisk { budget: Budget::Bytes(bytes) }) => {
-                self.takes("rows in front of the disk, at most", MemoryKind::Host, *bytes);
+                self.takes("rows cached from disk, at most", MemoryKind::Host, *bytes);
                 self.decided_at_start.push("host cache: the rows that it holds throughout".to_owned());
             }
             PlannedCaches::Find(CacheRequest::BeforeDisk { budget: Budget::Auto }) => self.decided_at_start.push(

@@ -257,7 +257,7 @@ impl Runtime {
         let (dataset, control) = (Arc::clone(&connections.dataset), Arc::clone(&connections.control));
         let ConnectedStages { receiver, threads, in_force, .. } = wire(connections, stages)?;
         let receiver = receiver.ok_or_else(|| {
-            RuntimeError::failed("the consumer is none of the stages that the launcher named")
+            RuntimeError::failed("the consumer is not one of the stages that the launcher named")
         })?;
         Ok(Self { threads, dataset, control, receiver, alone: None, in_force })
     }

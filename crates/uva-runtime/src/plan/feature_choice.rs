@@ -68,7 +68,7 @@ impl FeatureChoice {
         let obstacle = by_gather.and_then(|_| match kernels_sum {
             true => Some(Obstacle {
                 option: "`aggregate=device`".to_owned(),
-                why: "kernels sum what the gather brings".to_owned(),
+                why: "kernels sum the gathered rows".to_owned(),
                 remedy: "`aggregate=host`",
             }),
             false => backend.host_obstacle(),
@@ -76,8 +76,8 @@ impl FeatureChoice {
         let (features, reason) = match (features, obstacle) {
             (Features::Disk, Some(obstacle)) => {
                 let reason = format!(
-                    "the CPU reads rows from disk, and copies take them to the GPU, which {} forbids: give {}, or leave \
-                     `features` out",
+                    "not supported with {}, since the CPU reads rows from disk and copies them to the GPU: give {}, or omit \
+                     `features`",
                     obstacle.option, obstacle.remedy
                 );
                 return Err(OptionError::new("features", features, reason).into());
@@ -179,7 +179,7 @@ impl FeatureChoice {
     pub fn notes(&self) -> Vec<String> {
         let (on_gpu, others) = match &self.on_gpu {
             Some(reason) => (
-                Some(format!("training rows lie in the GPU's memory: {reason}")),
+                Some(format!("training rows are in the GPU's memory: {reason}")),
                 "rows of validation and test",
             ),
             None => (None, "rows"),
@@ -190,7 +190,7 @@ impl FeatureChoice {
         };
         let remedy = match (self.chunk, self.reason.as_str()) {
             (Some(1), _) => {
-                ". A full shuffle reads every row by itself, with the blocks around it: `shuffle=chunks` reads runs of rows"
+                ". A full shuffle reads each row separately, with the blocks around it: `shuffle=chunks` reads runs of rows"
             }
             (Some(_), _) | (None, ASKED_FOR) => "",
             (None, _) => {
@@ -204,7 +204,7 @@ impl FeatureChoice {
     }
 }
 
-const ASKED_FOR: &str = "asked for";
+const ASKED_FOR: &str = "requested";
 
 /// Sets the gather of these options to [`GatherChoice::Dma`] if it is open and the CPU brings rows to a GPU: rows of a
 /// table on disk, or of one that is divided among ranks. Rows come from disk if the loader requests it, or leaves it
@@ -247,23 +247,21 @@ pub(crate) fn files_for_cufile(dataset: &Dataset, options: &LoaderOptions) -> Op
 fn check_cufile(read: &Read<'_>, gather: Option<&str>) -> Result<(), RuntimeError> {
     let refused = |reason: &str| Err(OptionError::new("reader", DiskReader::Cufile, reason).into());
     let Read::Hops(run, ..) = read else {
-        return refused(
-            "it brings runs of rows of a hop set to a GPU, and a feature table has single rows: leave it out",
-        );
+        return refused("only valid with a hop set, whose runs of rows it copies to a GPU: omit it");
     };
     if stored_side_by_side(run.hops, &run.batches.tables) {
         return refused(
-            "it copies runs of rows as they lie in the file, and with `propagate --layout rows` the rows of several hops lie \
-             side by side: leave it out, or propagate with `layout=hops`",
+            "not supported for hop sets made with `propagate --layout rows`, whose files interleave the rows of several \
+             hops: omit it, or propagate with `layout=hops`",
         );
     }
     match gather {
         Some(gather) if gather == GatherChoice::Device.name() => refused(
-            "with `place=gpu` the training rows lie in the GPU's memory: leave it out, or give `place=disk`",
+            "not supported with `place=gpu`, where the training rows are in the GPU's memory: omit it, or give `place=disk`",
         ),
         Some(_) => Ok(()),
         None => Err(RuntimeError::missing(
-            "it brings rows into the memory of the GPU that trains, and this run trains on the CPU: leave it out, or give \
+            "it reads rows into the memory of the GPU that trains, but this run trains on the CPU: omit it, or give \
              `device=cuda:0`",
         )
         .with_option("reader", DiskReader::Cufile)),
@@ -323,7 +321,7 @@ impl<'d> Read<'d> {
     fn by_memory(&self) -> (Features, String) {
         let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64);
         let Ok(memory) = HostMemory::read() else {
-            return (Features::Memory, "the system does not say how much memory is available".to_owned());
+            return (Features::Memory, "the system does not report how much memory is available".to_owned());
         };
         let (available, bound) = memory.tightest_limit();
         let (bytes, what) = match self {

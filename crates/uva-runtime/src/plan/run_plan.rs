@@ -139,7 +139,7 @@ impl RunPlan {
             && batches >= batch_slots
         {
             let reason = format!(
-                "there are {batch_slots} batch slots, of which the batch at hand has one: give {} or less, or `batch_slots={}`",
+                "there are {batch_slots} batch slots, of which the current batch uses one: give {} or less, or `batch_slots={}`",
                 batch_slots.saturating_sub(1),
                 batches + 1
             );
@@ -192,15 +192,15 @@ impl RunPlan {
         let refused = |reason: String| Err(OptionError::new("prepare", prepare, reason).into());
         if let Some(cuda) = backend.cuda() {
             return refused(format!(
-                "workers sample and gather on the CPU for a model there, and this run is on GPU {}: leave `prepare` out, or \
+                "workers sample and gather for a model on the CPU, but this run is on GPU {}: omit `prepare`, or \
                  give `device=cpu`",
                 cuda.ordinal
             ));
         }
         if let Some(eviction) = eviction {
             return refused(format!(
-                "with `cache_policy={}`: such a cache follows the batches in their order, and workers make several at \
-                 once. Choose a policy that keeps the same rows, or leave `prepare` out",
+                "not supported with `cache_policy={}`: such a cache follows the batches in order, but workers make several \
+                 at once. Choose a policy that keeps the same rows, or omit `prepare`",
                 eviction.name
             ));
         }
@@ -219,8 +219,8 @@ impl RunPlan {
         match (self.options.look_ahead, eviction) {
             (LookAhead::Batches(batches @ 1..), Some(eviction)) => {
                 let reason = format!(
-                    "with `cache_policy={}`: such a cache evicts by what was, and not by what is known to come. Give \
-                     `host_cache` in place of `gpu_cache`",
+                    "not supported with `cache_policy={}`: such a cache evicts by past reads, not by known future reads. \
+                     Give `host_cache` instead of `gpu_cache`",
                     eviction.name
                 );
                 Err(OptionError::new("look_ahead", batches, reason).into())
@@ -240,9 +240,9 @@ impl RunPlan {
     ) -> Result<(), RuntimeError> {
         match eviction {
             Some(eviction) if backend.device_slots().is_some_and(|cuda| cuda.gather == GatherChoice::Dma) => {
-                let reason = "with `gather=dma`: the CPU leaves out the rows that the cache on the GPU has, and a cache that \
-                              evicts has others when the kernel comes to them. Choose a policy that keeps the same rows, \
-                              such as `cache_policy=presample`, or let a kernel read all rows: `gather=zero-copy`";
+                let reason = "not supported with `gather=dma`: the CPU skips the rows that are cached on the GPU, but an \
+                              evicting cache may drop them before the kernel reads them. Choose a policy that keeps the same \
+                              rows, such as `cache_policy=presample`, or give `gather=zero-copy`";
                 Err(OptionError::new("cache_policy", eviction.name, reason).into())
             }
             _ => Ok(()),
@@ -298,18 +298,19 @@ impl RunPlan {
         let cuda = self.backend.device_slots()?;
         let reason = match (self.options.slot_room, self.options.slot_bytes, cuda.gpu_slots) {
             (Some(_), ..) if self.layout.shapes().is_some() => {
-                "batches are padded to static shapes; one that does not fit these and is larger goes through host memory"
-                    .to_owned()
+                "batches are padded to static shapes; a larger batch is copied through host memory".to_owned()
             }
             (Some(_), ..) => format!(
-                "mean and five standard deviations of {SAMPLES} sampled batches; a larger one goes through host memory"
+                "mean plus five standard deviations of {SAMPLES} sampled batches; a larger batch is copied through host memory"
             ),
             (None, Some(bytes), _) => {
                 format!("no batch is larger, with `slot_bytes={}`", ByteSize::from_bytes(bytes).value())
             }
             (None, None, _) if !self.layout.sizes_vary() => "batches of a hop set have one size".to_owned(),
-            (None, None, GpuSlots::Largest) => "asked for".to_owned(),
-            (None, None, GpuSlots::Sampled) => "sampled batches come near to the largest possible one".to_owned(),
+            (None, None, GpuSlots::Largest) => "requested".to_owned(),
+            (None, None, GpuSlots::Sampled) => {
+                "sampled batches are nearly as large as the largest possible batch".to_owned()
+            }
         };
         Some(SlotsInForce {
             bytes: self.slot_room().bytes as u64,
@@ -380,7 +381,7 @@ impl RunPlan {
                 return Err(RuntimeError::missing(why)
                     .with_option("reader", DiskReader::Cufile)
                     .with_remedy(
-                        "`reader=auto` takes what works here, and `place=host` reads the mapped files",
+                        "`reader=auto` uses the first reader that works, and `place=host` reads the mapped files",
                     ));
             }
             Some(why) => self.features.map(|choice| choice.without_cufile(&why)),
@@ -510,10 +511,10 @@ impl RunPlan {
         match self.schedule.item(sequence, turn) {
             ScheduleItem::Batch(key) => format!("at {key}"),
             ScheduleItem::Beside(key) => {
-                format!("beside the last {} batch of other ranks (sequence {sequence})", key.split)
+                format!("during the last {} batch of other ranks (sequence {sequence})", key.split)
             }
             ScheduleItem::Skipped | ScheduleItem::End => {
-                format!("behind the last batch (sequence {sequence})")
+                format!("after the last batch (sequence {sequence})")
             }
         }
     }
@@ -547,7 +548,7 @@ pub fn evaluating(split: Split, epoch: u32) -> Option<String> {
     match split {
         Split::Train => None,
         Split::Valid => Some(format!(
-            "in the full evaluation of the validation nodes behind epoch {}",
+            "in the full evaluation of the validation nodes after epoch {}",
             u64::from(epoch) + 1
         )),
         Split::Test => Some("in the full evaluation of the test nodes".to_owned()),

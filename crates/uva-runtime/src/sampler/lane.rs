@@ -105,12 +105,14 @@ pub(crate) fn lanes(
                 ErrorKind::Failed => RuntimeError::failed(problem),
                 ErrorKind::Missing | ErrorKind::Usage => RuntimeError::missing(problem),
             };
-            Err(refused.with_option("partition", "green").with_remedy("`partition=grid` does without"))
+            Err(refused
+                .with_option("partition", "green")
+                .with_remedy("`partition=grid` does not need green contexts"))
         }
         Err(error) => {
             note(&format!(
-                "the {who} cannot use green contexts: {error}; `partition=grid` is used instead, which bounds the grids \
-                 of {wanted:?} multiprocessors. A newer driver may have them; `partition=grid` avoids the attempt"
+                "the {who} cannot use green contexts: {error}; `partition=grid` is used instead, which limits the grids \
+                 to {wanted:?} multiprocessors. A newer driver may support them; `partition=grid` avoids the attempt"
             ));
             Ok(wanted.into_iter().map(|wanted| lane(Share::Grid(wanted))).collect())
         }

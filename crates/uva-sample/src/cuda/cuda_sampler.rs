@@ -466,7 +466,7 @@ impl CudaSampler {
             self.options.edge_ids && block.edge_ids.is_empty() && !block.indices.is_empty()
         };
         if lacks_degrees || place.blocks.iter().any(lacks_edge_ids) {
-            return refuse("a place for a batch lacks an array that the sampler was asked for");
+            return refuse("a place for a batch lacks an array that was requested from the sampler");
         }
         let common = SampleArguments {
             batch_nodes: place.address(&place.nodes),

@@ -113,7 +113,7 @@ impl GraphSource {
         let (given, needed) = (ends.len(), self.csc().indptr.len());
         if given != needed {
             let what =
-                format!("{what} has {given} entries, and that of the graph in another order has {needed}");
+                format!("{what} has {given} entries, but that of the graph in another order has {needed}");
             return Err(CudaError::Refused(what));
         }
         self.check_context(what, &indptr)?;

@@ -268,7 +268,7 @@ impl<'e> Divided<'e> {
         for (number, ids) in ids.chunks(GROUP_PICKS).enumerate() {
             let edge_ids = ordered_edge_ids.iter().skip(number * GROUP_PICKS).copied();
             block.take(hop.batch, ids, edge_ids).map_err(|error| match error {
-                TakeError::NotANode { .. } => disagreed(own, own, "a pick is no node of the graph"),
+                TakeError::NotANode { .. } => disagreed(own, own, "a pick is not a node of the graph"),
                 TakeError::NoRoom(error) => error,
             })?;
         }
@@ -365,8 +365,8 @@ fn question_of(words: &[i64], word: i64, own: Range<u64>) -> Result<(BatchKey, &
     };
     if given != word {
         return Err(
-            "it samples another graph, by other options, or is at another hop: fanouts, seed, sampler_kind, replace, \
-             batch_dependency and edge_ids have to be the same on all ranks",
+            "it samples another graph, with other options, or is at another hop: fanouts, seed, sampler_kind, replace, \
+             batch_dependency and edge_ids must be the same on all ranks",
         );
     }
     let split = Split::ALL.into_iter().find(|known| *known as i64 == split).ok_or(NO_QUESTION)?;
@@ -376,8 +376,8 @@ fn question_of(words: &[i64], word: i64, own: Range<u64>) -> Result<(BatchKey, &
     if nodes.iter().all(is_own) { Ok((key, nodes)) } else { Err(NO_QUESTION) }
 }
 
-const NO_QUESTION: &str = "it asks for picks of nodes that are not this rank's";
-const NO_ANSWER: &str = "its answer has not as many picks as it says";
+const NO_QUESTION: &str = "it requests picks of nodes that do not belong to this rank";
+const NO_ANSWER: &str = "its answer has another number of picks than it specifies";
 
 fn disagreed(rank: usize, peer: usize, reason: &'static str) -> SampleError {
     SampleError::Disagreement { rank, peer, reason }

@@ -17,7 +17,7 @@ impl SamplerKind {
     /// (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
     pub const LABOR: Self = Self::of(&KindRow {
         name: "labor",
-        help: "Such as the nodes of a hop share, so that a batch has fewer nodes",
+        help: "Neighbours that the nodes of a hop share, so that a batch has fewer nodes (LABOR)",
         reads_whole_lists: true,
         kernels: Some(PickKind::Labor),
         ..KindRow::LIST_BY_LIST

@@ -15,7 +15,7 @@ impl SamplerKind {
     /// All entries of a list are equally likely, independently of other nodes' picks (GraphSAGE).
     pub const NEIGHBOR: Self = Self::of(&KindRow {
         name: "neighbor",
-        help: "Any, each node's on its own",
+        help: "Random neighbours, independently for each node",
         replaces: true,
         kernels: Some(PickKind::Neighbor),
         ..KindRow::LIST_BY_LIST

@@ -19,7 +19,7 @@ impl SamplerKind {
     /// al., "Scaling Graph Neural Networks with Approximate PageRank", KDD 2020).
     pub const PPR: Self = Self::of(&KindRow {
         name: "ppr",
-        help: "The nodes of highest personalised PageRank: `fanouts` are how many of them (PPRGo)",
+        help: "The nodes of highest personalised PageRank: `fanouts` are their numbers (PPRGo)",
         fanout: Fanout::Found,
         reads_whole_graph: true,
         // Place of each reached node.

@@ -18,7 +18,7 @@ impl SamplerKind {
     /// "Graph Convolutional Neural Networks for Web-Scale Recommender Systems", KDD 2018).
     pub const WALK: Self = Self::of(&KindRow {
         name: "walk",
-        help: "The nodes that random walks visit most: `fanouts` are how many of them (PinSAGE)",
+        help: "The nodes that random walks visit most: `fanouts` are their numbers (PinSAGE)",
         fanout: Fanout::Found,
         walks: true,
         ..KindRow::LIST_BY_LIST

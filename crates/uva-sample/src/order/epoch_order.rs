@@ -74,7 +74,7 @@ impl EpochOrder {
             let seeds = SeedOrder::new(seed, split, len, shuffle, batch_size, drop_last)?;
             return Ok(Self { seeds, follows: None });
         };
-        assert!(shuffle && split == Split::Train, "sequences order a training split anew each epoch");
+        assert!(shuffle && split == Split::Train, "sequences reorder a training split each epoch");
         assert_eq!(sequences.positions(), len, "sequences of the split");
         let seeds = SeedOrder::new(seed, split, len, false, batch_size, drop_last)?;
         let sequences = sequences.clone();

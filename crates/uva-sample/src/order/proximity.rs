@@ -13,11 +13,11 @@ use crate::philox::{RandomPurpose, StreamKey, philox4x32};
 use crate::{InvalidOption, SampleError};
 
 named! {
-    /// Along which edges nodes are near.
+    /// Edges along which nodes are near.
     pub enum OrderEdges = Both {
-        /// Along all, in either direction; the lists of the other direction take 4 bytes an edge while the order is made.
+        /// All edges, in both directions; the lists of the other direction use 4 bytes per edge while the order is made.
         Both = "both",
-        /// From a node to those of its list.
+        /// Edges from a node to the nodes of its list.
         In = "in",
     }
 }
@@ -48,7 +48,7 @@ impl<'g> Proximity<'g> {
     /// Refuses a split or a graph of 2³² − 1 nodes or more.
     ///
     /// # Panics
-    /// Where `train` or a list names something that is no node.
+    /// If `train` or a list contains an id that is not a node.
     pub fn new(csc: Csc<'g>, train: &'g [i64], edges: OrderEdges, seed: u64) -> Result<Self, SampleError> {
         let (nodes, len) = (csc.nodes(), train.len());
         if len >= NONE as usize {
@@ -79,7 +79,7 @@ impl<'g> Proximity<'g> {
         Ok(Self { csc, out, train, seed, first, next })
     }
 
-    /// Bytes that making sequences of so many seeds takes beside them, at most, with this many threads.
+    /// Maximum bytes that making sequences of `seeds` seeds uses in addition to the sequences, with `threads` threads.
     #[must_use]
     pub fn bytes(csc: &Csc<'_>, edges: OrderEdges, seeds: usize, threads: usize) -> u64 {
         let (nodes, seeds) = (csc.nodes() as u64, seeds as u64);
@@ -94,7 +94,7 @@ impl<'g> Proximity<'g> {
         out.saturating_add(4 * nodes + 4 * seeds).saturating_add(of_thread.saturating_mul(threads as u64))
     }
 
-    /// The sequences with these numbers, one behind the other. Uses the current rayon pool; they do not depend on it.
+    /// The sequences with these numbers, one after the other. Uses the current rayon pool; they do not depend on it.
     #[must_use]
     pub fn sequences(&self, numbers: Range<u32>) -> Vec<u32> {
         let len = self.train.len();

@@ -260,7 +260,7 @@ fn ranks_with_other_options_find_it_at_once_and_draw_nothing() {
             let mut room = graph.room_for(BATCH, options);
             content(&mut *sampler, &mut room, 0).unwrap_err().to_string()
         });
-        let found = said.iter().filter(|said| said.contains("have to be the same on all ranks")).count();
+        let found = said.iter().filter(|said| said.contains("must be the same on all ranks")).count();
         let told = said.iter().filter(|said| said.contains("cancelled the exchange")).count();
         assert!(found >= 1 && found + told == 2, "{other:?}: {said:?}");
     }

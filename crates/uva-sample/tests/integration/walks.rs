@@ -134,11 +134,11 @@ fn walk_options_out_of_range_are_refused_by_name() {
     };
     let walks = Walks::default();
     for (walks, part) in [
-        (Walks { count: 0, ..walks }, "`walks=0`: give 1 to 1024"),
+        (Walks { count: 0, ..walks }, "`walks=0`: expected 1 to 1024"),
         (Walks { count: 1025, ..walks }, "`walks=1025`"),
-        (Walks { length: 0, ..walks }, "`walk_length=0`: give 1 to 32"),
+        (Walks { length: 0, ..walks }, "`walk_length=0`: expected 1 to 32"),
         (Walks { length: 33, ..walks }, "`walk_length=33`"),
-        (Walks { stop: 101, ..walks }, "`walk_stop=101`: give 0 to 100"),
+        (Walks { stop: 101, ..walks }, "`walk_stop=101`: expected 0 to 100"),
     ] {
         let refused = refused(options(3, walks)).to_string();
         assert!(refused.contains(part), "{refused}");

@@ -35,7 +35,7 @@ mod tests {
         assert_eq!(budget("6GiB").unwrap(), Budget::Bytes(6 << 30));
         assert_eq!(budget("auto").unwrap(), Budget::Auto);
         assert!(budget("0").is_err());
-        assert!(budget("much").unwrap_err().to_string().contains("auto takes what is left"));
+        assert!(budget("much").unwrap_err().to_string().contains("auto uses the memory that is left"));
     }
 
     #[test]

@@ -80,10 +80,7 @@ impl Common {
             return refuse("avg_degree", format!("{average_degree} · {nodes} nodes are too many edges"));
         }
         if feature_dim == 0 {
-            return refuse(
-                "feat_dim",
-                "0 features a node leave nothing to aggregate: give at least 1".to_owned(),
-            );
+            return refuse("feat_dim", "invalid value 0: expected at least 1".to_owned());
         }
         let row_bytes = feature_dim.checked_mul(self.feature_element.bytes());
         let table = row_bytes.and_then(|row| usize::try_from(nodes).ok()?.checked_mul(row));
@@ -117,7 +114,7 @@ impl Common {
             return refuse("feature_signal", format!("{signal} is outside 0..=1000"));
         }
         if self.threads == Some(0) {
-            return refuse("threads", "0 threads do no work: give at least 1".to_owned());
+            return refuse("threads", "invalid value 0: expected at least 1".to_owned());
         }
         Ok(())
     }

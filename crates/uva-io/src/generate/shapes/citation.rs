@@ -85,9 +85,9 @@ impl Default for Citation {
 /// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "citation",
-    help: "Nodes in order of time, each citing older ones of its field; few nodes train, recent ones of few fields, as in papers100M",
-    why_fewer_edges: "a node cites older ones only, of which the first nodes have few, and a citation that repeats is drawn anew three times \
-         and then left out",
+    help: "Nodes in order of time, each citing older nodes of its field; few training nodes, recent ones of few fields, as in papers100M",
+    why_fewer_edges: "a node cites only older nodes, and the first nodes have few; a repeated citation is redrawn three times \
+         and then dropped",
     takes: &[],
     defaults: || Box::new(Citation::default()),
 };

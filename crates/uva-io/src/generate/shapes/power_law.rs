@@ -54,8 +54,8 @@ impl Default for PowerLaw {
 /// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "powerlaw",
-    help: "Few nodes with very many neighbours, many with few, as in social and citation graphs",
-    why_fewer_edges: "a neighbour that repeats is drawn anew three times and then left out",
+    help: "Power-law degrees: few nodes with very many neighbours, many with few, as in social and citation graphs",
+    why_fewer_edges: "a repeated neighbour is redrawn three times and then dropped",
     takes: &["homophily"],
     defaults: || Box::new(PowerLaw::default()),
 };

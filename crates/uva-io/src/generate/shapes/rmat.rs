@@ -61,9 +61,9 @@ impl Default for Rmat {
 /// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "rmat",
-    help: "Graph500's: a matrix cut in four again and again, the quadrants with different probabilities",
-    why_fewer_edges: "most edges are drawn among few nodes, and one that repeats, or leads from a node to itself, is drawn anew three times \
-         and then left out",
+    help: "Recursive matrix (R-MAT) of Graph500: edges fall into nested quadrants with different probabilities",
+    why_fewer_edges: "most edges are drawn among few nodes, and a repeated edge or a self-loop is redrawn three times \
+         and then dropped",
     takes: &["homophily", "quadrants", "noise"],
     defaults: || Box::new(Rmat::default()),
 };

@@ -53,8 +53,8 @@ impl Default for Sbm {
 /// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "sbm",
-    help: "The stochastic block model: classes are communities, and degrees are all alike",
-    why_fewer_edges: "a neighbour that repeats is drawn anew three times and then left out",
+    help: "Stochastic block model: classes are communities, and all degrees are similar",
+    why_fewer_edges: "a repeated neighbour is redrawn three times and then dropped",
     takes: &["homophily", "p_in"],
     defaults: || Box::new(Sbm::default()),
 };

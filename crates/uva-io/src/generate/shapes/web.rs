@@ -71,8 +71,8 @@ impl Default for Web {
 /// The row in the table.
 pub(crate) static GENERATOR: Generator = Generator {
     name: "web",
-    help: "Pages of hosts, most links local or to a host's hubs; few nodes train, as with uk-2006",
-    why_fewer_edges: "a link that repeats, leads past its host's end or back to its own page is drawn anew three times and then left out",
+    help: "Web pages of hosts, most links local or to a host's hubs; few training nodes, as in uk-2006",
+    why_fewer_edges: "a link that repeats, passes its host's end or returns to its own page is redrawn three times and then dropped",
     takes: &[],
     defaults: || Box::new(Web::default()),
 };

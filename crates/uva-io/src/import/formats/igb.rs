@@ -44,7 +44,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
         None | Some("19") => (0, 19),
         Some("2K" | "2k" | "2983") => (1, 2983),
         Some(other) => {
-            let message = format!("{other} is no set of IGB's labels: 19 or 2K");
+            let message = format!("invalid set of IGB labels '{other}': expected 19 or 2K");
             return Err(GraphError::usage("variant", message));
         }
     };

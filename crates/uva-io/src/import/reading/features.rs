@@ -20,7 +20,7 @@ enum FeatureProblem {
     TooLarge { row: u64, column: u64, at: String, value: f64 },
     #[error(
         "{count} of {of} features are beyond ±448, float8's largest, more than one in a thousand: scale the features \
-         before, leave `feat_dtype` out, or give `saturate` to have them be ±448"
+         first, omit `feat_dtype`, or give `saturate` to clamp them to ±448"
     )]
     Saturated { count: u64, of: u64 },
 }
@@ -196,7 +196,7 @@ impl FeatureWriter {
         if !saturate && count.saturating_mul(1000) > of {
             return Err(GraphError::invalid(&self.source.place, FeatureProblem::Saturated { count, of }));
         }
-        let line = format!("{count} of {of} features were beyond ±448 and are ±448 now");
+        let line = format!("{count} of {of} features were beyond ±448 and are clamped to ±448");
         Ok((ElementType::E4m3, (count > 0).then_some(line)))
     }
 }

@@ -71,7 +71,7 @@ const GLOBALS: [(&str, &str); 20] = [
 pub(crate) enum PickleProblem {
     #[error("the pickle ends at byte {offset}, inside an instruction: it is truncated")]
     Truncated { offset: usize },
-    #[error("pickle protocol {version} at offset {offset} is not supported: at most 5 is")]
+    #[error("pickle protocol {version} at offset {offset} is not supported: expected at most 5")]
     Protocol { version: u8, offset: usize },
     #[error("the pickle names {module}.{name} at offset {offset}, which is not a plain value and is refused")]
     Refused { module: String, name: String, offset: usize },
@@ -274,7 +274,7 @@ impl<'a> Machine<'a> {
 
                 b'g' => {
                     let line = self.line()?;
-                    let key = self.number(line, "a memo key is no number")?;
+                    let key = self.number(line, "a memo key is not a number")?;
                     self.recall(key)?;
                 }
                 b'h' => {
@@ -287,7 +287,7 @@ impl<'a> Machine<'a> {
                 }
                 b'p' => {
                     let line = self.line()?;
-                    let key = self.number(line, "a memo key is no number")?;
+                    let key = self.number(line, "a memo key is not a number")?;
                     self.remember(key)?;
                 }
                 b'q' => {
@@ -322,7 +322,7 @@ impl<'a> Machine<'a> {
                         return Err(self.malformed("only a global name can be called"));
                     }
                     if !matches!(self.values[arguments.0 as usize], Value::Tuple(_)) {
-                        return Err(self.malformed("the arguments of a call are no tuple"));
+                        return Err(self.malformed("the arguments of a call are not a tuple"));
                     }
                     self.push(Value::Object { class, arguments, state: None, items: Vec::new() })?;
                 }
@@ -425,7 +425,7 @@ impl<'a> Machine<'a> {
             };
             let code = behind.get(1..=digits).and_then(|digits| std::str::from_utf8(digits).ok());
             let code = code.and_then(|digits| char::from_u32(u32::from_str_radix(digits, 16).ok()?));
-            text.push(code.ok_or_else(|| self.malformed("a text has a wrong escape"))?);
+            text.push(code.ok_or_else(|| self.malformed("a text has an invalid escape"))?);
             rest = &behind[1 + digits..];
         }
         Ok(text.into_bytes())

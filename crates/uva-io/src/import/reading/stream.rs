@@ -36,7 +36,7 @@ enum StreamProblem {
     Truncated { missing: u64, at: u64 },
     #[error("{extra} bytes follow the last element: the header and the content disagree")]
     Trailing { extra: u64 },
-    #[error("the content's check sum is {found:08x}, the archive says {said:08x}: the file is damaged")]
+    #[error("the content's checksum is {found:08x}, but the archive has {said:08x}: the file is damaged")]
     CheckSum { found: u32, said: u32 },
     #[error("the element type is {found}, it has to be {wanted}")]
     Type { found: NpyType, wanted: String },

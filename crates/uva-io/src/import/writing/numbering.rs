@@ -91,7 +91,7 @@ pub(crate) fn check_ids(path: &Path, ids: &[i64]) -> Result<(), GraphError> {
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(()),
         Some(twice) => {
-            let message = format!("two nodes have the id {}: ids of nodes have to be distinct", twice[0]);
+            let message = format!("two nodes have the id {}: node ids must be distinct", twice[0]);
             Err(GraphError::usage(path.display().to_string(), message))
         }
     }
@@ -150,13 +150,13 @@ impl Numbering {
             Numbering::Dense(nodes) => Err(format!("its {end} is {id}, {nodes}")),
             Numbering::FromOne(nodes) if id > 0 && nodes.has(id - 1) => Ok(id.cast_unsigned() - 1),
             Numbering::FromOne(nodes) => {
-                Err(format!("its {end} is {id}, and the matrix has the rows 1 to {}", nodes.count))
+                Err(format!("its {end} is {id}, but the matrix has the rows 1 to {}", nodes.count))
             }
             Numbering::Integers(integers) => integers.place(id).ok_or_else(|| {
-                format!("its {end} is {id}, and no node has that id: {} says which do", integers.said_by)
+                format!("its {end} is {id}, but no node has this id: {} has the ids", integers.said_by)
             }),
             Numbering::Names { said_by, .. } => {
-                Err(format!("its {end} is {id}, and no node is called that: {said_by} says which are"))
+                Err(format!("its {end} is {id}, but no node has this name: {said_by} has the names"))
             }
         }
     }
@@ -169,7 +169,7 @@ impl Numbering {
             _ => (None, names::NODE_IDS),
         };
         found.ok_or_else(|| {
-            format!("its {end} is '{}', and no node is called that: {said_by} says which are", shown(id))
+            format!("its {end} is '{}', but no node has this name: {said_by} has the names", shown(id))
         })
     }
 
@@ -211,9 +211,9 @@ fn check_name(name: &[u8]) -> Result<(), String> {
     } else if std::str::from_utf8(name).is_err() {
         "is not UTF-8: convert the file, as with iconv -f LATIN1 -t UTF-8"
     } else if name.contains(&0) {
-        "has a NUL byte"
+        "contains a NUL byte"
     } else if name.contains(&b'\n') || name.ends_with(b"\r") {
-        "has an end of line in it"
+        "contains an end of line"
     } else if without_byte_order_mark(name).len() < name.len() {
         "begins with a byte order mark"
     } else {
@@ -227,7 +227,7 @@ fn number(id: &[u8]) -> Result<i64, LineError> {
     integer(id).ok_or_else(|| {
         let id = shown(id);
         LineError::Line(format!(
-            "'{id}' is no integer of 64 bits: say `ids=name` where ids are text, `skip_lines=1` where this is a header"
+            "'{id}' is not a 64-bit integer: give `ids=name` if ids are text, or `skip_lines=1` if this is a header"
         ))
     })
 }

@@ -461,7 +461,7 @@ impl MarkedRows {
 }
 
 /// The fault of a target of regression.
-pub(crate) const NOT_FINITE: &str = "no finite float32, as targets of regression have to be";
+pub(crate) const NOT_FINITE: &str = "not a finite float32, which targets of regression must be";
 
 /// The note about a source without labels.
 pub(crate) fn no_labels(source: &std::path::Path, names: &[&str]) -> String {

@@ -4,7 +4,7 @@ use super::policy::Eviction;
 use super::slots::SlotOrder;
 
 pub(super) static POLICY: Eviction =
-    Eviction::new::<Fifo>("fifo", "Rows that were read last; the cache changes as the run goes (BGL)");
+    Eviction::new::<Fifo>("fifo", "Rows that were read last; the cache changes during the run (BGL)");
 
 /// The next slot of a round.
 #[derive(Debug)]

@@ -29,6 +29,6 @@ impl<'de> Deserialize<'de> for &'static Eviction {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         by_name(&name)
-            .ok_or_else(|| serde::de::Error::custom(format!("no eviction policy is called {name:?}")))
+            .ok_or_else(|| serde::de::Error::custom(format!("there is no eviction policy {name:?}")))
     }
 }

@@ -10,7 +10,7 @@ use super::slots::SlotOrder;
 
 pub(super) static POLICY: Eviction = Eviction::new::<Sieve>(
     "sieve",
-    "Rows that were hit since a hand last passed; the cache changes as the run goes (SIEVE)",
+    "Rows that were hit since the hand last passed them; the cache changes during the run (SIEVE)",
 );
 
 /// No slot.

@@ -134,10 +134,10 @@ impl Plan {
             return wrong(format!("the arrays {taken:?} and the features {features:?} overlap"));
         }
         if !has_ids {
-            return wrong(format!("the ids {ids:?} lie in none of the arrays"));
+            return wrong(format!("the ids {ids:?} are not in any of the arrays"));
         }
         if let Some((_, list)) = has_lists.iter().zip(lists).find(|(found, _)| !**found) {
-            return wrong(format!("the lists {list:?} lie in none of the arrays"));
+            return wrong(format!("the lists {list:?} are not in any of the arrays"));
         }
         Ok(Self { upload, ids_at: ids.start, count })
     }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(found, Plan { upload: 0..72, ids_at: 128, count: 2 });
         assert!(refusal(plan(&[(64, 0..80)], 256)).contains("before byte 72"));
         assert!(refusal(plan(&[(128, 0..16), (192, 0..80)], 256)).contains("overlap"));
-        assert!(refusal(plan(&[(192, 0..8)], 256)).contains("none of the arrays"));
+        assert!(refusal(plan(&[(192, 0..8)], 256)).contains("not in any of the arrays"));
     }
 
     #[test]
@@ -206,8 +206,8 @@ mod tests {
             (plan(&[64..80, 72..96], ids.clone(), 2048, 8), "before byte 80"),
             (plan(&[128..144, 64..80], ids.clone(), 2048, 8), "before byte 144"),
             (plan(&[56..80], ids.clone(), 2048, 8), "before byte 64"),
-            (plan(&[80..128], ids.clone(), 2048, 8), "none of the arrays"),
-            (plan(&[64..72], ids.clone(), 2048, 8), "none of the arrays"),
+            (plan(&[80..128], ids.clone(), 2048, 8), "not in any of the arrays"),
+            (plan(&[64..72], ids.clone(), 2048, 8), "not in any of the arrays"),
             (plan(&[64..80], 64..76, 2048, 8), "64-bit ids"),
             (plan(&[64..96], 68..84, 2048, 8), "64-bit ids"),
             (plan(&[64..80], ids.clone(), 72, 8), "overlap"),
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(plan(&[128..160, 500..500], [(256, 2), (288, 3)]).unwrap().upload, 0..160);
         for (case, part) in [
             (plan(&[128..164], [(256, 2), (288, 3)]), "the lists 128..164"),
-            (plan(&[120..136], [(256, 2), (288, 3)]), "none of the arrays"),
+            (plan(&[120..136], [(256, 2), (288, 3)]), "not in any of the arrays"),
             (plan(&[], [(256, 3), (288, 3)]), "256..304 and 288..336 overlap"),
             (plan(&[], [(256, 2), (144, 1)]), "arrays 0..160 and the features 144..160"),
             (plan(&[], [(256, 2), (4090, 1)]), "don't fit"),

@@ -87,14 +87,14 @@ impl<S: HostSource> Spliced<S> {
             let (rows, bytes) = (self.ids.len(), bytes as u64);
             return Err(FillError::CacheTooLarge { rows, bytes, map_bytes: 0, free, total });
         }
-        let memory = DeviceBuffer::new(context, bytes, "the cached rows, and room for rows beside them")?;
+        let memory = DeviceBuffer::new(context, bytes, "the cached rows, and room for other rows")?;
         let of_places = rows * size_of::<i64>();
         let places = DeviceBuffer::new(context, of_places, "places of rows")?;
         let lanes = (0..lanes)
             .map(|_| {
                 Ok(Lane {
-                    rows: PinnedBuffer::new(context, rows * row_bytes, "rows on their way to the GPU")?,
-                    places: PinnedBuffer::new(context, of_places, "places of rows on their way to the GPU")?,
+                    rows: PinnedBuffer::new(context, rows * row_bytes, "rows to copy to the GPU")?,
+                    places: PinnedBuffer::new(context, of_places, "places of rows to copy to the GPU")?,
                 })
             })
             .collect::<Result<Vec<_>, CudaError>>()?;

@@ -54,8 +54,7 @@ impl<S: HostSource> StagingSource<S> {
         let piece_rows = (PIECE_BYTES / row_bytes).max(1);
         let pieces = (0..PIECES)
             .map(|_| {
-                let buffer =
-                    PinnedBuffer::new(context, piece_rows * row_bytes, "rows on their way to the GPU")?;
+                let buffer = PinnedBuffer::new(context, piece_rows * row_bytes, "rows to copy to the GPU")?;
                 Ok(Piece { buffer, read: CudaEvent::local(context)? })
             })
             .collect::<Result<Vec<_>, CudaError>>()?;

@@ -25,7 +25,7 @@ impl Upload {
     /// Creates an upload with pieces of at most `bytes` bytes.
     pub fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
         let piece = || {
-            let staging = PinnedBuffer::new(context, bytes, "a piece of a table on its way to the device")?;
+            let staging = PinnedBuffer::new(context, bytes, "a piece of a table to copy to the device")?;
             Ok::<_, CudaError>(Piece { staging, sent: CudaEvent::local(context)? })
         };
         Ok(Self { pieces: [piece()?, piece()?], next: 0, stream: CudaStream::new(context)? })

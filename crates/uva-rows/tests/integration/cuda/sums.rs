@@ -294,7 +294,7 @@ fn lists_without_scratch_or_with_too_many_rows_are_refused_unenqueued() {
     let mut summing = filler(Some(3));
     refused(&mut summing, None, "scratch");
     refused(&mut summing, Some(SlotSums { destinations: 4, ..sums }), "3 rows with the lists");
-    refused(&mut summing, Some(SlotSums { indices_at: 152, ..sums }), "none of the arrays");
+    refused(&mut summing, Some(SlotSums { indices_at: 152, ..sums }), "not in any of the arrays");
     refused(&mut summing, Some(SlotSums { sums_at: 1040, ..sums }), "overlap");
     refused(&mut summing, Some(SlotSums { sums_at: 4080, ..sums }), "don't fit");
     summing.fill(&ids, place(Some(sums))).unwrap();

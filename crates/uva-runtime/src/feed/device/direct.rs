@@ -49,7 +49,7 @@ impl<'d> DirectHops<'d> {
         let runs = self.runs.borrow();
         let way = DirectRuns::how(runs.compatibility());
         let registered = runs.unregistered().map(|why| {
-            format!("; the slots are not registered, so that cuFile copies from buffers of its own ({why})")
+            format!("; the slots are not registered, so cuFile copies through its own buffers ({why})")
         });
         format!("rows of hops: by cuFile {way}{}", registered.unwrap_or_default())
     }

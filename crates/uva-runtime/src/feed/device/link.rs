@@ -209,7 +209,7 @@ fn open_memory(
         let needed = buffer_bytes(plan) as u64;
         if metadata.bytes < needed {
             return Err(RuntimeError::failed(format!(
-                "the producer shares {} bytes of feature slots where {needed} are needed",
+                "the producer shares {} bytes of feature slots, but {needed} are required",
                 metadata.bytes
             )));
         }
@@ -339,7 +339,7 @@ fn outlives_the_peer<T>(shared: T) -> Arc<T> {
 fn handles_of(plan: &RunPlan, handles: Vec<Handle>) -> Result<Vec<[u8; 64]>, RuntimeError> {
     if handles.len() != plan.options.feature_slots {
         return Err(RuntimeError::failed(format!(
-            "the other side shares the events of {} slots where {} are needed",
+            "the other side shares the events of {} slots, but {} are required",
             handles.len(),
             plan.options.feature_slots
         )));

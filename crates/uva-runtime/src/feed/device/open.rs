@@ -26,8 +26,8 @@ pub(crate) fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>
     // If CUDA cannot reach the daemon, it runs without MPS and without a message.
     if !device.mps_enabled() {
         return Err(RuntimeError::missing(
-            "MPS was to divide the GPU, but the driver did not connect to its daemon; `uvatrain mps status` tells \
-             more, and `partition=green` or grid does without",
+            "MPS was requested, but the driver did not connect to its daemon; `uvatrain mps status` shows \
+             details, and `partition=green` or grid does not need MPS",
         ));
     }
     if device.multiprocessors() != expected {

@@ -73,7 +73,7 @@ impl Watch {
             }
         }
         if let Err(error) = self.end_waits() {
-            tracing::warn!("waits for a process that has ended go on: {error}");
+            tracing::warn!("cannot end waits for a process that has exited: {error}");
         }
     }
 

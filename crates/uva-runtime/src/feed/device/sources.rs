@@ -87,7 +87,7 @@ impl<'d> DeviceParts<'d, '_> {
                 let ids = of.in_reading_order(self.host.chosen.ids());
                 let by = (self.cuda.kernel, self.lane.grid());
                 let rows = of.gathered(&self.host)?;
-                let how = format!("{}, beside {} rows on the GPU", read_by_cpu(of), ids.len());
+                let how = format!("{}, in addition to {} rows on the GPU", read_by_cpu(of), ids.len());
                 Ok((Box::new(Spliced::new(self.context(), rows, &ids, by)?), how))
             }
             RowTree::SummedOnDevice(of) => self.source(of),
@@ -201,7 +201,7 @@ fn read_by_cpu(tree: &RowTree) -> String {
         return "rows of hops: the CPU copies them to pinned memory".to_owned();
     }
     if tree.any(&|tree| *tree == RowTree::Remote) {
-        return "feature rows: the CPU gets them from this and other ranks".to_owned();
+        return "feature rows: the CPU receives them from this and other ranks".to_owned();
     }
     let from = if tree.reads_disk() { " from disk" } else { "" };
     format!("feature table: not pinned, the CPU reads it{from}")

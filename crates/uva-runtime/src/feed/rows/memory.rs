@@ -67,7 +67,7 @@ impl RowTree {
             Self::Split(first, _) => first.memory(dataset, plan),
             Self::Spliced(of) => {
                 let room = spliced_room(plan);
-                let rows = line("rows beside cached ones", MemoryKind::Device, room as u64);
+                let rows = line("rows without the cached ones", MemoryKind::Device, room as u64);
                 with(of, vec![rows, line("staging of rows", MemoryKind::Pinned, of_slots(room))])
             }
             Self::Begun(of) => {

@@ -209,9 +209,9 @@ impl fmt::Display for RowTree {
             Self::Pinned => f.write_str("page-locked table, read over the link by kernels"),
             Self::Device => f.write_str("table in GPU memory"),
             Self::Direct => f.write_str("files read into the slots by cuFile"),
-            Self::Cached(RowCacheKind::Chosen, of) => write!(f, "{of}, behind a cache of chosen rows"),
+            Self::Cached(RowCacheKind::Chosen, of) => write!(f, "{of}, with a cache of chosen rows"),
             Self::Cached(RowCacheKind::Evicting { policy, .. }, of) => {
-                write!(f, "{of}, behind a cache with eviction ({})", policy.name)
+                write!(f, "{of}, with an evicting cache ({})", policy.name)
             }
             Self::LookAhead { reads_ahead: true, of, .. } => write!(f, "{of}, read ahead"),
             Self::LookAhead { reads_ahead: false, of, .. } => {
@@ -224,7 +224,7 @@ impl fmt::Display for RowTree {
             Self::BySplit { train, others } => write!(f, "training rows: {train}; other rows: {others}"),
             Self::Staged(of) | Self::Upload(of) => write!(f, "{of}, copied to the GPU"),
             Self::Split(first, second) => write!(f, "shared between {first} and {second}"),
-            Self::Spliced(of) => write!(f, "{of}, copied to the GPU beside cached rows"),
+            Self::Spliced(of) => write!(f, "{of}, copied to the GPU next to cached rows"),
             Self::Begun(of) => write!(f, "{of}, and continued by a kernel with cached rows"),
             Self::SummedOnDevice(of) => write!(f, "{of}, summed by a kernel"),
         }

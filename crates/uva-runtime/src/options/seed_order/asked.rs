@@ -1,4 +1,4 @@
-//! The order of the training seeds, as asked for.
+//! The order of the training seeds, as requested.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ pub const MOST_SEQUENCES: u32 = 1024;
 /// The order in which epochs visit the training seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskedOrder {
-    /// Each epoch shuffles them anew.
+    /// Each epoch shuffles them again.
     #[default]
     Shuffle,
-    /// Seeds that are near in the graph follow one another, over so many sequences; `None`: as few as the labels of
-    /// batches allow.
+    /// Seeds that are near in the graph follow one another, over this number of sequences; `None`: as few as the labels
+    /// of batches allow.
     Proximity(Option<u32>),
-    /// Runs of so many seeds that are near in the graph, shuffled anew each epoch.
+    /// Segments of this number of seeds that are near in the graph, shuffled each epoch.
     Segments(u32),
 }
 
@@ -29,14 +29,20 @@ impl FromStr for AskedOrder {
             ("proximity", None | Some("auto")) => Ok(Self::Proximity(None)),
             ("proximity", Some(number)) => match number.parse() {
                 Ok(count @ 1..=MOST_SEQUENCES) => Ok(Self::Proximity(Some(count))),
-                _ => Err(format!("'{number}' sequences: give 1 to {MOST_SEQUENCES}, or auto")),
+                _ => Err(format!(
+                    "invalid number of sequences '{number}': expected 1 to {MOST_SEQUENCES}, or auto"
+                )),
             },
             ("segments", Some(number)) => match number.parse() {
                 Ok(length @ 1..) => Ok(Self::Segments(length)),
-                _ => Err(format!("'{number}' seeds a segment: give 1 to {}", u32::MAX)),
+                _ => {
+                    Err(format!("invalid number of seeds per segment '{number}': expected 1 to {}", u32::MAX))
+                }
             },
-            ("segments", None) => Err("say how many seeds a segment has, as in segments:256".to_owned()),
-            _ => Err(format!("'{text}' is none of shuffle, proximity, proximity:K, segments:G")),
+            ("segments", None) => Err("give the number of seeds per segment, as in segments:256".to_owned()),
+            _ => {
+                Err(format!("invalid value '{text}': expected shuffle, proximity, proximity:K or segments:G"))
+            }
         }
     }
 }

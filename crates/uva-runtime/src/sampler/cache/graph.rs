@@ -24,7 +24,7 @@ impl<'a> SampledGraph<'a> {
         let layout = ReorderedLayout::new(dataset);
         if bytes.len() != layout.bytes() {
             return Err(RuntimeError::failed(format!(
-                "the reordered graph has {} bytes where {} are needed: the dataset has changed under the run",
+                "the reordered graph has {} bytes, but {} are required: the dataset has changed during the run",
                 bytes.len(),
                 layout.bytes()
             )));

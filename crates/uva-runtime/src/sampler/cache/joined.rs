@@ -134,7 +134,7 @@ impl CacheRanks {
 }
 
 fn taken_before() -> RuntimeError {
-    RuntimeError::failed("the ranks that share a cache meet once: make a new loader, on all of them")
+    RuntimeError::failed("the ranks that share a cache have already joined: make a new loader on all ranks")
 }
 
 impl CacheRanks {
@@ -205,7 +205,7 @@ fn meet(
 /// The identity of this machine: the same boot of the same kernel, and one namespace of sockets. Ranks with the same
 /// identity can send each other descriptors.
 fn machine() -> Result<String, RuntimeError> {
-    let failed = |error| RuntimeError::failed(format!("which machine this is: {error}"));
+    let failed = |error| RuntimeError::failed(format!("cannot identify this machine: {error}"));
     let boot = read_kernel_text("/proc/sys/kernel/random/boot_id").map_err(failed)?;
     let sockets = std::fs::read_link("/proc/self/ns/net").map_err(failed)?;
     Ok(format!("{} {}", boot.trim(), sockets.display()))
@@ -217,8 +217,10 @@ fn check_room(asked: &JoinRequest<'_>, rows: u64, nodes: usize) -> Result<(), Ru
         return Ok(());
     }
     let row_bytes = asked.dataset.table().row_bytes();
-    let reason =
-        format!("it holds no row of {row_bytes} bytes beside a map of {} bytes: give more", map_bytes(nodes));
+    let reason = format!(
+        "too small for a row of {row_bytes} bytes and a map of {} bytes: give more",
+        map_bytes(nodes)
+    );
     Err(OptionError::new("gpu_cache", asked.bytes, reason).into())
 }
 
@@ -230,7 +232,7 @@ fn of_share(error: RuntimeError) -> RuntimeError {
 fn check_terms(rank: usize, own: &Terms, other: usize, theirs: &Terms) -> Result<(), RuntimeError> {
     let differs = |what: &str, own: &dyn fmt::Display, theirs: &dyn fmt::Display| {
         Err(of_share(RuntimeError::usage(format!(
-            "rank {other} has {what} {theirs}, and rank {rank} has {own}: give all ranks the same"
+            "rank {other} has {what} {theirs}, but rank {rank} has {own}: all ranks need the same"
         ))))
     };
     if own.dataset != theirs.dataset {
@@ -248,7 +250,7 @@ fn check_terms(rank: usize, own: &Terms, other: usize, theirs: &Terms) -> Result
 fn check_offer(rank: usize, own: &Offer, other: usize, theirs: &Offer) -> Result<(), RuntimeError> {
     if own.share_bytes != theirs.share_bytes {
         return Err(of_share(RuntimeError::missing(format!(
-            "rank {other}'s GPU gives memory in other steps ({} bytes for a share) than rank {rank}'s ({}): leave it out",
+            "rank {other}'s GPU allocates memory in other sizes ({} bytes for a share) than rank {rank}'s ({}): omit it",
             theirs.share_bytes, own.share_bytes
         ))));
     }
@@ -266,7 +268,7 @@ fn check_reach(context: &Context, other: usize, uuid: &str) -> Result<(), Runtim
     match here.can_read_memory_of(uuid)? {
         Some(true) => Ok(()),
         Some(false) => Err(of_share(RuntimeError::missing(format!(
-            "cuda:{} cannot read the memory of rank {other}'s GPU ({uuid}), by NVLink or PCIe: leave it out",
+            "cuda:{} cannot read the memory of rank {other}'s GPU ({uuid}) over NVLink or PCIe: omit it",
             here.ordinal()
         )))),
         None => Err(of_share(RuntimeError::missing(format!(
@@ -317,7 +319,7 @@ fn hand_over(
         if step < shares {
             let received = channel.recv_within(PATIENCE).map_err(|error| of(from, &error))?;
             if received.payload != from.to_le_bytes() {
-                return Err(of(from, &"a message of another came"));
+                return Err(of(from, &"the message came from another rank"));
             }
             got[from] = received.fds.into_iter().next();
         }
@@ -363,7 +365,7 @@ fn all_tell<T: Serialize + DeserializeOwned>(
         let (text, rest) = left.split_at(length);
         left = rest;
         told.push(serde_json::from_slice(text).map_err(|error| {
-            of_share(RuntimeError::usage(format!("rank {rank} is another version of uvatrain: {error}")))
+            of_share(RuntimeError::usage(format!("rank {rank} runs another version of uvatrain: {error}")))
         })?);
     }
     Ok(told)
@@ -373,6 +375,6 @@ impl JoinedRows {
     /// A line for people.
     pub fn summary(&self, row_bytes: usize) -> String {
         let mib = (self.nodes.len() * row_bytes) as f64 / f64::from(1 << 20);
-        format!("{} rows ({mib:.1} MiB) between {} GPUs", self.nodes.len(), self.gpus)
+        format!("{} rows ({mib:.1} MiB) on {} GPUs", self.nodes.len(), self.gpus)
     }
 }

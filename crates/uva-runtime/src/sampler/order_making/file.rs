@@ -20,7 +20,9 @@ fn ids_of_training(dataset: &Dataset) -> Result<Vec<u32>, GraphError> {
         u32::try_from(id).map_err(|_| {
             GraphError::usage(
                 "order",
-                format!("node {id} has an id of more than 32 bits, which a file of an order has not"),
+                format!(
+                    "node {id} has an id of more than 32 bits, which a file of an order does not support"
+                ),
             )
         })
     };
@@ -114,11 +116,11 @@ pub(super) fn read(path: &Path, dataset: &Dataset, wanted: usize) -> Result<Orde
     if len != train.len() {
         let of = train.len();
         return Err(refused(format!(
-            "a sequence has {len} nodes, and the dataset {of} training nodes: it is the order of another dataset or split"
+            "a sequence has {len} nodes, but the dataset has {of} training nodes: it is the order of another dataset or split"
         )));
     }
     if count == 0 || count > MOST_SEQUENCES as usize {
-        return Err(refused(format!("it has {count} sequences: 1 to {MOST_SEQUENCES} are possible")));
+        return Err(refused(format!("it has {count} sequences: expected 1 to {MOST_SEQUENCES}")));
     }
     let by_id = Positions::of(&train);
     drop(train);
@@ -133,12 +135,12 @@ pub(super) fn read(path: &Path, dataset: &Dataset, wanted: usize) -> Result<Orde
         for (entry, &id) in row.iter().enumerate() {
             let place = || format!("entry {entry} of sequence {number} is node {id}");
             let Some(first) = by_id.first(id) else {
-                return Err(refused(format!("{}, which is no training node of the dataset", place())));
+                return Err(refused(format!("{}, which is not a training node of the dataset", place())));
             };
             let next = by_id.of.get(first + out[first] as usize).filter(|(other, _)| *other == id);
             let Some((_, position)) = next else {
                 let before = row[..entry].iter().position(|other| *other == id).unwrap_or(entry);
-                return Err(refused(format!("{}, as entry {before} is already", place())));
+                return Err(refused(format!("{}, which is also entry {before}", place())));
             };
             out[first] += 1;
             sequence.push(*position);
@@ -218,10 +220,10 @@ mod tests {
         let len = train.len();
         let cases = [
             (refusal(0, &[len], &twice), "entry 5 of sequence 1 is node"),
-            (refusal(1, &[len], &twice), "as entry 2 is already"),
+            (refusal(1, &[len], &twice), "which is also entry 2"),
             (
                 refusal(2, &[len], &elsewhere),
-                "entry 3 of sequence 0 is node 4000000, which is no training node",
+                "entry 3 of sequence 0 is node 4000000, which is not a training node",
             ),
             (refusal(3, &[len - 1], &train[1..]), "another dataset or split"),
             (refusal(4, &[], &train), "[sequences, training nodes]"),

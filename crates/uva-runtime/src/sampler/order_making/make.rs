@@ -116,11 +116,12 @@ fn check_memory(dataset: &Dataset, from: SequencesFrom, count: u32) -> Result<()
     };
     let bytes = copies * 4 * seeds as u64 * u64::from(count);
     let beside = making.saturating_add(SeedLabels::bytes(seeds, threads));
-    let available =
-        HostMemory::read().map_err(|error| format!("how much memory can be had: {error}"))?.to_be_had();
+    let available = HostMemory::read()
+        .map_err(|error| format!("cannot read how much memory is available: {error}"))?
+        .to_be_had();
     if bytes.saturating_add(beside) > available {
         return Err(format!(
-            "{count} sequences take {} while they are made, and making them {}; only {} can be had: {fewer}",
+            "{count} sequences use {} while they are made, and making them uses {}; only {} are available: {fewer}",
             ByteSize::from_bytes(bytes),
             ByteSize::from_bytes(beside),
             ByteSize::from_bytes(available)
@@ -166,13 +167,11 @@ fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result
         OptionError::new(
             "seed_order",
             asked,
-            "DATA has no graph: `shuffle=chunks` orders the rows of a hop set",
+            "DATA has no graph: use `shuffle=chunks` for the rows of a hop set",
         )
     })?;
     if !options.shuffled.has(Split::Train) {
-        return refused(
-            "the training seeds keep the order in which they were given: let them be shuffled, or leave the order out",
-        );
+        return refused("the training seeds keep their given order: enable shuffling, or omit `seed_order`");
     }
     let train = training(dataset)?;
     let most_wanted = match asked {
@@ -210,7 +209,7 @@ fn make(options: &LoaderOptions, asked: AskedOrder, dataset: &Dataset) -> Result
         )
         .into()),
         AskedOrder::Proximity(Some(count)) => making.named(Follow::InTurns(count as usize), count as usize),
-        AskedOrder::Shuffle | AskedOrder::Segments(0) => refused("there is nothing to make"),
+        AskedOrder::Shuffle | AskedOrder::Segments(0) => refused("this order has no sequences"),
         AskedOrder::Segments(length) => making.named(Follow::Segments(length as usize), 1),
     }
 }
@@ -258,7 +257,7 @@ impl Making<'_> {
     /// The order of the fewest sequences whose batches have labels near enough to those of all seeds, or the shuffle.
     fn with_fewest(self) -> Result<MadeOrder, RuntimeError> {
         let Some(labels) = &self.labels else {
-            let reason = "the number of sequences is chosen by the classes of batches, and the dataset has no classes: name \
+            let reason = "the number of sequences is chosen by the classes of batches, but the dataset has no classes: give \
                           it, as in `seed_order=proximity:16`";
             return Err(OptionError::new("seed_order", self.options.seed_order, reason).into());
         };

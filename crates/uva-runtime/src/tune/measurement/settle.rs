@@ -55,7 +55,7 @@ pub fn settle(
         (Some(found), _) => Some(found),
         (None, None) => None,
         (None, Some(_)) if open.simulator && !open.options.remeasure => {
-            tracing::debug!("no measurement: figures of the simulator mean nothing");
+            tracing::debug!("no measurement: timings of the simulator are meaningless");
             None
         }
         (None, Some(measure)) => measured(&decision.backend, open, file.as_ref(), measure, note)?,
@@ -80,7 +80,7 @@ fn stored(
     let file = file?;
     match file.figures(shape) {
         Ok(figures) => {
-            Some((figures?, format!("stored in {}; `remeasure` measures anew", file.path().display())))
+            Some((figures?, format!("stored in {}; `remeasure` measures again", file.path().display())))
         }
         Err(why) => {
             note(&format!("the measurement in {} is ignored: {why}", file.path().display()));
@@ -105,7 +105,7 @@ fn measured(
                 TransferChoice::unmeasured(&open.options);
             note(&format!(
                 "gather {gather}, producer's share {producer_percentage} %, table pages {table_pages}: not measured \
-                 ({error}); `uvatrain bench pcie` shows more"
+                 ({error}); `uvatrain bench pcie` shows details"
             ));
             return Ok(None);
         }

@@ -55,7 +55,7 @@ impl Machine {
             ("link", &self.link, &measured.link),
         ];
         let differs = pairs.into_iter().find(|(_, here, there)| here != there);
-        differs.map(|(what, here, there)| format!("it is of {what} {there}, and here is {here}"))
+        differs.map(|(what, here, there)| format!("its {what} is {there}, but this machine has {here}"))
     }
 }
 
@@ -133,7 +133,7 @@ impl FigureFile {
         match format.as_ref().and_then(|value| value["format"].as_u64()) {
             Some(format) if format != u64::from(FORMAT) => {
                 return StoredMeasurement::Stale(format!(
-                    "its format is {format}, and this version has {FORMAT}"
+                    "its format is {format}, but this version has {FORMAT}"
                 ));
             }
             _ => {}
@@ -244,7 +244,7 @@ mod tests {
         for other in others {
             FigureFile::within(folder.path(), other).keep(&figures(400, 1.0)).unwrap();
             let why = stale(&file);
-            assert!(why.contains("and here is"), "{why}");
+            assert!(why.contains("but this machine has"), "{why}");
         }
         // A copy of another GPU's file.
         let other = FigureFile::within(folder.path(), Machine { gpu: "GPU-2".to_owned(), ..machine() });

@@ -228,14 +228,14 @@ mod tests {
     #[test]
     fn only_a_case_that_the_machine_lacks_is_skipped_and_a_gpu_fault_ends_all() {
         let mut machine = Machine::new(0.0, |case| match case.pages {
-            PinPages::Hugetlb => Err("nobody reserved any".into()),
+            PinPages::Hugetlb => Err("no pages are reserved".into()),
             _ => Ok(50e9),
         });
         let figures = machine.measure().unwrap();
         let (lacking, others): (Vec<_>, Vec<_>) =
             figures.into_iter().partition(|figure| figure.left_out.is_some());
         assert_eq!(lacking.len(), 1);
-        assert_eq!(lacking[0].left_out.as_deref(), Some("nobody reserved any"));
+        assert_eq!(lacking[0].left_out.as_deref(), Some("no pages are reserved"));
         assert!(others.iter().all(|figure| figure.gb_per_second > Some(0.0)));
 
         struct Lost;

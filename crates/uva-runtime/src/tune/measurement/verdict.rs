@@ -96,7 +96,7 @@ pub fn described(
         Some(rate) => format!("{rate:.1}"),
         None => "not measured".to_owned(),
     };
-    let named = |is_named: bool| if is_named { ", as asked" } else { "" };
+    let named = |is_named: bool| if is_named { ", as requested" } else { "" };
     let ways = [GatherChoice::ZeroCopy, GatherChoice::Dma, GatherChoice::Split];
     let own = Case::by(chosen.gather);
     let others: Vec<String> = ways
@@ -265,9 +265,10 @@ mod tests {
         let expected = (GatherChoice::ZeroCopy, 7, PinPages::Thp);
         assert_eq!((cached.gather, cached.producer_percentage, cached.table_pages), expected);
         let text = described(&TransferChoice::unmeasured(&named), &named, &figures, false, "stored in FILE");
-        for part in
-            ["gather zero-copy, as asked (measured 35.0 GB/s; dma 55.0, split 56.0)", "25 %, as asked"]
-        {
+        for part in [
+            "gather zero-copy, as requested (measured 35.0 GB/s; dma 55.0, split 56.0)",
+            "25 %, as requested",
+        ] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
         let text = described(&cached, &BackendOptions::default(), &figures, true, "stored in FILE");

@@ -62,7 +62,7 @@ pub(crate) fn gpu_cache_contents(
         return Ok(CacheContents::default());
     };
     let Budget::Bytes(bytes) = asked.budget else {
-        let reason = "how much memory training will leave is not known here: give a size";
+        let reason = "the memory that training leaves is not known here: give a size";
         return Err(OptionError::new("gpu_cache", asked.budget, reason).into());
     };
     check_cached_sums(plan, "gpu_cache")?;
@@ -94,14 +94,14 @@ fn between_ranks(
     note: &dyn Fn(&str),
 ) -> Result<CacheContents, RuntimeError> {
     if let Some(eviction) = policy.eviction() {
-        let reason = "rows that several GPUs share stay the same during a run: choose a policy that ranks them beforehand, or \
-                      leave `gpu_cache_share` out";
+        let reason = "not supported with `gpu_cache_share`, whose rows do not change during a run: choose a policy that ranks \
+                      them beforehand, or omit `gpu_cache_share`";
         return Err(OptionError::new("cache_policy", eviction.name, reason).into());
     }
     if cuda.gather != GatherChoice::ZeroCopy {
         let reason = format!(
-            "kernels read rows that several GPUs share, and here the CPU brings them (`gather={}`): leave `gpu_cache_share` out, \
-             or give `features=memory` where they come from disk",
+            "kernels read rows that several GPUs share, but with `gather={}` the CPU copies them: omit `gpu_cache_share`, or \
+             give `features=memory` if rows are read from disk",
             plan.backend.gather_name()
         );
         return Err(OptionError::of("gpu_cache_share", reason).into());
@@ -153,7 +153,7 @@ pub fn check_cached_sums(plan: &RunPlan, option: &str) -> Result<(), RuntimeErro
     if tree.sums().is_none() || !tree.reads_disk() {
         return Ok(());
     }
-    let reason = "with a cache on the GPU the CPU begins sums with rows in memory: with `features=disk`, give `host_cache` in its \
-                  place, or `aggregate=off`";
+    let reason = "not supported with `features=disk`: with a cache on the GPU the CPU begins sums with rows in memory. Give \
+                  `host_cache` instead, or `aggregate=off`";
     Err(OptionError::of(option, reason).into())
 }

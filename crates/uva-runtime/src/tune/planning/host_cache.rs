@@ -58,7 +58,9 @@ impl HostCacheParts {
             Prepare::Whole => bytes,
         };
         let kept_rows = rows_kept_in(bytes - planned_bytes, dataset);
-        note(&format!("host cache: room for {kept_rows} rows that batches need, beside the planned ones"));
+        note(&format!(
+            "host cache: room for {kept_rows} rows that batches need, in addition to the planned rows"
+        ));
         Ok(Some(Self { planned_bytes, kept_rows }))
     }
 

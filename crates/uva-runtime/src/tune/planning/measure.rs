@@ -29,7 +29,7 @@ use uva_options::ByteSize;
 /// The option that gives bytes for caches, wherever they are.
 pub const GPU_CACHE: &str = "gpu_cache";
 
-/// The option that gives bytes for rows in front of the disk.
+/// The option that sets the bytes for cached rows of a table on disk.
 pub const HOST_CACHE: &str = "host_cache";
 
 /// The divisor of the available memory for `--gpu-cache auto` without a GPU that trains.
@@ -156,9 +156,9 @@ pub(super) fn plan_kinds<'d>(
     let workload = workload(dataset, loader)?;
     let batches = workload.batches()?;
     note(&match policy.sampled_epochs(&workload.epoch()?) {
-        0 => format!("finding out what to cache: {policy}, judged by an epoch of {batches} batches"),
+        0 => format!("choosing what to cache: {policy}, evaluated on an epoch of {batches} batches"),
         epochs => {
-            format!("finding out what to cache: sampling {epochs} epochs of {batches} batches beforehand")
+            format!("choosing what to cache: sampling {epochs} epochs of {batches} batches")
         }
     });
     let objective = objective(backend);
@@ -292,8 +292,8 @@ pub fn budget_on_cpu(dataset: &Dataset) -> Result<(u64, String), RuntimeError> {
     let bytes = left / SHARE_OF_HOST_MEMORY;
     let (left, graph, share) = (in_gib(left), in_gib(graph), in_gib(bytes));
     let reason = format!(
-        "the caches are in host memory, of which {left} can be had beside a reordered graph of {graph}; they may take a \
-         quarter, {share}"
+        "the caches are in host memory, of which {left} are available in addition to a reordered graph of {graph}; they may \
+         use a quarter, {share}"
     );
     Ok((bytes, reason))
 }
@@ -307,7 +307,7 @@ pub(super) fn budget_of_rows() -> Result<(u64, String), RuntimeError> {
     let bytes = left / SHARE_OF_HOST_MEMORY;
     Ok((
         bytes,
-        format!("of host memory {} can be had; it may take a quarter, {}", in_gib(left), in_gib(bytes)),
+        format!("{} of host memory are available; it may use a quarter, {}", in_gib(left), in_gib(bytes)),
     ))
 }
 
@@ -333,10 +333,10 @@ pub(super) fn check_host_budget(option: &str, bytes: u64, graph: u64) -> Result<
     }
     let beside = match graph {
         0 => String::new(),
-        graph => format!(", and the reordered graph beside them takes {}", ByteSize::from_bytes(graph)),
+        graph => format!(", and the reordered graph needs {}", ByteSize::from_bytes(graph)),
     };
     let problem = format!(
-        "these caches are in host memory, of which only {} can be had{beside}",
+        "these caches are in host memory, of which only {} are available{beside}",
         ByteSize::from_bytes(available)
     );
     Err(RuntimeError::missing(problem)
@@ -367,8 +367,9 @@ pub(super) fn rows_kept_in(bytes: u64, dataset: &Dataset) -> usize {
 }
 
 fn host_memory() -> Result<u64, RuntimeError> {
-    let memory = HostMemory::read()
-        .map_err(|error| RuntimeError::failed(format!("how much memory can be had: {error}")))?;
+    let memory = HostMemory::read().map_err(|error| {
+        RuntimeError::failed(format!("cannot read how much memory is available: {error}"))
+    })?;
     Ok(memory.to_be_had())
 }
 

@@ -68,9 +68,10 @@ impl FromStr for Budget {
             return Ok(Self::Auto);
         }
         if text.trim_start_matches('0').is_empty() {
-            return Err("0 bytes cache nothing; auto takes what is left".to_owned());
+            return Err("0 bytes cache nothing; auto uses the memory that is left".to_owned());
         }
-        let size: ByteSize = text.parse().map_err(|error| format!("{error}; auto takes what is left"))?;
+        let size: ByteSize =
+            text.parse().map_err(|error| format!("{error}; auto uses the memory that is left"))?;
         Ok(Self::Bytes(size.bytes()))
     }
 }
@@ -110,7 +111,7 @@ impl OptionValue for Budget {
 pub enum CacheRequest {
     /// The contents of this file.
     Planned(PathBuf),
-    /// The lists and rows that are worth it.
+    /// The lists and rows whose caching pays.
     Find {
         /// Within this budget.
         budget: Budget,
@@ -119,7 +120,7 @@ pub enum CacheRequest {
         /// What the timed caches hold.
         timed_by: TimedBy,
     },
-    /// Rows in front of a table on disk: those that are read most, and others as batches need them.
+    /// Rows of a table on disk: those that are read most, and others as batches need them.
     BeforeDisk {
         /// Within this budget.
         budget: Budget,
@@ -127,7 +128,7 @@ pub enum CacheRequest {
 }
 
 impl CacheRequest {
-    /// Whether it asks for a host cache in front of rows on disk, which no GPU reads and no policy divides.
+    /// Whether it requests a host cache of rows on disk, which no GPU reads and no policy divides.
     #[must_use]
     pub fn is_before_disk(&self) -> bool {
         matches!(self, Self::BeforeDisk { .. })

@@ -123,7 +123,7 @@ impl FoundParts {
                 return Ok(Vec::new());
             }
             let fd =
-                fds.next().ok_or_else(|| RuntimeError::failed(format!("no {name} came with the plan")))?;
+                fds.next().ok_or_else(|| RuntimeError::failed(format!("the plan came without {name}")))?;
             let bytes = count.saturating_mul(size_of::<i64>());
             let region = FrozenBytes::from_fd(name, fd, bytes).map_err(no_memory)?;
             Ok(bytemuck::cast_slice(region.bytes()).to_vec())

@@ -98,7 +98,7 @@ pub fn time_sums(
     let mut sample = |first: u64, pair: &mut [Slots]| {
         for (sequence, slots) in (first..).zip(pair) {
             let ScheduleItem::Batch(key) = off.schedule.item(sequence, None) else {
-                let reason = "there is no training batch whose sums could be timed";
+                let reason = "there is no training batch to time sums with";
                 return Err(RuntimeError::input(reason.to_owned()));
             };
             slots.header = sampling.sample(key, 0, slots.batch.bytes_mut())?;
@@ -174,7 +174,7 @@ impl Slots {
         let key = self.header.key();
         Err(RuntimeError::failed(format!(
             "the sums made while reading differ from those of gathered rows, in training batch {} of epoch {}: this is a \
-             bug, please report it; `aggregate=off` does without them",
+             bug, please report it; `aggregate=off` avoids these sums",
             key.batch, key.epoch
         )))
     }

@@ -19,7 +19,7 @@ impl SamplerKind {
     /// "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
     pub const FASTGCN: Self = Self::of(&KindRow {
         name: "fastgcn",
-        help: "Those of a layer together, out of the whole graph, by importance: `fanouts` are nodes a layer (FastGCN)",
+        help: "Nodes drawn per layer by importance, from the whole graph: `fanouts` are nodes per layer (FastGCN)",
         fanout: Fanout::Draws { nodes: 1 },
         reads_whole_lists: true,
         reads_whole_graph: true,

@@ -23,7 +23,7 @@ impl SamplerKind {
     /// Convolutional Networks", NeurIPS 2019).
     pub const LADIES: Self = Self::of(&KindRow {
         name: "ladies",
-        help: "Those of a layer together, among its nodes' neighbours, by importance: `fanouts` are nodes a layer (LADIES)",
+        help: "Nodes drawn per layer by importance, among the neighbours of its nodes: `fanouts` are nodes per layer (LADIES)",
         fanout: Fanout::Draws { nodes: 1 },
         reads_whole_lists: true,
         // Candidates and their importance.

@@ -11,7 +11,7 @@ impl SamplerKind {
     /// As [`SAINT_NODE`](Self::SAINT_NODE) with the ends of drawn edges; edges between small lists are more likely.
     pub const SAINT_EDGE: Self = Self::of(&KindRow {
         name: "saint-edge",
-        help: "The same of the ends of edges that are drawn",
+        help: "As saint-node, with the ends of edges that are drawn by importance (GraphSAINT)",
         fanout: Fanout::SubgraphDraws { nodes: 2 },
         reads_whole_lists: true,
         reads_whole_graph: true,

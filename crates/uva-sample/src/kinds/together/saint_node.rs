@@ -12,8 +12,8 @@ impl SamplerKind {
     /// (Zeng et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020).
     pub const SAINT_NODE: Self = Self::of(&KindRow {
         name: "saint-node",
-        help: "Those in a subgraph of the seeds and of nodes drawn by importance: `fanouts` are its draws, the same for each \
-               layer (GraphSAINT)",
+        help: "Neighbours in a subgraph of the seeds and of nodes drawn by importance: `fanouts` are its draws, the same for \
+               each layer (GraphSAINT)",
         fanout: Fanout::SubgraphDraws { nodes: 1 },
         reads_whole_lists: true,
         reads_whole_graph: true,

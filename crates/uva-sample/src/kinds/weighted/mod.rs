@@ -21,7 +21,7 @@ impl SamplerKind {
     /// An entry is picked in proportion to its weight (`weight.npy`).
     pub const WEIGHTED: Self = Self::of(&KindRow {
         name: "weighted",
-        help: "By the weights of the edges, in weight.npy",
+        help: "Random neighbours, weighted by weight.npy",
         replaces: true,
         needs_weights: true,
         kernels: Some(PickKind::Weighted),

@@ -35,7 +35,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
             let (edges, nodes) = (found(request, "edges")?, found(request, "nodes")?);
             let edges = edges.ok_or_else(|| {
                 let message = format!(
-                    "{} has no edges.csv, nor one with .gz or .zst: name the file itself",
+                    "{} has no edges.csv, nor one with .gz or .zst: give the file itself",
                     request.source.display()
                 );
                 GraphError::usage("SRC", message)

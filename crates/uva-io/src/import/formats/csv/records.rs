@@ -55,7 +55,7 @@ impl Records {
             let Some((number, line)) = self.lines.next()? else {
                 return match begun {
                     false => Ok(false),
-                    true => Err(self.wrong("a field has an opening quote and no closing one")),
+                    true => Err(self.wrong("a field has an opening quote without a closing one")),
                 };
             };
             if !begun {
@@ -158,7 +158,7 @@ fn read(
                 fields.push(start..text.len());
                 (at, start, inside) = (at + 1, text.len(), false);
             }
-            _ => return Err("it has text behind the closing quote of a field"),
+            _ => return Err("it has text after the closing quote of a field"),
         }
     }
 }

@@ -28,7 +28,7 @@ impl CsvTable {
     pub(super) fn open(path: &Path, report: &dyn Fn(Position)) -> Result<CsvTable, GraphError> {
         let mut records = Records::open(path)?;
         if !records.advance()? {
-            let problem = "it is empty, and the first line has to name the columns".to_owned();
+            let problem = "it is empty: the first line must name the columns".to_owned();
             return Err(GraphError::invalid(path, RecordProblem::Line { line: 1, problem }));
         }
         let columns = header(&records)?;
@@ -89,7 +89,7 @@ fn header(records: &Records) -> Result<Vec<TableColumn>, GraphError> {
         .map(|at| std::str::from_utf8(records.field(at)).unwrap_or_default().trim_ascii())
         .collect();
     if names.iter().all(|name| float::<f64>(name.as_bytes()).is_some()) {
-        return Err(records.wrong("it has numbers, and the first line has to name the columns"));
+        return Err(records.wrong("it has numbers: the first line must name the columns"));
     }
     if let [only] = names[..]
         && let Some(separator) = only.chars().find(|c| [';', '\t', '|'].contains(c))

@@ -17,8 +17,8 @@ impl ColumnProblem {
     /// Worded to follow "it has".
     pub(super) fn text(self) -> &'static str {
         match self {
-            ColumnProblem::Open => "a column with an opening quote and no closing one",
-            ColumnProblem::Behind => "text behind the closing quote of a column",
+            ColumnProblem::Open => "a column with an opening quote without a closing one",
+            ColumnProblem::Behind => "text after the closing quote of a column",
         }
     }
 }

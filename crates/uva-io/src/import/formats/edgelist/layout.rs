@@ -278,7 +278,7 @@ fn chosen<'c>(
             Some(other) => {
                 let (one, two) = (first.separator.name(), other.separator.name());
                 let message = format!(
-                    "{}: {one} and {two} both divide every line, into different ids: name one of them",
+                    "{}: both {one} and {two} split every line, into different ids: give one of them",
                     file.display()
                 );
                 Err(GraphError::usage("separator", message))

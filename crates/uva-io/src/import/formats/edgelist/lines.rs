@@ -71,7 +71,7 @@ impl LineReader {
         let source = columns.next().map_err(of_quotes)?;
         let destination = columns.next().map_err(of_quotes)?;
         let (Some(source), Some(destination)) = (source, destination) else {
-            return Err(refused("it has one column, an edge needs two"));
+            return Err(refused("it has one column, but an edge needs two"));
         };
         if source.is_empty() || destination.is_empty() {
             return Err(refused("an id is missing"));
@@ -79,11 +79,11 @@ impl LineReader {
         let weight = match (columns.is_at_end(), self.third_column) {
             (true, None | Some(ThirdColumn::Ignore)) | (false, Some(ThirdColumn::Ignore)) => 0.0,
             (true, Some(ThirdColumn::Weight)) => {
-                return Err(refused("it has two columns, the weight is missing"));
+                return Err(refused("it has two columns: the weight is missing"));
             }
             (false, None) => {
                 return Err(refused(
-                    "it has more than two columns: say `third_column=weight` or `third_column=ignore`",
+                    "it has more than two columns: give `third_column=weight` or `third_column=ignore`",
                 ));
             }
             (false, Some(ThirdColumn::Weight)) => {
@@ -96,7 +96,7 @@ impl LineReader {
                         self.rounded += u64::from(is_rounded(&third, weight));
                         weight
                     }
-                    _ => return Err(refused("its third column is no finite number")),
+                    _ => return Err(refused("its third column is not a finite number")),
                 }
             }
         };
@@ -150,7 +150,7 @@ fn refused(problem: &str) -> LineError {
 
 fn of_quotes(problem: ColumnProblem) -> LineError {
     let problem = problem.text();
-    LineError::Line(format!("it has {problem}: `quotes`=false takes quotes for characters of ids"))
+    LineError::Line(format!("it has {problem}: `quotes`=false reads quotes as characters of ids"))
 }
 
 #[cfg(test)]
@@ -195,9 +195,9 @@ mod tests {
             (None, "1 2 3", "`third_column=weight`"),
             (None, "1", "one column"),
             (None, "\"\" 2", "an id is missing"),
-            (None, "\"1 2", "no closing one: `quotes`=false"),
+            (None, "\"1 2", "without a closing one: `quotes`=false"),
             (Some(Weight), "1 2", "the weight is missing"),
-            (Some(Weight), "1 2 nan", "no finite number"),
+            (Some(Weight), "1 2 nan", "not a finite number"),
             (Some(Weight), "1 2 3 4", "more than three"),
         ] {
             assert!(read(third, blanks, &[line])[0].contains(problem), "{line}");

@@ -38,9 +38,9 @@ const ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
 /// The row in the table.
 pub(crate) const IMPORTER: Importer = Importer {
     name: "edgelist",
-    help: "Lines of text with an edge each, plain, .gz or .zst",
+    help: "Text with one edge per line, plain, .gz or .zst",
     source: SourceKind::Either(
-        "a file with a line an edge, or a directory with edges.tsv, edges.csv or edges.txt",
+        "a file with one edge per line, or a directory with edges.tsv, edges.csv or edges.txt",
     ),
     takes: &[Extra::Lines, Extra::Regression],
     import,
@@ -53,7 +53,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let (file, beside) = found(request.source)?;
     if let Some(arrays) = options.arrays.as_deref().filter(|arrays| !arrays.is_dir()) {
         let message = format!(
-            "{} is no directory; it has to be one with feat.npy, train_idx.npy, valid_idx.npy and test_idx.npy, and \
+            "{} is not a directory: expected one with feat.npy, train_idx.npy, valid_idx.npy and test_idx.npy, and \
              label.npy to train",
             arrays.display()
         );
@@ -71,8 +71,8 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let changes = asked;
     let weighted = options.third_column == Some(ThirdColumn::Weight);
     if weighted && !changes.is_none() {
-        let message = "weights cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the \
-                       edges as they are, or say `third_column=ignore`";
+        let message = "weights are not supported for edges that are symmetrised, deduplicated or given self-loops: do \
+                       not change the edges, or give `third_column=ignore`";
         return Err(GraphError::usage("third_column=weight", message));
     }
     // Rows of features belong to the corresponding lines, in their order.
@@ -133,7 +133,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
                 sides[1] |= row < column;
                 if sides == [true; 2] {
                     let problem = "the matrix is symmetric and has entries on both sides of the diagonal, of which each is \
-                                   two edges: say general in the banner, or drop one side";
+                                   two edges: change the banner to general, or drop one side";
                     return Err(LineError::Line(problem.to_owned()));
                 }
             }
@@ -149,7 +149,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     })?;
     if let Some(matrix) = matrix.filter(|matrix| matrix.entries != entries) {
         let message =
-            format!("{} has {entries} entries, its line of sizes says {}", file.display(), matrix.entries);
+            format!("{} has {entries} entries, but its line of sizes has {}", file.display(), matrix.entries);
         return Err(GraphError::usage("SRC", message));
     }
     for line in [reader.about_comments(), reader.about_weights()].into_iter().flatten() {
@@ -181,7 +181,7 @@ fn of_matrix(
 ) -> Result<Numbering, GraphError> {
     let options = &request.options.edge_list;
     if options.ids == Ids::Name {
-        let message = format!("{} is a MatrixMarket file, and its ids are numbers", file.display());
+        let message = format!("{} is a MatrixMarket file, whose ids are numbers", file.display());
         return Err(GraphError::usage("ids=name", message));
     }
     let rows = matrix.nodes;
@@ -189,7 +189,7 @@ fn of_matrix(
         && known.nodes() != rows
     {
         let message =
-            format!("{}: the matrix has {rows} rows, there are {} nodes", file.display(), known.nodes());
+            format!("{}: the matrix has {rows} rows, but there are {} nodes", file.display(), known.nodes());
         return Err(GraphError::usage("SRC", message));
     }
     let mut note =
@@ -209,7 +209,7 @@ fn no_edge(file: &Path, options: &EdgeList) -> GraphError {
     let comments =
         if options.comments { "; lines that begin with # or % are comments (`comments`=false)" } else { "" };
     let message = format!(
-        "{} has no edge, and a dataset needs a node: give `nodes` for nodes without edges{comments}",
+        "{} has no edges, and a dataset needs at least one node: give `nodes` for nodes without edges{comments}",
         file.display()
     );
     GraphError::usage("SRC", message)
@@ -226,14 +226,14 @@ fn found(source: &Path) -> Result<(PathBuf, Option<&Path>), GraphError> {
         (Some(file), None) => Ok((file, Some(source))),
         (None, _) => {
             let message = format!(
-                "{} has no edges.tsv, edges.csv or edges.txt, nor any of them with .gz or .zst: name the file itself",
+                "{} has no edges.tsv, edges.csv or edges.txt, nor any of them with .gz or .zst: give the file itself",
                 source.display()
             );
             Err(GraphError::usage("SRC", message))
         }
         (Some(first), Some(second)) => {
             let message =
-                format!("there are {} and {}: name the one that is meant", first.display(), second.display());
+                format!("both {} and {} exist: give one of them", first.display(), second.display());
             Err(GraphError::usage("SRC", message))
         }
     }

@@ -89,7 +89,7 @@ enum MetadataProblem {
     Yaml(String),
     #[error("{0}")]
     Content(String),
-    #[error("it is a link that leads out of {}: name the file that it leads to", .0.display())]
+    #[error("it is a link to a place outside of {}: give its target instead", .0.display())]
     LeadsOut(PathBuf),
 }
 
@@ -225,7 +225,7 @@ impl Described {
             (_, []) => Err(self.wrong("it has no tasks, so no splits")),
             (None, [task]) => Ok(task),
             (None, _) => {
-                let message = format!("{} has the tasks {}: name one of them", self.file.display(), names());
+                let message = format!("{} has the tasks {}: give one of them", self.file.display(), names());
                 Err(GraphError::usage("variant", message))
             }
             (Some(name), _) => {
@@ -273,7 +273,7 @@ impl Described {
         match format {
             "numpy" => ArrayStream::open(&self.inside(path)?),
             "torch" => Err(self.wrong(format!(
-                "{} is a PyTorch file, which is a program and not read here: save it with numpy.save, and say format: numpy",
+                "{} is a PyTorch file, which may contain code and is not supported: save it with numpy.save, and set format: numpy",
                 shown(path.as_os_str().as_encoded_bytes())
             ))),
             other => Err(self.wrong(format!(

@@ -80,7 +80,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let labels = match (described.feature("node", &LABELS)?, of_sets) {
         (None, _) if regression => {
             let message = format!(
-                "{} has no 'label' of all nodes in its feature_data, and targets of regression are read from there",
+                "{} has no 'label' of all nodes in its feature_data, which targets of regression are read from",
                 request.source.display()
             );
             return Err(GraphError::usage("regression", message));
@@ -97,7 +97,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     let named_regression = task.name.as_deref().is_some_and(|name| name.contains("regression"));
     if named_regression && !regression && !matches!(labels, GraphboltLabels::Absent) {
         (request.watch.note)(
-            "the task is one of regression, and labels are read as classes: `regression` reads targets",
+            "the task is a regression, but labels are read as classes: `regression` reads targets",
         );
     }
 
@@ -163,7 +163,7 @@ impl EdgeFile {
                 }
             }
             other => Err(described.wrong(format!(
-                "the edges {} have the format '{}': csv or numpy is read here",
+                "the edges {} have the format '{}': expected csv or numpy",
                 shown(edges.path.as_os_str().as_encoded_bytes()),
                 shown(other)
             ))),
@@ -243,10 +243,10 @@ impl EdgeFile {
                     let end = |text: &[u8], end: &str| match integer(text.trim_ascii()) {
                         Some(id) if nodes.has(id) => Ok(id.cast_unsigned()),
                         Some(id) => Err(LineError::Line(format!("its {end} is {id}, {nodes}"))),
-                        None => Err(LineError::Line("it is no source,destination".to_owned())),
+                        None => Err(LineError::Line("expected source,destination".to_owned())),
                     };
                     let Some(comma) = memchr::memchr(b',', text) else {
-                        return Err(LineError::Line("it is no source,destination".to_owned()));
+                        return Err(LineError::Line("expected source,destination".to_owned()));
                     };
                     let (source, destination) =
                         (end(&text[..comma], "source")?, end(&text[comma + 1..], "destination")?);

@@ -62,10 +62,10 @@ impl Csv {
             let end = |text: &[u8], end: &str| match integer(text) {
                 Some(id) if ids.has(id) => Ok(id.cast_unsigned()),
                 Some(id) => Err(LineError::Line(format!("its {end} is {id}, {ids}"))),
-                None => Err(LineError::Line("it is no pair of node ids".to_owned())),
+                None => Err(LineError::Line("expected a pair of node ids".to_owned())),
             };
             let Some(comma) = memchr::memchr(b',', text) else {
-                return Err(LineError::Line("it is no pair of node ids".to_owned()));
+                return Err(LineError::Line("expected a pair of node ids".to_owned()));
             };
             lists.push(end(&text[..comma], "source")?, end(&text[comma + 1..], "destination")?, 0.0)?;
             edges += 1;
@@ -104,14 +104,14 @@ impl Csv {
                         row.push(value);
                     }
                     Some(value) => {
-                        return Err(wrong(format!("{value} as float32: features have to be finite")));
+                        return Err(wrong(format!("{value} as float32: features must be finite")));
                     }
-                    None => return Err(wrong("no number".to_owned())),
+                    None => return Err(wrong("not a number".to_owned())),
                 }
             }
             if row.len() != self.columns {
                 return Err(LineError::Line(format!(
-                    "it has {} columns, the first line has {}",
+                    "it has {} columns, but the first line has {}",
                     row.len(),
                     self.columns
                 )));
@@ -133,7 +133,7 @@ impl Csv {
             let mut writer = NpyWriter::create(&path, NpyType::I64, &[])?;
             each_line(&self.labels, &|_| {}, |_, text| {
                 let class = label(text).filter(|&label| label >= -1 && label < u32::MAX.into());
-                let class = class.ok_or_else(|| LineError::Line("it is no class".to_owned()))?;
+                let class = class.ok_or_else(|| LineError::Line("expected a class".to_owned()))?;
                 rows += 1;
                 writer.write(&[class]).map_err(Into::into)
             })?;
@@ -153,7 +153,7 @@ impl Csv {
             }
             if row.len() != self.label_columns {
                 let message =
-                    format!("it has {} columns, the first line has {}", row.len(), self.label_columns);
+                    format!("it has {} columns, but the first line has {}", row.len(), self.label_columns);
                 return Err(LineError::Line(message));
             }
             rows += 1;

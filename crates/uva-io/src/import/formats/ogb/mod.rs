@@ -35,7 +35,7 @@ const ADDS_INVERSE: [(&str, bool); 4] =
 /// The row in the table.
 pub(crate) const IMPORTER: Importer = Importer {
     name: "ogb",
-    help: "What the Open Graph Benchmark's package unpacks: the directory with raw and split",
+    help: "A dataset unpacked by the Open Graph Benchmark's package: the directory with raw and split",
     source: SourceKind::Directory("the directory that OGB's package unpacks, with raw and split in it"),
     takes: &[Extra::Variant],
     import,
@@ -51,8 +51,8 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
         (None, None) => {
             let names = ADDS_INVERSE.map(|(name, _)| name.replace('-', "_")).join(", ");
             let message = format!(
-                "{} is called like none of {names}: say with `symmetrise`=true or `symmetrise`=false whether each edge's \
-                 other direction is to be added",
+                "the name of {} is not one of {names}: give `symmetrise`=true or `symmetrise`=false to add the reverse \
+                 of each edge or not",
                 request.source.display()
             );
             return Err(GraphError::usage("symmetrise", message));
@@ -60,7 +60,7 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
     };
     if request.file("raw/triplet-type-list.csv.gz").exists() {
         let message = format!(
-            "{} has several types of nodes or edges, a dataset has one of each",
+            "{} has several types of nodes or edges, but a dataset has one of each",
             request.source.display()
         );
         return Err(GraphError::usage("SRC", message));
@@ -106,7 +106,7 @@ fn splits(request: &ImportRequest<'_>, nodes: u64) -> Result<(String, [Vec<i64>;
         (None, _) => None,
     };
     let Some(scheme) = chosen else {
-        let message = format!("{} has {}: name one of them", directory.display(), listed(&schemes));
+        let message = format!("{} has {}: give one of them", directory.display(), listed(&schemes));
         return Err(GraphError::usage("variant", message));
     };
     let read = |split: Split| {
@@ -123,7 +123,7 @@ fn split_ids(path: &Path, nodes: u64) -> Result<Vec<i64>, GraphError> {
         if text.is_empty() {
             return Ok(());
         }
-        let id = integer(text).ok_or_else(|| LineError::Line("it is no node id".to_owned()))?;
+        let id = integer(text).ok_or_else(|| LineError::Line("expected a node id".to_owned()))?;
         if !all.has(id) {
             return Err(LineError::Line(format!("it is {all}")));
         }

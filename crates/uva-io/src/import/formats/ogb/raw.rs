@@ -12,7 +12,7 @@ use crate::import::writing::output::{DatasetOutput, DatasetSizes};
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OgbProblem {
-    #[error("it counts {found} {what}, {needed} are needed")]
+    #[error("it counts {found} {what}, but {needed} are required")]
     Count { what: &'static str, found: u64, needed: u64 },
     #[error("it names node {id} more than once")]
     Twice { id: i64 },
@@ -44,7 +44,7 @@ pub(super) fn count(path: &Path, what: &'static str) -> Result<Option<u64>, Grap
     let mut counts = Vec::new();
     each_line(path, &|_| {}, |_, text| {
         let number = integer(text).and_then(|number| u64::try_from(number).ok());
-        counts.push(number.ok_or_else(|| LineError::Line(format!("it is no number of {what}")))?);
+        counts.push(number.ok_or_else(|| LineError::Line(format!("expected a number of {what}")))?);
         Ok(())
     })?;
     match counts.as_slice() {

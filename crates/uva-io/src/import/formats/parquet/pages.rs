@@ -216,7 +216,7 @@ impl ChunkPages {
         let lists = self.column.max_rep_level() > 0;
         // The next page is requested only when too few values are left for the requested rows.
         if lists && (values > MOST_LISTED || self.delivered > self.allowance.0.load(Ordering::Relaxed)) {
-            return Err(wrong("its lists are longer than the number of its values says"));
+            return Err(wrong("its lists are longer than its number of values"));
         }
         self.delivered += u64::from(values);
         self.page = Some(self.budget.take(compressed + uncompressed)?);
@@ -360,7 +360,7 @@ impl ChunkPages {
             return match rest.len() == size {
                 true => Ok(raw),
                 false => {
-                    Err(wrong(format!("a page has {} bytes, its header says {uncompressed}", raw.len())))
+                    Err(wrong(format!("a page has {} bytes, but its header has {uncompressed}", raw.len())))
                 }
             };
         }
@@ -374,7 +374,7 @@ impl ChunkPages {
                 let said = snap::raw::decompress_len(rest).map_err(|error| failed(&error))?;
                 if said != size {
                     return Err(wrong(format!(
-                        "a page decompresses to {said} bytes, its header says {size}"
+                        "a page decompresses to {said} bytes, but its header has {size}"
                     )));
                 }
                 content
@@ -406,7 +406,7 @@ impl ChunkPages {
             }
             codec => {
                 let message = format!(
-                    "it is compressed with {codec}: write it with snappy, gzip, zstd, lz4, brotli or nothing"
+                    "it is compressed with {codec}: write it with snappy, gzip, zstd, lz4 or brotli, or uncompressed"
                 );
                 return Err(wrong(message));
             }
@@ -535,7 +535,7 @@ mod tests {
         assert!(refusal(brotli, &page(0, 3, 1, 0, &stream)).contains("does not decompress to the 3 bytes"));
         assert!(refusal(brotli, &page(0, 4, 1, 0, &stream[..6])).contains("a page cannot be decompressed"));
         let message = refusal(Compression::LZO, &page(0, 4, 1, 0, &[0; 4]));
-        let remedy = "compressed with LZO: write it with snappy, gzip, zstd, lz4, brotli or nothing";
+        let remedy = "compressed with LZO: write it with snappy, gzip, zstd, lz4 or brotli, or uncompressed";
         assert!(message.contains(remedy), "{message}");
     }
 
@@ -554,7 +554,7 @@ mod tests {
         // Blocks without bits promise any number of values: 2³¹ here, which would take 16 GiB.
         let empty = [&[0x80, 0x01, 1][..], &[0x80, 0x80, 0x80, 0x80, 0x08, 0]].concat();
         refused(&page(0, empty.len() as u64, 1 << 31, 6, &empty), "take more than 256 MiB");
-        refused(&page(0, 9, 1, 0, &[0; 8]), "a page has 8 bytes, its header says 9");
+        refused(&page(0, 9, 1, 0, &[0; 8]), "a page has 8 bytes, but its header has 9");
         refused(&page(7, 8, 1, 0, &[0; 8]), "unknown kind 7");
         refused(&page(0, 8, 1, 0, &[0; 8])[..18], "5 are left in the column");
         refused(&[0xff; 4], "a page header");

@@ -56,7 +56,7 @@ impl ParquetTable {
             open.get_or_insert((0, Arc::new(file)));
         }
         let (Some(first), Some(open)) = (parts.first(), open) else {
-            let message = format!("{} has no file of the table", path.display());
+            let message = format!("{} contains no file of the table", path.display());
             return Err(GraphError::usage("SRC", message));
         };
         let columns = first.columns();
@@ -284,7 +284,7 @@ impl Stream<'_> {
             Some(ColumnReader::ByteArrayColumnReader(reader)) => {
                 read(reader, rows).map(|read: Read<ByteArray>| Cells::Text(read.texts()))
             }
-            _ => Err(ParquetError::General("values of this type are not read".to_owned())),
+            _ => Err(ParquetError::General("values of this type are not supported".to_owned())),
         };
         let cells = cells.map_err(|error| self.failed(&error))?;
         if let (ConvertedType::UINT_64, Cells::Integers(values)) = (unsigned, &cells)
@@ -309,7 +309,7 @@ impl Stream<'_> {
             Some(ColumnReader::DoubleColumnReader(reader)) => read(reader, rows).map(bytes_of),
             Some(ColumnReader::Int32ColumnReader(reader)) => read(reader, rows).map(bytes_of),
             Some(ColumnReader::Int64ColumnReader(reader)) => read(reader, rows).map(bytes_of),
-            _ => Err(ParquetError::General("lists of this type are not read".to_owned())),
+            _ => Err(ParquetError::General("lists of this type are not supported".to_owned())),
         };
         let read = read.map_err(|error| self.failed(&error))?;
         let whole = self.part().leaf(&self.column).max_def_level();
@@ -326,7 +326,11 @@ impl Stream<'_> {
         if read.repetition.len() != rows * width || !read.repetition.iter().enumerate().all(starts) {
             let wrong = read.repetition.iter().enumerate().position(|level| !starts(level)).unwrap_or(0);
             let row = self.row + (wrong / width) as u64;
-            return Err(self.table.wrong_cell(&self.column, row, format!("it is no list of {width} values")));
+            return Err(self.table.wrong_cell(
+                &self.column,
+                row,
+                format!("expected a list of {width} values"),
+            ));
         }
         self.advance(rows);
         Ok(Some(read.values))

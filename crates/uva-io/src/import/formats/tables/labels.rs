@@ -33,8 +33,8 @@ pub(super) fn write_classes(
         let fits =
             |label: &Option<i64>| label.is_some_and(|label| (-1..i64::from(u32::MAX)).contains(&label));
         if let Some(at) = labels.iter().position(|label| !fits(label)) {
-            let problem = "the label is no class: 0 and up, or −1, NaN or null for none (`regression` takes it as a \
-                           target of regression)";
+            let problem = "invalid class: expected 0 or more, or −1, NaN or null for no label (`regression` reads it \
+                           as a target of regression)";
             return Err(table.wrong_cell(column, first + at as u64, problem.to_owned()));
         }
         writer.write(&labels.into_iter().flatten().collect::<Vec<i64>>())?;
@@ -61,8 +61,9 @@ pub(super) fn write_names(
                 found.insert(name.to_owned());
             }
             if found.len() > MOST_NAMES {
-                let problem =
-                    format!("there are more than {MOST_NAMES} labels by name: `label` names the column");
+                let problem = format!(
+                    "there are more than {MOST_NAMES} distinct labels: give the column of labels as `label`"
+                );
                 return Err(table.wrong_cell(column, row, problem));
             }
         }

@@ -32,7 +32,8 @@ pub(super) fn import(
     let mut edges = EdgeTable::new(edges)?;
     let named = &request.options.tables;
     if nodes.is_none() && (named.node_id.is_some() || named.label.is_some()) {
-        let message = format!("there is no table of nodes beside {}", edges.table.path().display());
+        let message =
+            format!("there is no table of nodes in the directory of {}", edges.table.path().display());
         return Err(GraphError::usage("`node_id` or `label`", message));
     }
     let mut nodes = nodes.map(|table| NodeTable::new(table, request)).transpose()?;

@@ -176,8 +176,10 @@ impl NodeTable {
                     Some(b"valid" | b"val" | b"validation") => 1,
                     Some(b"test") => 2,
                     Some(other) => {
-                        let problem =
-                            format!("'{}' is no split: train, valid, test, none or null", shown(other));
+                        let problem = format!(
+                            "invalid split '{}': expected train, valid, test, none or null",
+                            shown(other)
+                        );
                         return Err(self.table.wrong_cell(column, row, problem));
                     }
                 };

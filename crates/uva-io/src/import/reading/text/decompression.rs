@@ -125,7 +125,7 @@ impl<R: BufRead> Read for Zstd<R> {
                 (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum())
                 && said != found
             {
-                let message = format!("a frame's check sum is {found:08x}, it says {said:08x}");
+                let message = format!("a frame's checksum is {found:08x}, but the frame has {said:08x}");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
             self.open = false;

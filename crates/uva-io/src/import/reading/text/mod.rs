@@ -43,7 +43,7 @@ enum TextProblem {
     Misnamed { wanted: &'static str, found: &'static str },
     #[error("it is {0}, and lines of text are read, plain, .gz or .zst: decompress or convert it")]
     NotText(&'static str),
-    #[error("it is {outer} with {inner} in it, and lines of text are read: decompress or convert it")]
+    #[error("it is {outer} with {inner} in it, but lines of text are required: decompress or convert it")]
     NotTextInside { outer: &'static str, inner: &'static str },
 }
 

@@ -160,7 +160,7 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.sound()?;
         let held = &mut *self.held;
         if held.fills > 0 {
-            return Err(FillError::Layout("what is summed is said before the first fill".to_owned()));
+            return Err(FillError::Layout("sums are specified before the first fill".to_owned()));
         }
         held.scratch = Some(Scratch::new(&held.context, (rows, held.row_bytes), narrow, bound)?);
         Ok(())
@@ -196,7 +196,7 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.sound()?;
         let held = &mut *self.held;
         if held.fills > 0 {
-            return Err(FillError::Layout("what is summed is said before the first fill".to_owned()));
+            return Err(FillError::Layout("sums are specified before the first fill".to_owned()));
         }
         let (table, slots) = ((held.source.rows(), held.row_bytes), (held.shape.slots, room));
         held.continued = Some(Continued::new(&held.context, cache, table, slots, narrow, bound)?);
@@ -348,7 +348,7 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
                     (Vec::new(), brought.ranges.iter().map(rows).collect())
                 }
                 brought => {
-                    return Err(FillError::Layout(format!("{brought:?} beside other rows or sums")));
+                    return Err(FillError::Layout(format!("{brought:?} together with other rows or sums")));
                 }
             },
             _ if held.continued.is_some() || place.begun.is_some() => {
