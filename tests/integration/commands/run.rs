@@ -129,7 +129,7 @@ fn integers_are_not_widened_and_the_refusal_says_what_to_write_instead() {
     let header = support::arrays::header("|u1", &[4000, 24], false);
     std::fs::write(graph.join("feat.npy"), [header, vec![7; 4000 * 24]].concat()).unwrap();
     std::fs::remove_file(graph.join("meta.json")).unwrap();
-    let parts = ["--feature-type float32", "u8", "Leave --feature-type out", "batch.x.float()"];
+    let parts = ["--feature-type float32", "u8", "Omit --feature-type", "batch.x.float()"];
     run(temp.path(), "--feature-type float32", None, "file started").run().refuses(2, &parts);
     assert!(!temp.path().join("started").exists());
     let outcome = run(temp.path(), "", None, "attach; features").run().succeeds();

@@ -60,7 +60,7 @@ fn rows_are_sent_to_a_gpu_in_the_tables_type_and_others_are_refused() {
         let args = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 7";
         support::uvatrain(temp.path(), args.split(' ').chain(["--feat-dtype", kind])).run().succeeds();
         let asked = "--partition none --feature-type float32";
-        let parts = ["--feature-type float32", "Leave --feature-type out", "batch.x.float()"];
+        let parts = ["--feature-type float32", "Omit --feature-type", "batch.x.float()"];
         on_gpu(temp.path(), asked, "file started").run().refuses(2, &parts);
         assert!(!temp.path().join("started").exists());
         // Under the stand-in driver, arrays on the GPU are lent as host memory.
@@ -90,18 +90,13 @@ fn aggregated_rows_are_copied_to_a_gpu_and_equal_those_in_host_memory() {
             let gpu = on_gpu(temp.path(), &format!("--partition none {asked} --gather {gather}"), steps);
             assert_eq!(contents(gpu), expected, "{how} {gather}");
         }
-        let parts = [
-            "with --gather zero-copy",
-            "Leave --aggregate out",
-            "--gather dma",
-            "--gather cpu",
-            asked.as_str(),
-        ];
+        let parts =
+            ["with --gather zero-copy", "Omit --aggregate", "--gather dma", "--gather cpu", asked.as_str()];
         let refused = on_gpu(temp.path(), &format!("--partition none {asked}"), "file started");
         refused.run().refuses(2, &parts);
         let on_gpu_sampler = format!("--partition none {asked} --gather dma --sampler gpu");
         let refused = on_gpu(temp.path(), &on_gpu_sampler, "file started");
-        refused.run().refuses(2, &["with --sampler gpu", "Leave --aggregate out", "--sampler cpu"]);
+        refused.run().refuses(2, &["with --sampler gpu", "Omit --aggregate", "--sampler cpu"]);
         assert!(!temp.path().join("started").exists());
     }
 }

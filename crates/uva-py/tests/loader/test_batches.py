@@ -216,7 +216,7 @@ def test_features_come_as_float32_where_requested(tmp_path, dtype):
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_integers_are_not_widened_and_the_error_says_what_to_write_instead(tmp_path, dtype):
     path = write_graph(tmp_path / dtype, dtype=dtype)
-    with pytest.raises(ValueError, match=r"feature_type=float32.*Leave feature_type out.*batch\.x\.float\(\)") as raised:
+    with pytest.raises(ValueError, match=r"feature_type=float32.*Omit feature_type.*batch\.x\.float\(\)") as raised:
         uvatrain.Loader(path, feature_type="float32", **OPTIONS)
     assert "--" not in str(raised.value)
 

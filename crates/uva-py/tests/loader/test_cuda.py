@@ -283,7 +283,7 @@ except ValueError as error:
     print(error)
 """
     refused = run_python_well(script, path, **simulator)
-    for part in ("feature_type=float32", "Leave feature_type out", "batch.x.float()"):
+    for part in ("feature_type=float32", "Omit feature_type", "batch.x.float()"):
         assert part in refused and "--" not in refused
 
 

@@ -165,7 +165,7 @@ fn slots_on_a_gpu_are_refused_float32_of_halves_before_the_gpu_is_touched() {
     let cached = CachedDataset::new(&dataset, &asked, &backend, &nothing);
     for refused in [stream.map(drop).unwrap_err(), cached.map(drop).unwrap_err()] {
         assert!(matches!(refused, RuntimeError::Option(_)), "{refused}");
-        for part in ["feature_type=float32", "GPU", "Leave feature_type out", "batch.x.float()"] {
+        for part in ["feature_type=float32", "GPU", "Omit feature_type", "batch.x.float()"] {
             assert!(refused.to_string().contains(part), "{part} in {refused}");
         }
     }
