@@ -347,7 +347,7 @@ fn unsupported_options_of_a_hop_set_are_refused_by_name() {
         ("--gpu-cache 1MiB", ["--gpu-cache", "hop set"]),
         ("--input-nodes nodes.npy", ["--input-nodes", "hop set"]),
         ("--chunk 5", ["--chunk", "--shuffle chunks"]),
-        ("--chunk 0 --shuffle chunks", ["--chunk", "whole number"]),
+        ("--chunk 0 --shuffle chunks", ["--chunk", "auto, or 1 or more"]),
         ("--chunk 101 --shuffle chunks", ["--chunk 101", "expected at most"]),
         ("--eval full", ["--eval", ""]),
         ("--use-hops 4", ["--use-hops 4", "3"]),

@@ -82,5 +82,5 @@ fn batches_of_each_order_are_verified_and_compared_with_a_copy() {
     };
     refuse("graph", &["graph", "hops.json", "uvatrain propagate"]);
     refuse("hops --batch-size 10 --chunk 11", &["chunk", "expected at most"]);
-    refuse("hops --chunk 0", &["--chunk", "whole number"]);
+    refuse("hops --chunk 0", &["--chunk", "auto, or 1 or more"]);
 }
