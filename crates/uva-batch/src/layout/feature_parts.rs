@@ -21,8 +21,8 @@ pub(super) struct FeatureParts {
 }
 
 impl FeatureParts {
-    /// The rows of a batch that is sampled in a graph, with one row for each node; or those of a batch of rows that are
-    /// in so many tables.
+    /// The rows of a batch that is sampled in a graph, one for each node; with `tables`, those of a batch whose rows are in
+    /// this many tables.
     pub fn new(tables: Option<usize>) -> Self {
         match tables {
             None => Self {

@@ -177,7 +177,7 @@ fn an_error_in_a_text_is_reported_with_its_line() {
         Some("1,2\n3\n1,2\n1,2\n"),
         "line 2 is '3': it has 1 columns, but the first line has 2",
     );
-    refused("raw/node-feat", Some("1,2\n3,\n1,2\n1,2\n"), "line 2 is '3,': column 2 is no number");
+    refused("raw/node-feat", Some("1,2\n3,\n1,2\n1,2\n"), "line 2 is '3,': column 2 is not a number");
     refused("raw/node-feat", Some("1,2\n1,2\n"), "it counts 2 rows, but 4 are required");
     refused("raw/node-label", Some("1\n0.5\n0\n0\n"), "line 2 is '0.5': expected a class");
     refused("raw/node-label", Some("1\n0\n0\n"), "it counts 3 rows, but 4 are required");

@@ -279,7 +279,7 @@ def test_the_rows_of_maxima_are_those_of_torch(tmp_path, options):
                 first = ((values == largest) | (values.isnan() & largest.isnan())).int().cumsum(0).eq(0).sum(0)
                 assert torch.equal(batch.argmax[v], listed[first])
     assert empty > 0
-    with pytest.raises(ValueError, match="leave aggregate_argmax out, or use aggregate=max"):
+    with pytest.raises(ValueError, match="only valid with aggregate=max"):
         uvatrain.Loader(graph, aggregate="mean", aggregate_argmax=True)
 
 
@@ -393,7 +393,7 @@ def test_the_option_is_a_keyword_and_its_refusals_say_what_to_do(graph, tmp_path
     for dtype, shown in (("uint8", "u8"), ("int8", "i8")):
         whole = write_graph(tmp_path / dtype, dtype=dtype)
         for how in HOW:
-            message = f"aggregate={how}: with features of {shown}: only floats are summed. Leave aggregate out"
+            message = f"aggregate={how}: not supported with features of {shown}: only floats are summed. Omit aggregate"
             with pytest.raises(ValueError, match=message) as raised:
                 uvatrain.Loader(whole, aggregate=how, **OPTIONS)
             assert raised.value.field == "aggregate"
@@ -459,4 +459,4 @@ def test_a_run_refuses_whole_numbers_with_code_2(uvatrain_program, tmp_path):
         [uvatrain_program, "run", graph, "--aggregate", "max", "--", "true"], capture_output=True, text=True
     )
     assert ended.returncode == 2
-    assert "--aggregate max: with features of u8: only floats are summed. Leave --aggregate out" in ended.stderr
+    assert "--aggregate max: not supported with features of u8: only floats are summed. Omit --aggregate" in ended.stderr

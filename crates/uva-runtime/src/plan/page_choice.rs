@@ -14,7 +14,7 @@ pub struct PageChoice {
     measured: Measured,
 }
 
-/// The measurements behind a choice.
+/// The measurements on which a choice is based.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Measured {
     /// The fraction of the file on 2 MiB pages.
@@ -34,7 +34,7 @@ pub(crate) struct Rates {
 }
 
 impl PageChoice {
-    /// The choice, its reason, and the measurements behind it.
+    /// The choice, its reason, and its measurements.
     pub(crate) fn new(pages: HostPages, reason: String, measured: Measured) -> Self {
         Self { pages, reason, measured }
     }
