@@ -57,14 +57,12 @@ fn checked(dataset: &Arc<Dataset>, options: &LoaderOptions, contents: CacheConte
             for (destination, ends) in block.indptr.windows(2).enumerate() {
                 let node = batch.input_nodes()[destination] as usize;
                 let list = csc.indptr[node] as usize..csc.indptr[node + 1] as usize;
-                for at in ends[0] as usize..ends[1] as usize {
-                    let source = batch.input_nodes()[block.indices[at] as usize];
-                    let entry = list.clone().find(|&entry| all[entry] == types[at]);
-                    assert_eq!(
-                        entry.map(|entry| csc.indices.get(entry)),
-                        Some(source),
-                        "layer {layer}, {at}"
-                    );
+                let picked = ends[0] as usize..ends[1] as usize;
+                for (&source, edge_type) in block.indices[picked.clone()].iter().zip(&types[picked]) {
+                    let source = batch.input_nodes()[source as usize];
+                    let entry = list.clone().find(|&entry| all[entry] == *edge_type);
+                    let found = entry.map(|entry| csc.indices.get(entry));
+                    assert_eq!(found, Some(source), "layer {layer}, type {edge_type}");
                 }
             }
         }
