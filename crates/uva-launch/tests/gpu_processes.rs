@@ -106,6 +106,7 @@ fn hold_against_the_dataset(
     let row = table.row_bytes();
     let table_of_edges = dataset.edge_features();
     let (mut list_hits, mut row_hits, mut edge_rows, mut columns, mut oversized) = (0, 0, 0, 0, 0);
+    let mut edge_types = 0;
     let mut hashes = Vec::new();
     let mut resident = Vec::new();
     let wrong = |what: String| RuntimeError::failed(format!("WRONG DATA: {what}"));
@@ -173,6 +174,14 @@ fn hold_against_the_dataset(
                 }
                 edge_rows += rows.rows;
             }
+            let types = batch.edge_type(layer);
+            if !types.is_empty() {
+                let all = dataset.edge_types().ok_or_else(|| wrong("no types of edges".into()))?;
+                if !types.iter().eq(block.edge_ids.iter().map(|edge| &all[*edge as usize])) {
+                    return Err(wrong(format!("the types of edges of layer {layer}")));
+                }
+                edge_types += types.len();
+            }
         }
         hashes.push(format!("{:016x}", batch.hash()));
         list_hits += batch.list_reads().cached;
@@ -185,7 +194,7 @@ fn hold_against_the_dataset(
     }
     Ok(json!({
         "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits,
-        "edge_rows": edge_rows, "columns": columns, "oversized": oversized,
+        "edge_rows": edge_rows, "edge_types": edge_types, "columns": columns, "oversized": oversized,
     }))
 }
 
@@ -228,6 +237,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             sampler_kind: SamplerKind::from_name(what["kind"].as_str().unwrap_or("neighbor"))
                 .expect("a kind"),
             edge_attr: what["edge_attr"] == true,
+            edge_type: what["edge_type"] == true,
             edge_ids: what["edge_ids"] == true,
             degrees: what["degrees"] == true,
             input_id: what["input_id"] == true,
@@ -368,6 +378,8 @@ impl Place {
         let edges = Dataset::open(&graph).expect("a dataset").edges();
         let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
         write_array(&graph.join("weight.npy"), NpyType::F32, &[], &weights).expect("weights");
+        let types: Vec<u16> = (0..edges).map(|edge| (edge * 7919) as u16).collect();
+        write_array(&graph.join("edge_type.npy"), NpyType::U16, &[], &types).expect("types of edges");
         std::fs::create_dir(directory.path().join("tmp")).expect("a directory");
         let rows: Vec<f32> = (0..3 * edges).map(|value| value as f32).collect();
         write_array(&graph.join("edge_feat.npy"), NpyType::F32, &[3], &rows).expect("features of edges");
@@ -507,7 +519,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             // With a sampler on the GPU, rows are cached only for the zero-copy gather: here all bytes are used for
             // lists.
             let backend = sampling(Partition::None, GatherChoice::Dma);
-            let mut what = json!({ "backend": backend, "kind": kind, "edge_ids": true, "edge_attr": true });
+            let mut what = json!({ "backend": backend, "kind": kind, "edge_type": true, "edge_attr": true });
             if let Some(bytes) = cache {
                 what["gpu_cache"] = bytes.into();
             }
@@ -516,6 +528,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             assert_eq!(ended.done["hashes"], hashes, "{what}");
             let lists = ended.done["list_hits"].as_u64().expect("a count");
             assert_eq!(lists > 0, cache.is_some(), "{what}: {}", ended.done);
+            assert!(ended.done["edge_types"].as_u64() > Some(0), "{what}: {}", ended.done);
             // Sampler and producer in one process: batches stay on the GPU, with every column.
             for (gather, edge_attr) in [
                 (GatherChoice::ZeroCopy, false),
@@ -525,7 +538,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             ] {
                 let mut what = json!({
                     "backend": sampling(few, gather), "kind": kind, "slots": 3, "edge_attr": edge_attr,
-                    "edge_ids": true, "degrees": true, "input_id": true,
+                    "edge_type": !edge_attr, "edge_ids": true, "degrees": true, "input_id": true,
                 });
                 if let Some(bytes) = cache.filter(|_| gather == GatherChoice::ZeroCopy) {
                     what["gpu_cache"] = bytes.into();
@@ -535,6 +548,7 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
                 assert_eq!(ended.done["hashes"], hashes, "{what}");
                 assert!(ended.done["columns"].as_u64() > Some(0), "{what}: {}", ended.done);
                 assert_eq!(ended.done["edge_rows"].as_u64() > Some(0), edge_attr, "{what}");
+                assert_eq!(ended.done["edge_types"].as_u64() > Some(0), !edge_attr, "{what}");
             }
         }
     }

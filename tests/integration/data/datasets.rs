@@ -238,6 +238,34 @@ fn splits_with_nodes_in_common_are_reported_by_import_info_and_train() {
 }
 
 #[test]
+fn types_of_edges_are_counted_and_batches_without_the_file_are_refused() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    let file = temp.path().join("six/edge_type.npy");
+    assert!(run(temp.path(), "info six --json").succeeds().json().get("edge_types").is_none());
+    let started = "run six --fanouts 2 --batch-size 1 --edge-type -- touch started";
+    run(temp.path(), started).refuses(2, &["--edge-type", "edge_type.npy"]);
+    assert!(!temp.path().join("started").exists());
+
+    fs::write(&file, npy::<u16>(&[8], false, &[0, 3, 40, 3, 0, 1, 1, 2])).unwrap();
+    assert_eq!(run(temp.path(), "info six --json").succeeds().json()["edge_types"], 41);
+    assert!(run(temp.path(), "info six").succeeds().stdout.contains("edge types"));
+    run(temp.path(), &started.replace("fanouts", "sampler-kind walk --fanouts"))
+        .refuses(2, &["--edge-type", "walk"]);
+    assert!(!temp.path().join("started").exists());
+    run(temp.path(), "bench pipeline six --fanouts 2 --batch-size 1 --edge-type").succeeds();
+    #[cfg(feature = "train")]
+    run(temp.path(), "train six --fanouts 2 --edge-type").refuses(2, &["--edge-type", "no built-in model"]);
+    let said = run(temp.path(), "export six out --to graphbolt").succeeds();
+    assert!(said.stderr.contains("edge_type.npy is not exported"), "{said}");
+
+    fs::write(&file, npy::<u16>(&[7], false, &[0; 7])).unwrap();
+    run(temp.path(), "info six").refuses(2, &["edge_type.npy", "[7]", "[8]"]);
+    fs::write(&file, npy::<i64>(&[8], false, &[0; 8])).unwrap();
+    run(temp.path(), "info six").refuses(2, &["edge_type.npy", "int64", "uint16"]);
+}
+
+#[test]
 fn what_an_export_prints_imports_the_same_dataset_again() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));

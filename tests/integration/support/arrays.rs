@@ -21,7 +21,7 @@ macro_rules! element {
         })*
     };
 }
-element!(i64: "<i8", i32: "<i4", f32: "<f4", f64: "<f8", u8: "|u1");
+element!(i64: "<i8", i32: "<i4", f32: "<f4", f64: "<f8", u16: "<u2", u8: "|u1");
 
 /// The bytes of a version 1 `.npy` file, as numpy writes it.
 pub fn npy<T: Element>(shape: &[u64], fortran: bool, values: &[T]) -> Vec<u8> {
