@@ -51,6 +51,11 @@ fn a_run_prints_80_columns_and_one_table_and_with_verbose_the_processes() {
     for part in ["waiting for input", "mapped files"] {
         assert!(!outcome.stdout.contains(part), "{part}\n{outcome}");
     }
+    let generate = "generate demo --nodes 2000 --avg-degree 20 --feat-dim 100 --classes 12";
+    for line in [generate, "info demo"] {
+        let outcome = uvatrain(temp.path(), line.split_whitespace()).run().succeeds();
+        assert!(outcome.said().lines().all(|line| line.chars().count() <= 80), "{outcome}");
+    }
     let outcome = train(temp.path(), "run.jsonl", "--epochs 2 --verbose").run().succeeds();
     for part in ["waiting for input", "mapped files", "bottleneck  "] {
         assert!(outcome.stdout.contains(part), "{part}\n{outcome}");

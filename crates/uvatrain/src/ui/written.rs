@@ -12,22 +12,22 @@ use uva_runtime::spec::ByteSize;
 pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
     let dataset = Dataset::open_verified(path, Verify::HeadersOnly)?;
     let count = |n: usize| format::count(n as u64);
-    let size = bytes(path).map_or_else(String::new, |bytes| format!(", {}", ByteSize::from_bytes(bytes)));
+    let size = bytes(path).map_or_else(String::new, |bytes| format!("{} ", ByteSize::from_bytes(bytes)));
     let labels = match dataset.labels() {
         Labels::Absent => "no labels".to_owned(),
         Labels::Regression { columns, .. } => format!("{} targets", columns.unwrap_or(1)),
         Labels::Single(_) | Labels::Multi { .. } => format!("{} classes", dataset.classes()),
     };
     out::say(&format!(
-        "{}: {} nodes, {} edges, {} features, {labels}{size}, in {}",
+        "{}: {} nodes, {} edges, {} features, {labels}",
         path.display(),
         count(dataset.nodes()),
         count(dataset.edges()),
         dataset.table().dim,
-        format::seconds(took.as_secs_f64())
     ));
     let [train, valid, test] = Split::ALL.map(|split| count(dataset.split(split).len()));
-    out::say(&format!("splits: {train} train, {valid} valid, {test} test"));
+    let seconds = format::seconds(took.as_secs_f64());
+    out::say(&format!("splits: {train} train, {valid} valid, {test} test; {size}written in {seconds}"));
     dataset.overlaps().iter().for_each(|overlap| out::say(&format!("splits: {overlap}")));
     next(&dataset, path).iter().for_each(|line| out::say(line));
     Ok(())

@@ -16,7 +16,7 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     let recipe = flags.recipe()?;
     let estimate = generate::estimate(&*recipe).map_err(|error| flags.explained(error))?;
     out::say(&format!(
-        "{}: {} nodes and about {} edges, {} on disk; under {} of memory while it is made",
+        "{}: {} nodes, about {} edges; requires {} on disk, {} of memory",
         flags.out.display(),
         format::count(estimate.nodes),
         format::count(estimate.edges),

@@ -190,7 +190,7 @@ impl Facts {
         let size = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
         fact("dataset", format!("{} ({})", self.name, self.path));
         fact("nodes", count(self.nodes));
-        fact("edges", format!("{} (in-neighbours; an undirected edge counts twice)", count(self.edges)));
+        fact("edges", format!("{} (an undirected edge counts twice)", count(self.edges)));
         fact(
             "in-degree",
             format!(
@@ -200,8 +200,12 @@ impl Facts {
             ),
         );
         fact(
-            "without in-neighbours",
-            format!("{} nodes ({})", count(self.isolated_nodes), share(self.isolated_nodes)),
+            "isolated",
+            format!(
+                "{} nodes ({}) without in-neighbours",
+                count(self.isolated_nodes),
+                share(self.isolated_nodes)
+            ),
         );
         if self.reordered {
             fact("order", "reordered; the original ids are kept".to_owned());
@@ -276,10 +280,10 @@ fn checked(verification: &Verification) -> String {
     match (verification.features_checked, verification.edges_checked) {
         (true, _) => format!("everything, feature values included, in {seconds}"),
         (false, true) => {
-            format!("shapes, edges, labels and splits, in {seconds}; feature values: info --verify")
+            format!("shapes, edges, labels, splits in {seconds}; values: info --verify")
         }
         (false, false) => {
-            format!("shapes and sizes, in {seconds}; the edges by an earlier run: info --verify")
+            format!("shapes, sizes in {seconds}; edges by an earlier run; values: info --verify")
         }
     }
 }
