@@ -11,7 +11,7 @@ use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, Split, Verification, Verify}
 use uva_propagate::HopSet;
 
 use crate::exit;
-use crate::flags::InfoFlags;
+use crate::flags::data::InfoFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;

@@ -25,7 +25,7 @@ use table::PredictionTable;
 use written::WrittenFile;
 
 use crate::exit;
-use crate::flags::PredictFlags;
+use crate::flags::training::PredictFlags;
 use crate::models::Models;
 use crate::runs::pipeline::{check_outputs, check_paths};
 use crate::runs::trained_model;

@@ -10,7 +10,7 @@ use uva_runtime::options::hop_options::HopRowsPlace;
 use uva_runtime::telemetry::metrics::Event;
 
 use crate::exit;
-use crate::flags::TrainFlags;
+use crate::flags::training::TrainFlags;
 use crate::models::Models;
 use crate::runs::pipeline::{
     Observers, Outputs, backend_options, check_outputs, check_paths, loader_options, with_first_layer,
