@@ -1,5 +1,6 @@
 //! Commands that make, convert, divide and describe datasets.
 
+mod batch;
 mod export;
 mod generate;
 mod import;
@@ -20,6 +21,7 @@ pub fn needs(command: &DataCommand) -> Needs {
         DataCommand::Import(_) | DataCommand::Propagate(_) | DataCommand::Partition(_) => {
             Needs::THREADS.with_remedy("; a smaller --memory takes less")
         }
+        DataCommand::Batch(_) => Needs::THREADS.with_remedy("; smaller --batch-size and --fanouts take less"),
         DataCommand::Export(_) | DataCommand::Order(_) | DataCommand::Info(_) => Needs::THREADS,
     }
 }
@@ -33,6 +35,7 @@ pub fn run(command: &DataCommand) -> anyhow::Result<()> {
         DataCommand::Propagate(flags) => propagate::run(flags),
         DataCommand::Partition(flags) => partition::run(flags),
         DataCommand::Order(flags) => order::run(flags),
+        DataCommand::Batch(flags) => batch::run(flags),
         DataCommand::Info(flags) => info::run(flags),
     }
 }

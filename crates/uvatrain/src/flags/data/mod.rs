@@ -1,5 +1,6 @@
 //! Commands about datasets, and their options.
 
+mod batch;
 mod dataset;
 mod generate;
 mod order;
@@ -9,6 +10,7 @@ mod propagate;
 
 use clap::Subcommand;
 
+pub use batch::BatchFlags;
 pub use dataset::{
     EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, ImportedFeatures, InfoFlags, SelfLoopsFlag,
     ThirdColumnFlag,
@@ -36,4 +38,6 @@ pub enum DataCommand {
     Info(InfoFlags),
     /// Order the training seeds by proximity in the graph, for `train --order`
     Order(OrderFlags),
+    /// Print a batch as a run makes it: sizes, hash, arrays
+    Batch(Box<BatchFlags>),
 }
