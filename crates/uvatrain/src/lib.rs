@@ -66,8 +66,8 @@ fn run(execute: impl FnOnce(Command) -> anyhow::Result<()>) -> u8 {
     };
     match asked {
         ConfigRequest::Command(cli) => {
-            memory::end_with_a_line(&cli.command);
-            let remedy = memory::remedy(&cli.command);
+            let remedy = commands::needs(&cli.command).remedy;
+            memory::end_with_a_line(matches!(cli.command, Command::Role(_)), remedy);
             exit::conclude_with(execute(cli.command), |line| memory::explained(line, remedy))
         }
         ConfigRequest::Config(text) => exit::conclude(ui::out::script(&text)),

@@ -68,7 +68,10 @@ fn check_script(page: &str, elements: &[Element]) {
     let scripts: Vec<_> = elements.iter().filter(|element| element.name == "script").collect();
     assert!(scripts.len() == 1 && scripts[0].attributes.is_empty(), "{scripts:?}");
     let script = page.split("<script>").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
-    assert!(script == include_str!("../../../crates/uvatrain/src/commands/report/point.js"), "{script}");
+    assert!(
+        script == include_str!("../../../crates/uvatrain/src/commands/training/report/point.js"),
+        "{script}"
+    );
     let hash = sha256(script);
     let allowed: Vec<&str> =
         page.split("script-src ").skip(1).map(|rest| rest.split(';').next().unwrap()).collect();

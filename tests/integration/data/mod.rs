@@ -1,5 +1,6 @@
 //! Datasets: generated, imported, exported, divided, described.
 
+mod batch;
 mod datasets;
 mod descriptions;
 #[cfg(feature = "train")]

@@ -60,10 +60,10 @@ const SITES: &[Site] = &[
     Site("uva-runtime/src/telemetry/trace.rs", 1, "--trace", "planted::"),
     Site("uva-train/src/whole/full_table.rs", 1, "a file without a name", "none can be planted"),
     Site("uvatrain/src/commands/bench/pcie.rs", 1, "--svg", "planted::"),
-    Site("uvatrain/src/commands/report/mod.rs", 1, "--out", "planted::"),
     Site("uvatrain/src/commands/training/plan.rs", 1, "--svg", "planted::"),
     Site("uvatrain/src/commands/training/predict/ids.rs", 1, "--ids", "planted::"),
     Site("uvatrain/src/commands/training/predict/table.rs", 1, "--output of a table", "planted::"),
+    Site("uvatrain/src/commands/training/report/mod.rs", 1, "--out", "planted::"),
     Site("uvatrain/src/runs/trainer.rs", 1, "a note in the cache directory", "planted::"),
 ];
 

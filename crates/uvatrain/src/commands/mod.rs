@@ -3,122 +3,59 @@
 mod bench;
 mod data;
 mod machine;
-mod report;
+mod needs;
 mod training;
 
-use uva_launch::launcher::{Helper, Role};
-
-use self::data::{export, generate, import, info, order, partition, propagate};
+use self::machine::role;
 pub use self::machine::shell::shown_commands;
-use self::machine::{doctor, mps, probe, role, shell, top};
-use self::training::{evaluate, plan, predict, run, train};
-use crate::flags::{BenchCommand, Command};
+pub use self::needs::Needs;
+use crate::flags::Command;
 use crate::models::Models;
 
-/// The machine's resources that a command needs, checked before it starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Needs {
-    /// The command starts or searches processes.
-    proc: bool,
-    /// The command processes whole arrays in parallel.
-    threads: bool,
-}
-
-fn needs(command: &Command) -> Needs {
-    let (proc, threads) = match command {
-        Command::Train(_) | Command::Run(_) | Command::Plan(_) => (true, true),
-        Command::Predict(_) | Command::Evaluate(_) => (true, true),
-        Command::Bench(BenchCommand::Pipeline(_) | BenchCommand::Cache(_) | BenchCommand::Pcie(_)) => {
-            (true, true)
-        }
-        Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
-        Command::Propagate(_) | Command::Order(_) | Command::Partition(_) => (false, true),
-        // A bench opens datasets of any origin.
-        Command::Bench(_) => (false, true),
-        Command::Mps(_) => (true, false),
+/// What the command needs of the machine, and which of its options lower its memory.
+pub fn needs(command: &Command) -> Needs {
+    match command {
+        Command::Data(command) => data::needs(command),
+        Command::Training(command) => training::needs(command),
+        Command::Bench(command) => bench::needs(command),
+        Command::Machine(command) => machine::needs(command),
         // A role checks for itself.
-        Command::Top(_)
-        | Command::Report(_)
-        | Command::Doctor(_)
-        | Command::Completions(_)
-        | Command::Man(_) => (false, false),
-        Command::Sampler(_)
-        | Command::Producer(_)
-        | Command::Worker(_)
-        | Command::Consumer(_)
-        | Command::Planner(_)
-        | Command::Janitor(_)
-        | Command::Probe(_) => (false, false),
-    };
-    Needs { proc, threads }
+        Command::Role(_) => Needs::NOTHING,
+    }
 }
 
 /// Runs the given command, in a program without models.
 pub fn run(command: Command) -> anyhow::Result<()> {
     to_its_end(command, |command| match command {
-        Command::Generate(flags) => generate::run(&flags),
-        Command::Import(flags) => import::run(&flags),
-        Command::Export(flags) => export::run(&flags),
-        Command::Propagate(flags) => propagate::run(&flags),
-        Command::Partition(flags) => partition::run(&flags),
-        Command::Info(flags) => info::run(&flags),
-        Command::Train(flags) => train::run(&flags, None),
-        Command::Predict(flags) => predict::run(&flags, None),
-        Command::Evaluate(flags) => evaluate::run(&flags, None),
-        Command::Run(flags) => run::run(&flags),
-        Command::Top(flags) => top::run(&flags),
-        Command::Report(flags) => report::run(&flags),
-        Command::Plan(flags) => plan::run(&flags),
-        Command::Order(flags) => order::run(&flags),
+        Command::Data(command) => data::run(&command),
+        Command::Training(command) => training::run(&command),
         Command::Bench(command) => bench::run(&command),
-        Command::Doctor(flags) => doctor::run(&flags),
-        Command::Mps(command) => mps::run(&command),
-        Command::Completions(flags) => shell::completions(&flags),
-        Command::Man(flags) => shell::man(&flags),
-        Command::Sampler(args) => role::run(Role::Sampler, &args, None),
-        Command::Producer(args) => role::run(Role::Producer, &args, None),
-        Command::Worker(args) => role::run(Role::Worker, &args, None),
-        Command::Consumer(args) => role::run(Role::Consumer, &args, None),
-        Command::Planner(args) => role::help(Helper::Planner, &args),
-        Command::Janitor(args) => role::help(Helper::Janitor, &args),
-        Command::Probe(args) => probe::run(&args, None),
+        Command::Machine(command) => machine::run(&command),
+        Command::Role(command) => role::run(&command),
     })
 }
 
-/// Runs the given command in the program with these models. It has its own list of commands, so that this program is
-/// linked without the code of all others.
+/// Runs the given command in the program with these models. The groups have separate lists for it, so that this program
+/// is linked without the code of all other commands.
 ///
 /// # Panics
 /// If the command needs no models ([`with_models`]).
 pub fn run_with_models(command: Command, models: Models) -> anyhow::Result<()> {
     to_its_end(command, |command| match command {
-        Command::Train(flags) => train::run(&flags, Some(models)),
-        Command::Predict(flags) => predict::run(&flags, Some(models)),
-        Command::Evaluate(flags) => evaluate::run(&flags, Some(models)),
-        Command::Consumer(args) => role::run(Role::Consumer, &args, Some(models)),
-        Command::Probe(args) => probe::run(&args, Some(models)),
+        Command::Training(command) => training::run_with_models(&command, models),
+        Command::Role(command) => role::run_with_models(&command, models),
         _ => unreachable!("a command without models"),
     })
 }
 
 /// Whether a command of this name needs models.
 pub fn with_models(name: &str) -> bool {
-    matches!(name, "train" | "predict" | "evaluate" | "consumer" | "probe")
+    training::WITH_MODELS.contains(&name) || role::WITH_MODELS.contains(&name)
 }
 
 /// Checks the machine for what the command requires, runs it, and lets a signal that arrived meanwhile end the process.
 fn to_its_end(command: Command, execute: impl FnOnce(Command) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let done = check(needs(&command)).and_then(|()| execute(command));
+    let done = needs(&command).check().and_then(|()| execute(command));
     crate::signals::ending::leave_to_signal();
     done
-}
-
-fn check(needs: Needs) -> anyhow::Result<()> {
-    if needs.proc {
-        uva_runtime::machine::check_proc()?;
-    }
-    if needs.threads {
-        uva_runtime::machine::start_threads()?;
-    }
-    Ok(())
 }

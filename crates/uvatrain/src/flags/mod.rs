@@ -4,41 +4,28 @@
 //! by the `check` methods; the rest is checked by the libraries, which know the data.
 
 mod backend;
-mod bench;
+pub mod bench;
 mod cache;
-mod data;
+pub mod data;
 mod declared;
 mod duration;
 mod loader;
-mod machine;
-mod report;
-mod training;
+pub mod machine;
+pub mod training;
 mod within;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 pub use backend::BackendFlags;
-pub use bench::{
-    AggregateBenchFlags, BenchCommand, BenchSums, CacheBenchFlags, GatherBenchFlags, GatherPages,
-    LoaderBenchFlags, PartitionBenchFlags, PcieBenchFlags, PipelineBenchFlags, RolesBenchFlags,
-    SampleBenchFlags,
-};
-#[cfg(feature = "request-model")]
-pub use bench::{Gpu, RequestsBenchFlags};
+use bench::BenchCommand;
 pub use cache::CacheFlags;
-pub use data::{
-    EdgeListFlags, EdgeListIds, ExportFlags, GenerateFlags, ImportFlags, ImportedFeatures, InfoFlags,
-    OrderFlags, PartLayout, PartitionFlags, PropagateFlags, SelfLoopsFlag, ThirdColumnFlag,
-};
+use data::DataCommand;
 pub use duration::Seconds;
 pub use loader::LoaderFlags;
-pub use machine::{
-    CompletionsFlags, ManFlags, MpsCommand, MpsCommon, MpsStartFlags, ProbeArgs, RoleArgs, TopFlags,
-};
-pub use report::ReportFlags;
-pub use training::{EvaluateFlags, ModelFlags, PlanFlags, PredictFlags, RunFlags, TrainFlags};
+use machine::{MachineCommand, RoleCommand};
+use training::TrainingCommand;
 
 /// Train graph neural networks on graphs larger than GPU memory.
 ///
@@ -78,85 +65,24 @@ pub struct Cli {
 
 const CONFIGURATION: &str = "Configuration";
 
-/// What to do.
+/// What to do. Each group lists its commands; help shows them in this order.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Generate a graph with planted classes
-    Generate(Box<GenerateFlags>),
-    /// Convert a graph in another format into a dataset
-    Import(Box<ImportFlags>),
-    /// Convert a dataset into a format of other programs
-    Export(ExportFlags),
-    /// Propagate features over the graph, for models that train without neighbours
-    Propagate(Box<PropagateFlags>),
-    /// Partition the nodes with few cut edges, and write the parts
-    Partition(Box<PartitionFlags>),
-    /// Show the content of a dataset, hop set or partition, and check it
-    Info(InfoFlags),
-    /// Train a built-in model
-    Train(Box<TrainFlags>),
-    /// Write the predictions of a trained model: classes, probabilities, hidden rows
-    Predict(Box<PredictFlags>),
-    /// Evaluate a trained model on the training, validation and test nodes
-    Evaluate(Box<EvaluateFlags>),
-    /// Prepare batches for a command of your own: `uvatrain run DATA -- python train.py`
-    Run(Box<RunFlags>),
-    /// Show the progress of a run: work and waits of each role, slots, speed, loss
-    Top(TopFlags),
-    /// Make an HTML page of metrics files: where the time went, speed, loss; compares runs
-    Report(ReportFlags),
-    /// Choose the neighbour lists and feature rows to cache, and write a plan
-    Plan(Box<PlanFlags>),
-    /// Order the training seeds by proximity in the graph, for `train --order`
-    Order(OrderFlags),
+    /// Commands about datasets.
+    #[command(flatten)]
+    Data(DataCommand),
+    /// Commands that start runs, and commands about runs and trained models.
+    #[command(flatten)]
+    Training(TrainingCommand),
     /// Measure parts of the pipeline on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Show what this machine has, what is missing, and how to install it
-    Doctor(DoctorFlags),
-    /// Start, show or stop an MPS daemon, through which processes share a GPU
-    #[command(subcommand)]
-    Mps(MpsCommand),
-    /// Print shell completions of commands, options and values
-    Completions(CompletionsFlags),
-    /// Print the manual page, or write those of all commands to a directory
-    Man(ManFlags),
-
-    // The roles, which only the launcher starts. `ps` shows their names.
-    /// The process that samples batches
-    #[command(hide = true)]
-    Sampler(RoleArgs),
-    /// The process that gathers feature rows
-    #[command(hide = true)]
-    Producer(RoleArgs),
-    /// The process of the workers, which do both
-    #[command(hide = true)]
-    Worker(RoleArgs),
-    /// The process that trains
-    #[command(hide = true)]
-    Consumer(RoleArgs),
-    /// The process that chooses what to cache
-    #[command(hide = true)]
-    Planner(RoleArgs),
-    /// The process that cleans up after a killed launcher
-    #[command(hide = true)]
-    Janitor(RoleArgs),
-    /// The process that looks for a GPU, so that no other has to touch CUDA for that
-    #[command(hide = true)]
-    Probe(ProbeArgs),
-}
-
-/// The options of `uvatrain doctor`.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  uvatrain doctor")]
-pub struct DoctorFlags {
-    /// Directory of libtorch, if it is not found automatically
-    #[arg(long, value_name = "DIR")]
-    pub libtorch: Option<PathBuf>,
-
-    /// Print the findings as one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// Commands about the machine and this program.
+    #[command(flatten)]
+    Machine(MachineCommand),
+    /// Processes that the launcher starts.
+    #[command(flatten)]
+    Role(RoleCommand),
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use super::stage_times::{TimedStages, timed_stages, words_of};
-use crate::flags::RunFlags;
+use crate::flags::training::RunFlags;
 use crate::ui::{format, out};
 
 /// The options with the roles filled in, for a run over this dataset.

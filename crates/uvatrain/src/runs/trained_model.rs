@@ -8,7 +8,7 @@ use uva_runtime::machine::share_of_cores;
 use uva_runtime::spec::ByteSize;
 
 use super::trainer::{self, become_program, restart_with};
-use crate::flags::ModelFlags;
+use crate::flags::training::ModelFlags;
 use crate::models::Models;
 use crate::ui::{log, out};
 

@@ -9,7 +9,7 @@ use uva_runtime::tune::planning::{self, SumTimes, SumsToTime, TimedBatch, time_s
 use uva_runtime::{Aggregation, Fanouts, LoaderOptions, is_summed};
 
 use crate::exit;
-use crate::flags::{AggregateBenchFlags, BenchSums};
+use crate::flags::bench::{AggregateBenchFlags, BenchSums};
 use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};

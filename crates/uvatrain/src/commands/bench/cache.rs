@@ -19,7 +19,7 @@ use uva_runtime::tune::planning;
 use uva_runtime::tune::planning::PlanAsked;
 use uva_runtime::{Fanouts, LoaderOptions};
 
-use crate::flags::CacheBenchFlags;
+use crate::flags::bench::CacheBenchFlags;
 use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};

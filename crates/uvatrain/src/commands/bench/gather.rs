@@ -6,7 +6,7 @@ use uva_graph::Dataset;
 use uva_mem::PageSize;
 
 use crate::exit;
-use crate::flags::{GatherBenchFlags, GatherPages};
+use crate::flags::bench::{GatherBenchFlags, GatherPages};
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 

@@ -15,7 +15,7 @@ use uva_runtime::{Batch, DiskReader, Features, LoaderOptions, OpenHopFiles, Pass
 use uva_sample::ChunkOrder;
 
 use crate::exit;
-use crate::flags::LoaderBenchFlags;
+use crate::flags::bench::LoaderBenchFlags;
 use crate::runs::data_kinds::kind_at;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};

@@ -9,7 +9,7 @@ use uva_runtime::spec::{ByteSize, Options};
 use uva_runtime::{Fanouts, RuntimeError};
 
 use crate::exit;
-use crate::flags::PartitionBenchFlags;
+use crate::flags::bench::PartitionBenchFlags;
 use crate::ui::table::TextTable;
 use crate::ui::work::Work;
 use crate::ui::{format, out};

@@ -12,7 +12,8 @@ use uva_cuda::{CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleO
 use uva_rows::cuda::Kernel;
 
 use crate::exit;
-use crate::flags::{PcieBenchFlags, Seconds};
+use crate::flags::Seconds;
+use crate::flags::bench::PcieBenchFlags;
 use crate::runs::pipeline::check_outputs;
 use crate::ui::out;
 

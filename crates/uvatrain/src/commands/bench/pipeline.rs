@@ -12,7 +12,7 @@ use uva_runtime::{DiskCounts, Runtime};
 
 use super::spread::Spread;
 use crate::exit;
-use crate::flags::PipelineBenchFlags;
+use crate::flags::bench::PipelineBenchFlags;
 use crate::runs::dry_run;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out, summary};

@@ -7,7 +7,7 @@ use uva_kernel_sim::requests::{LINE_BYTES, READ_OVERHEAD_BYTES, Requests, Reques
 use uva_kernels::gather::{BLOCK_THREADS, BLOCKS_PER_MULTIPROCESSOR, Kernel};
 
 use crate::exit;
-use crate::flags::{Gpu, RequestsBenchFlags};
+use crate::flags::bench::{Gpu, RequestsBenchFlags};
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 

@@ -8,7 +8,7 @@ use uva_plan::{
 };
 
 use crate::exit;
-use crate::flags::RolesBenchFlags;
+use crate::flags::bench::RolesBenchFlags;
 use crate::runs::stage_times::{TimedStages, timed_stages, words_of};
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};

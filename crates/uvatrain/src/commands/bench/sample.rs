@@ -16,7 +16,7 @@ use uva_sample::{
 use super::spread::Spread;
 use super::verify::{Verified, verify};
 use crate::exit;
-use crate::flags::SampleBenchFlags;
+use crate::flags::bench::SampleBenchFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use uva_graph::Dataset;
 use uva_io::export::ExportOptions;
 
-use crate::flags::ExportFlags;
+use crate::flags::data::ExportFlags;
 use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;
 use crate::ui::{format, out, shell};

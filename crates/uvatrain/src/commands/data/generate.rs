@@ -5,7 +5,7 @@ use std::time::Instant;
 use uva_graph::Summary;
 use uva_io::generate::{self, Recipe};
 
-use crate::flags::GenerateFlags;
+use crate::flags::data::GenerateFlags;
 use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;
 use crate::ui::{format, out, written};

@@ -7,7 +7,7 @@ use uva_io::import::{self, EdgeList, Float8, Ids, ImportEstimate, ImportOptions,
 
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::{
+use crate::flags::data::{
     EdgeListFlags, EdgeListIds, ImportFlags, ImportedFeatures, SelfLoopsFlag, ThirdColumnFlag,
 };
 use crate::signals::ending::clean_up_on_signals;

@@ -10,7 +10,7 @@ use uva_graph::partition_map::is_partition;
 use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, Split, Verification, Verify};
 
 use crate::exit;
-use crate::flags::InfoFlags;
+use crate::flags::data::InfoFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;

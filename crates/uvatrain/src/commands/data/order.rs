@@ -7,7 +7,7 @@ use uva_graph::Dataset;
 use uva_runtime::sampler::order_making;
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::OrderFlags;
+use crate::flags::data::OrderFlags;
 use crate::runs::pipeline::{check_outputs, check_paths};
 use crate::ui::work::Work;
 use crate::ui::{format, out, shell};

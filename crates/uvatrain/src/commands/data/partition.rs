@@ -12,7 +12,7 @@ use uva_partition::{Candidate, NodePartition, PartitionOptions, over_mean, parti
 
 use self::parts::{PartitionJob, PartitionResult};
 use crate::exit;
-use crate::flags::{PartLayout, PartitionFlags};
+use crate::flags::data::{PartLayout, PartitionFlags};
 use crate::runs::pipeline::check_paths;
 use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;

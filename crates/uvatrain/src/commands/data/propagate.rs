@@ -14,7 +14,7 @@ use uva_propagate::{
 use uva_runtime::spec::ByteSize;
 
 use crate::exit;
-use crate::flags::PropagateFlags;
+use crate::flags::data::PropagateFlags;
 use crate::runs::pipeline::check_paths;
 use crate::signals::interrupt::Interrupt;
 use crate::ui::work::Work;

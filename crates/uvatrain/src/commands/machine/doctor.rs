@@ -12,7 +12,7 @@ use serde::Serialize;
 use uva_runtime::backend::Probe;
 
 use self::check::{Check, CheckStatus};
-use crate::flags::DoctorFlags;
+use crate::flags::machine::DoctorFlags;
 use crate::ui::out;
 
 /// The findings in the shape of their JSON.

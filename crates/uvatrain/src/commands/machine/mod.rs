@@ -1,8 +1,33 @@
-//! Commands that concern the machine and this program, and commands that the launcher starts.
+//! Commands about the machine and this program, and the processes that the launcher starts.
 
-pub mod doctor;
-pub mod mps;
-pub mod probe;
+mod doctor;
+mod mps;
+mod probe;
 pub mod role;
 pub mod shell;
-pub mod top;
+mod top;
+
+use super::needs::Needs;
+use crate::flags::machine::MachineCommand;
+
+/// What the command needs of the machine.
+pub fn needs(command: &MachineCommand) -> Needs {
+    match command {
+        MachineCommand::Mps(_) => Needs::PROCESSES,
+        MachineCommand::Top(_)
+        | MachineCommand::Doctor(_)
+        | MachineCommand::Completions(_)
+        | MachineCommand::Man(_) => Needs::NOTHING,
+    }
+}
+
+/// Runs the command.
+pub fn run(command: &MachineCommand) -> anyhow::Result<()> {
+    match command {
+        MachineCommand::Top(flags) => top::run(flags),
+        MachineCommand::Doctor(flags) => doctor::run(flags),
+        MachineCommand::Mps(command) => mps::run(command),
+        MachineCommand::Completions(flags) => shell::completions(flags),
+        MachineCommand::Man(flags) => shell::man(flags),
+    }
+}

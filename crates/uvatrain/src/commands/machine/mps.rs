@@ -6,7 +6,7 @@ use uva_files::escape;
 use uva_launch::mps::{self, DaemonStatus, MpsError, Running, StopResult};
 use uva_runtime::RuntimeError;
 
-use crate::flags::{MpsCommand, MpsCommon, MpsStartFlags};
+use crate::flags::machine::{MpsCommand, MpsCommon, MpsStartFlags};
 use crate::ui::out;
 
 /// Runs the given command.

@@ -4,7 +4,7 @@
 
 use uva_runtime::backend::{CufileReport, Probe};
 
-use crate::flags::ProbeArgs;
+use crate::flags::machine::ProbeArgs;
 use crate::models::Models;
 use crate::ui::out;
 

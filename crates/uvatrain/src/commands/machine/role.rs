@@ -3,12 +3,41 @@
 use uva_launch::launcher::{Consume, Helper, Role, run_helper, run_role};
 use uva_runtime::RuntimeError;
 
-use crate::flags::RoleArgs;
+use super::probe;
+use crate::flags::machine::{RoleArgs, RoleCommand};
 use crate::models::Models;
 use crate::ui::log;
 
+/// Runs the process, in a program without models.
+pub fn run(command: &RoleCommand) -> anyhow::Result<()> {
+    match command {
+        RoleCommand::Sampler(args) => take_part(Role::Sampler, args, None),
+        RoleCommand::Producer(args) => take_part(Role::Producer, args, None),
+        RoleCommand::Worker(args) => take_part(Role::Worker, args, None),
+        RoleCommand::Consumer(args) => take_part(Role::Consumer, args, None),
+        RoleCommand::Planner(args) => help(Helper::Planner, args),
+        RoleCommand::Janitor(args) => help(Helper::Janitor, args),
+        RoleCommand::Probe(args) => probe::run(args, None),
+    }
+}
+
+/// The processes that [`run_with_models`] runs.
+pub const WITH_MODELS: [&str; 2] = ["consumer", "probe"];
+
+/// Runs the process in the program with these models.
+///
+/// # Panics
+/// If the process is not one of [`WITH_MODELS`].
+pub fn run_with_models(command: &RoleCommand, models: Models) -> anyhow::Result<()> {
+    match command {
+        RoleCommand::Consumer(args) => take_part(Role::Consumer, args, Some(models)),
+        RoleCommand::Probe(args) => probe::run(args, Some(models)),
+        _ => unreachable!("a process without models"),
+    }
+}
+
 /// Runs the role to its end. It never returns: the launcher reads the exit code of the role.
-pub fn run(role: Role, args: &RoleArgs, models: Option<Models>) -> ! {
+fn take_part(role: Role, args: &RoleArgs, models: Option<Models>) -> ! {
     log::name_process(
         args.index.map_or_else(|| role.name().to_owned(), |index| format!("{} {index}", role.name())),
     );
@@ -17,7 +46,7 @@ pub fn run(role: Role, args: &RoleArgs, models: Option<Models>) -> ! {
 }
 
 /// Runs a helper to its end. It never returns.
-pub fn help(helper: Helper, args: &RoleArgs) -> ! {
+fn help(helper: Helper, args: &RoleArgs) -> ! {
     log::name_process(helper.name().to_owned());
     std::process::exit(run_helper(helper, args.channel))
 }

@@ -3,7 +3,8 @@
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 
-use crate::flags::{Cli, CompletionsFlags, ManFlags};
+use crate::flags::Cli;
+use crate::flags::machine::{CompletionsFlags, ManFlags};
 use crate::ui::out;
 
 /// Prints the completion script for the shell.

@@ -6,7 +6,7 @@ use uva_launch::training::{AggregateVerdict, EvaluateBy, Metric, SplitResult};
 use uva_model::{ClassScore, TaskKind};
 
 use crate::exit;
-use crate::flags::EvaluateFlags;
+use crate::flags::training::EvaluateFlags;
 use crate::models::Models;
 use crate::runs::data_kinds::kind_at;
 use crate::runs::pipeline::check_paths;

@@ -17,7 +17,7 @@ use uva_runtime::spec::Spelling;
 use uva_runtime::tune::planning::{self, Budget, PlanAsked};
 
 use crate::exit;
-use crate::flags::PlanFlags;
+use crate::flags::training::PlanFlags;
 use crate::runs::pipeline;
 use crate::signals::ending::clean_up_on_signals;
 use crate::ui::work::Work;

@@ -25,7 +25,7 @@ use table::PredictionTable;
 use written::WrittenFile;
 
 use crate::exit;
-use crate::flags::PredictFlags;
+use crate::flags::training::PredictFlags;
 use crate::models::Models;
 use crate::runs::data_kinds::{DataKind, kind_at};
 use crate::runs::pipeline::{check_outputs, check_paths};

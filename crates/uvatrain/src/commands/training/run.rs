@@ -7,7 +7,7 @@ use uva_launch::run::CommandRun;
 use uva_runtime::LoaderOptions;
 use uva_runtime::telemetry::metrics::Event;
 
-use crate::flags::RunFlags;
+use crate::flags::training::RunFlags;
 use crate::runs::dry_run;
 use crate::runs::pipeline::{
     Observers, Outputs, backend_options, check_outputs, check_paths, loader_options, of_rank,

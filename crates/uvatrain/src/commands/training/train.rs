@@ -7,7 +7,7 @@ use uva_runtime::options::MAX_SAMPLERS;
 use uva_runtime::telemetry::metrics::Event;
 
 use crate::exit;
-use crate::flags::TrainFlags;
+use crate::flags::training::TrainFlags;
 use crate::models::Models;
 use crate::runs::data_kinds::kind_at;
 use crate::runs::pipeline::{Observers, Outputs, backend_options, check_outputs, check_paths};

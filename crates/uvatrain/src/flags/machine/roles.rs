@@ -2,7 +2,33 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+
+/// The processes that the launcher starts. Their names are what `ps` shows.
+#[derive(Subcommand, Debug)]
+pub enum RoleCommand {
+    /// The process that samples batches
+    #[command(hide = true)]
+    Sampler(RoleArgs),
+    /// The process that gathers feature rows
+    #[command(hide = true)]
+    Producer(RoleArgs),
+    /// The process of the workers, which do both
+    #[command(hide = true)]
+    Worker(RoleArgs),
+    /// The process that trains
+    #[command(hide = true)]
+    Consumer(RoleArgs),
+    /// The process that chooses what to cache
+    #[command(hide = true)]
+    Planner(RoleArgs),
+    /// The process that cleans up after a killed launcher
+    #[command(hide = true)]
+    Janitor(RoleArgs),
+    /// The process that looks for a GPU, so that no other has to touch CUDA for that
+    #[command(hide = true)]
+    Probe(ProbeArgs),
+}
 
 /// The arguments of a role's command line. The launcher sends everything else over the inherited channel.
 #[derive(Args, Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::flags::ModelFlags;
+use crate::flags::training::ModelFlags;
 
 /// The options of `uvatrain evaluate`.
 #[derive(Args, Clone, Debug)]

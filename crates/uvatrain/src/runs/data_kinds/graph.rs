@@ -8,7 +8,7 @@ use uva_runtime::backend::BackendOptions;
 
 use super::kind::{DataKind, NodeFileProblem};
 use crate::exit;
-use crate::flags::{ModelFlags, TrainFlags};
+use crate::flags::training::{ModelFlags, TrainFlags};
 use crate::runs::pipeline::{loader_options, with_first_layer, with_input_nodes};
 
 /// A dataset with a graph.

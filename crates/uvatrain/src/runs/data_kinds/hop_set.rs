@@ -11,7 +11,7 @@ use uva_runtime::{DiskReader, LoaderOptions, RuntimeError};
 
 use super::kind::{DataKind, NodeFileProblem};
 use crate::exit;
-use crate::flags::{ModelFlags, TrainFlags};
+use crate::flags::training::{ModelFlags, TrainFlags};
 
 /// A hop set.
 pub(super) struct HopSetData;

@@ -6,7 +6,7 @@ use uva_graph::{Dataset, GraphError};
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::BackendOptions;
 
-use crate::flags::{ModelFlags, TrainFlags};
+use crate::flags::training::{ModelFlags, TrainFlags};
 
 /// The conversion of an error of a file of nodes.
 pub type NodeFileProblem<'a> = &'a dyn Fn(GraphError) -> anyhow::Error;

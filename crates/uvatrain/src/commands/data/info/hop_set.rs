@@ -6,7 +6,7 @@ use serde::Serialize;
 use uva_propagate::HopSet;
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::InfoFlags;
+use crate::flags::data::InfoFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 

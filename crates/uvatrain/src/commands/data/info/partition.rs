@@ -10,7 +10,7 @@ use uva_partition::over_mean;
 use uva_runtime::spec::ByteSize;
 
 use crate::commands::data::partition::parts::of_ranges;
-use crate::flags::InfoFlags;
+use crate::flags::data::InfoFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 

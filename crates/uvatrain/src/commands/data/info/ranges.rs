@@ -7,7 +7,7 @@ use uva_graph::ranges::{RangeGraph, RangeRows};
 use uva_graph::{RangesOf, Split, Verify};
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::InfoFlags;
+use crate::flags::data::InfoFlags;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out};
 

@@ -7,7 +7,7 @@ use uva_graph::{Dataset, part, ranges};
 use uva_partition::Method;
 
 use crate::exit;
-use crate::flags::{PartLayout, PartitionFlags};
+use crate::flags::data::{PartLayout, PartitionFlags};
 
 /// Refuses options that have no effect in this combination.
 pub fn fits(flags: &PartitionFlags) -> anyhow::Result<()> {

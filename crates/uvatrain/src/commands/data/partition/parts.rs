@@ -7,7 +7,7 @@ use uva_graph::ranges::{RangesSummary, stage_ranges};
 use uva_graph::{Dataset, GraphError, PartitionMap, Progress};
 use uva_runtime::spec::ByteSize;
 
-use crate::flags::PartLayout;
+use crate::flags::data::PartLayout;
 use crate::ui::table::TextTable;
 use crate::ui::{format, out, shell};
 

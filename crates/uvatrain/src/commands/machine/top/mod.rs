@@ -14,7 +14,7 @@ use self::frame::History;
 use self::screen::{Screen, ScreenInput};
 use self::source::{RequestFailure, RunAddress};
 use crate::exit;
-use crate::flags::TopFlags;
+use crate::flags::machine::TopFlags;
 use crate::ui::out;
 
 /// Shows the run until it ends or the user quits.

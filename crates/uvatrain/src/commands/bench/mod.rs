@@ -14,7 +14,29 @@ mod sample;
 mod spread;
 mod verify;
 
-use crate::flags::BenchCommand;
+use super::needs::Needs;
+use crate::flags::bench::BenchCommand;
+
+/// What the bench needs of the machine.
+pub fn needs(command: &BenchCommand) -> Needs {
+    match command {
+        BenchCommand::Sample(_) => {
+            Needs::THREADS.with_remedy("; smaller --batch-size and --fanouts, and fewer --threads take less")
+        }
+        BenchCommand::Gather(_) => {
+            Needs::THREADS.with_remedy("; a smaller table and fewer --threads take less")
+        }
+        BenchCommand::Pipeline(_) | BenchCommand::Cache(_) => {
+            Needs::PROCESSES_AND_THREADS.with_remedy("; smaller --batch-size and --fanouts take less")
+        }
+        BenchCommand::Partition(_) => {
+            Needs::THREADS.with_remedy("; smaller --batch-size and --fanouts take less")
+        }
+        BenchCommand::Pcie(_) => Needs::PROCESSES_AND_THREADS,
+        // A bench opens datasets of any origin.
+        _ => Needs::THREADS,
+    }
+}
 
 /// Runs the requested bench.
 pub fn run(command: &BenchCommand) -> anyhow::Result<()> {

@@ -25,7 +25,7 @@ mod view;
 use uva_mem::files::write_output;
 
 use crate::exit;
-use crate::flags::ReportFlags;
+use crate::flags::training::ReportFlags;
 use crate::runs::pipeline::check_outputs;
 use crate::ui::out;
 use crate::ui::work::Work;
