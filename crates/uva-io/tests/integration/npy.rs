@@ -225,7 +225,7 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
 
     let small = small();
     small.write("weight", NpyType::F32, &[], &[1_f32; 5]);
-    let message = refusal(&small, &ImportOptions { symmetrise: Some(true), ..none });
+    let message = refusal(&small, &ImportOptions { symmetrise: Some(true), ..none.clone() });
     assert!(message.contains("weight.npy cannot follow edges"), "{message}");
     remove(&small, &["weight"]);
     small.write("edge_type", NpyType::U16, &[], &[1_u16; 5]);
