@@ -42,6 +42,7 @@ class LoaderOptions(TypedDict, total=False):
     slot_bytes: int | str | None
     gather_threads: int | None
     features: str
+    host_pages: str
     reader: str | None
     look_ahead: int | str | None
 
@@ -75,6 +76,7 @@ class BackendOptions:
     slot_bytes: int | str | None = None
     gather_threads: int | None = None
     features: str | None = None
+    host_pages: str | None = None
     reader: str | None = None
     look_ahead: int | str | None = None
     device: Any = None
