@@ -88,7 +88,7 @@ def test_a_transforms_exception_is_the_loops_and_the_next_batch_follows(graph, e
         (dict(feature_type="float16"), "feature_type=float16: 'float16' is not one of table, float32"),
         (dict(rank=0), "rank without world_size"),
         (dict(world_size=2), "world_size without rank"),
-        (dict(rank=2, world_size=2), "rank=2: of world_size=2"),
+        (dict(rank=2, world_size=2), "rank=2: expected 0 to 1, with world_size=2"),
         (dict(rank=-1, world_size=2), "rank=-1"),
         (dict(rank=0, world_size=0), "rank=0: of world_size=0"),
     ],

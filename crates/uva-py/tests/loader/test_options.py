@@ -138,8 +138,8 @@ def test_an_unknown_keyword_is_answered_with_the_nearest_one(graph):
         ("walks", dict(walks=3), "only valid with sampler_kind=walk"),
         ("gather_threads", dict(prepare="whole", gather_threads=2), "only valid with prepare=roles"),
         ("slots", dict(prepare="whole", slots=1), "slots=1: with prepare=whole"),
-        ("pin_cores", dict(pin_cores="all"), "use prepare=whole"),
-        ("rank", dict(rank=2, world_size=2), "rank=2: of world_size=2"),
+        ("pin_cores", dict(pin_cores="all"), "only valid with prepare=whole"),
+        ("rank", dict(rank=2, world_size=2), "rank=2: expected 0 to 1, with world_size=2"),
     ],
 )
 def test_an_error_names_the_keyword_for_people_and_for_programs(graph, field, given, message):
