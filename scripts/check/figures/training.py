@@ -174,18 +174,13 @@ def faults():
     fuzz, random, python, soak = map(load, ("fuzz.json", "random-faults.json", "python-faults.json", "soak.json"))
     files = ["fuzz.json", "random-faults.json", "python-faults.json", "soak.json"]
     steady = all(one[what][0] == one[what][1] for one in soak["processes"].values() for what in ("descriptors", "threads"))
-    counts = [
-        (f"fuzzing, {len(fuzz['targets'])} targets", f"{sum(one['inputs'] for one in fuzz['targets']):,} inputs",
-         f"{fuzz['seconds_each']} s each; what was found is fixed"),
-        ("roles killed and stopped at random", f"{random['rounds']:,} runs, {random['batches']:,} batches",
-         "no process or file left; batches equal those of an undisturbed run"),
-        ("the Python module, killed, forked, interrupted", f"{python['rounds']:,} runs", f"{python['failed']} failed"),
-        (f"{soak['seconds'] // 60} minutes of training", f"{soak['batches']:,} batches",
-         f"descriptors and threads of each process {'stay the same' if steady else 'change'}"),
-    ]
     return topic("Runs with faults", files, "scripts/check/fuzz.sh`, `tests/integration/faults/`, `scripts/measure/soak.py",
-                 table(counts, {"test": lambda row: row[0], "extent": lambda row: row[1],
-                                "result": lambda row: row[2]}))
+                 f"{len(fuzz['targets'])} fuzzing targets ran {fuzz['seconds_each']} s each, "
+                 f"{sum(one['inputs'] for one in fuzz['targets']):,} inputs; what was found is fixed. Roles were killed and stopped "
+                 f"at random in {random['rounds']:,} runs of {random['batches']:,} batches: no process or file is left, and batches "
+                 f"equal those of an undisturbed run. Of {python['rounds']:,} runs of the Python module, killed, forked or "
+                 f"interrupted, {python['failed']} failed. In {soak['seconds'] // 60} minutes of training, {soak['batches']:,} "
+                 f"batches, descriptors and threads of each process {'stay the same' if steady else 'change'}.")
 
 
 TOPICS = {
