@@ -43,16 +43,15 @@ def translation():
     most = max(cell["rows"] for cell in buckets)
     buckets = [cell for cell in buckets if cell["rows"] == most]
     by = {(cell["gib"], cell["bucket_log2"]): cell["mrows"] for cell in buckets}
-    regions = sorted({cell["bucket_log2"] for cell in buckets})
+    regions = {log2: {0: "sorted", 63: "batch order"}.get(log2) or size(2**log2) for log2 in sorted({cell["bucket_log2"] for cell in buckets})
+               if log2 in (0, 16, 18, 21, 24, 30, 63)}
+    by_size = "; ".join(f"{at} GiB: " + ", ".join(f"{name} {number(by[at, log2])}" for log2, name in regions.items())
+                        for at in sorted({cell["gib"] for cell in buckets}))
     return topic("Address translation", ["gpu/translation-h100.json"], "a probe of scattered reads",
                  "Million rows a second from pinned host memory by all multiprocessors, by the size of the table in GiB:",
                  table([(row, order) for row in rows for order in ("random", "sorted")], {
                      "rows": lambda row: f"{row[0]} bytes, {row[1]}", **{number(at): of(at) for at in tables}}),
-                 f"The same for {most:,} random rows of 512 bytes that are read region by region:",
-                 table(sorted({cell["gib"] for cell in buckets}), {
-                     "table": lambda at: f"{at} GiB",
-                     **{{0: "sorted", 63: "batch order"}.get(log2) or size(2**log2): lambda at, log2=log2: number(by.get((at, log2)))
-                        for log2 in regions}}))
+                 f"The same for {most:,} random rows of 512 bytes that are read region by region, {by_size}.")
 
 
 def cells_of(name):
@@ -68,8 +67,7 @@ def regions():
         return lambda at: "; ".join(", ".join(number(found.get((at, count, row, ids))) for count in (None, 8))
                                     for ids in ("random", "by-region"))
 
-    raw = load("gpu/regions-h100.json")
-    return topic("The order of reads", ["gpu/regions-h100.json"], raw["command"],
+    return topic("The order of reads", ["gpu/regions-h100.json"], "uvatrain bench pcie --full",
                  "GB/s of `wide` in the batch's order by all and by 8 multiprocessors; then by region by all and by 8.",
                  table(tables, {"table": gib, **{f"{row} bytes": of(row) for row in sorted({cell["row_bytes"] for cell in cells})}}))
 
@@ -107,7 +105,7 @@ def link():
     few = "; ".join(f"`{kernel}` " + ", ".join(number(found[kernel, count]) for count in counts) for kernel in ("naive", "shift", "wide"))
     pages = [cell["gb_per_second"] for cell in cells_of("gpu/pcie-h100.json")
              if cell["row_bytes"] == 512 and cell["axis"] in ("pages", "hints") and cell["table_bytes"] == 4 * GIB]
-    return topic("The link", names, load("gpu/pcie-near-h100.json")["command"],
+    return topic("The link", names, "uvatrain bench pcie",
                  f"GB/s of tables of {'. Of '.join(map(reach, reports))}. Rows of 512 bytes of the smaller table by "
                  f"{', '.join(map(str, counts))} multiprocessors: {few}. From 4 GiB, all kinds of pages and hints give "
                  f"{number(min(pages))} to {number(max(pages))}. [The goals](../guide/performance.md#the-goals) has the targets.")
@@ -140,7 +138,8 @@ def runs():
     chosen = "; ".join(f"{order}: {', '.join(of)}" for order, of in orders.items())
     lines = "; ".join(f"{order}: {line.split(' (GB/s')[0]}" for order, line in old["first_start"].items())
     return topic("Whole runs", names, "scripts/gpu/suite.sh --profile measure",
-                 f"{new['graph']}, `{new['options']}`. A rehearsal is a step on zeros before the first batch. On the H200:",
+                 f"{new['graph']}, `{new['options'].split(' --dropout')[0]}`; the raw file has all options. A rehearsal is a step on "
+                 "zeros before the first batch. On the H200:",
                  table(of_new, {"run": lambda row: row[0], "gather, ms": lambda row: number(row[1]["gather_us"] / 1e3),
                                 "training, ms": lambda row: number(row[1]["train_us"] / 1e3),
                                 "a batch every, ms": lambda row: number(row[1]["interval_us"] / 1e3),
