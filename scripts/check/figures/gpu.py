@@ -128,9 +128,9 @@ def gathers():
 def runs():
     names = ["gpu/runs-h200.json", "gpu/runs-h100.json"]
     new, old = map(load, names)
-    # Three and four slots give what two give.
+    # Three and four slots give what two give, and `auto` chose zero-copy.
     of_new = [(f"{name.replace('-slots2', '')}, {when}", run) for when, found in new["runs"].items() for name, run in found.items()
-              if not name.endswith(("-slots3", "-slots4"))]
+              if not name.endswith(("-slots3", "-slots4", "auto"))]
     orders = {}
     for name, run in old["runs"].items():
         order, way = name.split(", ", 1) if name.startswith(("by region", "batch order")) else ("copies", name)

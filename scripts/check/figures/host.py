@@ -20,7 +20,7 @@ def host_path():
                               "2 threads": lambda name: rows[name]["2"],
                               "`uvatrain …`": lambda name: f"`{commands[name]}`"}),
                  "Milliseconds a batch with the usual threads, with `--cores auto` and with the best division of the cores, "
-                 f"`scripts/measure/cores.py` ([cores](../results/cores.json)) on {machine(load('cores.json'))}: "
+                 f"`scripts/measure/cores.py` ([raw](../results/cores.json)) on {machine(load('cores.json'))}: "
                  f"{'; '.join(shares)}.")
     return text, [*files, "cores.json"]
 
@@ -61,7 +61,7 @@ def handover():
     rings = ", ".join(f"{number(one['microseconds'])} {one['batches']} on {one['cores']} core{'s' if one['cores'] > 1 else ''}"
                       for one in raw["rings"])
     def words(one):
-        command = re.sub(r" data/demo|--train-threads \d |bench pipeline | --epochs \d+", "", one["command"])
+        command = re.sub(r"bench pipeline data/demo | data/demo|--train-threads \d | --epochs \d+", "", one["command"])
         return f"`{command}` {percent(one['busy'])}"
 
     return topic("Hand-over between stages", ["handover.json"], "scripts/measure/handover.py",
@@ -83,7 +83,7 @@ def summation():
                                                for way in ("off", "host", "auto")},
                                             "auto to the better": lambda row: number(row[1]["auto_over_best"])}),
                         "Speed of aggregating while reading on one thread, `scripts/measure/sums.py` "
-                        f"([sums](../results/sums.json)) on {machine(load('sums.json'))}: {found}.")
+                        f"([raw](../results/sums.json)) on {machine(load('sums.json'))}: {found}.")
     return text, [*files, "sums.json"]
 
 
@@ -97,7 +97,7 @@ def conversions():
         found = ((what.removeprefix(f"{way} ").split(" export-")[0], one) for what, one in runs.items() if what.startswith(way))
         return ", ".join(f"{name} {number(one['seconds'])}" for name, one in found)
 
-    return (f"Import and export, `scripts/measure/formats.py` ([formats](../results/formats.json)), in seconds for "
+    return (f"Import and export, `scripts/measure/formats.py` ([raw](../results/formats.json)), in seconds for "
             f"{millions(int(most))} edges with {raw['features']} float32 features and `--memory {raw['memory']}`. Export: "
             f"{seconds('export')}. Import: {seconds('import')}. The process's own memory is at most {size(own['export'])} and "
             f"{size(own['import'])}.")
@@ -218,11 +218,11 @@ def hop_sets():
     steps = "; ".join(f"`{name}` {step(limited[name])}" for name in ("propagate", "train"))
     hop_set = raw["hop_set"]
     return ["hop-loader.json", "hop-disk.json"], [
-        f"Loading a hop set from memory, `scripts/measure/hop_loader.py` ([hop-loader](../results/hop-loader.json)), "
+        f"Loading a hop set from memory, `scripts/measure/hop_loader.py` ([raw](../results/hop-loader.json)), "
         f"{hop_set['rows']:,} rows of three hops of {hop_set['dim']} float32 values, batches of {raw['batch_size']:,}. Rows a "
         f"second of `DataLoader` with {raw['workers']} workers: {'; '.join(map(rate, rows[:2]))}. Of `bench loader`: "
         f"{'; '.join(map(rate, rows[2:]))}.",
-        "From a virtual disk, `scripts/measure/hop_disk.py` ([hop-disk](../results/hop-disk.json)) on EPYC, rows of "
+        "From a virtual disk, `scripts/measure/hop_disk.py` ([raw](../results/hop-disk.json)) on EPYC, rows of "
         f"{disk['row_bytes']:,} bytes in {disk['tables']} tables, GB/s (of fio's): {ways}. A hop set of "
         f"{size(limited['hop_set_bytes'])} under a limit of {size(limited['limit_bytes'])}: {steps}."]
 

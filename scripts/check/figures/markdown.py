@@ -85,7 +85,8 @@ def topic(title, files, command, *blocks, on=None):
     """A section: the script or command that wrote its files, the files and the machines, and then sentences and tables. Returns
     the names of the files as well."""
     machines = [on] if on else list(dict.fromkeys(machine(raw) for raw in map(load, files) if "machine" in raw))
-    head = f"`{command}` (" + ", ".join(f"[{Path(name).stem}](../results/{name})" for name in files) + ")"
+    labels = ["raw"] if len(files) == 1 else [Path(name).stem for name in files]
+    head = f"`{command}` (" + ", ".join(f"[{label}](../results/{name})" for label, name in zip(labels, files)) + ")"
     head += f" on {' and '.join(machines)}." if machines else "."
     if blocks and not blocks[0].startswith(("|", "!")):
         head, blocks = f"{head} {blocks[0]}", blocks[1:]

@@ -41,7 +41,7 @@ def orders():
                  "nodes are sorted by class first.",
                  table(("shuffled", "file"), {"`--row-order`": lambda order: f"`{order}`",
                                               **{str(size): lambda order, size=size: mean(found[order, size]) for size in sizes}}),
-                 f"Planted classes, `scripts/measure/planted.py` ([planted](../results/planted.json)): GraphSAGE "
+                 f"Planted classes, `scripts/measure/planted.py` ([raw](../results/planted.json)): GraphSAGE "
                  f"{statistics.mean(classes['graphsage']):.2f} %, an MLP on the features alone "
                  f"{statistics.mean(classes['mlp']):.2f} %.")
     return f"{text}\n\n{more[0]}", [*files, *more[1], "planted.json"]
@@ -150,7 +150,7 @@ def ddp():
                         f"{raw['hidden']}, a core a rank. Times as fast as one rank: {scaling}. The loop waits for the loader "
                         f"for {percent(raw['waiting_share']['2'])} of the time; with ranges, the exchange takes "
                         f"{percent(raw['exchange_share'])}.",
-                        f"Rows exchanged, `scripts/measure/exchange.py` ([exchange](../results/exchange.json)) on "
+                        f"Rows exchanged, `scripts/measure/exchange.py` ([raw](../results/exchange.json)) on "
                         f"{machine(one)}, {one['nodes']:,} nodes, rows of {4 * one['dim']} bytes, by the share of the rows that "
                         f"each rank caches: {exchanged}.")
     return text, [*files, "exchange.json"]
