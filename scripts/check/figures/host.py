@@ -128,12 +128,12 @@ def growth():
                 else f"{number(one['cpu_seconds'])} s")
         return f"{time}, {number(one['own_peak_bytes'] / MIB)} MiB"
 
-    few, many = runs[0], runs[-1]
-    found = "; ".join(f"{name} {of(step, few)} and {of(step, many)}" for step, name in steps.items())
+    many = runs[-1]
+    found = "; ".join(f"{name} {of(step, many)}" for step, name in steps.items())
     return topic("Growth", ["growth.json"], "scripts/measure/growth.py",
                  "20 edges a node, 4 features, 2 % of the nodes train; fanouts 15,10,5, batches of 1000; other work ran "
                  "meanwhile. CPU time of all threads and memory of the process's own, for "
-                 f"{millions(few['edges'])} and {millions(many['edges'])} edges: {found}.",
+                 f"{millions(many['edges'])} edges: {found}.",
                  "![CPU time per edge and memory of the process's own, against edges, for generate, open, verify, "
                  "sample and plan](../growth.svg)")
 

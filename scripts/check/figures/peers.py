@@ -68,18 +68,13 @@ def divided():
                  f"{graph['kind']}, {graph['nodes']:,} nodes, {graph['edges']:,} edges, rows of {4 * graph['dim']} "
                  f"bytes, nodes assigned by `{graph['method']}`; fanouts {','.join(map(str, raw['fanouts']))}, "
                  f"batches of {raw['batch_size']}, {raw['batches_per_epoch']} an epoch over {raw['ranks']} ranks, "
-                 f"each on {raw['cores_a_rank']} core. {versions_of(raw)}. Of ways with and without a process that samples, the "
+                 f"each on {raw['cores_a_rank']} core. Of ways with and without a process that samples, the "
                  "faster is shown.",
                  table(fastest.values(), {"system": lambda row: f"{row['system']}, {row['way']}",
                                       "batches/s (slowest to fastest epoch)": epochs,
                                       "input nodes, edges a batch": lambda row: f"{number(row['input_nodes_per_batch'])}, "
                                                                                 f"{number(row['edges_per_batch'])}",
                                       "features, MB/s": lambda row: number(row["feature_bytes_per_second"] / 1e6)}))
-
-
-def versions_of(raw):
-    return "; ".join(f"{system}: " + ", ".join(f"{name} {value}" for name, value in of.items())
-                     for system, of in raw["versions"].items())
 
 
 def epochs(row):
@@ -134,7 +129,7 @@ def migration():
 
     pairs = ", ".join(f"`{name}` {mean(of['theirs'])} and {mean(of['ours'])}" for name, of in raw["pairs"].items())
     return topic("Accuracy of migrated scripts", ["migration.json"], "scripts/measure/migration.py",
-                 f"{raw['graph']}, {raw['epochs']} epochs, three seeds; theirs and ours: {pairs}. {versions_of(raw)}.")
+                 f"{raw['graph']}, {raw['epochs']} epochs, three seeds; theirs and ours: {pairs}.")
 
 
 def python_step():

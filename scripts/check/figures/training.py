@@ -80,7 +80,7 @@ def caches():
                  f"{number(min(over['single']))} to {number(max(over['single']))} of the better of a cache of lists alone and of "
                  f"rows alone. Planning for {plan['nodes']:,} nodes and {plan['edges']:,} edges takes {number(plan['plan_s'])} s, "
                  f"{number(plan['epochs_of_sampling'])} times an epoch's sampling, and {size(plan['peak_own_bytes'])}, "
-                 f"{number(plan['adjacencies_of_memory'])} times the adjacency.",
+                 f"{number(plan['adjacencies_of_memory'])} times the adjacency. "
                  f"With `--batch-dependency` of {', '.join(str(row['kappa']) for row in raw['dependency'])}, hit rates of rows in a "
                  f"cache of 10 %: fifo {dependent('fifo')}; presample {dependent('presample')}. Test accuracy: "
                  f"{accuracies}.")
@@ -112,7 +112,7 @@ def partitions():
     return topic("Partitions", files, "scripts/measure/partitions.py` and `part_caches.py",
                  "Share of list reads and of rows that a batch takes from the other three of four parts:",
                  table(methods, {"method": lambda name: name, **{graph: of(graph) for graph in raw}}),
-                 f"Hit rates in per cent of caches of {shares} % of a rank's rows, over the whole dataset and over its part: {hits}.",
+                 f"Hit rates in per cent of caches of {shares} % of a rank's rows, over the whole dataset and over its part: {hits}. "
                  f"Validation of `examples/python/ddp.py` after 20 epochs: {accuracies}.")
 
 
