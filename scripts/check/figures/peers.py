@@ -15,7 +15,7 @@ def others():
     files = [load(name) for name in FILES]
     of = [{(cell["section"], cell["graph"], cell["cores"]): cell for cell in raw["cells"]} for raw in files]
     columns = [(graph, cores) for graph in ("small", "medium") for cores in (1, 2)]
-    rows, batches = [], set()
+    rows = []
     for section, (unit, _) in SECTIONS.items():
         cells = [[cells[section, *column] for cells in of if (section, *column) in cells] for column in columns]
         runtimes = dict.fromkeys(one["runtime"] for both in cells for cell in both for one in cell["contenders"])

@@ -112,7 +112,7 @@ def partitions():
     return topic("Partitions", files, "scripts/measure/partitions.py` and `part_caches.py",
                  "Share of list reads and of rows that a batch takes from the other three of four parts:",
                  table(methods, {"method": lambda name: name, **{graph: of(graph) for graph in raw}}),
-                 f"Hit rates in per cent of caches of {shares} % of a rank's rows, over the whole dataset and over its part: {hits}. "
+                 f"Hit rates in per cent of caches of {shares} % of the rows, over the whole dataset and over a part: {hits}. "
                  f"Validation of `examples/python/ddp.py` after 20 epochs: {accuracies}.")
 
 
