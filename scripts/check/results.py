@@ -18,9 +18,10 @@ from figures.markdown import RESULTS, ROOT  # noqa: E402
 PAGE = ROOT / "docs/reference/results.md"
 HEAD = """# Results
 
-`scripts/check/results.py --write` makes this page from the raw results in `docs/results/`. Each topic names the script
-that measures it, so that you can repeat it on your machine. Figures are medians unless a topic says otherwise, and each
-is of one machine. [Performance](../guide/performance.md) says what they mean.
+`scripts/check/results.py --write` makes this page from the raw results in `docs/results/`, which have every round. Each
+topic names the script that measures it, its raw files and its machine: *Xeon* and *EPYC* are two cores of a shared
+virtual machine with 24 GiB. Figures are medians, with the least and the most in brackets where they are shown. A dash
+stands for what was not measured. [Performance](../guide/performance.md) says what the figures mean.
 """
 
 

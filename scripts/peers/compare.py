@@ -2,8 +2,8 @@
 """Measures uvatrain compared with DGL, GraphBolt, PyG, numpy and torch, and writes docs/results/peers.json.
 
     scripts/peers/compare.sh [options]      gets the peers, builds, makes the graphs, and then runs this
-    scripts/peers/compare.py --check FILE   works figures, ratios and tables out again from a file's rounds, and compares
-                                            them with what FILE and the pages say; measures nothing
+    scripts/peers/compare.py --check FILE   works figures and ratios out again from a file's rounds, compares them with
+                                            what FILE says, and prints the tables; measures nothing
 
 Four sections: neighbour sampling alone, the gather of feature rows alone, both end to end (loading), and GraphSAGE
 epochs (training). A cell is a section on a graph on a number of cores, to which every process is pinned. Within a cell the
@@ -29,7 +29,6 @@ from report import FOREIGN, SECTIONS, figure, markdown, ratios, summarise  # noq
 from runtimes import Failed, Program, Worker  # noqa: E402
 
 ABOUT = "Made by scripts/peers/compare.sh; docs/reference/results.md shows it."
-PAGES = [ROOT / "docs/reference/results.md"]
 HUGE = {"THP_MEM_ALLOC_ENABLE": "1"}
 # Rows of a gather are as many bytes as the input nodes of a batch on the larger graph.
 GATHER_BYTES = 40_000_000
@@ -290,18 +289,19 @@ def text_of(results):
 
 
 def check(path, pages):
-    """Checks that a file's figures, and the tables of the pages, follow from its rounds. Returns the differences."""
+    """Checks that a file's figures follow from its rounds, and that each page has its tables. Returns the differences and
+    the tables."""
     results = json.loads(path.read_text())
     again = {**results, "cells": [summarise(json.loads(json.dumps(cell))) for cell in results["cells"]]}
     wrong = []
     for reported, found in zip(results["cells"], again["cells"]):
         if reported != found:
             wrong.append(f"{path}: {reported['section']}, {reported['graph']}, cores: {reported['cores']}: not what its rounds give")
-    lines = {line for page in pages for line in page.read_text().splitlines()}
-    where = " or ".join(map(str, pages))
-    reported = [*markdown(again).splitlines(), *ratios(again)]
-    wrong += [f"{where}: lacks the line {line}" for line in reported if line and line not in lines]
-    return wrong
+    reported = [*markdown(again).splitlines(), "", *ratios(again)]
+    for page in pages:
+        lines = set(page.read_text().splitlines())
+        wrong += [f"{page}: lacks the line {line}" for line in reported if line and line not in lines]
+    return wrong, "\n".join(reported)
 
 
 def names(text):
@@ -311,8 +311,8 @@ def names(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", type=Path, metavar="FILE")
-    parser.add_argument("--page", type=Path, action="append",
-                        help="a page that --check looks at [default: docs/reference/results.md]")
+    parser.add_argument("--page", type=Path, action="append", default=[],
+                        help="a page whose tables --check compares")
     parser.add_argument("--uvatrain", type=Path, default=ROOT / "target/release/uvatrain")
     parser.add_argument("--dgl-python", type=Path, help="the python that imports dgl")
     parser.add_argument("--pyg-python", type=Path, help="the python that imports torch_geometric and torch_sparse")
@@ -333,8 +333,11 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "docs/results/peers.json")
     arguments = parser.parse_args()
     if arguments.check:
-        wrong = check(arguments.check, arguments.page or PAGES)
-        sys.exit("\n".join(wrong) if wrong else 0)
+        wrong, tables = check(arguments.check, arguments.page)
+        if wrong:
+            sys.exit("\n".join(wrong))
+        print(tables)
+        return
     unknown = [section for section in arguments.only if section not in SECTIONS]
     if unknown:
         parser.error(f"--only {','.join(unknown)}: the sections are {', '.join(SECTIONS)}")

@@ -1,4 +1,4 @@
-"""What compare.py's rounds come to: medians, ratios, and the tables of docs/reference/results.md. Everything is worked out from
+"""What compare.py's rounds give: medians, ratios and tables. Everything is worked out from
 the rounds alone, so that `compare.py --check FILE` can do it again."""
 import statistics
 

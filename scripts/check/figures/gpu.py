@@ -8,28 +8,26 @@ def gib(count):
 
 def machines():
     one = load("gpu/runs-h100.json")["machine"], load("gpu/runs-h200.json")["machine"]
-    words = [f"{machine(of)}: {of['gpu']}, {of['link']}, driver {of['driver']}, CUDA {of['cuda']}, {of['host']}." for of in one]
-    return "\n".join(f"- {paragraph(word)}".replace("\n", "\n  ") for word in words), []
+    words = [f"*{machine(of)}* is an {of['gpu']}" for of in one]
+    rest = dict.fromkeys(f"{of['link']}, driver {of['driver']}, CUDA {of['cuda']}, {of['host']}" for of in one)
+    return paragraph("; ".join([*words, f"both have {'; '.join(rest)}."])), []
 
 
 def correctness():
     names = ["gpu/correctness-h100.json", "gpu/correctness-h200.json"]
     files = [load(name) for name in names]
-    steps = list(dict.fromkeys(step for raw in files for step in raw["steps"]))
-
-    def of(raw):
-        def cell(step):
-            one = raw["steps"].get(step)
-            return one["status"] if one else "–"
-        return cell
-
     found = [one for raw in files for one in (*raw.get("found", {}).values(), *(step.get("found", {}) for step in raw["steps"].values()))]
     farthest = max(way["farthest_loss"] for one in found for way in one.get("ways", {}).values())
+
+    def steps(raw):
+        by = {}
+        for step, one in raw["steps"].items():
+            by.setdefault(one["status"], []).append(step)
+        return f"{machine(raw)}: " + "; ".join(f"{status} {', '.join(of)}" for status, of in by.items())
+
     return topic("Correctness", names, "scripts/gpu/suite.sh --profile correct",
-                 f"Losses of all ways of gathering, sharing and partitioning are within {percent(farthest, 3)} of the "
-                 "CPU's. `unfinished`: the time of the step was over.",
-                 table(steps, {"step": lambda step: step,
-                               **{machine(raw): of(raw) for raw in files}}))
+                 f"{'. '.join(map(steps, files))}. A step that exceeds its time is unfinished. Losses of all ways of gathering, "
+                 f"sharing and partitioning are within {percent(farthest, 3)} of the CPU's.")
 
 
 def translation():
@@ -38,22 +36,22 @@ def translation():
     rows = sorted({cell["row"] for cell in cells})
     found = {(cell["gib"], cell["row"]): cell for cell in cells}
 
-    def of(row, order):
-        return lambda at: number(found[at, row][f"{order}_mrows"]) if (at, row) in found else "–"
+    def of(at):
+        return lambda row: number(found[at, row[0]][f"{row[1]}_mrows"]) if (at, row[0]) in found else "–"
 
     buckets = [cell for cell in load("gpu/translation-h100.json")["cells"] if cell["what"] == "bucket"]
     most = max(cell["rows"] for cell in buckets)
     buckets = [cell for cell in buckets if cell["rows"] == most]
-    regions = sorted({cell["bucket_log2"] for cell in buckets})
     by = {(cell["gib"], cell["bucket_log2"]): cell["mrows"] for cell in buckets}
+    regions = {log2: {0: "sorted", 63: "batch order"}.get(log2) or size(2**log2) for log2 in sorted({cell["bucket_log2"] for cell in buckets})
+               if log2 in (0, 16, 18, 21, 24, 30, 63)}
+    by_size = "; ".join(f"{at} GiB: " + ", ".join(f"{name} {number(by[at, log2])}" for log2, name in regions.items())
+                        for at in sorted({cell["gib"] for cell in buckets}))
     return topic("Address translation", ["gpu/translation-h100.json"], "a probe of scattered reads",
-                 "Million rows a second from pinned host memory, by all multiprocessors:",
-                 table(tables, {"table, GiB": lambda at: number(at),
-                                **{f"{row} bytes, {order}": of(row, order) for row in rows for order in ("random", "sorted")}}),
-                 f"The same for {most:,} random rows of 512 bytes that are read region by region:",
-                 table(regions, {"region": lambda log2: {0: "sorted", 63: "batch order"}.get(log2) or size(2**log2),
-                                 **{f"table of {at} GiB": lambda log2, at=at: number(by.get((at, log2)))
-                                    for at in sorted({cell["gib"] for cell in buckets})}}))
+                 "Million rows a second from pinned host memory by all multiprocessors, by the size of the table in GiB:",
+                 table([(row, order) for row in rows for order in ("random", "sorted")], {
+                     "rows": lambda row: f"{row[0]} bytes, {row[1]}", **{number(at): of(at) for at in tables}}),
+                 f"The same for {most:,} random rows of 512 bytes that are read region by region, {by_size}.")
 
 
 def cells_of(name):
@@ -63,62 +61,54 @@ def cells_of(name):
 def regions():
     cells = cells_of("gpu/regions-h100.json")
     found = {(cell["table_bytes"], cell["multiprocessors"], cell["row_bytes"], cell["ids"]): cell["gb_per_second"] for cell in cells}
-    rows = [(bytes_of, count) for count in (None, 8) for bytes_of in sorted({cell["table_bytes"] for cell in cells})]
-    columns = [(row, ids) for row in sorted({cell["row_bytes"] for cell in cells}) for ids in ("random", "by-region")]
-    return topic("The order of reads", ["gpu/regions-h100.json"], load("gpu/regions-h100.json")["command"],
-                 "GB/s of `wide`, in the batch's order (random) and by region.",
-                 table(rows, {"table": lambda at: gib(at[0]), "multiprocessors": lambda at: at[1] or "all",
-                              **{f"{row} bytes, {ids}": lambda at, row=row, ids=ids: number(found.get((*at, row, ids)))
-                                 for row, ids in columns}}))
+    tables = sorted({cell["table_bytes"] for cell in cells})
+
+    def of(row):
+        return lambda at: "; ".join(", ".join(number(found.get((at, count, row, ids))) for count in (None, 8))
+                                    for ids in ("random", "by-region"))
+
+    return topic("The order of reads", ["gpu/regions-h100.json"], "uvatrain bench pcie --full",
+                 "GB/s of `wide` in the batch's order by all and by 8 multiprocessors; then by region by all and by 8.",
+                 table(tables, {"table": gib, **{f"{row} bytes": of(row) for row in sorted({cell["row_bytes"] for cell in cells})}}))
 
 
 def rows_of_a_gather():
     raw = load("gpu/rows-h200.json")
-    of = raw["by_region_gb_per_second"]
-    counts = [count for count in next(iter(of.values())) if int(count) > 131072]
+    found = {}
+    for name, of in raw["by_region_gb_per_second"].items():
+        bytes_of, by = name.removesuffix(" multiprocessors").split(", ")
+        found.setdefault(bytes_of, {})[by] = of
+    counts = [count for count in found["4 GiB"]["8"] if int(count) > 131072]
+    small = ", ".join(f"{number(one['by-region'])} and {number(one['random'])} ({int(count):,} rows)"
+                      for count, one in raw["small_gb_per_second"].items())
     return topic("Rows of a gather", ["gpu/rows-h200.json"], "a plain kernel, and uvatrain bench pcie",
-                 "GB/s of rows of 512 bytes, sorted by regions of 256 KiB beforehand:",
-                 table(of.items(), {"table, multiprocessors": lambda row: row[0],
-                                    **{f"{int(count):,} rows": lambda row, count=count: number(row[1][count]) for count in counts}}),
-                 "Small gathers of a table of 4 GiB by `bench pcie`, the launches that order the reads included:",
-                 table(raw["small_gb_per_second"].items(), {"rows": lambda row: f"{int(row[0]):,}",
-                                                            "by region": lambda row: number(row[1]["by-region"]),
-                                                            "batch order": lambda row: number(row[1]["random"])}))
+                 "GB/s of rows of 512 bytes, sorted by regions of 256 KiB beforehand, by 8 and by all multiprocessors:",
+                 table(found, {"table": lambda at: at,
+                               **{f"{int(count):,} rows": lambda at, count=count: ", ".join(number(found[at][by][count]) for by in ("8", "all"))
+                                  for count in counts}}),
+                 "Small gathers of a table of 4 GiB by `bench pcie`, the launches that order the reads included, by region and in the "
+                 f"batch's order: {small}.")
 
 
 def link():
     names = ["gpu/pcie-near-h100.json", "gpu/pcie-h100.json"]
-    blocks, reports = [], [load(name)["report"] for name in names]
-    for report in reports:
+    reports = [load(name)["report"] for name in names]
+
+    def reach(report):
         ways = ", ".join(f"{way['way']} {number(way['gb_per_second'])}" for way in report["ways"])
-        blocks.append(f"A table of {gib(report['base']['table_bytes'])}: the copy engine reaches "
-                      f"{number(report['copy_engine']['peak_gb_per_second'])} GB/s, zero-copy reads of whole lines "
-                      f"{number(report['zero_copy_ceiling'])}; rows of 512 bytes: {ways}.")
-    targets = list(zip(*(report["reach"] for report in reports)))
-    blocks += ["Targets, which hold for tables within reach of the GPU's translations, and the least of all row sizes:",
-               table(targets, {"measurement": lambda row: row[0]["what"],
-                               "target": lambda row: percent(row[0]["wanted"], 0),
-                               **{gib(report["base"]["table_bytes"]): lambda row, place=place: least(row[place])
-                                  for place, report in enumerate(reports)}})]
+        return (f"{gib(report['base']['table_bytes'])}: copy engine {number(report['copy_engine']['peak_gb_per_second'])}, zero-copy "
+                f"reads of whole lines {number(report['zero_copy_ceiling'])}; rows of 512 bytes: {ways}")
+
     near = [cell for cell in cells_of("gpu/pcie-near-h100.json") if cell["row_bytes"] == 512 and cell["axis"] != "row-bytes"]
     found = {(cell["kernel"], cell["multiprocessors"]): cell["gb_per_second"] for cell in near}
     counts = sorted({count for _, count in found if count})
-    blocks += ["Rows of 512 bytes of the smaller table by few multiprocessors, GB/s:",
-               table(("naive", "shift", "wide"), {"kernel": lambda kernel: f"`{kernel}`",
-                                                  **{str(count or "all"): lambda kernel, count=count: number(found.get((kernel, count)))
-                                                     for count in (*counts, None)}})]
-    pages = {}
-    for cell in cells_of("gpu/pcie-h100.json"):
-        if cell["row_bytes"] == 512 and cell["axis"] in ("base", "pages", "hints") and cell["table_bytes"] == 4 * GIB:
-            pages.setdefault(f"{cell['pages']}, `{cell['kernel']}`", cell["gb_per_second"])
-    blocks += ["Pages and hints, rows of 512 bytes of 4 GiB, GB/s:",
-               table(pages.items(), {"pages, kernel": lambda row: row[0], "GB/s": lambda row: number(row[1])})]
-    return topic("The link", names, load("gpu/pcie-near-h100.json")["command"], *blocks)
-
-
-def least(of):
-    rows = of["at"].split(", ")[1]
-    return f"{percent(of['measured'], 0)} ({rows})"
+    few = "; ".join(f"`{kernel}` " + ", ".join(number(found[kernel, count]) for count in counts) for kernel in ("naive", "shift", "wide"))
+    pages = [cell["gb_per_second"] for cell in cells_of("gpu/pcie-h100.json")
+             if cell["row_bytes"] == 512 and cell["axis"] in ("pages", "hints") and cell["table_bytes"] == 4 * GIB]
+    return topic("The link", names, "uvatrain bench pcie",
+                 f"GB/s of tables of {'. Of '.join(map(reach, reports))}. Rows of 512 bytes of the smaller table by "
+                 f"{', '.join(map(str, counts))} multiprocessors: {few}. From 4 GiB, all kinds of pages and hints give "
+                 f"{number(min(pages))} to {number(max(pages))}. [The goals](../guide/performance.md#the-goals) has the targets.")
 
 
 def gathers():
@@ -136,52 +126,45 @@ def gathers():
 
 
 def runs():
-    blocks = []
     names = ["gpu/runs-h200.json", "gpu/runs-h100.json"]
     new, old = map(load, names)
-    of_new = [(f"{name}, {when}", run) for when, found in new["runs"].items() for name, run in found.items()]
-    blocks += [f"{new['graph']}, `{new['options']}`. A rehearsal is a step on zeros before the first batch.",
-               table(of_new, {"run": lambda row: row[0], "gather, ms": lambda row: number(row[1]["gather_us"] / 1e3),
-                              "training, ms": lambda row: number(row[1]["train_us"] / 1e3),
-                              "a batch every, ms": lambda row: number(row[1]["interval_us"] / 1e3),
-                              "epochs, s": lambda row: ", ".join(map(number, row[1]["epoch_seconds"]))}),
-               "On the H100, one epoch; the launches that order the reads are in the epoch and not in the gather:",
-               table(old["runs"].items(), {"run": lambda row: row[0],
-                                           "gather, ms": lambda row: number(row[1]["gather_us"] / 1e3),
-                                           "training, ms": lambda row: number(row[1]["train_us"] / 1e3),
-                                           "epoch, s": lambda row: number(row[1]["epoch_seconds"])}),
-               "What `auto` chose at a first start on the H100:",
-               table(old["first_start"].items(), {"order": lambda row: row[0], "line": lambda row: row[1]})]
-    return topic("Whole runs", names, "scripts/gpu/suite.sh --profile measure", *blocks)
+    # Three and four slots give what two give, and `auto` chose zero-copy.
+    of_new = [(f"{name.replace('-slots2', '')}, {when}", run) for when, found in new["runs"].items() for name, run in found.items()
+              if not name.endswith(("-slots3", "-slots4", "auto"))]
+    orders = {}
+    for name, run in old["runs"].items():
+        order, way = name.split(", ", 1) if name.startswith(("by region", "batch order")) else ("copies", name)
+        orders.setdefault(order, []).append(f"{way} {number(run['epoch_seconds'])}")
+    chosen = "; ".join(f"{order}: {', '.join(of)}" for order, of in orders.items())
+    lines = "; ".join(f"{order}: {line.split(' (GB/s')[0]}" for order, line in old["first_start"].items())
+    return topic("Whole runs", names, "scripts/gpu/suite.sh --profile measure",
+                 f"{new['graph']}, `{new['options'].split(' --dropout')[0]}`; the raw file has all options. A rehearsal is a step on "
+                 "zeros before the first batch. On the H200:",
+                 table(of_new, {"run": lambda row: row[0], "gather, ms": lambda row: number(row[1]["gather_us"] / 1e3),
+                                "training, ms": lambda row: number(row[1]["train_us"] / 1e3),
+                                "a batch every, ms": lambda row: number(row[1]["interval_us"] / 1e3),
+                                "epochs, s": lambda row: ", ".join(map(number, row[1]["epoch_seconds"]))}),
+                 f"On the H100, seconds of one epoch, {chosen}. What `auto` chose at a first start: {lines}.")
 
 
 def division():
     raw = load("gpu/training-h100.json")
-    epochs = {name: of for name, of in raw["epoch_time"].items() if isinstance(of, dict)}
-    cached = raw["caches"]["runs"]
-    pairs = list(shared(load("gpu/probe-h100.json")["cells"]))
+    epochs = ", ".join(f"{name.replace('_', ' ')} {number(of['median'])}" for name, of in raw["epoch_time"].items() if isinstance(of, dict))
+    counts = sorted(raw["shares"][0]["gb_per_second"], key=int)
+    by_share = "; ".join(f"{row['percentage']} %: {', '.join(number(row['gb_per_second'][count]) for count in counts)}"
+                         for row in (raw["shares"][0], raw["shares"][-1]))
+    cached = "; ".join(f"{name.replace('_', ' ')} {', '.join(number(of[field] / 1e3) for field in ('sample_us', 'gather_us', 'train_us'))}"
+                       for name, of in raw["caches"]["runs"].items())
+    hits = raw["caches"]["runs"]["both"]["cache"]
     return topic("A GPU that two processes share", ["gpu/training-h100.json", "gpu/probe-h100.json"],
                  "scripts/gpu/suite.sh --profile measure, and a probe",
-                 "Gathers by a share of MPS, GB/s by the bytes of a row:",
-                 table(raw["shares"], {"share, %": lambda row: row["percentage"],
-                                       "multiprocessors": lambda row: row["multiprocessors"],
-                                       **{count: lambda row, count=count: number(row["gb_per_second"].get(count))
-                                          for count in sorted(raw["shares"][0]["gb_per_second"], key=int)}}),
-                 "One process gathers, one computes:",
-                 table(pairs, {"MPS shares, gathering and computing": lambda row: row[0],
-                               "gather, GB/s": lambda row: number(row[1]),
-                               "arithmetic, TFLOP/s": lambda row: number(row[2]),
-                               "copies, GB/s": lambda row: number(row[3])}),
-                 "An epoch:",
-                 table(epochs.items(), {"features": lambda row: row[0].replace("_", " "),
-                                        "median, s": lambda row: number(row[1]["median"]),
-                                        "bottleneck": lambda row: row[1]["bottleneck"]}),
-                 f"Caches of {raw['caches']['budget']}, milliseconds a batch:",
-                 table(cached.items(), {"run": lambda row: row[0].replace("_", " "),
-                                        **{name: lambda row, field=field: number(row[1][field] / 1e3) for name, field in
-                                           (("sampling", "sample_us"), ("gathering", "gather_us"), ("training", "train_us"))},
-                                        "hits of rows": lambda row: percent((row[1]["cache"] or {}).get("row_hit_rate")),
-                                        "of lists": lambda row: percent((row[1]["cache"] or {}).get("list_hit_rate"))}))
+                 f"GB/s of gathers by a share of MPS, rows of {', '.join(counts)} bytes: {by_share}. Seconds of an epoch: {epochs}. "
+                 f"Milliseconds a batch to sample, gather and train with caches of {raw['caches']['budget']}, whose hits are "
+                 f"{percent(hits['row_hit_rate'])} of the rows and {percent(hits['list_hit_rate'])} of the lists: {cached}. One "
+                 "process gathers, one computes:",
+                 table(shared(load("gpu/probe-h100.json")["cells"]), {
+                     "MPS shares, gathering and computing": lambda row: row[0], "gather, GB/s": lambda row: number(row[1]),
+                     "arithmetic, TFLOP/s": lambda row: number(row[2]), "copies, GB/s": lambda row: number(row[3])}))
 
 
 def shared(cells):
@@ -204,22 +187,24 @@ def words(share):
 def loaders():
     raw = load("gpu/loaders-h200.json")
     options = raw["options"]
+    rates = ", ".join(f"{name} {' and '.join(number(one['batches_per_second']) for one in rounds)}" for name, rounds in raw["loaders"].items())
     return topic("PyG's loader on a GPU", ["gpu/loaders-h200.json"], "scripts/gpu/loaders.py",
                  "Two SAGEConv of PyG on the graph of the whole runs, fanouts "
                  f"{','.join(map(str, options['fanouts']))}, batches of {options['batch_size']}, hidden "
-                 f"{options['hidden']}; PyG has {options['workers']} processes, `PrefetchLoader`, and torch-sparse.",
-                 table(raw["loaders"].items(), {"loader": lambda row: row[0],
-                                                "batches/s, rounds": lambda row: ", ".join(number(one["batches_per_second"]) for one in row[1]),
-                                                "rows a batch": lambda row: number(row[1][0]["rows"])}))
+                 f"{options['hidden']}; PyG has {options['workers']} processes, `PrefetchLoader`, and torch-sparse. Batches a second, "
+                 f"{options['rounds']} rounds: {rates}.")
 
 
 def captured():
     raw = load("gpu/captured-h200.json")
-    return topic("A captured step", ["gpu/captured-h200.json"], "scripts/gpu/captured.py", f"{raw['graph']}.",
-                 table(raw["runs"], {"steps": lambda run: "captured" if run["captured"] else "each enqueued",
-                                     "epochs, s": lambda run: ", ".join(map(number, run["epoch_s"])),
-                                     "last loss": lambda run: f"{run['losses'][-1]:.4f}",
-                                     "batches": lambda run: number(run["batches"])}))
+
+    def words(way):
+        runs = [run for run in raw["runs"] if run["captured"] == way]
+        losses = {f"{run['losses'][-1]:.4f}" for run in runs}
+        return (f"{' and '.join(', '.join(map(number, run['epoch_s'])) for run in runs)} (last loss {', '.join(sorted(losses))})")
+
+    return topic("A captured step", ["gpu/captured-h200.json"], "scripts/gpu/captured.py",
+                 f"{raw['graph']}. Seconds an epoch, two runs of three epochs each: enqueued {words(False)}; captured {words(True)}.")
 
 
 TOPICS = {"On a GPU": [machines, correctness, link, translation, regions, rows_of_a_gather, gathers, runs, division, loaders, captured]}

@@ -1,19 +1,28 @@
 """Sampling, gathering, the hand-over, files: what a CPU does."""
+import re
 import statistics
 
 from .markdown import GIB, MIB, load, machine, median, millions, number, percent, size, spread, table, topic
 
 
-def cores(count):
-    return f"{count} core{'s' if count > 1 else ''}"
-
-
 def host_path():
-    rows = load("host.json")["rows"]
-    return topic("The host path", ["host.json"], "scripts/measure/host.py", table(rows, {
-        "measurement": lambda row: row["name"], "median": lambda row: number(row["median"]),
-        "rounds": lambda row: ", ".join(map(number, row["values"])),
-        "`uvatrain …`": lambda row: f"`{row['command']}`"}))
+    rows, commands = {}, {}
+    for row in load("host.json")["rows"]:
+        what, *threads = row["name"].split(", ")
+        name = f"{what}, {threads[-1]}" if threads else what
+        count = threads[0].split()[0] if len(threads) > 1 else "2"
+        rows.setdefault(name, {})[count] = spread(row["values"])
+        commands[name] = row["command"].removesuffix(" --threads 1").removesuffix(" --threads 2")
+    shares = [f"{number(of['usual_ms'])}, {number(of['auto_ms'])} and {number(of['medians'][of['best']])} ({name})"
+              for name, of in load("cores.json")["graphs"].items()]
+    text, files = topic("The host path", ["host.json"], "scripts/measure/host.py",
+                 table(rows, {"measurement": lambda name: name, "1 thread": lambda name: rows[name].get("1", "–"),
+                              "2 threads": lambda name: rows[name]["2"],
+                              "`uvatrain …`": lambda name: f"`{commands[name]}`"}),
+                 "Milliseconds a batch with the usual threads, with `--cores auto` and with the best division of the cores, "
+                 f"`scripts/measure/cores.py` ([raw](../results/cores.json)) on {machine(load('cores.json'))}: "
+                 f"{'; '.join(shares)}.")
+    return text, [*files, "cores.json"]
 
 
 def loading():
@@ -21,194 +30,112 @@ def loading():
     ways = list(dict.fromkeys(way for cell in cells for way in cell["ways_ms"]))
 
     def of(way):
-        return lambda cell: (f"{number(cell['ways_ms'][way])} ms, {percent(cell['share_of_allowed'][way], 0)}"
+        return lambda cell: (f"{number(cell['ways_ms'][way])}, {percent(cell['share_of_allowed'][way], 0)}"
                              if way in cell["ways_ms"] else "–")
 
     return topic("Loading and its stages alone", ["loading.json"], "scripts/measure/loading.py",
-                 "Fanouts 15,10,5, batches of 1000. Percentages are of the rate that the stages alone allow. `small` "
-                 "and `medium` are the graphs of [the comparison](#other-libraries).",
+                 "Milliseconds a batch, fanouts 15,10,5, batches of 1000, graphs of [the comparison](#other-libraries). "
+                 "Percentages are of the rate that the stages alone allow.",
                  table(cells, {"graph, cores": lambda cell: f"{cell['graph']}, {cell['cores']}",
-                               "sampled, ms": lambda cell: number(cell["sample_ms"]),
-                               "gathered, ms": lambda cell: number(cell["gather_ms"]),
+                               "sampled": lambda cell: number(cell["sample_ms"]),
+                               "gathered": lambda cell: number(cell["gather_ms"]),
                                **{way: of(way) for way in ways}}))
 
 
 def slot_pages():
     raw = load("slot-pages.json")
-    rows = [(len(one["cores"]), way, of) for one in raw["cores"] for way, of in one["medians"].items()]
+    ways = list(raw["cores"][0]["medians"])
+
+    def of(name):
+        return lambda way: ", ".join(number(one["medians"][way][name]) for one in raw["cores"])
+
     return topic("Pages of slots and of the table", ["slot-pages.json"], "scripts/measure/slot_pages.py",
-                 f"`{raw['graph']} {raw['options']}`, medians in milliseconds a batch. `small`: no huge pages; "
-                 "`summed`: the producer aggregates the first layer.",
-                 table(rows, {"cores": lambda row: row[0], "way": lambda row: row[1],
-                              "sampling": lambda row: number(row[2]["sample_ms"]),
-                              "gather": lambda row: number(row[2]["gather_ms"]),
-                              "training": lambda row: number(row[2]["train_ms"]),
-                              "batches/s": lambda row: number(row[2]["batches_per_second"])}))
+                 f"`{raw['graph']} {raw['options']}`, milliseconds a batch on one core and on two. `small`: no huge "
+                 "pages; `summed`: the producer aggregates the first layer.",
+                 table(ways, {"way": lambda way: way, "sampling": of("sample_ms"), "gather": of("gather_ms"),
+                              "training": of("train_ms"), "batches/s": of("batches_per_second")}))
 
 
 def handover():
     raw = load("handover.json")
-
-    def slowest(pipeline):
-        return " and ".join(sorted({one["bottleneck"] for one in pipeline["rounds"]}))
+    rings = ", ".join(f"{number(one['microseconds'])} {one['batches']} on {one['cores']} core{'s' if one['cores'] > 1 else ''}"
+                      for one in raw["rings"])
+    def words(one):
+        command = re.sub(r"bench pipeline data/demo | data/demo|--train-threads \d | --epochs \d+", "", one["command"])
+        return f"`{command}` {percent(one['busy'])}"
 
     return topic("Hand-over between stages", ["handover.json"], "scripts/measure/handover.py",
-                 "A batch of 512 bytes through both rings, in microseconds:",
-                 table(raw["rings"], {"cores": lambda row: row["cores"], "batches": lambda row: row["batches"],
-                                      "median": lambda row: number(row["microseconds"]),
-                                      "least to most": lambda row: f"{number(row['least'])} to {number(row['most'])}"}),
-                 "Share of the time in which the slowest stage works:",
-                 table(raw["pipelines"], {"`uvatrain …`": lambda row: f"`{row['command']}`", "slowest stage": slowest,
-                                          "busy": lambda row: percent(row["busy"])}))
-
-
-def formats():
-    raw = load("formats.json")
-    kinds = [one["what"] for one in next(iter(raw["edges"].values()))]
-    by_edges = {edges: {one["what"]: one for one in of} for edges, of in raw["edges"].items()}
-
-    def of(edges):
-        def cell(kind):
-            one = by_edges[edges][kind]
-            return (f"{number(one['seconds'])} s, {number(one['own_peak_bytes'] / MIB)} "
-                    f"({number(one['peak_bytes'] / MIB)})")
-        return cell
-
-    return topic("Importing and exporting", ["formats.json"], "scripts/measure/formats.py",
-                 f"Graphs of mean degree {raw['degree']} with {raw['features']} float32 features, `--memory "
-                 f"{raw['memory']}`. Seconds, and the peak of the process's own memory in MiB (with pages of mapped "
-                 "files).",
-                 table(kinds, {"command": lambda kind: kind,
-                               **{f"{millions(int(edges))} edges": of(edges) for edges in by_edges}}),
-                 on=f"{cores(raw['machine']['cores'])} (load {number(raw['machine']['load_1min'])})")
-
-
-def generators():
-    raw = load("generators.json")
-    kinds = list(dict.fromkeys(run["kind"] for run in raw["runs"]))
-    nodes = sorted({run["nodes"] for run in raw["runs"]})
-    by_kind = {(run["kind"], run["nodes"]): run for run in raw["runs"]}
-
-    def of(count):
-        def cell(kind):
-            run = by_kind.get((kind, count))
-            return f"{size(run['peak_rss_bytes'])}, {number(run['cpu_seconds'])} s" if run else "–"
-        return cell
-
-    return topic("Generators", ["generators.json"], "scripts/measure/generators.py",
-                 "About 20 edges a node, one feature. Peak of resident memory, CPU time of all threads.",
-                 table(kinds, {"`--kind`": lambda kind: f"`{kind}`",
-                               **{f"{millions(count)} nodes": of(count) for count in nodes}}),
-                 on=f"{raw['machine']['cpu']}, {cores(raw['machine']['cores'])} while other work ran")
-
-
-def growth():
-    runs = load("growth.json")["runs"]
-    steps = {"generate": "`generate`", "open-first": "`info`, the first time", "open": "`info`, again",
-             "verify": "`info --verify`", "plan": "`plan`", "sample": "`bench sample`, an edge sampled"}
-
-    def of(run):
-        def cell(step):
-            one = run[step]
-            time = (f"{1e9 * one['cpu_seconds'] / one['sampled_edges']:.0f} ns" if step == "sample"
-                    else f"{number(one['cpu_seconds'])} s")
-            return f"{time}, {number(one['own_peak_bytes'] / MIB)} MiB"
-        return cell
-
-    return topic("Growth", ["growth.json"], "scripts/measure/growth.py",
-                 "20 edges a node, 4 features, 2 % of the nodes train; fanouts 15,10,5, batches of 1000. CPU time of "
-                 "all threads and memory of the process's own. Other work ran meanwhile.",
-                 "![CPU time per edge and memory of the process's own, against edges, for generate, open, verify, "
-                 "sample and plan](../growth.svg)",
-                 table(steps, {"step": lambda step: steps[step],
-                               **{f"{millions(run['edges'])} edges": of(run) for run in runs}}))
+                 f"A batch of 512 bytes through both rings, in microseconds: {rings}. Share of the time in which the "
+                 "slowest stage works, on the demo dataset, of `bench pipeline` and of `train` with one thread: "
+                 f"{'; '.join(map(words, raw['pipelines']))}.")
 
 
 def summation():
     cells = load("sums.json")["cells"]
-    return topic("Aggregation while gathering", ["sums.json"], "scripts/measure/sums.py",
-                 "Milliseconds a batch on one thread: aggregated while reading (`host`), gathered and then "
-                 "aggregated, by torch (`bag`) and by DGL; and how many times as fast `host` is.",
-                 table(cells, {"table": lambda cell: cell["data"],
-                               "fanouts": lambda cell: ",".join(map(str, cell["fanouts"])),
-                               **{name: lambda cell, name=name: number(cell["milliseconds"].get(name))
-                                  for name in ("host", "gathered", "bag", "dgl")},
-                               "to gather and aggregate": lambda cell: number(cell["over_gathered"]),
-                               "to torch": lambda cell: number(cell["over_torch"]),
-                               "to DGL": lambda cell: number(cell.get("over_dgl"))}))
-
-
-def aggregate_choice():
+    over = {name: [cell[f"over_{key}"] for cell in cells if cell.get(f"over_{key}")]
+            for name, key in (("gathering first", "gathered"), ("torch's", "torch"), ("DGL's", "dgl"))}
+    found = ", ".join(f"{number(min(of))} to {number(max(of))} of {name}" for name, of in over.items())
     raw = load("aggregate-choice.json")
-    return topic("Choice of `--aggregate auto`", ["aggregate-choice.json"], "scripts/measure/aggregate_choice.py",
-                 "Training batches a second, medians.",
-                 table(raw.items(), {"graph": lambda row: row[0], "rounds": lambda row: row[1]["rounds"],
-                                     **{way: lambda row, way=way: number(row[1]["medians"][way])
-                                        for way in ("off", "host", "auto")},
-                                     "auto to the better": lambda row: number(row[1]["auto_over_best"])}))
+    text, files = topic("Choice of `--aggregate auto`", ["aggregate-choice.json"], "scripts/measure/aggregate_choice.py",
+                        "Training batches a second.",
+                        table(raw.items(), {"graph": lambda row: row[0],
+                                            **{way: lambda row, way=way: number(row[1]["medians"][way])
+                                               for way in ("off", "host", "auto")},
+                                            "auto to the better": lambda row: number(row[1]["auto_over_best"])}),
+                        "Speed of aggregating while reading on one thread, `scripts/measure/sums.py` "
+                        f"([raw](../results/sums.json)) on {machine(load('sums.json'))}: {found}.")
+    return text, [*files, "sums.json"]
 
 
-def core_shares():
-    raw = load("cores.json")["graphs"]
-    return topic("Cores for each stage", ["cores.json"], "scripts/measure/cores.py",
-                 "Milliseconds a batch; threads are those of sampling, gathering and training.",
-                 table(raw.items(), {"graph": lambda row: f"`{row[1]['graph']} {row[1]['options']}`",
-                                     "usual threads": lambda row: number(row[1]["usual_ms"]),
-                                     "`--cores auto`": lambda row: number(row[1]["auto_ms"]),
-                                     "chosen": lambda row: "; ".join(row[1]["chosen"]),
-                                     "best": lambda row: f"{number(row[1]['medians'][row[1]['best']])} ({row[1]['best']})"}))
+def conversions():
+    raw = load("formats.json")
+    most = max(raw["edges"], key=int)
+    runs = {one["what"]: one for one in raw["edges"][most]}
+    own = {way: max(one["own_peak_bytes"] for what, one in runs.items() if what.startswith(way)) for way in ("export", "import")}
+
+    def seconds(way):
+        found = ((what.removeprefix(f"{way} ").split(" export-")[0], one) for what, one in runs.items() if what.startswith(way))
+        return ", ".join(f"{name} {number(one['seconds'])}" for name, one in found)
+
+    return (f"Import and export, `scripts/measure/formats.py` ([raw](../results/formats.json)), in seconds for "
+            f"{millions(int(most))} edges with {raw['features']} float32 features and `--memory {raw['memory']}`. Export: "
+            f"{seconds('export')}. Import: {seconds('import')}. The process's own memory is at most {size(own['export'])} and "
+            f"{size(own['import'])}.")
 
 
-def propagation():
-    names = ["propagation.json", "propagation-epyc.json"]
-    files = [load(name) for name in names]
-    what = list(dict.fromkeys(cell for raw in files for cell in raw["cells"]))
-    return topic("Propagation", names, "scripts/measure/propagation.py",
-                 f"{millions(files[0]['edges'])} edges, rows of {files[0]['row_bytes']} bytes, {files[0]['threads']} "
-                 "threads; medians.",
-                 table([*what, "GB of rows/s", "fastest other to ours"], {
-                     "measurement": lambda cell: cell,
-                     **{machine(raw): lambda cell, raw=raw: (
-                         number(raw["gb_per_second"]) if cell == "GB of rows/s" else number(raw["over_fastest_other"])
-                         if cell == "fastest other to ours" else median(raw["cells"][cell])) for raw in files}}),
-                 on="two machines")
+def generators():
+    runs = load("generators.json")["runs"]
+    largest = {}
+    for run in runs:
+        if run["nodes"] >= largest.get(run["kind"], run)["nodes"]:
+            largest[run["kind"]] = run
+    found = "; ".join(f"`{kind}` {millions(run['nodes'])} nodes, {number(run['cpu_seconds'])} s, {size(run['peak_rss_bytes'])}"
+                      for kind, run in sorted(largest.items()))
+    text, files = topic("Generators", ["generators.json"], "scripts/measure/generators.py",
+                        f"About 20 edges a node, one feature; CPU time of all threads and peak of resident memory: {found}.",
+                        conversions(), on="Xeon while other work ran")
+    return text, [*files, "formats.json"]
 
 
-def hop_loader():
-    raw = load("hop-loader.json")
-    rates = raw["rows_per_second"]
-    rows = [("DataLoader, a row at a time", rates["rows"], None), ("DataLoader, BatchSampler", rates["batches"], None)]
-    rows += [(f"bench loader, {way.removeprefix('chunks, ')}", of["rows"], of["memcpy"]) for way, of in rates["uvatrain"].items()]
-    best = statistics.median(rates["rows"])
-    return topic("Loading a hop set from memory", ["hop-loader.json"], "scripts/measure/hop_loader.py",
-                 f"{raw['hop_set']['rows']:,} rows, three hops of {raw['hop_set']['dim']} float32 values, batches of "
-                 f"{raw['batch_size']:,}, {raw['workers']} workers of `DataLoader`, torch {raw['torch']}.",
-                 table(rows, {"loader": lambda row: row[0], "rows/s": lambda row: millions(statistics.median(row[1])),
-                              "to the first": lambda row: number(statistics.median(row[1]) / best),
-                              "of a plain copy": lambda row: percent(statistics.median(row[2]), 0) if row[2] else "–"}))
+def growth():
+    runs = load("growth.json")["runs"]
+    steps = {"generate": "`generate`", "open-first": "`info` the first time", "open": "`info` again",
+             "verify": "`info --verify`", "plan": "`plan`", "sample": "`bench sample`"}
 
+    def of(step, run):
+        one = run[step]
+        time = (f"{1e9 * one['cpu_seconds'] / one['sampled_edges']:.0f} ns an edge" if step == "sample"
+                else f"{number(one['cpu_seconds'])} s")
+        return f"{time}, {number(one['own_peak_bytes'] / MIB)} MiB"
 
-def hop_disk():
-    raw = load("hop-disk.json")
-    disk, limited = raw["beside_the_disk"], raw["under_a_limit"]
-    return topic("A hop set on disk", ["hop-disk.json"], "scripts/measure/hop_disk.py",
-                 f"Rows of {disk['row_bytes']:,} bytes in {disk['tables']} tables, batches of {disk['batch_size']:,}, "
-                 f"`--reader {disk['reader']}`. fio reads 1 MiB at random places. A virtual disk, whose rate varies.",
-                 table(disk["cells"].items(), {"way": lambda row: row[0], "GB/s": lambda row: median(row[1]),
-                                               "to fio": lambda row: number(disk["of_fio"][row[0]])}),
-                 f"Under a limit of {size(limited['limit_bytes'])}, a hop set of {size(limited['hop_set_bytes'])}:",
-                 steps(limited))
-
-
-def steps(raw):
-    """The commands of a run at scale."""
-    found = {name: of for name, of in raw.items() if isinstance(of, dict) and "command" in of}
-    return table(found.values(), {"`uvatrain …`": lambda one: f"`{one['command']}`",
-                                  "seconds": lambda one: number(one["seconds"]),
-                                  "own memory": lambda one: size(one["own_peak_bytes"]),
-                                  "with pages of files": lambda one: size(one["group_peak_bytes"]),
-                                  "batches/s": lambda one: number(one.get("batches_per_second")),
-                                  "reads from disk": lambda one: number((one.get("disk") or {}).get("reads"))})
+    many = runs[-1]
+    found = "; ".join(f"{name} {of(step, many)}" for step, name in steps.items())
+    return topic("Growth", ["growth.json"], "scripts/measure/growth.py",
+                 "20 edges a node, 4 features, 2 % of the nodes train; fanouts 15,10,5, batches of 1000; other work ran "
+                 "meanwhile. CPU time of all threads and memory of the process's own, for "
+                 f"{millions(many['edges'])} edges: {found}.",
+                 "![CPU time per edge and memory of the process's own, against edges, for generate, open, verify, "
+                 "sample and plan](../growth.svg)")
 
 
 def disk_rows():
@@ -218,30 +145,89 @@ def disk_rows():
     def figure(value):
         return value["batches_per_second"] if isinstance(value, dict) else value
 
+    def of(raw, cell):
+        return spread([figure(one) for one in raw["cells"][cell]]) if cell in raw["cells"] else "–"
+
     cells = list(dict.fromkeys(cell for raw in files for cell in raw["cells"]))
+    few = [cell for cell in cells if cell.startswith(("training", "loading"))]
     first = files[0]
-    return topic("Rows from disk", names, "scripts/measure/disk_rows.py",
-                 f"{first['nodes']:,} nodes, a table of {first['table_bytes'] / 1e9:.1f} GB; *training* and *loading* "
-                 f"under a limit of {first['limit_bytes'] / 1e9:.1f} GB. Batches a second, or reads a second; "
-                 "medians. The second machine counts epochs from the third on, the first one epoch from a cold start.",
-                 table(cells, {"measurement": lambda cell: cell,
-                               **{machine(raw): lambda cell, raw=raw: (spread([figure(one) for one in raw["cells"][cell]])
-                                                                       if cell in raw["cells"] else "–") for raw in files}}),
-                 on="two machines with virtual disks")
+    limited = ", ".join(f"{cell} {of(first, cell)}" for cell in few)
+    names_of_scale, blocks = at_scale()
+    text, shown = topic("Rows from disk", names, "scripts/measure/disk_rows.py",
+                        f"{first['nodes']:,} nodes, a table of {first['table_bytes'] / 1e9:.1f} GB on a virtual disk; batches a "
+                        "second, or reads a second. The EPYC counts epochs from the third on, the Xeon one epoch from a cold "
+                        f"start. Under a limit of {first['limit_bytes'] / 1e9:.1f} GB on the {machine(first)}: {limited}.",
+                        table([cell for cell in cells if cell not in few], {
+                            "measurement": lambda cell: cell.removeprefix("in memory: "),
+                            **{machine(raw): lambda cell, raw=raw: of(raw, cell) for raw in files}}), *blocks)
+    return text, [*shown, *names_of_scale]
+
+
+def step(one):
+    """A command of a run at scale."""
+    text = f"{number(one['seconds'])} s, {size(one['own_peak_bytes'])} ({size(one['group_peak_bytes'])})"
+    if one.get("batches_per_second"):
+        text += f", {number(one['batches_per_second'])} batches/s, {number(one['disk']['reads'])} reads"
+    return text
 
 
 def at_scale():
     names = ["at-scale-quarter.json", "at-scale-full.json"]
-    blocks = []
-    for raw in map(load, names):
-        blocks += [f"`--preset {raw['preset']} --scale {raw['scale']}`: {millions(raw['graph']['nodes'])} nodes, "
-                   f"{number(raw['graph']['edges'] / 1e6)} M edges, a table of {raw['table_bytes'] / GIB:.1f} GiB, "
-                   "under a limit of "
-                   f"{size(raw['limit_bytes'])}:", steps(raw)]
-    return topic("A graph larger than memory", names, "scripts/measure/at_scale.py", *blocks)
+    files = [load(name) for name in names]
+    steps = {"generate": "`generate --feat-dtype f16`", "verify": "`info --verify`",
+             "train": "`train --features disk`, `--host-cache` of half the limit",
+             "uncached": "the same with `--look-ahead 2` and no cache",
+             "propagate": "`propagate --hops 1 --type f16`, `--memory` of 2/3 of the limit"}
+    graphs = "; ".join(f"scale {raw['scale']} has {millions(raw['graph']['nodes'])} nodes, "
+                       f"{number(raw['graph']['edges'] / 1e6)} M edges, a table of {raw['table_bytes'] / GIB:.1f} GiB and "
+                       f"a limit of {size(raw['limit_bytes'])}" for raw in files)
+    links = ", ".join(f"[{name.split('.')[0]}](../results/{name})" for name in names)
+    return names, [f"A graph larger than memory, `scripts/measure/at_scale.py` ({links}), on the {machine(files[0])}. `--preset "
+                   f"{files[0]['preset']}`: {graphs}. Memory is the process's own (with pages of files).",
+                   table(steps, {"step": lambda name: steps[name],
+                                 **{f"scale {raw['scale']}": lambda name, raw=raw: step(raw[name]) for raw in files}})]
+
+
+def propagation():
+    names = ["propagation.json", "propagation-epyc.json"]
+    files = [load(name) for name in names]
+    what = list(dict.fromkeys(cell for raw in files for cell in raw["cells"]))
+    shown, more = hop_sets()
+    text, first = topic("Propagation", names, "scripts/measure/propagation.py",
+                        f"{millions(files[0]['edges'])} edges, rows of {files[0]['row_bytes']} bytes, {files[0]['threads']} "
+                        "threads.",
+                        table(files, {"machine": machine, **{cell: lambda raw, cell=cell: median(raw["cells"][cell]) for cell in what},
+                                      "GB of rows/s": lambda raw: number(raw["gb_per_second"]),
+                                      "fastest other to ours": lambda raw: number(raw["over_fastest_other"])}), *more)
+    return text, [*first, *shown]
+
+
+def hop_sets():
+    raw = load("hop-loader.json")
+    rates = raw["rows_per_second"]
+    rows = [("a row at a time", rates["rows"], None), ("BatchSampler", rates["batches"], None)]
+    rows += [(way.removeprefix("chunks, "), of["rows"], of["memcpy"]) for way, of in rates["uvatrain"].items()]
+
+    def rate(row):
+        copied = f" ({percent(statistics.median(row[2]), 0)} of a copy)" if row[2] else ""
+        return f"{row[0].replace('(s)', 's').replace('1 workers', '1 worker')} {millions(statistics.median(row[1]))}{copied}"
+
+    disk = load("hop-disk.json")["beside_the_disk"]
+    limited = load("hop-disk.json")["under_a_limit"]
+    ways = "; ".join(f"{way} {median(of)} ({number(disk['of_fio'][way])})" for way, of in disk["cells"].items())
+    steps = "; ".join(f"`{name}` {step(limited[name])}" for name in ("propagate", "train"))
+    hop_set = raw["hop_set"]
+    return ["hop-loader.json", "hop-disk.json"], [
+        f"Loading a hop set from memory, `scripts/measure/hop_loader.py` ([raw](../results/hop-loader.json)), "
+        f"{hop_set['rows']:,} rows of three hops of {hop_set['dim']} float32 values, batches of {raw['batch_size']:,}. Rows a "
+        f"second of `DataLoader` with {raw['workers']} workers: {'; '.join(map(rate, rows[:2]))}. Of `bench loader`: "
+        f"{'; '.join(map(rate, rows[2:]))}.",
+        "From a virtual disk, `scripts/measure/hop_disk.py` ([raw](../results/hop-disk.json)) on EPYC, rows of "
+        f"{disk['row_bytes']:,} bytes in {disk['tables']} tables, GB/s (of fio's): {ways}. A hop set of "
+        f"{size(limited['hop_set_bytes'])} under a limit of {size(limited['limit_bytes'])}: {steps}."]
 
 
 TOPICS = {
-    "On the CPU": [host_path, loading, slot_pages, handover, core_shares, summation, aggregate_choice],
-    "Files, memory, disk": [formats, generators, growth, disk_rows, at_scale, propagation, hop_loader, hop_disk],
+    "On the CPU": [host_path, loading, slot_pages, handover, summation],
+    "Files, memory, disk": [generators, growth, disk_rows, propagation],
 }

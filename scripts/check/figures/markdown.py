@@ -61,16 +61,17 @@ def table(items, columns):
                       *(row(cell(item) for cell in columns.values()) for item in items)])
 
 
+#: CPUs under the names that the page's first lines explain.
+CPUS = {"AMD EPYC": "EPYC", "Intel Xeon Processor": "Xeon"}
+
+
 def machine(raw):
-    """A machine in words, of the fields that its script wrote. The page names those with a GPU once."""
+    """A machine in a word; the page describes each once."""
     one = raw.get("machine", raw)
     if "gpu" in one:
         return re.search(r"H\d+", one["gpu"])[0]
-    words = [(one.get("cpu") or one.get("machine") or one.get("system", "")).replace("(R)", ""), f"{one['cores']} cores"]
-    bytes_of = one.get("memory_bytes") or 1024 * int(one.get("memory", "0").split()[0])
-    if bytes_of:
-        words.append(f"{bytes_of / GIB:.1f} GiB")
-    return ", ".join(words)
+    cpu = one.get("cpu", "").replace("(R)", "")
+    return CPUS.get(cpu, cpu) or f"{one['cores']} cores"
 
 
 def paragraph(text):
@@ -81,9 +82,12 @@ def paragraph(text):
 
 
 def topic(title, files, command, *blocks, on=None):
-    """A section: its files, the script or command that wrote them, the machines, and then tables and sentences. Returns the
-    names of the files as well."""
+    """A section: the script or command that wrote its files, the files and the machines, and then sentences and tables. Returns
+    the names of the files as well."""
     machines = [on] if on else list(dict.fromkeys(machine(raw) for raw in map(load, files) if "machine" in raw))
-    head = f"`{command}` " + ", ".join(f"([{Path(name).stem}](../results/{name}))" for name in files)
+    labels = ["raw"] if len(files) == 1 else [Path(name).stem for name in files]
+    head = f"`{command}` (" + ", ".join(f"[{label}](../results/{name})" for label, name in zip(labels, files)) + ")"
     head += f" on {' and '.join(machines)}." if machines else "."
+    if blocks and not blocks[0].startswith(("|", "!")):
+        head, blocks = f"{head} {blocks[0]}", blocks[1:]
     return "\n\n".join([f"### {title}", *map(paragraph, (head, *blocks))]), files
