@@ -338,7 +338,7 @@ mod tests {
             }
         }
         let error = "fast".parse::<Kernel>().unwrap_err();
-        assert!(error.contains("`fast`: naive, shift, wide, "), "{error}");
+        assert!(error.contains("'fast': expected naive, shift, wide, "), "{error}");
         assert_eq!(Kernel::ALL.map(Kernel::layout)[2..], [Kernel::Wide; 3]);
     }
 

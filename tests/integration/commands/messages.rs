@@ -51,7 +51,7 @@ fn a_run_prints_80_columns_and_one_table_and_with_verbose_the_processes() {
     for part in ["waiting for input", "mapped files"] {
         assert!(!outcome.stdout.contains(part), "{part}\n{outcome}");
     }
-    let generate = "generate demo --nodes 2000 --avg-degree 20 --feat-dim 100 --classes 12";
+    let generate = "generate demo --nodes 20000 --avg-degree 20 --feat-dim 100 --classes 12";
     for line in [generate, "info demo"] {
         let outcome = uvatrain(temp.path(), line.split_whitespace()).run().succeeds();
         assert!(outcome.said().lines().all(|line| line.chars().count() <= 80), "{outcome}");
@@ -245,11 +245,10 @@ fn results_name_the_epoch_that_they_are_of() {
         let best = number("best_valid_epoch");
         assert_eq!(Some(accuracies[best as usize]), end["best_valid_accuracy"].as_f64(), "{end}");
         assert_eq!(number("test_epoch"), if tests_the_best { best } else { number("epochs") - 1 }, "{end}");
-        let of = |epoch: u64| format!("of epoch {}", epoch + 1);
+        let of = |epoch: u64| format!(", epoch {}", epoch + 1);
         assert!(fact(&outcome, "test accuracy").ends_with(&of(number("test_epoch"))), "{outcome}");
         assert!(fact(&outcome, "best validation accuracy").ends_with(&of(best)), "{outcome}");
-        let kept =
-            if tests_the_best { format!("the best by validation, {}", of(best)) } else { "the last".into() };
+        let kept = if tests_the_best { format!("best by validation{}", of(best)) } else { "last".into() };
         assert!(fact(&outcome, "model").starts_with(&kept), "{outcome}");
     }
     uvatrain(temp.path(), ["report", "run.jsonl", "--out", "page.html"]).run().succeeds();

@@ -166,7 +166,7 @@ fn a_name_that_is_not_text_is_refused_first_and_with_its_argument() {
         (&["run", "six", "--metrics", "NAME", "--", "true"], "--metrics"),
     ] {
         let before = contents(&temp.path().join("six"));
-        uvatrain(temp.path(), words(args)).run().refuses(2, &[option, r"caf\xE9", "not UTF-8"]);
+        uvatrain(temp.path(), words(args)).run().refuses(2, &[option, r"caf\xE9", "not valid UTF-8"]);
         assert_same_contents(&before, &contents(&temp.path().join("six")));
     }
     // Commands that start no processes accept it.
@@ -255,7 +255,8 @@ fn types_of_edges_are_counted_and_batches_without_the_file_are_refused() {
     assert!(!temp.path().join("started").exists());
     run(temp.path(), "bench pipeline six --fanouts 2 --batch-size 1 --edge-type").succeeds();
     #[cfg(feature = "train")]
-    run(temp.path(), "train six --fanouts 2 --edge-type").refuses(2, &["--edge-type", "no built-in model"]);
+    run(temp.path(), "train six --fanouts 2 --edge-type")
+        .refuses(2, &["--edge-type", "not supported by built-in models"]);
     let said = run(temp.path(), "export six out --to graphbolt").succeeds();
     assert!(said.stderr.contains("edge_type.npy is not exported"), "{said}");
 

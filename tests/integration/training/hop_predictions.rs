@@ -125,7 +125,7 @@ fn models_and_hop_sets_that_do_not_fit_each_other_are_refused_by_name() {
     assert!(said["rows"].as_u64().unwrap() > 0, "{said}");
     fs::remove_file(temp.path().join("predictions.npy")).unwrap();
     let refused = call(temp.path(), "predict unlabelled2 --checkpoint kept").run();
-    refused.refuses(2, &["--checkpoint kept", "reads 3 hops", "the hop set has 2"]);
+    refused.refuses(2, &["--checkpoint kept", "requires 3 hops", "the hop set has 2"]);
     let refuse = |line: &str, parts: &[&str]| {
         call(temp.path(), &format!("predict hops --checkpoint kept {line}")).run().refuses(2, parts);
     };

@@ -28,7 +28,7 @@ fn a_run_ends_with_a_table_of_every_process_and_the_end_line_holds_it_too() {
     small_graph(temp.path());
     let several = ["consumer", "janitor", "launcher", "producer", "sampler 0", "sampler 1", "sampler 2"];
     for (options, processes) in [("", &several[..]), ("--in-process", &["all roles"])] {
-        let options = format!("--epochs 2 --samplers 3 --json {options}");
+        let options = format!("--epochs 2 --samplers 3 --json --verbose {options}");
         let outcome = train(temp.path(), "run.jsonl", &options).run().succeeds();
         let end = outcome.json();
         let memory = by_process(&end);
@@ -53,7 +53,7 @@ fn a_run_ends_with_a_table_of_every_process_and_the_end_line_holds_it_too() {
 fn a_process_that_was_killed_is_left_out_of_the_table() {
     let temp = directory();
     small_graph(temp.path());
-    let mut run = train(temp.path(), "run.jsonl", "--epochs 200 --samplers 1 --json").start();
+    let mut run = train(temp.path(), "run.jsonl", "--epochs 200 --samplers 1 --json --verbose").start();
     wait_for_batches(&mut run, &temp.path().join("run.jsonl"), 3);
     // A process whose end does not end the run.
     let processes = processes_of(&run, 1);
@@ -61,7 +61,7 @@ fn a_process_that_was_killed_is_left_out_of_the_table() {
     let outcome = run.wait().succeeds();
     let memory = by_process(&outcome.json());
     assert!(memory.keys().eq(["consumer", "launcher", "producer", "sampler 0"]), "{outcome}");
-    assert!(!outcome.stderr.contains("janitor "), "{outcome}");
+    assert!(outcome.stderr.contains("\nsampler 0 ") && !outcome.stderr.contains("janitor "), "{outcome}");
 }
 
 #[test]

@@ -372,7 +372,7 @@ fn a_mismatched_consumer_is_refused_before_anything_starts() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
     for (script, says) in [
-        ("echo uvatrain-consumer 0.0.7", "it is uvatrain-consumer 0.0.7"),
+        ("echo uvatrain-consumer 0.0.7", "the program is uvatrain-consumer 0.0.7"),
         ("echo no such library >&2; exit 127", "no such library"),
     ] {
         let line = format!(

@@ -40,7 +40,7 @@ fn training_on_unlabelled_nodes_is_refused_with_where_they_come_from() {
     for more in ["", "--in-process", "--eval full"] {
         let refused =
             train(temp.path(), "m.jsonl", &format!("--input-nodes ids.npy --checkpoint kept {more}")).run();
-        refused.refuses(2, &["graph", "nodes of --input-nodes", "has a label"]);
+        refused.refuses(2, &["graph", "nodes of --input-nodes", "have no labels"]);
     }
     // One label is enough.
     let some = [&unlabelled[..], &split(&graph, "train_idx.npy")[..1]].concat();

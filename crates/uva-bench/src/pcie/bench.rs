@@ -332,7 +332,7 @@ mod tests {
     fn an_unfinished_gather_or_one_with_a_bad_id_gives_no_figure() {
         let good = GatherReport { stamp: 3, bad_position: u64::MAX, ..Default::default() };
         assert!(check_report("a cell", &good, 3).is_ok());
-        assert!(check_report("a cell", &good, 4).unwrap_err().to_string().contains("stamped 3"));
+        assert!(check_report("a cell", &good, 4).unwrap_err().to_string().contains("stamp 3, expected 4"));
         let bad = GatherReport { bad_position: 7, bad_id: -2, ..good };
         assert!(check_report("a cell", &bad, 3).unwrap_err().to_string().contains("no row -2"));
     }

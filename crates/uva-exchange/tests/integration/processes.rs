@@ -160,10 +160,10 @@ fn a_stopped_rank_is_named_on_all_others_and_learns_it_when_it_continues() {
     let error = until_it_fails(&mut exchange);
     assert_eq!((error.culprit(), error.cause()), (Some(2), Some(Cause::Silent)), "{error}");
     let theirs = others[0].hears();
-    assert!(theirs.contains("rank 2 has given no sign of life for 1 s"), "{theirs}");
+    assert!(theirs.contains("rank 2 does not respond for 1 s"), "{theirs}");
     others[1].signal(Signal::CONT);
     others[1].channel.send(b"continue", &[]).unwrap();
     let own = others[1].hears();
     assert!(own.starts_with("rank 2, call 1 of the exchange: rank "), "{own}");
-    assert!(own.ends_with("ended it, since rank 2 has given no sign of life for 1 s"), "{own}");
+    assert!(own.ends_with("ended it, since rank 2 does not respond for 1 s"), "{own}");
 }

@@ -328,7 +328,10 @@ fn checking_all_parts_finds_what_opening_them_does_not() {
     // Another valid class.
     let node = labels.iter().position(|label| [0, 2].contains(label)).unwrap();
     let message = wrong("part-0/label.npy", &|bytes| bytes[128 + 8 * node] ^= 1, Some(&whole));
-    assert!(message.contains(&format!("part-0/label.npy: the labels of node {node}, ")), "{message}");
+    assert!(
+        message.contains(&format!("part-0/label.npy: the labels of node {node} (original id ")),
+        "{message}"
+    );
     // The first training node is replaced by one of another part.
     let owner = |node: usize| part.original_ids().unwrap()[node] as usize;
     let map = PartitionMap::open(&out, &whole).unwrap();

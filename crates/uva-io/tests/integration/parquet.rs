@@ -392,7 +392,7 @@ fn names_that_are_not_text_are_refused_with_their_row() {
     let group = [Column::Text(&["a", "b"], &[]), Column::Text(&["c", "d\0"], &[])];
     place.write("edges.parquet", table(NAMES, plain(), &[&group]));
     let message = place.refusal("parquet", "edges.parquet", &ImportOptions::default());
-    assert!(message.contains("column dst, row 1: the name 'd\\x00' has a NUL byte"), "{message}");
+    assert!(message.contains("column dst, row 1: the name 'd\\x00' contains a NUL byte"), "{message}");
     place.write("edges.parquet", table(NUMBERS, plain(), &[]));
     assert!(place.refusal("parquet", "edges.parquet", &ImportOptions::default()).contains("has no nodes"));
 }

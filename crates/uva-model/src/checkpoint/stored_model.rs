@@ -157,7 +157,7 @@ mod tests {
                 let mut model = usual();
                 model[field] = value.clone();
                 let problem = StoredModel::of(&model).expect_err(field);
-                let name = field.replace("edge_dim", "features of an edge");
+                let name = field.replace("edge_dim", "features per edge");
                 assert!(problem.contains(&name), "{field} {value}: {problem}");
             }
         }

@@ -229,7 +229,7 @@ fn a_description_that_no_hop_set_has_is_refused_and_the_key_is_named() {
     }
     check(&|set| set["splits"]["more"] = json!([0, 0]), &["splits has others"]);
     let many = vec![whole["operators"][0].clone(); 65];
-    check(&|set| set["operators"] = json!(many), &["operators has 65 entries", "from 1 to 64"]);
+    check(&|set| set["operators"] = json!(many), &["operators has 65 entries", "expected 1 to 64"]);
     // Ids and labels are those of the rows.
     let ids = ids(&out.join("node_idx.npy"));
     for (name, kind) in [("node_idx.npy", "int64"), ("label.npy", "int64")] {

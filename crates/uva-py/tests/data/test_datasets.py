@@ -239,12 +239,12 @@ WRONG = [
     (dict(indptr=np.array([0, 1, 3, 4], np.uint64)), "indptr is uint64 [4]"),
     (
         dict(indices=np.array([[1, 0], [2, 1]])),
-        "indices is int64 [2, 2], it has to be int32 or int64 [edges]",
+        "indices is int64 [2, 2], but must be int32 or int64 [edges]",
     ),
     (dict(indices=torch.tensor([1.0, 0, 2, 1])), "indices is float32 [4]"),
     (
         dict(features=np.zeros((3, 4), np.int64)),
-        "features is int64 [3, 4], it has to be float32, float16, bfloat16, float8_e4m3fn, uint8 or int8",
+        "features is int64 [3, 4], but must be float32, float16, bfloat16, float8_e4m3fn, uint8 or int8",
     ),
     (dict(features=np.zeros((2, 4))), "features is float64 [2, 4], but must be float32"),
     (dict(features=np.zeros((2, 4), np.float32)), "[3, features], one row per node of indptr"),

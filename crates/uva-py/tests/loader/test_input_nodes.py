@@ -175,7 +175,7 @@ def test_a_state_records_the_given_nodes_and_their_order(graph):
         (torch.tensor(3), ValueError, r"input_nodes is int64 \[\], but must have one dimension"),
         ([1.0, 2.0], TypeError, r"input_nodes is float64 \[2\]: node ids must be integers"),
         (["a"], ValueError, "input_nodes is <U1"),
-        ({1, 2}, ValueError, "input_nodes is a set: expected an array"),
+        ({1, 2}, ValueError, "input_nodes is a set: an array is needed"),
         ([None], ValueError, "input_nodes is of Python objects"),
         (5, ValueError, r"input_nodes is int64 \[\], but must have one dimension"),
     ],

@@ -90,7 +90,7 @@ def test_a_transforms_exception_is_the_loops_and_the_next_batch_follows(graph, e
         (dict(world_size=2), "world_size without rank"),
         (dict(rank=2, world_size=2), "rank=2: expected 0 to 1, with world_size=2"),
         (dict(rank=-1, world_size=2), "rank=-1"),
-        (dict(rank=0, world_size=0), "rank=0: of world_size=0"),
+        (dict(rank=0, world_size=0), "world_size=0: expected 1 or more"),
     ],
 )
 def test_a_wrong_option_is_a_value_error_that_names_it(graph, options, message):

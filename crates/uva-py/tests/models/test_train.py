@@ -338,8 +338,8 @@ def test_what_cannot_be_trained_or_kept_is_refused_with_what_would_do(
     are_refused(
         tmp_path,
         (1, of_tasks["several"], "--loss mse", ["--loss mse", "float32 targets"]),
-        (1, of_tasks["several"], "--metric mae", ["--metric mae", "--metric accuracy or --metric roc-auc"]),
-        (1, of_tasks["numbers"], "--metric accuracy", ["--metric accuracy", "--metric mse or --metric mae"]),
+        (1, of_tasks["several"], "--metric mae", ["--metric mae", "accuracy or roc-auc"]),
+        (1, of_tasks["numbers"], "--metric accuracy", ["--metric accuracy", "mse or mae"]),
         (1, data, "--metric roc-auc", ["--metric roc-auc", "two classes"]),
         (1, data, "--class-weights 1,2", ["--class-weights 1,2", "2 weights", "classes"]),
         (1, data, "--class-weights 1,0", ["--class-weights", "weight '0'", "positive number"]),

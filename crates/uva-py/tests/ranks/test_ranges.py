@@ -163,7 +163,7 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout(ranges, tmp_path: Pat
     )
     assert sorted(records) == [0, 2, 3]
     for record in records.values():
-        assert "rank 1 has given no sign of life" in record["said"][1], record["said"]
+        assert "rank 1 does not respond" in record["said"][1], record["said"]
 
 
 def test_an_exception_on_one_rank_keeps_its_type_and_ends_the_others(ranges, tmp_path: Path):

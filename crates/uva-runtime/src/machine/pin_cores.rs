@@ -137,7 +137,7 @@ mod tests {
             ("-1", "''"),
             ("5-3", "the range 5-3 ends before"),
             ("1,0-2", "core 1 is listed twice"),
-            ("0-99999999999", "beyond"),
+            ("0-99999999999", "greater than 1023"),
         ] {
             let refused = text.parse::<PinCores>().unwrap_err();
             assert!(refused.contains(part), "{text}: {refused}");

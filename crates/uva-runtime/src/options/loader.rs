@@ -479,6 +479,9 @@ impl LoaderOptions {
         }
         self.sampling().check_kind().map_err(SampleError::from)?;
         let Part { index, of } = self.part;
+        if of == 0 {
+            return Err(OptionError::new("world_size", of, "expected 1 or more").into());
+        }
         if index >= of {
             let reason = format!("expected 0 to {}, with `world_size={of}`", of.saturating_sub(1));
             return Err(OptionError::new("rank", index, reason).into());

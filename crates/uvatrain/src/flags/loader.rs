@@ -222,7 +222,7 @@ mod tests {
         assert!(problem.contains("use --expand all"), "{problem}");
         for option in ["--walks", "--walk-length", "--walk-stop"] {
             let problem = refusal(&["--sampler-kind", "labor", option, "5"]);
-            assert!(problem.contains("use --sampler-kind walk"), "{problem}");
+            assert!(problem.contains("only valid with --sampler-kind walk"), "{problem}");
             assert!(flags(&["--sampler-kind", "walk", option, "5"]).check().is_ok());
         }
     }

@@ -153,7 +153,7 @@ fn facts(end: &End, besides: &SummaryFacts<'_>) -> String {
     if let Some(oversized) = end.oversized.filter(|oversized| *oversized > 0) {
         fact(
             "oversized",
-            format!("{} batches did not fit their slots (--gpu-slots largest)", format::count(oversized)),
+            format!("{} of the training batches did not fit (--gpu-slots largest)", format::count(oversized)),
         );
     }
     if let Some(cache) = &end.cache {
@@ -341,7 +341,7 @@ mod tests {
             text.contains("working                   sampler 25 %, producer 10 %, consumer 100 %\n"),
             "{text}"
         );
-        assert!(text.contains("peak memory               300.0 MiB"), "{text}");
+        assert!(text.contains("peak memory               300 MiB"), "{text}");
         assert!(!text.contains('─') && !text.trim().contains("\n\n"), "{text}");
     }
 
@@ -407,7 +407,7 @@ mod tests {
         let with = |train_threads, cores| {
             of_run(&end(), &SummaryFacts { train_threads, cores, ..SummaryFacts::default() })
         };
-        assert!(with(Some(1), 2).contains("--train-threads 2 (1 now)"), "{}", with(Some(1), 2));
+        assert!(with(Some(1), 2).contains("--train-threads 2 (1 now, 2 cores)"), "{}", with(Some(1), 2));
         for (threads, cores) in [(Some(2), 2), (None, 8)] {
             assert!(!with(threads, cores).contains("--train-threads"), "{threads:?} {cores}");
         }

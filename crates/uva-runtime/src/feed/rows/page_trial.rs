@@ -52,7 +52,10 @@ impl RunPlan {
         let mut plan = self.with_features(dataset, backend)?;
         if plan.pages.is_none() {
             let choice = PageChoice::of_plan(&plan.clone().on(backend.clone()), dataset)?;
-            plan.options.host_pages = choice.pages;
+            // Roles check their options again, and read the mapped file unless a copy is settled.
+            if choice.pages == HostPages::Huge {
+                plan.options.host_pages = choice.pages;
+            }
             plan.pages = Some(choice);
         }
         Ok(plan)

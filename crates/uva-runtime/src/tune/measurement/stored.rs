@@ -250,7 +250,7 @@ mod tests {
         let other = FigureFile::within(folder.path(), Machine { gpu: "GPU-2".to_owned(), ..machine() });
         other.keep(&figures(400, 1.0)).unwrap();
         std::fs::copy(other.path(), file.path()).unwrap();
-        assert!(stale(&file).contains("GPU GPU-2"), "{}", stale(&file));
+        assert!(stale(&file).contains("its GPU is GPU-2"), "{}", stale(&file));
         for (content, part) in [
             ("{\"format\": 1, \"machine\"", "damaged"),
             ("", "damaged"),

@@ -15,14 +15,10 @@ use uva_runtime::spec::ByteSize;
 pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     let recipe = flags.recipe()?;
     let estimate = generate::estimate(&*recipe).map_err(|error| flags.explained(error))?;
-    out::say(&format!(
-        "{}: {} nodes, about {} edges; requires {} on disk, {} of memory",
-        flags.out.display(),
-        format::count(estimate.nodes),
-        format::count(estimate.edges),
-        ByteSize::from_bytes(estimate.disk_bytes),
-        ByteSize::from_bytes(estimate.memory_bytes)
-    ));
+    let [nodes, edges] = [estimate.nodes, estimate.edges].map(format::count);
+    out::say(&format!("{}: {nodes} nodes, about {edges} edges", flags.out.display()));
+    let [disk, memory] = [estimate.disk_bytes, estimate.memory_bytes].map(ByteSize::from_bytes);
+    out::say(&format!("requires {disk} on disk and {memory} of memory"));
     clean_up_on_signals()?;
     let work = Work::new();
     let start = Instant::now();

@@ -104,7 +104,7 @@ impl Csv {
                         row.push(value);
                     }
                     Some(value) => {
-                        return Err(wrong(format!("{value} as float32: features must be finite")));
+                        return Err(wrong(format!("{value} as float32: features have to be finite")));
                     }
                     None => return Err(wrong("not a number".to_owned())),
                 }
