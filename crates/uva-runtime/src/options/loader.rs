@@ -165,7 +165,8 @@ options! {
                 .brief("Source of feature rows: memory, disk"),
         /// Pages of the feature table that CPU threads read from memory: those of the mapped file, or a copy on 2 MiB pages
         host_pages: HostPages = HostPages::Auto
-            => Field::choice::<HostPages>("PAGES").of(PIPELINE, &[Speed]).only_with("features", from_memory),
+            => Field::choice::<HostPages>("PAGES").of(PIPELINE, &[Speed]).only_with("features", from_memory)
+                .unless_given("auto"),
         /// Method of reading rows from disk
         reader: DiskReader = DiskReader::Auto
             => Field::choice::<DiskReader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
