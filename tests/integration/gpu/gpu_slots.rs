@@ -97,7 +97,7 @@ fn check_told(metrics: &Metrics, said: &str, what: &str) {
         assert!(batch.expect("the batch")["input_nodes"].as_u64() > Some(HUB as u64), "{what}: {batch:?}");
     }
     assert_eq!(end(metrics)["oversized"], 2, "{what}");
-    assert!(said.contains("oversized") && said.contains("2 of the training batches"), "{what}: {said}");
+    assert!(said.contains("oversized") && said.contains("2 of the batches"), "{what}: {said}");
     let slots = &in_force(metrics)["gpu_slots"];
     assert!(slots["bytes"].as_u64() < slots["largest_bytes"].as_u64(), "{what}: {slots}");
     assert_eq!(in_force(metrics)["feature_slot_bytes"], slots["bytes"], "{what}");
@@ -247,7 +247,7 @@ fn a_command_that_attached_has_the_bytes_of_every_batch_and_the_count() {
             assert_eq!(found, expected, "{way}");
         }
         assert_eq!((end(&metrics)["oversized"].as_u64(), oversized(&metrics).len()), (Some(1), 1), "{way}");
-        assert!(said.contains("1 of the training batches"), "{way}: {said}");
+        assert!(said.contains("1 of the batches"), "{way}: {said}");
     }
 }
 

@@ -153,7 +153,7 @@ fn facts(end: &End, besides: &SummaryFacts<'_>) -> String {
     if let Some(oversized) = end.oversized.filter(|oversized| *oversized > 0) {
         fact(
             "oversized",
-            format!("{} of the training batches did not fit (--gpu-slots largest)", format::count(oversized)),
+            format!("{} of the batches (--gpu-slots largest fits all)", format::count(oversized)),
         );
     }
     if let Some(cache) = &end.cache {
