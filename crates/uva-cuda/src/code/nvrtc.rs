@@ -390,7 +390,7 @@ fn preload_builtins(folder: &Path) -> Result<(), String> {
     files.sort();
     files.dedup();
     if files.is_empty() {
-        return Err(format!("there is no libnvrtc-builtins.so in {}", folder.display()));
+        return Err(format!("{} has no libnvrtc-builtins.so", folder.display()));
     }
     for file in files {
         // SAFETY: the library's initialisers are NVIDIA's and may run at any time.

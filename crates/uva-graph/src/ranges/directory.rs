@@ -135,7 +135,7 @@ impl RangeGraph {
         self.files.edge_values(EdgeValues::Weights)
     }
 
-    /// An array with one value per edge; `None` if there is none.
+    /// An array with one value per edge; `None` if the dataset lacks it.
     pub(super) fn edge_array(&self, values: EdgeValues) -> Option<&NpyArray> {
         self.files.edge_array(values)
     }

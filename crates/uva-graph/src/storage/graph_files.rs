@@ -213,7 +213,7 @@ impl GraphFiles {
         self.indptr.values().len() - 1
     }
 
-    /// An array with one value per edge; `None` if there is none.
+    /// An array with one value per edge; `None` if the dataset lacks it.
     pub(crate) fn edge_array(&self, values: EdgeValues) -> Option<&NpyArray> {
         self.edge_values[values as usize].as_ref()
     }

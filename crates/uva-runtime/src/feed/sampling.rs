@@ -129,7 +129,8 @@ impl<'a> Sampling<'a> {
     /// Writes the type of each edge of the batch of this header, by its place in the dataset. An edge of padding has that
     /// of the place that it was given.
     fn write_edge_types(&self, header: &BatchHeader, payload: &mut [u8]) -> Result<(), RuntimeError> {
-        let Some(types) = self.dataset.edge_types() else { return Ok(()) };
+        let types = self.dataset.edge_types().filter(|_| self.plan.options.edge_type);
+        let Some(types) = types else { return Ok(()) };
         let mut columns = self.plan.layout.columns_mut(payload);
         for layer in 0..self.plan.layout.layers().len() {
             let column: &mut [u16] = columns.take(Column::EdgeType.at(layer));
