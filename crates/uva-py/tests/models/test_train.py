@@ -1,6 +1,6 @@
 """`python -m uvatrain.train`: the training of `uvatrain train`, over ranks, and what is left of it where one fails.
 
-Each rank takes 2 to 4 s, most of it to import torch. One process alone is this one.
+Ranks are forked processes. One process alone is this one.
 """
 
 import fcntl

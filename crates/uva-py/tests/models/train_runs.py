@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import a_free_port
+from forked import Forked
 from graphs import write_graph
 from uvatrain.train.__main__ import main
 from uvatrain.train.initial import initialise
@@ -50,13 +51,11 @@ class Ranks:
         together = dict(WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=a_free_port())
         self.folder = folder
         self.processes = [
-            subprocess.Popen(
-                command(of_ranks[rank % len(of_ranks)], options[rank % len(options)]),
-                cwd=folder,
-                env=environment(RANK=rank, LOCAL_RANK=rank, **together),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+            Forked(
+                "uvatrain.train",
+                shaped(of_ranks[rank % len(of_ranks)], options[rank % len(options)]),
+                folder,
+                environment(RANK=rank, LOCAL_RANK=rank, **together),
             )
             for rank in range(ranks)
         ]

@@ -1,17 +1,14 @@
-"""Ranks that have a part of the feature table each, and get the other rows from each other.
-
-About 8 s a run of ranks: every rank imports torch.
-"""
+"""Ranks that have a part of the feature table each, and get the other rows from each other."""
 
 import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forked import Forked
 from graphs import write_graph
 
 import uvatrain
@@ -53,11 +50,11 @@ def run(path: Path, out: Path, ranks: int, expect: tuple[int, ...] = (0,), **opt
     store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     environment["MASTER_PORT"] = str(store.port)
     processes = [
-        subprocess.Popen(
-            [sys.executable, WORKER, path, out, json.dumps({"batch_size": 64, **options})],
-            env=dict(environment, RANK=str(rank)),
-            stderr=subprocess.PIPE,
-            text=True,
+        Forked(
+            str(WORKER),
+            [str(path), str(out), json.dumps({"batch_size": 64, **options})],
+            Path.cwd(),
+            dict(environment, RANK=str(rank)),
         )
         for rank in range(ranks)
     ]
