@@ -480,7 +480,7 @@ fn ctrl_c_while_generating_ends_with_130_and_leaves_nothing() {
     };
     while !fs::read_dir(temp.path()).unwrap().any(is_partial) {
         assert!(Path::new(&format!("/proc/{}", running.child.id())).exists());
-        std::thread::yield_now();
+        std::thread::park_timeout(std::time::Duration::from_millis(1));
     }
     rustix::process::kill_process(rustix::process::Pid::from_child(&running.child), Signal::INT).unwrap();
     running.wait().refuses(130, &["SIGINT"]);

@@ -74,7 +74,7 @@ fn the_memory_of_a_dry_run_is_near_what_the_run_takes() {
         let mut peak = 0;
         while run.child.try_wait().unwrap().is_none() {
             peak = peak.max(proportional_set_size(run.child.id()));
-            std::thread::yield_now();
+            std::thread::park_timeout(std::time::Duration::from_millis(5));
         }
         run.wait().succeeds();
         let share = told as f64 / peak as f64;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::extent::some_of;
 use crate::support::runs::{
     Metrics, Traces, checkpoint_files, processes_of, role_of, small_graph, train, wait_for_batches,
     wait_until,
@@ -154,7 +155,7 @@ fn too_little_memory_is_named_with_the_limit_and_what_takes_less() {
     ] {
         let mut codes = Vec::new();
         for (kind, limits) in limits {
-            for mib in limits {
+            for mib in some_of(limits) {
                 let line = format!("ulimit -{kind} {}", mib << 10);
                 let outcome = uvatrain_behind(temp.path(), &line, words(args)).run();
                 codes.push(outcome.code());

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 #[cfg(feature = "train")]
 use crate::support::as_another_user;
+use crate::support::extent::all_tests;
 use crate::support::stamps::settle;
 use crate::support::{directory, uvatrain};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -186,8 +187,12 @@ fn furnish(directory: &Path) {
 
 /// Runs each case with each plant, on a copy of the files that `furnish` made.
 fn try_all(furnished: &Path, cases: &[Case], of_case: &dyn Fn(&str) -> String) {
-    for case in cases {
-        for (what, answer) in PLANTS.into_iter().zip(case.answers) {
+    for (number, case) in cases.iter().enumerate() {
+        for (kind, (what, answer)) in PLANTS.into_iter().zip(case.answers).enumerate() {
+            // Each case with half of the plants, and each plant with half of the cases.
+            if !all_tests() && (number + kind) % 2 == 1 {
+                continue;
+            }
             let temp = directory();
             let copied = Command::new("cp").arg("-a").arg(furnished.join(".")).arg(temp.path()).status();
             assert!(copied.unwrap().success());

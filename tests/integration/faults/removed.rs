@@ -408,7 +408,7 @@ fn a_command_that_a_signal_is_ending_begins_no_directory() {
         // Long enough to begin and to finish, if the command could.
         let since = std::time::Instant::now();
         while since.elapsed() < Duration::from_millis(150) && new() == 0 {
-            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_millis(1));
         }
         let drained = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
         let ended = child.wait().unwrap();

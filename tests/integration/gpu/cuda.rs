@@ -270,12 +270,12 @@ fn a_missing_gpu_is_an_error_and_auto_works_without_one() {
 fn an_interrupt_finishes_the_batch_and_ends_all_processes_of_the_producer() {
     let temp = directory();
     small_graph(temp.path());
-    for (name, options) in [
+    for (name, options) in some_of(&[
         ("green", "--partition green"),
         ("grid", "--partition grid"),
         ("none", "--partition none"),
         ("threads", "--in-process"),
-    ] {
+    ]) {
         let metrics = format!("{name}.jsonl");
         let path = temp.path().join(&metrics);
         let options = format!("--checkpoint {name} {options}");

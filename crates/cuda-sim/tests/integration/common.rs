@@ -109,6 +109,6 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < patience, "{what}");
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
