@@ -16,9 +16,10 @@ from figures import gpu, host, peers, training  # noqa: E402
 from figures.markdown import RESULTS, ROOT  # noqa: E402
 
 PAGE = ROOT / "docs/reference/results.md"
-#: Files whose figures no reader of the page looks up: sources of a comment in the code, and records of tests.
-RAW_ONLY = {"cores.json", "fuzz.json", "gpu/runs-h100.json", "part-caches.json", "planted.json", "python-faults.json", "random-faults.json",
-            "recovery.json", "soak.json"}
+#: Files that the page does not show: another page has all that a reader needs of them, or they are sources of a comment in the
+#: code, or records of tests.
+RAW_ONLY = {"cores.json", "fuzz.json", "gpu/captured-h200.json", "gpu/loaders-h200.json", "gpu/runs-h100.json", "part-caches.json",
+            "planted.json", "python-faults.json", "python-step.json", "random-faults.json", "recovery.json", "soak.json", "standby.json"}
 HEAD = """# Results
 
 `scripts/check/results.py --write` makes this page from the raw results in `docs/results/`, which have every round. Each

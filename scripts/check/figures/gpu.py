@@ -1,4 +1,4 @@
-"""A GPU: the link, gathers, runs, the division of a GPU, loaders."""
+"""A GPU: the link, gathers, runs, the division of a GPU."""
 from .markdown import GIB, load, machine, number, paragraph, percent, size, table, topic
 
 
@@ -20,10 +20,8 @@ def correctness():
     farthest = max(way["farthest_loss"] for one in found for way in one.get("ways", {}).values())
 
     def steps(raw):
-        by = {}
-        for step, one in raw["steps"].items():
-            by.setdefault(one["status"], []).append(step)
-        return f"{machine(raw)}: " + "; ".join(f"{status} {', '.join(of)}" for status, of in by.items())
+        others = [f"{step} is {one['status']}" for step, one in raw["steps"].items() if one["status"] != "passed"]
+        return f"{machine(raw)}: {len(raw['steps']) - len(others)} steps passed" + "".join(f"; {one}" for one in others)
 
     return topic("Correctness", names, "scripts/gpu/suite.sh --profile correct",
                  f"{'. '.join(map(steps, files))}. A step that exceeds its time is unfinished. Losses of all ways of gathering, "
@@ -96,7 +94,7 @@ def link():
     near = [cell for cell in cells_of("gpu/pcie-near-h100.json") if cell["row_bytes"] == 512 and cell["axis"] != "row-bytes"]
     found = {(cell["kernel"], cell["multiprocessors"]): cell["gb_per_second"] for cell in near}
     counts = sorted({count for _, count in found if count})
-    few = "; ".join(f"`{kernel}` " + ", ".join(number(found[kernel, count]) for count in counts) for kernel in ("naive", "shift", "wide"))
+    few = "; ".join(f"`{kernel}` " + ", ".join(number(found[kernel, count]) for count in counts) for kernel in ("naive", "wide"))
     pages = [cell["gb_per_second"] for cell in cells_of("gpu/pcie-h100.json")
              if cell["row_bytes"] == 512 and cell["axis"] in ("pages", "hints") and cell["table_bytes"] == 4 * GIB]
     return topic("The link", names, "uvatrain bench pcie",
@@ -176,27 +174,4 @@ def words(share):
     return {"0": "no MPS", "-": "absent"}.get(share, f"{share} %")
 
 
-def loaders():
-    raw = load("gpu/loaders-h200.json")
-    options = raw["options"]
-    rates = ", ".join(f"{name} {' and '.join(number(one['batches_per_second']) for one in rounds)}" for name, rounds in raw["loaders"].items())
-    return topic("PyG's loader on a GPU", ["gpu/loaders-h200.json"], "scripts/gpu/loaders.py",
-                 "Two SAGEConv of PyG on the graph of the whole runs, fanouts "
-                 f"{','.join(map(str, options['fanouts']))}, batches of {options['batch_size']}, hidden "
-                 f"{options['hidden']}; PyG has {options['workers']} processes, `PrefetchLoader`, and torch-sparse. Batches a second, "
-                 f"{options['rounds']} rounds: {rates}.")
-
-
-def captured():
-    raw = load("gpu/captured-h200.json")
-
-    def words(way):
-        runs = [run for run in raw["runs"] if run["captured"] == way]
-        losses = {f"{run['losses'][-1]:.4f}" for run in runs}
-        return (f"{' and '.join(', '.join(map(number, run['epoch_s'])) for run in runs)} (last loss {', '.join(sorted(losses))})")
-
-    return topic("A captured step", ["gpu/captured-h200.json"], "scripts/gpu/captured.py",
-                 f"{raw['graph']}. Seconds an epoch, two runs of three epochs each: enqueued {words(False)}; captured {words(True)}.")
-
-
-TOPICS = {"On a GPU": [machines, correctness, link, translation, regions, rows_of_a_gather, gathers, runs, division, loaders, captured]}
+TOPICS = {"On a GPU": [machines, correctness, link, translation, regions, rows_of_a_gather, gathers, runs, division]}

@@ -127,15 +127,4 @@ def migration():
                  f"{raw['graph']}, {raw['epochs']} epochs, three seeds; theirs and ours: {pairs}.")
 
 
-def python_step():
-    raw = load("python-step.json")
-
-    def words(field):
-        return f"{number(raw[field]['python'])} in Python, {number(raw[field]['rust'])} in Rust"
-
-    return topic("A step from Python", ["python-step.json"], "crates/uva-py/benches/step_cost.py",
-                 f"Microseconds a step that makes {raw['tensors']} tensors, where the batch is ready: {words('ready_us')}; in a "
-                 f"loop: {words('loop_us')}. {raw['steps']:,} steps, Python {raw['python']}, torch {raw['torch']}.")
-
-
-TOPICS = {"Comparison with other libraries": [others, divided, pyg, layers, migration, python_step]}
+TOPICS = {"Comparison with other libraries": [others, divided, pyg, layers, migration]}

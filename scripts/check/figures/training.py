@@ -149,18 +149,7 @@ def ddp():
     return text, [*files, "exchange.json"]
 
 
-def standby():
-    raw = load("standby.json")
-    words = {"alone": "without standby", "auto": "`--switch auto`", "throughout": "`--switch 0`"}
-    found = ", ".join(f"{words[name]} {number(of)}" for name, of in raw["epoch_s"].items())
-    simulated = ", ".join(f"{words[name]} {number(of)}" for name, of in raw["simulated_s"].items())
-    return topic("Standby trainers", ["standby.json"], "scripts/measure/standby.py",
-                 f"Two cores in place of two GPUs, fanouts {raw['fanouts']}, batches of {raw['batch_size']}, "
-                 f"{raw['batches']} an epoch, `--batch-slots {raw['batch_slots']}`. Seconds an epoch: {found}; simulated: "
-                 f"{simulated}.")
-
-
 TOPICS = {
     "Accuracy": [accuracy, orders],
-    "Caches, parts, ranks": [caches, partitions, first_layer, ddp, standby],
+    "Caches, parts, ranks": [caches, partitions, first_layer, ddp],
 }
