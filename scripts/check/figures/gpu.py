@@ -1,4 +1,4 @@
-"""A GPU: the link, gathers, runs, the division of a GPU, loaders."""
+"""A GPU: the link, gathers, runs, the division of a GPU."""
 from .markdown import GIB, load, machine, number, paragraph, percent, size, table, topic
 
 
@@ -20,10 +20,8 @@ def correctness():
     farthest = max(way["farthest_loss"] for one in found for way in one.get("ways", {}).values())
 
     def steps(raw):
-        by = {}
-        for step, one in raw["steps"].items():
-            by.setdefault(one["status"], []).append(step)
-        return f"{machine(raw)}: " + "; ".join(f"{status} {', '.join(of)}" for status, of in by.items())
+        others = [f"{step} is {one['status']}" for step, one in raw["steps"].items() if one["status"] != "passed"]
+        return f"{machine(raw)}: {len(raw['steps']) - len(others)} steps passed" + "".join(f"; {one}" for one in others)
 
     return topic("Correctness", names, "scripts/gpu/suite.sh --profile correct",
                  f"{'. '.join(map(steps, files))}. A step that exceeds its time is unfinished. Losses of all ways of gathering, "
@@ -31,27 +29,21 @@ def correctness():
 
 
 def translation():
-    cells = [cell for cell in load("gpu/translation-h100.json")["cells"] if cell["what"] == "size"]
-    tables = sorted({cell["gib"] for cell in cells})
-    rows = sorted({cell["row"] for cell in cells})
-    found = {(cell["gib"], cell["row"]): cell for cell in cells}
-
-    def of(at):
-        return lambda row: number(found[at, row[0]][f"{row[1]}_mrows"]) if (at, row[0]) in found else "–"
-
+    cells = sorted((cell for cell in load("gpu/translation-h100.json")["cells"] if cell["what"] == "size" and cell["row"] == 512 and
+                    cell["gib"] in (0.5, 1, 2, 4, 16, 48)),
+                   key=lambda cell: cell["gib"])
+    rates = "; ".join(f"{number(cell['gib'])} GiB {number(cell['random_mrows'])} and {number(cell['sorted_mrows'])}" for cell in cells)
     buckets = [cell for cell in load("gpu/translation-h100.json")["cells"] if cell["what"] == "bucket"]
     most = max(cell["rows"] for cell in buckets)
     buckets = [cell for cell in buckets if cell["rows"] == most]
     by = {(cell["gib"], cell["bucket_log2"]): cell["mrows"] for cell in buckets}
     regions = {log2: {0: "sorted", 63: "batch order"}.get(log2) or size(2**log2) for log2 in sorted({cell["bucket_log2"] for cell in buckets})
-               if log2 in (0, 16, 18, 21, 24, 30, 63)}
+               if log2 in (0, 18, 21, 24, 63)}
     by_size = "; ".join(f"{at} GiB: " + ", ".join(f"{name} {number(by[at, log2])}" for log2, name in regions.items())
                         for at in sorted({cell["gib"] for cell in buckets}))
     return topic("Address translation", ["gpu/translation-h100.json"], "a probe of scattered reads",
-                 "Million rows a second from pinned host memory by all multiprocessors, by the size of the table in GiB:",
-                 table([(row, order) for row in rows for order in ("random", "sorted")], {
-                     "rows": lambda row: f"{row[0]} bytes, {row[1]}", **{number(at): of(at) for at in tables}}),
-                 f"The same for {most:,} random rows of 512 bytes that are read region by region, {by_size}.")
+                 "Million rows of 512 bytes a second from pinned host memory by all multiprocessors, by the size of the table, with "
+                 f"random and with sorted ids: {rates}. The same for {most:,} random rows that are read region by region, {by_size}.")
 
 
 def cells_of(name):
@@ -102,7 +94,7 @@ def link():
     near = [cell for cell in cells_of("gpu/pcie-near-h100.json") if cell["row_bytes"] == 512 and cell["axis"] != "row-bytes"]
     found = {(cell["kernel"], cell["multiprocessors"]): cell["gb_per_second"] for cell in near}
     counts = sorted({count for _, count in found if count})
-    few = "; ".join(f"`{kernel}` " + ", ".join(number(found[kernel, count]) for count in counts) for kernel in ("naive", "shift", "wide"))
+    few = "; ".join(f"`{kernel}` " + ", ".join(number(found[kernel, count]) for count in counts) for kernel in ("naive", "wide"))
     pages = [cell["gb_per_second"] for cell in cells_of("gpu/pcie-h100.json")
              if cell["row_bytes"] == 512 and cell["axis"] in ("pages", "hints") and cell["table_bytes"] == 4 * GIB]
     return topic("The link", names, "uvatrain bench pcie",
@@ -126,25 +118,17 @@ def gathers():
 
 
 def runs():
-    names = ["gpu/runs-h200.json", "gpu/runs-h100.json"]
-    new, old = map(load, names)
+    new = load("gpu/runs-h200.json")
     # Three and four slots give what two give, and `auto` chose zero-copy.
     of_new = [(f"{name.replace('-slots2', '')}, {when}", run) for when, found in new["runs"].items() for name, run in found.items()
               if not name.endswith(("-slots3", "-slots4", "auto"))]
-    orders = {}
-    for name, run in old["runs"].items():
-        order, way = name.split(", ", 1) if name.startswith(("by region", "batch order")) else ("copies", name)
-        orders.setdefault(order, []).append(f"{way} {number(run['epoch_seconds'])}")
-    chosen = "; ".join(f"{order}: {', '.join(of)}" for order, of in orders.items())
-    lines = "; ".join(f"{order}: {line.split(' (GB/s')[0]}" for order, line in old["first_start"].items())
-    return topic("Whole runs", names, "scripts/gpu/suite.sh --profile measure",
+    return topic("Whole runs", ["gpu/runs-h200.json"], "scripts/gpu/suite.sh --profile measure",
                  f"{new['graph']}, `{new['options'].split(' --dropout')[0]}`; the raw file has all options. A rehearsal is a step on "
-                 "zeros before the first batch. On the H200:",
+                 "zeros before the first batch.",
                  table(of_new, {"run": lambda row: row[0], "gather, ms": lambda row: number(row[1]["gather_us"] / 1e3),
                                 "training, ms": lambda row: number(row[1]["train_us"] / 1e3),
                                 "a batch every, ms": lambda row: number(row[1]["interval_us"] / 1e3),
-                                "epochs, s": lambda row: ", ".join(map(number, row[1]["epoch_seconds"]))}),
-                 f"On the H100, seconds of one epoch, {chosen}. What `auto` chose at a first start: {lines}.")
+                                "epochs, s": lambda row: ", ".join(map(number, row[1]["epoch_seconds"]))}))
 
 
 def division():
@@ -156,15 +140,21 @@ def division():
     cached = "; ".join(f"{name.replace('_', ' ')} {', '.join(number(of[field] / 1e3) for field in ('sample_us', 'gather_us', 'train_us'))}"
                        for name, of in raw["caches"]["runs"].items())
     hits = raw["caches"]["runs"]["both"]["cache"]
+    pairs = {name: figures for name, *figures in shared(load("gpu/probe-h100.json")["cells"])}
+
+    def both(gathers, other, absent=None, computes=None):
+        """What the process that gathers reaches next to one with the share `other`, and what the other reaches."""
+        return (f"{number(pairs[f'{gathers} and {other}'][0])} GB/s and "
+                f"{number(pairs[f'{absent or gathers} and {computes or other}'][1])} TFLOP/s")
+
     return topic("A GPU that two processes share", ["gpu/training-h100.json", "gpu/probe-h100.json"],
                  "scripts/gpu/suite.sh --profile measure, and a probe",
                  f"GB/s of gathers by a share of MPS, rows of {', '.join(counts)} bytes: {by_share}. Seconds of an epoch: {epochs}. "
                  f"Milliseconds a batch to sample, gather and train with caches of {raw['caches']['budget']}, whose hits are "
                  f"{percent(hits['row_hit_rate'])} of the rows and {percent(hits['list_hit_rate'])} of the lists: {cached}. One "
-                 "process gathers, one computes:",
-                 table(shared(load("gpu/probe-h100.json")["cells"]), {
-                     "MPS shares, gathering and computing": lambda row: row[0], "gather, GB/s": lambda row: number(row[1]),
-                     "arithmetic, TFLOP/s": lambda row: number(row[2]), "copies, GB/s": lambda row: number(row[3])}))
+                 "process gathers, one computes: without MPS "
+                 f"{both('no MPS', 'no MPS')}, alone {both('no MPS', 'absent', 'absent', 'no MPS')}; with MPS shares of 10 % and 90 % "
+                 f"{both('10 %', '90 %')}, alone {both('10 %', 'absent', 'absent', '90 %')}.")
 
 
 def shared(cells):
@@ -184,27 +174,4 @@ def words(share):
     return {"0": "no MPS", "-": "absent"}.get(share, f"{share} %")
 
 
-def loaders():
-    raw = load("gpu/loaders-h200.json")
-    options = raw["options"]
-    rates = ", ".join(f"{name} {' and '.join(number(one['batches_per_second']) for one in rounds)}" for name, rounds in raw["loaders"].items())
-    return topic("PyG's loader on a GPU", ["gpu/loaders-h200.json"], "scripts/gpu/loaders.py",
-                 "Two SAGEConv of PyG on the graph of the whole runs, fanouts "
-                 f"{','.join(map(str, options['fanouts']))}, batches of {options['batch_size']}, hidden "
-                 f"{options['hidden']}; PyG has {options['workers']} processes, `PrefetchLoader`, and torch-sparse. Batches a second, "
-                 f"{options['rounds']} rounds: {rates}.")
-
-
-def captured():
-    raw = load("gpu/captured-h200.json")
-
-    def words(way):
-        runs = [run for run in raw["runs"] if run["captured"] == way]
-        losses = {f"{run['losses'][-1]:.4f}" for run in runs}
-        return (f"{' and '.join(', '.join(map(number, run['epoch_s'])) for run in runs)} (last loss {', '.join(sorted(losses))})")
-
-    return topic("A captured step", ["gpu/captured-h200.json"], "scripts/gpu/captured.py",
-                 f"{raw['graph']}. Seconds an epoch, two runs of three epochs each: enqueued {words(False)}; captured {words(True)}.")
-
-
-TOPICS = {"On a GPU": [machines, correctness, link, translation, regions, rows_of_a_gather, gathers, runs, division, loaders, captured]}
+TOPICS = {"On a GPU": [machines, correctness, link, translation, regions, rows_of_a_gather, gathers, runs, division]}

@@ -1,5 +1,4 @@
 """Sampling, gathering, the hand-over, files: what a CPU does."""
-import re
 import statistics
 
 from .markdown import GIB, MIB, load, machine, median, millions, number, percent, size, spread, table, topic
@@ -13,33 +12,21 @@ def host_path():
         count = threads[0].split()[0] if len(threads) > 1 else "2"
         rows.setdefault(name, {})[count] = spread(row["values"])
         commands[name] = row["command"].removesuffix(" --threads 1").removesuffix(" --threads 2")
-    shares = [f"{number(of['usual_ms'])}, {number(of['auto_ms'])} and {number(of['medians'][of['best']])} ({name})"
-              for name, of in load("cores.json")["graphs"].items()]
-    text, files = topic("The host path", ["host.json"], "scripts/measure/host.py",
+    return topic("The host path", ["host.json"], "scripts/measure/host.py",
                  table(rows, {"measurement": lambda name: name, "1 thread": lambda name: rows[name].get("1", "–"),
                               "2 threads": lambda name: rows[name]["2"],
-                              "`uvatrain …`": lambda name: f"`{commands[name]}`"}),
-                 "Milliseconds a batch with the usual threads, with `--cores auto` and with the best division of the cores, "
-                 f"`scripts/measure/cores.py` ([raw](../results/cores.json)) on {machine(load('cores.json'))}: "
-                 f"{'; '.join(shares)}.")
-    return text, [*files, "cores.json"]
+                              "`uvatrain …`": lambda name: f"`{commands[name]}`"}))
 
 
 def loading():
-    cells = load("loading.json")["cells"]
-    ways = list(dict.fromkeys(way for cell in cells for way in cell["ways_ms"]))
-
-    def of(way):
-        return lambda cell: (f"{number(cell['ways_ms'][way])}, {percent(cell['share_of_allowed'][way], 0)}"
-                             if way in cell["ways_ms"] else "–")
+    def words(cell):
+        ways = ", ".join(f"{way} {number(of)} ({percent(cell['share_of_allowed'][way], 0)})" for way, of in cell["ways_ms"].items())
+        return (f"*{cell['graph']}*, {cell['cores']} core{'s' if cell['cores'] > 1 else ''}: sampled {number(cell['sample_ms'])}, "
+                f"gathered {number(cell['gather_ms'])}, {ways}")
 
     return topic("Loading and its stages alone", ["loading.json"], "scripts/measure/loading.py",
-                 "Milliseconds a batch, fanouts 15,10,5, batches of 1000, graphs of [the comparison](#other-libraries). "
-                 "Percentages are of the rate that the stages alone allow.",
-                 table(cells, {"graph, cores": lambda cell: f"{cell['graph']}, {cell['cores']}",
-                               "sampled": lambda cell: number(cell["sample_ms"]),
-                               "gathered": lambda cell: number(cell["gather_ms"]),
-                               **{way: of(way) for way in ways}}))
+                 "Milliseconds a batch (share of the rate that the stages alone allow), fanouts 15,10,5, batches of 1000, graphs of "
+                 f"[the comparison](#other-libraries). {'. '.join(map(words, load('loading.json')['cells']))}.")
 
 
 def slot_pages():
@@ -60,14 +47,14 @@ def handover():
     raw = load("handover.json")
     rings = ", ".join(f"{number(one['microseconds'])} {one['batches']} on {one['cores']} core{'s' if one['cores'] > 1 else ''}"
                       for one in raw["rings"])
-    def words(one):
-        command = re.sub(r"bench pipeline data/demo | data/demo|--train-threads \d | --epochs \d+", "", one["command"])
-        return f"`{command}` {percent(one['busy'])}"
 
+    def words(one):
+        return f"`{one['command'].split('data/demo ')[1].split(' --epochs')[0]}` {percent(one['busy'])}"
+
+    pipelines = [one for one in raw["pipelines"] if one["command"].startswith("bench")]
     return topic("Hand-over between stages", ["handover.json"], "scripts/measure/handover.py",
                  f"A batch of 512 bytes through both rings, in microseconds: {rings}. Share of the time in which the "
-                 "slowest stage works, on the demo dataset, of `bench pipeline` and of `train` with one thread: "
-                 f"{'; '.join(map(words, raw['pipelines']))}.")
+                 f"slowest stage works, of `bench pipeline` on the demo dataset: {'; '.join(map(words, pipelines))}.")
 
 
 def summation():
@@ -75,13 +62,10 @@ def summation():
     over = {name: [cell[f"over_{key}"] for cell in cells if cell.get(f"over_{key}")]
             for name, key in (("gathering first", "gathered"), ("torch's", "torch"), ("DGL's", "dgl"))}
     found = ", ".join(f"{number(min(of))} to {number(max(of))} of {name}" for name, of in over.items())
-    raw = load("aggregate-choice.json")
+    chosen = "; ".join(f"{graph} {', '.join(number(one['medians'][way]) for way in ('off', 'host', 'auto'))} "
+                       f"({number(one['auto_over_best'])})" for graph, one in load("aggregate-choice.json").items())
     text, files = topic("Choice of `--aggregate auto`", ["aggregate-choice.json"], "scripts/measure/aggregate_choice.py",
-                        "Training batches a second.",
-                        table(raw.items(), {"graph": lambda row: row[0],
-                                            **{way: lambda row, way=way: number(row[1]["medians"][way])
-                                               for way in ("off", "host", "auto")},
-                                            "auto to the better": lambda row: number(row[1]["auto_over_best"])}),
+                        f"Training batches a second with `off`, `host` and `auto` (`auto` ÷ the better): {chosen}.",
                         "Speed of aggregating while reading on one thread, `scripts/measure/sums.py` "
                         f"([raw](../results/sums.json)) on {machine(load('sums.json'))}: {found}.")
     return text, [*files, "sums.json"]
@@ -148,18 +132,21 @@ def disk_rows():
     def of(raw, cell):
         return spread([figure(one) for one in raw["cells"][cell]]) if cell in raw["cells"] else "–"
 
-    cells = list(dict.fromkeys(cell for raw in files for cell in raw["cells"]))
-    few = [cell for cell in cells if cell.startswith(("training", "loading"))]
-    first = files[0]
-    limited = ", ".join(f"{cell} {of(first, cell)}" for cell in few)
+    first, second = files
+
+    def both(cell):
+        return f"{of(first, cell)} and {of(second, cell)}"
+
     names_of_scale, blocks = at_scale()
     text, shown = topic("Rows from disk", names, "scripts/measure/disk_rows.py",
-                        f"{first['nodes']:,} nodes, a table of {first['table_bytes'] / 1e9:.1f} GB on a virtual disk; batches a "
-                        "second, or reads a second. The EPYC counts epochs from the third on, the Xeon one epoch from a cold "
-                        f"start. Under a limit of {first['limit_bytes'] / 1e9:.1f} GB on the {machine(first)}: {limited}.",
-                        table([cell for cell in cells if cell not in few], {
-                            "measurement": lambda cell: cell.removeprefix("in memory: "),
-                            **{machine(raw): lambda cell, raw=raw: of(raw, cell) for raw in files}}), *blocks)
+                        f"{first['nodes']:,} nodes, a table of {first['table_bytes'] / 1e9:.1f} GB on a virtual disk. The EPYC counts "
+                        "epochs from the third on, the Xeon one epoch from a cold start. Reads a second on these machines: "
+                        f"{both('device: ours, reads/s')} by `uvatrain`, {both('device: fio, 1536 bytes, reads/s')} by fio. Batches a "
+                        f"second: {both('in memory: memory')} from memory, {both('in memory: disk, cache of 40 %')} from disk with a "
+                        f"cache of 40 %; on the EPYC with hidden 512 {of(second, 'in memory: memory, hidden 512')} and "
+                        f"{of(second, 'in memory: disk, cache of 40 %, hidden 512')}. Under a limit of {first['limit_bytes'] / 1e9:.1f} "
+                        f"GB on the {machine(first)}: training {of(first, 'training: mapped')} from the mapped table and "
+                        f"{of(first, 'training: disk')} from disk, loading {of(first, 'loading: uvatrain')}.", *blocks)
     return text, [*shown, *names_of_scale]
 
 
@@ -191,14 +178,18 @@ def at_scale():
 def propagation():
     names = ["propagation.json", "propagation-epyc.json"]
     files = [load(name) for name in names]
-    what = list(dict.fromkeys(cell for raw in files for cell in raw["cells"]))
     shown, more = hop_sets()
+
+    def both(cell):
+        return " and ".join(median(raw["cells"][cell]) for raw in files)
+
+    hops = ", ".join(f"{name} {both(f'{name}, s' + (' a hop' if name == 'uvatrain' else ''))}"
+                     for name in ("uvatrain", "torch", "scipy", "dgl"))
     text, first = topic("Propagation", names, "scripts/measure/propagation.py",
                         f"{millions(files[0]['edges'])} edges, rows of {files[0]['row_bytes']} bytes, {files[0]['threads']} "
-                        "threads.",
-                        table(files, {"machine": machine, **{cell: lambda raw, cell=cell: median(raw["cells"][cell]) for cell in what},
-                                      "GB of rows/s": lambda raw: number(raw["gb_per_second"]),
-                                      "fastest other to ours": lambda raw: number(raw["over_fastest_other"])}), *more)
+                        f"threads. Seconds a hop on these machines: {hops}. `bench gather` reaches {both('bench gather, GB/s')} GB/s. "
+                        f"Seconds for 30 training batches: `sage` {both('sage, s for 30 batches')}, `sign` over the hops "
+                        f"{both('sign, s for 30 batches')}.", *more)
     return text, [*first, *shown]
 
 

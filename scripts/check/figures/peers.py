@@ -13,42 +13,39 @@ FILES = ["peers.json", "peers-epyc.json"]
 
 def others():
     files = [load(name) for name in FILES]
-    of = [{(cell["section"], cell["graph"], cell["cores"]): cell for cell in raw["cells"]} for raw in files]
-    columns = [(graph, cores) for graph in ("small", "medium") for cores in (1, 2)]
-    rows = []
-    for section, (unit, _) in SECTIONS.items():
-        cells = [[cells[section, *column] for cells in of if (section, *column) in cells] for column in columns]
-        runtimes = dict.fromkeys(one["runtime"] for both in cells for cell in both for one in cell["contenders"])
-
-        def figures(runtime, both):
-            text = ", ".join(entry(best_of(cell, runtime)) for cell in both) or "–"
-            ratios = ", ".join(f"{cell['beside_the_fastest']['times_as_fast']:.2f}" for cell in both)
-            return f"{text} (**{ratios}**)" if ratios and runtime == "uvatrain" else text
-
-        rows += [(f"{section}, {unit}: {runtime}", [figures(runtime, both) for both in cells]) for runtime in runtimes]
-    losses, edges = {}, {}
+    found, losses, edges = {}, {}, {}
     for raw in files:
         for cell in raw["cells"]:
+            found.setdefault((cell["section"], cell["graph"]), {}).setdefault(cell["cores"], []).append(cell)
             for runtime in ("uvatrain", "DGL", "GraphBolt", "PyG"):
                 best = best_of(cell, runtime)
                 if cell["section"] == "training":
                     losses.setdefault(runtime, set()).add(f"{best['rounds'][0]['losses'][-1]:.3f}")
                 elif cell["section"] == "sampling":
                     edges.setdefault(runtime, {}).setdefault(cell["graph"], []).append(best["edges_a_batch"])
+
+    def of(runtime):
+        def cell(key):
+            by_cores = [[entry(best_of(one, runtime)) for one in both] for _, both in sorted(found[key].items())]
+            return "; ".join(map(", ".join, by_cores)) if "–" not in by_cores[0] else "–"
+        return cell
+
+    def ratios(key):
+        return "; ".join(", ".join(f"{one['beside_the_fastest']['times_as_fast']:.2f}" for one in both)
+                         for _, both in sorted(found[key].items()))
+
     versions = ", ".join(f"{key} {value}" for key, value in files[0]["versions"].items())
     graphs = "; ".join(f"*{key}* {of['nodes']:,} nodes, {of['edges']:,} edges" for key, of in sorted(files[0]["graphs"].items()))
-    sizes = "; ".join(f"{runtime} " + ", ".join(f"{statistics.mean(of) / 1e3:.0f} k" for of in found.values())
-                      for runtime, found in edges.items() if runtime in ("uvatrain", "PyG"))
+    sizes = "; ".join(f"{runtime} " + ", ".join(f"{statistics.mean(of) / 1e3:.0f} k" for of in by.values())
+                      for runtime, by in edges.items() if runtime in ("uvatrain", "PyG"))
     return topic("Other libraries", FILES, "scripts/peers/compare.sh",
-                 f"{versions}. {graphs}. Each cell has the Xeon's figure and then the EPYC's, of a runtime's fastest way, "
-                 "and in bold how many times as fast as the fastest other `uvatrain` is ([how they are "
-                 "compared](../guide/peers.md)). Edges a batch on *small* and *medium*: "
-                 f"{sizes}. Losses of the last epoch: "
-                 f"{', '.join(f'{runtime} ' + ' and '.join(sorted(of)) for runtime, of in losses.items())}. "
-                 "`python3 scripts/peers/compare.py --check FILE` prints the spreads, ways and losses.",
-                 table(rows, {"": lambda row: row[0],
-                              **{f"{graph}, {cores} core{'s' if cores > 1 else ''}": lambda row, place=place: row[1][place]
-                                 for place, (graph, cores) in enumerate(columns)}}))
+                 f"{versions}. {graphs}. Each cell has the figures of the Xeon and the EPYC on one core; then on two, of a "
+                 "runtime's fastest way. *Times* is how many times as fast as the fastest other `uvatrain` is ([how they are "
+                 f"compared](../guide/peers.md)). Edges a batch on *small* and *medium*: {sizes}. Losses of the last epoch: "
+                 f"{', '.join(f'{runtime} ' + ' and '.join(sorted(by)) for runtime, by in losses.items())}. "
+                 "`python3 scripts/peers/compare.py --check FILE` prints spreads, ways and further runtimes.",
+                 table(found, {"": lambda key: f"{key[0]}, {key[1]}: {SECTIONS[key[0]][0]}", "uvatrain": of("uvatrain"),
+                               "times": ratios, **{name: of(name) for name in ("DGL", "GraphBolt", "PyG", "numpy", "torch", "memcpy")}}))
 
 
 def entry(contender):
@@ -108,17 +105,15 @@ def pyg():
 def layers():
     runs = load("layers.json")["runs"]
 
-    def seconds(place, ratio=None):
-        def cell(run):
-            text = number(list(run["median"]["epoch_s"].values())[place])
-            return f"{text} ({number(run['median'][ratio])})" if ratio else text
-        return cell
+    def words(run):
+        of = run["median"]
+        theirs, loader, both = map(number, of["epoch_s"].values())
+        return (f"{run['conditions']['layer']}, {run['conditions']['workers']} workers: {theirs}, "
+                f"{loader} ({number(of['times_as_fast_with_our_loader'])}), {both} ({number(of['times_as_fast_with_our_layers_too'])})")
 
     return topic("Layers for PyTorch", ["layers.json"], "scripts/measure/layers.py",
-                 "Seconds an epoch (times as fast as PyG).",
-                 table(runs, {"layer, workers of PyG's loader": lambda run: f"{run['conditions']['layer']}, {run['conditions']['workers']}",
-                              "PyG": seconds(0), "our loader": seconds(1, "times_as_fast_with_our_loader"),
-                              "our loader and `uvatrain.nn`": seconds(2, "times_as_fast_with_our_layers_too")}))
+                 "Seconds an epoch with PyG, with our loader, and with our loader and `uvatrain.nn` (times as fast as PyG), by layer "
+                 f"and workers of PyG's loader: {'; '.join(map(words, runs))}.")
 
 
 def migration():
@@ -132,15 +127,4 @@ def migration():
                  f"{raw['graph']}, {raw['epochs']} epochs, three seeds; theirs and ours: {pairs}.")
 
 
-def python_step():
-    raw = load("python-step.json")
-
-    def words(field):
-        return f"{number(raw[field]['python'])} in Python, {number(raw[field]['rust'])} in Rust"
-
-    return topic("A step from Python", ["python-step.json"], "crates/uva-py/benches/step_cost.py",
-                 f"Microseconds a step that makes {raw['tensors']} tensors, where the batch is ready: {words('ready_us')}; in a "
-                 f"loop: {words('loop_us')}. {raw['steps']:,} steps, Python {raw['python']}, torch {raw['torch']}.")
-
-
-TOPICS = {"Comparison with other libraries": [others, divided, pyg, layers, migration, python_step]}
+TOPICS = {"Comparison with other libraries": [others, divided, pyg, layers, migration]}

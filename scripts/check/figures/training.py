@@ -1,4 +1,4 @@
-"""What training gives and takes: accuracy, caches, orders, parts, ranks, faults."""
+"""What training gives and takes: accuracy, caches, orders, parts, ranks."""
 import statistics
 
 from .markdown import load, machine, number, percent, size, table, topic
@@ -10,41 +10,42 @@ def mean(row):
 
 def accuracy():
     rows = load("accuracy.json")["rows"]
-    graphs = list(dict.fromkeys(row["graph"] for row in rows))
-    found = {}
+    # A model over hops reads hops under this name; the raw file has which.
+    plain = [row for row in rows if row.get("hops") or not (row.get("sampler") or row.get("features"))]
+    graphs = list(dict.fromkeys(row["graph"] for row in plain))
+    found, others = {}, {}
+
+    def shown(row):
+        return mean(row) + (f" ({row['reference']:.2f})" if row["reference"] else "")
+
+    for row in plain:
+        found.setdefault(row["model"], {})[row["graph"]] = shown(row)
     for row in rows:
-        condition = next((row[name] for name in ("sampler", "features", "hops") if row.get(name)), "")
-        kind = condition.split()[0].strip("-") if condition else ""
-        # The hops of a model over hops are in the raw file.
-        name = f"`{row['model']}`" if row.get("hops") or not kind else f"`{kind}`"
-        reference = f" ({row['reference']:.2f})" if row["reference"] else ""
-        model = f"{row['model']} " if kind and not row.get("hops") else ""
-        found.setdefault(name, {})[row["graph"]] = f"{model}{mean(row)}{reference}"
+        if row not in plain:
+            kind = next(row[name] for name in ("sampler", "features") if row.get(name)).split()[0].strip("-")
+            others.setdefault(f"`{row['model']}` on {row['graph']}", []).append(f"`{kind}` {shown(row)}")
     return topic("Accuracy of the built-in models", ["accuracy.json"], "scripts/measure/accuracy.py",
                  "Per cent, mean and standard deviation of five seeds, tested at the epoch with the best validation "
-                 "(reference). Minesweeper: area under the ROC curve. The raw file has the options of each cell, such as "
-                 "fanouts and hops.",
-                 table(found, {"model, sampler or features": lambda name: name,
-                               **{graph: lambda name, graph=graph: found[name].get(graph, "–") for graph in graphs}}))
+                 "(reference). Minesweeper: area under the ROC curve. The raw file has the options, such as fanouts and hops.",
+                 table(found, {"model": lambda model: f"`{model}`",
+                               **{graph: lambda model, graph=graph: found[model].get(graph, "–") for graph in graphs}}),
+                 "With a kind of sampler or features of float8 (reference, or the same with `neighbor` or float32): "
+                 f"{'. '.join(f'{where}: ' + ', '.join(of) for where, of in others.items())}.")
 
 
 def orders():
-    raw, chunks, classes = load("orders.json"), load("chunk-effect.json"), load("planted.json")
+    raw, chunks = load("orders.json"), load("chunk-effect.json")
     names = list(dict.fromkeys(name for of in raw.values() for name in of["orders"]))
     text, files = topic("Orders of seeds", ["orders.json"], "scripts/measure/orders.py", "Test accuracy in per cent, three seeds.",
                         table(raw, {"graph": lambda graph: graph,
                                     **{f"`{name}`": lambda graph, name=name: mean(raw[graph]["orders"][name]) for name in names}}))
     sizes = list(dict.fromkeys(row["chunk"] for row in chunks["rows"]))
     found = {(row["row_order"], row["chunk"]): row for row in chunks["rows"]}
+    by = "; ".join(f"`--row-order {order}` {', '.join(mean(found[order, size]) for size in sizes)}" for order in ("shuffled", "file"))
     more = topic("Chunks of rows", ["chunk-effect.json"], "scripts/measure/chunk_effect.py",
-                 f"`sign` on {chunks['graph']}, `{chunks['options']}`: test accuracy in per cent by `--chunk`. The training "
-                 "nodes are sorted by class first.",
-                 table(("shuffled", "file"), {"`--row-order`": lambda order: f"`{order}`",
-                                              **{str(size): lambda order, size=size: mean(found[order, size]) for size in sizes}}),
-                 f"Planted classes, `scripts/measure/planted.py` ([raw](../results/planted.json)): GraphSAGE "
-                 f"{statistics.mean(classes['graphsage']):.2f} %, an MLP on the features alone "
-                 f"{statistics.mean(classes['mlp']):.2f} %.")
-    return f"{text}\n\n{more[0]}", [*files, *more[1], "planted.json"]
+                 f"`sign` on {chunks['graph']}, `{chunks['options']}`, with the training nodes sorted by class first: test accuracy "
+                 f"in per cent with `--chunk` {', '.join(map(str, sizes))}: {by}.")
+    return f"{text}\n\n{more[0]}", [*files, *more[1]]
 
 
 def rate(workload, policy, kind, at=10):
@@ -59,7 +60,7 @@ def rate(workload, policy, kind, at=10):
 
 def caches():
     raw = load("caches.json")
-    graphs = {**raw["shapes"], **raw["real"]}
+    graphs = {name: of for name, of in {**raw["shapes"], **raw["real"]}.items() if of["train_nodes"] > 9000}
     policies = ("presample", "degree", "analytic", "random", "fifo", "optimal")
     over = {name: [one[f"over_{name}"] for one in raw["allocations"]] for name in ("best", "single")}
     plan = raw["planning"]
@@ -70,7 +71,8 @@ def caches():
     accuracies = ", ".join(f"{100 * statistics.mean(row['test_accuracy']):.1f}" for row in raw["dependency"])
 
     return topic("Caches", ["caches.json"], "scripts/measure/caches.py",
-                 "Hit rates in per cent: of rows in a cache of 10 % of all rows, and of lists in one of 10 % of their bytes.",
+                 "Hit rates in per cent: of rows in a cache of 10 % of all rows, and of lists in one of 10 % of their bytes. The "
+                 "raw file also has smaller graphs.",
                  table(graphs.items(), {"graph": lambda row: row[0], "training nodes": lambda row: number(row[1]["train_nodes"]),
                                         **{policy: lambda row, policy=policy: f"{rate(row[1], policy, 'row_hit_rate')}, "
                                                                               f"{rate(row[1], policy, 'list_hit_rate')}"
@@ -97,22 +99,13 @@ def partitions():
             return f"{percent(one['remote_lists'])}, {percent(one['remote_rows'])}" if one else "–"
         return cell
 
-    cached = {}
-    for row in load("part-caches.json"):
-        cached.setdefault((row["graph"], row["parts"]), []).append(row)
-    hits = "; ".join(f"{graph} ({parts} parts, {number(rows[0]['copies'])} copies of a node) "
-                     + ", ".join(f"{100 * row['hit_rate_whole']:.1f} and {100 * row['hit_rate_parts']:.1f}" for row in rows)
-                     for (graph, parts), rows in cached.items())
-    shares = ", ".join(str(row["share_percent"]) for row in next(iter(cached.values())))
     ends = {}
     for run in load("parts-accuracy.json")["runs"]:
         ends.setdefault(run["data"], []).append(run["valid_accuracy_by_epoch"][-1])
     accuracies = "; ".join(f"{data} {statistics.mean(of):.2f} % ({min(of):.2f} to {max(of):.2f})" for data, of in ends.items())
-    files = ["partitions.json", "part-caches.json", "parts-accuracy.json"]
-    return topic("Partitions", files, "scripts/measure/partitions.py` and `part_caches.py",
+    return topic("Partitions", ["partitions.json", "parts-accuracy.json"], "scripts/measure/partitions.py",
                  "Share of list reads and of rows that a batch takes from the other three of four parts:",
                  table(methods, {"method": lambda name: name, **{graph: of(graph) for graph in raw}}),
-                 f"Hit rates in per cent of caches of {shares} % of the rows, over the whole dataset and over a part: {hits}. "
                  f"Validation of `examples/python/ddp.py` after 20 epochs: {accuracies}.")
 
 
@@ -156,34 +149,7 @@ def ddp():
     return text, [*files, "exchange.json"]
 
 
-def standby():
-    raw, again = load("standby.json"), load("recovery.json")
-    words = {"alone": "without standby", "auto": "`--switch auto`", "throughout": "`--switch 0`"}
-    found = ", ".join(f"{words[name]} {number(of)}" for name, of in raw["epoch_s"].items())
-    simulated = ", ".join(f"{words[name]} {number(of)}" for name, of in raw["simulated_s"].items())
-    of = again["median"]
-    return topic("Standby trainers", ["standby.json", "recovery.json"], "scripts/measure/standby.py` and `recovery.py",
-                 f"Two cores in place of two GPUs, fanouts {raw['fanouts']}, batches of {raw['batch_size']}, "
-                 f"{raw['batches']} an epoch, `--batch-slots {raw['batch_slots']}`. Seconds an epoch: {found}; simulated: "
-                 f"{simulated}. Of {again['ranks']} ranks that `torchrun` restarts after SIGKILL of one, the first batch is trained "
-                 f"{number(of['recovery_s'])} s later, and {of['steps']} lost steps are repeated {number(of['replay_s'])} s "
-                 "after that.")
-
-
-def faults():
-    fuzz, random, python, soak = map(load, ("fuzz.json", "random-faults.json", "python-faults.json", "soak.json"))
-    files = ["fuzz.json", "random-faults.json", "python-faults.json", "soak.json"]
-    steady = all(one[what][0] == one[what][1] for one in soak["processes"].values() for what in ("descriptors", "threads"))
-    return topic("Runs with faults", files, "scripts/check/fuzz.sh`, `tests/integration/faults/`, `scripts/measure/soak.py",
-                 f"{len(fuzz['targets'])} fuzzing targets ran {fuzz['seconds_each']} s each, "
-                 f"{sum(one['inputs'] for one in fuzz['targets']):,} inputs; what was found is fixed. Roles were killed and stopped "
-                 f"at random in {random['rounds']:,} runs of {random['batches']:,} batches: no process or file is left, and batches "
-                 f"equal those of an undisturbed run. Of {python['rounds']:,} runs of the Python module, killed, forked or "
-                 f"interrupted, {python['failed']} failed. In {soak['seconds'] // 60} minutes of training, {soak['batches']:,} "
-                 f"batches, descriptors and threads of each process {'stay the same' if steady else 'change'}.")
-
-
 TOPICS = {
     "Accuracy": [accuracy, orders],
-    "Caches, parts, ranks, faults": [caches, partitions, first_layer, ddp, standby, faults],
+    "Caches, parts, ranks": [caches, partitions, first_layer, ddp],
 }

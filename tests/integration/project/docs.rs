@@ -206,31 +206,6 @@ fn models_md_has_a_row_for_each_model_of_the_table() {
 }
 
 #[test]
-fn the_accuracies_in_models_md_are_the_measured_ones() {
-    let page = fs::read_to_string(root().join("docs/guide/models.md")).unwrap();
-    let raw = fs::read_to_string(root().join("docs/results/accuracy.json")).unwrap();
-    let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
-    let mut found = 0;
-    // Rows of a sampler, of narrower features or of a hop set belong to another page.
-    let is_empty = |field: &serde_json::Value| field.as_str().is_none_or(str::is_empty);
-    let of_models =
-        |row: &&serde_json::Value| ["sampler", "features", "hops"].iter().all(|name| is_empty(&row[*name]));
-    for row in raw["rows"].as_array().unwrap().iter().filter(of_models) {
-        let of_graph = format!("| {} |", row["graph"].as_str().unwrap());
-        // Newer measurements are not on the page yet.
-        let Some(line) = page.lines().find(|line| line.starts_with(&of_graph)) else { continue };
-        let column = ["sage", "gcn", "gat"].iter().position(|model| row["model"] == *model).unwrap();
-        let cell = line.split('|').nth(column + 2).unwrap().trim();
-        if !cell.is_empty() {
-            let mean = format!("{:.2} (", row["mean"].as_f64().unwrap());
-            assert!(cell.starts_with(&mean), "{of_graph} {cell} instead of {mean}…)");
-            found += 1;
-        }
-    }
-    assert!(found >= 10, "{found} figures of the page are in the raw results");
-}
-
-#[test]
 fn the_readme_puts_the_program_into_the_path_before_it_calls_it_by_name() {
     let page = fs::read_to_string(root().join("README.md")).unwrap();
     let called = page.find("\nuvatrain ").expect("the README calls the program");

@@ -1,6 +1,6 @@
 """The examples, as their first lines say to run them. About 10 s each, most of it imports.
 
-The graph has planted classes: without its edges a model gets less than two thirds of them right (docs/reference/results.md).
+The graph has planted classes: without its edges a model gets less than two thirds of them right (docs/results/planted.json).
 """
 
 import json
