@@ -82,7 +82,7 @@ fn a_file_on_small_pages_is_moved_or_copied_and_batches_stay_equal() {
     assert_eq!(found, expected);
     let pages = of(&pages, "feat.npy");
     match small {
-        // The kernel chose 2 MiB pages by itself, or reports nothing.
+        // The kernel chose 2 MiB pages, or reports nothing.
         None => {}
         Some(_) => match pages["pages"].as_str() {
             Some("collapsed" | "read again") => {

@@ -70,7 +70,7 @@ impl MappedFile {
     }
 
     /// Drops these bytes from the page cache and reads them from disk again, on 2 MiB pages if the file system has
-    /// them. Pages that another process maps stay as they are. Only whole 2 MiB pages are read again.
+    /// them. Pages that another process maps do not change. Only whole 2 MiB pages are read again.
     ///
     /// # Errors
     /// The system's error; [`io::ErrorKind::NotFound`] if another file is at the path.

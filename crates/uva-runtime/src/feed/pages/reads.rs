@@ -1,4 +1,4 @@
-//! The files that CPU threads of a run read in random order, and how much of them.
+//! The files that CPU threads of a run read in random order, and the bytes that they read.
 
 use uva_graph::{Dataset, RandomFile, RandomValues, Split};
 
