@@ -1,6 +1,7 @@
 //! An open dataset.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,6 +20,7 @@ use crate::npy::NpyArray;
 use crate::storage::files::Files;
 use crate::storage::graph_files::GraphFiles;
 use crate::storage::node_rows::NodeRows;
+use crate::storage::random_file::{CopiedLists, RandomFile, RandomValues};
 use crate::storage::stamp::Stamp;
 use crate::storage::{node_file, verify};
 use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Schema, Split, TableSchema};
@@ -117,6 +119,8 @@ pub struct Dataset {
     kind: Arc<dyn Kind>,
     /// Rows that replace those of the table.
     rows: Option<Arc<NodeRows>>,
+    /// Lists in memory that replace those of the files.
+    lists: Option<Arc<CopiedLists>>,
     chosen: Option<Chosen>,
     verification: Verification,
 }
@@ -175,7 +179,16 @@ impl Dataset {
     }
 
     fn of_kind(path: PathBuf, name: String, kind: Arc<dyn Kind>, verification: Verification) -> Dataset {
-        Dataset { path, name, schema: kind.schema(), kind, rows: None, chosen: None, verification }
+        Dataset {
+            path,
+            name,
+            schema: kind.schema(),
+            kind,
+            rows: None,
+            lists: None,
+            chosen: None,
+            verification,
+        }
     }
 
     /// Names that messages use for the dataset and its content.
@@ -239,7 +252,11 @@ impl Dataset {
 
     /// The graph; `None` for a hop set.
     pub fn graph(&self) -> Option<Csc<'_>> {
-        self.graph_files().map(GraphFiles::csc)
+        let csc = self.graph_files()?.csc();
+        Some(match &self.lists {
+            Some(lists) => lists.in_place_of(csc),
+            None => csc,
+        })
     }
 
     /// The graph of a dataset that is known to have one.
@@ -302,6 +319,30 @@ impl Dataset {
             Some(rows) => vec![(rows.array.path(), rows.array.file().state())],
             None => self.kind.row_files(),
         }
+    }
+
+    /// The mapped files that batches read in random order.
+    pub fn random_files(&self) -> Vec<RandomFile<'_>> {
+        let rows = match &self.rows {
+            Some(rows) => vec![rows.array.file()],
+            None => self.kind.random_row_files(),
+        };
+        let rows = rows.into_iter().map(|file| RandomFile { values: RandomValues::Rows, file });
+        let lists = self.graph_files().map(|graph| {
+            let indptr = RandomFile { values: RandomValues::Indptr, file: graph.indptr.array().file() };
+            [indptr, RandomFile { values: RandomValues::Indices, file: graph.indices.array().file() }]
+        });
+        rows.chain(lists.into_iter().flatten()).collect()
+    }
+
+    /// The dataset with `indptr.npy`, `indices.npy` or both in a copy in anonymous memory, on 2 MiB pages if the system
+    /// has them. The same dataset if it has no graph.
+    ///
+    /// # Errors
+    /// The system's error if there is too little memory.
+    pub fn with_copied_lists(self, indptr: bool, indices: bool) -> io::Result<Self> {
+        let lists = self.graph().map(|csc| CopiedLists::of(&csc, indptr, indices)).transpose()?;
+        Ok(Self { lists: lists.map(Arc::new), ..self })
     }
 
     /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has no edge

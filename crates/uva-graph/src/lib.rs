@@ -68,6 +68,7 @@ pub use partition::map::{PartitionMap, PartitionSource, PartitionSummary};
 pub use storage::directory::DATASET;
 pub use storage::graph_files::label_columns;
 pub use storage::node_rows::NodeRows;
+pub use storage::random_file::{RandomFile, RandomValues};
 pub use storage::views::{Csc, FeatureTable, Indices, Labels};
 pub use storage::{node_file, verify, views};
 pub use uva_files::Progress;

@@ -173,6 +173,7 @@ impl Draft {
         observer: &mut dyn Observer,
     ) -> Result<PreparedRun, RuntimeError> {
         let Self { dataset, plan, caches, planned, place_is_open, lists_on } = self;
+        let plan = plan.with_pages_placed(&dataset);
         let plan = match place_is_open {
             true => placed(&dataset, plan.on(backend), launcher.as_deref_mut(), &mut *bytes_left, observer)?,
             false => plan.on(backend),
@@ -350,7 +351,7 @@ fn sample_where(
         // Exactly one sampler works on a GPU.
         let options = LoaderOptions { samplers: 1, ..plan.options.clone() };
         let alone = RunPlan::new(dataset, &options, plan.schedule.passes())?;
-        let alone = RunPlan { features: plan.features, ..alone.on(backend) };
+        let alone = RunPlan { features: plan.features, pages: plan.pages, ..alone.on(backend) };
         return Ok(alone.checkpointed(plan.checkpointed));
     }
     if let Some(launcher) = launcher {
@@ -549,7 +550,7 @@ impl PreparedRun {
     pub fn choices(&self) -> Vec<String> {
         let features = self.plan.features.iter().flat_map(FeatureChoice::notes);
         let order = self.plan.options.made_order.iter().map(MadeOrder::note);
-        let pages = self.plan.pages.iter().filter_map(PageChoice::note);
+        let pages = self.plan.pages.iter().flat_map(PageChoice::notes);
         features.chain(pages).chain(order.map(|note| Spelling::CommandLine.sentence(&note))).collect()
     }
 

@@ -27,6 +27,7 @@ mod mix;
 mod process;
 pub mod ring;
 
+pub use mapping::file_pages::FileInMemory;
 pub use mapping::file_state::FileState;
 pub use mapping::mapped_fault::end_with_the_files_name;
 pub use mapping::mapped_file;

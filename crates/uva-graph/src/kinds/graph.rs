@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use uva_mem::FileState;
+use uva_mem::{FileState, MappedFile};
 
 use super::kind::{Kind, KindWords, classes_of_graph};
 use crate::description::edge_values::EdgeValues;
@@ -46,6 +46,10 @@ impl Kind for Files {
 
     fn row_files(&self) -> Vec<(&Path, FileState)> {
         vec![(self.features.path(), self.features.file().state())]
+    }
+
+    fn random_row_files(&self) -> Vec<&MappedFile> {
+        vec![self.features.file()]
     }
 
     fn classes_from(&self, path: &Path) -> (&'static str, PathBuf) {

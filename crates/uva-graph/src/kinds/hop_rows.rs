@@ -178,6 +178,11 @@ impl<'a> Hops<'a> {
         self.files.arrays[array].file().state()
     }
 
+    /// All files, in the order of their indices.
+    pub(crate) fn arrays(self) -> impl Iterator<Item = &'a NpyArray> {
+        self.files.arrays.iter()
+    }
+
     /// All files, each with its state when it was opened.
     pub(crate) fn all_files(self) -> impl Iterator<Item = (&'a Path, FileState)> {
         self.files.arrays.iter().map(|array| (array.path(), array.file().state()))

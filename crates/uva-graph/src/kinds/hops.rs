@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use uva_mem::FileState;
+use uva_mem::{FileState, MappedFile};
 
 use super::hop_rows::{HopFiles, Hops};
 use super::kind::{Kind, KindWords};
 use crate::description::names;
+use crate::npy::NpyArray;
 use crate::{Labels, Meta, NodeType, Schema, Split, TableSchema};
 
 impl Kind for HopFiles {
@@ -59,6 +60,10 @@ impl Kind for HopFiles {
 
     fn row_files(&self) -> Vec<(&Path, FileState)> {
         Hops::of(self).all_files().collect()
+    }
+
+    fn random_row_files(&self) -> Vec<&MappedFile> {
+        Hops::of(self).arrays().map(NpyArray::file).collect()
     }
 
     fn classes_from(&self, path: &Path) -> (&'static str, PathBuf) {

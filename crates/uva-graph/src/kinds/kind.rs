@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
-use uva_mem::FileState;
+use uva_mem::{FileState, MappedFile};
 
 use super::hop_rows::Hops;
 use super::own_rows::OwnRows;
@@ -78,6 +78,9 @@ pub(crate) trait Kind: Debug + Send + Sync {
     fn graph(&self) -> Option<&GraphFiles> {
         None
     }
+
+    /// The mapped files of feature rows that batches read in random order.
+    fn random_row_files(&self) -> Vec<&MappedFile>;
 
     /// The graph and all feature rows.
     fn whole(&self) -> Option<&Files> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use uva_mem::FileState;
+use uva_mem::{FileState, MappedFile};
 
 use super::graph::schema_of;
 use super::kind::{Kind, KindWords, classes_of_graph};
@@ -45,6 +45,10 @@ impl Kind for DividedFiles {
 
     fn row_files(&self) -> Vec<(&Path, FileState)> {
         vec![(self.table.path(), self.table.file().state())]
+    }
+
+    fn random_row_files(&self) -> Vec<&MappedFile> {
+        vec![self.table.file()]
     }
 
     fn classes_from(&self, path: &Path) -> (&'static str, PathBuf) {

@@ -6,6 +6,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod graph_files;
 pub mod node_file;
 pub(crate) mod node_rows;
+pub(crate) mod random_file;
 pub(crate) mod stamp;
 pub mod verify;
 pub mod views;

@@ -22,7 +22,7 @@ use crate::options::hop_options::HopBatches;
 use crate::options::input_nodes::NodesFile;
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::{Part, Standby};
-use crate::options::reader::{DiskReader, Features, HostPages};
+use crate::options::reader::{CopiedFiles, DiskReader, Features, HostPages};
 use crate::options::seed_order::{AskedOrder, MadeOrder};
 use uva_options::OptionPurpose::{Identity, Layout, Plan, Speed};
 use uva_options::{Field, OptionError, OptionValue, Options as _, Real, named, options};
@@ -163,10 +163,10 @@ options! {
         features: Features = Features::Auto
             => Field::choice::<Features>("FROM").of(PIPELINE, &[Speed])
                 .brief("Source of feature rows: memory, disk"),
-        /// Pages of the feature table that CPU threads read from memory: those of the mapped file, or a copy on 2 MiB pages
+        /// Pages of the feature table, of neighbour lists and of hop tables that CPU threads read from memory
+        /// (docs/guide/disk.md)
         host_pages: HostPages = HostPages::Auto
-            => Field::choice::<HostPages>("PAGES").of(PIPELINE, &[Speed]).only_with("features", from_memory)
-                .unless_given("auto"),
+            => Field::choice::<HostPages>("PAGES").of(PIPELINE, &[Speed]),
         /// Method of reading rows from disk
         reader: DiskReader = DiskReader::Auto
             => Field::choice::<DiskReader>("HOW").of(PIPELINE, &[Speed]).only_with("features", from_disk)
@@ -203,6 +203,8 @@ options! {
         hops: Option<HopBatches> = None => Field::internal(),
         /// The files of feature rows, as the process that checked them found them: where rows are read from disk.
         checked_files: Option<CheckedFiles> = None => Field::internal(),
+        /// The files that processes copy to 2 MiB pages. The process that plans the run chooses them.
+        copied_files: CopiedFiles = CopiedFiles::default() => Field::internal(),
         /// The size of feature slots on a GPU, where it is less than that of the largest batch. Estimated and sent in the
         /// same way.
         slot_room: Option<SlotRoom> = None => Field::internal(),
@@ -245,10 +247,6 @@ fn by_workers() -> Vec<&'static str> {
 
 fn from_disk() -> Vec<&'static str> {
     vec![Features::Auto.name(), Features::Disk.name()]
-}
-
-fn from_memory() -> Vec<&'static str> {
-    vec![Features::Auto.name(), Features::Memory.name()]
 }
 
 fn of_maxima() -> Vec<&'static str> {

@@ -1,8 +1,10 @@
 //! From where the CPU reads rows: mapped files, or files read for each batch.
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 use uva_graph::Dataset;
-use uva_options::named;
+use uva_options::{OptionValue, named};
 
 use crate::RuntimeError;
 
@@ -19,15 +21,43 @@ named! {
 }
 
 named! {
-    /// The pages of the feature table that CPU threads read.
+    /// The pages of files that CPU threads read in random order.
     pub enum HostPages = Auto {
-        /// 2 MiB pages if the file is on smaller ones, a copy fits into memory, and the run is long enough to gain from
-        /// it.
+        /// 2 MiB pages for files that are on smaller ones, if the run is long enough to gain from it.
         Auto = "auto",
-        /// The pages of the mapped file.
+        /// The pages of the mapped files.
         Mapped = "mapped",
-        /// A copy of the table on 2 MiB pages.
+        /// 2 MiB pages.
         Huge = "huge",
+    }
+}
+
+/// The files of which processes read a copy on 2 MiB pages. The process that plans a run chooses them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopiedFiles {
+    /// The feature table.
+    pub rows: bool,
+    /// `indptr.npy`.
+    pub indptr: bool,
+    /// `indices.npy`.
+    pub indices: bool,
+}
+
+impl OptionValue for CopiedFiles {
+    fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.json().to_string()
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
     }
 }
 

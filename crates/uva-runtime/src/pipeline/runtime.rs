@@ -231,7 +231,7 @@ impl Runtime {
             ranks.keep(remote_rows(&dataset, &plan, ranks)?);
         }
         let backend = plan.backend.clone();
-        let plan = plan.with_row_places(&dataset, &backend)?;
+        let plan = plan.with_row_places(&dataset, &backend)?.with_pages_placed(&dataset);
         plan.backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
         plan.check_prepare(&plan.backend, contents.caches().dynamic)?;
         plan.check_look_ahead(contents.caches().dynamic)?;

@@ -186,7 +186,8 @@ pub fn wire(connections: Connections, stages: &[RunStage]) -> Result<ConnectedSt
     }
     let threads = RoleThreads::new(Arc::clone(&connections.control));
     let mut wired = ConnectedStages { receiver: None, last: None, threads, in_force };
-    let (dataset, plan, control) = (&connections.dataset, &connections.plan, &connections.control);
+    let (dataset, plan, control) =
+        (&with_copied_lists(&connections, stages), &connections.plan, &connections.control);
     if here(RunStage::CONSUMER).is_some() {
         let features = connections.ring(RingName::Feature)?.reader();
         let (plan, control) = (Arc::clone(plan), Arc::clone(control));
@@ -285,6 +286,26 @@ pub fn wire(connections: Connections, stages: &[RunStage]) -> Result<ConnectedSt
         }
     }
     Ok(wired)
+}
+
+/// The dataset, with copies of its neighbour lists if the plan says so and one of these stages samples on the CPU.
+/// Without memory for them, lists are read from the mapped files, and a warning says so.
+fn with_copied_lists(connections: &Connections, stages: &[RunStage]) -> Arc<Dataset> {
+    let Connections { dataset, plan, .. } = connections;
+    let copied = plan.options.copied_files;
+    let samples = |stage: &RunStage| {
+        matches!(stage.role, Role::Sampler | Role::Worker) && !stage.role.is_on_gpu(&plan.backend)
+    };
+    if !(copied.indptr || copied.indices) || !stages.iter().any(samples) {
+        return Arc::clone(dataset);
+    }
+    match Dataset::clone(dataset).with_copied_lists(copied.indptr, copied.indices) {
+        Ok(copied) => Arc::new(copied),
+        Err(error) => {
+            tracing::warn!(%error, "neighbour lists are read from the mapped files");
+            Arc::clone(dataset)
+        }
+    }
 }
 
 /// The resources of a process's stages on its GPU before they start.

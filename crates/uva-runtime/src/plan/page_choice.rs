@@ -1,25 +1,48 @@
-//! The pages of feature rows in memory: those of the mapped file, or of a copy on 2 MiB pages.
+//! The pages of the files that CPU threads read in random order.
 
 use serde_json::{Value, json};
+use uva_graph::RandomValues;
 use uva_options::Spelling;
 
-use crate::options::reader::HostPages;
+use crate::options::reader::CopiedFiles;
 
-/// The pages from which CPU threads read feature rows, and the reason.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PageChoice {
-    /// Never [`HostPages::Auto`].
-    pub(crate) pages: HostPages,
-    reason: String,
-    measured: Measured,
+/// How a file comes onto 2 MiB pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageMethod {
+    /// It keeps the pages of its mapping.
+    Mapped,
+    /// The system moves its pages in the page cache.
+    Collapse,
+    /// It is dropped from the page cache and read from disk again.
+    ReadAgain,
+    /// Processes that read it copy it.
+    Copy,
 }
 
-/// The measurements on which a choice is based.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Measured {
-    /// The fraction of the file on 2 MiB pages.
+impl PageMethod {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mapped => "mapped",
+            Self::Collapse => "collapsed",
+            Self::ReadAgain => "read again",
+            Self::Copy => "copied",
+        }
+    }
+}
+
+/// The pages of one file, and the reason.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FilePages {
+    /// Its name.
+    pub file: String,
+    pub values: RandomValues,
+    pub method: PageMethod,
+    pub reason: String,
+    /// The fraction of the file that was found on 2 MiB pages.
     pub huge_share: Option<f64>,
     pub rates: Option<Rates>,
+    /// The fraction on 2 MiB pages after the method, once it was applied.
+    pub placed_share: Option<f64>,
 }
 
 /// Bytes per second.
@@ -33,33 +56,61 @@ pub(crate) struct Rates {
     pub copy: f64,
 }
 
+/// The pages of each file that CPU threads read in random order, with reasons and measurements.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PageChoice {
+    pub(crate) files: Vec<FilePages>,
+}
+
 impl PageChoice {
-    /// The choice, its reason, and its measurements.
-    pub(crate) fn new(pages: HostPages, reason: String, measured: Measured) -> Self {
-        Self { pages, reason, measured }
+    /// The files that are copied.
+    pub(crate) fn copied(&self) -> CopiedFiles {
+        let is_copied =
+            |values| self.files.iter().any(|file| file.values == values && file.method == PageMethod::Copy);
+        CopiedFiles {
+            rows: is_copied(RandomValues::Rows),
+            indptr: is_copied(RandomValues::Indptr),
+            indices: is_copied(RandomValues::Indices),
+        }
     }
 
-    /// The form in the metrics' first line.
+    /// The form in the metrics' first line: an object for each file.
     #[must_use]
     pub fn in_force(&self) -> Value {
         let gb = |rate: f64| rate / 1e9;
-        let mut shown = json!({
-            "pages": self.pages.name(),
-            "reason": Spelling::CommandLine.sentence(&self.reason),
-            "file_huge_share": self.measured.huge_share,
-        });
-        if let Some(Rates { mapped, huge, copy }) = self.measured.rates {
-            shown["mapped_gb_per_second"] = gb(mapped).into();
-            shown["huge_gb_per_second"] = gb(huge).into();
-            shown["copy_gb_per_second"] = gb(copy).into();
-        }
-        shown
+        let one = |file: &FilePages| {
+            let mut shown = json!({
+                "file": file.file,
+                "pages": file.method.name(),
+                "reason": Spelling::CommandLine.sentence(&file.reason),
+                "huge_share": file.huge_share,
+            });
+            if let Some(share) = file.placed_share {
+                shown["placed_huge_share"] = share.into();
+            }
+            if let Some(Rates { mapped, huge, copy }) = file.rates {
+                shown["mapped_gb_per_second"] = gb(mapped).into();
+                shown["huge_gb_per_second"] = gb(huge).into();
+                shown["copy_gb_per_second"] = gb(copy).into();
+            }
+            shown
+        };
+        self.files.iter().map(one).collect()
     }
 
-    /// A line for people if the table is copied.
+    /// A line for people for each file that changes its pages.
     #[must_use]
-    pub fn note(&self) -> Option<String> {
-        (self.pages == HostPages::Huge)
-            .then(|| format!("the feature table is copied to 2 MiB pages: {}", self.reason))
+    pub fn notes(&self) -> Vec<String> {
+        let what = |method| match method {
+            PageMethod::Mapped => None,
+            PageMethod::Collapse => Some("moved to 2 MiB pages"),
+            PageMethod::ReadAgain => Some("read again onto 2 MiB pages"),
+            PageMethod::Copy => Some("copied to 2 MiB pages"),
+        };
+        let line = |file: &FilePages| {
+            let reason = Spelling::CommandLine.sentence(&file.reason);
+            Some(format!("{} is {}: {reason}", file.file, what(file.method)?))
+        };
+        self.files.iter().filter_map(line).collect()
     }
 }

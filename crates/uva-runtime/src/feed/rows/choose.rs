@@ -7,7 +7,7 @@ use super::tree::{RowCacheKind, RowTree};
 use crate::LoaderOptions;
 use crate::backend::{CudaBackend, GatherChoice};
 use crate::options::Prepare;
-use crate::options::reader::{DiskReader, Features, HostPages};
+use crate::options::reader::{DiskReader, Features};
 use crate::plan::RunPlan;
 use crate::sampler::cache::Caches;
 
@@ -65,10 +65,8 @@ fn table(plan: &RunPlan) -> RowTree {
 fn stored(options: &LoaderOptions) -> RowTree {
     match options.features {
         Features::Disk => RowTree::File(options.reader),
-        Features::Auto | Features::Memory => match options.host_pages {
-            HostPages::Huge => RowTree::Copied,
-            HostPages::Auto | HostPages::Mapped => RowTree::Mapped,
-        },
+        Features::Auto | Features::Memory if options.copied_files.rows => RowTree::Copied,
+        Features::Auto | Features::Memory => RowTree::Mapped,
     }
 }
 

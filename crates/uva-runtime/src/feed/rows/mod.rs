@@ -6,7 +6,6 @@
 //! | `tree` | the tree: its branches, their properties, its line for people |
 //! | `choose` | the tree of a run, from its plan |
 //! | `memory` | the memory of a tree |
-//! | `page_trial` | the pages of a table in memory, from a measurement |
 //! | `host_build`, `host` | sources of a tree on the CPU; filling a batch's columns |
 //! | `hop_source` | rows of a hop set's tables |
 //! | `edge_rows` | rows of edges |
@@ -15,10 +14,9 @@
 mod choose;
 mod edge_rows;
 mod hop_source;
-mod host;
+pub(super) mod host;
 mod host_build;
 mod memory;
-mod page_trial;
 mod slot_rows;
 mod tree;
 

@@ -7,7 +7,8 @@ mod ranges;
 use serde::Serialize;
 use uva_files::quote::listed;
 use uva_graph::partition_map::is_partition;
-use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, Split, Verification, Verify};
+use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, RandomFile, Split, Verification, Verify};
+use uva_mem::FileInMemory;
 
 use crate::exit;
 use crate::flags::data::InfoFlags;
@@ -81,6 +82,8 @@ struct Facts {
     feature_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     licence: Option<String>,
+    /// The files that batches read in random order.
+    files_in_memory: Vec<InMemory>,
     fingerprint: String,
     verification: Verification,
 }
@@ -101,12 +104,34 @@ struct Splits {
     test: usize,
 }
 
+/// The part of a file that is in memory.
+#[derive(Serialize)]
+struct InMemory {
+    file: String,
+    share: f64,
+    /// The fraction of it on 2 MiB pages.
+    huge_share: Option<f64>,
+}
+
 #[derive(Serialize)]
 struct OverlapFacts {
     splits: [&'static str; 2],
     nodes: usize,
     #[serde(skip)]
     line: String,
+}
+
+impl InMemory {
+    /// `None` if the system does not report it.
+    fn of(random: &RandomFile<'_>) -> Option<Self> {
+        let FileInMemory { share, huge_share } = random.file.in_memory().ok()?;
+        Some(Self { file: random.name(), share, huge_share })
+    }
+
+    fn line(&self) -> String {
+        let huge = self.huge_share.map(|huge| format!(", {} on 2 MiB pages", format::percent(huge)));
+        format!("{}: {}{}", self.file, format::percent(self.share), huge.unwrap_or_default())
+    }
 }
 
 impl Facts {
@@ -177,6 +202,7 @@ impl Facts {
             graph_bytes,
             feature_bytes,
             licence: dataset.meta().licence.clone(),
+            files_in_memory: dataset.random_files().iter().filter_map(InMemory::of).collect(),
             fingerprint: dataset.fingerprint(),
             verification: dataset.verification().clone(),
         }
@@ -266,6 +292,9 @@ impl Facts {
                 size(self.feature_bytes)
             ),
         );
+        for (index, file) in self.files_in_memory.iter().enumerate() {
+            fact(if index == 0 { "page cache" } else { "" }, file.line());
+        }
         if let Some(licence) = &self.licence {
             fact("licence", licence.clone());
         }
