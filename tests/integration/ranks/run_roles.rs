@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use uva_runtime::options::part::Part;
 
 use crate::support::command::{self, recorded};
+use crate::support::extent::some_of;
 use crate::support::ranks::{
     self, ALL_SPLITS, expected, in_force, nothing_is_left, on_four_gpus, process_of, run, traces, with_times,
 };
@@ -119,18 +120,18 @@ fn an_interrupt_ends_ranks_that_share_samplers() {
 fn every_split_of_four_gpus_into_samplers_and_trainers_equals_the_cpu() {
     let temp = directory();
     small_graph(temp.path());
-    for (options, samplers, devices) in [
-        ("--roles 1:1", vec![0], vec![1]),
-        ("--roles 1:2", vec![0], vec![1, 2]),
-        ("--roles 2:1", vec![0, 1], vec![2]),
-        ("--roles 1:3", vec![0], vec![1, 2, 3]),
-        ("--roles 2:2", vec![0, 1], vec![2, 3]),
-        ("--roles 3:1 --partition none", vec![0, 1, 2], vec![3]),
-        ("--sampler-devices cuda:3,cuda:1 --devices cuda:2,cuda:0 --partition grid", vec![3, 1], vec![2, 0]),
-        ("--sampler-devices cuda:1 --ranks 2 --gather dma", vec![1], vec![0, 2]),
-        ("--devices cuda:1-2 --samplers 2 --partition none", vec![], vec![1, 2]),
-        ("--devices cuda:3,cuda:1 --samplers 1 --sampler gpu", vec![], vec![3, 1]),
-    ] {
+    for (options, samplers, devices) in some_of::<(_, &[usize], &[usize])>(&[
+        ("--roles 1:1", &[0], &[1]),
+        ("--roles 1:2", &[0], &[1, 2]),
+        ("--roles 2:1", &[0, 1], &[2]),
+        ("--roles 1:3", &[0], &[1, 2, 3]),
+        ("--roles 2:2", &[0, 1], &[2, 3]),
+        ("--roles 3:1 --partition none", &[0, 1, 2], &[3]),
+        ("--sampler-devices cuda:3,cuda:1 --devices cuda:2,cuda:0 --partition grid", &[3, 1], &[2, 0]),
+        ("--sampler-devices cuda:1 --ranks 2 --gather dma", &[1], &[0, 2]),
+        ("--devices cuda:1-2 --samplers 2 --partition none", &[], &[1, 2]),
+        ("--devices cuda:3,cuda:1 --samplers 1 --sampler gpu", &[], &[3, 1]),
+    ]) {
         let count = devices.len() as u32;
         let options = format!("{options} --metrics run.jsonl");
         let run = on_four_gpus(temp.path(), count, &options, ALL_SPLITS).env("UVATRAIN_LOG", "info");
@@ -157,13 +158,13 @@ fn every_split_of_four_gpus_into_samplers_and_trainers_equals_the_cpu() {
 fn a_cache_has_its_rows_on_training_gpus_and_its_lists_on_sampling_ones() {
     let temp = directory();
     small_graph(temp.path());
-    for (options, lists, rows) in [
+    for (options, lists, rows) in some_of(&[
         ("--roles 2:2 --gpu-cache 250KiB", true, true),
         ("--roles 1:2 --gpu-cache 250KiB --gather dma", true, true),
         ("--roles 1:2 --gpu-cache 250KiB --cache-policy fifo", false, true),
         ("--roles 1:2 --gpu-cache 250KiB --gather split", true, false),
         ("--devices cuda:1-2 --samplers 1 --gpu-cache 250KiB", false, true),
-    ] {
+    ]) {
         let options = format!("{options} --metrics run.jsonl");
         let outcome = on_four_gpus(temp.path(), 2, &options, ALL_SPLITS).run().succeeds();
         each_rank_has_its_batches(temp.path(), 2, &options);

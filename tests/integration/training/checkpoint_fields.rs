@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::support::extent::all_tests;
 use crate::support::runs::smaller_graph;
 use crate::support::{Outcome, directory, uvatrain, uvatrain_behind};
 
@@ -37,7 +38,7 @@ fn numbers_that_no_model_has_are_refused_before_memory_is_taken() {
     uvatrain(temp.path(), format!("{TRAIN} --epochs 1").split(' ')).run().succeeds();
     let file = state_file(temp.path());
     let state: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    for (pointer, value, named) in [
+    let cases = [
         ("/trainer/model/layers", json!(0), "trainer.model: layers: 0"),
         ("/trainer/model/layers", json!(33), "trainer.model: layers: 33"),
         ("/trainer/model/layers", json!(40_000_000), "trainer.model: layers: 40000000"),
@@ -52,9 +53,15 @@ fn numbers_that_no_model_has_are_refused_before_memory_is_taken() {
         ("/fingerprint/fanouts", json!(vec![1; 40]), "fanouts"),
         ("/fingerprint/fanouts", json!([4]), "fanouts has 1 numbers, but the model has 2 layers"),
         ("/fingerprint/metric", json!("luck"), "fingerprint.metric is \"luck\""),
-    ] {
+    ];
+    let commands = ["evaluate graph --checkpoint kept", "predict graph --checkpoint kept --overwrite"];
+    for (number, (pointer, value, named)) in cases.into_iter().enumerate() {
         fs::write(&file, changed(&state, pointer, value)).unwrap();
-        for command in ["evaluate graph --checkpoint kept", "predict graph --checkpoint kept --overwrite"] {
+        // Both commands read checkpoints by the same code.
+        for (of, command) in commands.into_iter().enumerate() {
+            if !all_tests() && of != number % commands.len() {
+                continue;
+            }
             behind_the_limit(temp.path(), command).refuses(2, &["kept", "checkpoint.json", named]);
         }
     }

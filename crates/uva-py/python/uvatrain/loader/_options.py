@@ -42,7 +42,7 @@ class LoaderOptions(TypedDict, total=False):
     slot_bytes: int | str | None
     gather_threads: int | None
     features: str
-    host_pages: str | None
+    host_pages: str
     reader: str | None
     look_ahead: int | str | None
 
