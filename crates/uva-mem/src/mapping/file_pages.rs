@@ -1,7 +1,9 @@
 //! The pages that the system keeps a mapped file on.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 
 use rustix::fs::{Advice, fadvise};
 
@@ -80,8 +82,7 @@ impl MappedFile {
         if !FileState::of(&file)?.is_of_file(&self.state()) {
             return Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken its place"));
         }
-        // Dirty pages cannot be dropped.
-        rustix::fs::fdatasync(&file)?;
+        write_back(&file, &bytes)?;
         let length = std::num::NonZeroU64::new(bytes.len() as u64);
         for _ in 0..DROPS {
             // SAFETY: the range lies within this value's own mapping, which is shared and read-only: pages that are
@@ -129,6 +130,18 @@ impl MappedFile {
 
     fn at(&self, offset: usize) -> *mut libc::c_void {
         self.bytes()[offset..].as_ptr().cast_mut().cast()
+    }
+}
+
+/// Writes dirty pages of these bytes to disk: they cannot be dropped.
+fn write_back(file: &File, bytes: &Range<usize>) -> io::Result<()> {
+    let how =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let (offset, length) = (bytes.start as i64, bytes.len() as i64);
+    // SAFETY: the call takes no pointers, and the file is open.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, how) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
