@@ -277,14 +277,22 @@ fn a_runs_page_has_the_figures_of_its_metrics() {
     // In a run as short as this one starting may take most of the time, and no option changes that.
     let advice = verdict.contains("<code>--") || verdict.contains("would gain nothing");
     assert!(verdict.contains(named) && advice, "{verdict}");
-    // Each role's share of its time is that of the end, in the table below the picture.
+    // The first screen of a phone has the advice and the shares of all roles, and facts come last.
+    let place = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is missing"));
+    let order =
+        ["class=\"verdict\"", "class=\"shares\"", "class=\"tiles\"", "<h3>Where the", "class=\"facts\""];
+    assert!(order.map(place).is_sorted(), "{:?}", order.map(place));
+    // Each role's share of its time is that of the end, in the first table and in that below the picture.
     for (role, times) in end["roles"].as_object().unwrap() {
         let seconds = |name: &str| times[name].as_f64().unwrap();
         let whole = seconds("working_s") + seconds("waiting_input_s") + seconds("waiting_output_s");
-        let row = page.split(&format!("<tr><th scope=\"row\">{role}")).nth(1).unwrap();
+        let rows: Vec<_> = page.split(&format!("<tr><th scope=\"row\">{role}")).skip(1).take(2).collect();
         let share = format!("<b>{:.0} %</b>", 100.0 * seconds("working_s") / whole);
-        let row = row.split("</tr>").next().unwrap();
-        assert!(row.contains(&share), "{share} in {row}");
+        for row in &rows {
+            let row = row.split("</tr>").next().unwrap();
+            assert!(row.contains(&share), "{share} in {row}");
+        }
+        assert_eq!(rows.len(), 2);
     }
     // The same holds for the memory of each process: launcher, janitor, two samplers, producer, consumer.
     let memory =
