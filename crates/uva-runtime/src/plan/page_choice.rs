@@ -41,6 +41,8 @@ pub(crate) struct FilePages {
     /// The fraction of the file that was found on 2 MiB pages.
     pub huge_share: Option<f64>,
     pub rates: Option<Rates>,
+    /// The seconds that the method saves and those that it takes, if both kinds of pages were measured.
+    pub saved_and_cost: Option<(f64, f64)>,
     /// The fraction on 2 MiB pages after the method, once it was applied.
     pub placed_share: Option<f64>,
 }
@@ -108,8 +110,9 @@ impl PageChoice {
             PageMethod::Copy => Some("copied to 2 MiB pages"),
         };
         let line = |file: &FilePages| {
-            let reason = Spelling::CommandLine.sentence(&file.reason);
-            Some(format!("{} is {}: {reason}", file.file, what(file.method)?))
+            let gain =
+                file.saved_and_cost.map(|(saved, cost)| format!(": saves {saved:.1} s, takes {cost:.1} s"));
+            Some(format!("{} is {}{}", file.file, what(file.method)?, gain.unwrap_or_default()))
         };
         self.files.iter().filter_map(line).collect()
     }

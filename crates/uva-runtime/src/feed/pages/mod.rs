@@ -91,6 +91,7 @@ fn decide(
         reason: "requested".to_owned(),
         huge_share: None,
         rates: None,
+        saved_and_cost: None,
         placed_share: None,
     };
     let is_open = match plan.options.host_pages {
@@ -146,7 +147,8 @@ fn decide(
         let cost = bytes as f64 / rate;
         if pays(cost) {
             *left -= bytes;
-            return Ok(FilePages { method, reason: sentence(what, cost), ..pages });
+            let saved_and_cost = saved.map(|saved| (saved, cost));
+            return Ok(FilePages { method, reason: sentence(what, cost), saved_and_cost, ..pages });
         }
     }
     let copies = reads.copies.saturating_mul(bytes);
@@ -170,7 +172,8 @@ fn decide(
         return mapped(pages, reason);
     }
     *left -= needed;
-    Ok(FilePages { method: PageMethod::Copy, reason, ..pages })
+    let saved_and_cost = saved.map(|saved| (saved, cost));
+    Ok(FilePages { method: PageMethod::Copy, reason, saved_and_cost, ..pages })
 }
 
 /// The fraction of the file's pages in memory that are 2 MiB pages. If most of it is on disk, that of its first pages,
