@@ -157,7 +157,7 @@ named! {
 named! {
     /// Pages of the feature table that the GPU reads, as requested.
     pub enum TablePagesChoice = Auto {
-        /// In place, unless a copy is measured as faster by at least 10 % and memory suffices.
+        /// In place, unless a copy is measured as faster by more than 10 % and memory suffices.
         Auto = "auto",
         /// The pages of the mapped file: the page cache's, of 4 KiB.
         InPlace = "in-place",
