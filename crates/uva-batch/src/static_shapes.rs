@@ -1,8 +1,6 @@
 //! The static shapes that a run's batches are padded to.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use uva_options::OptionValue;
 use uva_sample::{BatchBounds, BatchCounts, Expand, LayerCounts, MAX_LAYERS};
 
 /// Standard deviations above the mean, the same as in NVIDIA's MLPerf entry for R-GAT.
@@ -148,24 +146,8 @@ impl StaticShapes {
     }
 }
 
-/// As JSON, for messages of a run's set-up and for metrics.
-impl OptionValue for StaticShapes {
-    fn of_text(text: &str) -> Option<Self> {
-        Self::of_json(&text.parse().ok()?)
-    }
-
-    fn text(&self) -> String {
-        self.json().to_string()
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
-    }
-
-    fn of_json(value: &Value) -> Option<Self> {
-        Self::deserialize(value).ok()
-    }
-}
+// As JSON, for messages of a run's set-up and for metrics.
+uva_options::json_values!(StaticShapes);
 
 /// The additions of each hop of a batch.
 struct Drawn {
@@ -280,6 +262,6 @@ mod tests {
     fn shapes_are_read_as_they_were_written() {
         let shapes = StaticShapes::estimate(&[batch(10, [30, 100], [40, 150])], Expand::New, &bounds());
         assert_eq!(StaticShapes::of_text(&shapes.text()), Some(shapes.clone()));
-        assert_eq!(StaticShapes::of_json(&json!({ "nodes": 3 })), None);
+        assert_eq!(StaticShapes::of_json(&serde_json::json!({ "nodes": 3 })), None);
     }
 }

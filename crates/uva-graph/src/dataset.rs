@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
-use uva_mem::FileState;
+use uva_mem::{FileState, MappedFile};
 
 use crate::description::edge_values::EdgeValues;
 use crate::description::names;
@@ -315,19 +315,19 @@ impl Dataset {
 
     /// The files with feature rows of nodes (one table, or those of a hop set), each with its state when it was opened.
     pub fn row_files(&self) -> Vec<(&Path, FileState)> {
+        self.mapped_rows().into_iter().map(|file| (file.path(), file.state())).collect()
+    }
+
+    fn mapped_rows(&self) -> Vec<&MappedFile> {
         match &self.rows {
-            Some(rows) => vec![(rows.array.path(), rows.array.file().state())],
+            Some(rows) => vec![rows.array.file()],
             None => self.kind.row_files(),
         }
     }
 
     /// The mapped files that batches read in random order.
     pub fn random_files(&self) -> Vec<RandomFile<'_>> {
-        let rows = match &self.rows {
-            Some(rows) => vec![rows.array.file()],
-            None => self.kind.random_row_files(),
-        };
-        let rows = rows.into_iter().map(|file| RandomFile { values: RandomValues::Rows, file });
+        let rows = self.mapped_rows().into_iter().map(|file| RandomFile { values: RandomValues::Rows, file });
         let lists = self.graph_files().map(|graph| {
             let indptr = RandomFile { values: RandomValues::Indptr, file: graph.indptr.array().file() };
             [indptr, RandomFile { values: RandomValues::Indices, file: graph.indices.array().file() }]

@@ -42,6 +42,30 @@ macro_rules! text_values {
     )*};
 }
 
+/// Implements values for types that serde reads and writes. Their text is JSON.
+#[macro_export]
+macro_rules! json_values {
+    ($($type:ty),* $(,)?) => {$(
+        impl $crate::OptionValue for $type {
+            fn of_text(text: &str) -> Option<Self> {
+                Self::of_json(&text.parse().ok()?)
+            }
+
+            fn text(&self) -> String {
+                self.json().to_string()
+            }
+
+            fn json(&self) -> ::serde_json::Value {
+                ::serde_json::json!(self)
+            }
+
+            fn of_json(value: &::serde_json::Value) -> Option<Self> {
+                ::serde::Deserialize::deserialize(value).ok()
+            }
+        }
+    )*};
+}
+
 macro_rules! plain_values {
     ($($type:ty),*) => {$(
         impl OptionValue for $type {

@@ -1,9 +1,7 @@
 //! The capacity of a feature slot on a GPU.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use uva_graph::Split;
-use uva_options::OptionValue;
 use uva_sample::{BatchCounts, BatchKey};
 
 use crate::static_shapes::likely_most;
@@ -64,24 +62,8 @@ fn header(counts: &BatchCounts) -> BatchHeader {
     BatchHeader::of_batch(BatchKey { split: Split::Train, epoch: 0, batch: 0 }, counts)
 }
 
-/// As JSON, for messages of a run's set-up.
-impl OptionValue for SlotRoom {
-    fn of_text(text: &str) -> Option<Self> {
-        Self::of_json(&text.parse().ok()?)
-    }
-
-    fn text(&self) -> String {
-        self.json().to_string()
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
-    }
-
-    fn of_json(value: &Value) -> Option<Self> {
-        Self::deserialize(value).ok()
-    }
-}
+// As JSON, for messages of a run's set-up.
+uva_options::json_values!(SlotRoom);
 
 #[cfg(test)]
 mod tests {
@@ -149,6 +131,6 @@ mod tests {
     fn room_is_read_as_it_was_written() {
         let room = SlotRoom { bytes: 8192, nodes: 7 };
         assert_eq!(SlotRoom::of_text(&room.text()), Some(room));
-        assert_eq!(SlotRoom::of_json(&json!({ "bytes": 3 })), None);
+        assert_eq!(SlotRoom::of_json(&serde_json::json!({ "bytes": 3 })), None);
     }
 }

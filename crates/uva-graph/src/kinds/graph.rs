@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use uva_mem::{FileState, MappedFile};
+use uva_mem::MappedFile;
 
 use super::kind::{Kind, KindWords, classes_of_graph};
 use crate::description::edge_values::EdgeValues;
@@ -44,11 +44,7 @@ impl Kind for Files {
         Some(FeatureTable { bytes: self.features.bytes(), rows, dim, element: self.element })
     }
 
-    fn row_files(&self) -> Vec<(&Path, FileState)> {
-        vec![(self.features.path(), self.features.file().state())]
-    }
-
-    fn random_row_files(&self) -> Vec<&MappedFile> {
+    fn row_files(&self) -> Vec<&MappedFile> {
         vec![self.features.file()]
     }
 

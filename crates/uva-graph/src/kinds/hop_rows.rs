@@ -183,11 +183,6 @@ impl<'a> Hops<'a> {
         self.files.arrays.iter()
     }
 
-    /// All files, each with its state when it was opened.
-    pub(crate) fn all_files(self) -> impl Iterator<Item = (&'a Path, FileState)> {
-        self.files.arrays.iter().map(|array| (array.path(), array.file().state()))
-    }
-
     /// Bytes per row of a hop.
     #[must_use]
     pub fn row_bytes(self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use uva_mem::{FileState, MappedFile};
+use uva_mem::MappedFile;
 
 use super::hop_rows::{HopFiles, Hops};
 use super::kind::{Kind, KindWords};
@@ -58,11 +58,7 @@ impl Kind for HopFiles {
         Some(self.nodes.values())
     }
 
-    fn row_files(&self) -> Vec<(&Path, FileState)> {
-        Hops::of(self).all_files().collect()
-    }
-
-    fn random_row_files(&self) -> Vec<&MappedFile> {
+    fn row_files(&self) -> Vec<&MappedFile> {
         Hops::of(self).arrays().map(NpyArray::file).collect()
     }
 

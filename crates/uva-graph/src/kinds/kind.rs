@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
-use uva_mem::{FileState, MappedFile};
+use uva_mem::MappedFile;
 
 use super::hop_rows::Hops;
 use super::own_rows::OwnRows;
@@ -53,8 +53,8 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// Names that messages use.
     fn words(&self) -> KindWords;
 
-    /// The files that hold feature rows, each with its state when it was opened.
-    fn row_files(&self) -> Vec<(&Path, FileState)>;
+    /// The mapped files that hold feature rows.
+    fn row_files(&self) -> Vec<&MappedFile>;
 
     /// The key and file that give the number of classes of the dataset at `path`.
     fn classes_from(&self, path: &Path) -> (&'static str, PathBuf);
@@ -78,9 +78,6 @@ pub(crate) trait Kind: Debug + Send + Sync {
     fn graph(&self) -> Option<&GraphFiles> {
         None
     }
-
-    /// The mapped files of feature rows that batches read in random order.
-    fn random_row_files(&self) -> Vec<&MappedFile>;
 
     /// The graph and all feature rows.
     fn whole(&self) -> Option<&Files> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use uva_mem::{FileState, MappedFile};
+use uva_mem::MappedFile;
 
 use super::graph::schema_of;
 use super::kind::{Kind, KindWords, classes_of_graph};
@@ -43,11 +43,7 @@ impl Kind for DividedFiles {
         KindWords::GRAPH
     }
 
-    fn row_files(&self) -> Vec<(&Path, FileState)> {
-        vec![(self.table.path(), self.table.file().state())]
-    }
-
-    fn random_row_files(&self) -> Vec<&MappedFile> {
+    fn row_files(&self) -> Vec<&MappedFile> {
         vec![self.table.file()]
     }
 

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use rayon::prelude::*;
 use uva_mem::{MappedFile, ZeroedPages};
 
 use crate::{Csc, Indices};
@@ -35,9 +34,6 @@ impl RandomFile<'_> {
     }
 }
 
-/// Bytes that a thread copies at a time: several 2 MiB pages.
-const PIECE_BYTES: usize = 8 << 20;
-
 /// A copy of a graph's adjacency in anonymous memory, on 2 MiB pages if the system has them.
 #[derive(Debug)]
 pub(crate) struct CopiedLists {
@@ -53,7 +49,9 @@ impl CopiedLists {
             Indices::I32(ids) => bytemuck::cast_slice(ids),
             Indices::I64(ids) => bytemuck::cast_slice(ids),
         };
-        let copied = |is_copied: bool, bytes| is_copied.then(|| copied(bytes)).transpose();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let copied =
+            |is_copied: bool, bytes| is_copied.then(|| ZeroedPages::copy_of(bytes, threads)).transpose();
         Ok(Self { indptr: copied(indptr, bytemuck::cast_slice(csc.indptr))?, indices: copied(indices, ids)? })
     }
 
@@ -67,11 +65,4 @@ impl CopiedLists {
         };
         Csc { indptr, indices, ..csc }
     }
-}
-
-fn copied(bytes: &[u8]) -> io::Result<ZeroedPages> {
-    let mut pages = ZeroedPages::new(bytes.len())?;
-    let pieces = pages.bytes_mut().par_chunks_mut(PIECE_BYTES).zip(bytes.par_chunks(PIECE_BYTES));
-    pieces.for_each(|(to, from)| to[..from.len()].copy_from_slice(from));
-    Ok(pages)
 }

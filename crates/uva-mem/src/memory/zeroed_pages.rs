@@ -1,10 +1,14 @@
 //! Memory of one process for random reads and writes.
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use memmap2::{Advice, MmapMut};
 
 use crate::memory::fork_guard::{Backing, ForkGuard};
+
+/// Bytes that a thread copies at a time: several 2 MiB pages, so that no page is written by two threads.
+const PIECE_BYTES: usize = 8 << 20;
 
 /// The page size for some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +52,30 @@ impl ZeroedPages {
         // This is a hint: a system without huge pages uses small ones.
         let _ = memory.advise(Advice::HugePage);
         Ok(Self { guard: None, memory: Some(memory) })
+    }
+
+    /// Copies `bytes` by up to `threads` threads (0 counts as 1). Without memory for a thread, fewer copy.
+    ///
+    /// # Errors
+    /// The system's error if there is too little memory for the copy.
+    pub fn copy_of(bytes: &[u8], threads: usize) -> io::Result<Self> {
+        let mut pages = Self::new(bytes.len())?;
+        let pieces = pages.bytes_mut().chunks_mut(PIECE_BYTES).zip(bytes.chunks(PIECE_BYTES));
+        let pieces = Mutex::new(pieces);
+        let copy = || {
+            // The lock is held only while the next piece is determined.
+            let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some((to, from)) = next() {
+                to.copy_from_slice(from);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                let _ = std::thread::Builder::new().spawn_scoped(scope, copy);
+            }
+            copy();
+        });
+        Ok(pages)
     }
 
     /// Allocates `bytes` bytes on pages of this size.

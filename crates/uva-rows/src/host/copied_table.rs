@@ -6,11 +6,7 @@ use std::io;
 use uva_cuda::memory::TableBytes;
 use uva_mem::{ZeroedPages, huge_share};
 
-use super::threads::{divide, gather_pool};
 use crate::error::GatherError;
-
-/// Bytes that a thread copies at a time: several pages, so that no page is written by two threads.
-const PIECE_BYTES: usize = 8 << 20;
 
 /// A copy of a table in anonymous memory, on 2 MiB pages if the system has them.
 ///
@@ -24,18 +20,11 @@ impl CopiedTable {
     /// Copies `table` by `threads` threads (0 counts as 1).
     ///
     /// # Errors
-    /// [`GatherError::CopyMemory`] if there is too little memory; [`GatherError::Threads`] if no thread can be spawned.
+    /// [`GatherError::CopyMemory`] if there is too little memory.
     pub fn new(table: &[u8], threads: usize) -> Result<Self, GatherError> {
         let no_memory =
             |error: io::Error| GatherError::CopyMemory { bytes: table.len(), reason: error.to_string() };
-        let mut pages = ZeroedPages::new(table.len()).map_err(no_memory)?;
-        let pieces = pages.bytes_mut().chunks_mut(PIECE_BYTES).zip(table.chunks(PIECE_BYTES));
-        let copy = |(to, from): (&mut [u8], &[u8])| to[..from.len()].copy_from_slice(from);
-        match gather_pool(threads)? {
-            Some(pool) => divide(&pool, threads, pieces, copy),
-            None => pieces.for_each(copy),
-        }
-        Ok(Self { pages })
+        Ok(Self { pages: ZeroedPages::copy_of(table, threads).map_err(no_memory)? })
     }
 
     /// The fraction of the copy on 2 MiB pages; `None` if the system does not report it.

@@ -4,10 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use uva_graph::Hops;
 use uva_options::OptionPurpose::{Identity, Speed};
-use uva_options::{Field, OptionError, OptionValue, named, options};
+use uva_options::{Field, OptionError, named, options};
 
 use crate::backend::GatherChoice;
 use crate::options::reader::Features;
@@ -138,23 +137,7 @@ pub struct HopBatches {
     pub chunk: usize,
 }
 
-impl OptionValue for HopBatches {
-    fn of_text(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
-    }
-
-    fn text(&self) -> String {
-        self.json().to_string()
-    }
-
-    fn json(&self) -> Value {
-        serde_json::json!({ "tables": self.tables, "chunk": self.chunk })
-    }
-
-    fn of_json(value: &Value) -> Option<Self> {
-        Self::deserialize(value).ok()
-    }
-}
+uva_options::json_values!(HopBatches);
 
 impl HopOptions {
     /// Checks the chunk for batches of this size.

@@ -1,10 +1,9 @@
 //! From where the CPU reads rows: mapped files, or files read for each batch.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 use uva_graph::Dataset;
-use uva_options::{OptionValue, named};
+use uva_options::named;
 
 use crate::RuntimeError;
 
@@ -43,23 +42,7 @@ pub struct CopiedFiles {
     pub indices: bool,
 }
 
-impl OptionValue for CopiedFiles {
-    fn of_text(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
-    }
-
-    fn text(&self) -> String {
-        self.json().to_string()
-    }
-
-    fn json(&self) -> Value {
-        json!(self)
-    }
-
-    fn of_json(value: &Value) -> Option<Self> {
-        Self::deserialize(value).ok()
-    }
-}
+uva_options::json_values!(CopiedFiles);
 
 named! {
     /// Method of reading rows from disk.

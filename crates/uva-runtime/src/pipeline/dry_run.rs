@@ -179,7 +179,7 @@ impl DryRun {
         let rows = RowTree::of(plan);
         dry.takes("programs", MemoryKind::Host, programs * program::OWN);
         dry.memory.push(MemoryLine::once("programs", MemoryKind::Mapped, program::CODE));
-        dry.memory.extend(maker_of(dataset, plan).mapped());
+        dry.memory.extend(maker_of(dataset, plan).memory());
         dry.add_device(plan);
         dry.memory.extend(rows.memory(dataset, plan));
         dry.add_sampler(dataset, plan);

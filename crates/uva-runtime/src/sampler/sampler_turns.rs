@@ -1,6 +1,7 @@
 //! The assignment of batches to samplers, for samplers of one run and for those that ranks share.
 
 use crate::LoaderOptions;
+use crate::options::Prepare;
 
 impl LoaderOptions {
     /// The number of a sampler or worker among those of all ranks, for a separate CPU core.
@@ -8,6 +9,14 @@ impl LoaderOptions {
         match self.shared_samplers {
             true => index,
             false => self.part.index as usize * self.samplers + index,
+        }
+    }
+
+    /// At most how many processes sample: samplers may have one each, and workers are threads of one.
+    pub(crate) fn sampling_processes(&self) -> usize {
+        match self.prepare {
+            Prepare::Roles => self.samplers,
+            Prepare::Whole => 1,
         }
     }
 

@@ -96,11 +96,7 @@ impl Reads {
             RandomValues::Indptr | RandomValues::Rows => lists,
         };
         let samplers = plan.options.samplers;
-        let copies = match plan.options.prepare {
-            // Each may be a process.
-            Prepare::Roles => samplers,
-            Prepare::Whole => 1,
-        };
+        let copies = plan.options.sampling_processes();
         let per_batch = (lines * LINE_BYTES) as u64;
         Some(Self { row_bytes: LINE_BYTES, per_batch, threads: samplers, copies: copies as u64 })
     }

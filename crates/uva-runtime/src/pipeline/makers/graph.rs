@@ -15,7 +15,6 @@ use crate::feed::ranks::RankExchanges;
 use crate::feed::rows::{ChosenRows, HostParts, RowTree, SlotRows};
 use crate::feed::sampling::{Sampling, skipped};
 use crate::machine::memory::{MemoryKind, MemoryLine};
-use crate::options::Prepare;
 use crate::plan::RunPlan;
 use crate::sampler::cache::{Engine, OnGpu, SampledGraph};
 use crate::tune::sums_chooser::sums_batch;
@@ -91,7 +90,7 @@ impl BatchMaker for GraphMaker<'_> {
         hand_over(&mut SampledBatches { plan, control, place, sampling, rows })
     }
 
-    fn mapped(&self) -> Vec<MemoryLine> {
+    fn memory(&self) -> Vec<MemoryLine> {
         let graph = ReorderedLayout::new(self.dataset).bytes() as u64;
         let mut lines = vec![MemoryLine::once("files of the graph", MemoryKind::Mapped, graph)];
         let csc = self.dataset.csc();
@@ -99,12 +98,7 @@ impl BatchMaker for GraphMaker<'_> {
         let indptr = if copied.indptr { size_of_val(csc.indptr) } else { 0 };
         let indices = if copied.indices { csc.edges() * csc.indices.id_bytes() } else { 0 };
         if indptr + indices > 0 {
-            // Workers are threads of one process; samplers may be processes.
-            let copies = match self.plan.options.prepare {
-                Prepare::Roles => self.plan.options.samplers,
-                Prepare::Whole => 1,
-            };
-            let bytes = (indptr + indices) as u64 * copies as u64;
+            let bytes = (indptr + indices) as u64 * self.plan.options.sampling_processes() as u64;
             lines.push(MemoryLine::new("copies of the lists", MemoryKind::Host, bytes));
         }
         lines

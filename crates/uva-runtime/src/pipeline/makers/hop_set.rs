@@ -49,7 +49,7 @@ impl BatchMaker for HopSetMaker<'_> {
         hand_over(&mut HopSetBatches { plan, control, place, sampling, rows })
     }
 
-    fn mapped(&self) -> Vec<MemoryLine> {
+    fn memory(&self) -> Vec<MemoryLine> {
         Vec::new()
     }
 }

@@ -84,6 +84,6 @@ pub(crate) trait BatchMaker {
         hand_over: &mut dyn FnMut(&mut dyn WorkerBatches) -> Result<(), RuntimeError>,
     ) -> Result<(), RuntimeError>;
 
-    /// The mapped files that it reads, without those of rows.
-    fn mapped(&self) -> Vec<MemoryLine>;
+    /// The memory of what it reads, without that of rows: mapped files and copies of them.
+    fn memory(&self) -> Vec<MemoryLine>;
 }
