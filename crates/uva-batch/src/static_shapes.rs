@@ -211,6 +211,8 @@ pub(crate) fn likely_most(counts: impl ExactSizeIterator<Item = usize> + Clone) 
 
 #[cfg(test)]
 mod tests {
+    use uva_options::OptionValue;
+
     use super::*;
 
     /// A batch of two hops with these numbers of new nodes and of edges.

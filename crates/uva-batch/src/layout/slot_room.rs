@@ -69,6 +69,7 @@ uva_options::json_values!(SlotRoom);
 mod tests {
     use uva_graph::Dataset;
     use uva_io::generate::{self, Common, PowerLaw};
+    use uva_options::OptionValue;
     use uva_sample::{LayerCounts, SamplerOptions};
 
     use super::*;
