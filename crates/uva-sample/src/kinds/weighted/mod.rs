@@ -56,7 +56,7 @@ impl<'g> Picks<'g> for WeightedSampler<'g> {
     fn new(setup: &KindSetup<'_, 'g>) -> Result<Self, SampleError> {
         let KindSetup { graph, options, group_picks, most } = *setup;
         let weights = graph.weights.ok_or(InvalidOption::NoWeights { kind: Self::KIND })?;
-        let (given, edges) = (weights.len(), graph.csc.edges());
+        let (given, edges) = (weights.len(), graph.edges_at_home());
         if given != edges {
             return Err(InvalidOption::Weights { given, edges }.into());
         }
