@@ -485,7 +485,7 @@ impl Dataset {
         self.graph_files()?.edge_values(EdgeValues::Weights)
     }
 
-    /// The types of the edges, in the order of the lists; `None` if the dataset has no edge types.
+    /// The edge types, in the order of the lists; `None` if the dataset has no edge types.
     pub fn edge_types(&self) -> Option<&[u16]> {
         self.graph_files()?.edge_values(EdgeValues::Types)
     }

@@ -549,7 +549,7 @@ mod tests {
         generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
         let edges = Dataset::open(&path).expect("a dataset").edges();
         let rows = vec![0_f32; 5 * edges];
-        write_array(&path.join("edge_feat.npy"), NpyType::F32, &[5], &rows).expect("features of edges");
+        write_array(&path.join("edge_feat.npy"), NpyType::F32, &[5], &rows).expect("edge features");
         Dataset::open(&path).expect("a dataset")
     }
 
@@ -878,7 +878,7 @@ mod tests {
             // A batch that fills its slot leaves only the bytes of rounding.
             assert!(!is_full || end.next_multiple_of(CACHE_LINE) == layout.upload_bytes(false));
             assert!(is_full || end < layout.upload_bytes(false), "{end} of {}", layout.upload_bytes(false));
-            // A sampler on a GPU leaves only the labels and the features of edges to be sent.
+            // A sampler on a GPU leaves only the labels and the edge features to be sent.
             let first_on_gpu =
                 layout.packed(&header).find(|(place, _)| place.key.column.spec().made_on_gpu).unwrap().1;
             assert!(!is_full || first_on_gpu.start == layout.upload_bytes(true));

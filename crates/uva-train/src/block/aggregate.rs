@@ -247,9 +247,7 @@ impl<'a> Block<'a> {
     /// The edges' features as numbers of this kind, [edges, features].
     pub(crate) fn edge_rows(&self, kind: Kind) -> Result<Tensor, TrainError> {
         let Some(rows) = &self.edge_attr else {
-            return Err(TrainError::Input(
-                "a batch without features of edges for a model of them".to_owned(),
-            ));
+            return Err(TrainError::Input("a batch without edge features for a model of them".to_owned()));
         };
         Ok(rows.tensor().f_to_kind(kind)?)
     }

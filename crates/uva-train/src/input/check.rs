@@ -112,11 +112,11 @@ fn check_blocks(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result
             (dim, Some(shape)) if shape == (edges, dim) => {}
             (dim, Some((rows, width))) => {
                 return refuse(format!(
-                    "block {layer}: {rows} rows of {width} features of edges, where {edges} rows of {dim} are needed"
+                    "block {layer}: {rows} rows of {width} edge features, where {edges} rows of {dim} are needed"
                 ));
             }
             (dim, None) => {
-                return refuse(format!("block {layer}: no features of edges for a model of {dim}"));
+                return refuse(format!("block {layer}: no edge features for a model of {dim}"));
             }
         }
     }

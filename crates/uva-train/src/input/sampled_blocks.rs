@@ -51,7 +51,7 @@ impl ModelInput for SampledBlocks {
         if settings.edge_dim > 0 {
             for (layer, block) in blocks.iter_mut().enumerate() {
                 let rows = batch.get(Column::EdgeAttr.at(layer));
-                block.edge_attr = rows.map(|rows| place.tensor(&rows, "features of edges")).transpose()?;
+                block.edge_attr = rows.map(|rows| place.tensor(&rows, "edge features")).transpose()?;
             }
         }
         if let Some(sums) = sums {

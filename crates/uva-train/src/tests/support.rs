@@ -82,7 +82,7 @@ impl Graph {
         Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None, degrees: None }
     }
 
-    /// The graph with the features of edges.
+    /// The graph with the edge features.
     pub(crate) fn whole(&self) -> WholeGraph<'_> {
         let (bytes, rows) = (bytemuck::cast_slice(&self.edge_features), self.indices.len());
         let table = FeatureTable { bytes, rows, dim: EDGE_DIM, element: ElementType::F32 };

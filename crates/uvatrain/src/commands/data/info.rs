@@ -58,7 +58,7 @@ struct Facts {
     feature_row_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_features: Option<EdgeFeatures>,
-    /// Types of edges: the largest + 1.
+    /// Edge types: the largest + 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_types: Option<usize>,
     classes: usize,
