@@ -35,8 +35,10 @@ mod sampler;
 mod visit;
 
 pub use batch_key::BatchKey;
-pub use batches::batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
-pub use batches::bounds::{BatchBounds, LayerBounds};
+pub use batches::batch::{
+    BatchCounts, BatchMut, BlockMut, BlockRef, BlockSize, ListReads, MiniBatch, TypeSize,
+};
+pub use batches::bounds::{BatchBounds, GraphSize, RelationEnds, RelationSize};
 pub use batches::hash::{batch_hash, rows_hash};
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use fanouts::Fanouts;
@@ -46,5 +48,5 @@ pub use kinds::{NeighborSampler, divided_sampler, sampler};
 pub use limits::{MAX_EPOCH, MAX_FANOUT, MAX_LAYERS};
 pub use options::{Expand, HopShape, SamplerOptions, Walks, batch_of_picks};
 pub use order::{ChunkOrder, EpochOrder, Follow, OrderEdges, Proximity, SeedOrder, SeedSequences, Sequenced};
-pub use sampler::{BatchSampler, GraphView, OriginalEdges};
+pub use sampler::{BatchSampler, GraphView, OriginalEdges, RelationView, TypeView, TypedView};
 pub use visit::VisitReads;

@@ -11,6 +11,12 @@ pub struct Relation(pub u16);
 impl Relation {
     /// The relation of a graph whose edges are of one kind.
     pub const ONLY: Self = Self(0);
+
+    /// The index, for arrays with an element per relation.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// Index of a node type of a dataset.
@@ -20,6 +26,12 @@ pub struct NodeType(pub u16);
 impl NodeType {
     /// The type of a graph whose nodes are of one kind.
     pub const ONLY: Self = Self(0);
+
+    /// The index, for arrays with an element per type.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// The schema of a dataset. A homogeneous graph has one node type, one relation and one table of feature rows. A hop

@@ -11,8 +11,11 @@ pub type PickResult = Result<(), SampleError>;
 
 /// The inputs that size a kind's memory.
 pub struct KindSetup<'a, 'g> {
-    /// The graph, checked against the options.
+    /// The lists of one relation, checked against the options.
     pub(crate) graph: GraphView<'g>,
+    pub(crate) relation: Relation,
+    /// Whether the graph has other relations too.
+    pub(crate) is_one_of_several: bool,
     pub(crate) options: &'a SamplerOptions,
     /// The most picks of a group.
     pub(crate) group_picks: usize,
@@ -23,7 +26,7 @@ pub struct KindSetup<'a, 'g> {
 impl KindSetup<'_, '_> {
     /// The largest fanout: for a kind that draws together, the most draws of a hop.
     pub(crate) fn largest_fanout(&self) -> usize {
-        let fanouts = self.options.fanouts.of_relation(Relation::ONLY);
+        let fanouts = self.options.fanouts.of_relation(self.relation);
         fanouts.map(|fanout| usize::try_from(fanout).unwrap_or(0)).max().unwrap_or(0)
     }
 }
@@ -33,8 +36,22 @@ pub trait Picks<'g>: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
 
+    /// Whether its random words belong to neighbours, not to destinations. Relations with one source type then have
+    /// the same words.
+    const WORDS_OF_NEIGHBORS: bool = false;
+
     /// The purpose of its random words.
     const PURPOSE: RandomPurpose = RandomPurpose::Neighbors;
+
+    /// The purpose of its random words in this relation.
+    fn purpose(&self) -> RandomPurpose {
+        Self::PURPOSE
+    }
+
+    /// The kind by whose picks reads are counted.
+    fn counts_as(&self) -> SamplerKind {
+        Self::KIND
+    }
 
     /// Allocates all memory.
     ///

@@ -5,11 +5,11 @@ use uva_options::Named;
 use super::find_sampler::FindSampler;
 use super::{labor, neighbor, ppr, together, walk, weighted};
 use crate::hops::{Divided, HopSampler, Picks};
-use crate::{BatchSampler, GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{BatchSampler, SampleError, SamplerKind, SamplerOptions, TypedView};
 
 /// Makes a sampler of one kind, from checked options.
 type Make = for<'g> fn(
-    GraphView<'g>,
+    TypedView<'g>,
     &SamplerOptions,
     Option<Divided<'g>>,
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError>;
@@ -84,7 +84,7 @@ impl Default for SamplerKind {
 /// Makes the sampler for options that were checked against the graph, with its access to lists if these are divided
 /// among ranks.
 pub(super) fn make<'g>(
-    graph: GraphView<'g>,
+    graph: TypedView<'g>,
     options: &SamplerOptions,
     divided: Option<Divided<'g>>,
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {

@@ -295,14 +295,14 @@ fn batches_of_all_graphs_agree() {
                 order.batch(key.batch as usize).iter().map(|&position| index[position as usize]).collect();
             let counts = sampler.sample_into(key, &seeds, &mut batch).unwrap();
 
-            assert_eq!(counts.seeds, integer::<usize>(&expected["seeds"]));
+            assert_eq!(counts.seeds(), integer::<usize>(&expected["seeds"]));
             let (nodes, blocks) = content(&batch);
             assert_eq!(nodes, integers::<i64>(&expected["nodes"]), "{}: {key}", case["name"]);
             let expected_blocks = entries(expected, "blocks");
             assert_eq!(blocks.len(), expected_blocks.len());
             for (layer, ((indptr, indices), block)) in blocks.iter().zip(expected_blocks).enumerate() {
-                assert_eq!(counts.layers[layer].destinations, integer::<usize>(&block["destinations"]));
-                assert_eq!(counts.layers[layer].sources, integer::<usize>(&block["sources"]));
+                assert_eq!(counts.blocks()[layer].destinations, integer::<usize>(&block["destinations"]));
+                assert_eq!(counts.blocks()[layer].sources, integer::<usize>(&block["sources"]));
                 assert_eq!(*indptr, integers::<i32>(&block["indptr"]), "{}: {key}", case["name"]);
                 assert_eq!(*indices, integers::<i32>(&block["indices"]), "{}: {key}", case["name"]);
                 let weights = batch.block(layer).unwrap().weights;

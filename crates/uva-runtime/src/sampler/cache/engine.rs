@@ -90,7 +90,7 @@ impl<'a> Engine<'a> {
         graph: &SampledGraph<'_>,
         key: BatchKey,
         seeds: &[i64],
-        out: &mut BatchMut<'_>,
+        out: &mut BatchMut<'_, '_>,
         degrees: &mut [i32],
     ) -> Result<BatchCounts, RuntimeError> {
         match self {
