@@ -354,16 +354,18 @@ fn every_kind_has_test_vectors_and_rows_in_the_documentation() {
 #[test]
 fn the_second_implementation_still_makes_these_vectors() {
     let root = repository();
-    let output = Command::new("python3")
-        .arg(root.join("tests/reference/reference.py"))
-        .arg("--check")
-        .arg(root.join("docs/test-vectors.json"))
-        .output()
-        .expect("python3 can be started; it is a prerequisite");
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    for script in ["reference.py", "typed.py"] {
+        let output = Command::new("python3")
+            .arg(root.join("tests/reference").join(script))
+            .arg("--check")
+            .arg(root.join("docs/test-vectors.json"))
+            .output()
+            .expect("python3 can be started; it is a prerequisite");
+        assert!(
+            output.status.success(),
+            "{script}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
 }
