@@ -272,6 +272,15 @@ pub enum InvalidOption {
         /// The kinds that sample such graphs.
         instead: String,
     },
+    /// The kind has variates or weights that different relations cannot share.
+    #[error(
+        "`fanout_per=node` is not supported with the sampler {kind}: the weights or variates of different relations have \
+         no common scale; requires the sampler neighbor"
+    )]
+    FanoutPerNode {
+        /// The kind.
+        kind: SamplerKind,
+    },
     /// There are fanouts for another number of relations.
     #[error("`fanouts`: there are fanouts for {given} relations, but the graph has {relations}")]
     FanoutRelations {
@@ -475,6 +484,7 @@ impl InvalidOption {
             | Self::OneSubgraph { .. }
             | Self::FoundFanout { .. }
             | Self::Unbounded { .. } => Some("fanouts"),
+            Self::FanoutPerNode { .. } => Some("fanout_per"),
             Self::BatchDependency => Some("batch_dependency"),
             Self::BeyondPart { kind, .. } => Some(if kind.walks() { "walk_length" } else { "fanouts" }),
             Self::KindOnDevice { .. }

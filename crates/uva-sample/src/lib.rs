@@ -46,7 +46,7 @@ pub use hops::{Divided, ListCounts};
 pub use kind::SamplerKind;
 pub use kinds::{NeighborSampler, divided_sampler, sampler};
 pub use limits::{MAX_EPOCH, MAX_FANOUT, MAX_LAYERS};
-pub use options::{Expand, HopShape, SamplerOptions, Walks, batch_of_picks};
+pub use options::{Expand, FanoutPer, HopShape, SamplerOptions, Walks, batch_of_picks};
 pub use order::{ChunkOrder, EpochOrder, Follow, OrderEdges, Proximity, SeedOrder, SeedSequences, Sequenced};
 pub use sampler::{BatchSampler, GraphView, OriginalEdges, RelationView, TypeView, TypedView};
 pub use visit::VisitReads;

@@ -3,7 +3,9 @@
 use uva_graph::{NodeType, Relation};
 
 use super::batch::{BlockSize, TypeSize};
-use crate::{Capacity, Expand, Fanouts, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks};
+use crate::{
+    Capacity, Expand, FanoutPer, Fanouts, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
+};
 
 /// The maximum size of a batch, which determines its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,6 +296,7 @@ fn list_by_list(fanouts: Fanouts) -> SamplerOptions {
     SamplerOptions {
         kind: SamplerKind::LIST_BY_LIST,
         fanouts,
+        fanout_per: FanoutPer::Relation,
         replace: false,
         seed: 0,
         batch_dependency: 1,

@@ -3,7 +3,7 @@
 use uva_graph::{Relation, mix};
 
 use super::list::{Hop, List, NodeId};
-use super::picks::{KindSetup, PickResult, Picks};
+use super::picks::{KindSetup, PickResult, Picks, WordsOf};
 use super::sink::{PendingPositions, PickSink, PickTarget};
 use crate::limits::MAX_PICKS;
 use crate::options::{GROUP, GROUP_PICKS};
@@ -45,15 +45,27 @@ impl<'g, P: Picks<'g>> Drawing<'g, P> {
         // A group holds GROUP_PICKS picks, or, if that is more, those of one destination.
         let group_picks = most.max(GROUP_PICKS);
         let is_one_of_several = relations.len() > 1;
-        let drawing = |(relation, view): (Relation, RelationView<'g>)| {
+        let drawing = |(relation, view): (Relation, &RelationView<'g>)| {
             let options = &options;
             let graph = view.lists;
-            let setup = KindSetup { graph, relation, is_one_of_several, options, group_picks, most };
-            let salt = if P::WORDS_OF_NEIGHBORS { view.ends.source.0 } else { relation.0 };
+            let is_of_type = |other: &RelationView<'_>| other.ends.destination == view.ends.destination;
+            let into_type: Vec<_> = indices()
+                .zip(&relations)
+                .filter(|(_, other)| is_of_type(other))
+                .map(|(relation, other)| (relation, other.lists))
+                .collect();
+            let salt = match P::WORDS_OF {
+                WordsOf::Relation => relation.0,
+                WordsOf::SourceType => view.ends.source.0,
+                WordsOf::DestinationType => into_type[0].0.0,
+            };
+            let into_type = &into_type;
+            let setup =
+                KindSetup { graph, relation, is_one_of_several, into_type, options, group_picks, most };
             // mix(0) is 0: the first relation has the words of a homogeneous graph.
-            Ok(RelationDrawing { view, seed: options.seed ^ mix(salt.into()), picks: P::new(&setup)? })
+            Ok(RelationDrawing { view: *view, seed: options.seed ^ mix(salt.into()), picks: P::new(&setup)? })
         };
-        let relations = indices().zip(relations).map(drawing).collect::<Result<_, SampleError>>()?;
+        let relations = indices().zip(&relations).map(drawing).collect::<Result<_, SampleError>>()?;
         let (lists, waiting) = (Box::new([List::default(); GROUP]), PendingPositions::new(group_picks));
         Ok(Self { options, types, relations, lists, waiting })
     }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 pub use self::list::{Hop, List, NodeId};
-pub use self::picks::{KindSetup, PickResult, Picks};
+pub use self::picks::{KindSetup, PickResult, Picks, WordsOf};
 pub use self::sink::PickSink;
 
 /// Samples batches hop by hop, with the picks of `P`.

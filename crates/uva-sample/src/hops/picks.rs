@@ -16,6 +16,8 @@ pub struct KindSetup<'a, 'g> {
     pub(crate) relation: Relation,
     /// Whether the graph has other relations too.
     pub(crate) is_one_of_several: bool,
+    /// The relations that lead to the same node type, this one included.
+    pub(crate) into_type: &'a [(Relation, GraphView<'g>)],
     pub(crate) options: &'a SamplerOptions,
     /// The most picks of a group.
     pub(crate) group_picks: usize,
@@ -31,14 +33,24 @@ impl KindSetup<'_, '_> {
     }
 }
 
+/// What the random words of a relation belong to. Relations with the same have the same words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordsOf {
+    /// The relation.
+    Relation,
+    /// Its source type: the words belong to neighbours.
+    SourceType,
+    /// The first relation that leads to its destination type: a node has one draw for all its lists.
+    DestinationType,
+}
+
 /// The part that differs between kinds: which entries of each list are picked.
 pub trait Picks<'g>: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
 
-    /// Whether its random words belong to neighbours, not to destinations. Relations with one source type then have
-    /// the same words.
-    const WORDS_OF_NEIGHBORS: bool = false;
+    /// What salts its random words in a graph with several relations.
+    const WORDS_OF: WordsOf = WordsOf::Relation;
 
     /// The purpose of its random words.
     const PURPOSE: RandomPurpose = RandomPurpose::Neighbors;

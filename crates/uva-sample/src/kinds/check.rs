@@ -6,8 +6,8 @@ use super::table;
 use crate::hops::{Divided, HopSampler, Picks};
 use crate::limits::MAX_PICKS;
 use crate::{
-    BatchSampler, Expand, GraphView, InvalidOption, RelationView, SampleError, SamplerKind, SamplerOptions,
-    TypedView, Walks,
+    BatchSampler, Expand, FanoutPer, GraphView, InvalidOption, RelationView, SampleError, SamplerKind,
+    SamplerOptions, TypedView, Walks,
 };
 
 /// The sampler for these options and their kind.
@@ -94,6 +94,7 @@ impl Default for SamplerOptions {
         Self {
             kind: SamplerKind::default(),
             fanouts: [15, 10, 5].into(),
+            fanout_per: FanoutPer::Relation,
             replace: false,
             seed: 0,
             batch_dependency: 1,
@@ -155,6 +156,9 @@ impl SamplerOptions {
         if self.expand == Expand::New && !kind.expands_new() {
             let instead = SamplerKind::names_of(SamplerKind::expands_new);
             return Err(InvalidOption::ExpandNew { kind, instead });
+        }
+        if self.fanout_per == FanoutPer::Node && kind != SamplerKind::NEIGHBOR {
+            return Err(InvalidOption::FanoutPerNode { kind });
         }
         let first = self.fanouts.of_relation(Relation::ONLY).next();
         if kind.draws_one_subgraph()

@@ -6,7 +6,7 @@
 //! likely.
 
 use super::smallest_keys::Smallest;
-use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks, WordsOf};
 use crate::kind::KindRow;
 use crate::philox::first_longs;
 use crate::{SampleError, SamplerKind};
@@ -37,7 +37,7 @@ pub struct Labor {
 
 impl Picks<'_> for Labor {
     const KIND: SamplerKind = SamplerKind::LABOR;
-    const WORDS_OF_NEIGHBORS: bool = true;
+    const WORDS_OF: WordsOf = WordsOf::SourceType;
 
     fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         let (names, variates) = (Box::new([0; CHUNK]), Box::new([0; CHUNK]));

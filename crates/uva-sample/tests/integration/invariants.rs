@@ -4,8 +4,8 @@ use crate::common::{Graph, content, fanouts_for, key, plainly, plainly_weighed, 
 use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Relation, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView,
-    InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, OriginalEdges, SampleError,
+    BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, FanoutPer,
+    GraphView, InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, OriginalEdges, SampleError,
     SamplerKind, SamplerOptions, Walks, batch_hash, sampler,
 };
 
@@ -28,6 +28,7 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
         any::<bool>(),
     )
         .prop_map(|(fanouts, replace, seed, batch_dependency, expand, kind, edge_ids)| SamplerOptions {
+            fanout_per: FanoutPer::Relation,
             kind,
             fanouts: fanouts_for(kind, &fanouts).into(),
             replace: replace && kind.replaces(),
@@ -361,7 +362,10 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
     let edges = [first.edges, second.edges];
     assert_eq!(run(counts.nodes(), destinations, edges), Ok(counts.clone()));
     // More is fine too.
-    assert_eq!(run(counts.nodes() + 9, destinations.map(|n| n + 9), edges.map(|n| n + 9)), Ok(counts.clone()));
+    assert_eq!(
+        run(counts.nodes() + 9, destinations.map(|n| n + 9), edges.map(|n| n + 9)),
+        Ok(counts.clone())
+    );
 
     let too_large = |what, capacity| Err(SampleError::BatchTooLarge { key: key(3), what, capacity });
     assert_eq!(run(counts.nodes() - 1, destinations, edges), too_large(Capacity::Nodes, counts.nodes() - 1));
@@ -376,7 +380,10 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
         assert_eq!(run(counts.nodes(), less, edges), too_large(Capacity::Destinations { layer }, 0));
         let mut less = edges;
         less[layer] -= 1;
-        assert_eq!(run(counts.nodes(), destinations, less), too_large(Capacity::Edges { layer }, less[layer]));
+        assert_eq!(
+            run(counts.nodes(), destinations, less),
+            too_large(Capacity::Edges { layer }, less[layer])
+        );
         less[layer] = 0;
         assert_eq!(run(counts.nodes(), destinations, less), too_large(Capacity::Edges { layer }, 0));
     }

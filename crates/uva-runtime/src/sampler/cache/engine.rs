@@ -96,7 +96,7 @@ impl<'a> Engine<'a> {
         match self {
             Self::Host { sampler, dataset } => {
                 let counts = sampler.sample(key, seeds, out).map_err(|error| graph.in_dataset_ids(error))?;
-                let nodes = &mut out.nodes[..counts.nodes];
+                let nodes = &mut out.nodes[0][..counts.nodes()];
                 graph.to_dataset_ids(nodes);
                 let csc = dataset.csc();
                 for (to, node) in degrees.iter_mut().zip(nodes) {

@@ -157,7 +157,7 @@ fn sample(
             let start = Instant::now();
             let counts = sampler.sample_into(*key, seeds, &mut memory)?;
             let time = start.elapsed();
-            sampled.push(Sampled { time, edges: counts.edges(), nodes: counts.nodes, hash: counts.hash });
+            sampled.push(Sampled { time, edges: counts.edges(), nodes: counts.nodes(), hash: counts.hash });
         }
         Ok((begun, Instant::now(), sampled))
     };
