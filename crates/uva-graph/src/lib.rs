@@ -53,6 +53,7 @@ pub use description::edge_values::{EDGE_VALUES, EdgeValues, EdgeValuesSpec};
 pub use description::element::ElementType;
 pub use description::feature_element::{edge_feature_element, feature_element};
 pub use description::meta::Meta;
+pub use description::metagraph::{MOST_NODE_TYPES, MOST_RELATIONS, Metagraph, MetagraphError, UnknownName};
 pub use description::part_of::PartOf;
 pub use description::ranges_of::RangesOf;
 pub use description::schema::{NodeType, Relation, RelationSchema, Schema, TableSchema};

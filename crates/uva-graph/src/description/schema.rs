@@ -11,6 +11,12 @@ pub struct Relation(pub u16);
 impl Relation {
     /// The relation of a graph whose edges are of one kind.
     pub const ONLY: Self = Self(0);
+
+    /// The relation's place in arrays with one element per relation.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
 }
 
 /// Index of a node type of a dataset.
@@ -20,6 +26,12 @@ pub struct NodeType(pub u16);
 impl NodeType {
     /// The type of a graph whose nodes are of one kind.
     pub const ONLY: Self = Self(0);
+
+    /// The node type's place in arrays with one element per node type.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
 }
 
 /// The schema of a dataset. A homogeneous graph has one node type, one relation and one table of feature rows. A hop
