@@ -12,3 +12,4 @@ pub(crate) mod ranges_of;
 pub(crate) mod schema;
 pub(crate) mod split;
 pub(crate) mod summary;
+pub mod typed_meta;
