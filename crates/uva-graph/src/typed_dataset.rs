@@ -245,6 +245,12 @@ impl TypedDataset {
         }
     }
 
+    /// The file of a split of a type, which need not exist.
+    pub fn split_file(&self, node_type: NodeType, split: Split) -> PathBuf {
+        let directory = ArrayDirectory::of_type(&self.path, self.metagraph(), node_type).directory;
+        directory.join(split.file_name())
+    }
+
     /// The time of each node in the file of a split; `None` if there are none.
     pub fn split_times_of(&self, node_type: NodeType, split: Split) -> Option<&[i64]> {
         self.node_files(node_type)?.split_times[split as usize].as_ref().map(TypedArray::values)

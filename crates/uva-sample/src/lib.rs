@@ -35,11 +35,10 @@ mod sampler;
 mod visit;
 
 pub use batch_key::BatchKey;
-pub use batches::batch::{
-    BatchCounts, BatchMut, BlockMut, BlockRef, BlockSize, ListReads, MiniBatch, TypeSize,
-};
-pub use batches::bounds::{BatchBounds, GraphSize, RelationEnds, RelationSize};
+pub use batches::batch::{BatchCounts, BatchMut, BlockMut, BlockRef, ListReads, MiniBatch};
+pub use batches::bounds::{BatchBounds, GraphSize, RelationSize};
 pub use batches::hash::{batch_hash, rows_hash};
+pub use batches::sizes::{BlockSize, RelationEnds, TypeSize};
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use fanouts::Fanouts;
 pub use hops::{Divided, ListCounts};

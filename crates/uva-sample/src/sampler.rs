@@ -1,8 +1,8 @@
 //! The interface of all samplers, and their view of the graph.
 
-use uva_graph::Csc;
+use uva_graph::{Csc, TypedDataset};
 
-use crate::batches::bounds::RelationEnds;
+use crate::RelationEnds;
 use crate::{BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerOptions};
 
 /// A source of mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, independent of
@@ -124,6 +124,25 @@ pub struct RelationView<'g> {
     /// Its lists: one for each node of the destination type, of nodes of the source type. Their
     /// [`original_ids`](Csc::original_ids) are not read: those of the types count.
     pub lists: GraphView<'g>,
+}
+
+impl<'g> TypedView<'g> {
+    /// The types and relations of a dataset, with the weights of edges that have some.
+    ///
+    /// # Panics
+    /// For a hop set, which has no relations.
+    #[must_use]
+    pub fn of(dataset: &'g TypedDataset) -> Self {
+        let types = dataset
+            .metagraph()
+            .types()
+            .map(|of| TypeView { nodes: dataset.nodes_of(of), original_ids: dataset.original_ids_of(of) });
+        let relations = dataset.metagraph().relations().map(|relation| RelationView {
+            ends: RelationEnds::of(dataset.metagraph(), relation),
+            lists: GraphView { weights: dataset.weights_of(relation), ..dataset.lists(relation).into() },
+        });
+        Self { types: types.collect(), relations: relations.collect() }
+    }
 }
 
 impl<'g> From<GraphView<'g>> for TypedView<'g> {

@@ -13,7 +13,9 @@ use std::ops::AddAssign;
 use smallvec::SmallVec;
 use uva_graph::{NodeType, Relation};
 
-use crate::{BatchBounds, MAX_LAYERS};
+use super::bounds::BatchBounds;
+use super::sizes::{BlockSize, TypeSize};
+use crate::MAX_LAYERS;
 
 /// Memory for a batch, provided by the caller. After sampling, its content beyond the counts is unspecified.
 pub struct BatchMut<'b, 'a> {
@@ -64,15 +66,6 @@ pub struct BatchCounts {
     pub hash: u64,
     /// Entries of the graph that were read.
     pub list_reads: ListReads,
-}
-
-/// The nodes of one type in a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TypeSize {
-    /// Seeds: the first of the nodes.
-    pub seeds: usize,
-    /// All nodes, seeds included.
-    pub nodes: usize,
 }
 
 /// Reads of lists, visit by visit ([`VisitReads`](crate::VisitReads)): of bounds and picks, and of weights if picks are
@@ -177,17 +170,6 @@ impl Default for BatchCounts {
         let (types, blocks) = (SmallVec::from([TypeSize::default()]), SmallVec::new());
         Self { types, relations: 1, blocks, hash: 0, list_reads: ListReads::default() }
     }
-}
-
-/// The size of one block, or its bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockSize {
-    /// Nodes that aggregate (destinations): the first of the batch's nodes of their type.
-    pub destinations: usize,
-    /// Sources, in a homogeneous graph destinations included.
-    pub sources: usize,
-    /// Picks.
-    pub edges: usize,
 }
 
 /// One block, for reading.

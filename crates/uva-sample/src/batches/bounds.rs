@@ -1,8 +1,8 @@
 //! The maximum size of a batch, known before the first one is sampled.
 
-use uva_graph::{NodeType, Relation};
+use uva_graph::{Relation, TypedDataset};
 
-use super::batch::{BlockSize, TypeSize};
+use super::sizes::{BlockSize, RelationEnds, TypeSize};
 use crate::{
     Capacity, Expand, FanoutPer, Fanouts, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
 };
@@ -40,21 +40,21 @@ pub struct RelationSize {
     pub edges: usize,
 }
 
-/// The node types of a relation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RelationEnds {
-    /// The type of the nodes in the neighbour lists.
-    pub source: NodeType,
-    /// The type of the nodes that own the lists.
-    pub destination: NodeType,
-}
-
-impl RelationEnds {
-    /// Those of a homogeneous graph.
-    pub const ONLY: Self = Self { source: NodeType::ONLY, destination: NodeType::ONLY };
-}
-
 impl GraphSize {
+    /// The sizes of a dataset.
+    #[must_use]
+    pub fn of(dataset: &TypedDataset) -> Self {
+        let metagraph = dataset.metagraph();
+        let size = |relation| RelationSize {
+            ends: RelationEnds::of(metagraph, relation),
+            edges: dataset.edges_of(relation),
+        };
+        Self {
+            nodes: metagraph.types().map(|of| dataset.nodes_of(of)).collect(),
+            relations: metagraph.relations().map(size).collect(),
+        }
+    }
+
     /// A homogeneous graph.
     #[must_use]
     pub fn homogeneous(nodes: usize, edges: usize) -> Self {

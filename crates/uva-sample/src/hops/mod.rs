@@ -292,7 +292,7 @@ fn usable(nodes: &[i64]) -> usize {
     nodes.len().min(i32::MAX as usize)
 }
 
-/// The nodes of the destination type, the room behind the first `used` nodes of the source type, and the whole room of
+/// The nodes of the destination type, the room after the first `used` nodes of the source type, and the whole room of
 /// the source type. If both are one type, only its first `used` nodes are destinations.
 fn lists_and_room<'a>(
     nodes: &'a mut [&mut [i64]],
