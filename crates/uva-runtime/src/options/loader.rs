@@ -9,7 +9,8 @@ use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{
-    Expand, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks,
+    Expand, FanoutPer, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions,
+    Walks,
 };
 
 use crate::RuntimeError;
@@ -333,6 +334,7 @@ impl LoaderOptions {
         SamplerOptions {
             kind: self.sampler_kind,
             fanouts: self.fanouts.clone(),
+            fanout_per: FanoutPer::Relation,
             replace: self.replace,
             seed: self.seed,
             batch_dependency: self.batch_dependency,

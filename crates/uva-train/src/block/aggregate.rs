@@ -6,7 +6,7 @@ use crate::block::tensor_block::{TensorBlock, Transposed, refuse_weights};
 use crate::torch::borrowed::{Borrowed, Number};
 use crate::{TrainError, torch::host};
 use tch::{Device, Kind, Tensor};
-use uva_batch::LayerCounts;
+use uva_batch::BlockSize;
 use uva_model::{ModelKind, Weighting};
 use uva_ops::lists::{Id, Lists as CheckedLists, SumElement, Weights, degree_weights, transpose};
 
@@ -231,10 +231,7 @@ impl<'a> Block<'a> {
     }
 
     /// A block with these numbers of destinations, sources and edges, whose sums were made with the batch.
-    pub(crate) fn given(
-        LayerCounts { destinations, sources, edges }: LayerCounts,
-        sums: Borrowed<'a>,
-    ) -> Self {
+    pub(crate) fn given(BlockSize { destinations, sources, edges }: BlockSize, sums: Borrowed<'a>) -> Self {
         let lists = Lists::Given { sums };
         Self { destinations, sources, edges, lists, edge_attr: None, own: None }
     }

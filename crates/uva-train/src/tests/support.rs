@@ -9,7 +9,7 @@ use crate::train::trainer::Trainer;
 use crate::whole::graph::WholeGraph;
 use std::collections::HashMap;
 use tch::Kind;
-use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};
+use uva_batch::{BatchColumns, BlockSize, Column, ColumnArray, Element};
 use uva_graph::{Csc, ElementType, FeatureTable, Indices, Labels};
 use uva_model::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 
@@ -167,8 +167,8 @@ impl OwnedBlock {
         block
     }
 
-    pub(crate) fn counts(&self) -> LayerCounts {
-        LayerCounts { destinations: self.destinations, sources: self.sources, edges: self.indices.len() }
+    pub(crate) fn counts(&self) -> BlockSize {
+        BlockSize { destinations: self.destinations, sources: self.sources, edges: self.indices.len() }
     }
 }
 

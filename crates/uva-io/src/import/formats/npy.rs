@@ -219,6 +219,7 @@ struct Source {
 impl Source {
     fn new(directory: &Path) -> Result<Source, GraphError> {
         let meta = Meta::read(directory)?;
+        meta.check_format_1(directory)?;
         Ok(Source { directory: directory.to_owned(), meta, read: RefCell::default() })
     }
 
