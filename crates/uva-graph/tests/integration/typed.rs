@@ -163,6 +163,9 @@ fn settle_all(directory: &Path) {
     settle(directory);
 }
 
+/// A change of the dataset.
+type Change = fn(&mut Library);
+
 #[test]
 fn everything_but_place_and_name_changes_the_fingerprint() {
     let mut seen = vec![library().open().fingerprint()];
@@ -170,7 +173,7 @@ fn everything_but_place_and_name_changes_the_fingerprint() {
     let mut renamed = library();
     renamed.change(|meta| meta["name"] = json!("other"));
     assert_eq!(renamed.open().fingerprint(), seen[0], "another name");
-    let changes: [(&str, fn(&mut Library)); 8] = [
+    let changes: [(&str, Change); 8] = [
         ("an id", |l| l.write("edges/topic__covers__paper/indices", NpyType::I32, &[], &[0_i32; 10])),
         ("a relation's type", |l| {
             l.change(|meta| meta["edges"][0]["type"][1] = json!("quotes"));
@@ -260,7 +263,7 @@ fn format_1_keeps_its_fingerprints_and_stamps() {
     assert_eq!(small.open().fingerprint(), "da244169989ceb90");
     small.write("weight", NpyType::F32, &[], &[0.5_f32, 1.0, 1.5, 2.0, 2.5]);
     small.write("edge_type", NpyType::U16, &[], &[0_u16, 1, 2, 1, 0]);
-    let halves = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9.].map(|value| f16_bits(value));
+    let halves = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9.].map(f16_bits);
     small.write("edge_feat", NpyType::F16, &[2], &halves);
     small.write("orig_id", NpyType::I64, &[], &[3_i64, 1, 0, 2]);
     // The keys of format 2 belong to the user here.
