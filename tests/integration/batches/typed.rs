@@ -65,12 +65,7 @@ fn dataset_of(name: &str, at: &Path) -> Value {
 
 #[test]
 fn bench_sample_has_the_batches_of_the_second_implementation() {
-    for (name, options) in [
-        ("library", "--fanouts 2,1"),
-        ("only new nodes", "--fanouts 2,2 --expand new"),
-        ("labor", "--fanouts 1,2 --expand new --sampler-kind labor"),
-        ("every type reordered", "--fanouts 2,1"),
-    ] {
+    for name in ["library", "every type reordered"] {
         let temp = directory();
         let case = dataset_of(name, &temp.path().join("data"));
         let batches = case["batches"].as_array().unwrap();
@@ -80,7 +75,7 @@ fn bench_sample_has_the_batches_of_the_second_implementation() {
         });
         for threads in [1, 3] {
             let words = format!(
-                "bench sample data --seed 42 --batch-size 4 --batches 4 --json --threads {threads} {options}"
+                "bench sample data --fanouts 2,1 --seed 42 --batch-size 4 --batches 4 --json --threads {threads}"
             );
             let found = uvatrain(temp.path(), words.split_whitespace()).run().succeeds().json();
             assert_eq!(found["hash"], format!("{expected:016x}"), "{name}, threads: {threads}");
