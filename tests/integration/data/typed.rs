@@ -99,7 +99,7 @@ fn info_shows_types_relations_and_what_batches_lack() {
 fn commands_for_one_type_refuse_a_typed_graph() {
     let temp = directory();
     write_library(&temp.path().join("lib"));
-    for words in ["batch lib", "export lib out --to npy", "bench sample lib", "partition lib out --parts 2"] {
+    for words in ["batch lib", "export lib out --to npy", "partition lib out --parts 2"] {
         let wanted =
             ["lib/meta.json", "4 node types and 3 relations", "typed graphs are not supported here yet"];
         run(temp.path(), words).refuses(2, &wanted);
