@@ -111,10 +111,12 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
                 };
                 let (size, reads) = match self.drawing.relations[relation.index()].view.lists.csc.indices {
                     Indices::I32(ids) => {
-                        self.sample_hop(relation, key, layer, ids, out.nodes, kept, block)?
+                        let hop = self.drawing.hop(relation, key, layer, ids);
+                        self.sample_hop(relation, hop, out.nodes, kept, block)?
                     }
                     Indices::I64(ids) => {
-                        self.sample_hop(relation, key, layer, ids, out.nodes, kept, block)?
+                        let hop = self.drawing.hop(relation, key, layer, ids);
+                        self.sample_hop(relation, hop, out.nodes, kept, block)?
                     }
                 };
                 let indptr = &block.indptr[..=size.destinations];
@@ -180,13 +182,10 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     /// Samples a relation's block for the nodes known before the hop, and appends the nodes found to those of their
     /// type. Destinations of `kept` keep their picks from there. The block's sources are not counted yet: the relations
     /// that follow may find more.
-    #[allow(clippy::too_many_arguments, reason = "called once, for two types of ids")]
     fn sample_hop<I: NodeId>(
         &mut self,
         relation: Relation,
-        key: BatchKey,
-        layer: usize,
-        indices: &[I],
+        (hop, group): (Hop<'_, I>, usize),
         nodes: &mut [&mut [i64]],
         kept: BlockRef<'_>,
         block: &mut BlockMut<'_>,
@@ -195,7 +194,6 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         let RelationEnds { source, destination } = drawing.relations[relation.index()].view.ends;
         let (source, destination) = (source.index(), destination.index());
         let destinations = known[destination];
-        let (hop, group) = &drawing.hop(relation, key, layer, indices);
         let capacity = block.indptr.len();
         // The block before has at least the offset 0, and at most as many destinations as there are nodes so far.
         let Some((kept_offsets, offsets)) = block
@@ -267,11 +265,11 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             None => {
                 let to = PickTarget::Block(block_of_picks);
                 let weights = (&mut *weights, kept.indices.len());
-                drawing.draw(relation, (hop, *group), new_nodes, to, weights, count)?
+                drawing.draw(relation, (&hop, group), new_nodes, to, weights, count)?
             }
             Some(divided) => {
-                divided.bring(drawing, hop, new_nodes)?;
-                divided.hand_over(drawing, hop, new_nodes, block_of_picks, count)?
+                divided.bring(drawing, &hop, new_nodes)?;
+                divided.hand_over(drawing, &hop, new_nodes, block_of_picks, count)?
             }
         };
         so_far[source] += found;
