@@ -53,6 +53,7 @@ step "book" scripts/check/book.sh
 step "real graphs" scripts/setup/datasets.sh
 step "NVRTC" scripts/setup/nvrtc.sh
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
+step "second implementation, typed" python3 tests/reference/typed.py --check docs/test-vectors.json
 step "tests" tests
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))

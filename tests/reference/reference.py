@@ -3,8 +3,8 @@
 
 It follows docs/spec/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
 loop for each sentence of that document. words.py has the random words, together.py the kinds of sampler that draw
-for all destinations of a hop together, partitions.py the methods of docs/spec/partitioning.md. It makes
-docs/test-vectors.json, which the Rust tests compare with.
+for all destinations of a hop together, partitions.py the methods of docs/spec/partitioning.md, and typed.py typed
+graphs. It makes docs/test-vectors.json, which the Rust tests compare with, except for the part that typed.py makes.
 
     python3 tests/reference/reference.py --write docs/test-vectors.json
     python3 tests/reference/reference.py --check docs/test-vectors.json
@@ -15,6 +15,7 @@ Needs Python 3.9 or later and nothing else.
 import argparse
 import json
 import math
+import os
 import sys
 
 from floats import bits_of, float32, weight_of
@@ -30,6 +31,7 @@ from words import (
     exponential,
     mix,
     philox4x32,
+    under,
     word_at,
     words_of,
 )
@@ -135,15 +137,15 @@ def pick_labor(variates, fanout):
     return sorted(position for _, position in smallest)
 
 
-def pick_weighted(stream, weights, fanout, replace):
-    """Positions picked in a list whose entries have these weights."""
+def pick_weighted(stream, weights, fanout, replace, relation=0):
+    """Positions picked in a list of the relation, whose entries have these weights."""
     there = [position for position, weight in enumerate(weights) if weight > 0]
     if fanout == -1 or not there:
         return there
     if replace:
         e = math.frexp(max(weights))[1] - 1
         integers = [math.floor(weight * 2.0 ** (31 - e)) if weight > 0 else 0 for weight in weights]
-        words, picks = words_of(stream), []
+        words, picks = words_of(under(stream, relation)), []
         for _ in range(fanout):
             drawn, position = bounded64(words, sum(integers)), 0
             while drawn >= integers[position]:
@@ -153,7 +155,7 @@ def pick_weighted(stream, weights, fanout, replace):
         return picks
     if len(there) <= fanout:
         return there
-    keys = [(float(exponential(word_at(stream, position))) / weights[position], position) for position in there]
+    keys = [(float(exponential(word_at(stream, position, relation))) / weights[position], position) for position in there]
     return sorted(position for _, position in sorted(keys)[:fanout])
 
 
@@ -703,24 +705,30 @@ def differences(ours, theirs, path=""):
         yield f"{path}: the reference says {ours!r}, the file {theirs!r}"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def write_or_check(description, make, also=lambda stored: None):
+    """The command line of a script that makes some keys of the file of test vectors, and keeps the others. `also` is
+    what --check calls with the file's content after it."""
+    parser = argparse.ArgumentParser(description=description)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--write", metavar="FILE", help="write the test vectors")
     which.add_argument("--check", metavar="FILE", help="compare a file of test vectors; exit 1 where it differs")
     arguments = parser.parse_args()
-    made = vectors()
+    path = arguments.write or arguments.check
+    made, stored = make(), {}
+    if arguments.check or os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            stored = json.load(file)
     if arguments.write:
-        with open(arguments.write, "w", encoding="utf-8") as file:
-            file.write(render(made) + "\n")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(render({**stored, **made}) + "\n")
         return 0
-    with open(arguments.check, encoding="utf-8") as file:
-        found = list(differences(made, json.load(file)))
+    found = list(differences(made, {key: value for key, value in stored.items() if key in made}))
     for line in found[:20]:
         print(line, file=sys.stderr)
-    print(f"{arguments.check}: {'every value agrees' if not found else f'{len(found)} differences'}")
+    print(f"{path}: {'every value agrees' if not found else f'{len(found)} differences'}")
+    also(stored)
     return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(__doc__.splitlines()[0], vectors))

@@ -96,8 +96,13 @@ def exponential(word):
     return (33 - e) * 2**32 - t - bow * q // 2**34
 
 
-def word_at(stream, position):
-    """Word `position` of a node, however long its list is."""
-    at, of = position % 2**18, position // 2**18
-    stream = dict(stream, seed=stream["seed"] ^ mix(of))
+def under(stream, number):
+    """The stream under the seed of a relation, a node type or a segment of a list."""
+    return dict(stream, seed=stream["seed"] ^ mix(number))
+
+
+def word_at(stream, position, relation=0):
+    """Word `position` of a node, however long its list in the relation is."""
+    at, segment = position % 2**18, position // 2**18
+    stream = under(stream, segment if relation == 0 else relation + (segment << 32))
     return philox4x32([stream["seed"] & MASK32, stream["seed"] >> 32], counter_of(stream, at // 4))[at % 4]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use uva_graph::Split;
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, LayerCounts, ListReads};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, BlockSize, ListReads};
 
 use crate::schema::Rows;
 
@@ -21,15 +21,15 @@ pub enum HandOver {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-struct BlockSize {
+struct PackedSize {
     destinations: u32,
     sources: u32,
     edges: u32,
 }
 
-impl From<LayerCounts> for BlockSize {
+impl From<BlockSize> for PackedSize {
     /// Local ids are 32 bits, so every count is.
-    fn from(LayerCounts { destinations, sources, edges }: LayerCounts) -> Self {
+    fn from(BlockSize { destinations, sources, edges }: BlockSize) -> Self {
         let [destinations, sources, edges] = [destinations, sources, edges].map(|count| count as u32);
         Self { destinations, sources, edges }
     }
@@ -92,8 +92,8 @@ struct FixedHeader {
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 struct LayerHeader {
     /// The size with padding, like that of all columns.
-    padded: BlockSize,
-    real: BlockSize,
+    padded: PackedSize,
+    real: PackedSize,
 }
 
 /// The header of a slot. The sampler writes it; the producer adds the start and the duration of its gather.
@@ -130,23 +130,23 @@ impl BatchHeader {
             epoch: key.epoch,
             batch: key.batch,
             // Local ids are 32 bits, so every count is.
-            real_seeds: counts.seeds as u32,
-            real_nodes: counts.nodes as u32,
-            layer_count: counts.layer_count as u32,
+            real_seeds: counts.seeds() as u32,
+            real_nodes: counts.nodes() as u32,
+            layer_count: counts.layers() as u32,
             list_reads: counts.list_reads.all,
             list_reads_cached: counts.list_reads.cached,
             ..FixedHeader::zeroed()
         };
-        let layer = |&real: &LayerCounts| LayerHeader { real: real.into(), ..LayerHeader::default() };
-        let mut header = Self { fixed, layers: counts.layers().iter().map(layer).collect() };
+        let layer = |&real: &BlockSize| LayerHeader { real: real.into(), ..LayerHeader::default() };
+        let mut header = Self { fixed, layers: counts.blocks().iter().map(layer).collect() };
         header.set_padded(counts);
         header
     }
 
     /// Records the counts of the batch with its padding, which all columns have from now on.
     pub fn set_padded(&mut self, counts: &BatchCounts) {
-        (self.fixed.seeds, self.fixed.nodes) = (counts.seeds as u32, counts.nodes as u32);
-        for (to, &from) in self.layers.iter_mut().zip(counts.layers()) {
+        (self.fixed.seeds, self.fixed.nodes) = (counts.seeds() as u32, counts.nodes() as u32);
+        for (to, &from) in self.layers.iter_mut().zip(counts.blocks()) {
             to.padded = from.into();
         }
     }
@@ -163,7 +163,7 @@ impl BatchHeader {
     /// # Errors
     /// Returns the field that is out of bounds, and its bound.
     pub fn read(payload: &[u8], bounds: &BatchBounds) -> Result<Self, String> {
-        let (fixed_bytes, layers) = (size_of::<FixedHeader>(), bounds.layers.len());
+        let (fixed_bytes, layers) = (size_of::<FixedHeader>(), bounds.blocks.len());
         let bytes = payload
             .get(..Self::used_bytes(layers))
             .ok_or_else(|| format!("a batch of {} bytes has no header", payload.len()))?;
@@ -198,15 +198,15 @@ impl BatchHeader {
         if self.fixed.summed > 1 {
             return Err(format!("way {} of its rows is unknown", self.fixed.summed));
         }
-        if self.fixed.layer_count as usize != bounds.layers.len() {
-            return Err(format!("{} layers in a slot for {}", self.fixed.layer_count, bounds.layers.len()));
+        if self.fixed.layer_count as usize != bounds.blocks.len() {
+            return Err(format!("{} layers in a slot for {}", self.fixed.layer_count, bounds.blocks.len()));
         }
-        within("nodes", self.fixed.nodes, bounds.nodes)?;
-        within("seeds", self.fixed.seeds, (self.fixed.nodes as usize).min(bounds.seeds))?;
+        within("nodes", self.fixed.nodes, bounds.nodes())?;
+        within("seeds", self.fixed.seeds, (self.fixed.nodes as usize).min(bounds.seeds()))?;
         within("nodes without padding", self.fixed.real_nodes, self.fixed.nodes as usize)?;
         within("seeds without padding", self.fixed.real_seeds, self.fixed.seeds as usize)?;
         for (layer, (LayerHeader { padded: counts, real: own }, capacity)) in
-            self.layers.iter().zip(&bounds.layers).enumerate()
+            self.layers.iter().zip(&bounds.blocks).enumerate()
         {
             let what = |of: &str| format!("{of} of layer {layer}");
             within(&what("edges"), counts.edges, capacity.edges)?;
@@ -368,7 +368,7 @@ impl BatchHeader {
     ///
     /// # Panics
     /// If there is no such layer.
-    pub fn real_layer(&self, layer: usize) -> LayerCounts {
+    pub fn real_layer(&self, layer: usize) -> BlockSize {
         counts_of(&self.layers[layer].real)
     }
 
@@ -397,21 +397,21 @@ impl BatchHeader {
     }
 
     /// The size of the outermost layer's block, whose sources are the batch's nodes.
-    pub fn outermost(&self) -> LayerCounts {
-        self.layers.last().map_or_else(LayerCounts::default, |last| counts_of(&last.padded))
+    pub fn outermost(&self) -> BlockSize {
+        self.layers.last().map_or_else(BlockSize::default, |last| counts_of(&last.padded))
     }
 
     /// The size of a layer's block.
     ///
     /// # Panics
     /// If there is no such layer.
-    pub fn layer(&self, layer: usize) -> LayerCounts {
+    pub fn layer(&self, layer: usize) -> BlockSize {
         counts_of(&self.layers[layer].padded)
     }
 }
 
-fn counts_of(counts: &BlockSize) -> LayerCounts {
-    LayerCounts {
+fn counts_of(counts: &PackedSize) -> BlockSize {
+    BlockSize {
         destinations: counts.destinations as usize,
         sources: counts.sources as usize,
         edges: counts.edges as usize,
@@ -428,10 +428,10 @@ mod tests {
     }
 
     fn header() -> BatchHeader {
-        let mut counts =
-            BatchCounts { seeds: 7, nodes: 40, layer_count: 2, hash: 0x1234, ..Default::default() };
-        counts.layers[0] = LayerCounts { destinations: 7, sources: 25, edges: 21 };
-        counts.layers[1] = LayerCounts { destinations: 25, sources: 40, edges: 50 };
+        let first = BlockSize { destinations: 7, sources: 25, edges: 21 };
+        let second = BlockSize { destinations: 25, sources: 40, edges: 50 };
+        let mut counts = BatchCounts::of_blocks(7, [first, second]);
+        counts.hash = 0x1234;
         let mut header = BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts);
         header.set_sampled(3, Duration::from_nanos(5), Duration::from_nanos(22));
         header.check(&bounds()).unwrap();
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(read.key(), BatchKey { split: Split::Valid, epoch: 5, batch: 3 });
         assert_eq!((read.hash(), read.sample_ns(), read.gather_ns()), (0x1234, 17, 0));
         assert_eq!((read.seeds(), read.nodes()), (7, 40));
-        assert_eq!(read.layer(1), LayerCounts { destinations: 25, sources: 40, edges: 50 });
+        assert_eq!(read.layer(1), BlockSize { destinations: 25, sources: 40, edges: 50 });
     }
 
     #[test]

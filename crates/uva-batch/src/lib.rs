@@ -50,7 +50,7 @@ pub use layout::{BatchLayout, ColumnPlace, ColumnsMut, FEATURE_COLUMNS, SlotRoom
 pub use schema::{COLUMNS, Column, ColumnSpec, Stage};
 pub use spec::BatchSpec;
 pub use static_shapes::{Padding, StaticShapes};
-pub use uva_sample::LayerCounts;
+pub use uva_sample::BlockSize;
 pub use view::{
     ArrayMemory, BatchColumns, BatchView, ColumnArray, ColumnRef, FeatureRows, Proof, RawArray, SlotMemory,
 };

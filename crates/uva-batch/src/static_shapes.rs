@@ -1,7 +1,7 @@
 //! The static shapes that a run's batches are padded to.
 
 use serde::{Deserialize, Serialize};
-use uva_sample::{BatchBounds, BatchCounts, Expand, LayerCounts, MAX_LAYERS};
+use uva_sample::{BatchBounds, BatchCounts, BlockSize, Expand, MAX_LAYERS};
 
 /// Standard deviations above the mean, the same as in NVIDIA's MLPerf entry for R-GAT.
 const DEVIATIONS: f64 = 5.0;
@@ -38,9 +38,9 @@ impl StaticShapes {
             let most_likely = likely_most(drawn.iter().map(count));
             most_likely.min(most)
         };
-        let mut nodes = vec![likely(&|drawn| drawn.nodes[0], bounds.seeds)];
+        let mut nodes = vec![likely(&|drawn| drawn.nodes[0], bounds.seeds())];
         let mut edges = Vec::new();
-        for (layer, bound) in bounds.layers.iter().enumerate() {
+        for (layer, bound) in bounds.blocks.iter().enumerate() {
             nodes.push(likely(&|drawn| drawn.nodes[layer + 1], bound.sources.min(bound.edges)));
             edges.push(likely(&|drawn| drawn.edges[layer], bound.edges).next_multiple_of(MULTIPLE));
         }
@@ -48,7 +48,7 @@ impl StaticShapes {
         let mean = |count: &dyn Fn(&BatchCounts) -> usize| {
             samples.iter().map(count).sum::<usize>().div_ceil(samples.len())
         };
-        let mean = (mean(&|counts| counts.nodes), mean(&BatchCounts::edges));
+        let mean = (mean(&BatchCounts::nodes), mean(&BatchCounts::edges));
         Self { nodes, edges, keeps, mean }
     }
 
@@ -75,10 +75,10 @@ impl StaticShapes {
     /// # Panics
     /// If there is no such layer.
     #[must_use]
-    pub fn layer(&self, layer: usize) -> LayerCounts {
+    pub fn layer(&self, layer: usize) -> BlockSize {
         let destinations = self.nodes[..=layer].iter().sum();
         let first = if self.keeps { 0 } else { layer };
-        LayerCounts {
+        BlockSize {
             destinations,
             sources: destinations + self.nodes[layer + 1],
             edges: self.edges[first..=layer].iter().sum(),
@@ -90,7 +90,7 @@ impl StaticShapes {
     pub fn waste(&self) -> (f64, f64) {
         let padded = self.counts();
         let share = |own: usize, all: usize| 1.0 - own.min(all) as f64 / all.max(1) as f64;
-        (share(self.mean.0, padded.nodes), share(self.mean.1, padded.edges()))
+        (share(self.mean.0, padded.nodes()), share(self.mean.1, padded.edges()))
     }
 
     /// Layers of a batch.
@@ -101,10 +101,11 @@ impl StaticShapes {
 
     /// Extends the bounds to those of padded batches.
     pub(crate) fn extend(&self, bounds: &mut BatchBounds) {
-        bounds.seeds = bounds.seeds.max(self.seeds());
-        bounds.nodes = bounds.nodes.max(self.all_nodes());
-        for (layer, bound) in bounds.layers.iter_mut().enumerate() {
-            let LayerCounts { destinations, sources, edges } = self.layer(layer);
+        let size = &mut bounds.types[0];
+        size.seeds = size.seeds.max(self.seeds());
+        size.nodes = size.nodes.max(self.all_nodes());
+        for (layer, bound) in bounds.blocks.iter_mut().enumerate() {
+            let BlockSize { destinations, sources, edges } = self.layer(layer);
             bound.destinations = bound.destinations.max(destinations);
             bound.sources = bound.sources.max(sources);
             bound.edges = bound.edges.max(edges);
@@ -116,7 +117,7 @@ impl StaticShapes {
     pub fn padding(&self, counts: &BatchCounts) -> Option<Padding> {
         let drawn = Drawn::of(counts, self.keeps);
         let (layers, levels) = (self.layers(), self.nodes.len());
-        if counts.layer_count != layers || counts.seeds == 0 {
+        if counts.layers() != layers || counts.seeds() == 0 {
             return None;
         }
         let mut padding = Padding { levels, nodes: drawn.nodes, ..Padding::NONE };
@@ -133,16 +134,7 @@ impl StaticShapes {
     /// The counts of a padded batch.
     #[must_use]
     pub fn counts(&self) -> BatchCounts {
-        let mut counts = BatchCounts {
-            seeds: self.seeds(),
-            nodes: self.all_nodes(),
-            layer_count: self.layers(),
-            ..BatchCounts::default()
-        };
-        for layer in 0..self.layers() {
-            counts.layers[layer] = self.layer(layer);
-        }
-        counts
+        BatchCounts::of_blocks(self.seeds(), (0..self.layers()).map(|layer| self.layer(layer)))
     }
 }
 
@@ -158,9 +150,9 @@ struct Drawn {
 impl Drawn {
     fn of(counts: &BatchCounts, keeps: bool) -> Self {
         let mut drawn = Self { nodes: [0; MAX_LAYERS + 1], edges: [0; MAX_LAYERS] };
-        drawn.nodes[0] = counts.seeds;
+        drawn.nodes[0] = counts.seeds();
         let mut kept = 0;
-        for (layer, of_layer) in counts.layers().iter().enumerate() {
+        for (layer, of_layer) in counts.blocks().iter().enumerate() {
             drawn.nodes[layer + 1] = of_layer.sources - of_layer.destinations;
             drawn.edges[layer] = of_layer.edges - kept;
             kept = if keeps { of_layer.edges } else { 0 };
@@ -217,14 +209,13 @@ mod tests {
 
     /// A batch of two hops with these numbers of new nodes and of edges.
     fn batch(seeds: usize, found: [usize; 2], edges: [usize; 2]) -> BatchCounts {
-        let mut counts = BatchCounts { seeds, layer_count: 2, ..BatchCounts::default() };
-        let mut nodes = seeds;
-        for layer in 0..2 {
-            let sources = nodes + found[layer];
-            counts.layers[layer] = LayerCounts { destinations: nodes, sources, edges: edges[layer] };
-            nodes = sources;
-        }
-        BatchCounts { nodes, ..counts }
+        let mut destinations = seeds;
+        let blocks = found.into_iter().zip(edges).map(|(found, edges)| {
+            let block = BlockSize { destinations, sources: destinations + found, edges };
+            destinations = block.sources;
+            block
+        });
+        BatchCounts::of_blocks(seeds, blocks)
     }
 
     fn bounds() -> BatchBounds {
@@ -238,8 +229,8 @@ mod tests {
         // 31 + 5·√2 = 38.07, 42 + 5·2√2 = 56.1, the latter bounded by 10 seeds of 5 picks.
         assert_eq!(shapes.nodes(), [16, 40, 104]);
         assert_eq!(shapes.edges, [56, 152]);
-        assert_eq!(shapes.layer(1), LayerCounts { destinations: 56, sources: 160, edges: 152 });
-        assert_eq!(shapes.counts().nodes, 160);
+        assert_eq!(shapes.layer(1), BlockSize { destinations: 56, sources: 160, edges: 152 });
+        assert_eq!(shapes.counts().nodes(), 160);
         let kept = StaticShapes::estimate(&samples, Expand::New, &bounds());
         // The second layer draws 110 and 106 edges: 108 + 5·2√2 = 122.1.
         assert_eq!((kept.edges.as_slice(), kept.layer(1).edges), (&[56, 128][..], 184));
@@ -257,7 +248,7 @@ mod tests {
         assert!(shapes.padding(&batch(15, [31, 103], [41, 152])).is_none(), "an edge too many");
         let mut bounds = bounds();
         shapes.extend(&mut bounds);
-        assert_eq!((bounds.seeds, bounds.layers[0].destinations), (16, 16));
+        assert_eq!((bounds.seeds(), bounds.blocks[0].destinations), (16, 16));
     }
 
     #[test]

@@ -1,110 +1,49 @@
-//! An open dataset.
+//! An open dataset of one node type and at most one relation.
 
-use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::Serialize;
-use uva_mem::{FileState, MappedFile};
+use uva_mem::FileState;
 
 use crate::description::edge_values::EdgeValues;
-use crate::description::names;
 use crate::description::part_of::PartOf;
+use crate::description::{meta, names};
 use crate::hash;
+use crate::kinds::Kind;
 use crate::kinds::hop_rows::{HopFiles, HopRows, Hops};
 use crate::kinds::own_rows::{DividedFiles, OwnRows};
-use crate::kinds::{Kind, KindWords};
 use crate::npy::NpyArray;
-use crate::storage::files::Files;
-use crate::storage::graph_files::GraphFiles;
+use crate::storage::files::{Files, RowArray};
 use crate::storage::node_rows::NodeRows;
-use crate::storage::random_file::{CopiedLists, RandomFile, RandomValues};
-use crate::storage::stamp::Stamp;
+use crate::storage::verification::{Verification, Verify};
 use crate::storage::{node_file, verify};
-use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Schema, Split, TableSchema};
+use crate::typed_dataset::{Chosen, Overlap, Repeats, TypedDataset};
+use crate::{Csc, FeatureTable, GraphError, Labels, NodeType, Relation, Split, TableSchema};
 
-/// The checks done when a dataset is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verify {
-    /// Everything except feature values. The pass over the edges is skipped if a stamp records that these files have
-    /// been checked before.
-    Stamp,
-    /// Everything except feature values, regardless of stamps.
-    Full,
-    /// Everything, including that no feature value is NaN or infinite.
-    FullWithFeatures,
-    /// Types, shapes and sizes only. For a role whose launcher has already checked the dataset.
-    HeadersOnly,
+/// Why a typed dataset is not one of one type.
+#[derive(Debug, thiserror::Error)]
+enum TypedProblem {
+    #[error(
+        "the graph has {types} node types and {relations} relations: typed graphs are not supported here yet, only one \
+         node type with one relation; `uvatrain info` shows the types"
+    )]
+    Several { types: usize, relations: usize },
+    #[error(
+        "\"feat_rows\": \"edge_id\" and \"feat_of\" are not supported here yet: store a feature row for each edge"
+    )]
+    RowsById,
+    #[error("its copy has format 1, which has no {what}: they would be lost")]
+    Lost { what: &'static str },
 }
 
-/// The checks done when a dataset was opened, and their duration.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Verification {
-    /// Wall-clock time of all checks.
-    pub seconds: f64,
-    /// Whether this run checked every edge.
-    pub edges_checked: bool,
-    /// Whether a stamp of an earlier run replaced the pass over the edges.
-    pub from_stamp: bool,
-    /// Whether this run checked every feature value.
-    pub features_checked: bool,
-    /// Path of the stamp that this run wrote for the next one. `None` if no stamp was written, for instance because the
-    /// files were modified too recently.
-    pub stamp: Option<PathBuf>,
-}
-
-/// Nodes that replace those of a split.
-#[derive(Clone, Debug)]
-struct Chosen {
-    split: Split,
-    ids: Vec<i64>,
-    repeats: Repeats,
-}
-
-/// Two splits that have nodes in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overlap {
-    /// The splits, in the order of [`Split::ALL`].
-    pub splits: [Split; 2],
-    /// The number of nodes in both splits.
-    pub nodes: usize,
-}
-
-impl fmt::Display for Overlap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [first, second] = self.splits.map(Split::name);
-        let nodes = if self.nodes == 1 { "node" } else { "nodes" };
-        write!(f, "{first} and {second} have {} {nodes} in common", self.nodes)
-    }
-}
-
-/// Duplicates in a list of nodes. A batch of such nodes has at most `rows` more rows than the graph has nodes, and a
-/// block of it at most `edges` more edges than the graph.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repeats {
-    /// The number of duplicate entries.
-    pub rows: usize,
-    /// The total length of their neighbour lists.
-    pub edges: usize,
-}
-
-impl Repeats {
-    /// Counts the duplicates in `ids`. Ids outside the graph are ignored.
-    pub fn of(ids: &[i64], csc: &Csc<'_>) -> Self {
-        let (mut seen, mut repeats) = (vec![false; csc.nodes()], Self::default());
-        for node in ids.iter().filter_map(|&id| usize::try_from(id).ok()).filter(|&node| node < csc.nodes()) {
-            if std::mem::replace(&mut seen[node], true) {
-                repeats.rows += 1;
-                repeats.edges += csc.degree(node);
-            }
-        }
-        repeats
-    }
-}
-
-/// An open dataset: its mapped files and their metadata. Clones share the mappings.
+/// An open dataset of one node type and, unless it is a hop set, one relation: its mapped files and their metadata.
+/// Clones share the mappings.
+///
+/// It is a [`TypedDataset`], to which it dereferences, that is known to have one type. Opening a graph of several types
+/// as a `Dataset` is refused, with a message that has their number.
 ///
 /// A hop set can be opened as a dataset ([`Dataset::of_hops`]). Its nodes are the rows of the hop set, and there is no
 /// graph: lists, edges and original ids are absent. [`Dataset::hops`] lends the rows.
@@ -113,23 +52,57 @@ impl Repeats {
 /// the whole graph and the feature rows of one range of nodes. [`Dataset::own_rows`] lends these rows.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    path: PathBuf,
-    name: String,
-    schema: Schema,
-    kind: Arc<dyn Kind>,
-    /// Rows that replace those of the table.
-    rows: Option<Arc<NodeRows>>,
-    /// Lists in memory that replace those of the files.
-    lists: Option<Arc<CopiedLists>>,
-    chosen: Option<Chosen>,
-    verification: Verification,
+    typed: TypedDataset,
+}
+
+impl Deref for Dataset {
+    type Target = TypedDataset;
+
+    fn deref(&self) -> &TypedDataset {
+        &self.typed
+    }
+}
+
+/// Checks that code for one node type and one relation can use these files.
+fn check_single_type(path: &Path, files: &Files) -> Result<(), GraphError> {
+    let refuse = |problem| Err(GraphError::invalid(&path.join(meta::FILE_NAME), problem));
+    let metagraph = &files.graph.metagraph;
+    let (types, relations) = (metagraph.type_count(), metagraph.relation_count());
+    if (types, relations) != (1, 1) {
+        return refuse(TypedProblem::Several { types, relations });
+    }
+    if files.first_table().is_none() {
+        let missing = std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            "the file does not exist, but nodes without features are not supported here yet",
+        );
+        let directory = path.join(names::NODE_TYPES).join(metagraph.type_name(NodeType::ONLY));
+        return Err(GraphError::io(&directory.join(names::FEATURES), "open")(missing));
+    }
+    if files.edge_rows(Relation::ONLY).is_some() && files.first_edge_table().is_none() {
+        return refuse(TypedProblem::RowsById);
+    }
+    Ok(())
+}
+
+impl TypedDataset {
+    /// The dataset for code that takes one node type and one relation.
+    ///
+    /// # Errors
+    /// If there are several types or relations, with their numbers, or the nodes have no features.
+    pub fn single_type(&self) -> Result<Dataset, GraphError> {
+        if let Some(files) = self.whole() {
+            check_single_type(self.path(), files)?;
+        }
+        Ok(Dataset { typed: self.clone() })
+    }
 }
 
 impl Dataset {
     /// Opens the dataset in the directory `path` and checks it, with [`Verify::Stamp`].
     ///
     /// # Errors
-    /// If a file is missing or its content is wrong. The message names the file, the offset and the value.
+    /// As [`TypedDataset::open`], and if the graph has several node types or relations.
     pub fn open(path: &Path) -> Result<Dataset, GraphError> {
         Dataset::open_verified(path, Verify::Stamp)
     }
@@ -137,23 +110,10 @@ impl Dataset {
     /// Opens the dataset in the directory `path` and checks it according to `how`.
     ///
     /// # Errors
-    /// If a file is missing or its content is wrong. The message names the file, the offset and the value.
+    /// As [`TypedDataset::open_verified`], and if the graph has several node types or relations.
     pub fn open_verified(path: &Path, how: Verify) -> Result<Dataset, GraphError> {
-        let start = Instant::now();
-        // The stamp is taken before the files are read, so that a change in between shows in the next comparison.
-        let stamp = Stamp::of(path);
-        let files = Arc::new(Files::open(path)?);
-        let mut verification = check_graph(path, &files.graph, how, stamp.as_ref())?;
-        if how == Verify::FullWithFeatures {
-            verify::features(&files)?;
-            verification.features_checked = true;
-        }
-        if verification.edges_checked {
-            verification.stamp = stamp.and_then(|stamp| stamp.leave(path));
-        }
-        verification.seconds = start.elapsed().as_secs_f64();
-        let name = files.graph.meta.name.clone().unwrap_or_else(|| directory_name(path));
-        Ok(Dataset::of_kind(path.to_owned(), name, files, verification))
+        let typed = TypedDataset::open_if(path, how, |files| check_single_type(path, files))?;
+        Ok(Dataset { typed })
     }
 
     /// Opens the rows of a hop set as a dataset without a graph. Checks the labels, unless `how` excludes content.
@@ -179,27 +139,7 @@ impl Dataset {
     }
 
     fn of_kind(path: PathBuf, name: String, kind: Arc<dyn Kind>, verification: Verification) -> Dataset {
-        Dataset {
-            path,
-            name,
-            schema: kind.schema(),
-            kind,
-            rows: None,
-            lists: None,
-            chosen: None,
-            verification,
-        }
-    }
-
-    /// Names that messages use for the dataset and its content.
-    pub fn words(&self) -> KindWords {
-        self.kind.words()
-    }
-
-    /// Counts and types of the content. If [`with_rows`](Self::with_rows) replaced the rows, the schema is still that
-    /// of the table.
-    pub fn schema(&self) -> &Schema {
-        &self.schema
+        Dataset { typed: TypedDataset::of_kind(path, name, kind, verification) }
     }
 
     /// The rows of a hop set; `None` if the dataset has a graph.
@@ -212,39 +152,19 @@ impl Dataset {
         self.kind.own_rows()
     }
 
-    /// The directory, as passed by the caller.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The name in `meta.json`, or that of the directory.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The number of nodes, or of rows in a hop set.
-    pub fn nodes(&self) -> usize {
-        self.schema.nodes[self.schema.target.0 as usize]
-    }
-
-    /// The number of edges; both directions of an undirected edge count.
-    pub fn edges(&self) -> usize {
-        self.schema.relations.iter().map(|relation| relation.edges).sum()
-    }
-
     /// The number of classes: from `meta.json`, or the largest label + 1, or, if a node may have several, the number of
     /// columns of `label.npy`. 0 if no node has a class.
     pub fn classes(&self) -> usize {
-        self.schema.classes
+        self.classes_of(NodeType::ONLY)
     }
 
     /// A description of where [`classes`](Self::classes) comes from, with the file.
     pub fn classes_from(&self) -> String {
         match self.labels() {
             Labels::Absent | Labels::Regression { .. } => "no class labels".to_owned(),
-            Labels::Multi { .. } => format!("the columns of {}", self.path.join(names::LABELS).display()),
+            Labels::Multi { .. } => format!("the columns of {}", self.path().join(names::LABELS).display()),
             Labels::Single(_) => {
-                let (what, file) = self.kind.classes_from(&self.path);
+                let (what, file) = self.kind.classes_from(self.path());
                 format!("{what} in {}", file.display())
             }
         }
@@ -252,11 +172,7 @@ impl Dataset {
 
     /// The graph; `None` for a hop set.
     pub fn graph(&self) -> Option<Csc<'_>> {
-        let csc = self.graph_files()?.csc();
-        Some(match &self.lists {
-            Some(lists) => lists.in_place_of(csc),
-            None => csc,
-        })
+        self.graph_files().map(|_| self.lists(Relation::ONLY))
     }
 
     /// The graph of a dataset that is known to have one.
@@ -270,7 +186,7 @@ impl Dataset {
     /// Shape and type of a node's feature row. If [`with_rows`](Self::with_rows) replaced the rows, those of the
     /// replacement. Each hop of a hop set has rows of this shape.
     pub fn table(&self) -> TableSchema {
-        let table = self.schema.tables[0].clone();
+        let table = self.schema().tables[0].clone();
         match &self.rows {
             Some(rows) => TableSchema { dim: rows.dim, element: rows.element, ..table },
             None => table,
@@ -280,10 +196,7 @@ impl Dataset {
     /// The feature rows of all nodes. `None` for a hop set (see [`hops`](Self::hops)) and for a divided dataset (see
     /// [`own_rows`](Self::own_rows)).
     pub fn feature_rows(&self) -> Option<FeatureTable<'_>> {
-        match &self.rows {
-            Some(rows) => Some(rows.table(self.nodes())),
-            None => self.kind.feature_rows(),
-        }
+        self.rows(NodeType::ONLY)
     }
 
     /// The feature rows of a dataset that is known to have those of all nodes in one table.
@@ -299,7 +212,7 @@ impl Dataset {
     pub fn features_file(&self) -> Option<(&Path, u64, FileState)> {
         let features = match &self.rows {
             Some(rows) => &rows.array,
-            None => &self.whole()?.features,
+            None => &self.whole()?.first_table()?.array,
         };
         Some((features.path(), features.header().data_offset as u64, features.file().state()))
     }
@@ -313,58 +226,31 @@ impl Dataset {
         Some(node_of)
     }
 
-    /// The files with feature rows of nodes (one table, or those of a hop set), each with its state when it was opened.
-    pub fn row_files(&self) -> Vec<(&Path, FileState)> {
-        self.mapped_rows().into_iter().map(|file| (file.path(), file.state())).collect()
-    }
-
-    fn mapped_rows(&self) -> Vec<&MappedFile> {
-        match &self.rows {
-            Some(rows) => vec![rows.array.file()],
-            None => self.kind.row_files(),
-        }
-    }
-
-    /// The mapped files that batches read in random order.
-    pub fn random_files(&self) -> Vec<RandomFile<'_>> {
-        let rows = self.mapped_rows().into_iter().map(|file| RandomFile { values: RandomValues::Rows, file });
-        let lists = self.graph_files().map(|graph| {
-            let indptr = RandomFile { values: RandomValues::Indptr, file: graph.indptr.array().file() };
-            [indptr, RandomFile { values: RandomValues::Indices, file: graph.indices.array().file() }]
-        });
-        rows.chain(lists.into_iter().flatten()).collect()
-    }
-
     /// The dataset with `indptr.npy`, `indices.npy` or both in a copy in anonymous memory, on 2 MiB pages if the system
     /// has them. The same dataset if it has no graph.
     ///
     /// # Errors
     /// The system's error if there is too little memory.
-    pub fn with_copied_lists(self, indptr: bool, indices: bool) -> io::Result<Self> {
-        let lists = self.graph().map(|csc| CopiedLists::of(&csc, indptr, indices)).transpose()?;
-        Ok(Self { lists: lists.map(Arc::new), ..self })
+    pub fn with_copied_lists(mut self, indptr: bool, indices: bool) -> io::Result<Self> {
+        self.typed.copy_lists(indptr, indices)?;
+        Ok(self)
     }
 
     /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has no edge
     /// features or is divided.
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
-        let (array, element) = self.whole()?.edge_features.as_ref()?;
-        let (rows, dim) = (array.shape()[0], array.shape()[1]);
-        Some(FeatureTable { bytes: array.bytes(), rows, dim, element: *element })
+        self.whole()?.first_edge_table().map(RowArray::table)
     }
 
     /// The labels.
     pub fn labels(&self) -> Labels<'_> {
-        self.kind.labels()
+        self.labels_of(NodeType::ONLY)
     }
 
     /// The node ids of a split in file order, or the ids that replace them. For a hop set, the ids in the source
     /// dataset of the nodes of the split's rows.
     pub fn split(&self, split: Split) -> &[i64] {
-        match &self.chosen {
-            Some(chosen) if chosen.split == split => &chosen.ids,
-            _ => self.kind.split(split),
-        }
+        self.split_of(NodeType::ONLY, split)
     }
 
     /// The label rows of a split's nodes: the node ids, or for a hop set the rows of the split.
@@ -377,24 +263,7 @@ impl Dataset {
 
     /// The pairs of splits with common nodes, and how many nodes they share.
     pub fn overlaps(&self) -> Vec<Overlap> {
-        let mut overlaps = Vec::new();
-        for (at, first) in Split::ALL.into_iter().enumerate() {
-            // One bit per node.
-            let largest = self.split(first).iter().max().map_or(0, |&id| id as usize);
-            let mut among = vec![0_u64; largest / 64 + 1];
-            for &id in self.split(first) {
-                among[id as usize / 64] |= 1 << (id % 64);
-            }
-            for second in Split::ALL.into_iter().skip(at + 1) {
-                let is_in =
-                    |&&id: &&i64| among.get(id as usize / 64).is_some_and(|word| word >> (id % 64) & 1 == 1);
-                let nodes = self.split(second).iter().filter(is_in).count();
-                if nodes > 0 {
-                    overlaps.push(Overlap { splits: [first, second], nodes });
-                }
-            }
-        }
-        overlaps
+        self.overlaps_of(NodeType::ONLY)
     }
 
     /// Replaces the nodes of a split, so that batches of any nodes can be made. A node that occurs several times counts
@@ -410,7 +279,7 @@ impl Dataset {
             return Err(GraphError::usage(option, problem));
         }
         let repeats = self.graph().map(|csc| Repeats::of(&ids, &csc)).unwrap_or_default();
-        self.chosen = Some(Chosen { split, ids, repeats });
+        self.typed.chosen = Some(Chosen { node_type: NodeType::ONLY, split, ids, repeats });
         Ok(self)
     }
 
@@ -428,24 +297,14 @@ impl Dataset {
         if let Some(problem) = rows.misfit(self.nodes()) {
             return Err(GraphError::usage(option, problem));
         }
-        self.rows = Some(Arc::new(rows));
+        self.typed.rows = Some(Arc::new(rows));
         Ok(self)
-    }
-
-    /// The replaced split and its new nodes; `None` if no split was replaced.
-    pub fn chosen(&self) -> Option<(Split, &[i64])> {
-        self.chosen.as_ref().map(|chosen| (chosen.split, &chosen.ids[..]))
-    }
-
-    /// Duplicates among the nodes that replace a split.
-    pub fn repeats(&self) -> Repeats {
-        self.chosen.as_ref().map(|chosen| chosen.repeats).unwrap_or_default()
     }
 
     /// The id that each node had before the dataset was reordered, or the node of each row of a hop set. `None` if the
     /// ids are the same.
     pub fn original_ids(&self) -> Option<&[i64]> {
-        self.kind.original_ids()
+        self.original_ids_of(NodeType::ONLY)
     }
 
     /// Which part of a partitioned dataset this is; `None` if it is a whole dataset.
@@ -453,22 +312,12 @@ impl Dataset {
         self.meta().part.as_ref()
     }
 
-    /// The content of `meta.json`.
-    pub fn meta(&self) -> &Meta {
-        self.kind.meta()
-    }
-
-    /// 16 hex digits that identify the content: equal for every copy of the dataset, regardless of its name and
-    /// location. It covers all shapes and classes, and a sample of at most 16,384 words of each array. A divided
-    /// dataset has the fingerprint of its source.
-    pub fn fingerprint(&self) -> String {
-        self.kind.fingerprint()
-    }
-
     /// The dataset with the original nodes of each split, as in its files.
     #[must_use]
     pub fn without_chosen_nodes(&self) -> Dataset {
-        Dataset { chosen: None, ..self.clone() }
+        let mut dataset = self.clone();
+        dataset.typed.chosen = None;
+        dataset
     }
 
     /// Identifier of the nodes that replace a split, and of their order, for saved states: their number and a hash.
@@ -485,7 +334,7 @@ impl Dataset {
         self.graph_files()?.edge_values(EdgeValues::Weights)
     }
 
-    /// The types of the edges, in the order of the lists; `None` if the dataset has no edge types.
+    /// The edge types, in the order of the lists; `None` if the dataset has no edge types.
     pub fn edge_types(&self) -> Option<&[u16]> {
         self.graph_files()?.edge_values(EdgeValues::Types)
     }
@@ -506,35 +355,47 @@ impl Dataset {
                 std::io::ErrorKind::NotFound,
                 "the file does not exist, but picking edges by weight requires it (docs/reference/data-format.md)",
             );
-            return Err(GraphError::io(&self.path.join(names::WEIGHTS), "read")(missing));
+            return Err(GraphError::io(&self.path().join(names::WEIGHTS), "read")(missing));
         };
-        if self.verification.edges_checked || self.verification.from_stamp {
+        if self.verification().edges_checked || self.verification().from_stamp {
             verify::weights_to_pick_by(array, weights)?;
         }
         Ok(weights)
     }
 
-    /// Checks every edge, weight and original id unless this run has done so. Needed before they are rewritten, since a
-    /// stamp may be older than the files.
-    ///
-    /// # Errors
-    /// About the first wrong value.
-    pub fn check_edges(&self) -> Result<(), GraphError> {
-        match self.graph_files() {
-            Some(files) if !self.verification.edges_checked => verify::edges(files),
-            _ => Ok(()),
-        }
-    }
-
     /// The error about entry `position` of `indices.npy`, which is not a node.
     pub(crate) fn wrong_neighbour(&self, position: usize) -> GraphError {
-        verify::wrong_neighbour(self.some_graph(), position, self.csc().indices.get(position))
+        verify::wrong_neighbour(self.some_graph(), Relation::ONLY, position, self.csc().indices.get(position))
     }
 
     /// The error about entry `position` of a split, which is not a node.
     pub(crate) fn wrong_split_id(&self, split: Split, position: usize) -> GraphError {
-        let ids = &self.some_graph().splits[split as usize];
-        verify::wrong_id(ids.array(), position, ids.values()[position], self.nodes())
+        let (value, nodes) = (self.split(split)[position], self.nodes());
+        match &self.some_graph().first_type().splits[split as usize] {
+            Some(ids) => verify::wrong_id(ids.array(), position, value, nodes),
+            None => GraphError::usage(
+                "split",
+                format!("entry {position} is {value}, {}", node_file::of_nodes(nodes)),
+            ),
+        }
+    }
+
+    /// Checks that a copy of the dataset in format 1 has all of it.
+    ///
+    /// # Errors
+    /// If there are times or ids of edges, for which format 1 has no file.
+    pub(crate) fn check_copy(&self) -> Result<(), GraphError> {
+        let Some(Files { graph, .. }) = self.whole() else { return Ok(()) };
+        let (nodes, edges) = (graph.first_type(), graph.first_relation());
+        let times = nodes.split_times.iter().chain([&nodes.times, &edges.times]).flatten();
+        let lost =
+            times.map(|times| (times, "times")).chain(edges.edge_ids.iter().map(|ids| (ids, "edge ids")));
+        match lost.into_iter().next() {
+            Some((array, what)) => {
+                Err(GraphError::invalid(array.array().path(), TypedProblem::Lost { what }))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The files of the views, for code that copies them.
@@ -544,49 +405,4 @@ impl Dataset {
     pub(crate) fn files(&self) -> &Files {
         self.whole().expect("only a graph with all its feature rows is copied")
     }
-
-    /// The files of a complete dataset with a graph.
-    fn whole(&self) -> Option<&Files> {
-        self.kind.whole()
-    }
-
-    fn graph_files(&self) -> Option<&GraphFiles> {
-        self.kind.graph()
-    }
-
-    /// The graph's files, for errors about their content.
-    fn some_graph(&self) -> &GraphFiles {
-        self.graph_files().expect("the dataset has a graph")
-    }
-
-    /// The checks done when the dataset was opened, and their duration.
-    pub fn verification(&self) -> &Verification {
-        &self.verification
-    }
-}
-
-/// Checks the graph in the directory `path` according to `how`. `stamp` is the state of its files before they were
-/// opened.
-pub(crate) fn check_graph(
-    path: &Path,
-    files: &GraphFiles,
-    how: Verify,
-    stamp: Option<&Stamp>,
-) -> Result<Verification, GraphError> {
-    let mut verification = Verification::default();
-    if how == Verify::HeadersOnly {
-        return Ok(verification);
-    }
-    verify::nodes(files)?;
-    verification.from_stamp = how == Verify::Stamp && stamp.is_some_and(|stamp| stamp.is_left(path));
-    if !verification.from_stamp {
-        verify::edges(files)?;
-        verification.edges_checked = true;
-    }
-    Ok(verification)
-}
-
-fn directory_name(path: &Path) -> String {
-    let absolute = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    absolute.file_name().map_or_else(|| "dataset".to_owned(), |name| name.to_string_lossy().into_owned())
 }

@@ -1,7 +1,8 @@
 //! Graph datasets on disk: opening, checking and reordering them, and the writers used for all datasets.
 //!
 //! A dataset is a directory of `.npy` files: in-neighbours as compressed sparse columns (CSC), feature rows, labels and
-//! three splits. [`Dataset`] maps the files, checks them once and lends typed views. [`reorder`] renumbers nodes.
+//! three splits. [`Dataset`] maps the files, checks them once and lends typed views. [`TypedDataset`] does so for a graph
+//! with several types of nodes and edges; a `Dataset` is one of a single type. [`reorder`] renumbers nodes.
 //! [`csc`] and [`npy`] write datasets in bounded memory, into directories of `uva-files`. This crate must not depend on
 //! other formats, processes, sampling, training or GPUs. Next: `uva-io` imports, exports and generates datasets;
 //! `uva-sample` samples from one.
@@ -47,29 +48,33 @@ mod partition;
 pub mod ranges;
 pub mod reorder;
 mod storage;
+pub mod typed_dataset;
 
-pub use dataset::{Dataset, Overlap, Repeats, Verification, Verify};
+pub use dataset::Dataset;
 pub use description::edge_values::{EDGE_VALUES, EdgeValues, EdgeValuesSpec};
 pub use description::element::ElementType;
 pub use description::feature_element::{edge_feature_element, feature_element};
 pub use description::meta::Meta;
+pub use description::metagraph::{MOST_NODE_TYPES, MOST_RELATIONS, Metagraph, MetagraphError, UnknownName};
 pub use description::part_of::PartOf;
 pub use description::ranges_of::RangesOf;
 pub use description::schema::{NodeType, Relation, RelationSchema, Schema, TableSchema};
 pub use description::split::Split;
 pub use description::summary::Summary;
-pub use description::{meta, names};
+pub use description::{meta, names, typed_meta};
 pub use error::GraphError;
 pub use kinds::KindWords;
 pub use kinds::hop_rows::{HopPlace, HopRows, HopTable, Hops};
 pub use kinds::own_rows::OwnRows;
 pub use partition::map as partition_map;
 pub use partition::map::{PartitionMap, PartitionSource, PartitionSummary};
+pub use storage::arrays::label_array::label_columns;
 pub use storage::directory::DATASET;
-pub use storage::graph_files::label_columns;
 pub use storage::node_rows::NodeRows;
 pub use storage::random_file::{RandomFile, RandomValues};
-pub use storage::views::{Csc, FeatureTable, Indices, Labels};
+pub use storage::verification::{Verification, Verify};
+pub use storage::views::{Csc, EdgeRows, FeatureTable, Indices, Labels};
 pub use storage::{node_file, verify, views};
+pub use typed_dataset::{Overlap, Repeats, TypedDataset};
 pub use uva_files::Progress;
 pub use uva_mem::mix;

@@ -41,7 +41,7 @@ impl DataReport for GraphReport<'_> {
             dataset.nodes(),
             dataset.edges(),
             verification.seconds,
-            if verification.from_stamp { ", the edges by an earlier run" } else { "" }
+            if verification.from_stamp { ", edges by an earlier run" } else { "" }
         )
     }
 }

@@ -176,9 +176,9 @@ fn hold_against_the_dataset(
             }
             let types = batch.edge_type(layer);
             if !types.is_empty() {
-                let all = dataset.edge_types().ok_or_else(|| wrong("no types of edges".into()))?;
+                let all = dataset.edge_types().ok_or_else(|| wrong("no edge types".into()))?;
                 if !types.iter().eq(block.edge_ids.iter().map(|edge| &all[*edge as usize])) {
-                    return Err(wrong(format!("the types of edges of layer {layer}")));
+                    return Err(wrong(format!("the edge types of layer {layer}")));
                 }
                 edge_types += types.len();
             }
@@ -379,10 +379,10 @@ impl Place {
         let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
         write_array(&graph.join("weight.npy"), NpyType::F32, &[], &weights).expect("weights");
         let types: Vec<u16> = (0..edges).map(|edge| (edge * 7919) as u16).collect();
-        write_array(&graph.join("edge_type.npy"), NpyType::U16, &[], &types).expect("types of edges");
+        write_array(&graph.join("edge_type.npy"), NpyType::U16, &[], &types).expect("edge types");
         std::fs::create_dir(directory.path().join("tmp")).expect("a directory");
         let rows: Vec<f32> = (0..3 * edges).map(|value| value as f32).collect();
-        write_array(&graph.join("edge_feat.npy"), NpyType::F32, &[3], &rows).expect("features of edges");
+        write_array(&graph.join("edge_feat.npy"), NpyType::F32, &[3], &rows).expect("edge features");
         Self { directory, graph }
     }
 

@@ -119,12 +119,12 @@ impl ModelRow {
         self.weighting == Weighting::Degrees
     }
 
-    /// Whether it can use the features of edges.
+    /// Whether it can use the edge features.
     pub fn takes_edge_features(&self) -> bool {
         self.edge_features != EdgeFeatures::Ignored
     }
 
-    /// Whether it requires the features of edges.
+    /// Whether it requires the edge features.
     pub fn needs_edge_features(&self) -> bool {
         self.edge_features == EdgeFeatures::Needed
     }
@@ -172,7 +172,7 @@ static TABLE: [ModelRow; 9] = [
         nonlinearity: Nonlinearity::Elu,
         hops: None,
         form: OVER_BLOCKS,
-        // The weight, two vectors per head, and the bias; with features of edges another weight and vector.
+        // The weight, two vectors per head, and the bias; with edge features another weight and vector.
         parameters: |layer| {
             let LayerSize { inputs, outputs, edge_dim, .. } = layer;
             let of_edges = if edge_dim > 0 { edge_dim.saturating_add(1) } else { 0 };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use uva_graph::{GraphError, PartitionMap, Progress};
-use uva_sample::{Expand, SamplerKind, SamplerOptions, Walks};
+use uva_sample::{Expand, FanoutPer, SamplerKind, SamplerOptions, Walks};
 
 use crate::graphs::counts;
 use crate::graphs::limits::PartSizes;
@@ -78,6 +78,7 @@ fn judged(
         sampling: SamplerOptions {
             kind: SamplerKind::default(),
             fanouts: vec![FANOUT; hops.min(MOST_HOPS) as usize].into(),
+            fanout_per: FanoutPer::Relation,
             replace: false,
             seed,
             batch_dependency: 1,

@@ -203,7 +203,7 @@ pub enum VisitError {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use uva_sample::{SamplerKind, Walks};
+    use uva_sample::{FanoutPer, SamplerKind, Walks};
 
     use super::*;
     use crate::testing::{Lists, on_threads, shuffled};
@@ -213,6 +213,7 @@ mod tests {
         SamplerOptions {
             kind,
             fanouts: fanouts.into(),
+            fanout_per: FanoutPer::Relation,
             replace: false,
             seed: 3,
             batch_dependency: 1,

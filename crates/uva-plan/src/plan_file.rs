@@ -158,6 +158,8 @@ impl PlanOptions {
             walks: _,
             expand: _,
             edge_ids: _,
+            // Graphs with several relations have no plan.
+            fanout_per: _,
         } = workload.options.clone();
         let (sampler_kind, walks) = (kind.name().to_owned(), workload.options.walks_in_force());
         let (batch_size, drop_last) = (workload.batch_size as u64, workload.drop_last);

@@ -3,7 +3,7 @@
     python crates/uva-py/benches/neighbor_loader.py DATASET [--fanouts 15,10] [--batch-size 1024] [--epochs 5]
 
 Epochs of the loaders alternate, and the first one of each does not count. "loader" has what NeighborLoader's batches have too:
-edge ids, `input_id`, and features of edges if there are any. "data" is NeighborLoader over the same graph as a PyG `Data`.
+edge ids, `input_id`, and edge features if there are any. "data" is NeighborLoader over the same graph as a PyG `Data`.
 """
 
 import argparse

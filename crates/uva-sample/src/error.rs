@@ -93,6 +93,14 @@ pub enum SampleError {
         /// Layers in the memory given.
         given: usize,
     },
+    /// The seeds or the provided memory are for another number of node types.
+    #[error("the seeds and the batch memory are for {given} node types, but the graph has {expected}")]
+    TypeMismatch {
+        /// Node types of the graph.
+        expected: usize,
+        /// Those of the seeds or of the memory.
+        given: usize,
+    },
 }
 
 /// A fixed-length array of a batch.
@@ -248,6 +256,46 @@ pub enum InvalidOption {
         kind: SamplerKind,
         /// The kinds that pick list by list.
         instead: String,
+    },
+    /// The kind of sampler draws for nodes of one type.
+    #[error(
+        "`sampler_kind`: {kind} samples graphs of one node type and one relation, but this graph has {types} and \
+         {relations}; {instead} sample it"
+    )]
+    Types {
+        /// The kind.
+        kind: SamplerKind,
+        /// Node types of the graph.
+        types: usize,
+        /// Its relations.
+        relations: usize,
+        /// The kinds that sample such graphs.
+        instead: String,
+    },
+    /// The kind has variates or weights that different relations cannot share.
+    #[error(
+        "`fanout_per=node` is not supported with the sampler {kind}: the weights or variates of different relations have \
+         no common scale; requires the sampler neighbor"
+    )]
+    FanoutPerNode {
+        /// The kind.
+        kind: SamplerKind,
+    },
+    /// There are fanouts for another number of relations.
+    #[error("`fanouts`: there are fanouts for {given} relations, but the graph has {relations}")]
+    FanoutRelations {
+        /// Relations with fanouts.
+        given: usize,
+        /// Relations of the graph.
+        relations: usize,
+    },
+    /// No relation has picks in a hop.
+    #[error(
+        "`fanouts`: in hop {layer} every relation has a fanout of 0: at least one has to pick neighbours"
+    )]
+    NoPicks {
+        /// The hop, 0 at the seeds.
+        layer: usize,
     },
     /// The graph and the lists that ranks hold have different numbers of nodes.
     #[error("ranks hold the lists of {lists} nodes in all, but the graph has {nodes} nodes")]
@@ -430,16 +478,20 @@ impl InvalidOption {
             Self::NoFanouts
             | Self::TooManyFanouts { .. }
             | Self::Fanout { .. }
+            | Self::FanoutRelations { .. }
+            | Self::NoPicks { .. }
             | Self::TooManyPicks { .. }
             | Self::OneSubgraph { .. }
             | Self::FoundFanout { .. }
             | Self::Unbounded { .. } => Some("fanouts"),
+            Self::FanoutPerNode { .. } => Some("fanout_per"),
             Self::BatchDependency => Some("batch_dependency"),
             Self::BeyondPart { kind, .. } => Some(if kind.walks() { "walk_length" } else { "fanouts" }),
             Self::KindOnDevice { .. }
             | Self::ImportanceTooLarge { .. }
             | Self::NoWeights { .. }
             | Self::DividedLists { .. }
+            | Self::Types { .. }
             | Self::WholeGraph { .. } => Some("sampler_kind"),
             Self::Replace { .. } => Some("replace"),
             Self::TooManyToFollow { .. } => Some("seed_order"),

@@ -12,31 +12,50 @@ use crate::limits::{MAX_FANOUT, MAX_LAYERS};
 /// Neighbours per node in each hop, from the seeds outward: 1 to [`MAX_FANOUT`], or −1 for all. For kinds that [draw
 /// together](crate::SamplerKind::draws_together), the draws for all destinations of the hop.
 ///
+/// They are the same for all relations of the graph, or given for each relation. Then a relation may have 0 in a hop in
+/// which another has picks.
+///
 /// Its text and JSON may contain any numbers; [`check`](Self::check) validates them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fanouts {
+    /// Hop by hop: those of the first relation, or of all; then those of the second one.
     of_hops: Vec<i32>,
+    /// The relations with fanouts of their own; 0 if all have the same.
+    #[serde(skip)]
+    relations: usize,
 }
 
 impl Fanouts {
     /// A fanout that takes whole lists.
     pub const ALL: i32 = -1;
 
+    /// Fanouts for each relation of a graph, in its order.
+    ///
+    /// # Panics
+    /// If relations have different numbers of hops.
+    #[must_use]
+    pub fn of_relations(fanouts: &[Vec<i32>]) -> Self {
+        let hops = fanouts.first().map_or(0, Vec::len);
+        assert!(fanouts.iter().all(|of_hops| of_hops.len() == hops), "{fanouts:?}");
+        Self { of_hops: fanouts.concat(), relations: fanouts.len() }
+    }
+
     /// The number of hops.
     #[must_use]
     pub fn hops(&self) -> usize {
-        self.of_hops.len()
+        self.of_hops.len() / self.relations.max(1)
     }
 
     /// The fanout of a relation in a hop; hop 0 is the one at the seeds.
     ///
     /// # Panics
-    /// If there is no such hop.
+    /// If there is no such hop or relation.
     #[must_use]
     pub fn of(&self, hop: usize, relation: Relation) -> i32 {
-        debug_assert_eq!(relation, Relation::ONLY, "graphs have one relation");
-        self.of_hops[hop]
+        debug_assert!(hop < self.hops(), "hop {hop}");
+        let row = if self.relations == 0 { 0 } else { relation.index() };
+        self.of_hops[row * self.hops() + hop]
     }
 
     /// The fanouts of a relation, hop by hop from the seeds outward.
@@ -44,10 +63,10 @@ impl Fanouts {
         (0..self.hops()).map(move |hop| self.of(hop, relation))
     }
 
-    /// The first hop that takes whole lists. Batches then have no bound without the graph.
+    /// The first hop in which a relation takes whole lists. Batches then have no bound without the graph.
     #[must_use]
     pub fn hop_of_all(&self) -> Option<usize> {
-        self.of_hops.iter().position(|&fanout| fanout == Self::ALL)
+        (0..self.hops()).find(|&hop| self.of_hop(hop).any(|fanout| fanout == Self::ALL))
     }
 
     /// Whether every hop takes whole lists, so that nothing is drawn.
@@ -67,17 +86,38 @@ impl Fanouts {
         if self.hops() > MAX_LAYERS {
             return Err(InvalidOption::TooManyFanouts { given: self.hops() });
         }
-        let is_fanout = |fanout: &i32| *fanout == Self::ALL || (1..=MAX_FANOUT).contains(fanout);
-        match self.of_hops.iter().position(|fanout| !is_fanout(fanout)) {
-            Some(layer) => Err(InvalidOption::Fanout { layer, fanout: self.of_hops[layer] }),
-            None => Ok(()),
+        let is_fanout = |fanout: i32| {
+            fanout == Self::ALL || (1..=MAX_FANOUT).contains(&fanout) || (fanout == 0 && self.relations > 1)
+        };
+        for layer in 0..self.hops() {
+            if let Some(fanout) = self.of_hop(layer).find(|fanout| !is_fanout(*fanout)) {
+                return Err(InvalidOption::Fanout { layer, fanout });
+            }
+            if self.of_hop(layer).all(|fanout| fanout == 0) {
+                return Err(InvalidOption::NoPicks { layer });
+            }
         }
+        Ok(())
+    }
+
+    /// Checks that fanouts given for each relation are for a graph with this many relations.
+    pub(crate) fn check_relations(&self, relations: usize) -> Result<(), InvalidOption> {
+        match self.relations {
+            0 => Ok(()),
+            given if given == relations => Ok(()),
+            given => Err(InvalidOption::FanoutRelations { given, relations }),
+        }
+    }
+
+    /// The fanouts of a hop, relation by relation.
+    fn of_hop(&self, hop: usize) -> impl Iterator<Item = i32> + '_ {
+        self.of_hops.iter().skip(hop).step_by(self.hops().max(1)).copied()
     }
 }
 
 impl From<Vec<i32>> for Fanouts {
     fn from(of_hops: Vec<i32>) -> Self {
-        Self { of_hops }
+        Self { of_hops, relations: 0 }
     }
 }
 
@@ -114,7 +154,7 @@ impl fmt::Display for Fanouts {
 
 impl OptionValue for Fanouts {
     fn of_text(text: &str) -> Option<Self> {
-        Vec::of_text(text).map(|of_hops| Self { of_hops })
+        Vec::of_text(text).map(Self::from)
     }
 
     fn text(&self) -> String {
@@ -126,6 +166,6 @@ impl OptionValue for Fanouts {
     }
 
     fn of_json(value: &serde_json::Value) -> Option<Self> {
-        Vec::of_json(value).map(|of_hops| Self { of_hops })
+        Vec::of_json(value).map(Self::from)
     }
 }

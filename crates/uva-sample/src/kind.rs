@@ -106,6 +106,13 @@ impl SamplerKind {
         matches!(self.0.fanout, Fanout::Draws { .. } | Fanout::SubgraphDraws { .. })
     }
 
+    /// Whether picks are made list by list, each from its own list alone. Such kinds sample graphs with several node
+    /// types or relations, and lists that are divided among ranks.
+    #[must_use]
+    pub const fn picks_list_by_list(self) -> bool {
+        self.picks_in_lists() && !self.draws_together()
+    }
+
     /// Whether the draws for the seeds serve all hops: a batch is one subgraph, and its fanouts are equal.
     #[must_use]
     pub const fn draws_one_subgraph(self) -> bool {

@@ -14,6 +14,8 @@ pub struct SamplerOptions {
     /// Neighbours a node in each hop. They are equal in all hops if the draws are for
     /// [one subgraph](SamplerKind::draws_one_subgraph).
     pub fanouts: Fanouts,
+    /// What a fanout is for, in a graph with several relations.
+    pub fanout_per: FanoutPer,
     /// Whether a neighbour may be picked more than once. Then every nonempty list gives as many picks as its fanout
     /// says, even a short one; a fanout of −1 takes lists whole. For kinds that [replace](SamplerKind::replaces).
     pub replace: bool,
@@ -62,6 +64,16 @@ impl Default for Walks {
     /// The number of walks is that of DGL's PinSAGE sampler; its traversals go over two edges each.
     fn default() -> Self {
         Self { count: 10, length: 4, stop: 25 }
+    }
+}
+
+named! {
+    /// What a fanout is for, in a graph with several relations.
+    pub enum FanoutPer = Relation {
+        /// Each relation: a node has that many picks from its list in the relation.
+        Relation = "relation",
+        /// Each node: it has that many picks from its lists in all relations together.
+        Node = "node",
     }
 }
 

@@ -5,7 +5,7 @@
 //! random numbers: as easy as 1, 2, 3" (SC'11). `docs/spec/reproducible-batches.md` defines the layout of counter and
 //! key.
 
-use uva_graph::{Split, mix};
+use uva_graph::{Relation, Split, mix};
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -199,13 +199,20 @@ pub(crate) fn first_longs(like: &StreamKey, nodes: &[u64], batch: impl Fn(u64) -
     }
 }
 
-/// The words of one node from position `first` on, a multiple of 4, for lists of any length. Word `p` is word `p mod
-/// 2¹⁸` of the stream whose seed is `seed xor mix(⌊p / 2¹⁸⌋)`. mix(0) is 0, so the words begin with the node's ordinary
-/// stream. A request does not cross the end of a stream.
+/// The words of one node from position `first` on, a multiple of 4, for lists of any length, in a relation whose words
+/// have the seed `key.seed` = `seed xor mix(relation)`. Word `p` is word `p mod 2¹⁸` of a stream. The stream of segment
+/// `j = ⌊p / 2¹⁸⌋` has the seed `seed xor mix(relation + 2³²·j)`; in relation 0 it is `seed xor mix(j)`. So the words
+/// begin with the node's ordinary stream. A request does not cross the end of a stream.
 #[inline]
-pub(crate) fn words_from(key: &StreamKey, first: u64, out: &mut [u32]) {
+pub(crate) fn words_from(key: &StreamKey, relation: Relation, first: u64, out: &mut [u32]) {
     let streams = STREAM_WORDS as u64;
-    let key = StreamKey { seed: key.seed ^ mix(first / streams), ..*key };
+    let (segment, relation) = (first / streams, u64::from(relation.0));
+    // mix(0) is 0.
+    let salt = match relation {
+        0 => mix(segment),
+        _ => mix(relation) ^ mix(relation + (segment << 32)),
+    };
+    let key = StreamKey { seed: key.seed ^ salt, ..*key };
     let [c0, c1, c2, c3] = key.counter(0);
     let mut block = (first % streams / 4) as u32;
     for out in out.chunks_mut(4 * LANES) {
@@ -383,17 +390,17 @@ mod tests {
     #[test]
     fn words_of_long_lists_continue_in_another_stream_after_the_first() {
         let mut words = [0; 50];
-        words_from(&KEY, 0, &mut words);
+        words_from(&KEY, Relation::ONLY, 0, &mut words);
         let mut stream = KEY.stream();
         assert_eq!(words, std::array::from_fn(|_| stream.next_u32()));
-        words_from(&KEY, 20, &mut words[..30]);
+        words_from(&KEY, Relation::ONLY, 20, &mut words[..30]);
         let stream = &mut KEY.stream();
         let behind = std::iter::repeat_with(|| stream.next_u32()).skip(20);
         assert!(words[..30].iter().copied().eq(behind.take(30)));
         let end = STREAM_WORDS as u64;
-        words_from(&KEY, end - 4, &mut words[..4]);
+        words_from(&KEY, Relation::ONLY, end - 4, &mut words[..4]);
         assert_eq!(words[..4], philox4x32(KEY.key(), KEY.counter(0xFFFF)));
-        words_from(&KEY, 3 * end + 8, &mut words[..4]);
+        words_from(&KEY, Relation::ONLY, 3 * end + 8, &mut words[..4]);
         let other = StreamKey { seed: KEY.seed ^ mix(3), ..KEY };
         assert_eq!(words[..4], philox4x32(other.key(), other.counter(2)));
     }

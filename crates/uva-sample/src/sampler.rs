@@ -1,7 +1,8 @@
 //! The interface of all samplers, and their view of the graph.
 
-use uva_graph::Csc;
+use uva_graph::{Csc, TypedDataset};
 
+use crate::RelationEnds;
 use crate::{BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerOptions};
 
 /// A source of mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, independent of
@@ -13,19 +14,32 @@ pub trait BatchSampler: Send {
     /// The sampler's options.
     fn options(&self) -> &SamplerOptions;
 
-    /// Samples the batch `key` around `seeds`, ids of the graph, into the caller's memory, sized by
+    /// Samples the batch `key` around the `seeds` of each type, ids of the graph, into the caller's memory, sized by
     /// [`BatchBounds`](crate::BatchBounds). A repeated seed has its own row and picks, which equal those of the first;
     /// edges from that node lead to the first. Bounds then have to count it as one more node.
     ///
     /// # Errors
     /// [`SampleError::BatchTooLarge`] if `out` is too short for the batch, and a precise error for invalid seeds or an
     /// invalid graph. The content of `out` is unspecified then.
+    fn sample_types(
+        &mut self,
+        key: BatchKey,
+        seeds: &[&[i64]],
+        out: &mut BatchMut<'_, '_>,
+    ) -> Result<BatchCounts, SampleError>;
+
+    /// [`sample_types`](Self::sample_types) around seeds of the first type: the only one of a homogeneous graph.
+    ///
+    /// # Errors
+    /// As [`sample_types`](Self::sample_types).
     fn sample(
         &mut self,
         key: BatchKey,
         seeds: &[i64],
-        out: &mut BatchMut<'_>,
-    ) -> Result<BatchCounts, SampleError>;
+        out: &mut BatchMut<'_, '_>,
+    ) -> Result<BatchCounts, SampleError> {
+        self.sample_types(key, &[seeds], out)
+    }
 
     /// Draws the picks that other ranks request in the hops of one batch, if this rank has no batch and the lists are
     /// divided among ranks ([`divided_sampler`](crate::divided_sampler)). Other samplers do nothing.
@@ -50,7 +64,7 @@ pub trait BatchSampler: Send {
     }
 }
 
-/// A sampler's view of the graph.
+/// A sampler's view of a homogeneous graph, or of the lists of one relation.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphView<'g> {
     /// The lists.
@@ -81,6 +95,69 @@ pub struct OriginalEdges<'g> {
 impl<'g> From<Csc<'g>> for GraphView<'g> {
     fn from(csc: Csc<'g>) -> Self {
         Self { csc, weights: None, home: None, cached_lists: 0, cached_weights: false }
+    }
+}
+
+/// A sampler's view of a graph with any number of node types and relations.
+#[derive(Clone, Debug)]
+pub struct TypedView<'g> {
+    /// Each node type.
+    pub types: Vec<TypeView<'g>>,
+    /// Each relation.
+    pub relations: Vec<RelationView<'g>>,
+}
+
+/// One node type.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeView<'g> {
+    /// The number of nodes.
+    pub nodes: usize,
+    /// The id that each node had before the dataset was reordered; `None` if it was never reordered.
+    pub original_ids: Option<&'g [i64]>,
+}
+
+/// One relation.
+#[derive(Clone, Copy, Debug)]
+pub struct RelationView<'g> {
+    /// Its node types.
+    pub ends: RelationEnds,
+    /// Its lists: one for each node of the destination type, of nodes of the source type. Their
+    /// [`original_ids`](Csc::original_ids) are not read: those of the types count.
+    pub lists: GraphView<'g>,
+}
+
+impl<'g> TypedView<'g> {
+    /// The types and relations of a dataset, with the weights of edges that have some.
+    ///
+    /// # Panics
+    /// For a hop set, which has no relations.
+    #[must_use]
+    pub fn of(dataset: &'g TypedDataset) -> Self {
+        let types = dataset
+            .metagraph()
+            .types()
+            .map(|of| TypeView { nodes: dataset.nodes_of(of), original_ids: dataset.original_ids_of(of) });
+        let relations = dataset.metagraph().relations().map(|relation| RelationView {
+            ends: RelationEnds::of(dataset.metagraph(), relation),
+            lists: GraphView { weights: dataset.weights_of(relation), ..dataset.lists(relation).into() },
+        });
+        Self { types: types.collect(), relations: relations.collect() }
+    }
+}
+
+impl<'g> From<GraphView<'g>> for TypedView<'g> {
+    fn from(lists: GraphView<'g>) -> Self {
+        let csc = &lists.csc;
+        Self {
+            types: vec![TypeView { nodes: csc.nodes(), original_ids: csc.original_ids }],
+            relations: vec![RelationView { ends: RelationEnds::ONLY, lists }],
+        }
+    }
+}
+
+impl<'g> From<Csc<'g>> for TypedView<'g> {
+    fn from(csc: Csc<'g>) -> Self {
+        GraphView::from(csc).into()
     }
 }
 

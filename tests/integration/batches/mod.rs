@@ -14,5 +14,6 @@ mod measured;
 mod orders;
 #[cfg(feature = "train")]
 mod pad;
+mod typed;
 #[cfg(feature = "train")]
 mod whole;

@@ -8,3 +8,4 @@ mod outputs;
 mod partition;
 mod parts;
 mod propagate;
+mod typed;

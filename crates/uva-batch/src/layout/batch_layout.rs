@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use uva_cuda::kernels::gather::GatherReport;
 use uva_graph::{Dataset, ElementType, Labels};
-use uva_sample::{BatchBounds, LayerBounds};
+use uva_sample::{BatchBounds, BlockSize, TypeSize};
 
 use super::feature_parts::{FEATURE_COLUMNS, FeatureParts};
 use crate::schema::{Rows, Slots, Values};
@@ -69,7 +69,7 @@ impl BatchLayout {
         if let Some(bytes) = bytes {
             bounds = limit_rows(bounds, bytes, row_bytes, features.dim, spec)?;
         }
-        bounds.nodes = bounds.nodes.max(bounds.seeds);
+        bounds.types[0].nodes = bounds.nodes().max(bounds.seeds());
         let labelled = dataset.labels().are_there();
         let edge_features = match (spec.has(Column::EdgeAttr, labelled), dataset.edge_features()) {
             (true, None) => return Err(LayoutError::NoEdgeFeatures),
@@ -77,7 +77,7 @@ impl BatchLayout {
             (false, _) => None,
         };
         if let (Some(bytes), Some(table)) = (bytes, edge_features) {
-            for layer in &mut bounds.layers {
+            for layer in &mut bounds.blocks {
                 layer.edges = layer.edges.min(bytes / table.row_bytes());
             }
         }
@@ -86,7 +86,7 @@ impl BatchLayout {
             shapes.extend(&mut bounds);
             // Local ids have 32 bits.
             let counts = shapes.counts();
-            let most = counts.layers().iter().map(|layer| layer.edges).fold(counts.nodes, usize::max);
+            let most = counts.blocks().iter().map(|block| block.edges).fold(counts.nodes(), usize::max);
             i32::try_from(most).map_err(|_| LayoutError::TooLarge)?;
         }
 
@@ -103,11 +103,11 @@ impl BatchLayout {
             }
         };
         let mut places: Vec<ColumnPlace> = Vec::new();
-        let header_bytes = BatchHeader::bytes(bounds.layers.len());
+        let header_bytes = BatchHeader::bytes(bounds.blocks.len());
         let (mut batch_bytes, mut arrays_bytes) = (header_bytes, 0);
         let (mut end, mut summed_end) = (header_bytes, 0);
         let tables = spec.tables.unwrap_or(1);
-        for key in in_slot_order(spec, labelled, bounds.layers.len(), tables) {
+        for key in in_slot_order(spec, labelled, bounds.blocks.len(), tables) {
             let column = key.column;
             let of_column = column.spec();
             let (element, width) = of_values(of_column.values);
@@ -175,17 +175,17 @@ impl BatchLayout {
 
     /// Maximum number of seeds.
     pub fn seed_capacity(&self) -> usize {
-        self.bounds.seeds
+        self.bounds.seeds()
     }
 
     /// Maximum number of nodes, and of feature rows, unless the producer sums.
     pub fn node_capacity(&self) -> usize {
-        self.bounds.nodes
+        self.bounds.nodes()
     }
 
     /// The bounds of each layer's block.
-    pub fn layers(&self) -> &[LayerBounds] {
-        &self.bounds.layers
+    pub fn layers(&self) -> &[BlockSize] {
+        &self.bounds.blocks
     }
 
     /// The columns of batches, in the order of a slot.
@@ -447,7 +447,8 @@ fn counted_rows(spec: &BatchSpec, column: Column) -> [Option<Rows>; 2] {
 fn of_rows(seeds: usize) -> Result<BatchBounds, LayoutError> {
     // Headers count in 32 bits.
     u32::try_from(seeds).map_err(|_| LayoutError::TooLarge)?;
-    Ok(BatchBounds { seeds, nodes: seeds, layers: Vec::new(), edge_ids: false, weights: false })
+    let types = vec![TypeSize { seeds, nodes: seeds }];
+    Ok(BatchBounds { types, blocks: Vec::new(), relations: Vec::new(), edge_ids: false, weights: false })
 }
 
 /// The columns of batches of `layers` layers with `tables` tables of feature rows, in the order of [`COLUMNS`].
@@ -475,11 +476,11 @@ fn in_slot_order(
 /// The maximum number of rows of a column.
 fn most_rows(rows: Rows, layer: usize, bounds: &BatchBounds) -> usize {
     match rows {
-        Rows::Seeds => bounds.seeds,
-        Rows::Nodes => bounds.nodes,
-        Rows::Offsets => bounds.layers[layer].destinations + 1,
-        Rows::Edges => bounds.layers[layer].edges,
-        Rows::Outermost => bounds.layers.last().map_or(0, |layer| layer.destinations),
+        Rows::Seeds => bounds.seeds(),
+        Rows::Nodes => bounds.nodes(),
+        Rows::Offsets => bounds.blocks[layer].destinations + 1,
+        Rows::Edges => bounds.blocks[layer].edges,
+        Rows::Outermost => bounds.blocks.last().map_or(0, |layer| layer.destinations),
     }
 }
 
@@ -503,15 +504,15 @@ fn limit_rows(
     let of_argmax = if spec.asked.contains(&Column::Argmax) { dim * Element::I32.bytes() } else { 0 };
     let row_bytes = row_bytes + of_argmax;
     let rows = bytes / row_bytes.max(1);
-    if rows < bounds.seeds {
-        return Err(LayoutError::RowsBelowSeeds { bytes, rows, row_bytes, seeds: bounds.seeds });
+    if rows < bounds.seeds() {
+        return Err(LayoutError::RowsBelowSeeds { bytes, rows, row_bytes, seeds: bounds.seeds() });
     }
-    let (outermost, nodes) = (bounds.layers.len().saturating_sub(1), bounds.nodes);
+    let (outermost, nodes) = (bounds.blocks.len().saturating_sub(1), bounds.nodes());
     let whole = aggregation == Aggregation::None || spec.gathers_before_sums;
     if whole {
-        bounds.nodes = nodes.min(gathered);
+        bounds.types[0].nodes = nodes.min(gathered);
     }
-    for (layer, bounds) in bounds.layers.iter_mut().enumerate() {
+    for (layer, bounds) in bounds.blocks.iter_mut().enumerate() {
         if layer < outermost {
             bounds.sources = bounds.sources.min(rows);
         } else if whole {
@@ -530,7 +531,7 @@ mod tests {
     use uva_graph::Split;
     use uva_graph::npy::{NpyType, write_array};
     use uva_io::generate::{self, Common, PowerLaw};
-    use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind, SamplerOptions};
+    use uva_sample::{BatchCounts, BatchKey, BlockSize, SamplerKind, SamplerOptions};
 
     use super::*;
     use crate::{FeatureType, SlotRoom};
@@ -549,7 +550,7 @@ mod tests {
         generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
         let edges = Dataset::open(&path).expect("a dataset").edges();
         let rows = vec![0_f32; 5 * edges];
-        write_array(&path.join("edge_feat.npy"), NpyType::F32, &[5], &rows).expect("features of edges");
+        write_array(&path.join("edge_feat.npy"), NpyType::F32, &[5], &rows).expect("edge features");
         Dataset::open(&path).expect("a dataset")
     }
 
@@ -603,19 +604,12 @@ mod tests {
     /// The header of a batch that fills its slot to the last element.
     fn full(layout: &BatchLayout) -> BatchHeader {
         let bounds = &layout.bounds;
-        let mut counts = BatchCounts {
-            seeds: bounds.seeds,
-            nodes: bounds.nodes,
-            layer_count: bounds.layers.len(),
-            ..BatchCounts::default()
-        };
-        for (to, from) in counts.layers.iter_mut().zip(&bounds.layers) {
-            *to = LayerCounts {
-                destinations: from.destinations,
-                sources: from.sources.min(bounds.nodes),
-                edges: from.edges,
-            };
-        }
+        let blocks = bounds.blocks.iter().map(|bound| BlockSize {
+            destinations: bound.destinations,
+            sources: bound.sources.min(bounds.nodes()),
+            edges: bound.edges,
+        });
+        let counts = BatchCounts::of_blocks(bounds.seeds(), blocks);
         BatchHeader::of_batch(BatchKey { split: Split::Train, epoch: 0, batch: 0 }, &counts)
     }
 
@@ -779,8 +773,8 @@ mod tests {
             let spec = BatchSpec { aggregation, gathers_before_sums, ..options(&[3, 3], 10, None) };
             let bounds = BatchBounds::new(10, [3, 3], 500, 3000).unwrap();
             let bounds = limit_rows(bounds, 1200, 12, 3, &spec).unwrap();
-            let outermost = *bounds.layers.last().unwrap();
-            (outermost.destinations, outermost.sources, bounds.nodes)
+            let outermost = *bounds.blocks.last().unwrap();
+            (outermost.destinations, outermost.sources, bounds.nodes())
         };
         // 100 rows of three float32, of 160.
         assert_eq!(of(Aggregation::None, false), (40, 100, 100));
@@ -804,10 +798,10 @@ mod tests {
 
     /// The header of a sampled batch, well within the bounds of [3, 2] and 10 seeds.
     fn sampled() -> BatchHeader {
-        let mut counts =
-            BatchCounts { seeds: 7, nodes: 40, layer_count: 2, hash: 0x1234, ..Default::default() };
-        counts.layers[0] = LayerCounts { destinations: 7, sources: 25, edges: 21 };
-        counts.layers[1] = LayerCounts { destinations: 25, sources: 40, edges: 50 };
+        let first = BlockSize { destinations: 7, sources: 25, edges: 21 };
+        let second = BlockSize { destinations: 25, sources: 40, edges: 50 };
+        let mut counts = BatchCounts::of_blocks(7, [first, second]);
+        counts.hash = 0x1234;
         BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts)
     }
 
@@ -878,7 +872,7 @@ mod tests {
             // A batch that fills its slot leaves only the bytes of rounding.
             assert!(!is_full || end.next_multiple_of(CACHE_LINE) == layout.upload_bytes(false));
             assert!(is_full || end < layout.upload_bytes(false), "{end} of {}", layout.upload_bytes(false));
-            // A sampler on a GPU leaves only the labels and the features of edges to be sent.
+            // A sampler on a GPU leaves only the labels and the edge features to be sent.
             let first_on_gpu =
                 layout.packed(&header).find(|(place, _)| place.key.column.spec().made_on_gpu).unwrap().1;
             assert!(!is_full || first_on_gpu.start == layout.upload_bytes(true));
@@ -965,7 +959,7 @@ mod tests {
         assert_eq!(layout.feature_columns(), [0, 1, 2].map(|table| Column::X.part(table)));
         assert_eq!((layout.tables(), layout.row_bytes(), layout.table_row_bytes()), (3, 12, 36));
         let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
-        let counts = BatchCounts { seeds: 7, nodes: 7, ..BatchCounts::default() };
+        let counts = BatchCounts::of_blocks(7, []);
         let header = BatchHeader::of_batch(key, &counts);
         let ranges: Vec<_> = (0..3).map(|table| layout.range(&header, Column::X.part(table))).collect();
         for (range, next) in ranges.iter().zip(&ranges[1..]) {

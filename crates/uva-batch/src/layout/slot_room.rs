@@ -35,7 +35,7 @@ impl SlotRoom {
     #[must_use]
     pub fn estimate(samples: &[BatchCounts], layout: &BatchLayout) -> Self {
         let bytes = samples.iter().map(|counts| layout.packed_bytes(&header(counts)));
-        let nodes = samples.iter().map(|counts| counts.nodes);
+        let nodes = samples.iter().map(BatchCounts::nodes);
         let likely = Self { bytes: likely_most(bytes).next_multiple_of(PAGE), nodes: likely_most(nodes) };
         likely.combined(Self::largest(layout), usize::min)
     }
@@ -70,7 +70,7 @@ mod tests {
     use uva_graph::Dataset;
     use uva_io::generate::{self, Common, PowerLaw};
     use uva_options::OptionValue;
-    use uva_sample::{LayerCounts, SamplerOptions};
+    use uva_sample::{BlockSize, SamplerOptions};
 
     use super::*;
     use crate::{Aggregation, BatchSpec, FeatureType};
@@ -97,9 +97,7 @@ mod tests {
     }
 
     fn batch(nodes: usize) -> BatchCounts {
-        let mut counts = BatchCounts { seeds: 10, nodes, layer_count: 1, ..BatchCounts::default() };
-        counts.layers[0] = LayerCounts { destinations: 10, sources: nodes, edges: 30 };
-        counts
+        BatchCounts::of_blocks(10, [BlockSize { destinations: 10, sources: nodes, edges: 30 }])
     }
 
     #[test]

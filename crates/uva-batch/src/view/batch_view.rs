@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use uva_cuda::DeviceSlice;
 use uva_graph::{FeatureTable, Labels, Split};
-use uva_sample::{BlockRef, LayerCounts, ListReads};
+use uva_sample::{BlockRef, BlockSize, ListReads};
 
 use super::columns::{labels_of, values_of};
 use crate::schema::Presence;
@@ -183,7 +183,7 @@ impl<M: SlotMemory> BatchView<M> {
     ///
     /// # Panics
     /// If there is no such layer.
-    pub fn real_counts(&self, layer: usize) -> LayerCounts {
+    pub fn real_counts(&self, layer: usize) -> BlockSize {
         assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
         self.header.real_layer(layer)
     }
@@ -202,7 +202,7 @@ impl<M: SlotMemory> BatchView<M> {
     ///
     /// # Panics
     /// If there is no such layer.
-    pub fn counts(&self, layer: usize) -> LayerCounts {
+    pub fn counts(&self, layer: usize) -> BlockSize {
         assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
         self.header.layer(layer)
     }
@@ -343,7 +343,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// # Panics
     /// If there is no such layer.
     pub fn block(&self, layer: usize) -> BlockRef<'_> {
-        let LayerCounts { destinations, sources, .. } = self.counts(layer);
+        let BlockSize { destinations, sources, .. } = self.counts(layer);
         BlockRef {
             destinations,
             sources,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytemuck::Pod;
 use uva_cuda::DeviceSlice;
 use uva_graph::Labels;
-use uva_sample::LayerCounts;
+use uva_sample::BlockSize;
 
 use crate::{Column, ColumnKey, Element};
 
@@ -54,7 +54,7 @@ pub struct BatchColumns<'a> {
     /// Number of padding seeds, which are the last ones.
     pub padding: usize,
     /// The size of each layer's block, from the seeds outward. A batch of a hop set has no blocks.
-    pub layers: Vec<LayerCounts>,
+    pub layers: Vec<BlockSize>,
     /// The proof that the batch was complete, for checks on the GPU; `None` for memory that cannot be reclaimed.
     pub proof: Option<Proof<'a>>,
     /// Its arrays.
@@ -64,7 +64,7 @@ pub struct BatchColumns<'a> {
 impl<'a> BatchColumns<'a> {
     /// A batch of these sizes without padding and without arrays.
     #[must_use]
-    pub fn new(seeds: usize, layers: Vec<LayerCounts>) -> Self {
+    pub fn new(seeds: usize, layers: Vec<BlockSize>) -> Self {
         let nodes = layers.last().map_or(seeds, |layer| layer.sources);
         Self { seeds, nodes, layers, ..Self::default() }
     }

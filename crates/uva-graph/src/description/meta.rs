@@ -7,8 +7,10 @@ use serde_json::{Map, Value};
 use uva_mem::files::{read_regular, replace, without_byte_order_mark};
 
 use crate::GraphError;
+use crate::description::metagraph::Metagraph;
 use crate::description::part_of::PartOf;
 use crate::description::ranges_of::RangesOf;
+use crate::description::typed_meta::{TypedMeta, TypedMetaProblem};
 use uva_files::quote;
 
 /// The file's name in a dataset.
@@ -54,6 +56,9 @@ pub struct Meta {
     /// Role in a partition in ranges, if this is the graph or a part of such a partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranges: Option<RangesOf>,
+    /// The node types and relations of a dataset of format 2; `None` in format 1.
+    #[serde(flatten, skip_deserializing)]
+    pub typed: Option<TypedMeta>,
     /// All other keys.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -63,23 +68,70 @@ impl Meta {
     /// Reads `meta.json` of the dataset in `directory`; all defaults if there is none.
     ///
     /// # Errors
-    /// If the file exists but cannot be read, is not JSON, or a known key has a value of the wrong type.
+    /// If the file exists but cannot be read, is not JSON, a known key has a value of the wrong type, or the format is
+    /// not known.
     pub fn read(directory: &Path) -> Result<Meta, GraphError> {
         let path = directory.join(FILE_NAME);
         match read_regular(&path, MOST_BYTES) {
-            Ok(bytes) => {
-                serde_json::from_slice(without_byte_order_mark(&bytes)).map_err(|e| invalid(&path, &e))
-            }
+            Ok(bytes) => Self::parse(without_byte_order_mark(&bytes), &path),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Meta::default()),
             Err(e) => Err(GraphError::io(&path, "read")(e)),
         }
     }
 
+    fn parse(bytes: &[u8], path: &Path) -> Result<Meta, GraphError> {
+        // Keys of the other format are parsed by that format alone: in format 1 they belong to the user.
+        let mut keys: Map<String, Value> = serde_json::from_slice(bytes).unwrap_or_default();
+        let typed = TypedMeta::take_from(&mut keys).map_err(|e| GraphError::invalid(path, e))?;
+        let meta = match typed {
+            Some(_) => serde_json::from_value(Value::Object(keys)),
+            // Messages about the text have the line.
+            None => serde_json::from_slice(bytes),
+        };
+        Ok(Meta { typed, ..meta.map_err(|e| invalid(path, &e))? })
+    }
+
+    /// The node types and relations: one of each in format 1.
+    pub(crate) fn metagraph(&self) -> Result<Metagraph, TypedMetaProblem> {
+        self.typed.as_ref().map_or_else(|| Ok(Metagraph::homogeneous()), TypedMeta::metagraph)
+    }
+
+    /// Checks that the dataset in `directory` has format 1, for code that reads its files by name.
+    ///
+    /// # Errors
+    /// If these are the metadata of format 2.
+    pub fn check_format_1(&self, directory: &Path) -> Result<(), GraphError> {
+        match &self.typed {
+            None => Ok(()),
+            Some(_) => Err(GraphError::invalid(&directory.join(FILE_NAME), TypedMetaProblem::NotYet)),
+        }
+    }
+
+    /// The metadata for a copy of the dataset in format 1, which has one node type and one relation.
+    #[must_use]
+    pub(crate) fn in_format_1(&self) -> Meta {
+        let mut meta = Meta { typed: None, ..self.clone() };
+        if let Some(TypedMeta { nodes, edges, .. }) = &self.typed
+            && let ([node_type], [relation]) = (&nodes[..], &edges[..])
+        {
+            meta.classes = node_type.classes;
+            meta.feat_dtype.clone_from(&node_type.feat_dtype);
+            meta.edge_feat_dtype.clone_from(&relation.feat_dtype);
+        }
+        meta
+    }
+
     /// Writes `meta.json` into `directory`.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be written, or a key of the user's own would name another format.
     pub fn write(&self, directory: &Path) -> Result<(), GraphError> {
+        if let (None, Some(Value::Number(version))) = (&self.typed, self.other.get("version"))
+            && version.as_u64() != Some(1)
+        {
+            let problem = "the number is that of the format, which is 1 here: write your own version as text";
+            return Err(GraphError::usage("version", problem));
+        }
         let path = directory.join(FILE_NAME);
         let mut text = serde_json::to_string_pretty(self).map_err(|e| GraphError::invalid(&path, e))?;
         text.push('\n');

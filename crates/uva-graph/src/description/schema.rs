@@ -11,6 +11,12 @@ pub struct Relation(pub u16);
 impl Relation {
     /// The relation of a graph whose edges are of one kind.
     pub const ONLY: Self = Self(0);
+
+    /// The relation's place in arrays with one element per relation.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
 }
 
 /// Index of a node type of a dataset.
@@ -20,9 +26,16 @@ pub struct NodeType(pub u16);
 impl NodeType {
     /// The type of a graph whose nodes are of one kind.
     pub const ONLY: Self = Self(0);
+
+    /// The node type's place in arrays with one element per node type.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
 }
 
-/// The schema of a dataset. A homogeneous graph has one node type, one relation and one table of feature rows. A hop
+/// The schema of a dataset. A homogeneous graph has one node type, one relation and one table of feature rows. In a typed
+/// graph, each type has a table or none. A hop
 /// set has one node type, whose nodes are its rows, no relation, and a table for each hop. A dataset divided among
 /// ranks has one table and a local range of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +46,10 @@ pub struct Schema {
     pub relations: Vec<RelationSchema>,
     /// Each table of feature rows of nodes.
     pub tables: Vec<TableSchema>,
-    /// The type whose nodes have labels and splits.
-    pub target: NodeType,
-    /// The number of classes; 0 if no node has a class.
-    pub classes: usize,
+    /// The type whose splits are seeds; `None` if a typed graph does not name one.
+    pub target: Option<NodeType>,
+    /// The number of classes of each type; 0 if no node of the type has a class.
+    pub classes: Vec<usize>,
 }
 
 /// One kind of edges.

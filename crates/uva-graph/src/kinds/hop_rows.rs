@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use uva_mem::FileState;
 
 use crate::npy::{NpyArray, NpyType, TypedArray};
-use crate::storage::graph_files::LabelArray;
+use crate::storage::arrays::label_array::LabelArray;
+use crate::storage::arrays::place::ArrayDirectory;
 use crate::storage::verify;
-use crate::{ElementType, GraphError, Meta, Split};
+use crate::{ElementType, GraphError, Meta, Metagraph, Split};
 
 /// A hop set whose files are open and have the shapes of its description. Passed to
 /// [`Dataset::of_hops`](crate::Dataset::of_hops).
@@ -68,6 +69,7 @@ pub(crate) struct HopFiles {
     operators: usize,
     /// Always the default, since a hop set has no `meta.json`.
     pub(crate) meta: Meta,
+    pub(crate) metagraph: Metagraph,
 }
 
 impl HopFiles {
@@ -75,7 +77,7 @@ impl HopFiles {
     pub(crate) fn of(rows: HopRows, values: bool) -> Result<HopFiles, GraphError> {
         let HopRows { path, name, fingerprint, classes, dim, element, nodes, labels, .. } = rows;
         let nodes = TypedArray::new(nodes, NpyType::I64)?;
-        let labels = LabelArray::of(labels, nodes.values().len(), &Meta::default(), &path)?;
+        let labels = LabelArray::of(labels, nodes.values().len(), None, &ArrayDirectory::of_dataset(path))?;
         if values {
             verify::labels(&labels, Some(classes as u64))?;
         }
@@ -99,6 +101,7 @@ impl HopFiles {
             hops,
             operators,
             meta,
+            metagraph: Metagraph::of_nodes_alone(),
         })
     }
 }

@@ -8,7 +8,7 @@ use super::hop_rows::{HopFiles, Hops};
 use super::kind::{Kind, KindWords};
 use crate::description::names;
 use crate::npy::NpyArray;
-use crate::{Labels, Meta, NodeType, Schema, Split, TableSchema};
+use crate::{Labels, Meta, Metagraph, NodeType, Schema, Split, TableSchema};
 
 impl Kind for HopFiles {
     fn schema(&self) -> Schema {
@@ -19,8 +19,8 @@ impl Kind for HopFiles {
             nodes: vec![rows],
             relations: Vec::new(),
             tables: vec![table; Hops::of(self).count()],
-            target: NodeType::ONLY,
-            classes: self.classes,
+            target: Some(NodeType::ONLY),
+            classes: vec![self.classes],
         }
     }
 
@@ -32,12 +32,16 @@ impl Kind for HopFiles {
         self.fingerprint.clone()
     }
 
-    fn labels(&self) -> Labels<'_> {
+    fn metagraph(&self) -> &Metagraph {
+        &self.metagraph
+    }
+
+    fn labels(&self, _node_type: NodeType) -> Labels<'_> {
         self.labels.values()
     }
 
     /// The nodes of the rows of a split.
-    fn split(&self, split: Split) -> &[i64] {
+    fn split(&self, _node_type: NodeType, split: Split) -> &[i64] {
         &self.nodes.values()[self.splits[split as usize].clone()]
     }
 
@@ -54,7 +58,7 @@ impl Kind for HopFiles {
         Box::new(self.splits[split as usize].clone())
     }
 
-    fn original_ids(&self) -> Option<&[i64]> {
+    fn original_ids(&self, _node_type: NodeType) -> Option<&[i64]> {
         Some(self.nodes.values())
     }
 

@@ -9,7 +9,7 @@ use super::hop_rows::Hops;
 use super::own_rows::OwnRows;
 use crate::storage::files::Files;
 use crate::storage::graph_files::GraphFiles;
-use crate::{FeatureTable, Labels, Meta, Schema, Split};
+use crate::{FeatureTable, Labels, Meta, Metagraph, NodeType, Schema, Split};
 
 /// Names that messages use for a dataset kind and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +44,14 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// Identifier of the content.
     fn fingerprint(&self) -> String;
 
-    /// The labels, one row per node, or per row of a hop set.
-    fn labels(&self) -> Labels<'_>;
+    /// The types of nodes and edges.
+    fn metagraph(&self) -> &Metagraph;
 
-    /// The nodes of a split.
-    fn split(&self, split: Split) -> &[i64];
+    /// The labels of a type, one row per node, or per row of a hop set.
+    fn labels(&self, node_type: NodeType) -> Labels<'_>;
+
+    /// The nodes of a split of a type.
+    fn split(&self, node_type: NodeType, split: Split) -> &[i64];
 
     /// Names that messages use.
     fn words(&self) -> KindWords;
@@ -56,21 +59,21 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// The mapped files that hold feature rows.
     fn row_files(&self) -> Vec<&MappedFile>;
 
-    /// The key and file that give the number of classes of the dataset at `path`.
+    /// The key and file that give the number of classes of the first type of the dataset at `path`.
     fn classes_from(&self, path: &Path) -> (&'static str, PathBuf);
 
-    /// The label rows of a split's nodes.
+    /// The label rows of the nodes of a split of the first type.
     fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
-        Box::new(self.split(split).iter().map(|&id| id as usize))
+        Box::new(self.split(NodeType::ONLY, split).iter().map(|&id| id as usize))
     }
 
-    /// The id of each node in the source dataset; `None` if the ids are the same.
-    fn original_ids(&self) -> Option<&[i64]> {
-        self.graph()?.original_ids.as_ref().map(|ids| ids.values())
+    /// The id of each node of a type in the source dataset; `None` if the ids are the same.
+    fn original_ids(&self, node_type: NodeType) -> Option<&[i64]> {
+        self.graph()?.types[node_type.index()].original_ids()
     }
 
-    /// The feature rows of all nodes.
-    fn feature_rows(&self) -> Option<FeatureTable<'_>> {
+    /// The feature rows of all nodes of a type.
+    fn feature_rows(&self, _node_type: NodeType) -> Option<FeatureTable<'_>> {
         None
     }
 
@@ -95,10 +98,11 @@ pub(crate) trait Kind: Debug + Send + Sync {
     }
 }
 
-/// The key and file that give the number of classes of a graph's labels.
+/// The key and file that give the number of classes of the labels of a graph's first type.
 pub(super) fn classes_of_graph(graph: &GraphFiles, path: &Path) -> (&'static str, PathBuf) {
-    match graph.meta.classes {
-        Some(_) => ("\"classes\"", path.join(crate::description::meta::FILE_NAME)),
-        None => ("the largest label", path.join(crate::description::names::LABELS)),
+    let nodes = graph.first_type();
+    match (nodes.said_classes, nodes.labels.array()) {
+        (None, Some(labels)) => ("the largest label", labels.path().to_owned()),
+        _ => ("\"classes\"", path.join(crate::description::meta::FILE_NAME)),
     }
 }

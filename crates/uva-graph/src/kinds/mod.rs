@@ -2,7 +2,7 @@
 //!
 //! | file | kind |
 //! |---|---|
-//! | `graph` | a graph with features and labels of its nodes: a directory of `.npy` files |
+//! | `graph` | a graph with features and labels of its nodes, of one type or several: a directory of `.npy` files |
 //! | `ranges` | the same with the feature rows of one range of its nodes, where ranks divide them |
 //! | `hops` | rows of several hops in place of a graph: a hop set |
 //!

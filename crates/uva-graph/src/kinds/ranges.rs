@@ -8,7 +8,7 @@ use super::graph::schema_of;
 use super::kind::{Kind, KindWords, classes_of_graph};
 use super::own_rows::{DividedFiles, OwnRows};
 use crate::storage::graph_files::GraphFiles;
-use crate::{Labels, Meta, NodeType, Schema, Split, TableSchema};
+use crate::{Labels, Meta, Metagraph, NodeType, Schema, Split, TableSchema};
 
 impl Kind for DividedFiles {
     fn schema(&self) -> Schema {
@@ -20,7 +20,7 @@ impl Kind for DividedFiles {
             dim: table.dim,
             element: table.element,
         };
-        schema_of(&self.graph, table, None)
+        schema_of(&self.graph, vec![table], |_| None)
     }
 
     fn meta(&self) -> &Meta {
@@ -31,12 +31,16 @@ impl Kind for DividedFiles {
         self.fingerprint.clone()
     }
 
-    fn labels(&self) -> Labels<'_> {
-        self.graph.labels.values()
+    fn metagraph(&self) -> &Metagraph {
+        &self.graph.metagraph
     }
 
-    fn split(&self, split: Split) -> &[i64] {
-        self.graph.splits[split as usize].values()
+    fn labels(&self, node_type: NodeType) -> Labels<'_> {
+        self.graph.types[node_type.index()].labels.values()
+    }
+
+    fn split(&self, node_type: NodeType, split: Split) -> &[i64] {
+        self.graph.types[node_type.index()].split(split)
     }
 
     fn words(&self) -> KindWords {

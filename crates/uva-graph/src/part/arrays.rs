@@ -34,8 +34,8 @@ impl Arrays<'_> {
         let files = dataset.files();
         self.lists()?;
         let features = dataset.features();
-        self.rows(names::FEATURES, files.features.kind(), &[features.dim], features.bytes)?;
-        if let Some(labels) = files.graph.labels.array() {
+        self.rows(names::FEATURES, files.table().array.kind(), &[features.dim], features.bytes)?;
+        if let Some(labels) = files.graph.first_type().labels.array() {
             self.rows(names::LABELS, labels.kind(), &labels.shape()[1..], labels.bytes())?;
         }
         let csc = dataset.csc();
@@ -80,8 +80,8 @@ impl Arrays<'_> {
         for (spec, array) in dataset.files().graph.edge_arrays() {
             self.edge_rows(spec.file, array)?;
         }
-        match &dataset.files().edge_features {
-            Some((array, _)) => self.edge_rows(names::EDGE_FEATURES, array),
+        match dataset.files().first_edge_table() {
+            Some(rows) => self.edge_rows(names::EDGE_FEATURES, &rows.array),
             None => Ok(()),
         }
     }

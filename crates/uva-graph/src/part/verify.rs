@@ -259,7 +259,7 @@ impl One<'_> {
             }
         }
         let same = rows(self.part.edge_features(), own) == rows(dataset.edge_features(), whole);
-        (!same).then_some((names::EDGE_FEATURES, "features of the edges"))
+        (!same).then_some((names::EDGE_FEATURES, "edge features"))
     }
 }
 

@@ -84,6 +84,7 @@ fn stage(
 ) -> Result<Vec<WrittenPart>, GraphError> {
     let (dataset, parts) = (cut.dataset, cut.train.len());
     dataset.check_edges()?;
+    dataset.check_copy()?;
     let written = sizes(cut, progress);
     let bytes: u64 = written.iter().map(|part| part.bytes).sum::<u64>() + 2 * dataset.nodes() as u64;
     let hops = options.hops;
@@ -154,7 +155,7 @@ fn summary(cut: &Cut<'_>, options: &PartOptions<'_>, written: &[WrittenPart]) ->
 }
 
 fn write_meta(dataset: &Dataset, of: PartOf, directory: &Path) -> Result<(), GraphError> {
-    let mut meta = dataset.meta().clone();
+    let mut meta = dataset.meta().in_format_1();
     meta.name = Some(format!("{}-{}", dataset.name(), directory_name(of.number as usize)));
     // The largest label may be in another part.
     if let (Labels::Single(_), classes @ 1..) = (dataset.labels(), dataset.classes()) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::description::names;
-use crate::npy::NpyArray;
+use crate::npy::{NpyArray, TypedArray};
 use crate::storage::fingerprint;
 use crate::storage::graph_files::GraphFiles;
 use crate::{ElementType, GraphError, hash};
@@ -20,10 +20,11 @@ pub(super) const EDGE_FEATURES: u8 = 32;
 
 /// The arrays of a graph, with their tags.
 fn of_graph(files: &GraphFiles) -> impl Iterator<Item = (u8, &NpyArray)> {
-    let whole = [(INDPTR, Some(files.indptr.array())), (INDICES, Some(files.indices.array()))];
-    let splits = (SPLITS..).zip(files.splits.iter().map(|split| Some(split.array())));
+    let (nodes, edges) = (files.first_type(), files.first_relation());
+    let whole = [(INDPTR, Some(edges.indptr.array())), (INDICES, Some(edges.indices.array()))];
+    let splits = (SPLITS..).zip(nodes.splits.iter().map(|split| split.as_ref().map(TypedArray::array)));
     let optional =
-        [(LABELS, files.labels.array()), (ORIGINAL_IDS, files.original_ids.as_ref().map(|ids| ids.array()))];
+        [(LABELS, nodes.labels.array()), (ORIGINAL_IDS, nodes.original_ids.as_ref().map(|ids| ids.array()))];
     let of_edges = files.edge_arrays().map(|(spec, array)| (spec.tag, Some(array)));
     let all = whole.into_iter().chain(splits).chain(optional).chain(of_edges);
     all.filter_map(|(tag, array)| Some((tag, array?)))

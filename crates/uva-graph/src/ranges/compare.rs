@@ -161,7 +161,7 @@ impl Compared<'_> {
         };
         match (first..first + rows.of().nodes as usize).into_par_iter().find_first(differs) {
             None => Ok(()),
-            Some(node) => Err(self.differs(&file, "features of the edges", node)),
+            Some(node) => Err(self.differs(&file, "edge features", node)),
         }
     }
 

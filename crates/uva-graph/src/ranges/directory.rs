@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::arrays::{Tables, fingerprint_of_graph, hash_of_graph};
-use crate::dataset::check_graph;
 use crate::description::edge_values::EdgeValues;
 use crate::description::ranges_of::RangesOf;
 use crate::description::{meta, names};
 use crate::npy::NpyArray;
+use crate::storage::arrays::place::ArrayDirectory;
 use crate::storage::files::{edge_table, table_element};
-use crate::storage::graph_files::{GraphFiles, optional};
+use crate::storage::graph_files::GraphFiles;
 use crate::storage::stamp::Stamp;
+use crate::storage::verification::check_graph;
 use crate::storage::verify;
 use crate::{Csc, FeatureTable, GraphError, Labels, Meta, Split, Verification, Verify};
 
@@ -62,7 +63,7 @@ impl RangeGraph {
         let stamp = Stamp::of(directory);
         let (meta, of) = of(directory, true)?;
         let files = GraphFiles::open(directory, meta)?;
-        if files.original_ids.is_none() {
+        if files.first_type().original_ids.is_none() {
             // Without original ids, batches would differ.
             let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "there is none");
             return Err(GraphError::io(&directory.join(names::ORIGINAL_IDS), "open")(missing));
@@ -108,13 +109,13 @@ impl RangeGraph {
     #[must_use]
     pub fn original_ids(&self) -> &[i64] {
         // Opening refuses a graph without them.
-        self.files.original_ids.as_ref().map_or(&[], |ids| ids.values())
+        self.files.first_type().original_ids().unwrap_or_default()
     }
 
     /// The labels of all nodes.
     #[must_use]
     pub fn labels(&self) -> Labels<'_> {
-        self.files.labels.values()
+        self.files.first_type().labels.values()
     }
 
     /// The number of classes; 0 if no node has a class.
@@ -126,7 +127,7 @@ impl RangeGraph {
     /// The nodes of a split, in the order of the source dataset.
     #[must_use]
     pub fn split(&self, split: Split) -> &[i64] {
-        self.files.splits[split as usize].values()
+        self.files.split(split)
     }
 
     /// The weights of the edges, in the order of the lists; `None` if there are none.
@@ -186,7 +187,7 @@ impl RangeRows {
         let rows = (of.nodes as usize, "one row for each node that the part owns");
         let element = table_element(directory, &meta, &features, rows)?;
         // The graph has the number of edges.
-        let edges = optional(directory, names::EDGE_FEATURES)?;
+        let edges = ArrayDirectory::of_dataset(directory).optional(names::EDGE_FEATURES)?;
         let edges = edges.and_then(|array| array.shape().first().copied()).unwrap_or(0);
         let edge_features =
             edge_table(directory, &meta, (edges, "one row for each entry of the part's lists"))?;

@@ -17,7 +17,7 @@ use crate::partition::parts::{GRAPH, RANGES, RangesSummary, WrittenGraph, Writte
 use crate::partition::range_book::RangeBook;
 use crate::partition::summary::PARTITION_SUMMARY;
 use crate::reorder::{Copy, NodeOrder};
-use crate::storage::files::{edge_table, table_element};
+use crate::storage::files::{RowArray, edge_table, table_element};
 use crate::storage::graph_files::GraphFiles;
 use crate::{DATASET, Dataset, GraphError, Labels, Meta, PartitionMap, Progress, Split};
 use uva_files::disk_space::{self, BytesOnDisk};
@@ -118,6 +118,7 @@ pub fn stage_ranges(
 ) -> Result<RangesSummary, GraphError> {
     check(dataset, map)?;
     dataset.check_edges()?;
+    dataset.check_copy()?;
     let book = RangeBook::of_sizes(&map.sizes());
     let mut description = map.described(dataset, &map.by_node(dataset)?, 0);
     let order = order_of(dataset, map, &book)?;
@@ -177,7 +178,7 @@ fn describe(directory: &Path, meta: &Meta, of: RangesOf, name: &str) -> Result<(
 
 /// The metadata of the dataset, without keys that no longer hold. Feature types and the number of classes are kept.
 fn meta_of(dataset: &Dataset) -> Meta {
-    let mut meta = Meta { part: None, ranges: None, ..dataset.meta().clone() };
+    let mut meta = Meta { part: None, ranges: None, ..dataset.meta().in_format_1() };
     if let (Labels::Single(_), classes @ 1..) = (dataset.labels(), dataset.classes()) {
         meta.classes = Some(classes as u64);
     }
@@ -228,11 +229,17 @@ impl Rows<'_> {
         let files = self.dataset.files();
         let path = directory.join(names::FEATURES);
         let mut of_nodes = ArrayHash::new(FEATURES);
-        self.copy.rows(&files.features, places.clone(), ("features", &path), &told("features"), |bytes| {
-            of_nodes.add(bytes);
-        })?;
+        self.copy.rows(
+            &files.table().array,
+            places.clone(),
+            ("features", &path),
+            &told("features"),
+            |bytes| {
+                of_nodes.add(bytes);
+            },
+        )?;
         let mut of_edges = ArrayHash::new(EDGE_FEATURES);
-        if let Some((rows, _)) = &files.edge_features {
+        if let Some(RowArray { array: rows, .. }) = files.first_edge_table() {
             let path = directory.join(names::EDGE_FEATURES);
             let progress = told("edge features");
             self.copy.edge_rows(rows, places.clone(), ("edge features", &path), &progress, |bytes| {
@@ -245,8 +252,8 @@ impl Rows<'_> {
         let element = table_element(directory, self.meta, &features, (places.len(), "as it was written"))?;
         let edge_features = edge_table(directory, self.meta, (end - first, "as it was written"))?;
         let tables = Tables { features: (features, element), edge_features };
-        let [train, valid, test] = [0, 1, 2].map(|split: usize| {
-            let ids = graph.splits[split].values().iter();
+        let [train, valid, test] = Split::ALL.map(|split| {
+            let ids = graph.split(split).iter();
             ids.filter(|id| places.contains(&(**id as usize))).count() as u64
         });
         Ok(WrittenRange {

@@ -47,12 +47,12 @@ impl<'a> Copy<'a> {
     /// Writes everything into `directory` except the feature rows of nodes and edges, and `meta.json`.
     pub(crate) fn graph(&self, directory: &Path, progress: &dyn Fn(Progress)) -> Result<(), GraphError> {
         self.lists(directory, progress)?;
-        let files = &self.dataset.files().graph;
+        let nodes = self.dataset.files().graph.first_type();
         let whole = 0..self.order.len();
-        if let Some(labels) = files.labels.array() {
+        if let Some(labels) = nodes.labels.array() {
             self.rows(labels, whole.clone(), ("labels", &directory.join(names::LABELS)), progress, |_| ())?;
         }
-        if let Some(degrees) = &files.degrees {
+        if let Some(degrees) = &nodes.degrees {
             let path = directory.join(names::DEGREES);
             self.rows(degrees.array(), whole, ("in-degrees", &path), progress, |_| ())?;
         }

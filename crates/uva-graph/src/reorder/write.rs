@@ -9,6 +9,7 @@ use super::NodeOrder;
 use super::copy::Copy;
 use crate::description::meta;
 use crate::description::names;
+use crate::storage::files::RowArray;
 use crate::{DATASET, Dataset, GraphError, Progress, Split, Summary};
 use uva_files::staging::StagedDirectory;
 
@@ -57,17 +58,21 @@ pub fn stage_reordered(
 ) -> Result<(StagedDirectory, Summary), GraphError> {
     let start = Instant::now();
     check_length(dataset, order)?;
+    dataset.check_copy()?;
     let staged = StagedDirectory::new(out, &DATASET)?;
     let (copy, directory) = (Copy::of(dataset, order), staged.path());
     copy.graph(directory, progress)?;
     let (features, files, whole) = (dataset.features(), dataset.files(), 0..order.len());
     let path = directory.join(names::FEATURES);
-    copy.rows(&files.features, whole.clone(), ("features", &path), progress, |_| ())?;
-    if let Some((rows, _)) = &files.edge_features {
+    copy.rows(&files.table().array, whole.clone(), ("features", &path), progress, |_| ())?;
+    if let Some(RowArray { array: rows, .. }) = files.first_edge_table() {
         let path = directory.join(names::EDGE_FEATURES);
         copy.edge_rows(rows, whole, ("edge features", &path), progress, |_| ())?;
     }
-    copy_meta(dataset.path(), staged.path())?;
+    match dataset.meta().typed {
+        None => copy_meta(dataset.path(), staged.path())?,
+        Some(_) => dataset.meta().in_format_1().write(staged.path())?,
+    }
     let summary = Summary {
         nodes: dataset.nodes() as u64,
         edges: dataset.edges() as u64,

@@ -1,5 +1,6 @@
 //! The files of a dataset: opening, checks, views, fingerprints, stamps and replacement.
 
+pub(crate) mod arrays;
 pub(crate) mod directory;
 pub(crate) mod files;
 pub(crate) mod fingerprint;
@@ -8,5 +9,7 @@ pub mod node_file;
 pub(crate) mod node_rows;
 pub(crate) mod random_file;
 pub(crate) mod stamp;
+pub(crate) mod typed_directory;
+pub(crate) mod verification;
 pub mod verify;
 pub mod views;

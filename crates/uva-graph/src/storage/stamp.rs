@@ -13,13 +13,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use uva_mem::files;
 
+use crate::Meta;
 use crate::description::names;
 
-/// Size limit of a stamp, which has a line or two for each of at most a dozen files.
-const MOST_BYTES: u64 = 64 << 10;
+/// Size limit of a stamp, which has a few lines for each file: a dozen in format 1, several for each type and relation in
+/// format 2.
+const MOST_BYTES: u64 = 4 << 20;
 
 /// Raised whenever the checks become stricter, so that older stamps stop counting.
 const VERSION: u32 = 1;
+
+/// The same for format 2.
+const TYPED_VERSION: u32 = 2;
 
 /// A file changed this recently could change again with the same times: the kernel's clock for them advances in ticks, and
 /// some file systems count whole seconds.
@@ -54,20 +59,46 @@ impl Stamp {
     ///
     /// Take it before the files are read: a change during the checks then shows as another state.
     pub(crate) fn of(directory: &Path) -> Option<Stamp> {
-        let mut files = BTreeMap::new();
-        for name in names::of_an_open_dataset() {
-            match fs::metadata(directory.join(name)) {
-                Ok(metadata) => {
-                    let modified_ns = nanoseconds(metadata.mtime(), metadata.mtime_nsec());
-                    let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
-                    let state = FileState { bytes: metadata.len(), modified_ns, changed_ns };
-                    files.insert(name.to_owned(), state);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(_) => return None,
+        let mut stamp = Stamp { version: VERSION, dataset: None, files: BTreeMap::new() };
+        names::of_an_open_dataset().try_for_each(|name| stamp.add(directory, name.to_owned()))?;
+        Some(stamp)
+    }
+
+    /// The stamp with the files of each type and relation that `meta` describes, if it is of format 2. `self` has the
+    /// state of `meta.json` before it was read.
+    pub(crate) fn with_types(mut self, directory: &Path, meta: &Meta) -> Option<Stamp> {
+        let Some(typed) = &meta.typed else { return Some(self) };
+        self.version = TYPED_VERSION;
+        let metagraph = typed.metagraph().ok()?;
+        for node_type in metagraph.types() {
+            for name in names::of_a_node_type() {
+                let name = format!("{}/{}/{name}", names::NODE_TYPES, metagraph.type_name(node_type));
+                self.add(directory, name)?;
             }
         }
-        Some(Stamp { version: VERSION, dataset: None, files })
+        for relation in metagraph.relations() {
+            for name in names::of_a_relation() {
+                self.add(
+                    directory,
+                    format!("{}/{}/{name}", names::RELATIONS, metagraph.full_name(relation)),
+                )?;
+            }
+        }
+        Some(self)
+    }
+
+    /// Adds the state of a file, if it exists; `None` if the state is unknown.
+    fn add(&mut self, directory: &Path, name: String) -> Option<()> {
+        match fs::metadata(directory.join(&name)) {
+            Ok(metadata) => {
+                let modified_ns = nanoseconds(metadata.mtime(), metadata.mtime_nsec());
+                let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
+                self.files.insert(name, FileState { bytes: metadata.len(), modified_ns, changed_ns });
+                Some(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(()),
+            Err(_) => None,
+        }
     }
 
     /// Whether a stamp with exactly this state exists for the dataset in `directory`.

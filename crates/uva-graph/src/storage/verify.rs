@@ -7,11 +7,16 @@ use std::path::Path;
 use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
 use rayon::prelude::*;
+use uva_mem::mix;
 
+use crate::description::typed_meta::EntryOrder;
 use crate::npy::{NpyArray, TypedArray};
-use crate::storage::files::Files;
-use crate::storage::graph_files::{GraphFiles, IndexArray, LabelArray};
-use crate::{ElementType, GraphError, Split};
+use crate::storage::arrays::label_array::LabelArray;
+use crate::storage::arrays::node_files::NodeFiles;
+use crate::storage::arrays::relation_files::IndexArray;
+use crate::storage::files::{EdgeRowArray, Files};
+use crate::storage::graph_files::GraphFiles;
+use crate::{Csc, ElementType, GraphError, NodeType, Relation};
 
 /// Values per task: enough to make a task's cost vanish, few enough to spread over the cores.
 const CHUNK: usize = 1 << 16;
@@ -32,26 +37,27 @@ enum ContentProblem {
         "the last entry ({position}) at offset {at} is {value}, but indices.npy has {edges} entries: they have to be equal"
     )]
     IndptrEnd { position: usize, at: usize, value: i64, edges: usize },
+    #[error("entry {position} at offset {at}, a neighbour of {owner} {node}, is {value}, {outside}")]
+    Neighbour { position: usize, at: usize, owner: String, node: usize, value: i64, outside: String },
     #[error(
-        "entry {position} at offset {at}, a neighbour of node {node}, is {value}, {}", outside(*nodes as u64)
+        "the label of {one} {node} at offset {at} is {value}, outside -1 to {} (-1 means none)",
+        classes - 1
     )]
-    Neighbour { position: usize, at: usize, node: usize, value: i64, nodes: usize },
-    #[error("the label of node {node} at offset {at} is {value}, outside -1 to {} (-1 means none)", classes - 1)]
-    Label { node: usize, at: usize, value: i64, classes: i64 },
-    #[error("the label of node {node}, column {column}, at offset {at} is {value}, it has to be 0 or 1")]
-    LabelBit { node: usize, column: usize, at: usize, value: u8 },
+    Label { one: String, node: usize, at: usize, value: i64, classes: i64 },
+    #[error("the label of {one} {node}, column {column}, at offset {at} is {value}, it has to be 0 or 1")]
+    LabelBit { one: String, node: usize, column: usize, at: usize, value: u8 },
     #[error(
-        "the target of node {node}, column {column}, at offset {at} is {value}: targets have to be finite"
+        "the target of {one} {node}, column {column}, at offset {at} is {value}: targets have to be finite"
     )]
-    Target { node: usize, column: usize, at: usize, value: f32 },
+    Target { one: String, node: usize, column: usize, at: usize, value: f32 },
     #[error("entry {position} at offset {at} is {value}, {}", outside(*nodes as u64))]
     Id { position: usize, at: usize, value: i64, nodes: usize },
-    #[error("entry {position} at offset {at} names node {value} again: a split names a node at most once")]
-    SplitTwice { position: usize, at: usize, value: i64 },
-    #[error("the original id of node {node} at offset {at} is {value}, outside 0 to 2^40 - 1")]
-    OriginalId { node: usize, at: usize, value: i64 },
-    #[error("the original id {value} occurs more than once, again for node {node} at offset {at}")]
-    OriginalIdTwice { node: usize, at: usize, value: i64 },
+    #[error("entry {position} at offset {at} names {one} {value} again: a split names a {one} at most once")]
+    SplitTwice { one: String, position: usize, at: usize, value: i64 },
+    #[error("the original id of {one} {node} at offset {at} is {value}, outside 0 to 2^40 - 1")]
+    OriginalId { one: String, node: usize, at: usize, value: i64 },
+    #[error("the original id {value} occurs more than once, again for {one} {node} at offset {at}")]
+    OriginalIdTwice { one: String, node: usize, at: usize, value: i64 },
     #[error(
         "the in-degree of node {node} at offset {at} is {value}, less than the {listed} neighbours that its list has"
     )]
@@ -62,9 +68,26 @@ enum ContentProblem {
         "the weight of edge {position} at offset {at} is {value}: edges are picked by weights of 0 (never) or more"
     )]
     NegativeWeight { position: usize, at: usize, value: f32 },
+    #[error(
+        "entry {position} at offset {at}, in the list of {owner} {node}, is {value} after {before}: \"order\": \"time\" \
+         needs ascending lists; import sorts them with `order=time`"
+    )]
+    Time { position: usize, at: usize, owner: String, node: usize, value: i64, before: i64 },
+    #[error("entry {position} at offset {at} is {value}, an id has to be 0 or more")]
+    EdgeId { position: usize, at: usize, value: i64 },
+    #[error("entry {position} at offset {at} is {value}, outside the rows 0 to {} of {file}", *rows as i64 - 1)]
+    EdgeRow { position: usize, at: usize, value: i64, rows: usize, file: String },
+    #[error(
+        "its edges are not those of {reverse} in the other direction, which \"reverse\" of meta.json says: write one of \
+         them again, or remove the key"
+    )]
+    Reverse { reverse: String },
     #[error("row {row}, column {column}, at offset {at} is {value}: features have to be finite")]
     Feature { row: usize, column: usize, at: usize, value: f32 },
 }
+
+/// A node in messages about a graph whose types have no names.
+const NODE: &str = "node";
 
 /// The message about an id outside of `nodes` nodes.
 pub fn outside(nodes: u64) -> String {
@@ -100,18 +123,33 @@ pub fn directory(directory: &Path) -> Result<(), GraphError> {
     edges(&files.graph)
 }
 
+/// The first error of `check` in the order of `items`, which are checked in parallel.
+fn each<T: Send>(
+    items: impl Iterator<Item = T>,
+    check: impl Fn(T) -> Result<(), GraphError> + Sync + Send,
+) -> Result<(), GraphError> {
+    let items: Vec<T> = items.collect();
+    items.into_par_iter().map(check).find_map_first(Result::err).map_or(Ok(()), Err)
+}
+
 /// Checks everything whose size grows with the nodes: `indptr`, labels, splits.
 pub(crate) fn nodes(files: &GraphFiles) -> Result<(), GraphError> {
-    indptr(files.indptr.array(), files.indptr.values(), files.indices.array().shape()[0])?;
-    labels(&files.labels, files.meta.classes)?;
-    if let Some(values) = &files.degrees {
-        degrees(values.array(), values.values(), files.indptr.values())?;
-    }
-    for split in Split::ALL {
-        let ids = &files.splits[split as usize];
-        split_ids(ids.array(), ids.values(), files.nodes())?;
-    }
-    Ok(())
+    each(files.relations.iter(), |edges| indptr(edges.indptr.array(), edges.indptr.values(), edges.edges()))?;
+    each(files.metagraph.types(), |node_type| {
+        let nodes = &files.types[node_type.index()];
+        let name = files.metagraph.type_name(node_type);
+        labels_of(name, &nodes.labels, nodes.said_classes)?;
+        // Only a graph with one relation is a part.
+        if let Some(values) = &nodes.degrees {
+            degrees(values.array(), values.values(), files.csc().indptr)?;
+        }
+        splits(name, nodes)
+    })
+}
+
+fn splits(name: &str, nodes: &NodeFiles) -> Result<(), GraphError> {
+    let present = nodes.splits.iter().flatten();
+    present.into_iter().try_for_each(|ids| split_ids_of(name, ids.array(), ids.values(), nodes.count))
 }
 
 /// Checks that no in-degree of the whole graph is less than the length of the list. The in-degree of a list longer than
@@ -129,34 +167,112 @@ fn degrees(array: &NpyArray, values: &[i32], indptr: &[i64]) -> Result<(), Graph
 
 /// Checks every label. `classes` bounds labels with one class per node.
 pub(crate) fn labels(labels: &LabelArray, classes: Option<u64>) -> Result<(), GraphError> {
+    labels_of(NODE, labels, classes)
+}
+
+fn labels_of(one: &str, labels: &LabelArray, classes: Option<u64>) -> Result<(), GraphError> {
     match labels {
-        LabelArray::Single(labels) => class_labels(labels.array(), labels.values(), classes),
-        LabelArray::Multi { array, .. } => label_bits(array, array.bytes()),
-        LabelArray::Regression { array, .. } => regression_targets(array.array(), array.values()),
+        LabelArray::Single(labels) => class_labels_of(one, labels.array(), labels.values(), classes),
+        LabelArray::Multi { array, .. } => label_bits(one, array, array.bytes()),
+        LabelArray::Regression { array, .. } => regression_targets_of(one, array.array(), array.values()),
         LabelArray::Absent => Ok(()),
     }
 }
 
-/// Runs the checks that a stamp may replace: neighbour ids, weights and original ids. `indptr` has been checked.
+/// Runs the checks that a stamp may replace: neighbour ids, weights, times and original ids. Each `indptr` has been
+/// checked.
 pub(crate) fn edges(files: &GraphFiles) -> Result<(), GraphError> {
-    match &files.indices {
+    each(files.metagraph.relations(), |relation| edges_of(files, relation))?;
+    each(files.metagraph.types(), |node_type| match &files.types[node_type.index()].original_ids {
+        Some(ids) => original_ids_of(files.metagraph.type_name(node_type), ids.array(), ids.values()),
+        None => Ok(()),
+    })
+}
+
+fn edges_of(files: &GraphFiles, relation: Relation) -> Result<(), GraphError> {
+    let edges = &files.relations[relation.index()];
+    let sources = files.types[files.metagraph.source(relation).index()].count;
+    match &edges.indices {
         IndexArray::I32(ids) => {
             // Cast to unsigned, a negative id is larger than any node.
-            let nodes = u32::try_from(files.nodes()).unwrap_or(u32::MAX);
-            neighbours(files, ids, |id| id.cast_unsigned() >= nodes, i64::from)?;
+            let sources = u32::try_from(sources).unwrap_or(u32::MAX);
+            neighbours(files, relation, ids, |id| id.cast_unsigned() >= sources, i64::from)?;
         }
         IndexArray::I64(ids) => {
-            let nodes = files.nodes() as u64;
-            neighbours(files, ids, |id| id.cast_unsigned() >= nodes, |id| id)?;
+            let sources = sources as u64;
+            neighbours(files, relation, ids, |id| id.cast_unsigned() >= sources, |id| id)?;
         }
     }
-    for (spec, array) in files.edge_arrays().filter(|(spec, _)| spec.finite) {
+    for (spec, array) in edges.edge_arrays().filter(|(spec, _)| spec.finite) {
         weights(array, array.elements(spec.kind)?)?;
     }
-    if let Some(ids) = &files.original_ids {
-        original_ids(ids.array(), ids.values())?;
+    if let Some(ids) = &edges.edge_ids
+        && let Some(position) = first_wrong(ids.values(), |id| id < 0)
+    {
+        let (array, value) = (ids.array(), ids.values()[position]);
+        return Err(invalid(array, ContentProblem::EdgeId { position, at: offset(array, position), value }));
     }
-    Ok(())
+    match (edges.order, &edges.times) {
+        (Some(EntryOrder::Time), Some(times)) => times_ascend(files, relation, times),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the entries of each list ascend by time.
+fn times_ascend(files: &GraphFiles, relation: Relation, times: &TypedArray<i64>) -> Result<(), GraphError> {
+    let (ends, values) = (files.lists(relation).indptr, times.values());
+    let list = |node: usize| &values[ends[node] as usize..ends[node + 1] as usize];
+    let wrong = (0..ends.len() - 1).into_par_iter().position_first(|node| !list(node).is_sorted());
+    let Some(node) = wrong else { return Ok(()) };
+    let falls = list(node).windows(2).position(|pair| pair[0] > pair[1]).unwrap_or(0);
+    let position = ends[node] as usize + falls + 1;
+    let array = times.array();
+    let owner = files.metagraph.type_name(files.metagraph.destination(relation)).to_owned();
+    let (at, value, before) = (offset(array, position), values[position], values[position - 1]);
+    Err(invalid(array, ContentProblem::Time { position, at, owner, node, value, before }))
+}
+
+/// Checks that the ids of edges by which their feature rows are found are those of rows.
+pub(crate) fn edge_rows(files: &Files) -> Result<(), GraphError> {
+    each(files.graph.metagraph.relations(), |relation| {
+        let Some((rows, true)) = files.edge_rows(relation) else { return Ok(()) };
+        let Some(ids) = &files.graph.relations[relation.index()].edge_ids else { return Ok(()) };
+        let count = rows.array.shape()[0];
+        let Some(position) = first_wrong(ids.values(), |id| id.cast_unsigned() >= count as u64) else {
+            return Ok(());
+        };
+        let (array, value) = (ids.array(), ids.values()[position]);
+        let (at, file) = (offset(array, position), rows.array.path().display().to_string());
+        Err(invalid(array, ContentProblem::EdgeRow { position, at, value, rows: count, file }))
+    })
+}
+
+/// Checks that each relation has the edges of its reverse in the other direction: by a sum over hashes of all edges.
+pub(crate) fn reverses(files: &GraphFiles) -> Result<(), GraphError> {
+    each(files.metagraph.relations(), |relation| {
+        let Some(reverse) = files.metagraph.reverse(relation) else { return Ok(()) };
+        let forward = sum_of_edges(files.lists(relation), |source, destination| (source, destination));
+        let backward = sum_of_edges(files.lists(reverse), |source, destination| (destination, source));
+        if forward == backward {
+            return Ok(());
+        }
+        let reverse = files.metagraph.full_name(reverse).to_owned();
+        let array = files.relations[relation.index()].indices.array();
+        Err(invalid(array, ContentProblem::Reverse { reverse }))
+    })
+}
+
+/// A sum over all edges that does not depend on their order.
+fn sum_of_edges(csc: Csc<'_>, ends: impl Fn(i64, i64) -> (i64, i64) + Sync) -> u64 {
+    let of_list = |destination: usize| {
+        let entries = csc.indptr[destination] as usize..csc.indptr[destination + 1] as usize;
+        let of_entry = |entry: usize| {
+            let (source, destination) = ends(csc.indices.get(entry), destination as i64);
+            mix(mix(source.cast_unsigned()).wrapping_add(destination.cast_unsigned()))
+        };
+        entries.map(of_entry).fold(0, u64::wrapping_add)
+    };
+    (0..csc.nodes()).into_par_iter().map(of_list).reduce(|| 0, u64::wrapping_add)
 }
 
 /// Checks that edge weights are finite.
@@ -199,11 +315,12 @@ pub(crate) fn weights_to_pick_by(array: &NpyArray, values: &[f32]) -> Result<(),
 
 /// Checks that no feature is NaN or infinite.
 pub(crate) fn features(files: &Files) -> Result<(), GraphError> {
-    finite_rows(&files.features, files.element)?;
-    match &files.edge_features {
-        Some((array, element)) => finite_rows(array, *element),
-        None => Ok(()),
-    }
+    let of_nodes = files.tables.iter().flatten();
+    let of_edges = files.edge_tables.iter().flatten().filter_map(|table| match table {
+        EdgeRowArray::Own { rows, .. } => Some(rows),
+        EdgeRowArray::Of(_) => None,
+    });
+    each(of_nodes.chain(of_edges), |rows| finite_rows(&rows.array, rows.element))
 }
 
 /// Checks that no value of a table of rows is NaN or infinite.
@@ -272,22 +389,41 @@ pub fn indptr(array: &NpyArray, values: &[i64], edges: usize) -> Result<(), Grap
 
 fn neighbours<T: AnyBitPattern + Sync>(
     files: &GraphFiles,
+    relation: Relation,
     ids: &TypedArray<T>,
     is_wrong: impl Fn(T) -> bool + Sync,
     widen: impl Fn(T) -> i64,
 ) -> Result<(), GraphError> {
     let Some(position) = first_wrong(ids.values(), is_wrong) else { return Ok(()) };
-    Err(wrong_neighbour(files, position, widen(ids.values()[position])))
+    Err(wrong_neighbour(files, relation, position, widen(ids.values()[position])))
 }
 
-/// The error about entry `position` of `indices.npy`, whose value `value` is not a node.
-pub(crate) fn wrong_neighbour(files: &GraphFiles, position: usize, value: i64) -> GraphError {
-    let array = files.indices.array();
+/// The error about entry `position` of a relation's `indices.npy`, whose value `value` is not a node.
+pub(crate) fn wrong_neighbour(
+    files: &GraphFiles,
+    relation: Relation,
+    position: usize,
+    value: i64,
+) -> GraphError {
+    let (metagraph, edges) = (&files.metagraph, &files.relations[relation.index()]);
+    let array = edges.indices.array();
     let at = offset(array, position);
     // The list that holds the position: the last one that starts at or before it.
-    let lists = files.indptr.values().partition_point(|&start| start <= position as i64);
-    let (node, nodes) = (lists.saturating_sub(1), files.nodes());
-    invalid(array, ContentProblem::Neighbour { position, at, node, value, nodes })
+    let lists = edges.indptr.values().partition_point(|&start| start <= position as i64);
+    let (node, owner) = (lists.saturating_sub(1), metagraph.type_name(metagraph.destination(relation)));
+    let outside = outside_type(files, metagraph.source(relation));
+    invalid(array, ContentProblem::Neighbour { position, at, owner: owner.to_owned(), node, value, outside })
+}
+
+/// The message about an id outside of the nodes of a type.
+fn outside_type(files: &GraphFiles, node_type: NodeType) -> String {
+    let nodes = files.types[node_type.index()].count as u64;
+    let name = files.metagraph.type_name(node_type);
+    match (files.metagraph.is_named(), nodes.checked_sub(1)) {
+        (false, _) => outside(nodes),
+        (true, Some(last)) => format!("outside the {name} ids 0 to {last}"),
+        (true, None) => format!("and there are no nodes of {name}"),
+    }
 }
 
 /// The error about entry `position` of a split, whose value `value` is not a node.
@@ -301,25 +437,34 @@ pub(crate) fn wrong_id(array: &NpyArray, position: usize, value: i64, nodes: usi
 /// # Errors
 /// The first wrong value.
 pub fn class_labels(array: &NpyArray, values: &[i64], classes: Option<u64>) -> Result<(), GraphError> {
+    class_labels_of(NODE, array, values, classes)
+}
+
+fn class_labels_of(
+    one: &str,
+    array: &NpyArray,
+    values: &[i64],
+    classes: Option<u64>,
+) -> Result<(), GraphError> {
     let classes = classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
     match first_wrong(values, |label| label < -1 || label >= classes) {
         None => Ok(()),
         Some(node) => {
             let (at, value) = (offset(array, node), values[node]);
-            Err(invalid(array, ContentProblem::Label { node, at, value, classes }))
+            Err(invalid(array, ContentProblem::Label { one: one.to_owned(), node, at, value, classes }))
         }
     }
 }
 
 /// Checks the labels of nodes that may have several classes.
-pub(crate) fn label_bits(array: &NpyArray, bits: &[u8]) -> Result<(), GraphError> {
+fn label_bits(one: &str, array: &NpyArray, bits: &[u8]) -> Result<(), GraphError> {
     match first_wrong(bits, |bit| bit > 1) {
         None => Ok(()),
         Some(position) => {
             let columns = array.shape()[1];
             let (node, column) = (position / columns, position % columns);
             let (at, value) = (offset(array, position), bits[position]);
-            Err(invalid(array, ContentProblem::LabelBit { node, column, at, value }))
+            Err(invalid(array, ContentProblem::LabelBit { one: one.to_owned(), node, column, at, value }))
         }
     }
 }
@@ -329,13 +474,17 @@ pub(crate) fn label_bits(array: &NpyArray, bits: &[u8]) -> Result<(), GraphError
 /// # Errors
 /// The first wrong value.
 pub fn regression_targets(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
+    regression_targets_of(NODE, array, values)
+}
+
+fn regression_targets_of(one: &str, array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
     match first_wrong(values, |value| !value.is_finite()) {
         None => Ok(()),
         Some(position) => {
             let columns = array.shape().get(1).copied().unwrap_or(1);
             let (node, column) = (position / columns, position % columns);
             let (at, value) = (offset(array, position), values[position]);
-            Err(invalid(array, ContentProblem::Target { node, column, at, value }))
+            Err(invalid(array, ContentProblem::Target { one: one.to_owned(), node, column, at, value }))
         }
     }
 }
@@ -345,6 +494,10 @@ pub fn regression_targets(array: &NpyArray, values: &[f32]) -> Result<(), GraphE
 /// # Errors
 /// The first wrong value.
 pub fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
+    split_ids_of(NODE, array, values, nodes)
+}
+
+fn split_ids_of(one: &str, array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
     let at = |position| offset(array, position);
     ids(array, values, nodes)?;
     // One bit per node. Splits in ascending order, as most are, need no bits.
@@ -355,7 +508,10 @@ pub fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), G
     for (position, &value) in values.iter().enumerate() {
         let (word, bit) = (value as usize / 64, 1 << (value % 64));
         if seen[word] & bit != 0 {
-            return Err(invalid(array, ContentProblem::SplitTwice { position, at: at(position), value }));
+            return Err(invalid(
+                array,
+                ContentProblem::SplitTwice { one: one.to_owned(), position, at: at(position), value },
+            ));
         }
         seen[word] |= bit;
     }
@@ -375,17 +531,27 @@ pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), 
 /// # Errors
 /// The first wrong value.
 pub fn original_ids(array: &NpyArray, values: &[i64]) -> Result<(), GraphError> {
+    original_ids_of(NODE, array, values)
+}
+
+fn original_ids_of(one: &str, array: &NpyArray, values: &[i64]) -> Result<(), GraphError> {
     let at = |node| offset(array, node);
     if let Some(node) = first_wrong(values, |id| !(0..ORIGINAL_ID_LIMIT).contains(&id)) {
         let value = values[node];
-        return Err(invalid(array, ContentProblem::OriginalId { node, at: at(node), value }));
+        return Err(invalid(
+            array,
+            ContentProblem::OriginalId { one: one.to_owned(), node, at: at(node), value },
+        ));
     }
     let mut sorted = values.to_vec();
     sorted.par_sort_unstable();
     if let Some(position) = sorted.par_windows(2).position_first(|pair| pair[0] == pair[1]) {
         let value = sorted[position];
         let node = values.iter().rposition(|&id| id == value).unwrap_or(0);
-        return Err(invalid(array, ContentProblem::OriginalIdTwice { node, at: at(node), value }));
+        return Err(invalid(
+            array,
+            ContentProblem::OriginalIdTwice { one: one.to_owned(), node, at: at(node), value },
+        ));
     }
     Ok(())
 }

@@ -53,6 +53,9 @@ impl Indices<'_> {
 
 /// A graph as compressed sparse columns: `indices[indptr[v]..indptr[v + 1]]` are the in-neighbours of node `v`,
 /// whose features `v` aggregates.
+///
+/// In a typed graph these are the lists of one relation: `v` is of its destination type, and neighbours are of its source
+/// type, whose number of nodes may be another.
 #[derive(Debug, Clone, Copy)]
 pub struct Csc<'a> {
     /// The bounds of each node's list; `nodes + 1` entries, the first 0, never falling, the last `edges`.
@@ -67,7 +70,7 @@ pub struct Csc<'a> {
 }
 
 impl Csc<'_> {
-    /// The number of nodes.
+    /// The number of nodes that own a list.
     #[inline]
     pub fn nodes(&self) -> usize {
         self.indptr.len().saturating_sub(1)
@@ -117,6 +120,15 @@ impl FeatureTable<'_> {
     pub fn row_bytes(&self) -> usize {
         self.dim * self.element.bytes()
     }
+}
+
+/// The feature rows of a relation's edges.
+#[derive(Debug, Clone, Copy)]
+pub struct EdgeRows<'a> {
+    /// The rows, which other relations may have too.
+    pub table: FeatureTable<'a>,
+    /// The row of each edge, in the order of the lists; `None` if edge `i` has row `i`.
+    pub row_of: Option<&'a [i64]>,
 }
 
 /// The prediction targets of the nodes.

@@ -1,6 +1,8 @@
 //! A small dataset, and functions that damage it.
 #![allow(dead_code, reason = "uva-io's tests use a share of it")]
 
+pub mod typed;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -13,3 +13,5 @@ mod ranges;
 mod reorder;
 mod stamp;
 mod stamp_elsewhere;
+mod typed;
+mod typed_refusals;

@@ -24,7 +24,7 @@ impl Draws {
 }
 
 /// A dataset of this many nodes with everything that a dataset can have: empty lists, repeated edges and loops,
-/// weights, types and features of edges, original ids.
+/// edge weights, types and features, original ids.
 pub(crate) fn random(seed: u64, nodes: usize) -> Small {
     let (small, mut draws) = (small(), Draws(seed));
     let mut ends = vec![0_i64];

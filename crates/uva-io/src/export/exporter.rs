@@ -45,6 +45,7 @@ impl Exporter {
             let message = format!("{} has no lines of text to compress", self.name);
             return Err(GraphError::usage("gzip", message));
         }
+        dataset.meta().check_format_1(dataset.path())?;
         let staged = StagedDirectory::new(out, &DATASET)?;
         dataset.check_edges()?;
         lost(dataset, self.omits)?.iter().for_each(|line| note(line));

@@ -1,6 +1,6 @@
 //! One line per edge: source, tab, destination, and, for weighted graphs, tab and weight. Ids are those that an import
 //! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers. Names are quoted if they would otherwise be
-//! read differently. Features and types of edges are in the order of the lines.
+//! read differently. Edge features and types are in the order of the lines.
 
 use std::borrow::Cow;
 use std::fs::File;

@@ -285,10 +285,7 @@ fn columns_of_features_follow_their_edges_into_the_lists() {
     assert_eq!(bytemuck::cast_slice::<u8, f32>(rows.bytes), [0.5, 7.0, 2.5, 9.0, 1.5, 8.0]);
     let symmetric = ImportOptions { symmetrise: Some(true), ..Default::default() };
     let message = place.import("parquet", "edges.parquet", &symmetric).unwrap_err().to_string();
-    assert!(
-        message.contains("the features of edges in") && message.contains("not supported with"),
-        "{message}"
-    );
+    assert!(message.contains("the edge features in") && message.contains("not supported with"), "{message}");
 }
 
 /// Columns of one float per row: row 0 has the columns' positions in the table, row 1 these plus 100.

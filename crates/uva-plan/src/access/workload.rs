@@ -296,7 +296,7 @@ impl<'g> Workload<'g> {
                 Ok(Worker {
                     sampler: sampler(graph, &options)?,
                     batch: MiniBatch::with_bounds(&bounds),
-                    seeds: Vec::with_capacity(bounds.seeds),
+                    seeds: Vec::with_capacity(bounds.seeds()),
                 })
             })
             .collect()

@@ -236,7 +236,7 @@ fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
     known.map(|(_, written)| As::Bytes(*written))
 }
 
-/// Checks that types of edges fit their file.
+/// Checks that edge types fit their file.
 fn check_types(input: &Input) -> PyResult<()> {
     let mut before = 0;
     let checked = input.widened(|values| {

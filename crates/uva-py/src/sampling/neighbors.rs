@@ -83,7 +83,7 @@ impl Worker {
                     ..BlockMut::default()
                 })
                 .collect();
-            let mut out = BatchMut { nodes: &mut self.nodes, layers: &mut blocks };
+            let mut out = BatchMut { nodes: &mut [&mut self.nodes], blocks: &mut blocks };
             let error = match self.sampler.sample(key, seeds, &mut out) {
                 Ok(counts) => return Ok(counts),
                 Err(error) => error,
@@ -202,13 +202,13 @@ impl PyNeighborSampler {
 
 fn subgraph(worker: &mut Worker, key: BatchKey, seeds: &[i64]) -> PyResult<Subgraph> {
     let counts = worker.sample(key, seeds)?;
-    let last = counts.layers().last().copied().unwrap_or_default();
-    let mut nodes = zeros::<i64>(counts.nodes)?;
-    nodes.copy_from_slice(&worker.nodes[..counts.nodes]);
+    let last = counts.blocks().last().copied().unwrap_or_default();
+    let mut nodes = zeros::<i64>(counts.nodes())?;
+    nodes.copy_from_slice(&worker.nodes[..counts.nodes()]);
     let (mut sources, mut destinations) = (zeros::<i64>(last.edges)?, zeros::<i64>(last.edges)?);
     let mut edge_ids = zeros::<i64>(last.edges)?;
     // A block begins with the block before, so the last has all edges, hop by hop.
-    if let Some(block) = worker.layers.last().filter(|_| counts.layer_count > 0) {
+    if let Some(block) = worker.layers.last().filter(|_| counts.layers() > 0) {
         sources.iter_mut().zip(&block.indices).for_each(|(to, local)| *to = i64::from(*local));
         for (destination, ends) in (0..).zip(block.indptr[..=last.destinations].windows(2)) {
             destinations[ends[0] as usize..ends[1] as usize].fill(destination);
@@ -217,9 +217,9 @@ fn subgraph(worker: &mut Worker, key: BatchKey, seeds: &[i64]) -> PyResult<Subgr
     }
 
     let mut nodes_of_hops = vec![seeds.len()];
-    let mut edges_of_hops = Vec::with_capacity(counts.layer_count);
+    let mut edges_of_hops = Vec::with_capacity(counts.layers());
     let mut before = 0;
-    for layer in counts.layers() {
+    for layer in counts.blocks() {
         nodes_of_hops.push(layer.sources - layer.destinations);
         edges_of_hops.push(layer.edges - before);
         before = layer.edges;

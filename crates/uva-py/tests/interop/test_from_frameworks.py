@@ -440,7 +440,7 @@ def test_ogbs_files_that_are_broken_or_of_another_sort_are_refused(tmp_path):
     with pytest.raises(ValueError, match="one type of node"):
         uvatrain.from_ogb("ogbl-collab", tmp_path, tmp_path / "out")
     write_ogb(tmp_path / "p", "ogbn-proteins", "species", features=False)
-    with pytest.raises(ValueError, match="features of edges only"):
+    with pytest.raises(ValueError, match="edge features only"):
         uvatrain.from_ogb("ogbn-proteins", tmp_path / "p", tmp_path / "out")
 
 

@@ -1,4 +1,4 @@
-"""Types of edges: equal to a look-up of every picked edge in the whole file, in each form that a batch has."""
+"""Edge types: equal to a look-up of every picked edge in the whole file, in each form that a batch has."""
 
 import numpy as np
 import pytest

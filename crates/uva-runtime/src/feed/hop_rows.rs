@@ -67,11 +67,9 @@ impl<'a> HopSampling<'a> {
         let labels = self.dataset.labels();
         let label_bytes: &mut [u8] = columns.take(Column::Labels);
         copy_runs(&self.runs, labels.bytes(), labels.row_bytes(), label_bytes);
-        let hash = rows_hash(&nodes[..rows]);
-        Ok(BatchHeader::of_batch(
-            key,
-            &BatchCounts { seeds: rows, nodes: rows, hash, ..BatchCounts::default() },
-        ))
+        let mut counts = BatchCounts::of_blocks(rows, []);
+        counts.hash = rows_hash(&nodes[..rows]);
+        Ok(BatchHeader::of_batch(key, &counts))
     }
 
     /// The rows of the batch that was sampled last.

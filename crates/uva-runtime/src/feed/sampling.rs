@@ -101,7 +101,8 @@ impl<'a> Sampling<'a> {
                 let degrees: &mut [i32] = columns.take(Column::Degrees);
                 let nodes: &mut [i64] = columns.take(Column::InputNodes);
                 let mut blocks = columns.take_blocks();
-                let mut out = BatchMut { nodes, layers: &mut blocks[..self.plan.layout.layers().len()] };
+                let blocks = &mut blocks[..self.plan.layout.layers().len()];
+                let mut out = BatchMut { nodes: &mut [nodes], blocks };
                 self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?
             }
         };
@@ -117,7 +118,7 @@ impl<'a> Sampling<'a> {
         let mut header = BatchHeader::of_batch(key, &counts);
         if let Some(shapes) = self.plan.layout.shapes() {
             let padding = shapes.padding(&counts);
-            pad(&self.plan.layout, payload, padding.as_ref(), counts.seeds);
+            pad(&self.plan.layout, payload, padding.as_ref(), counts.seeds());
             if padding.is_some() {
                 header.set_padded(&shapes.counts());
             }

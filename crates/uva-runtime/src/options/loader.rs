@@ -9,7 +9,8 @@ use uva_graph::part::first_cut;
 use uva_graph::{Dataset, Split, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{
-    Expand, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions, Walks,
+    Expand, FanoutPer, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions,
+    Walks,
 };
 
 use crate::RuntimeError;
@@ -105,7 +106,7 @@ options! {
         /// that require them always have them
         edge_attr: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
-        /// Add the types of edges (edge_type.npy) and their positions, as with `edge_ids`, to blocks: 2 bytes an edge
+        /// Add the edge types (edge_type.npy) and their positions, as with `edge_ids`, to blocks: 2 bytes an edge
         edge_type: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
         /// Add the positions of the seeds in their split to batches: 8 bytes a seed, for per-example data
@@ -333,6 +334,7 @@ impl LoaderOptions {
         SamplerOptions {
             kind: self.sampler_kind,
             fanouts: self.fanouts.clone(),
+            fanout_per: FanoutPer::Relation,
             replace: self.replace,
             seed: self.seed,
             batch_dependency: self.batch_dependency,
@@ -342,7 +344,7 @@ impl LoaderOptions {
         }
     }
 
-    /// Whether blocks have the places of their edges. Rows and types of edges are found by them.
+    /// Whether blocks have the places of their edges. Edge rows and types are found by them.
     fn has_edge_ids(&self) -> bool {
         self.edge_ids || self.edge_attr || self.edge_type
     }
@@ -405,7 +407,8 @@ impl LoaderOptions {
     /// Checks that batches with these options can be sampled in the graph of this dataset.
     pub(super) fn check_graph(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
         if self.edge_type && dataset.edge_types().is_none() {
-            let reason = "the dataset has no edge_type.npy, where the types of edges are (docs/reference/data-format.md)";
+            let reason =
+                "the dataset has no edge_type.npy, where the edge types are (docs/reference/data-format.md)";
             return Err(OptionError::of("edge_type", reason).into());
         }
         let no_graph = || {

@@ -10,7 +10,7 @@
 use uva_batch::BatchHeader;
 use uva_graph::Split;
 use uva_ops::lists::projects_first;
-use uva_sample::{BatchKey, LayerCounts};
+use uva_sample::{BatchKey, BlockSize};
 
 use crate::control::Control;
 use crate::options::{LoaderOptions, Prepare};
@@ -40,7 +40,7 @@ pub(crate) fn sums_batch(plan: &RunPlan, control: &Control, sequence: u64, heade
 /// those. That is so if at most one and a half times as many rows are read. Measured time of sage's sums while reading
 /// over that of both steps, by rows read over nodes, on power-law and citation graphs of a million nodes with 100
 /// float32 features: 1.1: 0.93, 1.3: 0.79 and 0.85, 1.7: 0.99, 2.7: 1.07, 4.2: 1.11.
-fn sums_take_less(block: LayerCounts) -> bool {
+fn sums_take_less(block: BlockSize) -> bool {
     2 * (block.edges + block.destinations) <= 3 * block.sources
 }
 

@@ -1,4 +1,4 @@
-//! The types of edges in batches: equal to those of the dataset's file, with any sampler, caches, padding and workers.
+//! The edge types in batches: equal to those of the dataset's file, with any sampler, caches, padding and workers.
 
 use crate::common;
 use std::path::Path;

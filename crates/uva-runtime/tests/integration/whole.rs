@@ -21,7 +21,7 @@ use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, Spl
 
 const PASSES: fn() -> Passes = || Passes { epochs: 2, validate: true, test: true, ..Passes::default() };
 
-/// With narrow features, weights and types of edges, and features of two values an edge.
+/// With narrow features, edge weights and types, and edge features of two values.
 fn dataset(directory: &Path) -> Arc<Dataset> {
     let path = common::graph_of(directory, 2000, 8.0, ElementType::F16);
     let edges = Dataset::open(&path).unwrap().edges();

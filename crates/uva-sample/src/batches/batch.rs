@@ -1,20 +1,28 @@
 //! A mini-batch: its memory, and views of it.
 //!
-//! `nodes` holds dataset-internal ids: the seeds first, then every other node in the order of its first pick. Layer 0
-//! is the hop at the seeds. The sources of a layer are the first `sources` of `nodes`, its destinations the first
-//! `destinations`. The destinations of layer `l + 1` are the sources of layer `l`. A block is in CSC form over local
-//! ids (positions in `nodes`): the picks of destination `d` are `indices[indptr[d]..indptr[d + 1]]`.
+//! The `nodes` of a type are dataset-internal ids: the seeds first, then every other node in the order of its first
+//! pick. Layer 0 is the hop at the seeds. A layer has a block for each relation, whose sources are the first `sources`
+//! nodes of the relation's source type, and its destinations the first `destinations` of its destination type. The
+//! destinations of layer `l + 1` are the sources of layer `l`. A block is in CSC form over local ids (positions in
+//! `nodes`): the picks of destination `d` are `indices[indptr[d]..indptr[d + 1]]`.
+//!
+//! A homogeneous graph has one type and one relation. Methods that name no type or relation are those of the first.
 
 use std::ops::AddAssign;
 
-use crate::{BatchBounds, MAX_LAYERS};
+use smallvec::SmallVec;
+use uva_graph::{NodeType, Relation};
+
+use super::bounds::BatchBounds;
+use super::sizes::{BlockSize, TypeSize};
+use crate::MAX_LAYERS;
 
 /// Memory for a batch, provided by the caller. After sampling, its content beyond the counts is unspecified.
-pub struct BatchMut<'a> {
-    /// Room for the node ids.
-    pub nodes: &'a mut [i64],
-    /// Room for the blocks, one per fanout.
-    pub layers: &'a mut [BlockMut<'a>],
+pub struct BatchMut<'b, 'a> {
+    /// Room for the node ids of each type.
+    pub nodes: &'b mut [&'a mut [i64]],
+    /// Room for the blocks: layer by layer, in each a block for each relation.
+    pub blocks: &'b mut [BlockMut<'a>],
 }
 
 /// Memory for one block.
@@ -31,9 +39,9 @@ pub struct BlockMut<'a> {
 }
 
 impl BlockMut<'_> {
-    /// The block of these counts in this memory.
-    pub(crate) fn used(&self, counts: &LayerCounts) -> BlockRef<'_> {
-        let LayerCounts { destinations, sources, edges } = *counts;
+    /// The block of this size in this memory.
+    pub(crate) fn used(&self, size: &BlockSize) -> BlockRef<'_> {
+        let BlockSize { destinations, sources, edges } = *size;
         let (indptr, indices) = (&self.indptr[..=destinations], &self.indices[..edges]);
         let (edge_ids, weights) = (used(self.edge_ids, edges), used(self.weights, edges));
         BlockRef { destinations, sources, indptr, indices, edge_ids, weights }
@@ -46,16 +54,14 @@ fn used<T>(of_edges: &[T], edges: usize) -> &[T] {
 }
 
 /// The used sizes of a batch's memory, and the batch's hash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchCounts {
-    /// Seeds: the first of the nodes.
-    pub seeds: usize,
-    /// All nodes, seeds included.
-    pub nodes: usize,
-    /// One entry per layer; the first `layer_count` are valid.
-    pub layers: [LayerCounts; MAX_LAYERS],
-    /// Layers in the batch.
-    pub layer_count: usize,
+    /// Seeds and nodes of each type.
+    types: SmallVec<[TypeSize; 1]>,
+    /// Blocks of a layer.
+    relations: usize,
+    /// Layer by layer, in each a block for each relation.
+    blocks: SmallVec<[BlockSize; MAX_LAYERS]>,
     /// The batch's hash: see [`batch_hash`](crate::batch_hash).
     pub hash: u64,
     /// Entries of the graph that were read.
@@ -81,28 +87,89 @@ impl AddAssign for ListReads {
 }
 
 impl BatchCounts {
-    /// The counts of each layer, from the seeds outward.
+    /// The counts of a batch of a homogeneous graph, with a block for each layer.
     #[must_use]
-    pub fn layers(&self) -> &[LayerCounts] {
-        &self.layers[..self.layer_count]
+    pub fn of_blocks(seeds: usize, blocks: impl IntoIterator<Item = BlockSize>) -> Self {
+        let blocks: SmallVec<_> = blocks.into_iter().collect();
+        let nodes = blocks.last().map_or(seeds, |last: &BlockSize| last.sources);
+        Self { types: SmallVec::from([TypeSize { seeds, nodes }]), blocks, ..Self::default() }
     }
 
-    /// Edges of all layers.
+    /// The counts of a batch that has only these seeds yet, of each type, in a graph with this many relations.
+    pub(crate) fn of_seeds(seeds: impl Iterator<Item = usize>, relations: usize) -> Self {
+        let types = seeds.map(|seeds| TypeSize { seeds, nodes: seeds }).collect();
+        Self { types, relations, ..Self::default() }
+    }
+
+    /// Adds a layer's block. Their sources are counted by [`end_layer`](Self::end_layer).
+    pub(crate) fn push(&mut self, block: BlockSize) {
+        self.blocks.push(block);
+    }
+
+    /// Sets the nodes of each type after a layer, and with them the sources of its blocks.
+    pub(crate) fn end_layer(&mut self, nodes: &[usize], source_of: impl Fn(usize) -> NodeType) {
+        let first = self.blocks.len() - self.relations;
+        for (relation, block) in self.blocks[first..].iter_mut().enumerate() {
+            block.sources = nodes[source_of(relation).index()];
+        }
+        for (size, &nodes) in self.types.iter_mut().zip(nodes) {
+            size.nodes = nodes;
+        }
+    }
+
+    /// Seeds of all types.
+    #[must_use]
+    pub fn seeds(&self) -> usize {
+        self.types.iter().map(|size| size.seeds).sum()
+    }
+
+    /// Nodes of all types, seeds included.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.types.iter().map(|size| size.nodes).sum()
+    }
+
+    /// Seeds and nodes of each type.
+    #[must_use]
+    pub fn types(&self) -> &[TypeSize] {
+        &self.types
+    }
+
+    /// The number of layers.
+    #[must_use]
+    pub fn layers(&self) -> usize {
+        self.blocks.len().checked_div(self.relations).unwrap_or(0)
+    }
+
+    /// The sizes of the blocks, from the seeds outward: in each layer one for each relation.
+    #[must_use]
+    pub fn blocks(&self) -> &[BlockSize] {
+        &self.blocks
+    }
+
+    /// The size of a block.
+    ///
+    /// # Panics
+    /// If there is no such layer or relation.
+    #[must_use]
+    pub fn block(&self, layer: usize, relation: Relation) -> BlockSize {
+        assert!(relation.index() < self.relations, "one of the graph's relations");
+        self.blocks[layer * self.relations + relation.index()]
+    }
+
+    /// Edges of all blocks.
     #[must_use]
     pub fn edges(&self) -> usize {
-        self.layers().iter().map(|layer| layer.edges).sum()
+        self.blocks.iter().map(|block| block.edges).sum()
     }
 }
 
-/// The size of one block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LayerCounts {
-    /// Nodes that aggregate (destinations): the first of the batch's nodes.
-    pub destinations: usize,
-    /// Sources, destinations included.
-    pub sources: usize,
-    /// Picks.
-    pub edges: usize,
+impl Default for BatchCounts {
+    /// An empty batch of a homogeneous graph, without layers.
+    fn default() -> Self {
+        let (types, blocks) = (SmallVec::from([TypeSize::default()]), SmallVec::new());
+        Self { types, relations: 1, blocks, hash: 0, list_reads: ListReads::default() }
+    }
 }
 
 /// One block, for reading.
@@ -128,8 +195,10 @@ pub struct BlockRef<'a> {
 
 /// A batch that owns its memory, for library users, tests and benches.
 pub struct MiniBatch {
-    nodes: Vec<i64>,
-    layers: Vec<BlockBuffers>,
+    /// Of each type.
+    nodes: Vec<Vec<i64>>,
+    /// Layer by layer, in each a block for each relation.
+    blocks: Vec<BlockBuffers>,
     counts: BatchCounts,
 }
 
@@ -144,13 +213,14 @@ impl MiniBatch {
     /// An empty batch with capacity for any batch within `bounds`. The system allocates the pages on first touch.
     #[must_use]
     pub fn with_bounds(bounds: &BatchBounds) -> Self {
-        let layers = bounds.layers.iter().map(|layer| BlockBuffers {
-            indptr: vec![0; layer.destinations + 1],
-            indices: vec![0; layer.edges],
-            edge_ids: vec![0; if bounds.edge_ids { layer.edges } else { 0 }],
-            weights: vec![0.0; if bounds.weights { layer.edges } else { 0 }],
+        let blocks = bounds.blocks.iter().map(|block| BlockBuffers {
+            indptr: vec![0; block.destinations + 1],
+            indices: vec![0; block.edges],
+            edge_ids: vec![0; if bounds.edge_ids { block.edges } else { 0 }],
+            weights: vec![0.0; if bounds.weights { block.edges } else { 0 }],
         });
-        Self { nodes: vec![0; bounds.nodes], layers: layers.collect(), counts: BatchCounts::default() }
+        let nodes = bounds.types.iter().map(|size| vec![0; size.nodes]).collect();
+        Self { nodes, blocks: blocks.collect(), counts: BatchCounts::default() }
     }
 
     /// Passes the memory to `fill`, whose counts then describe the batch. After an error the batch is empty.
@@ -162,51 +232,71 @@ impl MiniBatch {
     /// Later calls panic if the counts exceed the memory.
     pub fn fill<E>(
         &mut self,
-        fill: impl FnOnce(&mut BatchMut<'_>) -> Result<BatchCounts, E>,
+        fill: impl FnOnce(&mut BatchMut<'_, '_>) -> Result<BatchCounts, E>,
     ) -> Result<BatchCounts, E> {
         self.counts = BatchCounts::default();
-        let layers = self.layers.len().min(MAX_LAYERS);
-        let mut buffers = self.layers.iter_mut();
-        let mut blocks: [BlockMut<'_>; MAX_LAYERS] = std::array::from_fn(|_| match buffers.next() {
-            Some(BlockBuffers { indptr, indices, edge_ids, weights }) => {
-                BlockMut { indptr, indices, edge_ids, weights }
-            }
-            None => BlockMut::default(),
-        });
-        self.counts = fill(&mut BatchMut { nodes: &mut self.nodes, layers: &mut blocks[..layers] })?;
-        Ok(self.counts)
+        // Inline for a homogeneous graph, whose batches allocate nothing.
+        let mut nodes: SmallVec<[&mut [i64]; 1]> = self.nodes.iter_mut().map(Vec::as_mut_slice).collect();
+        let blocks = self.blocks.iter_mut();
+        let mut blocks: SmallVec<[BlockMut<'_>; MAX_LAYERS]> = blocks
+            .map(|BlockBuffers { indptr, indices, edge_ids, weights }| BlockMut {
+                indptr,
+                indices,
+                edge_ids,
+                weights,
+            })
+            .collect();
+        self.counts = fill(&mut BatchMut { nodes: &mut nodes, blocks: &mut blocks })?;
+        Ok(self.counts.clone())
     }
 
     /// Ids of all nodes, the seeds first.
     #[must_use]
     pub fn nodes(&self) -> &[i64] {
-        &self.nodes[..self.counts.nodes]
+        self.nodes_of(NodeType::ONLY)
     }
 
     /// Ids of the seeds.
     #[must_use]
     pub fn seeds(&self) -> &[i64] {
-        &self.nodes[..self.counts.seeds]
+        &self.nodes()[..self.counts.types()[0].seeds]
+    }
+
+    /// Ids of the nodes of a type, its seeds first; none if the batch is empty.
+    ///
+    /// # Panics
+    /// If there is no such type.
+    #[must_use]
+    pub fn nodes_of(&self, node_type: NodeType) -> &[i64] {
+        let used = self.counts.types().get(node_type.index()).map_or(0, |size| size.nodes);
+        &self.nodes[node_type.index()][..used]
     }
 
     /// The block of one layer, 0 being the one at the seeds; `None` if the batch has no such layer.
     #[must_use]
     pub fn block(&self, layer: usize) -> Option<BlockRef<'_>> {
-        let counts = self.counts.layers().get(layer)?;
-        let buffers = self.layers.get(layer)?;
+        self.block_of(layer, Relation::ONLY)
+    }
+
+    /// The block of a relation in a layer; `None` if the batch has no such layer.
+    #[must_use]
+    pub fn block_of(&self, layer: usize, relation: Relation) -> Option<BlockRef<'_>> {
+        let at = layer * self.counts.relations + relation.index();
+        let size = self.counts.blocks().get(at)?;
+        let buffers = self.blocks.get(at)?;
         Some(BlockRef {
-            destinations: counts.destinations,
-            sources: counts.sources,
-            indptr: &buffers.indptr[..=counts.destinations],
-            indices: &buffers.indices[..counts.edges],
-            edge_ids: used(&buffers.edge_ids, counts.edges),
-            weights: used(&buffers.weights, counts.edges),
+            destinations: size.destinations,
+            sources: size.sources,
+            indptr: &buffers.indptr[..=size.destinations],
+            indices: &buffers.indices[..size.edges],
+            edge_ids: used(&buffers.edge_ids, size.edges),
+            weights: used(&buffers.weights, size.edges),
         })
     }
 
-    /// All blocks, from the seeds outward.
+    /// All blocks of a homogeneous graph, from the seeds outward.
     pub fn blocks(&self) -> impl Iterator<Item = BlockRef<'_>> {
-        (0..self.counts.layer_count).map_while(|layer| self.block(layer))
+        (0..self.counts.layers()).map_while(|layer| self.block(layer))
     }
 
     /// The used sizes.

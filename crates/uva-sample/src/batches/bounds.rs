@@ -1,48 +1,72 @@
 //! The maximum size of a batch, known before the first one is sampled.
 
-use crate::{Capacity, Expand, Fanouts, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks};
-use uva_graph::Relation;
+use uva_graph::{Relation, TypedDataset};
+
+use super::sizes::{BlockSize, RelationEnds, TypeSize};
+use crate::{
+    Capacity, Expand, FanoutPer, Fanouts, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
+};
 
 /// The maximum size of a batch, which determines its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchBounds {
-    /// Seeds.
-    pub seeds: usize,
-    /// Nodes, seeds included.
-    pub nodes: usize,
-    /// Each layer, from the seeds outward.
-    pub layers: Vec<LayerBounds>,
+    /// Seeds and nodes of each type.
+    pub types: Vec<TypeSize>,
+    /// Each block: layer by layer from the seeds outward, in each layer one for each relation.
+    pub blocks: Vec<BlockSize>,
+    /// The node types of each relation.
+    pub relations: Vec<RelationEnds>,
     /// Whether blocks have edge ids.
     pub edge_ids: bool,
     /// Whether blocks have weights.
     pub weights: bool,
 }
 
-/// The maximum size of one block.
+/// The sizes of a graph that bound its batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphSize {
+    /// The number of nodes of each type.
+    pub nodes: Vec<usize>,
+    /// Each relation.
+    pub relations: Vec<RelationSize>,
+}
+
+/// One relation of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerBounds {
-    /// Nodes that aggregate (destinations).
-    pub destinations: usize,
-    /// Sources, destinations included.
-    pub sources: usize,
-    /// Picks.
+pub struct RelationSize {
+    /// Its node types.
+    pub ends: RelationEnds,
+    /// The number of edges.
     pub edges: usize,
+}
+
+impl GraphSize {
+    /// The sizes of a dataset.
+    #[must_use]
+    pub fn of(dataset: &TypedDataset) -> Self {
+        let metagraph = dataset.metagraph();
+        let size = |relation| RelationSize {
+            ends: RelationEnds::of(metagraph, relation),
+            edges: dataset.edges_of(relation),
+        };
+        Self {
+            nodes: metagraph.types().map(|of| dataset.nodes_of(of)).collect(),
+            relations: metagraph.relations().map(size).collect(),
+        }
+    }
+
+    /// A homogeneous graph.
+    #[must_use]
+    pub fn homogeneous(nodes: usize, edges: usize) -> Self {
+        Self { nodes: vec![nodes], relations: vec![RelationSize { ends: RelationEnds::ONLY, edges }] }
+    }
 }
 
 /// Local ids and offsets are 32 bits, signed as in common file formats.
 const MOST: usize = i32::MAX as usize;
 
 impl BatchBounds {
-    /// Bounds of the batches that `options` produce from at most `batch_size` seeds, in a graph of `nodes` nodes and
-    /// `edges` edges. Without `bytes` it is [`new`](Self::new), else [`within`](Self::within). Those two cover
-    /// [`Expand::All`] and kinds of sampler that draw list by list without replacement; this one covers all.
-    ///
-    /// With replacement a list gives as many picks as the fanout says, however short it is. So a layer's bound is
-    /// `destinations · fanout` edges, even if the graph has fewer.
-    ///
-    /// A layer of a kind that [draws together](crate::SamplerKind::draws_together) has at most the graph's edges, since
-    /// any entry of any list may name a drawn node. Its sources exceed its destinations by at most the nodes that its
-    /// fanout's draws bring. In one subgraph, they exceed the seeds by that number.
+    /// [`for_graph`](Self::for_graph) in a homogeneous graph of `nodes` nodes and `edges` edges.
     ///
     /// # Errors
     /// As [`new`](Self::new) or [`within`](Self::within).
@@ -53,7 +77,29 @@ impl BatchBounds {
         edges: usize,
         bytes: Option<usize>,
     ) -> Result<Self, SampleError> {
-        let full = Self::of_graph(options, batch_size, nodes, edges)?;
+        Self::for_graph(options, &[batch_size], &GraphSize::homogeneous(nodes, edges), bytes)
+    }
+
+    /// Bounds of the batches that `options` produce from at most this many seeds of each type. Without `bytes` it is
+    /// [`new`](Self::new), else [`within`](Self::within). Those two cover homogeneous graphs, [`Expand::All`] and kinds
+    /// of sampler that draw list by list without replacement; this one covers all.
+    ///
+    /// With replacement a list gives as many picks as the fanout says, however short it is. So a layer's bound is
+    /// `destinations · fanout` edges, even if the graph has fewer.
+    ///
+    /// A layer of a kind that [draws together](crate::SamplerKind::draws_together) has at most the graph's edges, since
+    /// any entry of any list may name a drawn node. Its sources exceed its destinations by at most the nodes that its
+    /// fanout's draws bring. In one subgraph, they exceed the seeds by that number.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) or [`within`](Self::within).
+    pub fn for_graph(
+        options: &SamplerOptions,
+        seeds: &[usize],
+        graph: &GraphSize,
+        bytes: Option<usize>,
+    ) -> Result<Self, SampleError> {
+        let full = Self::of_graph(options, seeds, graph)?;
         match (bytes, options.fanouts.hop_of_all()) {
             (Some(bytes), _) => full.shrunk(bytes, options.kind.draws_together()),
             (None, Some(layer)) => Err(InvalidOption::Unbounded { layer }.into()),
@@ -64,7 +110,7 @@ impl BatchBounds {
         }
     }
 
-    /// Bounds that every batch of these options keeps, in a graph of `nodes` nodes and `edges` edges: at most
+    /// Bounds that every batch of these options keeps, in a homogeneous graph of `nodes` nodes and `edges` edges: at most
     /// `min(nodes, batch_size · Π(1 + fanout))` nodes, and in each layer at most `min(edges, destinations · fanout)`
     /// edges.
     ///
@@ -81,7 +127,8 @@ impl BatchBounds {
         if let Some(layer) = fanouts.hop_of_all() {
             return Err(InvalidOption::Unbounded { layer }.into());
         }
-        let bounds = Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?;
+        let graph = GraphSize::homogeneous(nodes, edges);
+        let bounds = Self::of_graph(&list_by_list(fanouts), &[batch_size], &graph)?;
         bounds.check()?;
         Ok(bounds)
     }
@@ -100,7 +147,8 @@ impl BatchBounds {
         nodes: usize,
         edges: usize,
     ) -> Result<Self, SampleError> {
-        Self::of_graph(&list_by_list(fanouts.into()), batch_size, nodes, edges)?.shrunk(bytes, false)
+        let graph = GraphSize::homogeneous(nodes, edges);
+        Self::of_graph(&list_by_list(fanouts.into()), &[batch_size], &graph)?.shrunk(bytes, false)
     }
 
     /// These bounds, reduced to fit `bytes`. With `nodes_first`, nodes keep their bound if `bytes` holds it: such
@@ -126,66 +174,99 @@ impl BatchBounds {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of_edge = 1 + if self.edge_ids { 2 } else { 0 } + usize::from(self.weights);
-        let words = |layer: &LayerBounds| {
-            layer.destinations.saturating_add(1).saturating_add(layer.edges.saturating_mul(of_edge))
+        let words = |block: &BlockSize| {
+            block.destinations.saturating_add(1).saturating_add(block.edges.saturating_mul(of_edge))
         };
-        let blocks = self.layers.iter().fold(0_usize, |sum, layer| sum.saturating_add(words(layer)));
-        self.nodes.saturating_mul(8).saturating_add(blocks.saturating_mul(4))
+        let blocks = self.blocks.iter().fold(0_usize, |sum, block| sum.saturating_add(words(block)));
+        self.nodes().saturating_mul(8).saturating_add(blocks.saturating_mul(4))
+    }
+
+    /// Seeds of all types.
+    #[must_use]
+    pub fn seeds(&self) -> usize {
+        self.types.iter().fold(0, |sum, size| sum.saturating_add(size.seeds))
+    }
+
+    /// Nodes of all types, seeds included.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.types.iter().fold(0, |sum, size| sum.saturating_add(size.nodes))
+    }
+
+    /// The number of layers.
+    #[must_use]
+    pub fn layers(&self) -> usize {
+        self.blocks.len().checked_div(self.relations.len()).unwrap_or(0)
     }
 
     /// The bounds that follow from options and graph; −1 picks every edge.
-    fn of_graph(
-        options: &SamplerOptions,
-        batch_size: usize,
-        nodes: usize,
-        edges: usize,
-    ) -> Result<Self, SampleError> {
+    fn of_graph(options: &SamplerOptions, seeds: &[usize], graph: &GraphSize) -> Result<Self, SampleError> {
         let SamplerOptions { kind, fanouts, replace, expand, edge_ids, .. } = options;
         fanouts.check()?;
-        if batch_size == 0 {
+        if seeds.iter().all(|&seeds| seeds == 0) {
             return Err(InvalidOption::BatchSizeZero.into());
         }
-        let seeds = batch_size.min(nodes);
-        let mut destinations = seeds;
-        // Picks kept from the hop before, and the destinations without kept picks.
-        let (mut kept, mut new) = (0, seeds);
-        // The length of lists bounds only picks without replacement from these lists.
-        let most = if kind.picks_in_lists() && !replace { edges } else { usize::MAX };
-        let mut layers = Vec::with_capacity(fanouts.hops());
-        for fanout in fanouts.of_relation(Relation::ONLY) {
-            let (picks, drawn) = match options.picks_a_list(fanout) {
-                Some(draws) if kind.draws_together() => {
-                    (edges, draws.saturating_mul(kind.nodes_a_draw()).min(edges))
-                }
-                Some(picks) => {
-                    let picks = new.saturating_mul(picks).min(most);
-                    (picks, picks)
-                }
-                None => (edges, edges),
-            };
+        let seeds: Vec<usize> =
+            seeds.iter().zip(&graph.nodes).map(|(&seeds, &nodes)| seeds.min(nodes)).collect();
+        let mut destinations = seeds.clone();
+        // For each relation the picks kept from the hop before, and for each type the destinations without kept picks.
+        let (mut kept, mut new) = (vec![0; graph.relations.len()], seeds.clone());
+        let mut blocks = Vec::with_capacity(fanouts.hops() * graph.relations.len());
+        for hop in 0..fanouts.hops() {
             // All layers share the drawn nodes of a subgraph.
-            let before = if kind.draws_one_subgraph() { seeds } else { destinations };
-            let sources = before.saturating_add(drawn).min(nodes);
-            // Without replacement, each list is picked from at most once, copies of kept picks included.
-            let of_block = picks.saturating_add(kept).min(most);
-            layers.push(LayerBounds { destinations, sources, edges: of_block });
-            match expand {
-                Expand::All => new = sources,
-                Expand::New => (kept, new) = (of_block, picks.min(nodes)),
+            let before = if kind.draws_one_subgraph() { &seeds } else { &destinations };
+            let mut sources = before.clone();
+            let mut found = vec![0_usize; graph.nodes.len()];
+            for (relation, size) in graph.relations.iter().enumerate() {
+                let RelationSize { ends: RelationEnds { source, destination }, edges } = *size;
+                // The length of lists bounds only picks without replacement from these lists.
+                let most = if kind.picks_in_lists() && !replace { edges } else { usize::MAX };
+                let (picks, drawn) = match options.picks_a_list(fanouts.of(hop, Relation(relation as u16))) {
+                    Some(draws) if kind.draws_together() => {
+                        (edges, draws.saturating_mul(kind.nodes_a_draw()).min(edges))
+                    }
+                    Some(picks) => {
+                        let picks = new[destination.index()].saturating_mul(picks).min(most);
+                        (picks, picks)
+                    }
+                    None => (edges, edges),
+                };
+                let (sources, found) = (&mut sources[source.index()], &mut found[source.index()]);
+                *sources = sources.saturating_add(drawn).min(graph.nodes[source.index()]);
+                *found = found.saturating_add(picks).min(graph.nodes[source.index()]);
+                // Without replacement, each list is picked from at most once, copies of kept picks included.
+                let of_block = picks.saturating_add(kept[relation]).min(most);
+                let destinations = destinations[destination.index()];
+                blocks.push(BlockSize { destinations, sources: 0, edges: of_block });
+                if *expand == Expand::New {
+                    kept[relation] = of_block;
+                }
             }
+            for (block, size) in blocks.iter_mut().skip(hop * graph.relations.len()).zip(&graph.relations) {
+                block.sources = sources[size.ends.source.index()];
+            }
+            new = match expand {
+                Expand::All => sources.clone(),
+                Expand::New => found,
+            };
             destinations = sources;
         }
+        let types =
+            seeds.into_iter().zip(destinations).map(|(seeds, nodes)| TypeSize { seeds, nodes }).collect();
+        let relations = graph.relations.iter().map(|size| size.ends).collect();
         let (edge_ids, weights) = (*edge_ids, kind.weighs_edges());
-        Ok(Self { seeds, nodes: destinations, layers, edge_ids, weights })
+        Ok(Self { types, blocks, relations, edge_ids, weights })
     }
 
     fn check(&self) -> Result<(), InvalidOption> {
         let too_large = |what, bound| Err(InvalidOption::BoundTooLarge { what, bound });
-        if self.nodes > MOST {
-            return too_large(Capacity::Nodes, self.nodes);
+        if let Some(size) = self.types.iter().find(|size| size.nodes > MOST) {
+            return too_large(Capacity::Nodes, size.nodes);
         }
-        match self.layers.iter().position(|layer| layer.edges > MOST) {
-            Some(layer) => too_large(Capacity::Edges { layer }, self.layers[layer].edges),
+        match self.blocks.iter().position(|block| block.edges > MOST) {
+            Some(at) => {
+                too_large(Capacity::Edges { layer: at / self.relations.len() }, self.blocks[at].edges)
+            }
             None => Ok(()),
         }
     }
@@ -195,14 +276,18 @@ impl BatchBounds {
     fn scaled(&self, factor: u64, keeps_nodes: bool) -> Self {
         // The product is of 64 and 33 bits; the quotient is no larger than `count`, so it fits again.
         let scale = |count: usize| ((count as u128 * u128::from(factor)) >> FACTOR_BITS) as usize;
-        let nodes = if keeps_nodes { self.nodes } else { scale(self.nodes).max(self.seeds) }.min(MOST);
-        let layer = |layer: &LayerBounds| LayerBounds {
-            destinations: layer.destinations.min(nodes),
-            sources: layer.sources.min(nodes),
-            edges: scale(layer.edges).min(MOST),
+        let of_type = |size: &TypeSize| {
+            let nodes = if keeps_nodes { size.nodes } else { scale(size.nodes).max(size.seeds) }.min(MOST);
+            TypeSize { seeds: size.seeds.min(nodes), nodes }
         };
-        let layers = self.layers.iter().map(layer).collect();
-        Self { seeds: self.seeds.min(nodes), nodes, layers, ..*self }
+        let types: Vec<TypeSize> = self.types.iter().map(of_type).collect();
+        let block = |(block, ends): (&BlockSize, &RelationEnds)| BlockSize {
+            destinations: block.destinations.min(types[ends.destination.index()].nodes),
+            sources: block.sources.min(types[ends.source.index()].nodes),
+            edges: scale(block.edges).min(MOST),
+        };
+        let blocks = self.blocks.iter().zip(self.relations.iter().cycle()).map(block).collect();
+        Self { types, blocks, relations: self.relations.clone(), ..*self }
     }
 }
 
@@ -211,6 +296,7 @@ fn list_by_list(fanouts: Fanouts) -> SamplerOptions {
     SamplerOptions {
         kind: SamplerKind::LIST_BY_LIST,
         fanouts,
+        fanout_per: FanoutPer::Relation,
         replace: false,
         seed: 0,
         batch_dependency: 1,
@@ -229,8 +315,8 @@ mod tests {
     use super::*;
     use crate::{MAX_FANOUT, SamplerKind};
 
-    fn layer(destinations: usize, sources: usize, edges: usize) -> LayerBounds {
-        LayerBounds { destinations, sources, edges }
+    fn layer(destinations: usize, sources: usize, edges: usize) -> BlockSize {
+        BlockSize { destinations, sources, edges }
     }
 
     #[test]
@@ -239,7 +325,7 @@ mod tests {
             let options = SamplerOptions { kind, fanouts: [5, 7, 990].into(), ..SamplerOptions::default() };
             let bounds = BatchBounds::for_options(&options, 10, 1000, 2000, None).unwrap();
             let layers = [layer(10, 15, 2000), layer(15, 22, 2000), layer(22, 1000, 2000)];
-            assert_eq!((bounds.nodes, &bounds.layers[..]), (1000, &layers[..]));
+            assert_eq!((bounds.nodes(), &bounds.blocks[..]), (1000, &layers[..]));
             // A local id and a weight per edge.
             assert_eq!(bounds.bytes(), 8 * 1000 + 4 * (11 + 16 + 23 + 3 * 2 * 2000));
             let less = BatchBounds::for_options(&options, 10, 1000, 2000, Some(20_000)).unwrap();
@@ -258,15 +344,15 @@ mod tests {
                 "saint-edge" => 10 + 2 * 20,
                 _ => 10 + 20 + 20,
             };
-            assert_eq!((full.nodes, less.nodes), (nodes, nodes), "{kind}");
+            assert_eq!((full.nodes(), less.nodes()), (nodes, nodes), "{kind}");
             let layers = |bounds: &BatchBounds| {
-                bounds.layers.iter().map(|layer| (layer.destinations, layer.sources)).collect::<Vec<_>>()
+                bounds.blocks.iter().map(|layer| (layer.destinations, layer.sources)).collect::<Vec<_>>()
             };
             assert_eq!(layers(&full), layers(&less), "{kind}");
-            assert!(less.bytes() <= 2000 && less.bytes() > 1900 && less.layers[0].edges > 20, "{less:?}");
+            assert!(less.bytes() <= 2000 && less.bytes() > 1900 && less.blocks[0].edges > 20, "{less:?}");
             // Not even the nodes fit: the available bytes are divided.
             let tiny = with(Some(300));
-            assert!(tiny.nodes < nodes && tiny.nodes >= 10 && tiny.bytes() <= 300, "{tiny:?}");
+            assert!(tiny.nodes() < nodes && tiny.nodes() >= 10 && tiny.bytes() <= 300, "{tiny:?}");
         }
     }
 
@@ -280,18 +366,18 @@ mod tests {
             ..SamplerOptions::default()
         };
         let bounds = BatchBounds::for_options(&options, 10, 1000, 5, None).unwrap();
-        assert_eq!(bounds.layers, [layer(10, 70, 60), layer(70, 210, 140)]);
+        assert_eq!(bounds.blocks, [layer(10, 70, 60), layer(70, 210, 140)]);
     }
 
     #[test]
     fn bounds_grow_by_fanout_until_the_graph_ends() {
         let bounds = BatchBounds::new(10, [3, 2], 1_000_000, 2_000_000).unwrap();
-        assert_eq!(bounds.layers, [layer(10, 40, 30), layer(40, 120, 80)]);
-        assert_eq!((bounds.seeds, bounds.nodes), (10, 120));
+        assert_eq!(bounds.blocks, [layer(10, 40, 30), layer(40, 120, 80)]);
+        assert_eq!((bounds.seeds(), bounds.nodes()), (10, 120));
         let bounds = BatchBounds::new(10, [3, 2], 35, 50).unwrap();
-        assert_eq!(bounds.layers, [layer(10, 35, 30), layer(35, 35, 50)]);
+        assert_eq!(bounds.blocks, [layer(10, 35, 30), layer(35, 35, 50)]);
         let bounds = BatchBounds::new(1000, [3], 35, 50).unwrap();
-        assert_eq!((bounds.seeds, bounds.layers), (35, vec![layer(35, 35, 50)]));
+        assert_eq!((bounds.seeds(), bounds.blocks), (35, vec![layer(35, 35, 50)]));
     }
 
     #[test]
@@ -302,7 +388,7 @@ mod tests {
             BatchBounds::for_options(&options, 10, 1_000_000, 2_000_000, bytes)
         };
         let bounds = with(&[3, 2, 1], None).unwrap();
-        assert_eq!(bounds.layers, [layer(10, 40, 30), layer(40, 100, 90), layer(100, 160, 150)]);
+        assert_eq!(bounds.blocks, [layer(10, 40, 30), layer(40, 100, 90), layer(100, 160, 150)]);
         assert_eq!(with(&[3, 2, 1], Some(bounds.bytes())).unwrap(), bounds);
         let refused = with(&[3, -1], None).unwrap_err();
         assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
@@ -317,7 +403,7 @@ mod tests {
                 expand,
                 ..SamplerOptions::default()
             };
-            BatchBounds::for_options(&options, 10, 35, 50, bytes).unwrap().layers
+            BatchBounds::for_options(&options, 10, 35, 50, bytes).unwrap().blocks
         };
         assert_eq!(with(&[3, 2], Expand::All, None), [layer(10, 35, 30), layer(35, 35, 70)]);
         assert_eq!(with(&[9, 4], Expand::All, None), [layer(10, 35, 90), layer(35, 35, 140)]);
@@ -331,8 +417,8 @@ mod tests {
     #[test]
     fn arithmetic_saturates_at_any_fanout_and_depth() {
         let bounds = BatchBounds::new(usize::MAX, [MAX_FANOUT; 32], 1000, 5000).unwrap();
-        assert_eq!(bounds.nodes, 1000);
-        assert_eq!(bounds.layers[31], layer(1000, 1000, 5000));
+        assert_eq!(bounds.nodes(), 1000);
+        assert_eq!(bounds.blocks[31], layer(1000, 1000, 5000));
         let refused = BatchBounds::new(usize::MAX, [MAX_FANOUT; 32], usize::MAX, usize::MAX).unwrap_err();
         assert!(
             matches!(refused, SampleError::InvalidOption(InvalidOption::BoundTooLarge { .. })),
@@ -372,9 +458,9 @@ mod tests {
         let bounds = BatchBounds::new(10, [3, 2], 1000, 2000).unwrap();
         assert_eq!(BatchBounds::within(bounds.bytes(), 10, [3, 2], 1000, 2000).unwrap(), bounds);
         let all = BatchBounds::within(usize::MAX, 10, [-1, 2], 1000, 2000).unwrap();
-        assert_eq!(all.layers, [layer(10, 1000, 2000), layer(1000, 1000, 2000)]);
+        assert_eq!(all.blocks, [layer(10, 1000, 2000), layer(1000, 1000, 2000)]);
         let huge = BatchBounds::within(usize::MAX, 10, [-1], 1 << 40, 1 << 50).unwrap();
-        assert_eq!(huge.layers, [layer(10, MOST, MOST)]);
+        assert_eq!(huge.blocks, [layer(10, MOST, MOST)]);
     }
 
     #[test]
@@ -386,7 +472,7 @@ mod tests {
             SampleError::InvalidOption(InvalidOption::SlotTooSmall { bytes: needed - 1, needed })
         );
         let smallest = BatchBounds::within(needed, 10, [5, 5], 100, 100).unwrap();
-        assert_eq!(smallest.layers, [layer(10, 10, 0), layer(10, 10, 0)]);
+        assert_eq!(smallest.blocks, [layer(10, 10, 0), layer(10, 10, 0)]);
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 //! The hash is a sum over all values, each mixed with its position, so it does not depend on their order. A GPU or
 //! several threads can compute it in any order with the same result.
 
-use uva_graph::mix;
+use uva_graph::{NodeType, Relation, mix};
 use uva_ops::{Vectors, vectorized};
 
 use crate::BlockRef;
@@ -13,11 +13,17 @@ const TAG_NODES: u64 = 1;
 /// The tag of the first layer; the blocks have 16 to 79.
 const TAG_WEIGHTS: u64 = 128;
 
-/// The sum of one array: `mix(mix(tag · 2⁵⁶ + i) xor value)` over its positions `i`, modulo 2⁶⁴.
+/// The place of an array's first value: its tag, and its scope (the node type or relation that it belongs to).
+/// Positions are below 2³², so no two arrays share a place.
+const fn first_place(tag: u64, scope: u16) -> u64 {
+    tag << 56 | (scope as u64) << 32
+}
+
+/// The sum of one array: `mix(mix(tag · 2⁵⁶ + scope · 2³² + i) xor value)` over its positions `i`, modulo 2⁶⁴.
 #[inline(always)]
-fn array<const LANES: usize, T: Copy>(tag: u64, values: &[T], widened: impl Fn(T) -> u64) -> u64 {
+fn array<const LANES: usize, T: Copy>(first: u64, values: &[T], widened: impl Fn(T) -> u64) -> u64 {
     let (chunks, rest) = values.as_chunks::<LANES>();
-    let mut place = tag << 56;
+    let mut place = first;
     // One sum per lane: otherwise the chain of additions would be as long as the array.
     let mut sums = [0_u64; LANES];
     for chunk in chunks {
@@ -37,71 +43,77 @@ fn array<const LANES: usize, T: Copy>(tag: u64, values: &[T], widened: impl Fn(T
 
 vectorized! {
     /// The sum of an array of ids, which are never negative.
-    fn ids<const LANES: usize>(tag: u64, ids: &[i64]) -> u64 {
-        array::<LANES, _>(tag, ids, |id| id as u64)
+    fn ids<const LANES: usize>(first: u64, ids: &[i64]) -> u64 {
+        array::<LANES, _>(first, ids, |id| id as u64)
     }
 }
 
 vectorized! {
     /// The sum of an array of local ids or offsets. They are never negative, so widening keeps their value.
-    fn local_ids<const LANES: usize>(tag: u64, values: &[i32]) -> u64 {
-        array::<LANES, _>(tag, values, |value| u64::from(value as u32))
+    fn local_ids<const LANES: usize>(first: u64, values: &[i32]) -> u64 {
+        array::<LANES, _>(first, values, |value| u64::from(value as u32))
     }
 }
 
 vectorized! {
     /// The sum of an array of weights.
-    fn weight_bits<const LANES: usize>(tag: u64, weights: &[f32]) -> u64 {
-        array::<LANES, _>(tag, weights, |weight| u64::from(weight.to_bits()))
+    fn weight_bits<const LANES: usize>(first: u64, weights: &[f32]) -> u64 {
+        array::<LANES, _>(first, weights, |weight| u64::from(weight.to_bits()))
     }
 }
 
-/// The summand of the node ids: the seeds, then all nodes. Both are original ids.
-pub(crate) fn nodes(original_ids: &[i64], seeds: usize) -> u64 {
+/// The summand of the node ids of a type: its seeds, then all its nodes. Both are original ids.
+pub(crate) fn nodes(of: NodeType, original_ids: &[i64], seeds: usize) -> u64 {
     let vectors = Vectors::widest();
-    ids(vectors, TAG_SEEDS, &original_ids[..seeds.min(original_ids.len())]).wrapping_add(ids(
+    let seeds = &original_ids[..seeds.min(original_ids.len())];
+    ids(vectors, first_place(TAG_SEEDS, of.0), seeds).wrapping_add(ids(
         vectors,
-        TAG_NODES,
+        first_place(TAG_NODES, of.0),
         original_ids,
     ))
 }
 
 /// The summand of node ids for nodes with other ids in this graph: `original_ids[node]` is the original id of `node`.
-pub(crate) fn nodes_by_original_id(nodes: &[i64], original_ids: &[i64], seeds: usize) -> u64 {
+pub(crate) fn nodes_by_original_id(of: NodeType, nodes: &[i64], original_ids: &[i64], seeds: usize) -> u64 {
     let named = |node: i64| original_ids[node as usize] as u64;
-    array::<4, _>(TAG_SEEDS, &nodes[..seeds], named).wrapping_add(array::<4, _>(TAG_NODES, nodes, named))
+    array::<4, _>(first_place(TAG_SEEDS, of.0), &nodes[..seeds], named).wrapping_add(array::<4, _>(
+        first_place(TAG_NODES, of.0),
+        nodes,
+        named,
+    ))
 }
 
-/// The summand of one layer's block.
-pub(crate) fn block(layer: usize, indptr: &[i32], indices: &[i32]) -> u64 {
+/// The summand of a relation's block in a layer.
+pub(crate) fn block(layer: usize, of: Relation, indptr: &[i32], indices: &[i32]) -> u64 {
     let tag = 16 + 2 * layer as u64;
     let vectors = Vectors::widest();
-    local_ids(vectors, tag, indptr).wrapping_add(local_ids(vectors, tag + 1, indices))
+    let offsets = local_ids(vectors, first_place(tag, of.0), indptr);
+    offsets.wrapping_add(local_ids(vectors, first_place(tag + 1, of.0), indices))
 }
 
-/// The summand of the weights of one layer's edges: 0 without weights.
-pub(crate) fn weights(layer: usize, weights: &[f32]) -> u64 {
-    weight_bits(Vectors::widest(), TAG_WEIGHTS + layer as u64, weights)
+/// The summand of the weights of a block's edges: 0 without weights.
+pub(crate) fn weights(layer: usize, of: Relation, weights: &[f32]) -> u64 {
+    weight_bits(Vectors::widest(), first_place(TAG_WEIGHTS + layer as u64, of.0), weights)
 }
 
-/// The hash of a batch. `nodes` are the *original* ids of its nodes, the first `seeds` of them its seeds; `blocks`
+/// The hash of a batch of a homogeneous graph. `nodes` are the *original* ids of its nodes, the first `seeds` of them its seeds; `blocks`
 /// start at the seeds. Printed as 16 hexadecimal digits.
 ///
 /// [`BatchCounts::hash`](crate::BatchCounts::hash) is the same number. Call this function to check a batch from another
 /// source.
 #[must_use]
 pub fn batch_hash(original_ids: &[i64], seeds: usize, blocks: &[BlockRef<'_>]) -> u64 {
-    let nodes = nodes(original_ids, seeds);
+    let nodes = nodes(NodeType::ONLY, original_ids, seeds);
     blocks.iter().enumerate().fold(nodes, |sum, (layer, of_layer)| {
-        sum.wrapping_add(block(layer, of_layer.indptr, of_layer.indices))
-            .wrapping_add(weights(layer, of_layer.weights))
+        sum.wrapping_add(block(layer, Relation::ONLY, of_layer.indptr, of_layer.indices))
+            .wrapping_add(weights(layer, Relation::ONLY, of_layer.weights))
     })
 }
 
 /// The hash of a batch of a hop set: the hash of its nodes' ids as seeds, without blocks.
 #[must_use]
 pub fn rows_hash(nodes: &[i64]) -> u64 {
-    ids(Vectors::widest(), TAG_SEEDS, nodes)
+    ids(Vectors::widest(), first_place(TAG_SEEDS, 0), nodes)
 }
 
 #[cfg(test)]
@@ -131,9 +143,17 @@ mod tests {
             let wide = sum(&values.iter().map(|&value| value as u64).collect::<Vec<_>>());
             let of_narrow = sum(&narrow.iter().map(|&value| value as u64).collect::<Vec<_>>());
             for vectors in Vectors::available() {
-                assert_eq!(ids(vectors, 7, &values), wide, "{vectors:?}, {length}");
-                assert_eq!(local_ids(vectors, 7, &narrow), of_narrow, "{vectors:?}, {length}");
-                assert_eq!(weight_bits(vectors, 7, &weights), of_narrow, "{vectors:?}, {length}");
+                assert_eq!(ids(vectors, first_place(7, 0), &values), wide, "{vectors:?}, {length}");
+                assert_eq!(
+                    local_ids(vectors, first_place(7, 0), &narrow),
+                    of_narrow,
+                    "{vectors:?}, {length}"
+                );
+                assert_eq!(
+                    weight_bits(vectors, first_place(7, 0), &weights),
+                    of_narrow,
+                    "{vectors:?}, {length}"
+                );
             }
         }
     }
@@ -147,7 +167,7 @@ mod tests {
         };
         let base = batch_hash(&[5, 6, 7], 1, &[block(&[1, 2])]);
         assert_eq!(
-            rows_hash(&[5, 6]).wrapping_add(array::<1, _>(TAG_NODES, &[5, 6], |id| id)),
+            rows_hash(&[5, 6]).wrapping_add(array::<1, _>(first_place(TAG_NODES, 0), &[5, 6], |id| id)),
             batch_hash(&[5, 6], 2, &[])
         );
         assert_ne!(base, batch_hash(&[5, 7, 6], 1, &[block(&[1, 2])]));

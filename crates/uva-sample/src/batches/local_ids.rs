@@ -13,7 +13,9 @@ use crate::limits::LOCAL_ID_BYTES;
 /// The entry of a node of this batch is `base + local id`. Entries of earlier batches are below `base`, which each
 /// batch raises by its number of local ids. So an entry belongs to this batch if and only if it is at least `base`.
 pub(crate) struct LocalIds {
-    entries: ZeroedPages,
+    pages: ZeroedPages,
+    /// Their used bytes: none for a type without nodes.
+    bytes: usize,
     /// A value above every entry of earlier batches; never 0, the value of untouched entries.
     base: u32,
     /// Exclusive upper bound of this batch's local ids.
@@ -36,9 +38,18 @@ impl LocalIds {
     /// [`SampleError::Memory`] if the system lacks memory for it.
     pub(crate) fn new(nodes: usize) -> Result<Self, SampleError> {
         let bytes = nodes.saturating_mul(LOCAL_ID_BYTES);
-        let entries = ZeroedPages::new(bytes)
+        // No pages would not be aligned.
+        let pages = ZeroedPages::new(bytes.max(LOCAL_ID_BYTES))
             .map_err(|error| SampleError::Memory { bytes, reason: error.to_string() })?;
-        Ok(Self { entries, base: 1, given: 0 })
+        Ok(Self { pages, bytes, base: 1, given: 0 })
+    }
+
+    fn entries(&self) -> &[u32] {
+        cast_slice(&self.pages.bytes()[..self.bytes])
+    }
+
+    fn entries_mut(&mut self) -> &mut [u32] {
+        cast_slice_mut(&mut self.pages.bytes_mut()[..self.bytes])
     }
 
     /// Clears all local ids.
@@ -48,7 +59,7 @@ impl LocalIds {
             Some(base) => self.base = base,
             // Happens after thousands of large batches.
             None => {
-                self.entries.bytes_mut().fill(0);
+                self.entries_mut().fill(0);
                 self.base = 1;
             }
         }
@@ -58,7 +69,7 @@ impl LocalIds {
     /// Assigns the id `local` to `node`, which must be in range. Returns false if the node already has an id.
     pub(crate) fn insert(&mut self, node: usize, local: u32) -> bool {
         let base = self.base;
-        let entry = &mut cast_slice_mut::<_, u32>(self.entries.bytes_mut())[node];
+        let entry = &mut self.entries_mut()[node];
         let is_new = *entry < base;
         if is_new {
             *entry = base + local;
@@ -70,8 +81,7 @@ impl LocalIds {
     /// The local id of `node`; `None` if it has none, and an error if it is not a node.
     #[inline]
     pub(crate) fn get(&self, node: i64) -> Result<Option<usize>, RelabelError> {
-        let entries: &[u32] = cast_slice(self.entries.bytes());
-        let entry = entries.get(node as usize).ok_or(RelabelError::NotANode { at: 0 })?;
+        let entry = self.entries().get(node as usize).ok_or(RelabelError::NotANode { at: 0 })?;
         Ok(entry.checked_sub(self.base).map(|local| local as usize))
     }
 
@@ -90,7 +100,7 @@ impl LocalIds {
         locals: &mut [i32],
     ) -> Result<(), RelabelError> {
         let base = self.base;
-        let entries: &mut [u32] = cast_slice_mut(self.entries.bytes_mut());
+        let entries = self.entries_mut();
         let mut next = *found;
         let mut relabelled = Ok(());
         for ((at, &id), local) in ids.iter().enumerate().zip(locals) {
@@ -140,6 +150,14 @@ mod tests {
             assert_eq!((found, &fresh[..3], &locals[..2]), (3, &[9, 0, 5][..], &[3, 4][..]));
             assert_eq!([7, 5, 4].map(|node| map.get(node)), [Ok(Some(0)), Ok(Some(4)), Ok(None)]);
         }
+    }
+
+    #[test]
+    fn a_type_without_nodes_has_no_local_ids() {
+        let mut map = LocalIds::new(0).unwrap();
+        map.begin_batch();
+        let refused = map.relabel(&[0], 0, &mut [0; 1], &mut 0, &mut [0; 1]);
+        assert_eq!(refused, Err(RelabelError::NotANode { at: 0 }));
     }
 
     #[test]

@@ -4,3 +4,4 @@ pub(crate) mod batch;
 pub(crate) mod bounds;
 pub(crate) mod hash;
 pub(crate) mod local_ids;
+pub mod sizes;

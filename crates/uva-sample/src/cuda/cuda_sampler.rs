@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    BatchCounts, BatchKey, BatchMut, Capacity, Expand, InvalidOption, LayerCounts, ListReads, MAX_EPOCH,
+    BatchCounts, BatchKey, BatchMut, BlockSize, Capacity, Expand, InvalidOption, ListReads, MAX_EPOCH,
     MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
 };
 use uva_cuda::kernels::gather::GridBound;
@@ -84,8 +84,8 @@ impl CudaSampler {
             let instead = SamplerKind::names_of(|kind| kind.kernels().is_some());
             return Err(InvalidOption::KindOnDevice { kind: sampler.kind, instead }.into());
         };
-        if bounds.layers.len() != sampler.fanouts.hops() {
-            let (expected, given) = (sampler.fanouts.hops(), bounds.layers.len());
+        if bounds.blocks.len() != sampler.fanouts.hops() {
+            let (expected, given) = (sampler.fanouts.hops(), bounds.blocks.len());
             return Err(SampleError::LayerMismatch { expected, given }.into());
         }
         if let Some(ids) = options.dataset_ids
@@ -183,7 +183,7 @@ impl CudaSampler {
         };
         let seeds = PinnedBuffer::new(
             context,
-            bounds.seeds.min(common.nodes_room as usize) * 8,
+            bounds.seeds().min(common.nodes_room as usize) * 8,
             "the seeds of a batch",
         )?;
         let report_host = PinnedBuffer::new(context, SampleReport::BYTES, "the report of a batch")?;
@@ -279,7 +279,7 @@ impl CudaSampler {
         &mut self,
         key: BatchKey,
         seeds: &[i64],
-        out: &mut BatchMut<'_>,
+        out: &mut BatchMut<'_, '_>,
         degrees: &mut [i32],
     ) -> Result<BatchCounts, CudaSampleError> {
         let counts = self.sample_within(key, seeds, Some(out), None)?;
@@ -308,12 +308,12 @@ impl CudaSampler {
             // arrays.
             unsafe { DeviceSlice::from_raw(address, count * each, device) }
         };
-        let nodes = self.counts.nodes;
+        let nodes = self.counts.nodes();
         let degrees = self.common.node_degrees;
         CudaBatch {
             nodes: slice(self.common.batch_nodes, nodes, 8),
             degrees: (degrees != 0).then(|| slice(degrees, nodes, 4)),
-            blocks: (self.layers.iter().zip(self.counts.layers()))
+            blocks: (self.layers.iter().zip(self.counts.blocks()))
                 .map(|(place, counts)| CudaBlock {
                     indptr: slice(place.indptr, counts.destinations + 1, 4),
                     indices: slice(place.indices, counts.edges, 4),
@@ -329,14 +329,16 @@ impl CudaSampler {
     ///
     /// # Errors
     /// [`SampleError::LayerMismatch`]; [`CudaError::Refused`] if `out` is too small; [`CudaError::Call`].
-    pub fn read_into(&self, out: &mut BatchMut<'_>, degrees: &mut [i32]) -> Result<(), CudaSampleError> {
+    pub fn read_into(&self, out: &mut BatchMut<'_, '_>, degrees: &mut [i32]) -> Result<(), CudaSampleError> {
         let batch = self.batch();
-        if out.layers.len() != self.layers.len() {
-            let (expected, given) = (self.layers.len(), out.layers.len());
+        if out.blocks.len() != self.layers.len() {
+            let (expected, given) = (self.layers.len(), out.blocks.len());
             return Err(SampleError::LayerMismatch { expected, given }.into());
         }
-        let mut copies = vec![(batch.nodes, bytemuck::cast_slice_mut::<i64, u8>(out.nodes))];
-        for (block, to) in batch.blocks.iter().zip(out.layers.iter_mut()) {
+        check_types(out)?;
+        let BatchMut { nodes, blocks } = out;
+        let mut copies = vec![(batch.nodes, bytemuck::cast_slice_mut::<i64, u8>(nodes[0]))];
+        for (block, to) in batch.blocks.iter().zip(blocks.iter_mut()) {
             copies.push((block.indptr, bytemuck::cast_slice_mut(to.indptr)));
             copies.push((block.indices, bytemuck::cast_slice_mut(to.indices)));
             if let Some(edge_ids) = block.edge_ids {
@@ -344,7 +346,7 @@ impl CudaSampler {
             }
         }
         if let Some(slice) = batch.degrees {
-            let wanted = degrees.len().min(self.counts.nodes);
+            let wanted = degrees.len().min(self.counts.nodes());
             copies.push((slice.sub(0..wanted * 4)?, bytemuck::cast_slice_mut(degrees)));
         }
         if let Some((from, to)) = copies.iter().find(|(from, to)| from.bytes() > to.len()) {
@@ -367,21 +369,22 @@ impl CudaSampler {
         &mut self,
         key: BatchKey,
         seeds: &[i64],
-        out: Option<&BatchMut<'_>>,
+        out: Option<&BatchMut<'_, '_>>,
         place: Option<&BatchPlace<'_>>,
     ) -> Result<BatchCounts, CudaSampleError> {
         self.counts = BatchCounts::default();
         let (common, layers) = self.targets(place)?;
         if let Some(out) = out
-            && out.layers.len() != self.layers.len()
+            && out.blocks.len() != self.layers.len()
         {
-            let (expected, given) = (self.layers.len(), out.layers.len());
+            let (expected, given) = (self.layers.len(), out.blocks.len());
             return Err(SampleError::LayerMismatch { expected, given }.into());
         }
         if key.epoch > MAX_EPOCH {
             return Err(InvalidOption::Epoch { epoch: key.epoch }.into());
         }
-        let nodes_room = (common.nodes_room as usize).min(out.map_or(usize::MAX, |out| out.nodes.len()));
+        out.map_or(Ok(()), check_types)?;
+        let nodes_room = (common.nodes_room as usize).min(out.map_or(usize::MAX, |out| out.nodes[0].len()));
         if seeds.len() > nodes_room {
             let (what, capacity) = (Capacity::Nodes, nodes_room);
             return Err(SampleError::BatchTooLarge { key, what, capacity }.into());
@@ -403,7 +406,7 @@ impl CudaSampler {
         self.launched.clear();
         let keeps = self.options.expand == Expand::New;
         for (layer, place) in layers.iter().enumerate() {
-            let room = out.map(|out| &out.layers[layer]);
+            let room = out.map(|out| &out.blocks[layer]);
             let destinations = room.map_or(usize::MAX, |room| room.indptr.len().saturating_sub(1));
             let edges = room.map_or(usize::MAX, |room| match place.edge_ids {
                 0 => room.indices.len(),
@@ -439,7 +442,7 @@ impl CudaSampler {
             return Err(error.into());
         }
         self.counts = counts_of(&self.report, seeds.len(), self.layers.len());
-        Ok(self.counts)
+        Ok(self.counts.clone())
     }
 
     /// The destination of the next batch: its arguments, and its layers. This is the sampler's own memory, unless a
@@ -536,22 +539,23 @@ fn address_of(buffer: Option<&DeviceBuffer>) -> u64 {
 }
 
 fn counts_of(report: &SampleReport, seeds: usize, layers: usize) -> BatchCounts {
-    let mut counts = BatchCounts {
-        seeds,
-        nodes: report.nodes as usize,
-        layer_count: layers.min(MAX_LAYERS),
-        hash: report.hash,
-        list_reads: ListReads { all: report.reads, cached: report.cached_reads },
-        ..BatchCounts::default()
-    };
-    for (to, from) in counts.layers.iter_mut().zip(&report.layers[..layers.min(MAX_LAYERS)]) {
-        *to = LayerCounts {
-            destinations: from.destinations as usize,
-            sources: from.sources as usize,
-            edges: from.edges as usize,
-        };
-    }
+    let blocks = report.layers[..layers.min(MAX_LAYERS)].iter().map(|of_layer| BlockSize {
+        destinations: of_layer.destinations as usize,
+        sources: of_layer.sources as usize,
+        edges: of_layer.edges as usize,
+    });
+    let mut counts = BatchCounts::of_blocks(seeds, blocks);
+    counts.hash = report.hash;
+    counts.list_reads = ListReads { all: report.reads, cached: report.cached_reads };
     counts
+}
+
+/// The kernels sample graphs of one node type and one relation.
+fn check_types(out: &BatchMut<'_, '_>) -> Result<(), SampleError> {
+    match out.nodes.len() {
+        1 => Ok(()),
+        given => Err(SampleError::TypeMismatch { expected: 1, given }),
+    }
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl ArrayLayout {
     ) -> Self {
         // Local ids are 32 bits, so memory beyond them is useless.
         let most = i32::MAX as usize;
-        let nodes_room = bounds.nodes.min(most);
+        let nodes_room = bounds.nodes().min(most);
         let mut arena = Arena::default();
         let mut take = |count: usize, each: usize| address + arena.take(count, each) as u64;
         let mut take_for_batch = |wanted: bool, count: usize, each: usize| match wanted && extras.batch {
@@ -62,7 +62,7 @@ impl ArrayLayout {
         };
         let batch_nodes = take_for_batch(true, nodes_room, 8);
         let node_degrees = take_for_batch(extras.degrees, nodes_room, 4);
-        let layers: Vec<LayerPlace> = (bounds.layers.iter().zip(sampler.fanouts.of_relation(Relation::ONLY)))
+        let layers: Vec<LayerPlace> = (bounds.blocks.iter().zip(sampler.fanouts.of_relation(Relation::ONLY)))
             .map(|(layer, fanout)| {
                 let (destinations, edges) = (layer.destinations.min(most), layer.edges.min(most));
                 LayerPlace {

@@ -110,9 +110,8 @@ impl<'e> Divided<'e> {
 
     /// Rejects options whose picks are not made list by list, and a graph with another number of nodes.
     pub(crate) fn check(&self, options: &SamplerOptions, nodes: usize) -> Result<(), InvalidOption> {
-        let picks_alone = |kind: SamplerKind| kind.picks_in_lists() && !kind.draws_together();
-        if !picks_alone(options.kind) {
-            let instead = SamplerKind::names_of(picks_alone);
+        if !options.kind.picks_list_by_list() {
+            let instead = SamplerKind::names_of(SamplerKind::picks_list_by_list);
             return Err(InvalidOption::DividedLists { kind: options.kind, instead });
         }
         let lists = self.book.rows();
@@ -159,7 +158,7 @@ impl<'e> Divided<'e> {
         let Self { book, exchange, counts, told, hop } = self;
         let HopMessages { nodes, questions, received, given, edge_ids, picks, answers, bounds, .. } = hop;
         let (own, ranks) = (exchange.rank(), book.parts());
-        let word = hop_word(&drawing.options, &drawing.graph, layer);
+        let word = hop_word(&drawing.options, &drawing.relations[0].view.lists, layer);
 
         questions.clear();
         let mut question_bytes = vec![0; ranks];
@@ -191,14 +190,14 @@ impl<'e> Divided<'e> {
         let mut answer_bytes = vec![0; ranks];
         for (rank, key, nodes) in drawn_for {
             let begin = given.len();
-            let (hop, group) = drawing.hop(key, layer, indices);
+            let (hop, group) = drawing.hop(Relation::ONLY, key, layer, indices);
             let with_edge_ids = drawing.options.edge_ids.then_some(&mut *edge_ids);
             let to = PickTarget::Rank { ids: given, edge_ids: with_edge_ids };
             let note = |count: usize| {
                 picks.push(count as i64);
                 Ok(())
             };
-            drawing.draw(&hop, group, nodes, to, (&mut [], 0), note)?;
+            drawing.draw(Relation::ONLY, (&hop, group), nodes, to, (&mut [], 0), note)?;
             given.append(edge_ids);
             given.append(picks);
             answer_bytes[rank] = (given.len() - begin) * WORD;
@@ -244,6 +243,7 @@ impl<'e> Divided<'e> {
             ..
         } = self;
         let (own, with_edge_ids) = (exchange.rank(), drawing.options.edge_ids);
+        let graph = &drawing.relations[0].view.lists;
         let mut from = Vec::with_capacity(bounds.len());
         for (rank, (range, nodes)) in bounds.iter().zip(asked).enumerate() {
             let answer = Answer::new(&answers[range.clone()], nodes.len(), with_edge_ids);
@@ -257,7 +257,7 @@ impl<'e> Divided<'e> {
             let (picked, edge_ids) = from[rank].next().ok_or_else(|| disagreed(own, rank, NO_ANSWER))?;
             let (_, degree) = hop.place_of_list(node as usize)?;
             reads +=
-                reads_of::<P>(&drawing.graph, &drawing.options, hop.fanout, node, (degree, picked.len()));
+                reads_of(P::KIND, graph, (hop.fanout, drawing.options.replace), node, (degree, picked.len()));
             count(picked.len())?;
             ids.extend_from_slice(picked);
             ordered_edge_ids.extend_from_slice(edge_ids);

@@ -2,7 +2,7 @@
 
 use crate::options::batch_of_picks;
 use crate::philox::StreamKey;
-use crate::{BatchKey, SampleError};
+use crate::{BatchKey, SampleError, TypeView};
 
 /// One destination in its group.
 #[derive(Clone, Copy, Default)]
@@ -29,7 +29,10 @@ pub struct Hop<'a, I> {
     pub(crate) like: StreamKey,
     pub(crate) indptr: &'a [i64],
     pub(crate) indices: &'a [I],
+    /// Original ids of the destinations' type.
     pub(crate) original_ids: Option<&'a [i64]>,
+    /// The type of the neighbours.
+    pub(crate) sources: TypeView<'a>,
     pub(crate) batch_dependency: u32,
 }
 
@@ -100,7 +103,7 @@ impl<I: NodeId> Hop<'_, I> {
         SampleError::InvalidNeighbor {
             position,
             neighbor: self.indices[position].widen(),
-            nodes: self.indptr.len().saturating_sub(1),
+            nodes: self.sources.nodes,
         }
     }
 }

@@ -11,22 +11,21 @@ mod list;
 mod picks;
 mod sink;
 
-use uva_graph::{Indices, Relation};
+use uva_graph::{Indices, NodeType, Relation};
 
 pub use self::divided_lists::{Divided, ListCounts};
 use self::draws::Drawing;
-use self::sink::{BlockTarget, PendingPositions, PickTarget};
+use self::sink::{BlockTarget, PickTarget};
 use crate::batches::hash;
 use crate::batches::local_ids::LocalIds;
-use crate::limits::{MAX_EPOCH, MAX_PICKS};
-use crate::options::{GROUP, GROUP_PICKS};
+use crate::limits::MAX_EPOCH;
 use crate::{
-    BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView,
-    InvalidOption, LayerCounts, ListReads, SampleError, SamplerOptions,
+    BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, BlockSize, Capacity, Expand,
+    GraphView, InvalidOption, ListReads, RelationEnds, SampleError, SamplerOptions, TypeSize, TypedView,
 };
 
 pub use self::list::{Hop, List, NodeId};
-pub use self::picks::{KindSetup, PickResult, Picks};
+pub use self::picks::{KindSetup, PickResult, Picks, WordsOf};
 pub use self::sink::PickSink;
 
 /// Samples batches hop by hop, with the picks of `P`.
@@ -34,7 +33,11 @@ pub use self::sink::PickSink;
 /// Its own memory is 4 bytes per node, the memory of its kind and some scratch, all allocated on construction. Samplers
 /// share nothing: make one per thread.
 pub struct HopSampler<'g, P> {
-    local_ids: LocalIds,
+    /// Of each node type.
+    local_ids: Vec<LocalIds>,
+    /// Nodes of each type: before the current hop, and so far.
+    known: Vec<usize>,
+    so_far: Vec<usize>,
     drawing: Drawing<'g, P>,
     /// Present if the lists are divided among ranks.
     divided: Option<Divided<'g>>,
@@ -45,21 +48,14 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     ///
     /// # Errors
     /// If the system lacks memory for it, and if the graph lacks data that the kind picks by.
-    pub(crate) fn unchecked(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
-        let fanouts = options.fanouts.of_relation(Relation::ONLY);
-        let most = fanouts.map(|fanout| options.picks_a_list(fanout).unwrap_or(0)).max();
-        let most = most.unwrap_or(0).min(MAX_PICKS);
-        // A group holds GROUP_PICKS picks, or, if that is more, those of one destination.
-        let group_picks = most.max(GROUP_PICKS);
+    pub(crate) fn unchecked(graph: TypedView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
+        let types = graph.types.len();
+        let local_ids = graph.types.iter().map(|of_type| LocalIds::new(of_type.nodes));
         Ok(Self {
-            local_ids: LocalIds::new(graph.csc.nodes())?,
-            drawing: Drawing {
-                lists: Box::new([List::default(); GROUP]),
-                picks: P::new(&KindSetup { graph, options: &options, group_picks, most })?,
-                waiting: PendingPositions::new(group_picks),
-                graph,
-                options,
-            },
+            local_ids: local_ids.collect::<Result<_, _>>()?,
+            known: vec![0; types],
+            so_far: vec![0; types],
+            drawing: Drawing::new(graph, options)?,
             divided: None,
         })
     }
@@ -69,62 +65,82 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Self { divided, ..self }
     }
 
-    /// Counts the lists of nodes `0..lists` as cached ([`GraphView::cached_lists`]).
+    /// Counts the lists of nodes `0..lists` as cached ([`GraphView::cached_lists`](crate::GraphView::cached_lists)).
     #[must_use]
     pub fn with_cached_lists(mut self, lists: usize) -> Self {
-        self.drawing.graph.cached_lists = lists;
+        for relation in &mut self.drawing.relations {
+            relation.view.lists.cached_lists = lists;
+        }
         self
     }
 
-    fn sample_ids<I: NodeId>(
+    fn sample_batch(
         &mut self,
-        indices: &[I],
         key: BatchKey,
-        seeds: &[i64],
-        out: &mut BatchMut<'_>,
+        seeds: &[&[i64]],
+        out: &mut BatchMut<'_, '_>,
     ) -> Result<BatchCounts, SampleError> {
-        let layers = self.drawing.options.fanouts.hops();
-        if out.layers.len() != layers {
-            return Err(SampleError::LayerMismatch { expected: layers, given: out.layers.len() });
+        let (layers, relations) = (self.drawing.options.fanouts.hops(), self.drawing.relations.len());
+        if out.blocks.len() != layers * relations {
+            let (expected, given) = (layers, out.blocks.len() / relations.max(1));
+            return Err(SampleError::LayerMismatch { expected, given });
+        }
+        let types = self.drawing.types.len();
+        if seeds.len() != types || out.nodes.len() != types {
+            return Err(SampleError::TypeMismatch {
+                expected: types,
+                given: seeds.len().min(out.nodes.len()),
+            });
         }
         if key.epoch > MAX_EPOCH {
             return Err(InvalidOption::Epoch { epoch: key.epoch }.into());
         }
-        // Local ids are 32 bits, so memory beyond them is useless.
-        let room = out.nodes.len().min(i32::MAX as usize);
-        let nodes = &mut out.nodes[..room];
-        self.take_seeds(key, seeds, nodes)?;
-
-        let csc = self.drawing.graph.csc;
-        let mut counts = BatchCounts { seeds: seeds.len(), nodes: seeds.len(), ..BatchCounts::default() };
-        for layer in 0..layers {
-            let (hop, group) = self.drawing.hop(key, layer, indices);
-            let (before, block) = out.layers.split_at_mut(layer);
-            let block = &mut block[0];
-            let kept = match (self.drawing.options.expand, before.last()) {
-                (Expand::New, Some(before)) => before.used(&counts.layers[layer - 1]),
-                _ => NOTHING_KEPT,
-            };
-            let (counted, reads) = self.sample_hop(&hop, group, nodes, counts.nodes, kept, block)?;
-            let indptr = &block.indptr[..=counted.destinations];
-            let picked = hash::block(layer, indptr, &block.indices[..counted.edges]);
-            counts.hash = counts.hash.wrapping_add(picked);
-            if P::KIND.weighs_edges() {
-                let weighed = hash::weights(layer, &block.weights[..counted.edges]);
-                counts.hash = counts.hash.wrapping_add(weighed);
-            }
-            counts.nodes = counted.sources;
-            counts.list_reads += reads;
-            counts.layers[layer] = counted;
-            counts.layer_count += 1;
+        for (of_type, seeds) in seeds.iter().enumerate() {
+            self.take_seeds(key, of_type, seeds, out.nodes[of_type])?;
         }
-
-        let nodes = &nodes[..counts.nodes];
-        let named = match csc.original_ids {
-            Some(original_ids) => hash::nodes_by_original_id(nodes, original_ids, counts.seeds),
-            None => hash::nodes(nodes, counts.seeds),
-        };
-        counts.hash = counts.hash.wrapping_add(named);
+        let mut counts = BatchCounts::of_seeds(seeds.iter().map(|seeds| seeds.len()), relations);
+        for layer in 0..layers {
+            self.known.copy_from_slice(&self.so_far);
+            for relation in (0..relations as u16).map(Relation) {
+                let at = layer * relations + relation.index();
+                let (before, block) = out.blocks.split_at_mut(at);
+                let block = &mut block[0];
+                let kept = match (self.drawing.options.expand, at.checked_sub(relations)) {
+                    (Expand::New, Some(before_at)) => before[before_at].used(&counts.blocks()[before_at]),
+                    _ => NOTHING_KEPT,
+                };
+                let (size, reads) = match self.drawing.relations[relation.index()].view.lists.csc.indices {
+                    Indices::I32(ids) => {
+                        let hop = self.drawing.hop(relation, key, layer, ids);
+                        self.sample_hop(relation, hop, out.nodes, kept, block)?
+                    }
+                    Indices::I64(ids) => {
+                        let hop = self.drawing.hop(relation, key, layer, ids);
+                        self.sample_hop(relation, hop, out.nodes, kept, block)?
+                    }
+                };
+                let indptr = &block.indptr[..=size.destinations];
+                let picked = hash::block(layer, relation, indptr, &block.indices[..size.edges]);
+                counts.hash = counts.hash.wrapping_add(picked);
+                if P::KIND.weighs_edges() {
+                    let weighed = hash::weights(layer, relation, &block.weights[..size.edges]);
+                    counts.hash = counts.hash.wrapping_add(weighed);
+                }
+                counts.list_reads += reads;
+                counts.push(size);
+            }
+            let of_relations = &self.drawing.relations;
+            counts.end_layer(&self.so_far, |relation| of_relations[relation].view.ends.source);
+        }
+        let of_types = (0..).map(NodeType).zip(out.nodes.iter()).zip(&self.drawing.types);
+        for ((of, nodes), view) in of_types {
+            let TypeSize { seeds, nodes: count } = counts.types()[of.index()];
+            let named = match view.original_ids {
+                Some(ids) => hash::nodes_by_original_id(of, &nodes[..count], ids, seeds),
+                None => hash::nodes(of, &nodes[..count], seeds),
+            };
+            counts.hash = counts.hash.wrapping_add(named);
+        }
         Ok(counts)
     }
 
@@ -143,36 +159,41 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         made
     }
 
-    /// Makes the seeds the first nodes of a new batch.
-    fn take_seeds(&mut self, key: BatchKey, seeds: &[i64], nodes: &mut [i64]) -> Result<(), SampleError> {
-        let Some(first) = nodes.get_mut(..seeds.len()) else {
-            return Err(SampleError::BatchTooLarge { key, what: Capacity::Nodes, capacity: nodes.len() });
+    /// Makes the seeds the first nodes of a type in a new batch.
+    fn take_seeds(&mut self, key: BatchKey, of: usize, seeds: &[i64], nodes: &mut [i64]) -> PickResult {
+        let room = usable(nodes);
+        let Some(first) = nodes[..room].get_mut(..seeds.len()) else {
+            return Err(SampleError::BatchTooLarge { key, what: Capacity::Nodes, capacity: room });
         };
         first.copy_from_slice(seeds);
-        self.local_ids.begin_batch();
-        let count = self.drawing.graph.csc.nodes();
+        self.local_ids[of].begin_batch();
+        self.so_far[of] = seeds.len();
+        let count = self.drawing.types[of].nodes;
         for (position, &seed) in seeds.iter().enumerate() {
             let Some(node) = usize::try_from(seed).ok().filter(|&node| node < count) else {
                 return Err(SampleError::SeedOutOfRange { key, position, seed, nodes: count });
             };
             // A repeated seed is a separate destination. As a source, its first occurrence stands for all.
-            self.local_ids.insert(node, position as u32);
+            self.local_ids[of].insert(node, position as u32);
         }
         Ok(())
     }
 
-    /// Samples for the first `destinations` of `nodes`, in groups of `group`, and appends the nodes found. Destinations
-    /// of `kept` keep their picks from there.
+    /// Samples a relation's block for the nodes known before the hop, and appends the nodes found to those of their
+    /// type. Destinations of `kept` keep their picks from there. The block's sources are not counted yet: the relations
+    /// that follow may find more.
     fn sample_hop<I: NodeId>(
         &mut self,
-        hop: &Hop<'_, I>,
-        group: usize,
-        nodes: &mut [i64],
-        destinations: usize,
+        relation: Relation,
+        (hop, group): (Hop<'_, I>, usize),
+        nodes: &mut [&mut [i64]],
         kept: BlockRef<'_>,
         block: &mut BlockMut<'_>,
-    ) -> Result<(LayerCounts, ListReads), SampleError> {
-        let Self { local_ids, drawing, divided } = self;
+    ) -> Result<(BlockSize, ListReads), SampleError> {
+        let Self { local_ids, known, so_far, drawing, divided } = self;
+        let RelationEnds { source, destination } = drawing.relations[relation.index()].view.ends;
+        let (source, destination) = (source.index(), destination.index());
+        let destinations = known[destination];
         let capacity = block.indptr.len();
         // The block before has at least the offset 0, and at most as many destinations as there are nodes so far.
         let Some((kept_offsets, offsets)) = block
@@ -207,13 +228,13 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             Some(indices) => indices.copy_from_slice(kept.indices),
             None => return Err(too_many),
         }
-        let nodes_room = nodes.len();
-        let (known, fresh) = nodes.split_at_mut(destinations);
-        let new = kept.destinations..destinations;
         let (mut found, mut edges) = (0, kept.indices.len());
+        let new = kept.destinations..destinations;
+        let (new_nodes, fresh, nodes_room) = lists_and_room(nodes, (source, destination), so_far[source]);
+        let new_nodes = &new_nodes[new.clone()];
         let block_of_picks = BlockTarget {
-            local_ids,
-            first: destinations,
+            local_ids: &mut local_ids[source],
+            first: so_far[source],
             fresh,
             found: &mut found,
             indices: &mut block.indices[..room],
@@ -234,28 +255,59 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             }
             Ok(())
         };
-        let new_nodes = &known[new.clone()];
+        let lists = drawing.relations[relation.index()].view.lists;
         let reads = match divided {
+            // Nothing is read for a fanout of 0.
+            _ if hop.fanout == 0 => {
+                new_nodes.iter().map(|_| 0).try_for_each(count)?;
+                ListReads::default()
+            }
             None => {
                 let to = PickTarget::Block(block_of_picks);
-                drawing.draw(hop, group, new_nodes, to, (&mut *weights, kept.indices.len()), count)?
+                let weights = (&mut *weights, kept.indices.len());
+                drawing.draw(relation, (&hop, group), new_nodes, to, weights, count)?
             }
             Some(divided) => {
-                divided.bring(drawing, hop, new_nodes)?;
-                divided.hand_over(drawing, hop, new_nodes, block_of_picks, count)?
+                divided.bring(drawing, &hop, new_nodes)?;
+                divided.hand_over(drawing, &hop, new_nodes, block_of_picks, count)?
             }
         };
-        let counts = LayerCounts { destinations, sources: destinations + found, edges };
+        so_far[source] += found;
         weights[..kept.weights.len()].copy_from_slice(kept.weights);
         if with_edge_ids {
             edge_ids[..kept.edge_ids.len()].copy_from_slice(kept.edge_ids);
-            let graph = &drawing.graph;
-            if graph.home.is_some() {
+            if lists.home.is_some() {
                 let offsets = &block.indptr[new.start..=new.end];
-                at_home(graph, &known[new], offsets, edge_ids);
+                at_home(&lists, new_nodes, offsets, edge_ids);
             }
         }
-        Ok((counts, reads))
+        Ok((BlockSize { destinations, sources: 0, edges }, reads))
+    }
+}
+
+/// The usable room for nodes: local ids are 32 bits, so memory beyond them is useless.
+fn usable(nodes: &[i64]) -> usize {
+    nodes.len().min(i32::MAX as usize)
+}
+
+/// The nodes of the destination type, the room after the first `used` nodes of the source type, and the whole room of
+/// the source type. If both are one type, only its first `used` nodes are destinations.
+fn lists_and_room<'a>(
+    nodes: &'a mut [&mut [i64]],
+    (source, destination): (usize, usize),
+    used: usize,
+) -> (&'a [i64], &'a mut [i64], usize) {
+    if source == destination {
+        let room = usable(nodes[source]);
+        let (known, fresh) = nodes[source][..room].split_at_mut(used);
+        return (known, fresh, room);
+    }
+    match nodes.get_disjoint_mut([source, destination]) {
+        Ok([sources, destinations]) => {
+            let room = usable(sources);
+            (&**destinations, &mut sources[used..room], room)
+        }
+        Err(_) => unreachable!("{source} and {destination} are two of the graph's types"),
     }
 }
 
@@ -280,21 +332,19 @@ impl<'g, P: Picks<'g>> BatchSampler for HopSampler<'g, P> {
         &self.drawing.options
     }
 
-    fn sample(
+    fn sample_types(
         &mut self,
         key: BatchKey,
-        seeds: &[i64],
-        out: &mut BatchMut<'_>,
+        seeds: &[&[i64]],
+        out: &mut BatchMut<'_, '_>,
     ) -> Result<BatchCounts, SampleError> {
-        let sampled = match self.drawing.graph.csc.indices {
-            Indices::I32(indices) => self.sample_ids(indices, key, seeds, out),
-            Indices::I64(indices) => self.sample_ids(indices, key, seeds, out),
-        };
+        let sampled = self.sample_batch(key, seeds, out);
         self.or_give_up(sampled)
     }
 
     fn serve(&mut self) -> Result<(), SampleError> {
-        let served = match self.drawing.graph.csc.indices {
+        // Lists that are divided among ranks are of one relation.
+        let served = match self.drawing.relations[0].view.lists.csc.indices {
             Indices::I32(indices) => self.serve_ids(indices),
             Indices::I64(indices) => self.serve_ids(indices),
         };

@@ -11,8 +11,13 @@ pub type PickResult = Result<(), SampleError>;
 
 /// The inputs that size a kind's memory.
 pub struct KindSetup<'a, 'g> {
-    /// The graph, checked against the options.
+    /// The lists of one relation, checked against the options.
     pub(crate) graph: GraphView<'g>,
+    pub(crate) relation: Relation,
+    /// Whether the graph has other relations too.
+    pub(crate) is_one_of_several: bool,
+    /// The relations that lead to the same node type, this one included.
+    pub(crate) into_type: &'a [(Relation, GraphView<'g>)],
     pub(crate) options: &'a SamplerOptions,
     /// The most picks of a group.
     pub(crate) group_picks: usize,
@@ -23,9 +28,20 @@ pub struct KindSetup<'a, 'g> {
 impl KindSetup<'_, '_> {
     /// The largest fanout: for a kind that draws together, the most draws of a hop.
     pub(crate) fn largest_fanout(&self) -> usize {
-        let fanouts = self.options.fanouts.of_relation(Relation::ONLY);
+        let fanouts = self.options.fanouts.of_relation(self.relation);
         fanouts.map(|fanout| usize::try_from(fanout).unwrap_or(0)).max().unwrap_or(0)
     }
+}
+
+/// What the random words of a relation belong to. Relations with the same have the same words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordsOf {
+    /// The relation.
+    Relation,
+    /// Its source type: the words belong to neighbours.
+    SourceType,
+    /// The first relation that leads to its destination type: a node has one draw for all its lists.
+    DestinationType,
 }
 
 /// The part that differs between kinds: which entries of each list are picked.
@@ -33,8 +49,21 @@ pub trait Picks<'g>: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
 
+    /// What salts its random words in a graph with several relations.
+    const WORDS_OF: WordsOf = WordsOf::Relation;
+
     /// The purpose of its random words.
     const PURPOSE: RandomPurpose = RandomPurpose::Neighbors;
+
+    /// The purpose of its random words in this relation.
+    fn purpose(&self) -> RandomPurpose {
+        Self::PURPOSE
+    }
+
+    /// The kind by whose picks reads are counted.
+    fn counts_as(&self) -> SamplerKind {
+        Self::KIND
+    }
 
     /// Allocates all memory.
     ///

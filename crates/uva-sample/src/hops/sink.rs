@@ -122,7 +122,7 @@ impl PickSink<'_> {
                 })
             }
             PickTarget::Rank { ids, edge_ids } => {
-                let nodes = hop.indptr.len().saturating_sub(1) as u64;
+                let nodes = hop.sources.nodes as u64;
                 for &position in positions {
                     let id = hop.indices[position].widen();
                     // Only this code knows the file, for the error. A negative id exceeds any number of nodes.

@@ -6,7 +6,8 @@ use super::table;
 use crate::hops::{Divided, HopSampler, Picks};
 use crate::limits::MAX_PICKS;
 use crate::{
-    BatchSampler, Expand, GraphView, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
+    BatchSampler, Expand, FanoutPer, GraphView, InvalidOption, RelationView, SampleError, SamplerKind,
+    SamplerOptions, TypedView, Walks,
 };
 
 /// The sampler for these options and their kind.
@@ -15,11 +16,11 @@ use crate::{
 /// The errors of [`SamplerOptions::check`], and [`InvalidOption::NoWeights`] if the kind picks by weights and the graph
 /// has none.
 pub fn sampler<'g>(
-    graph: GraphView<'g>,
+    graph: impl Into<TypedView<'g>>,
     options: &SamplerOptions,
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
-    options.check(&graph.csc)?;
-    graph.check_home()?;
+    let graph = graph.into();
+    graph.check(options)?;
     table::make(graph, options, None)
 }
 
@@ -40,7 +41,7 @@ pub fn divided_sampler<'g>(
     options.check(&graph.csc)?;
     graph.check_home()?;
     divided.check(options, graph.csc.nodes())?;
-    table::make(graph, options, Some(divided))
+    table::make(graph.into(), options, Some(divided))
 }
 
 impl<'g, P: Picks<'g>> HopSampler<'g, P> {
@@ -60,9 +61,31 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         if options.kind != P::KIND {
             return Err(InvalidOption::OtherKind { asked: options.kind, this: P::KIND }.into());
         }
-        options.check(&graph.csc)?;
-        graph.check_home()?;
+        let graph = TypedView::from(graph);
+        graph.check(&options)?;
         Self::unchecked(graph, options)
+    }
+}
+
+impl TypedView<'_> {
+    /// Checks that every batch of these options can be sampled from the graph.
+    fn check(&self, options: &SamplerOptions) -> Result<(), SampleError> {
+        let relations = self.relations.len();
+        options.fanouts.check_relations(relations)?;
+        let kind = options.kind;
+        if (self.types.len(), relations) != (1, 1) && !kind.picks_list_by_list() {
+            let instead = SamplerKind::names_of(SamplerKind::picks_list_by_list);
+            return Err(InvalidOption::Types { kind, types: self.types.len(), relations, instead }.into());
+        }
+        if kind.needs_weights() && self.relations.iter().all(|relation| relation.lists.weights.is_none()) {
+            return Err(InvalidOption::NoWeights { kind }.into());
+        }
+        for (relation, RelationView { ends, lists }) in (0..).map(Relation).zip(&self.relations) {
+            let original_ids = self.types[ends.destination.index()].original_ids;
+            options.check_relation(relation, &Csc { original_ids, ..lists.csc })?;
+            lists.check_home()?;
+        }
+        Ok(())
     }
 }
 
@@ -71,6 +94,7 @@ impl Default for SamplerOptions {
         Self {
             kind: SamplerKind::default(),
             fanouts: [15, 10, 5].into(),
+            fanout_per: FanoutPer::Relation,
             replace: false,
             seed: 0,
             batch_dependency: 1,
@@ -92,12 +116,17 @@ impl SamplerOptions {
     /// - options that the kind does not support ([`check_kind`](Self::check_kind))
     /// - graphs beyond the random keys
     pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
+        self.check_relation(Relation::ONLY, csc)
+    }
+
+    /// [`check`](Self::check) for the lists of a relation.
+    fn check_relation(&self, relation: Relation, csc: &Csc<'_>) -> Result<(), SampleError> {
         self.fanouts.check()?;
         if self.batch_dependency == 0 {
             return Err(InvalidOption::BatchDependency.into());
         }
         self.check_kind()?;
-        Ok(check_graph(csc, self)?)
+        Ok(check_graph(csc, self, relation)?)
     }
 
     /// Checks that the kind of sampler supports the other options.
@@ -127,6 +156,9 @@ impl SamplerOptions {
         if self.expand == Expand::New && !kind.expands_new() {
             let instead = SamplerKind::names_of(SamplerKind::expands_new);
             return Err(InvalidOption::ExpandNew { kind, instead });
+        }
+        if self.fanout_per == FanoutPer::Node && kind != SamplerKind::NEIGHBOR {
+            return Err(InvalidOption::FanoutPerNode { kind });
         }
         let first = self.fanouts.of_relation(Relation::ONLY).next();
         if kind.draws_one_subgraph()
@@ -177,7 +209,7 @@ impl SamplerOptions {
 
 /// Rejects graphs that exceed the random keys, and lists that cannot be picked from. Reads all lists only if a list
 /// could be too long.
-fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOption> {
+fn check_graph(csc: &Csc<'_>, options: &SamplerOptions, relation: Relation) -> Result<(), InvalidOption> {
     let nodes = csc.nodes();
     if nodes as u64 > 1 << 40 {
         return Err(InvalidOption::TooManyNodes { nodes });
@@ -193,7 +225,7 @@ fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOpt
     if let Some(node) = longer_than(u32::MAX as usize) {
         return Err(InvalidOption::DegreeTooLarge { node, degree: csc.degree(node) });
     }
-    for (layer, fanout) in options.fanouts.of_relation(Relation::ONLY).enumerate() {
+    for (layer, fanout) in options.fanouts.of_relation(relation).enumerate() {
         if !options.kind.draws_together()
             && fanout as i64 > MAX_PICKS as i64
             // With replacement, every nonempty list is drawn from.

@@ -6,7 +6,7 @@
 //! likely.
 
 use super::smallest_keys::Smallest;
-use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
+use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks, WordsOf};
 use crate::kind::KindRow;
 use crate::philox::first_longs;
 use crate::{SampleError, SamplerKind};
@@ -37,6 +37,7 @@ pub struct Labor {
 
 impl Picks<'_> for Labor {
     const KIND: SamplerKind = SamplerKind::LABOR;
+    const WORDS_OF: WordsOf = WordsOf::SourceType;
 
     fn new(setup: &KindSetup<'_, '_>) -> Result<Self, SampleError> {
         let (names, variates) = (Box::new([0; CHUNK]), Box::new([0; CHUNK]));
@@ -52,7 +53,7 @@ impl Picks<'_> for Labor {
         let mut place = 0;
         for chunk in entries.chunks(CHUNK) {
             let names = &mut self.names[..chunk.len()];
-            match hop.original_ids {
+            match hop.sources.original_ids {
                 None => {
                     for (name, id) in names.iter_mut().zip(chunk) {
                         *name = id.widen() as u64;

@@ -265,6 +265,7 @@ mod tests {
             indptr: &[],
             indices: &[],
             original_ids: None,
+            sources: crate::TypeView { nodes: 0, original_ids: None },
             batch_dependency: 1,
         };
         let mut picker = Picker::new(MOST_PICKS);

@@ -10,6 +10,7 @@ mod floyd;
 mod labor;
 mod lanes;
 mod neighbor;
+mod per_node;
 mod ppr;
 mod smallest_keys;
 mod table;

@@ -3,13 +3,13 @@
 use uva_options::Named;
 
 use super::find_sampler::FindSampler;
-use super::{labor, neighbor, ppr, together, walk, weighted};
+use super::{labor, neighbor, per_node, ppr, together, walk, weighted};
 use crate::hops::{Divided, HopSampler, Picks};
-use crate::{BatchSampler, GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{BatchSampler, FanoutPer, SampleError, SamplerKind, SamplerOptions, TypedView};
 
 /// Makes a sampler of one kind, from checked options.
 type Make = for<'g> fn(
-    GraphView<'g>,
+    TypedView<'g>,
     &SamplerOptions,
     Option<Divided<'g>>,
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError>;
@@ -84,10 +84,13 @@ impl Default for SamplerKind {
 /// Makes the sampler for options that were checked against the graph, with its access to lists if these are divided
 /// among ranks.
 pub(super) fn make<'g>(
-    graph: GraphView<'g>,
+    graph: TypedView<'g>,
     options: &SamplerOptions,
     divided: Option<Divided<'g>>,
 ) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
+    if options.fanout_per == FanoutPer::Node && graph.relations.len() > 1 {
+        return Ok(Box::new(HopSampler::<per_node::PerNode<'_>>::unchecked(graph, options.clone())?));
+    }
     match TABLE.iter().find(|row| row.kind == options.kind) {
         Some(row) => (row.make)(graph, options, divided),
         None => unreachable!("{} is in no table", options.kind),

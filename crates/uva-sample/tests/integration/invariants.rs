@@ -4,8 +4,8 @@ use crate::common::{Graph, content, fanouts_for, key, plainly, plainly_weighed, 
 use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Relation, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView,
-    InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, OriginalEdges, SampleError,
+    BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, FanoutPer,
+    GraphView, InvalidOption, MAX_EPOCH, MAX_FANOUT, MiniBatch, NeighborSampler, OriginalEdges, SampleError,
     SamplerKind, SamplerOptions, Walks, batch_hash, sampler,
 };
 
@@ -28,6 +28,7 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
         any::<bool>(),
     )
         .prop_map(|(fanouts, replace, seed, batch_dependency, expand, kind, edge_ids)| SamplerOptions {
+            fanout_per: FanoutPer::Relation,
             kind,
             fanouts: fanouts_for(kind, &fanouts).into(),
             replace: replace && kind.replaces(),
@@ -172,8 +173,8 @@ proptest! {
             let bounds = BatchBounds::for_options(&options, count, csc.nodes(), csc.edges(), None).unwrap();
             let mut room = MiniBatch::with_bounds(&bounds);
             let counts = graph.sampler_for(&options).sample_into(key(batch), &seeds, &mut room).unwrap();
-            prop_assert!(counts.nodes <= bounds.nodes);
-            for (layer, bound) in counts.layers().iter().zip(&bounds.layers) {
+            prop_assert!(counts.nodes() <= bounds.nodes());
+            for (layer, bound) in counts.blocks().iter().zip(&bounds.blocks) {
                 prop_assert!(layer.destinations <= bound.destinations);
                 prop_assert!(layer.sources <= bound.sources);
                 prop_assert!(layer.edges <= bound.edges);
@@ -286,7 +287,7 @@ fn thirty_two_hops_are_sampled() {
         SamplerOptions { fanouts: vec![1; 32].into(), replace: false, seed: 5, ..SamplerOptions::default() };
     let batch = sample(&graph, &options, key(0), &[3]);
     assert_eq!(content(&batch), plainly(&graph, &options, key(0), &[3]));
-    assert_eq!(batch.counts().layer_count, 32);
+    assert_eq!(batch.counts().layers(), 32);
 }
 
 #[test]
@@ -354,33 +355,39 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
             .zip(&mut locals)
             .map(|(indptr, indices)| BlockMut { indptr, indices, ..BlockMut::default() })
             .collect();
-        sampler.sample(key(3), &seeds, &mut BatchMut { nodes: &mut ids, layers: &mut layers })
+        sampler.sample(key(3), &seeds, &mut BatchMut { nodes: &mut [&mut ids], blocks: &mut layers })
     };
-    let [first, second] = [counts.layers[0], counts.layers[1]];
+    let [first, second] = [counts.blocks()[0], counts.blocks()[1]];
     let destinations = [first.destinations + 1, second.destinations + 1];
     let edges = [first.edges, second.edges];
-    assert_eq!(run(counts.nodes, destinations, edges), Ok(counts));
+    assert_eq!(run(counts.nodes(), destinations, edges), Ok(counts.clone()));
     // More is fine too.
-    assert_eq!(run(counts.nodes + 9, destinations.map(|n| n + 9), edges.map(|n| n + 9)), Ok(counts));
+    assert_eq!(
+        run(counts.nodes() + 9, destinations.map(|n| n + 9), edges.map(|n| n + 9)),
+        Ok(counts.clone())
+    );
 
     let too_large = |what, capacity| Err(SampleError::BatchTooLarge { key: key(3), what, capacity });
-    assert_eq!(run(counts.nodes - 1, destinations, edges), too_large(Capacity::Nodes, counts.nodes - 1));
+    assert_eq!(run(counts.nodes() - 1, destinations, edges), too_large(Capacity::Nodes, counts.nodes() - 1));
     assert_eq!(run(39, destinations, edges), too_large(Capacity::Nodes, 39));
     assert_eq!(run(0, destinations, edges), too_large(Capacity::Nodes, 0));
     for layer in 0..2 {
         let mut less = destinations;
         less[layer] -= 1;
         let capacity = destinations[layer] - 2;
-        assert_eq!(run(counts.nodes, less, edges), too_large(Capacity::Destinations { layer }, capacity));
+        assert_eq!(run(counts.nodes(), less, edges), too_large(Capacity::Destinations { layer }, capacity));
         less[layer] = 0;
-        assert_eq!(run(counts.nodes, less, edges), too_large(Capacity::Destinations { layer }, 0));
+        assert_eq!(run(counts.nodes(), less, edges), too_large(Capacity::Destinations { layer }, 0));
         let mut less = edges;
         less[layer] -= 1;
-        assert_eq!(run(counts.nodes, destinations, less), too_large(Capacity::Edges { layer }, less[layer]));
+        assert_eq!(
+            run(counts.nodes(), destinations, less),
+            too_large(Capacity::Edges { layer }, less[layer])
+        );
         less[layer] = 0;
-        assert_eq!(run(counts.nodes, destinations, less), too_large(Capacity::Edges { layer }, 0));
+        assert_eq!(run(counts.nodes(), destinations, less), too_large(Capacity::Edges { layer }, 0));
     }
-    let message = run(counts.nodes - 1, destinations, edges).unwrap_err().to_string();
+    let message = run(counts.nodes() - 1, destinations, edges).unwrap_err().to_string();
     for part in ["train batch 4 of epoch 1", "nodes", "`slot_bytes`", "`batch_size`", "`fanouts`"] {
         assert!(message.contains(part), "{message:?} does not say {part:?}");
     }
@@ -395,7 +402,7 @@ fn edge_ids_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
         let (mut nodes, mut indptr, mut indices, mut ids) = ([0; 4], [0; 3], [0; 9], vec![-1; room]);
         let (indptr, indices, edge_ids) = (&mut indptr[..], &mut indices[..], &mut ids[..]);
         let block = BlockMut { indptr, indices, edge_ids, weights: &mut [] };
-        let mut out = BatchMut { nodes: &mut nodes, layers: &mut [block] };
+        let mut out = BatchMut { nodes: &mut [&mut nodes], blocks: &mut [block] };
         sampler.sample(key(0), &[3, 0], &mut out).map(|counts| (counts.edges(), ids))
     };
     let (edges, ids) = run(3).unwrap();
@@ -416,9 +423,9 @@ fn weights_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
                 ([0; 4], [0; 3], [0; 9], vec![-1.0; room]);
             let (indptr, indices, weights) = (&mut indptr[..], &mut indices[..], &mut weights[..]);
             let block = BlockMut { indptr, indices, edge_ids: &mut [], weights };
-            let mut out = BatchMut { nodes: &mut nodes, layers: &mut [block] };
+            let mut out = BatchMut { nodes: &mut [&mut nodes], blocks: &mut [block] };
             let counts = sampler.sample(key(0), &[3, 0], &mut out)?;
-            Ok((counts.edges(), out.layers[0].weights.to_vec()))
+            Ok((counts.edges(), out.blocks[0].weights.to_vec()))
         };
         let third = 1.0 / 3.0;
         assert_eq!(run(4), Ok((4, vec![1.0, third, third, third])), "{kind}");
@@ -584,7 +591,7 @@ fn no_seeds_make_an_empty_batch() {
     let graph = large();
     let mut batch = graph.room(5, [3, 3]);
     let counts = graph.sampler(&[3, 3], false, 1).sample_into(key(0), &[], &mut batch).unwrap();
-    assert_eq!((counts.nodes, counts.edges(), counts.layer_count), (0, 0, 2));
+    assert_eq!((counts.nodes(), counts.edges(), counts.layers()), (0, 0, 2));
     assert_eq!(batch.block(1).unwrap().indptr, [0]);
 }
 

@@ -8,34 +8,34 @@ use serde_json::Value;
 use uva_graph::Split;
 use uva_sample::philox::{RandomPurpose, StreamKey, philox4x32};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchSampler, ChunkOrder, EpochOrder, Expand, Follow, MiniBatch, OrderEdges,
-    Proximity, SamplerKind, SamplerOptions, SeedOrder, SeedSequences, Sequenced, Walks,
+    BatchBounds, BatchKey, BatchSampler, ChunkOrder, EpochOrder, Expand, FanoutPer, Follow, MiniBatch,
+    OrderEdges, Proximity, SamplerKind, SamplerOptions, SeedOrder, SeedSequences, Sequenced, Walks,
 };
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn vectors() -> Value {
+pub fn vectors() -> Value {
     let path = repository().join("docs/test-vectors.json");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap()
 }
 
 /// The entries of the array `name`, of which there must be some.
-fn entries<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+pub fn entries<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     let array = value[name].as_array().unwrap_or_else(|| panic!("{name} is an array"));
     assert!(!array.is_empty(), "{name} has entries");
     array
 }
 
-fn integer<T: TryFrom<i128>>(value: &Value) -> T {
+pub fn integer<T: TryFrom<i128>>(value: &Value) -> T {
     let wide = value.as_u64().map(i128::from).or_else(|| value.as_i64().map(i128::from));
     wide.and_then(|wide| T::try_from(wide).ok())
         .unwrap_or_else(|| panic!("{value} is not an integer of this type"))
 }
 
-fn integers<T: TryFrom<i128>>(value: &Value) -> Vec<T> {
+pub fn integers<T: TryFrom<i128>>(value: &Value) -> Vec<T> {
     value.as_array().unwrap_or_else(|| panic!("{value} is not an array")).iter().map(integer).collect()
 }
 
@@ -43,7 +43,7 @@ fn words<const N: usize>(value: &Value) -> [u32; N] {
     integers(value).try_into().unwrap()
 }
 
-fn split(value: &Value) -> Split {
+pub fn split(value: &Value) -> Split {
     Split::ALL.into_iter().find(|split| Some(split.name()) == value.as_str()).unwrap()
 }
 
@@ -245,6 +245,7 @@ fn batches_of_all_graphs_agree() {
             },
             edge_ids: case["options"]["edge_ids"].as_bool().unwrap_or(false),
             fanouts: integers(&case["options"]["fanouts"]).into(),
+            fanout_per: FanoutPer::Relation,
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: integer(&case["options"]["seed"]),
             batch_dependency: match &case["options"]["batch_dependency"] {
@@ -295,14 +296,14 @@ fn batches_of_all_graphs_agree() {
                 order.batch(key.batch as usize).iter().map(|&position| index[position as usize]).collect();
             let counts = sampler.sample_into(key, &seeds, &mut batch).unwrap();
 
-            assert_eq!(counts.seeds, integer::<usize>(&expected["seeds"]));
+            assert_eq!(counts.seeds(), integer::<usize>(&expected["seeds"]));
             let (nodes, blocks) = content(&batch);
             assert_eq!(nodes, integers::<i64>(&expected["nodes"]), "{}: {key}", case["name"]);
             let expected_blocks = entries(expected, "blocks");
             assert_eq!(blocks.len(), expected_blocks.len());
             for (layer, ((indptr, indices), block)) in blocks.iter().zip(expected_blocks).enumerate() {
-                assert_eq!(counts.layers[layer].destinations, integer::<usize>(&block["destinations"]));
-                assert_eq!(counts.layers[layer].sources, integer::<usize>(&block["sources"]));
+                assert_eq!(counts.blocks()[layer].destinations, integer::<usize>(&block["destinations"]));
+                assert_eq!(counts.blocks()[layer].sources, integer::<usize>(&block["sources"]));
                 assert_eq!(*indptr, integers::<i32>(&block["indptr"]), "{}: {key}", case["name"]);
                 assert_eq!(*indices, integers::<i32>(&block["indices"]), "{}: {key}", case["name"]);
                 let weights = batch.block(layer).unwrap().weights;
@@ -354,16 +355,18 @@ fn every_kind_has_test_vectors_and_rows_in_the_documentation() {
 #[test]
 fn the_second_implementation_still_makes_these_vectors() {
     let root = repository();
-    let output = Command::new("python3")
-        .arg(root.join("tests/reference/reference.py"))
-        .arg("--check")
-        .arg(root.join("docs/test-vectors.json"))
-        .output()
-        .expect("python3 can be started; it is a prerequisite");
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    for script in ["reference.py", "typed.py"] {
+        let output = Command::new("python3")
+            .arg(root.join("tests/reference").join(script))
+            .arg("--check")
+            .arg(root.join("docs/test-vectors.json"))
+            .output()
+            .expect("python3 can be started; it is a prerequisite");
+        assert!(
+            output.status.success(),
+            "{script}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
 }

@@ -6,7 +6,7 @@ use crate::block::tensor_block::{TensorBlock, Transposed, refuse_weights};
 use crate::torch::borrowed::{Borrowed, Number};
 use crate::{TrainError, torch::host};
 use tch::{Device, Kind, Tensor};
-use uva_batch::LayerCounts;
+use uva_batch::BlockSize;
 use uva_model::{ModelKind, Weighting};
 use uva_ops::lists::{Id, Lists as CheckedLists, SumElement, Weights, degree_weights, transpose};
 
@@ -231,10 +231,7 @@ impl<'a> Block<'a> {
     }
 
     /// A block with these numbers of destinations, sources and edges, whose sums were made with the batch.
-    pub(crate) fn given(
-        LayerCounts { destinations, sources, edges }: LayerCounts,
-        sums: Borrowed<'a>,
-    ) -> Self {
+    pub(crate) fn given(BlockSize { destinations, sources, edges }: BlockSize, sums: Borrowed<'a>) -> Self {
         let lists = Lists::Given { sums };
         Self { destinations, sources, edges, lists, edge_attr: None, own: None }
     }
@@ -247,9 +244,7 @@ impl<'a> Block<'a> {
     /// The edges' features as numbers of this kind, [edges, features].
     pub(crate) fn edge_rows(&self, kind: Kind) -> Result<Tensor, TrainError> {
         let Some(rows) = &self.edge_attr else {
-            return Err(TrainError::Input(
-                "a batch without features of edges for a model of them".to_owned(),
-            ));
+            return Err(TrainError::Input("a batch without edge features for a model of them".to_owned()));
         };
         Ok(rows.tensor().f_to_kind(kind)?)
     }

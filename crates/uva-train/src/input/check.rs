@@ -8,7 +8,7 @@ use crate::TrainError;
 use crate::block::aggregate::HostLists;
 use crate::input::model_input::{InputSettings, another_input};
 use crate::torch::borrowed::{Number, values};
-use uva_batch::{BatchColumns, Column, ColumnArray, LayerCounts};
+use uva_batch::{BatchColumns, BlockSize, Column, ColumnArray};
 use uva_model::Weighting;
 
 pub(crate) fn refuse<T>(problem: String) -> Result<T, TrainError> {
@@ -59,7 +59,7 @@ fn check_shapes(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result
     if batch.layers[0].destinations != batch.seeds {
         return refuse(format!("{} seeds above {} destinations", batch.seeds, batch.layers[0].destinations));
     }
-    for (layer, &LayerCounts { destinations, sources, .. }) in batch.layers.iter().enumerate() {
+    for (layer, &BlockSize { destinations, sources, .. }) in batch.layers.iter().enumerate() {
         if destinations > sources {
             return refuse(format!(
                 "block {layer}: {destinations} destinations are more than the {sources} sources"
@@ -76,7 +76,7 @@ fn check_shapes(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result
 }
 
 fn check_blocks(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result<(), TrainError> {
-    for (layer, &LayerCounts { destinations, sources, edges }) in batch.layers.iter().enumerate() {
+    for (layer, &BlockSize { destinations, sources, edges }) in batch.layers.iter().enumerate() {
         if batch.is_on_device() {
             if edges > 0 && destinations == 0 {
                 return refuse(format!("block {layer}: {edges} edges without a destination"));
@@ -112,11 +112,11 @@ fn check_blocks(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result
             (dim, Some(shape)) if shape == (edges, dim) => {}
             (dim, Some((rows, width))) => {
                 return refuse(format!(
-                    "block {layer}: {rows} rows of {width} features of edges, where {edges} rows of {dim} are needed"
+                    "block {layer}: {rows} rows of {width} edge features, where {edges} rows of {dim} are needed"
                 ));
             }
             (dim, None) => {
-                return refuse(format!("block {layer}: no features of edges for a model of {dim}"));
+                return refuse(format!("block {layer}: no edge features for a model of {dim}"));
             }
         }
     }
@@ -125,7 +125,7 @@ fn check_blocks(trainer: &InputSettings<'_>, batch: &BatchColumns<'_>) -> Result
 
 /// The lists of a block in host memory.
 pub(crate) fn host_lists<'a>(batch: &BatchColumns<'a>, layer: usize) -> Result<HostLists<'a>, TrainError> {
-    let LayerCounts { destinations, sources, .. } = batch.layers[layer];
+    let BlockSize { destinations, sources, .. } = batch.layers[layer];
     Ok(HostLists {
         destinations,
         sources,

@@ -10,7 +10,7 @@ use crate::input::zeros::Zeros;
 use crate::step::{Builder, Named};
 use crate::torch::borrowed::Borrowed;
 use tch::{Kind, Tensor};
-use uva_batch::{BatchColumns, Column, ColumnArray, ColumnKey, Element, LayerCounts};
+use uva_batch::{BatchColumns, BlockSize, Column, ColumnArray, ColumnKey, Element};
 
 /// Rows of input nodes, and the blocks between them and the seeds.
 pub(crate) struct SampledBlocks;
@@ -51,7 +51,7 @@ impl ModelInput for SampledBlocks {
         if settings.edge_dim > 0 {
             for (layer, block) in blocks.iter_mut().enumerate() {
                 let rows = batch.get(Column::EdgeAttr.at(layer));
-                block.edge_attr = rows.map(|rows| place.tensor(&rows, "features of edges")).transpose()?;
+                block.edge_attr = rows.map(|rows| place.tensor(&rows, "edge features")).transpose()?;
             }
         }
         if let Some(sums) = sums {
@@ -61,7 +61,7 @@ impl ModelInput for SampledBlocks {
     }
 
     fn zeros<'z>(&self, settings: &InputSettings<'_>, zeros: &'z Zeros) -> BatchColumns<'z> {
-        let layers = zeros.rows.windows(2).map(|rows| LayerCounts {
+        let layers = zeros.rows.windows(2).map(|rows| BlockSize {
             destinations: rows[0],
             sources: rows[1],
             edges: rows[0],
@@ -108,7 +108,7 @@ fn by_tensors<'a>(
     let needs_degrees = settings.model.row().needs_degrees();
     let degrees = if needs_degrees { tensor(Column::Degrees.into())? } else { None };
     let mut lists = Vec::with_capacity(listed);
-    for (layer, &LayerCounts { sources, .. }) in batch.layers[..listed].iter().enumerate() {
+    for (layer, &BlockSize { sources, .. }) in batch.layers[..listed].iter().enumerate() {
         let [indptr, indices, weights] =
             [Column::Indptr, Column::Indices, Column::Weights].map(|column| tensor(column.at(layer)));
         lists.push((sources, indptr?, indices?, weights?));

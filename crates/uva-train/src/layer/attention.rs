@@ -42,7 +42,7 @@ pub(crate) struct Attention {
     heads: Heads,
     /// Probability of dropping a weight.
     dropout: f64,
-    /// The parameters for features of edges, if there are any.
+    /// The parameters for edge features, if there are any.
     of_edge: Option<OfEdge>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct Saved {
     tables: Vec<Tensor>,
     lists: TensorBlock,
     weights: Weights,
-    /// For features of edges: the lists without the nodes themselves.
+    /// For edge features: the lists without the nodes themselves.
     plain: Option<TensorBlock>,
 }
 

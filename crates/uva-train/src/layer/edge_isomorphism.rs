@@ -1,4 +1,4 @@
-//! GIN with features of edges (Hu et al. 2020, PyG's `GINEConv`): a perceptron over
+//! GIN with edge features (Hu et al. 2020, PyG's `GINEConv`): a perceptron over
 //! (1 + ε) x_v + Σ ReLU(x_u + A e_uv + a).
 //!
 //! The sum is over the picked neighbours, without weights. The messages, [edges, inputs], are stored as a tensor, since

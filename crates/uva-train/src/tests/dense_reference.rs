@@ -52,7 +52,7 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
     matrix
 }
 
-/// Features of the edges of a node's list.
+/// Edge features of a node's list.
 fn edge_rows(graph: &Graph, v: usize) -> Vec<Vec<f64>> {
     let edges = graph.indptr[v] as usize..graph.indptr[v + 1] as usize;
     let rows = &graph.edge_features[edges.start * EDGE_DIM..edges.end * EDGE_DIM];
@@ -483,7 +483,7 @@ fn attention_with_edge_features_equals_the_dense_model_in_both_passes() {
         let labels = Labels::Single(&graph.labels);
         let found = trainer.evaluate_full(graph.whole(), graph.table(), labels, &ids).unwrap();
         assert_close(&found, &expected, &format!("{residual} {norm:?} full"));
-        // Other features of edges are another result.
+        // Other edge features are another result.
         let mut other = graph;
         other.edge_features.iter_mut().for_each(|x| *x = -*x);
         let labels = Labels::Single(&other.labels);
@@ -504,13 +504,13 @@ fn batches_and_graphs_without_required_edge_features_are_refused() {
         let key = Column::EdgeAttr.at(1);
         let narrow = batch.columns().with(key, f32_rows(&batch.blocks[1].edge_attr, 1));
         let none = batch.columns().without(key);
-        for (wrong, part) in [(none, "block 1: no features of edges"), (narrow, "block 1:")] {
+        for (wrong, part) in [(none, "block 1: no edge features"), (narrow, "block 1:")] {
             let refused = trainer.evaluate_batch(&wrong, &mut || Ok(())).unwrap_err();
             assert!(refused.to_string().contains(part), "{refused}");
         }
         let labels = Labels::Single(&graph.labels);
         let refused = trainer.evaluate_full(graph.csc(), graph.table(), labels, &[1]).unwrap_err();
-        assert!(refused.to_string().contains("features of edges"), "{refused}");
+        assert!(refused.to_string().contains("edge features"), "{refused}");
     }
     let none = TrainerOptions { edge_dim: 0, ..options(ModelKind::Gine, 8, 2) };
     let refused = Trainer::new(&none, 4, 3, TrainDevice::Cpu).unwrap_err().to_string();

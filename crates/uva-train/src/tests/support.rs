@@ -9,7 +9,7 @@ use crate::train::trainer::Trainer;
 use crate::whole::graph::WholeGraph;
 use std::collections::HashMap;
 use tch::Kind;
-use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};
+use uva_batch::{BatchColumns, BlockSize, Column, ColumnArray, Element};
 use uva_graph::{Csc, ElementType, FeatureTable, Indices, Labels};
 use uva_model::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 
@@ -82,7 +82,7 @@ impl Graph {
         Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None, degrees: None }
     }
 
-    /// The graph with the features of edges.
+    /// The graph with the edge features.
     pub(crate) fn whole(&self) -> WholeGraph<'_> {
         let (bytes, rows) = (bytemuck::cast_slice(&self.edge_features), self.indices.len());
         let table = FeatureTable { bytes, rows, dim: EDGE_DIM, element: ElementType::F32 };
@@ -167,8 +167,8 @@ impl OwnedBlock {
         block
     }
 
-    pub(crate) fn counts(&self) -> LayerCounts {
-        LayerCounts { destinations: self.destinations, sources: self.sources, edges: self.indices.len() }
+    pub(crate) fn counts(&self) -> BlockSize {
+        BlockSize { destinations: self.destinations, sources: self.sources, edges: self.indices.len() }
     }
 }
 

@@ -183,7 +183,7 @@ impl Trainer {
         if edge_dim > 0 && of_edges != Some((edges, edge_dim)) {
             let (rows, dim) = of_edges.unwrap_or_default();
             return Err(TrainError::Input(format!(
-                "{rows} rows of {dim} features of edges, where {edges} rows of {edge_dim} are needed"
+                "{rows} rows of {dim} edge features, where {edges} rows of {edge_dim} are needed"
             )));
         }
         check_offsets(&graph.csc)

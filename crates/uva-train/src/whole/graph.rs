@@ -52,7 +52,7 @@ pub(crate) struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// The features of the edges in the lists of a piece, [edges, features].
+    /// The edge features in the lists of a piece, [edges, features].
     pub(crate) fn edge_rows(&self, piece: &Range<usize>) -> Result<Tensor, TrainError> {
         let [first, last] = [piece.start, piece.end].map(|node| self.csc.indptr[node] as usize);
         let rows = self.edge_features.as_ref().and_then(|table| {
@@ -60,7 +60,7 @@ impl Graph<'_> {
             Some(Borrowed::table(bytes, table.element, last - first, table.dim))
         });
         let Some(rows) = rows else {
-            return Err(TrainError::Input(format!("no features of the edges {first} to {last}")));
+            return Err(TrainError::Input(format!("no edge features {first} to {last}")));
         };
         Ok(rows?.tensor().f_to_kind(self.kind)?)
     }

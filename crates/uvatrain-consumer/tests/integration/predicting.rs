@@ -28,7 +28,7 @@ fn graph(directory: &Path) -> PathBuf {
     generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
     let edges = Dataset::open(&path).expect("a dataset").edges();
     let rows: Vec<f32> = (0..EDGE_DIM * edges).map(|value| (value as f32).sin()).collect();
-    write_array(&path.join("edge_feat.npy"), NpyType::F32, &[EDGE_DIM], &rows).expect("features of edges");
+    write_array(&path.join("edge_feat.npy"), NpyType::F32, &[EDGE_DIM], &rows).expect("edge features");
     path
 }
 

@@ -10,8 +10,8 @@
 //! | splits | `train_idx`, `valid_idx` or `val_idx`, `test_idx` | node ids, any integer type, order kept |
 //! | | `train_mask`, `valid_mask` or `val_mask`, `test_mask` | `[N]` of bool or uint8 |
 //! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only if the edges are unchanged |
-//! | features of edges | `edge_feat`, `edge_attr`, `edge_features` | `[E, K]` or `[E]`, types as of features; only if the edges are unchanged |
-//! | types of edges | `edge_type` | `[E]`, any integer type, 0 to 65535; only if the edges are unchanged |
+//! | edge features | `edge_feat`, `edge_attr`, `edge_features` | `[E, K]` or `[E]`, types as of features; only if the edges are unchanged |
+//! | edge types | `edge_type` | `[E]`, any integer type, 0 to 65535; only if the edges are unchanged |
 //! | original ids | `orig_id` | `[N]`, any integer type |
 //! | ids of the source | `node_id` | `[N]`, any integer type; `node_names.txt` has names in their place, a line each |
 //! | `meta.json` | | kept |
@@ -219,6 +219,7 @@ struct Source {
 impl Source {
     fn new(directory: &Path) -> Result<Source, GraphError> {
         let meta = Meta::read(directory)?;
+        meta.check_format_1(directory)?;
         Ok(Source { directory: directory.to_owned(), meta, read: RefCell::default() })
     }
 
@@ -377,7 +378,7 @@ impl Source {
         Ok(Some(weights))
     }
 
-    /// Features of edges. If the number of `edges` is unknown, [`DatasetOutput::finish_lists`] compares it.
+    /// Edge features. If the number of `edges` is unknown, [`DatasetOutput::finish_lists`] compares it.
     fn edge_rows(&self, edges: Option<usize>, changes: Changes) -> Result<Option<NpyEdgeRows>, GraphError> {
         let (features, types) = (self.edge_features(edges, changes)?, self.edge_types(edges, changes)?);
         Ok((features.is_some() || types.is_some()).then_some(NpyEdgeRows { features, types }))
@@ -547,7 +548,7 @@ impl Edges {
     }
 }
 
-/// Features and types of edges, at least one of them, in the order of the source.
+/// Edge features and types, at least one of them, in the order of the source.
 pub(crate) struct NpyEdgeRows {
     features: Option<Features>,
     types: Option<NpyArray>,
@@ -669,7 +670,7 @@ fn weights_of(weights: &NpyArray, first: usize, last: usize) -> Result<Vec<f32>,
     Ok(values)
 }
 
-/// Types of the edges `first..last`.
+/// Edge types `first..last`.
 fn types_of(types: &NpyArray, first: usize, last: usize) -> Result<Vec<u16>, GraphError> {
     let values = (first..).zip(integers_of(types, first, last)?);
     let types_of = values.map(|(position, value)| {

@@ -35,7 +35,7 @@ const ROWS: usize = 1 << 14;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeaturesOf {
     Nodes,
-    /// Features of edges, in the order of the source. Must be written before [`DatasetOutput::lists`].
+    /// Edge features, in the order of the source. Must be written before [`DatasetOutput::lists`].
     Edges,
 }
 
@@ -173,7 +173,7 @@ impl<'r> DatasetOutput<'r> {
         self.path(&unordered(name))
     }
 
-    /// The sink of the types of the edges, in the order of the source.
+    /// The sink of the edge types, in the order of the source.
     pub(crate) fn edge_types(&self) -> Result<NpyWriter, GraphError> {
         let EdgeValuesSpec { file, kind, .. } = EdgeValues::Types.spec();
         NpyWriter::create(&self.unordered_path(file), *kind, &[])

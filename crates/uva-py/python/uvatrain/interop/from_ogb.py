@@ -110,7 +110,7 @@ def _text(directory: Path, name: str, root: Any) -> tuple[Any, Any, Any]:
     if not (raw / "node-feat.csv.gz").exists():
         if name == "ogbn-proteins":
             raise ValueError(
-                "ogbn-proteins has features of edges only, and a dataset needs a row for each node: make one"
+                "ogbn-proteins has edge features only, and a dataset needs a row for each node: make one"
             )
         raise _missing(raw / "node-feat.csv.gz", name, root)
     counts = raw / "num-node-list.csv.gz"

@@ -45,7 +45,7 @@ class _Edges:
         """The edges' features."""
         if self._attr is None:
             raise ValueError(
-                "edge_attr= is needed: the model takes features of edges, of which blocks have theirs with "
+                "edge_attr= is needed: the model takes edge features, of which blocks have theirs with "
                 "Loader(..., edge_attr=True)"
             )
         if list(self._attr.shape) != [len(self.target), columns]:
@@ -259,7 +259,7 @@ class Model(nn.Module):
         x: feature rows. edge_index: [2, edges] as PyG has it, for all layers (row 0 each edge's source, row 1 its
         target); or one for each layer, the hop at the seeds first, as `batch.edge_index`; or `batch.blocks`, whose
         layers make rows for their destinations alone. degrees: in-degrees of the nodes in the whole graph, which a GCN
-        needs where `edge_index` is not the whole graph. edge_attr: for a model of features of edges, their rows in the
+        needs where `edge_index` is not the whole graph. edge_attr: for a model of edge features, their rows in the
         order of `edge_index`, or a list of them for each layer; blocks have their own.
 
         With blocks there is a row for each seed (with `hidden`, for each node that the later layers still need), else

@@ -149,7 +149,7 @@ def _of_store(store: Any, weight_attr: str | None) -> tuple[Dataset, Tensor | No
     """The edges of a graph store as a temporary dataset."""
     kinds = store.get_all_edge_attrs()
     if len(kinds) != 1 or kinds[0].edge_type is not None:
-        raise ValueError("data: the graph store has several types of edges, and one without a name is supported")
+        raise ValueError("data: the graph store has several edge types, and one without a name is supported")
     if weight_attr is not None:
         raise ValueError(f"weight_attr={weight_attr!r} is not supported with a graph store, which has no weights")
     indices, indptr, order = store.csc()

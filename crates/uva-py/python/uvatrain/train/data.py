@@ -172,13 +172,13 @@ def _part(options: Options, ranks: Ranks) -> dict[str, Any]:
 
 
 def _edges(options: Options) -> dict[str, Any]:
-    """Keywords for the features of edges, where the model takes them."""
+    """Keywords for the edge features, where the model takes them."""
     if not options.reads_edges:
         return {}
     if options.model == "gine":
-        about, otherwise = "--model gine: requires features of edges", "use another model"
+        about, otherwise = "--model gine: requires edge features", "use another model"
     else:
-        about, otherwise = "--edge-attr: requires features of edges", "omit it"
+        about, otherwise = "--edge-attr: requires edge features", "omit it"
     if options.is_parts:
         raise ValueError(
             f"{about}, but ranks with parts in ranges exchange rows of nodes alone: give the whole dataset as DATA, or "

@@ -46,7 +46,7 @@ pub(crate) fn stays_on_gpu(plan: &RunPlan) -> bool {
 }
 
 /// The columns that the CPU reads: node ids if it gathers rows or determines evictions, and edge ids if it gathers
-/// features or types of edges.
+/// edge features or types.
 fn read_on_host(cuda: &CudaBackend, plan: &RunPlan) -> Vec<Column> {
     let by_kernels = matches!(cuda.gather, GatherChoice::ZeroCopy | GatherChoice::Device);
     let nodes = !by_kernels || plan.caches.dynamic.is_some();

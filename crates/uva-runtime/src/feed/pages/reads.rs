@@ -68,7 +68,7 @@ impl Reads {
         if !from_memory || tree.any(&|tree| matches!(tree, RowTree::Split(..))) || row_bytes > LONG_BYTES {
             return None;
         }
-        let rows = layout.bounds().nodes.min(plan.table_rows) * layout.tables();
+        let rows = layout.bounds().nodes().min(plan.table_rows) * layout.tables();
         let threads = match options.prepare {
             Prepare::Roles => options.gather_threads,
             Prepare::Whole => options.samplers,
@@ -84,7 +84,7 @@ impl Reads {
         if plan.backend.gpu_sampler().is_some() {
             return None;
         }
-        let layers = &plan.layout.bounds().layers;
+        let layers = &plan.layout.bounds().blocks;
         let lists: usize = layers.iter().map(|layer| layer.destinations).sum();
         let lines = match values {
             // Picks of a long list are in different lines.

@@ -106,7 +106,7 @@ fn kept(plan: &RunPlan, of: RowTree) -> RowTree {
         return of;
     }
     let row_bytes = plan.layout.table_row_bytes();
-    let most = plan.layout.bounds().nodes.saturating_mul(batches + 1);
+    let most = plan.layout.bounds().nodes().saturating_mul(batches + 1);
     let by_default = || most.min((KEPT_BYTES / kept_row_bytes(row_bytes)) as usize);
     let rows = plan.caches.kept_rows.unwrap_or_else(by_default).min(plan.table_rows);
     RowTree::LookAhead { rows, reads_ahead: batches > 0, of: Box::new(of) }

@@ -90,13 +90,13 @@ impl<'a> Engine<'a> {
         graph: &SampledGraph<'_>,
         key: BatchKey,
         seeds: &[i64],
-        out: &mut BatchMut<'_>,
+        out: &mut BatchMut<'_, '_>,
         degrees: &mut [i32],
     ) -> Result<BatchCounts, RuntimeError> {
         match self {
             Self::Host { sampler, dataset } => {
                 let counts = sampler.sample(key, seeds, out).map_err(|error| graph.in_dataset_ids(error))?;
-                let nodes = &mut out.nodes[..counts.nodes];
+                let nodes = &mut out.nodes[0][..counts.nodes()];
                 graph.to_dataset_ids(nodes);
                 let csc = dataset.csc();
                 for (to, node) in degrees.iter_mut().zip(nodes) {

@@ -41,9 +41,9 @@ use crate::{LoaderOptions, RuntimeError};
 /// let mut batch = cached.room();
 /// let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
 /// let counts = cached.sample(key, &dataset.split(Split::Train)[..256], &mut batch)?;
-/// let mut rows = vec![0; counts.nodes * dataset.table().row_bytes()];
+/// let mut rows = vec![0; counts.nodes() * dataset.table().row_bytes()];
 /// let hits = cached.load(batch.nodes(), &mut rows)?;
-/// println!("{} of {} rows, {:?} of lists", hits.last, counts.nodes, counts.list_reads);
+/// println!("{} of {} rows, {:?} of lists", hits.last, counts.nodes(), counts.list_reads);
 /// # Ok(())
 /// # }
 /// ```

@@ -148,8 +148,7 @@ fn list_of(csc: &Csc<'_>, node: usize) -> std::ops::Range<usize> {
 
 /// The most bytes of neighbours to copy of `all_bytes`; `None` if all are copied.
 fn limit(all_bytes: usize, kind: SamplerKind) -> Option<usize> {
-    let reads_lists_of_destinations = kind.picks_in_lists() && !kind.draws_together();
-    (reads_lists_of_destinations && all_bytes > ALL_BYTES).then(|| (all_bytes / PART).max(ALL_BYTES))
+    (kind.picks_list_by_list() && all_bytes > ALL_BYTES).then(|| (all_bytes / PART).max(ALL_BYTES))
 }
 
 /// A copy of a part in another order. Its ids are places in that order.

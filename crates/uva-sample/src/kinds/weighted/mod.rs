@@ -8,6 +8,7 @@
 mod integer;
 
 use super::exponential;
+use super::neighbor::Uniform;
 use super::smallest_keys::Smallest;
 use crate::hops::{Hop, KindSetup, List, NodeId, PickResult, PickSink, Picks};
 use crate::kind::KindRow;
@@ -16,6 +17,7 @@ use crate::philox::{RandomPurpose, STREAM_WORDS, StreamKey, words_from};
 use crate::{GraphView, InvalidOption, SampleError, SamplerKind};
 use integer::exists;
 use uva_cuda::kernels::sample::PickKind;
+use uva_graph::Relation;
 
 impl SamplerKind {
     /// An entry is picked in proportion to its weight (`weight.npy`).
@@ -33,8 +35,72 @@ impl SamplerKind {
 const CHUNK: usize = 128;
 const _: () = assert!(STREAM_WORDS.is_multiple_of(CHUNK) && CHUNK.is_multiple_of(4));
 
+/// Picks by weight. A relation without weights, of a graph with several relations, has uniform picks.
+pub enum WeightedSampler<'g> {
+    /// By weight.
+    ByWeight(ByWeight<'g>),
+    /// Uniform.
+    Uniform(Uniform),
+}
+
+impl<'g> Picks<'g> for WeightedSampler<'g> {
+    const KIND: SamplerKind = SamplerKind::WEIGHTED;
+    const PURPOSE: RandomPurpose = RandomPurpose::Weights;
+
+    fn purpose(&self) -> RandomPurpose {
+        match self {
+            Self::ByWeight(_) => Self::PURPOSE,
+            Self::Uniform(_) => Uniform::PURPOSE,
+        }
+    }
+
+    fn counts_as(&self) -> SamplerKind {
+        match self {
+            Self::ByWeight(_) => Self::KIND,
+            Self::Uniform(_) => Uniform::KIND,
+        }
+    }
+
+    fn new(setup: &KindSetup<'_, 'g>) -> Result<Self, SampleError> {
+        match setup.graph.weights {
+            Some(weights) => ByWeight::new(setup, weights).map(Self::ByWeight),
+            None if setup.is_one_of_several => Uniform::new(setup).map(Self::Uniform),
+            None => Err(InvalidOption::NoWeights { kind: Self::KIND }.into()),
+        }
+    }
+
+    #[inline]
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> PickResult {
+        match self {
+            Self::ByWeight(picks) => picks.prepare(hop, nodes, lists),
+            Self::Uniform(picks) => picks.prepare(hop, nodes, lists),
+        }
+    }
+
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut PickSink<'_>) -> PickResult {
+        match self {
+            Self::ByWeight(picks) => picks.pick(hop, list, sink),
+            Self::Uniform(picks) => picks.pick(hop, list, sink),
+        }
+    }
+
+    #[inline]
+    fn pick_group<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        lists: &[List],
+        sink: &mut PickSink<'_>,
+    ) -> PickResult {
+        match self {
+            Self::ByWeight(picks) => lists.iter().try_for_each(|list| picks.pick(hop, list, sink)),
+            Self::Uniform(picks) => picks.pick_group(hop, lists, sink),
+        }
+    }
+}
+
 /// Samples the entries that weights and words choose. An entry exists if its weight is positive.
-pub struct WeightedSampler<'g> {
+pub struct ByWeight<'g> {
+    relation: Relation,
     graph: GraphView<'g>,
     weights: &'g [f32],
     replace: bool,
@@ -49,19 +115,16 @@ pub struct WeightedSampler<'g> {
     used: (usize, usize),
 }
 
-impl<'g> Picks<'g> for WeightedSampler<'g> {
-    const KIND: SamplerKind = SamplerKind::WEIGHTED;
-    const PURPOSE: RandomPurpose = RandomPurpose::Weights;
-
-    fn new(setup: &KindSetup<'_, 'g>) -> Result<Self, SampleError> {
-        let KindSetup { graph, options, group_picks, most } = *setup;
-        let weights = graph.weights.ok_or(InvalidOption::NoWeights { kind: Self::KIND })?;
+impl<'g> ByWeight<'g> {
+    fn new(setup: &KindSetup<'_, 'g>, weights: &'g [f32]) -> Result<Self, SampleError> {
+        let KindSetup { graph, relation, options, group_picks, most, .. } = *setup;
         let (given, edges) = (weights.len(), graph.edges_at_home());
         if given != edges {
             return Err(InvalidOption::Weights { given, edges }.into());
         }
         let (by_keys, by_draws) = if options.replace { (0, most) } else { (most, 0) };
         Ok(Self {
+            relation,
             graph,
             weights,
             replace: options.replace,
@@ -126,9 +189,7 @@ impl<'g> Picks<'g> for WeightedSampler<'g> {
         }
         Ok(())
     }
-}
 
-impl WeightedSampler<'_> {
     /// Takes every entry that exists, in the order of the list.
     fn all_that_exist(&mut self, weights: &[f32]) {
         let places = (0..).zip(weights).filter(|(_, weight)| exists(**weight));
@@ -141,7 +202,7 @@ impl WeightedSampler<'_> {
         let mut place = 0;
         for chunk in weights.chunks(CHUNK) {
             let words = &mut self.words[..chunk.len()];
-            words_from(key, u64::from(place), words);
+            words_from(key, self.relation, u64::from(place), words);
             for (&weight, &mut word) in chunk.iter().zip(words) {
                 if exists(weight) {
                     self.smallest.offer(exponential::key(word, weight.into()), place);

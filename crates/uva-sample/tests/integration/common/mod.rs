@@ -399,7 +399,7 @@ pub fn chances_of_sets(weights: &[f64], count: usize) -> Vec<f64> {
 /// The content of a batch in the form of [`plainly`], its counts checked against each other.
 pub fn content(batch: &MiniBatch) -> Plain {
     let blocks: Vec<BlockRef<'_>> = batch.blocks().collect();
-    assert_eq!(blocks.len(), batch.counts().layer_count);
+    assert_eq!(blocks.len(), batch.counts().layers());
     let mut destinations = batch.seeds().len();
     for block in &blocks {
         assert_eq!(block.destinations, destinations, "destinations are the sources of the hop before");

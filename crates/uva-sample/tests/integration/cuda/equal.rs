@@ -122,7 +122,7 @@ fn keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets() {
             let mut degrees = vec![-1; places.len()];
             let found = on_gpu(&mut device, &bounds, key(1), &seeds, &mut degrees).unwrap();
             let named: Vec<i64> = places.iter().map(|place| names[*place as usize]).collect();
-            assert_eq!(found, (counts, named, blocks.clone()));
+            assert_eq!(found, (counts.clone(), named, blocks.clone()));
             let expected: Vec<i32> =
                 places.iter().map(|place| graph.csc().degree(*place as usize) as i32).collect();
             assert_eq!(degrees, expected);
@@ -178,7 +178,7 @@ fn more_destinations_than_room_are_reported_with_the_layer() {
     let graph = rough(100);
     let sampler = options([4, 3]);
     let mut bounds = graph.bounds(5, &sampler.fanouts);
-    bounds.layers[1].destinations = 6;
+    bounds.blocks[1].destinations = 6;
     let mut device = gpu.sampler(&graph, &CudaSamplerOptions::new(sampler.clone(), bounds.clone())).unwrap();
     let mut cpu = NeighborSampler::new(graph.csc(), sampler).unwrap();
     let seeds = [2, 9, 16, 23, 30];

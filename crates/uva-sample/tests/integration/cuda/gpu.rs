@@ -210,7 +210,7 @@ pub type Block = (Vec<i32>, Vec<i32>, Vec<i64>);
 fn content(batch: &MiniBatch) -> Outcome {
     let blocks = batch.blocks();
     let blocks = blocks.map(|block| (block.indptr.to_vec(), block.indices.to_vec(), block.edge_ids.to_vec()));
-    Ok((*batch.counts(), batch.nodes().to_vec(), blocks.collect()))
+    Ok((batch.counts().clone(), batch.nodes().to_vec(), blocks.collect()))
 }
 
 /// The result of the sampler on the CPU.
@@ -279,7 +279,7 @@ pub fn same(
         ..graph.on_gpu(sampler, &bounds)
     };
     let mut device = gpu.sampler(graph, &of_gpu).unwrap();
-    let mut degrees = vec![-1; bounds.nodes];
+    let mut degrees = vec![-1; bounds.nodes()];
     for batch in 0..batches {
         let first = (u64::from(batch) * 13) as usize % csc.nodes();
         let seeds: Vec<i64> =

@@ -397,7 +397,8 @@ fn wrong_calls_are_refused_and_the_sampler_can_be_used_on() {
     let mut cpu = NeighborSampler::new(graph.csc(), sampler).unwrap();
     let late = BatchKey { epoch: 1 << 30, ..key(0) };
     let other = graph.bounds(3, [2]);
-    let small = BatchBounds { nodes: 2, ..bounds.clone() };
+    let mut small = bounds.clone();
+    small.types[0].nodes = 2;
     let all: Vec<i64> = (0..30).collect();
     for (key, bounds, seeds) in [
         (late, &bounds, &all[..2]),
@@ -457,7 +458,7 @@ fn a_launch_that_fails_is_reported_and_the_next_batch_is_right() {
                 // Again, with a copy; a fault may be due.
                 let mut copied = uva_sample::MiniBatch::with_bounds(&bounds);
                 if copied.fill(|out| device.sample_into(key(batch), &seeds, out, &mut [])).is_ok() {
-                    assert_eq!((*copied.counts(), copied.nodes()), (expected.0, &expected.1[..]));
+                    assert_eq!((copied.counts(), copied.nodes()), (&expected.0, &expected.1[..]));
                 }
             }
             Err(error) => {

@@ -161,8 +161,8 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
                 }
             }
             let mut bounds = bounds;
-            bounds.nodes = bounds.nodes.min(case.seeds.len() + room);
-            for (layer, of_layer) in bounds.layers.iter_mut().enumerate() {
+            bounds.types[0].nodes = bounds.nodes().min(case.seeds.len() + room);
+            for (layer, of_layer) in bounds.blocks.iter_mut().enumerate() {
                 // Growing or shrinking, so that the kept part of a block may not fit into the next.
                 let edges = if room % 2 == 0 { room * (layer + 1) } else { 4 * room / (layer + 1) };
                 of_layer.edges = of_layer.edges.min(edges);
@@ -209,9 +209,9 @@ fn of_several_faults_both_samplers_report_the_same_one() {
             }
             let seeds: Vec<i64> = (0..16).collect();
             let mut bounds = sane.bounds(seeds.len(), [fanout]);
-            bounds.nodes = if small_room == 0 { 20 } else { 17 };
+            bounds.types[0].nodes = if small_room == 0 { 20 } else { 17 };
             if overflow != 0 {
-                bounds.layers[0].edges = 36;
+                bounds.blocks[0].edges = 36;
             }
             let sampler = SamplerOptions { kind, fanouts: [fanout].into(), ..SamplerOptions::default() };
             let cached_arrays = (false, false);

@@ -9,7 +9,7 @@ use crate::torch::borrowed::Borrowed;
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
 use tch::{Device, Kind, Tensor};
-use uva_batch::{BatchColumns, Column, ColumnArray, Element, LayerCounts};
+use uva_batch::{BatchColumns, BlockSize, Column, ColumnArray, Element};
 use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 use uva_ops::Vectors;
 use uva_ops::lists::projects_first;
@@ -64,7 +64,7 @@ fn training_and_predictions_have_the_bits_of_sums_made_by_the_trainer() {
         let make = || Trainer::new(&options, graph.dim, 3, TrainDevice::Cpu).unwrap();
         let (mut one, mut other) = (make(), make());
         for (number, batch) in (0..).zip(&batches(&graph)) {
-            let LayerCounts { destinations, sources, edges } = batch.blocks[1].counts();
+            let BlockSize { destinations, sources, edges } = batch.blocks[1].counts();
             assert!(!projects_first(destinations, sources, edges, 11, 16, false));
             let sums = summed(model, batch);
             let given = folded(batch, &sums);
@@ -99,7 +99,7 @@ fn gradients_of_given_sums_equal_finite_differences_and_the_whole_blocks() {
             if let Some(weight) = &whole[1].own {
                 let _ = sums.addcmul_(&own, weight);
             }
-            let counts: LayerCounts = batch.blocks[1].counts();
+            let counts: BlockSize = batch.blocks[1].counts();
             let given = vec![batch.blocks(model).swap_remove(0), Block::given(counts, Borrowed::owned(sums))];
             let pass = |x: &Tensor, blocks: &[Block<'_>]| {
                 let forward = trainer.model.forward(x.shallow_clone(), blocks, Some(&mut draws())).unwrap();

@@ -8,7 +8,7 @@ use crate::tests::support::options;
 use crate::torch::borrowed::Borrowed;
 use crate::torch::device::TrainDevice;
 use crate::train::trainer::Trainer;
-use uva_batch::{ArrayMemory, BatchColumns, Column, ColumnArray, Element, LayerCounts};
+use uva_batch::{ArrayMemory, BatchColumns, BlockSize, Column, ColumnArray, Element};
 use uva_cuda::DeviceSlice;
 use uva_model::{ModelKind, TrainerOptions};
 
@@ -32,7 +32,7 @@ fn array(element: Element, rows: usize, width: Option<usize>) -> ColumnArray<'st
 }
 
 /// A batch of three seeds and nine nodes of six columns, over blocks of these sizes.
-fn batch_of(layers: &[LayerCounts]) -> BatchColumns<'static> {
+fn batch_of(layers: &[BlockSize]) -> BatchColumns<'static> {
     let numbers = |rows| array(Element::I32, rows, None);
     let mut batch = BatchColumns::new(3, layers.to_vec())
         .with(Column::X, array(Element::F32, 9, Some(6)))
@@ -47,9 +47,9 @@ fn batch_of(layers: &[LayerCounts]) -> BatchColumns<'static> {
     BatchColumns { nodes: 9, ..batch }
 }
 
-const LAYERS: [LayerCounts; 2] = [
-    LayerCounts { destinations: 3, sources: 5, edges: 4 },
-    LayerCounts { destinations: 5, sources: 9, edges: 7 },
+const LAYERS: [BlockSize; 2] = [
+    BlockSize { destinations: 3, sources: 5, edges: 4 },
+    BlockSize { destinations: 5, sources: 9, edges: 7 },
 ];
 
 fn batch() -> BatchColumns<'static> {
@@ -76,7 +76,7 @@ fn counts_that_contradict_each_other_or_the_model_are_refused() {
     refused(BatchColumns { seeds: 4, ..batch() }, "4 seeds above 3 destinations");
     refused(batch().without(Column::Degrees), "without degrees");
     refused(batch().without(Column::Indices.at(1)), "block 1: a batch without its lists");
-    let with = |change: fn(&mut LayerCounts)| {
+    let with = |change: fn(&mut BlockSize)| {
         let mut layers = LAYERS;
         change(&mut layers[0]);
         BatchColumns { seeds: layers[0].destinations, ..batch_of(&layers) }

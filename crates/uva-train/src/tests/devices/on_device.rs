@@ -6,7 +6,7 @@ use crate::TrainDevice;
 use crate::tests::support::{Batch, EDGE_DIM, OwnedBlock};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
-use uva_batch::{ArrayMemory, BatchColumns, Column, ColumnArray, Element, LayerCounts, Proof};
+use uva_batch::{ArrayMemory, BatchColumns, BlockSize, Column, ColumnArray, Element, Proof};
 use uva_cuda::memory::DeviceBuffer;
 use uva_cuda::{Context, DeviceSlice};
 
@@ -79,7 +79,7 @@ impl OnDevice {
 
     pub(crate) fn columns(&self) -> BatchColumns<'_> {
         let counts = |(destinations, sources, [_, indices], _): &(usize, usize, [Tensor; 2], Tensor)| {
-            LayerCounts { destinations: *destinations, sources: *sources, edges: indices.numel() }
+            BlockSize { destinations: *destinations, sources: *sources, edges: indices.numel() }
         };
         let layers = self.blocks.iter().map(counts).collect();
         let mut columns = BatchColumns::new(self.labels.numel(), layers)

@@ -50,7 +50,7 @@ fn with_dropout(model: ModelKind) -> TrainerOptions {
 fn the_loss_of_a_toy_problem_falls_and_its_classes_are_found() {
     for model in MODELS {
         let graph = Graph::random(120, 8, 4, 1);
-        // GINE's features of edges are noise here already: with dropout on top it is stuck at a loss of 1.2.
+        // GINE's edge features are noise here already: with dropout on top it is stuck at a loss of 1.2.
         let dropout = if model == ModelKind::Gine { 0.0 } else { 0.2 };
         let options = TrainerOptions { dropout, ..options(model, 32, 2) };
         let mut trainer = Trainer::new(&options, 8, 4, TrainDevice::Cpu).unwrap();

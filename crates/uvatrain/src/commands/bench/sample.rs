@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde::Serialize;
-use uva_graph::{Dataset, Split};
+use uva_graph::{NodeType, Split, TypedDataset};
 use uva_runtime::spec::Options;
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 use uva_sample::{
-    BatchBounds, BatchKey, Fanouts, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder, sampler,
+    BatchBounds, BatchKey, Fanouts, GraphSize, MiniBatch, SampleError, SamplerOptions, SeedOrder, TypedView,
+    sampler,
 };
 
 use super::spread::Spread;
@@ -25,11 +26,13 @@ pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
     let loader = flags.sampling.given.options();
     loader.check_ranges().map_err(RuntimeError::from)?;
     flags.sampling.given.check_use(&loader).map_err(RuntimeError::from)?;
-    let dataset = Dataset::open(&flags.data)?;
-    if loader.sampler_kind.needs_weights() {
-        dataset.weights_to_pick_by()?;
+    let dataset = TypedDataset::open(&flags.data)?;
+    if let Ok(dataset) = dataset.single_type() {
+        if loader.sampler_kind.needs_weights() {
+            dataset.weights_to_pick_by()?;
+        }
+        loader.check_part(&dataset)?;
     }
-    loader.check_part(&dataset)?;
     let batches = batches(flags, &loader, &dataset)?;
     let bounds = bounds(&loader, &dataset)?;
     let measured = sample(flags, &dataset, &batches, &bounds)?;
@@ -37,18 +40,36 @@ pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
 }
 
-/// The key and the seeds of a batch.
+/// The key and the seeds of a batch, which are nodes of the target type.
 type Batch = (BatchKey, Vec<i64>);
+
+/// The type whose training nodes are seeds.
+fn target(dataset: &TypedDataset) -> anyhow::Result<NodeType> {
+    let missing = || {
+        let file = dataset.path().join("meta.json");
+        let reason = "\"target\" is missing: it names the node type whose training nodes are seeds";
+        exit::usage(format!("{}: {reason}", file.display()))
+    };
+    Ok(dataset.target().ok_or_else(missing)?)
+}
+
+/// The seeds of each type.
+fn of_types<'s>(seeds: &'s [i64], dataset: &TypedDataset) -> anyhow::Result<Vec<&'s [i64]>> {
+    let mut of_types: Vec<&[i64]> = vec![&[]; dataset.metagraph().type_count()];
+    of_types[target(dataset)?.index()] = seeds;
+    Ok(of_types)
+}
 
 /// The first training batches, as many as are measured, over as many epochs as needed.
 fn batches(
     flags: &SampleBenchFlags,
     loader: &LoaderOptions,
-    dataset: &Dataset,
+    dataset: &TypedDataset,
 ) -> anyhow::Result<Vec<Batch>> {
-    let ids = dataset.split(Split::Train);
+    let target = target(dataset)?;
+    let ids = dataset.split_of(target, Split::Train);
     if ids.is_empty() {
-        let file = dataset.path().join(Split::Train.file_name());
+        let file = dataset.split_file(target, Split::Train);
         return Err(exit::usage(format!(
             "{}: the training split is empty: nothing to sample",
             file.display()
@@ -70,11 +91,12 @@ fn batches(
     Ok(batches)
 }
 
-fn bounds(loader: &LoaderOptions, dataset: &Dataset) -> Result<BatchBounds, SampleError> {
+fn bounds(loader: &LoaderOptions, dataset: &TypedDataset) -> anyhow::Result<BatchBounds> {
     // No slot limits this memory: if all neighbours are taken, only the graph does.
     let bytes = loader.fanouts.hop_of_all().map(|_| usize::MAX);
-    let (nodes, edges) = (dataset.nodes(), dataset.edges());
-    BatchBounds::for_options(&loader.sampling(), loader.batch_size, nodes, edges, bytes)
+    let mut seeds = vec![0; dataset.metagraph().type_count()];
+    seeds[target(dataset)?.index()] = loader.batch_size;
+    Ok(BatchBounds::for_graph(&loader.sampling(), &seeds, &GraphSize::of(dataset), bytes)?)
 }
 
 fn options(flags: &SampleBenchFlags) -> SamplerOptions {
@@ -128,20 +150,23 @@ impl Gate {
 /// Samples batch b on thread b mod T. Each thread has its own sampler and memory, as the samplers of a run do.
 fn sample(
     flags: &SampleBenchFlags,
-    dataset: &Dataset,
+    dataset: &TypedDataset,
     batches: &[Batch],
     bounds: &BatchBounds,
 ) -> anyhow::Result<Run> {
     let threads = flags.threads as usize;
     let options = options(flags);
     let warm = Gate::new(threads);
+    let graph = TypedView::of(dataset);
+    let target = target(dataset)?.index();
     let one_thread = |index: usize| -> Result<(Instant, Instant, Vec<Sampled>), SampleError> {
-        let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
-        let prepared = sampler(graph, &options).and_then(|mut sampler| {
+        let mut of_types: Vec<&[i64]> = vec![&[]; graph.types.len()];
+        let prepared = sampler(graph.clone(), &options).and_then(|mut sampler| {
             let mut memory = MiniBatch::with_bounds(bounds);
             // Touches the memory, so that no page fault is measured.
             if let Some((key, seeds)) = batches.get(index) {
-                sampler.sample_into(*key, seeds, &mut memory)?;
+                of_types[target] = seeds;
+                memory.fill(|out| sampler.sample_types(*key, &of_types, out))?;
             }
             Ok((sampler, memory))
         });
@@ -154,10 +179,11 @@ fn sample(
         let begun = Instant::now();
         let mut sampled = Vec::with_capacity(batches.len().div_ceil(threads));
         for (key, seeds) in batches.iter().skip(index).step_by(threads) {
+            of_types[target] = seeds;
             let start = Instant::now();
-            let counts = sampler.sample_into(*key, seeds, &mut memory)?;
+            let counts = memory.fill(|out| sampler.sample_types(*key, &of_types, out))?;
             let time = start.elapsed();
-            sampled.push(Sampled { time, edges: counts.edges(), nodes: counts.nodes, hash: counts.hash });
+            sampled.push(Sampled { time, edges: counts.edges(), nodes: counts.nodes(), hash: counts.hash });
         }
         Ok((begun, Instant::now(), sampled))
     };
@@ -188,7 +214,7 @@ fn sample(
 /// Samples the first measured batch again, with the positions of its edges in the graph, and compares both.
 fn verified(
     flags: &SampleBenchFlags,
-    dataset: &Dataset,
+    dataset: &TypedDataset,
     batches: &[Batch],
     measured: &Run,
 ) -> anyhow::Result<Option<Verified>> {
@@ -199,8 +225,10 @@ fn verified(
     loader.edge_ids = loader.sampler_kind.picks_in_lists();
     let options = loader.sampling();
     let mut batch = MiniBatch::with_bounds(&bounds(&loader, dataset)?);
-    let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
-    sampler(graph, &options)?.sample_into(*key, seeds, &mut batch)?;
+    let graph = TypedView::of(dataset);
+    let mut sampler = sampler(graph.clone(), &options)?;
+    let of_types = of_types(seeds, dataset)?;
+    batch.fill(|out| sampler.sample_types(*key, &of_types, out))?;
     // The hash does not cover edge ids.
     ensure!(
         batch.hash() == first.hash,
@@ -208,8 +236,12 @@ fn verified(
         first.hash,
         batch.hash()
     );
-    let blocks: Vec<_> = batch.blocks().collect();
-    Ok(Some(verify(dataset.csc(), &options, batch.nodes(), &blocks)?))
+    let metagraph = dataset.metagraph();
+    let nodes: Vec<&[i64]> = metagraph.types().map(|of| batch.nodes_of(of)).collect();
+    let places = (0..options.fanouts.hops())
+        .flat_map(|layer| metagraph.relations().map(move |relation| (layer, relation)));
+    let blocks: Vec<_> = places.filter_map(|(layer, relation)| batch.block_of(layer, relation)).collect();
+    Ok(Some(verify(&graph, &options, &nodes, &blocks)?))
 }
 
 #[derive(Serialize)]
@@ -237,7 +269,7 @@ struct Report {
 }
 
 impl Report {
-    fn of(flags: &SampleBenchFlags, dataset: &Dataset, run: &Run, verified: Option<Verified>) -> Report {
+    fn of(flags: &SampleBenchFlags, dataset: &TypedDataset, run: &Run, verified: Option<Verified>) -> Report {
         let total =
             |count: fn(&Sampled) -> usize| run.batches.iter().map(|batch| count(batch) as u64).sum::<u64>();
         let (edges, input_nodes) = (total(|batch| batch.edges), total(|batch| batch.nodes));

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
 use uva_graph::{Csc, Relation};
-use uva_sample::{BlockRef, SamplerOptions};
+use uva_sample::{BlockRef, FanoutPer, SamplerOptions, TypedView};
 
 /// Counts of the comparisons with the graph. A difference is an error.
 #[derive(Serialize, Debug, PartialEq, Eq)]
@@ -18,36 +18,50 @@ pub struct Verified {
 /// Refuses a batch with a duplicate node, a local id out of range, an edge that the graph lacks, or a list entry picked
 /// twice without replacement. For kinds with a fixed number of picks per list, that number must match.
 ///
-/// Edges are compared where the blocks have edge ids, as with every kind that picks in lists.
+/// `nodes` are those of each type, `blocks` those of each layer and in it of each relation. Edges are compared where the
+/// blocks have edge ids, as with every kind that picks in lists.
 pub fn verify(
-    csc: Csc<'_>,
+    graph: &TypedView<'_>,
     options: &SamplerOptions,
-    nodes: &[i64],
+    nodes: &[&[i64]],
     blocks: &[BlockRef<'_>],
 ) -> anyhow::Result<Verified> {
-    let mut seen = HashSet::with_capacity(nodes.len());
-    if let Some(twice) = nodes.iter().find(|&&node| !seen.insert(node)) {
-        bail!("node {twice} stands twice in a batch");
+    for nodes in nodes {
+        let mut seen = HashSet::with_capacity(nodes.len());
+        if let Some(twice) = nodes.iter().find(|&&node| !seen.insert(node)) {
+            bail!("node {twice} stands twice in a batch");
+        }
     }
-    for (hop, (block, fanout)) in blocks.iter().zip(options.fanouts.of_relation(Relation::ONLY)).enumerate() {
-        verify_block(csc, options, nodes, block, fanout).with_context(|| format!("hop {hop}"))?;
+    let relations = graph.relations.len();
+    for (hop, of_hop) in blocks.chunks(relations).enumerate() {
+        for ((block, view), relation) in of_hop.iter().zip(&graph.relations).zip((0..).map(Relation)) {
+            let ends = [view.ends.destination, view.ends.source].map(|end| nodes[end.index()]);
+            let fanout = options.fanouts.of(hop, relation);
+            verify_block(view.lists.csc, options, ends, block, fanout).with_context(|| {
+                let of_relation =
+                    if relations > 1 { format!(", relation {}", relation.0) } else { String::new() };
+                format!("hop {hop}{of_relation}")
+            })?;
+        }
     }
     let edges = blocks.iter().map(|block| block.indices.len()).sum();
-    Ok(Verified { hops: blocks.len(), edges, input_nodes: nodes.len() })
+    let input_nodes = nodes.iter().map(|nodes| nodes.len()).sum();
+    Ok(Verified { hops: blocks.len() / relations, edges, input_nodes })
 }
 
 fn verify_block(
     csc: Csc<'_>,
     options: &SamplerOptions,
-    nodes: &[i64],
+    [of_lists, of_entries]: [&[i64]; 2],
     block: &BlockRef<'_>,
     fanout: i32,
 ) -> anyhow::Result<()> {
     let &BlockRef { destinations, sources, indptr, indices, edge_ids, .. } = block;
     ensure!(
-        destinations <= sources && sources <= nodes.len(),
-        "{destinations} destinations and {sources} sources of {} nodes",
-        nodes.len()
+        destinations <= of_lists.len() && sources <= of_entries.len(),
+        "{destinations} destinations of {} nodes, and {sources} sources of {}",
+        of_lists.len(),
+        of_entries.len()
     );
     let ascends = indptr.windows(2).all(|ends| ends[0] <= ends[1]);
     let ends = (indptr.first().copied(), indptr.last().copied());
@@ -65,12 +79,12 @@ fn verify_block(
         return Ok(());
     }
     ensure!(edge_ids.len() == indices.len(), "{} edge ids of {} edges", edge_ids.len(), indices.len());
-    for (&node, ends) in nodes.iter().zip(indptr.windows(2)) {
+    for (&node, ends) in of_lists.iter().zip(indptr.windows(2)) {
         let picks = ends[0] as usize..ends[1] as usize;
         let list = csc.indptr[node as usize]..csc.indptr[node as usize + 1];
         for (&edge, &local) in edge_ids[picks.clone()].iter().zip(&indices[picks.clone()]) {
             ensure!(list.contains(&edge), "edge {edge} is not one of node {node}");
-            let (found, told) = (csc.indices.get(edge as usize), nodes[local as usize]);
+            let (found, told) = (csc.indices.get(edge as usize), of_entries[local as usize]);
             ensure!(found == told, "edge {edge} of node {node} leads from {found}, not from {told}");
         }
         let mut distinct = edge_ids[picks].to_vec();
@@ -82,7 +96,9 @@ fn verify_block(
         let wanted = options.picks_of_list(of_list, fanout);
         // Edges of weight 0 are not picked. Draws for a whole hop bring any number of a list's entries.
         let few = count < wanted && !options.kind.needs_weights();
-        let (few, many) = if options.kind.draws_together() { (false, false) } else { (few, count > wanted) };
+        // Nor do draws from the lists of all relations together.
+        let is_exact = !options.kind.draws_together() && options.fanout_per == FanoutPer::Relation;
+        let (few, many) = if is_exact { (few, count > wanted) } else { (false, false) };
         ensure!(
             !few && !many,
             "{count} picks of the {of_list} neighbours of node {node} with fanout {fanout}"
@@ -126,7 +142,7 @@ mod tests {
         let csc = Csc { indptr: &INDPTR, indices: Indices::I32(&INDICES), original_ids: None, degrees: None };
         let Batch { nodes, indptr, indices, edge_ids } = batch;
         let block = BlockRef { destinations: 2, sources: 3, indptr, indices, edge_ids, weights: &[] };
-        match verify(csc, options, nodes, &[block]) {
+        match verify(&csc.into(), options, &[nodes], &[block]) {
             Ok(verified) => format!("{verified:?}"),
             Err(error) => format!("{error:#}"),
         }

@@ -138,7 +138,7 @@ impl<'b> Report<'b> {
         batch: &'b MiniBatch,
     ) -> Self {
         let counts = batch.counts();
-        let layers = counts.layers().iter().map(|layer| Layer {
+        let layers = counts.blocks().iter().map(|layer| Layer {
             destinations: layer.destinations,
             sources: layer.sources,
             edges: layer.edges,
@@ -155,10 +155,10 @@ impl<'b> Report<'b> {
             batch: key.batch,
             batches,
             hash: format!("{:016x}", batch.hash()),
-            seeds: counts.seeds,
-            input_nodes: counts.nodes,
+            seeds: counts.seeds(),
+            input_nodes: counts.nodes(),
             layers: layers.collect(),
-            feature_bytes: counts.nodes as u64 * dataset.table().row_bytes() as u64,
+            feature_bytes: counts.nodes() as u64 * dataset.table().row_bytes() as u64,
             ids: flags.ids.then(arrays),
         }
     }

@@ -1,15 +1,20 @@
-//! `uvatrain info`: the contents of a dataset, a hop set or a partition.
+//! `uvatrain info`: the contents of a dataset, a typed dataset, a hop set or a partition.
 
+mod checks;
+mod degrees;
 mod hop_set;
 mod partition;
 mod ranges;
+mod typed;
 
 use serde::Serialize;
 use uva_files::quote::listed;
 use uva_graph::partition_map::is_partition;
-use uva_graph::{Csc, Dataset, Labels, Meta, PartOf, RandomFile, Split, Verification, Verify};
+use uva_graph::{Dataset, Labels, Meta, PartOf, RandomFile, Split, Verification, Verify};
 use uva_mem::FileInMemory;
 
+use self::checks::checked;
+use self::degrees::ListLengths;
 use crate::exit;
 use crate::flags::data::InfoFlags;
 use crate::ui::table::TextTable;
@@ -28,10 +33,14 @@ pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
         let message = "--source: only valid with a partition, whose parts are compared with it";
         return Err(exit::usage(message).into());
     }
-    if flags.data.is_dir()
-        && let Some(of) = &Meta::read(&flags.data)?.ranges
-    {
-        return ranges::run(flags, of);
+    if flags.data.is_dir() {
+        let meta = Meta::read(&flags.data)?;
+        if let Some(of) = &meta.ranges {
+            return ranges::run(flags, of);
+        }
+        if meta.typed.is_some() {
+            return typed::run(flags);
+        }
     }
     let how = if flags.verify { Verify::FullWithFeatures } else { Verify::Stamp };
     let dataset = Dataset::open_verified(&flags.data, how)?;
@@ -58,7 +67,7 @@ struct Facts {
     feature_row_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_features: Option<EdgeFeatures>,
-    /// Types of edges: the largest + 1.
+    /// Edge types: the largest + 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_types: Option<usize>,
     classes: usize,
@@ -137,7 +146,7 @@ impl InMemory {
 impl Facts {
     fn of(dataset: &Dataset) -> Facts {
         let (csc, features, labels) = (dataset.csc(), dataset.features(), dataset.labels());
-        let degrees = Degrees::of(csc);
+        let degrees = ListLengths::of(csc);
         let graph_bytes = csc.indptr.len() as u64 * 8
             + csc.edges() as u64 * csc.indices.id_bytes() as u64
             + csc.original_ids.map_or(0, |ids| ids.len() as u64 * 8)
@@ -301,35 +310,5 @@ impl Facts {
         fact("fingerprint", self.fingerprint.clone());
         fact("checked", checked(&self.verification));
         table.render()
-    }
-}
-
-fn checked(verification: &Verification) -> String {
-    let seconds = format::seconds(verification.seconds);
-    match (verification.features_checked, verification.edges_checked) {
-        (true, _) => format!("everything, feature values included, in {seconds}"),
-        (false, true) => {
-            format!("shapes, edges, labels, splits in {seconds}; values: info --verify")
-        }
-        (false, false) => {
-            format!("shapes, sizes in {seconds}; edges by an earlier run; values: info --verify")
-        }
-    }
-}
-
-struct Degrees {
-    max: i64,
-    isolated: usize,
-}
-
-impl Degrees {
-    fn of(csc: Csc<'_>) -> Degrees {
-        csc.indptr.windows(2).map(|ends| ends[1] - ends[0]).fold(
-            Degrees { max: 0, isolated: 0 },
-            |seen, degree| Degrees {
-                max: seen.max.max(degree),
-                isolated: seen.isolated + usize::from(degree == 0),
-            },
-        )
     }
 }

@@ -24,7 +24,7 @@ pub struct GenerateFlags {
     #[arg(value_name = "OUT")]
     pub out: PathBuf,
 
-    /// Known graph whose size, skew, features, classes and splits are used; other options override single values
+    /// Known graph whose size, features, classes and splits are used; other options override single values
     #[arg(
         long,
         value_name = "NAME",

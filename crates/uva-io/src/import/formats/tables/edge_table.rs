@@ -73,7 +73,7 @@ impl EdgeTable {
             refuse_changes_of_weighted(changes, &format!("the weights in {place}"))?;
         }
         if self.features.is_some() {
-            refuse_changes_of_weighted(changes, &format!("the features of edges in {place}"))?;
+            refuse_changes_of_weighted(changes, &format!("the edge features in {place}"))?;
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ impl EdgeTable {
             ));
         }
         if let Some(features) = self.features.as_ref().filter(|_| self.table.is_text()) {
-            note(&format!("{place}: features of the edges are {}", features.listed()));
+            note(&format!("{place}: edge features are {}", features.listed()));
         }
         let features = self.features.iter().flat_map(|features| features.columns());
         let read = features.chain([&self.source, &self.destination]).chain(&self.weight);

@@ -68,7 +68,7 @@ impl FeatureColumns {
         Ok(found.unwrap_or(FeatureColumns::Constant))
     }
 
-    /// Finds the features of edges, if any.
+    /// Finds the edge features, if any.
     pub(super) fn of_edges(
         table: &dyn SourceTable,
         read: &[&TableColumn],

@@ -1,0 +1,101 @@
+//! Batches of typed graphs in the real binary: those of the second implementation.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use uva_graph::npy::{NpyType, write_array};
+
+use crate::support::{directory, uvatrain};
+
+/// The typed part of the committed test vectors.
+fn vectors() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/test-vectors.json");
+    let vectors: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    vectors["typed"].clone()
+}
+
+fn integers(value: &Value) -> Vec<i64> {
+    value.as_array().unwrap().iter().map(|value| value.as_i64().unwrap()).collect()
+}
+
+/// Writes a graph of the vectors as a dataset of format 2, with the training nodes of a case.
+fn write_dataset(at: &Path, graph: &Value, case: &Value) {
+    let entries = |value: &Value| value.as_array().unwrap().clone();
+    let save = |name: String, kind, values: &[i64]| {
+        let path = at.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        write_array(&path, kind, &[], values).unwrap();
+    };
+    let (nodes, edges) = (entries(&graph["nodes"]), entries(&graph["edges"]));
+    for (node, train) in nodes.iter().zip(entries(&case["splits"]["train"])) {
+        let directory = format!("nodes/{}", node["type"].as_str().unwrap());
+        fs::create_dir_all(at.join(&directory)).unwrap();
+        if !integers(&train).is_empty() {
+            save(format!("{directory}/train_idx.npy"), NpyType::I64, &integers(&train));
+        }
+        if !node["orig_id"].is_null() {
+            save(format!("{directory}/orig_id.npy"), NpyType::I64, &integers(&node["orig_id"]));
+        }
+    }
+    for edge in &edges {
+        let names: Vec<&str> =
+            edge["type"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        let directory = format!("edges/{}", names.join("__"));
+        save(format!("{directory}/indptr.npy"), NpyType::I64, &integers(&edge["indptr"]));
+        save(format!("{directory}/indices.npy"), NpyType::I64, &integers(&edge["indices"]));
+    }
+    let meta = json!({
+        "version": 2,
+        "target": nodes[0]["type"],
+        "nodes": nodes.iter().map(|node| json!({"type": node["type"], "num": node["num"]})).collect::<Vec<_>>(),
+        "edges": edges.iter().map(|edge| json!({"type": edge["type"]})).collect::<Vec<_>>(),
+    });
+    fs::write(at.join("meta.json"), meta.to_string()).unwrap();
+}
+
+/// The dataset of the named case in `data`.
+fn dataset_of(name: &str, at: &Path) -> Value {
+    let vectors = vectors();
+    let cases = vectors["cases"].as_array().unwrap();
+    let case = cases.iter().find(|case| case["name"] == name).expect("a case of the vectors").clone();
+    write_dataset(at, &vectors["graphs"][case["graph"].as_u64().unwrap() as usize], &case);
+    case
+}
+
+#[test]
+fn bench_sample_has_the_batches_of_the_second_implementation() {
+    for name in ["library", "every type reordered"] {
+        let temp = directory();
+        let case = dataset_of(name, &temp.path().join("data"));
+        let batches = case["batches"].as_array().unwrap();
+        assert_eq!(batches.len(), 4, "two epochs of two batches");
+        let expected = batches.iter().fold(0_u64, |sum, batch| {
+            sum.wrapping_add(u64::from_str_radix(batch["hash"].as_str().unwrap(), 16).unwrap())
+        });
+        for threads in [1, 3] {
+            let words = format!(
+                "bench sample data --fanouts 2,1 --seed 42 --batch-size 4 --batches 4 --json --threads {threads}"
+            );
+            let found = uvatrain(temp.path(), words.split_whitespace()).run().succeeds().json();
+            assert_eq!(found["hash"], format!("{expected:016x}"), "{name}, threads: {threads}");
+            assert_eq!(found["verified"]["hops"], 2, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
+    let temp = directory();
+    dataset_of("library", &temp.path().join("data"));
+    let refused = |words: &str, reason: &str| {
+        uvatrain(temp.path(), words.split_whitespace()).run().refuses(2, &[reason]);
+    };
+    refused("bench sample data --sampler-kind ladies", "neighbor, labor or weighted sample it");
+    refused("bench sample data --sampler-kind weighted", "weight");
+    refused("train data", "3 node types and 5 relations");
+    let meta = temp.path().join("data/meta.json");
+    let without = fs::read_to_string(&meta).unwrap().replace("\"target\"", "\"no_target\"");
+    fs::write(&meta, without).unwrap();
+    refused("bench sample data", "\"target\" is missing");
+}

@@ -1,0 +1,123 @@
+//! Typed graphs: what `info` shows of them, and the commands that refuse them.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::arrays::{npy, six_nodes};
+use crate::support::{Outcome, directory, uvatrain};
+
+fn run(directory: &Path, words: &str) -> Outcome {
+    uvatrain(directory, words.split_whitespace()).run()
+}
+
+/// Writes a graph of 4 papers, 3 authors, 2 institutions and 2 tags, the last of which nothing reads.
+fn write_library(directory: &Path) {
+    let write = |name: &str, bytes: Vec<u8>| {
+        let path = directory.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    let lists = |relation: &str, indptr: &[i64], indices: &[i32]| {
+        write(&format!("edges/{relation}/indptr.npy"), npy(&[indptr.len() as u64], false, indptr));
+        write(&format!("edges/{relation}/indices.npy"), npy(&[indices.len() as u64], false, indices));
+    };
+    lists("author__writes__paper", &[0, 2, 2, 3, 4], &[0, 1, 2, 0]);
+    lists("institution__employs__author", &[0, 1, 1, 3], &[0, 0, 1]);
+    lists("paper__rev_writes__author", &[0, 2, 3, 4], &[0, 3, 0, 2]);
+    write("edges/author__writes__paper/time.npy", npy::<i64>(&[4], false, &[5, 6, 1, 2]));
+    write("edges/author__writes__paper/weight.npy", npy::<f32>(&[4], false, &[1.0; 4]));
+    write("nodes/paper/feat.npy", npy::<f32>(&[4, 2], false, &[0.5; 8]));
+    write("nodes/paper/label.npy", npy::<i64>(&[4], false, &[0, 1, -1, 1]));
+    write("nodes/paper/train_idx.npy", npy::<i64>(&[2], false, &[3, 1]));
+    write("nodes/paper/time.npy", npy::<i64>(&[4], false, &[2, -3, 4, 1]));
+    write("nodes/paper/year.npy", npy::<i32>(&[4], false, &[2020; 4]));
+    write("nodes/institution/feat.npy", npy::<u8>(&[2, 3], false, &[1; 6]));
+    let meta = json!({
+        "version": 2, "name": "lib", "target": "paper", "licence": "CC0",
+        "nodes": [
+            {"type": "paper", "num": 4}, {"type": "author", "num": 3}, {"type": "institution", "num": 2},
+            {"type": "tag", "num": 2}
+        ],
+        "edges": [
+            {"type": ["author", "writes", "paper"], "reverse": ["paper", "rev_writes", "author"], "order": "time"},
+            {"type": ["institution", "employs", "author"]},
+            {"type": ["paper", "rev_writes", "author"]}
+        ]
+    });
+    write("meta.json", meta.to_string().into_bytes());
+}
+
+#[test]
+fn info_shows_types_relations_and_what_batches_lack() {
+    let temp = directory();
+    write_library(&temp.path().join("lib"));
+    let shown = run(temp.path(), "info lib --verify").succeeds().stdout;
+    for line in [
+        "version 2, 4 types, 3 relations",
+        "tag is not reached from paper in 3 hops",
+        "author has no features",
+        "paper also has year.npy, not in batches",
+        "institution__employs__author has no time: its entries are always visible",
+        "author__writes__paper",
+        "reverse paper__rev_writes__author",
+        "2 / 0 / 0",
+        "-3 to 4",
+    ] {
+        assert!(shown.contains(line), "{line}:\n{shown}");
+    }
+    let facts = run(temp.path(), "info lib --json").succeeds().json();
+    let types: Vec<Value> =
+        ["type", "nodes", "feature_dim", "feature_type", "hops_from_target", "classes", "labelled_nodes"]
+            .map(|key| facts["types"].as_array().unwrap().iter().map(|facts| facts[key].clone()).collect())
+            .into();
+    assert_eq!(types[0], json!(["paper", "author", "institution", "tag"]));
+    assert_eq!(
+        types[1..4],
+        [json!([4, 3, 2, 2]), json!([2, null, 3, null]), json!(["f32", null, "u8", null])]
+    );
+    assert_eq!(types[4..], [json!([0, 1, 2, null]), json!([2, 0, 0, 0]), json!([3, 0, 0, 0])]);
+    assert_eq!(facts["types"][0]["splits"], json!({"train": 2, "valid": 0, "test": 0}));
+    assert_eq!(facts["types"][0]["time"], json!({"min": -3, "max": 4}));
+    let mut writes = facts["relations"][0].clone();
+    assert_eq!(writes["average_degree"].take(), json!(1.0));
+    let expected = json!({
+        "type": ["author", "writes", "paper"], "edges": 4, "average_degree": null, "max_degree": 2, "empty_lists": 1,
+        "weight": true, "time": {"min": 1, "max": 6}, "order": "time", "reverse": "paper__rev_writes__author",
+        "feature_dim": null
+    });
+    assert_eq!(writes, expected);
+    let sums = ["version", "layout", "target", "nodes", "edges", "licence", "feature_bytes", "graph_bytes"];
+    let sums: Vec<_> = sums.map(|key| facts[key].clone()).into();
+    // Three indptr of 5, 4 and 4 entries of 8 bytes, and 11 ids of 4 bytes.
+    assert_eq!(json!(sums), json!([2, "relation", "paper", 11, 11, "CC0", 38, 13 * 8 + 11 * 4]));
+    assert_eq!(facts["fingerprint"].as_str().unwrap().len(), 16);
+}
+
+#[test]
+fn commands_for_one_type_refuse_a_typed_graph() {
+    let temp = directory();
+    write_library(&temp.path().join("lib"));
+    for words in ["batch lib", "export lib out --to npy", "partition lib out --parts 2"] {
+        let wanted =
+            ["lib/meta.json", "4 node types and 3 relations", "typed graphs are not supported here yet"];
+        run(temp.path(), words).refuses(2, &wanted);
+    }
+    let wanted = ["lib/meta.json: \"version\" is 2: typed graphs are not supported here yet"];
+    run(temp.path(), "import --from npy lib out").refuses(2, &wanted);
+    assert!(!temp.path().join("out").exists());
+}
+
+#[test]
+fn info_of_format_1_is_unchanged() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    let mut facts = run(temp.path(), "info six --json").succeeds().json();
+    let facts = facts.as_object_mut().unwrap();
+    for varies in ["verification", "files_in_memory"] {
+        assert!(facts.shift_remove(varies).is_some(), "{varies}");
+    }
+    let expected = r#"{"name":"six","path":"six","nodes":6,"edges":8,"average_degree":1.3333333333333333,"max_degree":3,"isolated_nodes":1,"reordered":false,"feature_dim":3,"feature_type":"f32","feature_row_bytes":12,"classes":2,"multi_label":false,"labelled_nodes":5,"splits":{"train":2,"valid":1,"test":2},"memory_bytes":248,"graph_bytes":88,"feature_bytes":72,"fingerprint":"14b148de4581b2ec"}"#;
+    assert_eq!(serde_json::to_string(facts).unwrap(), expected);
+}
