@@ -78,7 +78,7 @@ const CURVE_POINTS: u64 = 40;
 /// bytes that they keep off the link.
 ///
 /// With the default policy this samples two epochs and a sixteenth (more of short epochs, up to 200 batches), in
-/// addition to the runs of `timed`. It uses about 24 bytes per node, and 8 per node and thread while it samples. The
+/// addition to the runs of `timed`. It uses about 24 bytes per node, and 4 per node and thread while it samples. The
 /// plan contains the ids of cached lists and rows. Under [`CachePolicy::Evicting`], which caches rows as they come, it
 /// contains only their number.
 ///

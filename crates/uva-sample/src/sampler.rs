@@ -82,8 +82,8 @@ pub struct GraphView<'g> {
     pub cached_weights: bool,
 }
 
-/// The map from a graph in another order to the dataset's edges. A list keeps the order of its entries, so its start in
-/// the dataset is enough.
+/// The map from a graph in another order, or of some of the nodes, to the dataset's edges. A list keeps the order of its
+/// entries, so its start in the dataset is enough.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginalEdges<'g> {
     /// The dataset's `indptr`.
@@ -175,11 +175,17 @@ impl GraphView<'_> {
         }
     }
 
+    /// The number of edges of the dataset. A graph in another order may have a part of them.
+    pub(crate) fn edges_at_home(&self) -> usize {
+        match self.home.and_then(|home| home.indptr.last()) {
+            Some(&end) => usize::try_from(end).unwrap_or(0),
+            None => self.csc.edges(),
+        }
+    }
+
     pub(crate) fn check_home(&self) -> Result<(), InvalidOption> {
         match self.home {
-            Some(home)
-                if home.nodes.len() != self.csc.nodes() || home.indptr.len() != home.nodes.len() + 1 =>
-            {
+            Some(home) if home.nodes.len() != self.csc.nodes() => {
                 Err(InvalidOption::OriginalIds { given: home.nodes.len(), nodes: self.csc.nodes() })
             }
             _ => Ok(()),

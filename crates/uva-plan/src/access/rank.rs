@@ -90,9 +90,8 @@ impl<'g> Sizes<'g> {
 #[must_use]
 pub fn rank_lists(hotness: &Hotness, sizes: &Sizes<'_>) -> Vec<u32> {
     assert_eq!(hotness.list_reads.len(), sizes.nodes(), "one count a node");
-    let mut keyed: Vec<(u64, u32)> = (0..sizes.nodes() as u32)
+    let mut keyed: Vec<(u64, u32)> = read_nodes(&hotness.list_reads)
         .into_par_iter()
-        .filter(|&node| hotness.list_reads[node as usize] > 0)
         .map(|node| {
             // A quotient of two exact numbers, correctly rounded, so it never falls where the true one rises. The bits
             // of a positive number have the same order.
@@ -107,13 +106,19 @@ pub fn rank_lists(hotness: &Hotness, sizes: &Sizes<'_>) -> Vec<u32> {
 /// Nodes by reads of their row, descending. All rows have the same size.
 #[must_use]
 pub fn rank_rows(hotness: &Hotness) -> Vec<u32> {
-    let mut keyed: Vec<u64> = (0..hotness.feature_reads.len() as u32)
+    let mut keyed: Vec<u64> = read_nodes(&hotness.feature_reads)
         .into_par_iter()
-        .filter(|&node| hotness.feature_reads[node as usize] > 0)
         .map(|node| u64::from(!hotness.feature_reads[node as usize]) << 32 | u64::from(node))
         .collect();
     keyed.par_sort_unstable();
     keyed.into_par_iter().map(|key| key as u32).collect()
+}
+
+/// The nodes with reads, in ascending order, in memory of exactly their number.
+fn read_nodes(reads: &[u32]) -> Vec<u32> {
+    let mut nodes = Vec::with_capacity(reads.par_iter().filter(|&&reads| reads > 0).count());
+    nodes.extend((0..).zip(reads).filter(|(_, reads)| **reads > 0).map(|(node, _)| node));
+    nodes
 }
 
 #[cfg(test)]

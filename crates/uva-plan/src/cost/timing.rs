@@ -1,5 +1,7 @@
 //! Timed runs with caches of several sizes: what the caches hold, and the points that the times make.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use uva_graph::{Progress, mix};
 use uva_options::named;
@@ -89,22 +91,22 @@ pub(crate) struct Timing<'r> {
 }
 
 /// The runs to be timed one way.
-struct Runs {
+struct Runs<'p> {
     by: TimedBy,
     /// The nodes whose lists may be cached, and how many are, run by run.
-    lists: (Vec<u32>, Vec<usize>),
+    lists: (Cow<'p, [u32]>, Vec<usize>),
     /// The same of rows.
-    rows: (Vec<u32>, Vec<usize>),
+    rows: (Cow<'p, [u32]>, Vec<usize>),
 }
 
-impl Runs {
-    fn new(timing: &Timing<'_>, profile: &Profile<'_>, by: TimedBy) -> Self {
+impl<'p> Runs<'p> {
+    fn new(timing: &Timing<'_>, profile: &'p Profile<'_>, by: TimedBy) -> Self {
         // The limit on how full the caches may be is in bytes; their benefit is not known yet.
         let unknown = CostModel::new(&[], &[], profile.reads_per_batch(), profile.sizes.row_bytes);
         let most_lists = profile.allocate_lists(timing.budget_bytes, &unknown).lists;
         let most_rows = profile.allocate_rows(timing.budget_bytes, &unknown).rows;
-        let (lists, rows) = match by {
-            TimedBy::Rank => (profile.lists[..most_lists].to_vec(), profile.rows[..most_rows].to_vec()),
+        let (lists, rows): (Cow<'p, [u32]>, Cow<'p, [u32]>) = match by {
+            TimedBy::Rank => (profile.lists[..most_lists].into(), profile.rows[..most_rows].into()),
             TimedBy::Random => {
                 let order = |wanted: bool, nodes: &[u32], salt| {
                     if wanted { shuffled(nodes, timing.seed, salt) } else { Vec::new() }
@@ -119,7 +121,7 @@ impl Runs {
                 });
                 let mut rows = order(timing.rows, &profile.rows, ROWS);
                 rows.truncate(most_rows);
-                (lists, rows)
+                (lists.into(), rows.into())
             }
         };
         let sizes = |wanted: bool, order: &[u32], reads: &[u32]| {
@@ -154,7 +156,7 @@ pub(crate) fn time(
     timed: &mut dyn TimedCaches,
 ) -> Result<Vec<TimedPoints>, CacheError> {
     let failed = |what| move |source| CacheError::Timing { what, source };
-    let ways: Vec<Runs> = timing.ways.iter().map(|&by| Runs::new(timing, profile, by)).collect();
+    let ways: Vec<Runs<'_>> = timing.ways.iter().map(|&by| Runs::new(timing, profile, by)).collect();
     let total = ways.iter().map(Runs::count).sum::<usize>() as u64;
     let mut done = 0;
     let mut report = || {

@@ -2,7 +2,9 @@
 //!
 //! On the CPU a hit saves no read over a link. It may improve locality, since frequently read data is then often
 //! adjacent; its cost is the lookup. Hits are therefore timed with the same structures that a run uses. If they save no
-//! time, the plan reports it.
+//! time, the plan reports it. Of a large graph, these structures hold a part ([`timed_part`]).
+//!
+//! [`timed_part`]: super::timed_part
 
 use std::error::Error;
 use std::time::Instant;
@@ -12,8 +14,9 @@ use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_graph::{Dataset, Split};
 use uva_plan::{TimedCaches, TimedRun};
 use uva_rows::{Hits, HostPlace};
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, sampler};
+use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
+use super::timed_part::TimedPart;
 use crate::feed::rows::{HostParts, RowTree};
 use crate::sampler::cache::{Caches, SampledGraph};
 use crate::sampler::order_making::epoch_order;
@@ -35,6 +38,8 @@ pub(super) struct HostTimes<'d> {
     seeds: Vec<Vec<u32>>,
     /// Nodes of each batch, computed on demand: they use more memory than a sampler.
     nodes: Vec<Vec<i64>>,
+    /// The part of the graph that is copied to time caches, found on demand; `None` for all of it.
+    part: Option<TimedPart<'d>>,
 }
 
 pub(super) type TimingFailure = Box<dyn Error + Send + Sync>;
@@ -47,7 +52,8 @@ impl<'d> HostTimes<'d> {
         let seeds: Vec<_> =
             (0..order.batches().min(BATCHES + WARM_UP)).map(|batch| order.batch(batch).to_vec()).collect();
         let layout = BatchLayout::new(dataset, &loader.batch_spec())?;
-        Ok(Self { dataset, loader, layout, seeds, nodes: Vec::new() })
+        let part = TimedPart::of(dataset, loader.sampler_kind);
+        Ok(Self { dataset, loader, layout, seeds, nodes: Vec::new(), part })
     }
 
     /// The maximum sizes of the batches.
@@ -98,38 +104,90 @@ impl<'d> HostTimes<'d> {
         cached: usize,
         seen: &mut dyn FnMut(&[i64]),
     ) -> Result<TimedRun, TimingFailure> {
-        let mut sampler = sampler(graph.view_of(&of_lists(cached)), &self.loader.sampling())?;
+        let batches = self.batches_of(graph.split(Split::Train));
+        self.sample_view(graph.view_of(&of_lists(cached)), batches, &mut |batch| {
+            seen(batch.nodes());
+            true
+        })
+    }
+
+    /// The numbers and seeds of the batches, whose positions are those in `split`.
+    fn batches_of(&self, split: &[i64]) -> impl Iterator<Item = (u32, Vec<i64>)> {
+        let seeds = self.seeds.iter();
+        (0..).zip(seeds.map(|of_batch| of_batch.iter().map(|&position| split[position as usize]).collect()))
+    }
+
+    /// Samples batches, by their numbers and seeds, on `graph`, and passes each to `seen` until it returns false.
+    fn sample_view(
+        &self,
+        graph: GraphView<'_>,
+        batches: impl Iterator<Item = (u32, Vec<i64>)>,
+        seen: &mut dyn FnMut(&MiniBatch) -> bool,
+    ) -> Result<TimedRun, TimingFailure> {
+        let mut sampler = sampler(graph, &self.loader.sampling())?;
         let mut batch = MiniBatch::with_bounds(self.bounds());
-        let split = graph.split(Split::Train);
         let mut times = Vec::new();
         let (mut all, mut hits) = (0, 0);
-        for (number, positions) in (0..).zip(&self.seeds) {
-            let seeds: Vec<i64> = positions.iter().map(|&position| split[position as usize]).collect();
+        for (number, seeds) in batches {
             let key = BatchKey { split: Split::Train, epoch: 0, batch: number };
             let began = Instant::now();
             let counts = sampler.sample_into(key, &seeds, &mut batch)?;
             times.push(began.elapsed().as_secs_f64() * 1e3);
             all += counts.list_reads.all;
             hits += counts.list_reads.cached;
-            seen(batch.nodes());
+            if !seen(&batch) {
+                break;
+            }
         }
         Ok(TimedRun { hit_rate: share(hits, all), ms: median(times) })
     }
-}
 
-impl TimedCaches for HostTimes<'_> {
-    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<TimedRun, TimingFailure> {
-        if cached == 0 {
-            return self.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {});
-        }
-        let order = NodeOrder::from_first(self.dataset.nodes(), &order[..cached])?;
+    /// Adds the first batches to a part.
+    fn find(&self, part: &mut TimedPart<'_>) -> Result<(), TimingFailure> {
+        let graph = SampledGraph::new(self.dataset, None)?;
+        let batches = self.batches_of(graph.split(Split::Train));
+        self.sample_view(graph.view(), batches, &mut |batch| part.add(batch))?;
+        Ok(())
+    }
+
+    /// Samples the batches of a part with the lists of `first` cached. They are repeated, so that there are as many runs
+    /// as with the whole graph.
+    fn sample_part(&self, part: &TimedPart<'_>, first: &[i64]) -> Result<TimedRun, TimingFailure> {
+        let copy = part.copy(first);
+        let batches = (0..self.seeds.len()).map(|run| {
+            let number = run % part.batches();
+            (number as u32, copy.seeds(number).to_vec())
+        });
+        self.sample_view(copy.view(), batches, &mut |_| true)
+    }
+
+    /// Samples a copy of the whole graph with the lists of `first` cached.
+    fn sample_reordered(&self, first: &[i64]) -> Result<TimedRun, TimingFailure> {
+        let order = NodeOrder::from_first(self.dataset.nodes(), first)?;
         let layout = ReorderedLayout::new(self.dataset);
         // As 64-bit words, for alignment.
         let mut words = vec![0_u64; layout.bytes().div_ceil(8)];
         let bytes = &mut bytemuck::cast_slice_mut(&mut words)[..layout.bytes()];
         layout.fill(self.dataset, &order, bytes)?;
-        let dataset = self.dataset;
-        self.sample(&SampledGraph::new(dataset, Some(bytes))?, cached, &mut |_| {})
+        self.sample(&SampledGraph::new(self.dataset, Some(bytes))?, first.len(), &mut |_| {})
+    }
+}
+
+impl TimedCaches for HostTimes<'_> {
+    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<TimedRun, TimingFailure> {
+        let Some(mut part) = self.part.take() else {
+            return match cached {
+                0 => self.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {}),
+                _ => self.sample_reordered(&order[..cached]),
+            };
+        };
+        if part.batches() == 0 {
+            self.find(&mut part)?;
+        }
+        // Without cached lists too, so that only the order differs between runs.
+        let timed = self.sample_part(&part, &order[..cached]);
+        self.part = Some(part);
+        timed
     }
 
     fn gathering(&mut self, cached: &[i64]) -> Result<TimedRun, TimingFailure> {

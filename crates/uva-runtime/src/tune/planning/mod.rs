@@ -13,6 +13,7 @@ mod request;
 mod search;
 mod stage_times;
 mod sum_times;
+mod timed_part;
 
 pub use cached_dataset::CachedDataset;
 pub(crate) use gpu_cache::gpu_cache_contents;

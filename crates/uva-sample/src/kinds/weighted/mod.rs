@@ -118,7 +118,7 @@ pub struct ByWeight<'g> {
 impl<'g> ByWeight<'g> {
     fn new(setup: &KindSetup<'_, 'g>, weights: &'g [f32]) -> Result<Self, SampleError> {
         let KindSetup { graph, relation, options, group_picks, most, .. } = *setup;
-        let (given, edges) = (weights.len(), graph.csc.edges());
+        let (given, edges) = (weights.len(), graph.edges_at_home());
         if given != edges {
             return Err(InvalidOption::Weights { given, edges }.into());
         }
