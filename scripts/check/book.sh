@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the pages of docs/ as a book in target/book. Fails where mdBook warns, a link of the book leads nowhere, the
 # glossary has a fault, or docs/reference/results.md shows other figures than docs/results/.
-# mdBook is built once, without its server, into ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/mdbook-VERSION:
-# 80 s on two cores.
+# mdBook is built once, without its server and optimisation, into
+# ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/mdbook-VERSION.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -17,7 +17,7 @@ if [[ ! -x $installed/bin/mdbook ]]; then
   building=$(mktemp -d "$cache/mdbook-$VERSION.partial-XXXXXX")
   trap 'rm -rf "$building"' EXIT
   # A temporary target folder, which is removed afterwards.
-  CARGO_TARGET_DIR=$building/target cargo install --quiet --locked --root "$building/root" \
+  CARGO_TARGET_DIR=$building/target CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --quiet --locked --root "$building/root" \
     --no-default-features --features search "mdbook@$VERSION"
   # If another run has installed it meanwhile, this one uses that, and the trap removes this build.
   mv -T "$building/root" "$installed" 2>/dev/null || [[ -x $installed/bin/mdbook ]]

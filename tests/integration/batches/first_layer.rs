@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::support::extent::some_of;
 use crate::support::runs::{Learned, Metrics, learned, small_graph};
 use crate::support::{Outcome, Uvatrain, directory, uvatrain};
 
@@ -43,12 +44,12 @@ fn losses_are_those_of_whole_lists_and_equal_however_rows_reach_the_model() {
         assert_eq!(start["in_force"]["aggregate"]["way"], "off", "{start}");
         let reason = start["in_force"]["aggregate"]["reason"].to_string();
         assert!(reason.contains("first_layer"), "{reason}");
-        for more in [
+        for more in some_of(&[
             "--in-process",
             "--prepare whole --samplers 2",
             "--features disk",
             "--samplers 2 --seed-order shuffle",
-        ] {
+        ]) {
             assert_eq!(learned(&given(more)), expected, "{model} {more}");
         }
         // Batches are those of these fanouts, and the model has one layer more.

@@ -189,8 +189,8 @@ fn furnish(directory: &Path) {
 fn try_all(furnished: &Path, cases: &[Case], of_case: &dyn Fn(&str) -> String) {
     for (number, case) in cases.iter().enumerate() {
         for (kind, (what, answer)) in PLANTS.into_iter().zip(case.answers).enumerate() {
-            // Each case with half of the plants, and each plant with half of the cases.
-            if !all_tests() && (number + kind) % 2 == 1 {
+            // Each case with a third of the plants, and each plant with a third of the cases.
+            if !all_tests() && !(number + kind).is_multiple_of(3) {
                 continue;
             }
             let temp = directory();

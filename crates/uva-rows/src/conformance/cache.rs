@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::check::{EDGE_ROW_BYTES, check, plain_loop, table_bytes};
+use super::check::{Extent, check, plain_loop, table_bytes};
 use super::plain::refusal;
 use crate::cache::eviction::Eviction;
 use crate::error::GatherError;
@@ -42,9 +42,9 @@ fn check_hits(
 ///
 /// # Panics
 /// If it breaks the contract of [`RowSource`], or miscounts hits.
-pub fn static_cache(make: &MakeCached<'_>) {
-    subsets(make);
-    offsets(make);
+pub fn static_cache(extent: Extent, make: &MakeCached<'_>) {
+    subsets(extent, make);
+    offsets(extent, make);
     many_rows_cached(make);
     bad_ids(make);
 }
@@ -77,8 +77,8 @@ fn count_hits(flags: &[bool], ids: &[i64]) -> u64 {
     ids.iter().filter(|&&id| flags[id as usize]).count() as u64
 }
 
-fn subsets(make: &MakeCached<'_>) {
-    for row_bytes in EDGE_ROW_BYTES {
+fn subsets(extent: Extent, make: &MakeCached<'_>) {
+    for &row_bytes in extent.row_sizes() {
         for rows in [1, 2, 7, 33, 100] {
             let table = table_bytes(rows * row_bytes);
             for (name, cached) in some_subsets(rows) {
@@ -96,14 +96,14 @@ fn subsets(make: &MakeCached<'_>) {
 }
 
 /// Cached rows have other offsets within cache lines than the table's rows.
-fn offsets(make: &MakeCached<'_>) {
+fn offsets(extent: Extent, make: &MakeCached<'_>) {
     const ROWS: usize = 9;
     let ids = [4, 0, 3, 3, 8, 1, 2, 7, 5, 6];
     let cached = [8, 3, 0, 5];
     for row_bytes in [1, 3, 16, 100, 188, 480] {
         let memory = table_bytes(ROWS * row_bytes + 512);
         let line = memory.as_ptr().align_offset(128);
-        for offset in 0..128 {
+        for offset in extent.offsets(128) {
             let table = &memory[line + offset..][..ROWS * row_bytes];
             let mut source = make(table, row_bytes, &cached);
             check_hits(&mut *source, table, row_bytes, &ids, 5, &|| {
@@ -170,12 +170,14 @@ pub trait Reference {
 /// # Panics
 /// If it breaks the contract of [`RowSource`], or its hits differ from those of the policy.
 pub fn evicting_cache(
+    extent: Extent,
     policy: &'static Eviction,
     reference: &dyn Fn(usize) -> Box<dyn Reference>,
     make: &MakeEvicting<'_>,
 ) {
     const ROWS: usize = 500;
-    for row_bytes in [1, 3, 16, 64, 100, 188, 400, 512, 1025, 4096] {
+    let sizes = [1, 16, 100, 400, 1025, 3, 64, 188, 512, 4096];
+    for &row_bytes in if extent == Extent::All { &sizes[..] } else { &sizes[..5] } {
         let table = table_bytes(ROWS * row_bytes);
         for capacity in [0, 1, 7, 64, 100, ROWS] {
             let mut source = make(policy, &table, row_bytes, capacity);

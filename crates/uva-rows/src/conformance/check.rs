@@ -9,6 +9,30 @@ pub const EDGE_ROW_BYTES: [usize; 34] = [
     480, 511, 512, 513, 1023, 1024, 1025, 4096,
 ];
 
+/// The row sizes and offsets at which a source is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of them.
+    All,
+    /// A third of the row sizes, with each kind of size, and a fifth of the offsets: for sources that are slow to create.
+    Part,
+}
+
+impl Extent {
+    /// [`EDGE_ROW_BYTES`], or some of them.
+    pub(super) fn row_sizes(self) -> &'static [usize] {
+        match self {
+            Self::All => &EDGE_ROW_BYTES,
+            Self::Part => &[1, 3, 8, 16, 33, 64, 129, 188, 400, 512, 1025],
+        }
+    }
+
+    /// Offsets from a line of `line` bytes. A step of five meets every remainder by a vector of 16 bytes or fewer.
+    pub(super) fn offsets(self, line: usize) -> impl Iterator<Item = usize> {
+        (0..line).step_by(if self == Self::All { 1 } else { 5 })
+    }
+}
+
 pub(super) const LINE: usize = 64;
 
 /// Bytes that differ between neighbours, rows and offsets.

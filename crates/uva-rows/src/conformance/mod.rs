@@ -15,7 +15,7 @@ mod widening;
 pub use cache::{
     FifoReference, MakeCached, MakeEvicting, Reference, SieveReference, evicting_cache, static_cache,
 };
-pub use check::EDGE_ROW_BYTES;
+pub use check::{EDGE_ROW_BYTES, Extent};
 pub use plain::{Make, every_row_size_at_every_offset, large_table, run, whole_tables};
 pub use sums::{MakeSummed, summed};
 pub use widening::{MakeWidening, widening};

@@ -1,6 +1,6 @@
 //! Checks that rows equal those of a plain loop, bit for bit.
 
-use super::check::{EDGE_ROW_BYTES, GUARD, LINE, check, check_against, plain_loop, table_bytes};
+use super::check::{Extent, GUARD, LINE, check, check_against, plain_loop, table_bytes};
 use crate::error::GatherError;
 use crate::host::{HostPlace, HostSource};
 use crate::source::RowSource;
@@ -17,7 +17,7 @@ const TABLE_ROWS: [usize; 7] = [0, 1, 2, 7, 31, 32, 33];
 /// If the backend breaks the contract of [`RowSource`].
 pub fn run(make: &Make<'_>) {
     every_row_size_at_every_offset(make, 1..=1025, 0..128);
-    whole_tables(make);
+    whole_tables(Extent::All, make);
 }
 
 /// Runs all checks except [`large_table`] and [`every_row_size_at_every_offset`]: some hundred tables, for backends
@@ -25,9 +25,9 @@ pub fn run(make: &Make<'_>) {
 ///
 /// # Panics
 /// As [`run`].
-pub fn whole_tables(make: &Make<'_>) {
-    edge_row_sizes_and_table_sizes(make);
-    outputs_at_every_offset(make);
+pub fn whole_tables(extent: Extent, make: &Make<'_>) {
+    edge_row_sizes_and_table_sizes(extent, make);
+    outputs_at_offsets(extent, make);
     many_rows(make);
     repeated_and_no_ids(make);
     refusals(make);
@@ -61,8 +61,8 @@ pub fn every_row_size_at_every_offset(
     }
 }
 
-fn edge_row_sizes_and_table_sizes(make: &Make<'_>) {
-    for row_bytes in EDGE_ROW_BYTES {
+fn edge_row_sizes_and_table_sizes(extent: Extent, make: &Make<'_>) {
+    for &row_bytes in extent.row_sizes() {
         for rows in TABLE_ROWS {
             let table = table_bytes(rows * row_bytes);
             let mut source = make(&table, row_bytes);
@@ -73,13 +73,13 @@ fn edge_row_sizes_and_table_sizes(make: &Make<'_>) {
     }
 }
 
-/// Checks outputs that begin and end at any offset of a line.
-fn outputs_at_every_offset(make: &Make<'_>) {
+/// Checks outputs that begin and end at the extent's offsets of a line.
+fn outputs_at_offsets(extent: Extent, make: &Make<'_>) {
     const ROWS: usize = 40;
     for row_bytes in [1, 3, 16, 63, 64, 65, 100, 400, 513] {
         let table = table_bytes(ROWS * row_bytes);
         let mut source = make(&table, row_bytes);
-        for offset in 0..LINE {
+        for offset in extent.offsets(LINE) {
             let count = offset % 9 + if offset % 2 == 0 { 0 } else { ROWS };
             let ids: Vec<i64> = (0..count).map(|i| (i * 7 % ROWS) as i64).collect();
             check_against(&mut *source, &plain_loop(&table, row_bytes, &ids), GUARD + offset, &ids, &|| {

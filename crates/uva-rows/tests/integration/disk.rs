@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use uva_disk::{DiskError, ReaderKind, RowFile, TableShape};
 use uva_rows::cache::eviction;
-use uva_rows::conformance::{self, FifoReference, SieveReference};
+use uva_rows::conformance::{self, Extent, FifoReference, SieveReference};
 use uva_rows::{
     Cached, CachedRows, EvictingRows, FileTable, GatherError, HostPlace, LookAheadTable, RowCache, RowOrigin,
     RowSource, RowsRead, SummedValues, SummingSource, WideningSource,
@@ -74,7 +74,7 @@ fn cached(rows: FileTable, cache: impl Into<RowCache>) -> Cached<FileTable, RowC
 #[test]
 fn every_reader_conforms() {
     for disk in disks() {
-        conformance::whole_tables(&|table, row_bytes| Box::new(disk.rows(table, row_bytes, 1)));
+        conformance::whole_tables(Extent::All, &|table, row_bytes| Box::new(disk.rows(table, row_bytes, 1)));
     }
 }
 
@@ -91,7 +91,7 @@ fn rows_of_every_size_conform() {
 #[test]
 fn chosen_rows_in_memory_before_a_table_on_disk_conform() {
     for disk in disks() {
-        conformance::static_cache(&|table, row_bytes, ids| {
+        conformance::static_cache(Extent::All, &|table, row_bytes, ids| {
             let mut rows = disk.rows(table, row_bytes, 1);
             let cache = CachedRows::read(&mut rows, ids).unwrap();
             Box::new(cached(rows, cache))
@@ -107,6 +107,7 @@ fn caches_that_evict_before_a_table_on_disk_conform() {
             ("sieve", SieveReference::boxed),
         ] {
             conformance::evicting_cache(
+                Extent::All,
                 eviction::by_name(policy).unwrap(),
                 &reference,
                 &|policy, table, row_bytes, capacity| {
@@ -146,11 +147,11 @@ fn rows_that_are_kept_and_read_ahead_conform() {
     // A separate test checks the readers' conformance; this one is the fastest to make.
     let disk = Disk::new(ReaderKind::Mmap).unwrap();
     for room in [0, 3, 1000] {
-        conformance::whole_tables(&|table, row_bytes| {
+        conformance::whole_tables(Extent::All, &|table, row_bytes| {
             Box::new(ahead(&disk, disk.rows(table, row_bytes, 1), None, room))
         });
     }
-    conformance::static_cache(&|table, row_bytes, ids| {
+    conformance::static_cache(Extent::All, &|table, row_bytes, ids| {
         let mut rows = disk.rows(table, row_bytes, 1);
         let chosen = Arc::new(CachedRows::read(&mut rows, ids).unwrap());
         Box::new(ahead(&disk, rows, Some(chosen), 2))

@@ -7,7 +7,7 @@ use uva_cuda::memory::TableBytes;
 use uva_ops::Vectors;
 use uva_rows::cache::eviction;
 use uva_rows::cache::map_bytes;
-use uva_rows::conformance::{self, FifoReference, SieveReference};
+use uva_rows::conformance::{self, Extent, FifoReference, SieveReference};
 use uva_rows::{
     Cached, CachedRows, CopiedTable, EvictingRows, GatherError, HostPlace, MappedTable, NarrowFloat,
     RowCache, RowCopy, RowOrigin, RowSource, SumSource, SummedValues, SummingSource, WideningSource,
@@ -33,6 +33,7 @@ fn fifo(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<Evicting
 fn evicting_caches_conform(source: impl for<'t> Fn(&'t [u8], usize) -> MappedTable<'t>) {
     for policy in eviction::POLICIES {
         conformance::evicting_cache(
+            Extent::All,
             policy,
             &reference(policy.name),
             &|policy, table, row_bytes, capacity| {
@@ -62,7 +63,9 @@ fn every_way_of_moving_rows_conforms_on_one_thread() {
             1..=1025,
             [0, 1, 2, 4, 8, 16, 31, 32, 63].into_iter(),
         );
-        conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
+        conformance::whole_tables(Extent::All, &|table, row_bytes| {
+            Box::new(forced(table, row_bytes, 1, way))
+        });
     }
 }
 
@@ -80,14 +83,16 @@ fn rows_of_every_size_are_streamed_from_every_offset() {
 #[test]
 fn every_way_of_moving_rows_conforms_on_several_threads() {
     for way in ways() {
-        conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 3, way)));
+        conformance::whole_tables(Extent::All, &|table, row_bytes| {
+            Box::new(forced(table, row_bytes, 3, way))
+        });
     }
 }
 
 #[test]
 fn every_way_of_moving_rows_conforms_with_caches() {
     for way in ways() {
-        conformance::static_cache(&|table, row_bytes, ids| {
+        conformance::static_cache(Extent::All, &|table, row_bytes, ids| {
             let cache = CachedRows::new(table, row_bytes, ids, 1).unwrap();
             Box::new(Cached::in_memory(forced(table, row_bytes, 1, way), cache).unwrap())
         });
@@ -98,7 +103,7 @@ fn every_way_of_moving_rows_conforms_with_caches() {
 #[test]
 fn no_rows_requested_beforehand_conforms() {
     let way = RowCopy { ahead: 0, ..RowCopy::best() };
-    conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
+    conformance::whole_tables(Extent::All, &|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
 }
 
 #[test]
@@ -186,7 +191,9 @@ fn several_threads_conform() {
         [1, 63, 400].into_iter(),
         0..3,
     );
-    conformance::whole_tables(&|table, row_bytes| Box::new(MappedTable::new(table, row_bytes, 3).unwrap()));
+    conformance::whole_tables(Extent::All, &|table, row_bytes| {
+        Box::new(MappedTable::new(table, row_bytes, 3).unwrap())
+    });
 }
 
 #[test]
@@ -200,7 +207,7 @@ fn a_copied_table_conforms() {
         [1, 63, 400].into_iter(),
         0..3,
     );
-    conformance::whole_tables(&|table, row_bytes| copied(table, row_bytes, 3));
+    conformance::whole_tables(Extent::All, &|table, row_bytes| copied(table, row_bytes, 3));
 }
 
 #[test]
@@ -215,7 +222,7 @@ fn threads_copy_every_byte_of_a_table_of_several_pieces() {
 #[test]
 fn a_gather_with_cached_rows_conforms() {
     for threads in [1, 3] {
-        conformance::static_cache(&|table, row_bytes, ids| {
+        conformance::static_cache(Extent::All, &|table, row_bytes, ids| {
             let cache = CachedRows::new(table, row_bytes, ids, threads).unwrap();
             assert_eq!(cache.bytes(), (ids.len() * row_bytes) as u64);
             Box::new(Cached::in_memory(MappedTable::new(table, row_bytes, threads).unwrap(), cache).unwrap())

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use uva_exchange::conformance::in_threads;
 use uva_exchange::{Cause, Settings, SharedMemory, Single};
-use uva_rows::conformance;
+use uva_rows::conformance::{self, Extent};
 use uva_rows::{
     Book, Exchange, GatherError, HostPlace, MappedTable, Place, Remote, RemoteCounts, RowOrigin, RowSource,
     RowsRead, SumSource, SummingSource, Ticket, WideningSource,
@@ -133,7 +133,7 @@ impl<S: SumSource> SumSource for Served<S> {
 #[test]
 fn a_table_divided_among_ranks_conforms() {
     for ranks in RANKS {
-        conformance::whole_tables(&|table, row_bytes| {
+        conformance::whole_tables(Extent::All, &|table, row_bytes| {
             Box::new(served(table, row_bytes, ranks, &[], |remote| remote))
         });
     }
@@ -141,7 +141,7 @@ fn a_table_divided_among_ranks_conforms() {
 
 #[test]
 fn a_table_of_one_rank_conforms_without_shared_memory() {
-    conformance::whole_tables(&|table, row_bytes| {
+    conformance::whole_tables(Extent::All, &|table, row_bytes| {
         let book = Book::even((table.len() / row_bytes) as u64, 1).unwrap();
         Box::new(remote(table, row_bytes, &book, Box::new(Single::new())))
     });
@@ -149,7 +149,7 @@ fn a_table_of_one_rank_conforms_without_shared_memory() {
 
 #[test]
 fn a_cache_in_front_of_other_ranks_conforms() {
-    conformance::static_cache(&|table, row_bytes, cached| {
+    conformance::static_cache(Extent::All, &|table, row_bytes, cached| {
         Box::new(served(table, row_bytes, 2, cached, |remote| remote))
     });
 }

@@ -38,7 +38,7 @@ fn gather(
 fn static_cache_conforms(kernel: Kernel) {
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
-    conformance::static_cache(&|table, row_bytes, ids| {
+    conformance::static_cache(extent(), &|table, row_bytes, ids| {
         let cache = DeviceCache::filled(&context, table, row_bytes, ids, 1).unwrap();
         assert_eq!((cache.rows(), cache.bytes()), (ids.len(), (ids.len() * row_bytes) as u64));
         assert_eq!(cache.map_bytes(), (table.len() / row_bytes * 4) as u64);
@@ -83,12 +83,17 @@ fn a_cache_that_evicts_conforms_by_every_kernel_and_policy() {
                 "sieve" => SieveReference::boxed,
                 other => panic!("the conformance checks have no reference of {other}"),
             };
-            conformance::evicting_cache(policy, &reference, &|policy, table, row_bytes, capacity| {
-                let rows = table.len() / row_bytes;
-                let cache = DeviceCache::evicting(policy, &context, rows, row_bytes, capacity).unwrap();
-                assert!(cache.is_dynamic() && cache.rows() == capacity);
-                Box::new(gather(&kernels, cache, table, row_bytes, kernel))
-            });
+            conformance::evicting_cache(
+                extent(),
+                policy,
+                &reference,
+                &|policy, table, row_bytes, capacity| {
+                    let rows = table.len() / row_bytes;
+                    let cache = DeviceCache::evicting(policy, &context, rows, row_bytes, capacity).unwrap();
+                    assert!(cache.is_dynamic() && cache.rows() == capacity);
+                    Box::new(gather(&kernels, cache, table, row_bytes, kernel))
+                },
+            );
         }
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use uva_cuda::kernels::gather::{GridBound, Kernel};
 use uva_cuda::memory::{PinHow, PinOptions, PinnedTable};
 use uva_cuda::{Context, CudaEvent, CudaStream};
+use uva_rows::conformance::{self, Extent};
 use uva_rows::cuda::{
     DeviceRows, DeviceTable, FillError, Pinned, ReadBack, Spliced, SplitSource, StagingSource,
 };
-use uva_rows::{GatherError, HostPlace, MappedTable, RowSource, WideningSource, conformance};
+use uva_rows::{GatherError, HostPlace, MappedTable, RowSource, WideningSource};
 
 use super::machine::*;
 
@@ -24,7 +25,7 @@ fn conforms(kernel: Kernel, by_region: bool) {
         let source = source.by_region(by_region);
         ReadBack::new(&context, kernels.clone(), source).unwrap()
     };
-    conformance::whole_tables(&|table, row_bytes| Box::new(make(table, row_bytes)));
+    conformance::whole_tables(extent(), &|table, row_bytes| Box::new(make(table, row_bytes)));
     let make: &conformance::Make<'_> = &|table, row_bytes| Box::new(make(table, row_bytes));
     if !cuda_sim::on_a_gpu() {
         // uva-kernel-sim tests the kernels themselves at every size; making a table is slow here.
@@ -66,9 +67,8 @@ fn rows_that_are_read_region_by_region_are_the_same_by_every_kernel() {
     if cuda_sim::in_process_with(name, &[]) {
         // The others take half a minute with the stand-in: scripts/measure/long_tests.sh and runs on a GPU include
         // them.
-        let all = std::env::var_os("UVATRAIN_TESTS").is_some_and(|which| which == "all");
         let kernels = [Kernel::Wide, Kernel::Shift, Kernel::Naive];
-        for kernel in kernels.into_iter().take(if all { 3 } else { 1 }) {
+        for kernel in kernels.into_iter().take(if extent() == Extent::All { 3 } else { 1 }) {
             conforms(kernel, true);
         }
     }
@@ -100,7 +100,7 @@ fn a_host_source_staged_to_the_device_conforms() {
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
-    conformance::whole_tables(&|table, row_bytes| {
+    conformance::whole_tables(extent(), &|table, row_bytes| {
         let source = StagingSource::new(&context, owned(table, row_bytes)).unwrap();
         Box::new(ReadBack::new(&context, kernels.clone(), source).unwrap())
     });
@@ -119,8 +119,8 @@ fn a_host_source_with_device_cached_rows_conforms_and_counts_hits() {
         let source = Spliced::new(&context, owned(table, row_bytes), ids, by).unwrap();
         ReadBack::new(&context, kernels.clone(), source).unwrap()
     };
-    conformance::static_cache(&|table, row_bytes, ids| Box::new(made(table, row_bytes, ids)));
-    conformance::whole_tables(&|table, row_bytes| Box::new(made(table, row_bytes, &[])));
+    conformance::static_cache(extent(), &|table, row_bytes, ids| Box::new(made(table, row_bytes, ids)));
+    conformance::whole_tables(extent(), &|table, row_bytes| Box::new(made(table, row_bytes, &[])));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_split_of_both_ways_conforms() {
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
-    conformance::whole_tables(&|table, row_bytes| {
+    conformance::whole_tables(extent(), &|table, row_bytes| {
         let pinned = PinnedTable::new(&context, Arc::new(Aside::of(table)), &PinOptions::default()).unwrap();
         let bound = GridBound::Blocks(2);
         let pinned = Pinned::new(kernels.clone(), Arc::new(pinned), row_bytes, Kernel::Wide, bound).unwrap();
@@ -196,7 +196,7 @@ fn a_table_on_the_device_conforms() {
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
-    conformance::whole_tables(&|table, row_bytes| {
+    conformance::whole_tables(extent(), &|table, row_bytes| {
         let table = Arc::new(DeviceTable::new(&context, table, "a table").unwrap());
         let bound = GridBound::Blocks(2);
         let source = DeviceRows::new(kernels.clone(), table, row_bytes, Kernel::Wide, bound).unwrap();

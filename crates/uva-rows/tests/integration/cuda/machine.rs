@@ -10,11 +10,19 @@ use uva_cuda::memory::{
     IpcKind, PinOptions, PinnedBuffer, PinnedTable, SharedBuffer, TableBytes, device_to_host,
 };
 use uva_cuda::{CacheKind, Context, CudaEvent, CudaStream, Module, ModuleOptions};
+use uva_rows::conformance::Extent;
 use uva_rows::cuda::{
     DeviceSource, Fill, FillError, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Spliced, SplitSource,
     StagingSource,
 };
 use uva_rows::{MappedTable, RowSource};
+
+/// All row sizes on a GPU and with `UVATRAIN_TESTS=all`, as in scripts/measure/long_tests.sh. The stand-in takes a minute
+/// of a processor for all of them.
+pub fn extent() -> Extent {
+    let all = std::env::var_os("UVATRAIN_TESTS").is_some_and(|which| which == "all");
+    if all || cuda_sim::on_a_gpu() { Extent::All } else { Extent::Part }
+}
 
 pub fn kernels(context: &Arc<Context>) -> GatherKernels {
     let options = ModuleOptions {
