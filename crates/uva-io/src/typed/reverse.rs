@@ -24,7 +24,9 @@ impl WrittenRelation {
         for entry in std::fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
             let entry = entry.map_err(GraphError::io(directory, "read"))?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if ![names::INDPTR, names::INDICES, names::FEATURES].contains(&name.as_str()) {
+            if name.ends_with(".npy")
+                && ![names::INDPTR, names::INDICES, names::FEATURES].contains(&name.as_str())
+            {
                 let array = open(&name)?;
                 columns.push((name, array));
             }

@@ -23,6 +23,7 @@ mod planetoid;
 mod round_trips;
 mod rounded_or_left;
 mod splits;
+mod typed_npy;
 mod typed_writer;
 
 use std::fs;

@@ -3,3 +3,4 @@
 pub(crate) mod numbering;
 pub(crate) mod output;
 pub(crate) mod read_speed;
+pub(crate) mod typed_output;
