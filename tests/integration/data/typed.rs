@@ -141,7 +141,7 @@ fn generate_makes_typed_graphs_by_preset_and_by_kind() {
     let facts = run(temp.path(), "info mag --verify --json").succeeds().json();
     let nodes: Vec<_> =
         facts["types"].as_array().unwrap().iter().map(|facts| facts["nodes"].clone()).collect();
-    assert_eq!(json!(nodes), json!([1473, 2269, 17, 120]));
+    assert_eq!(json!(nodes), json!([1473, 2270, 17, 120]));
     assert_eq!((&facts["target"], &facts["types"][0]["feature_dim"]), (&json!("paper"), &json!(4)));
     assert_eq!(facts["relations"].as_array().unwrap().len(), 7);
     let words =
