@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use uva_graph::{Dataset, Verify};
+use uva_graph::{TypedDataset, Verify};
 use uva_io::import::{self, ImportOptions, ImportWatch};
 
 use crate::dataset::look_at;
@@ -18,17 +18,20 @@ pub fn import(source: &SeedSource, input: &[u8]) -> bool {
     let directory = directory();
     let (place, out) = (directory.path().join("source"), directory.path().join("out"));
     pack(&place, &files, zip::CompressionMethod::Stored);
+    let changes = !source.is_typed();
     let options = ImportOptions {
-        symmetrise: Some(how & 1 != 0),
-        deduplicate: (how & 2 != 0).then_some(how & 4 != 0),
+        symmetrise: changes.then_some(how & 1 != 0),
+        deduplicate: (changes && how & 2 != 0).then_some(how & 4 != 0),
         ..ImportOptions::default()
     };
     let importer = import::importer(source.importer).expect("an importer");
     let imported = importer.run(&place.join(source.path), &out, &options, &ImportWatch::NONE);
     if imported.is_ok() {
-        look_at(
-            &Dataset::open_verified(&out, Verify::FullWithFeatures).expect("what was imported is a dataset"),
-        );
+        let how = Verify::FullWithFeatures;
+        let dataset = TypedDataset::open_verified(&out, how).expect("what was imported is a dataset");
+        if let Ok(dataset) = dataset.single_type() {
+            look_at(&dataset);
+        }
     } else {
         let left: Vec<_> = fs::read_dir(directory.path()).expect("a directory").flatten().collect();
         assert_eq!(left.len(), 1, "an import that failed left something: {left:?}");

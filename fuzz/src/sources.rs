@@ -35,6 +35,12 @@ impl SeedSource {
         SeedSource { name, importer, path, make, files: OnceLock::new() }
     }
 
+    /// Whether the source is a typed graph, for which importers have no changes of edges.
+    #[must_use]
+    pub fn is_typed(&self) -> bool {
+        ["npy-typed", "ogb-typed", "nt"].contains(&self.name)
+    }
+
     /// The files, made once.
     pub fn files(&self) -> &Files {
         self.files.get_or_init(|| {
@@ -46,13 +52,16 @@ impl SeedSource {
 }
 
 /// All sources.
-pub static SOURCES: [SeedSource; 10] = [
+pub static SOURCES: [SeedSource; 13] = [
     SeedSource::new("npy", "npy", "", arrays),
+    SeedSource::new("npy-typed", "npy", "", typed_arrays),
     SeedSource::new("planetoid", "planetoid", "", citations),
     SeedSource::new("gnn-npz", "gnn-npz", "graph.npz", rows),
     SeedSource::new("edgelist", "edgelist", "graph.txt.gz", lines),
     SeedSource::new("ogb-text", "ogb", "", benchmark_text),
     SeedSource::new("ogb-archives", "ogb", "", benchmark_archives),
+    SeedSource::new("ogb-typed", "ogb", "", typed_benchmark),
+    SeedSource::new("nt", "nt", "", triples),
     SeedSource::new("graphbolt", "graphbolt", "", graphbolt),
     SeedSource::new("igb", "igb", "", igb),
     SeedSource::new("csv", "csv", "", comma_separated),
@@ -188,6 +197,49 @@ fn benchmark_archives(files: &mut Files) {
     for (split, nodes) in [("train", "3\n0\n"), ("valid", "1\n"), ("test", "2\n")] {
         text(files, &format!("split/time/{split}.csv.gz"), nodes);
     }
+}
+
+/// Three authors and four papers, with one relation as pairs.
+fn typed_arrays(files: &mut Files) {
+    text(
+        files,
+        "meta.json",
+        r#"{"version": 2, "target": "paper", "nodes": [{"type": "author", "num": 3}, {"type": "paper", "num": 4}],
+            "edges": [{"type": ["author", "writes", "paper"], "order": "time"}]}"#,
+    );
+    array(files, "edges/author__writes__paper/src.npy", &[], &[2_i64, 0, 1, 0]);
+    array(files, "edges/author__writes__paper/dst.npy", &[], &[3_i64, 3, 0, 1]);
+    array(files, "edges/author__writes__paper/time.npy", &[], &[4_i64, 1, 2, 3]);
+    array(files, "nodes/paper/feat.npy", &[1], &[0_f32, 1.0, 2.0, 3.0]);
+    array(files, "nodes/paper/train_idx.npy", &[], &[3_i64, 0]);
+}
+
+/// As `ogbn_mag` is unpacked.
+fn typed_benchmark(files: &mut Files) {
+    text(files, "raw/num-node-dict.csv.gz", "author,paper\n3,4\n");
+    text(files, "raw/triplet-type-list.csv.gz", "author,writes,paper\npaper,cites,paper\n");
+    text(files, "raw/relations/author___writes___paper/edge.csv.gz", "2,3\n0,3\n1,0\n");
+    text(files, "raw/relations/author___writes___paper/num-edge-list.csv.gz", "3\n");
+    text(files, "raw/relations/paper___cites___paper/edge.csv.gz", "1,0\n2,2\n");
+    text(files, "raw/relations/paper___cites___paper/num-edge-list.csv.gz", "2\n");
+    text(files, "raw/node-feat/paper/node-feat.csv.gz", "0.5,-1e-3\n1,2\n3.25,4\n0,7\n");
+    text(files, "raw/node-feat/paper/node_year.csv.gz", "2001\n2002\n2003\n2004\n");
+    text(files, "raw/node-label/paper/node-label.csv.gz", "1\n0\n1\n2\n");
+    for (split, nodes) in [("train", "3\n0\n"), ("valid", "1\n"), ("test", "2\n")] {
+        text(files, &format!("split/time/paper/{split}.csv.gz"), nodes);
+    }
+}
+
+/// Two people, a group, a blank node and a name, with two predicates.
+fn triples(files: &mut Files) {
+    text(
+        files,
+        "graph.nt",
+        "# A comment\n<http://a/p1> <http://v#memberOf> <http://a/g1> .\n<http://a/p2> <http://v#memberOf> _:b1 .\n\
+         _:b1 <http://v#name> \"A \\\"b\\\"\"@en .\n<http://a/p2> <http://w/name> \"7\"^^<http://x#int>.\n",
+    );
+    text(files, "trainingSet.tsv", "person\tid\tlabel\nhttp://a/p1\t1\thttp://a/g1\n");
+    text(files, "testSet.tsv", "person\tid\tlabel\nhttp://a/p2\t2\tx\n");
 }
 
 fn graphbolt(files: &mut Files) {

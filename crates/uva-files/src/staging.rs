@@ -85,7 +85,7 @@ impl StagedDirectory {
             _ => Path::new("."),
         };
         let created_parents = create_parents(parent)?;
-        sibling::remove_abandoned(parent, name, &|name| replacement::may_remove(name, kind));
+        sibling::remove_abandoned(parent, name, Some(kind));
         // Locked before it is created, so that `remove_unfinished` misses none.
         let mut unfinished = unfinished();
         let sibling = Sibling::create(parent, name, 0o777).map_err(|error| {
@@ -146,7 +146,7 @@ impl StagedDirectory {
     }
 }
 
-/// Waits until the files and directories in `directory` are on the disk.
+/// Waits until the files and directories in `directory`, at any depth, are on the disk.
 ///
 /// # Errors
 /// If a system call fails.
@@ -155,6 +155,9 @@ pub fn flush(directory: &Path) -> Result<(), FileError> {
         let entry = entry.map_err(FileError::io(directory, "read"))?;
         let path = entry.path();
         let kind = entry.file_type().map_err(FileError::io(&path, "flush"))?;
+        if kind.is_dir() {
+            flush(&path)?;
+        }
         let file = if kind.is_dir() { open_directory(&path) } else { open_regular(&path) };
         file.and_then(|file| file.sync_all()).map_err(FileError::io(&path, "flush"))?;
     }

@@ -8,8 +8,12 @@ use uva_files::staging::{DirectoryKind, StagedDirectory, remove_unfinished};
 
 const OUT: &str = "UVATRAIN_TEST_STAGED_OUT";
 
-const KIND: DirectoryKind =
-    DirectoryKind { name: "a directory of this test", may_have: |_| false, check: |_| Ok(()) };
+const KIND: DirectoryKind = DirectoryKind {
+    name: "a directory of this test",
+    may_have: |_| false,
+    may_have_directory: |_| false,
+    check: |_| Ok(()),
+};
 
 /// Names in a directory, sorted.
 fn names(directory: &Path) -> Vec<String> {

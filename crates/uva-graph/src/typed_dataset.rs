@@ -247,8 +247,17 @@ impl TypedDataset {
 
     /// The file of a split of a type, which need not exist.
     pub fn split_file(&self, node_type: NodeType, split: Split) -> PathBuf {
-        let directory = ArrayDirectory::of_type(&self.path, self.metagraph(), node_type).directory;
-        directory.join(split.file_name())
+        self.directory_of_type(node_type).join(split.file_name())
+    }
+
+    /// The directory of the arrays of a type.
+    pub fn directory_of_type(&self, node_type: NodeType) -> PathBuf {
+        ArrayDirectory::of_type(&self.path, self.metagraph(), node_type).directory
+    }
+
+    /// The directory of the arrays of a relation.
+    pub fn directory_of_relation(&self, relation: Relation) -> PathBuf {
+        ArrayDirectory::of_relation(&self.path, self.metagraph(), relation).directory
     }
 
     /// The time of each node in the file of a split; `None` if there are none.
@@ -297,11 +306,10 @@ impl TypedDataset {
     /// The names of arrays in the directory of a type that opening does not read, sorted: the user's own. Empty if types
     /// have no directories.
     pub fn other_arrays_of(&self, node_type: NodeType) -> Vec<String> {
-        let metagraph = self.metagraph();
-        if !metagraph.is_named() {
+        if !self.metagraph().is_named() {
             return Vec::new();
         }
-        let directory = ArrayDirectory::of_type(&self.path, metagraph, node_type).directory;
+        let directory = self.directory_of_type(node_type);
         // An unreadable directory has no arrays to show.
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let files = entries.filter_map(|entry| entry.file_name().into_string().ok());

@@ -2,6 +2,7 @@
 //!
 //! [`import`] reads other programs' files, [`export`] writes files for them, [`generate`] makes graphs with planted
 //! classes. All write through the bounded-memory writers of `uva-graph`; an output appears only when it is complete.
+//! [`typed`] writes graphs with several types of nodes and edges.
 //! [`table`] writes tables of results as CSV and Parquet. This crate must not depend on processes, sampling, training
 //! or GPUs. Next: `uva-graph` for the definition of a dataset, `docs/guide/datasets.md` for the formats.
 //!
@@ -24,3 +25,4 @@ mod float8;
 pub mod generate;
 pub mod import;
 pub mod table;
+pub mod typed;

@@ -41,6 +41,10 @@ mod _core {
     #[pymodule_export]
     use crate::data::hop_set::{PyHopSet, propagate};
     #[pymodule_export]
+    use crate::data::typed_dataset::PyTypedDataset;
+    #[pymodule_export]
+    use crate::data::typed_writing::write_typed_dataset;
+    #[pymodule_export]
     use crate::data::writing::{_check_output, write_dataset};
     #[pymodule_export]
     use crate::doctor::probe;

@@ -99,14 +99,26 @@ fn info_shows_types_relations_and_what_batches_lack() {
 fn commands_for_one_type_refuse_a_typed_graph() {
     let temp = directory();
     write_library(&temp.path().join("lib"));
-    for words in ["batch lib", "export lib out --to npy", "partition lib out --parts 2"] {
+    for words in ["batch lib", "export lib out --to graphbolt", "partition lib out --parts 2"] {
         let wanted =
             ["lib/meta.json", "4 node types and 3 relations", "typed graphs are not supported here yet"];
         run(temp.path(), words).refuses(2, &wanted);
     }
-    let wanted = ["lib/meta.json: \"version\" is 2: typed graphs are not supported here yet"];
-    run(temp.path(), "import --from npy lib out").refuses(2, &wanted);
     assert!(!temp.path().join("out").exists());
+}
+
+#[test]
+fn a_typed_graph_is_imported_and_exported_as_npy() {
+    let temp = directory();
+    write_library(&temp.path().join("lib"));
+    run(temp.path(), "import --from npy lib mine --name lib").succeeds();
+    run(temp.path(), "export mine arrays --to npy").succeeds();
+    assert!(temp.path().join("arrays/edges/author__writes__paper/edge_index.npy").exists());
+    run(temp.path(), "import --from npy arrays again --name lib").succeeds();
+    let fingerprint = |name: &str| {
+        run(temp.path(), &format!("info {name} --json")).succeeds().json()["fingerprint"].clone()
+    };
+    assert_eq!((fingerprint("lib"), fingerprint("mine")), (fingerprint("again"), fingerprint("again")));
 }
 
 #[test]
@@ -120,4 +132,27 @@ fn info_of_format_1_is_unchanged() {
     }
     let expected = r#"{"name":"six","path":"six","nodes":6,"edges":8,"average_degree":1.3333333333333333,"max_degree":3,"isolated_nodes":1,"reordered":false,"feature_dim":3,"feature_type":"f32","feature_row_bytes":12,"classes":2,"multi_label":false,"labelled_nodes":5,"splits":{"train":2,"valid":1,"test":2},"memory_bytes":248,"graph_bytes":88,"feature_bytes":72,"fingerprint":"14b148de4581b2ec"}"#;
     assert_eq!(serde_json::to_string(facts).unwrap(), expected);
+}
+
+#[test]
+fn generate_makes_typed_graphs_by_preset_and_by_kind() {
+    let temp = directory();
+    run(temp.path(), "generate mag --preset mag --scale 0.002 --feat-dim 4").succeeds();
+    let facts = run(temp.path(), "info mag --verify --json").succeeds().json();
+    let nodes: Vec<_> =
+        facts["types"].as_array().unwrap().iter().map(|facts| facts["nodes"].clone()).collect();
+    assert_eq!(json!(nodes), json!([1473, 2270, 17, 120]));
+    assert_eq!((&facts["target"], &facts["types"][0]["feature_dim"]), (&json!("paper"), &json!(4)));
+    assert_eq!(facts["relations"].as_array().unwrap().len(), 7);
+    let words =
+        "generate typed --kind typed --nodes 3000 --avg-degree 20 --feat-dim 8 --classes 6 --featureless";
+    let said = run(temp.path(), words).succeeds().stdout;
+    for sees in ["both relations is right for 9", "has alone is right for 4", "buys alone is right for 3"] {
+        assert!(said.contains(&format!("the best possible classifier that sees {sees}")), "{sees}:\n{said}");
+    }
+    let facts = run(temp.path(), "info typed --json").succeeds().json();
+    assert_eq!(facts["types"][2]["feature_dim"], json!(null), "users are featureless");
+    run(temp.path(), "generate other --kind typed --nodes 3000 --classes 7")
+        .refuses(2, &["--classes", "7 is not a product"]);
+    run(temp.path(), "generate other --nodes 3000 --featureless").refuses(2, &["--featureless", "typed"]);
 }

@@ -1,6 +1,5 @@
 //! Replacement of a directory by a new one. The old directory is removed, so it must be exactly of the expected kind.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,11 +10,6 @@ use uva_mem::files::{OwnDirectory, random_word};
 use super::kind::DirectoryKind;
 use super::sibling;
 use crate::FileError;
-
-/// Whether a directory of this kind may have a file of this name. Only such files are removed.
-pub(super) fn may_remove(name: &OsStr, kind: &DirectoryKind) -> bool {
-    (kind.may_have)(name) || name == sibling::MARKER
-}
 
 /// Rejects a directory that is not a complete one of `kind`, or has a file that the kind does not allow. An empty
 /// directory is accepted.
@@ -33,19 +27,40 @@ pub(super) fn refuse_other(out: &Path, kind: &DirectoryKind) -> Result<(), FileE
         Ok(_) => {}
     }
     let mut empty = true;
-    for entry in fs::read_dir(out).map_err(FileError::io(out, "read"))? {
-        let entry = entry.map_err(FileError::io(out, "read"))?;
-        empty = false;
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if !is_file || !may_remove(&entry.file_name(), kind) {
-            return refuse(format!("{} in it is not a file of {}", entry.file_name().display(), kind.name));
-        }
+    if let Some(other) = first_other(out, Path::new(""), kind, &mut empty)? {
+        return refuse(format!("{} in it is not a file of {}", other.display(), kind.name));
     }
     // File names alone are not sufficient: numpy users have files called `label.npy` too.
     match (kind.check)(out) {
         Err(error) if !empty => refuse(format!("it does not open as {} ({error})", kind.name)),
         _ => Ok(()),
     }
+}
+
+/// The first entry of the directory `relative` in `out` that the kind does not allow, at any depth. Clears `empty` if
+/// there is an entry.
+fn first_other(
+    out: &Path,
+    relative: &Path,
+    kind: &DirectoryKind,
+    empty: &mut bool,
+) -> Result<Option<PathBuf>, FileError> {
+    let directory = out.join(relative);
+    for entry in fs::read_dir(&directory).map_err(FileError::io(&directory, "read"))? {
+        let entry = entry.map_err(FileError::io(&directory, "read"))?;
+        *empty = false;
+        let path = relative.join(entry.file_name());
+        match entry.file_type() {
+            Ok(found) if found.is_file() && sibling::may_remove(&path, kind) => {}
+            Ok(found) if found.is_dir() && (kind.may_have_directory)(&path) => {
+                if let Some(other) = first_other(out, &path, kind, empty)? {
+                    return Ok(Some(other));
+                }
+            }
+            _ => return Ok(Some(path)),
+        }
+    }
+    Ok(None)
 }
 
 /// Renames `from` to `to`, the path of another directory, and returns the new path of that directory.
@@ -76,6 +91,6 @@ pub(super) fn remove(replaced: &Path, kind: &DirectoryKind) {
     let Ok(directory) = OwnDirectory::open(replaced) else { return };
     // Marked, so that the next run finishes the removal if this one is killed.
     let marker = sibling::mark(&directory, sibling::REPLACED);
-    let _ = sibling::remove_open(&directory, &|name| may_remove(name, kind));
+    let _ = sibling::remove_open(&directory, Some(kind));
     drop(marker);
 }

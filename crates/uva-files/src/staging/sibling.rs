@@ -15,6 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use uva_mem::files::{EntryKind, Mark, OwnDirectory, is_word, random_word};
 
+use super::kind::DirectoryKind;
+
 /// The name of the marker.
 pub(super) const MARKER: &str = ".uvatrain-partial";
 /// The marker's content in a directory being written, which is removed completely.
@@ -82,8 +84,14 @@ pub(super) fn unmark(directory: &OwnDirectory) {
     let _ = directory.remove_file(MARKER);
 }
 
-/// Removes siblings of `name` that no living process writes. Failures are ignored, since siblings are harmless.
-pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_kind: &dyn Fn(&OsStr) -> bool) {
+/// Whether a replaced directory of this kind may have a file at this relative path. Only such files are removed.
+pub(super) fn may_remove(path: &Path, kind: &DirectoryKind) -> bool {
+    (kind.may_have)(path) || path == Path::new(MARKER)
+}
+
+/// Removes siblings of `name` that no living process writes; of a replaced directory only what `kind` allows. Failures are
+/// ignored, since siblings are harmless.
+pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, kind: Option<&DirectoryKind>) {
     let prefix = prefix(name);
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -91,47 +99,71 @@ pub(super) fn remove_abandoned(parent: &Path, name: &OsStr, of_kind: &dyn Fn(&Os
         let word = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
         if word.and_then(|word| std::str::from_utf8(word).ok()).is_some_and(is_word) {
             // Entries of other programs, or in use, stay.
-            let _ = remove_if_abandoned(&entry.path(), of_kind);
+            let _ = remove_if_abandoned(&entry.path(), kind);
         }
     }
 }
 
 /// Removes a directory whose marker no process holds. Another process that starts in the meantime finds the marker
 /// locked.
-fn remove_if_abandoned(path: &Path, of_kind: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
+fn remove_if_abandoned(path: &Path, kind: Option<&DirectoryKind>) -> io::Result<()> {
     let directory = OwnDirectory::open(path)?;
     let marker = directory.open_lock_file(MARKER, false)?;
     flock(&marker, FlockOperation::NonBlockingLockExclusive)?;
     if directory.read_mark(&marker, UNFINISHED)? != Mark::Foreign {
-        return remove_open(&directory, &|_| true);
+        return remove_open(&directory, None);
     }
     match directory.read_mark(&marker, REPLACED)? {
-        Mark::Written => remove_open(&directory, of_kind),
+        Mark::Written => remove_open(&directory, kind),
         Mark::Empty | Mark::Foreign => Ok(()),
     }
 }
 
 /// Removes a sibling with all its content, the marker last. So the next run continues an interrupted removal.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
-    remove_open(&OwnDirectory::open(path)?, &|_| true)
+    remove_open(&OwnDirectory::open(path)?, None)
 }
 
-/// Removes the entries whose names `takes` accepts, and the directory if it is then empty.
-pub(super) fn remove_open(directory: &OwnDirectory, takes: &dyn Fn(&OsStr) -> bool) -> io::Result<()> {
-    let mut others = false;
-    for (name, kind) in directory.entries()?.into_iter().filter(|(name, _)| name != MARKER) {
-        match kind {
-            _ if !takes(&name) => others = true,
-            EntryKind::Directory => directory.remove_tree(&name)?,
-            EntryKind::File | EntryKind::Other => directory.remove_file(&name)?,
+/// Removes what a directory of `kind` may have, or without a kind everything, and the directory if it is then empty.
+pub(super) fn remove_open(directory: &OwnDirectory, kind: Option<&DirectoryKind>) -> io::Result<()> {
+    let others = match kind {
+        Some(kind) => remove_of_kind(directory, Path::new(""), kind)?,
+        None => {
+            for (name, entry) in directory.entries()?.into_iter().filter(|(name, _)| name != MARKER) {
+                match entry {
+                    EntryKind::Directory => directory.remove_tree(&name)?,
+                    EntryKind::File | EntryKind::Other => directory.remove_file(&name)?,
+                }
+            }
+            false
         }
-    }
+    };
     directory.remove_file(MARKER)?;
     if others {
         return Ok(());
     }
     // Removes an empty directory only, even if the path changed in the meantime.
     fs::remove_dir(directory.path())
+}
+
+/// Removes what a directory of `kind` may have in its directory `relative`, which is open as `directory`. Returns whether
+/// other entries remain. The marker remains too.
+fn remove_of_kind(directory: &OwnDirectory, relative: &Path, kind: &DirectoryKind) -> io::Result<bool> {
+    let mut others = false;
+    for (name, entry) in directory.entries()?.into_iter().filter(|(name, _)| name != MARKER) {
+        let path = relative.join(&name);
+        match entry {
+            EntryKind::Directory if (kind.may_have_directory)(&path) => {
+                match remove_of_kind(&directory.open_in(&name)?, &path, kind)? {
+                    true => others = true,
+                    false => directory.remove_directory(&name)?,
+                }
+            }
+            EntryKind::File | EntryKind::Other if may_remove(&path, kind) => directory.remove_file(&name)?,
+            _ => others = true,
+        }
+    }
+    Ok(others)
 }
 
 /// The name prefix of a directory's siblings.

@@ -24,7 +24,7 @@ impl TemporaryDirectory {
     /// If a system call fails.
     pub fn create(parent: &Path, name: &str) -> io::Result<Self> {
         let name = OsStr::new(name);
-        sibling::remove_abandoned(parent, name, &|_| true);
+        sibling::remove_abandoned(parent, name, None);
         // Other users have no access: the data may be confidential, and the parent directory is often shared by all
         // users.
         Ok(Self { sibling: Sibling::create(parent, name, 0o700)?, process: std::process::id() })

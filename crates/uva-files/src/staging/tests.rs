@@ -10,7 +10,11 @@ const FILES: [&str; 7] =
 
 const DATASET: DirectoryKind = DirectoryKind {
     name: "a dataset",
-    may_have: |name| FILES.iter().chain(&["weight.npy"]).any(|known| name == *known),
+    may_have: |path| {
+        let of_types = ["types/a.npy", "types/paper/a.npy"];
+        FILES.iter().chain(&["weight.npy"]).chain(&of_types).any(|known| path == Path::new(known))
+    },
+    may_have_directory: |path| ["types", "types/paper"].iter().any(|known| path == Path::new(known)),
     check: |directory| {
         let missing = FILES.iter().find(|name| !directory.join(name).exists());
         missing.map_or(Ok(()), |name| Err(format!("{name} is missing")))
@@ -183,6 +187,35 @@ fn files_added_to_a_replaced_dataset_are_kept() {
     fs::remove_dir_all(old.join("again")).unwrap();
     drop(StagedDirectory::new(&parent.path().join("graph"), &DATASET).unwrap());
     assert_eq!(names(&old), ["thesis.tex"]);
+}
+
+#[test]
+fn files_in_directories_of_a_dataset_are_replaced_and_others_kept() {
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    let write = |staged: &StagedDirectory| {
+        for name in FILES {
+            fs::write(staged.path().join(name), name).unwrap();
+        }
+        fs::create_dir_all(staged.path().join("types/paper")).unwrap();
+        fs::write(staged.path().join("types/paper/a.npy"), "1").unwrap();
+    };
+    for _ in 0..2 {
+        let staged = StagedDirectory::replacing(&out, &DATASET).unwrap();
+        write(&staged);
+        staged.commit().unwrap();
+    }
+    assert_eq!(names(parent.path()), ["graph"]);
+    assert_eq!(names(&out.join("types/paper")), ["a.npy"]);
+    fs::write(out.join("types/paper/thesis.tex"), "years").unwrap();
+    let refused = StagedDirectory::replacing(&out, &DATASET).unwrap_err().to_string();
+    assert!(refused.contains("types/paper/thesis.tex in it is not a file of a dataset"), "{refused}");
+    // A file that appears after the check stays, and so do the directories around it.
+    replacement::remove(&out, &DATASET);
+    assert_eq!(
+        (names(&out), names(&out.join("types/paper"))),
+        (vec!["types".into()], vec!["thesis.tex".into()])
+    );
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub const LEAST_MEMORY: u64 = 4 * MOST_BUCKETS * CHUNK_BYTES as u64;
 #[derive(Debug)]
 pub struct CscBuilder {
     directory: PathBuf,
+    sources: u64,
+    /// The number of lists.
     nodes: u64,
     changes: Changes,
     weighted: bool,
@@ -46,6 +48,25 @@ pub struct CscBuilder {
 
 /// Receives the numbers of pushed edges.
 pub type Numbers<'n> = &'n mut dyn FnMut(&[u64]) -> Result<(), GraphError>;
+
+/// The value by which the entries of a list are sorted, for the number of a pushed edge.
+pub type SortKey<'k> = &'k (dyn Fn(u64) -> i64 + Sync);
+
+/// The numbers of nodes at both ends of a relation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// Nodes that lists may name.
+    pub sources: u64,
+    /// Nodes that have a list.
+    pub destinations: u64,
+}
+
+impl Ends {
+    /// The ends of a graph whose nodes are of one kind.
+    pub fn among(nodes: u64) -> Ends {
+        Ends { sources: nodes, destinations: nodes }
+    }
+}
 
 /// An id as `indices.npy` stores it.
 trait NeighbourId: Pod + Ord + Send {
@@ -81,7 +102,25 @@ impl CscBuilder {
         weighted: bool,
         memory: u64,
     ) -> Result<CscBuilder, GraphError> {
-        CscBuilder::of_records(directory, nodes, changes, (weighted, false), memory)
+        CscBuilder::of_records(directory, Ends::among(nodes), changes, (weighted, false), memory)
+    }
+
+    /// Creates a builder for a relation between nodes of two types, whose ids are local to their type. With `numbered`,
+    /// edges have numbers as in [`numbered`](CscBuilder::numbered); added reverse edges have those of their edges, and
+    /// each list keeps the order of arrival. Changes require the same type at both ends; with `numbered`, only reverse
+    /// edges can be added.
+    ///
+    /// # Errors
+    /// As [`CscBuilder::new`].
+    pub fn between(
+        directory: &Path,
+        ends: Ends,
+        changes: Changes,
+        numbered: bool,
+        memory: u64,
+    ) -> Result<CscBuilder, GraphError> {
+        debug_assert!(!numbered || !changes.deduplicate && changes.self_loops == SelfLoops::Keep);
+        CscBuilder::of_records(directory, ends, changes, (false, numbered), memory)
     }
 
     /// Like [`new`](CscBuilder::new), for edges that also have a row in a table of the caller, in the order of
@@ -96,12 +135,12 @@ impl CscBuilder {
         weighted: bool,
         memory: u64,
     ) -> Result<CscBuilder, GraphError> {
-        CscBuilder::of_records(directory, nodes, Changes::NONE, (weighted, true), memory)
+        CscBuilder::of_records(directory, Ends::among(nodes), Changes::NONE, (weighted, true), memory)
     }
 
     fn of_records(
         directory: &Path,
-        nodes: u64,
+        Ends { sources, destinations: nodes }: Ends,
         changes: Changes,
         (weighted, numbered): (bool, bool),
         memory: u64,
@@ -113,7 +152,7 @@ impl CscBuilder {
         debug_assert!(!weighted || changes.is_none());
         let last = nodes.saturating_sub(1);
         let shift = (0..64).find(|&shift| last >> shift < MOST_BUCKETS).unwrap_or(0);
-        let narrow = u32::try_from(last).is_ok();
+        let narrow = u32::try_from(sources.saturating_sub(1)).is_ok();
         let of_values = if weighted { 4 } else { 0 } + if numbered { 8 } else { 0 };
         let record_bytes = 4 + if narrow { 4 } else { 8 } + of_values;
         let buckets = Buckets::new(directory, (last >> shift) as usize + 1, record_bytes, memory / 2);
@@ -121,6 +160,7 @@ impl CscBuilder {
         let pushed = 0;
         Ok(CscBuilder {
             directory,
+            sources,
             nodes,
             changes,
             weighted,
@@ -137,19 +177,21 @@ impl CscBuilder {
     /// edge is ignored.
     #[inline]
     pub fn push(&mut self, source: u64, destination: u64, weight: f32) -> Result<(), GraphError> {
+        let number = self.pushed;
+        self.pushed += 1;
         if source == destination {
             // Added self-loops come with the lists. A self-loop is its own reverse edge.
             return match self.changes.self_loops {
-                SelfLoops::Keep => self.put(source, destination, weight),
+                SelfLoops::Keep => self.put(source, destination, weight, number),
                 SelfLoops::Add | SelfLoops::Remove => Ok(()),
             };
         }
-        self.put(source, destination, weight)?;
-        if self.changes.symmetrise { self.put(destination, source, weight) } else { Ok(()) }
+        self.put(source, destination, weight, number)?;
+        if self.changes.symmetrise { self.put(destination, source, weight, number) } else { Ok(()) }
     }
 
     #[inline]
-    fn put(&mut self, source: u64, destination: u64, weight: f32) -> Result<(), GraphError> {
+    fn put(&mut self, source: u64, destination: u64, weight: f32, number: u64) -> Result<(), GraphError> {
         let bucket = (destination >> self.shift) as usize;
         let local = (destination - ((bucket as u64) << self.shift)) as u32;
         let mut record = [0; 24];
@@ -166,11 +208,15 @@ impl CscBuilder {
             length += 4;
         }
         if self.numbered {
-            record[length..length + 8].copy_from_slice(&self.pushed.to_le_bytes());
+            record[length..length + 8].copy_from_slice(&number.to_le_bytes());
             length += 8;
-            self.pushed += 1;
         }
         self.buckets.push(bucket, &record[..length])
+    }
+
+    /// The number of edges pushed so far, without added reverse edges.
+    pub fn pushed(&self) -> u64 {
+        self.pushed
     }
 
     /// Writes the lists, with 32-bit ids if they fit, and returns the number of edges.
@@ -191,16 +237,32 @@ impl CscBuilder {
         progress: &dyn Fn(Progress),
         numbers: Numbers<'_>,
     ) -> Result<u64, GraphError> {
-        if self.nodes > i32::MAX as u64 {
-            self.write::<i64>(progress, numbers)
+        self.finish_in_order(progress, None, numbers)
+    }
+
+    /// Like [`finish_numbered`](CscBuilder::finish_numbered); with `key`, each list ascends by it, and entries of equal
+    /// keys keep their order. Edges have numbers and are unweighted then.
+    ///
+    /// # Errors
+    /// As [`finish_numbered`](CscBuilder::finish_numbered).
+    pub fn finish_in_order(
+        self,
+        progress: &dyn Fn(Progress),
+        key: Option<SortKey<'_>>,
+        numbers: Numbers<'_>,
+    ) -> Result<u64, GraphError> {
+        debug_assert!(key.is_none() || self.numbered && !self.weighted);
+        if self.sources > i32::MAX as u64 {
+            self.write::<i64>(progress, key, numbers)
         } else {
-            self.write::<i32>(progress, numbers)
+            self.write::<i32>(progress, key, numbers)
         }
     }
 
     fn write<I: NeighbourId>(
         mut self,
         progress: &dyn Fn(Progress),
+        key: Option<SortKey<'_>>,
         numbers: Numbers<'_>,
     ) -> Result<u64, GraphError> {
         self.buckets.seal()?;
@@ -211,6 +273,7 @@ impl CscBuilder {
                 true => Some(NpyWriter::create(&self.directory.join(names::WEIGHTS), NpyType::F32, &[])?),
                 false => None,
             },
+            key,
             numbers,
             edges: 0,
             id: std::marker::PhantomData,
@@ -303,7 +366,9 @@ impl CscBuilder {
             }
         }
         drop(next);
-        if self.changes.sorts() {
+        if let Some(key) = lists.key {
+            sort_by_key(&starts, &mut ids, &mut numbers, key);
+        } else if self.changes.sorts() && !self.numbered {
             for_each_list(&starts, &mut ids, <[I]>::sort_unstable);
         }
         if self.changes.deduplicate {
@@ -358,6 +423,7 @@ struct Lists<'n, I> {
     ends: NpyWriter,
     ids: NpyWriter,
     weights: Option<NpyWriter>,
+    key: Option<SortKey<'n>>,
     numbers: Numbers<'n>,
     edges: u64,
     id: std::marker::PhantomData<I>,
@@ -404,6 +470,21 @@ fn for_each_list<I: Send>(starts: &[usize], ids: &mut [I], work: impl Fn(&mut [I
             work(list);
         }
     });
+}
+
+/// Sorts every list by the key of its entries' numbers, stably.
+fn sort_by_key<I: Copy>(starts: &[usize], ids: &mut [I], numbers: &mut [u64], key: SortKey<'_>) {
+    let mut entries: Vec<(i64, u64, I)> = Vec::new();
+    for pair in starts.windows(2) {
+        let list = pair[0]..pair[1];
+        entries.clear();
+        let listed = numbers[list.clone()].iter().zip(&ids[list.clone()]);
+        entries.extend(listed.map(|(&number, &id)| (key(number), number, id)));
+        entries.sort_by_key(|entry| entry.0);
+        for (place, &(_, number, id)) in list.zip(&entries) {
+            (ids[place], numbers[place]) = (id, number);
+        }
+    }
 }
 
 /// Keeps the first of equal neighbours in each list, which is sorted.

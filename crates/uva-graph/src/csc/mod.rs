@@ -9,5 +9,5 @@ mod buckets;
 mod builder;
 mod changes;
 
-pub use builder::{CscBuilder, LEAST_MEMORY, Numbers};
+pub use builder::{CscBuilder, Ends, LEAST_MEMORY, Numbers, SortKey};
 pub use changes::{Changes, SelfLoops};

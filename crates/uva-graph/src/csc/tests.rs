@@ -216,3 +216,59 @@ fn a_graph_without_edges_or_without_nodes_has_empty_lists() {
     assert_eq!(built(3, &[], all, 4000), (vec![0; 4], vec![]));
     assert_eq!(built(0, &[], all, 4000), (vec![0], vec![]));
 }
+
+/// Lists of a relation between 300 sources and 40 destinations, with the numbers of their edges.
+fn between(changes: Changes, ends: Ends, key: Option<SortKey<'_>>) -> (Vec<i64>, Vec<i64>, Vec<u64>) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut builder = CscBuilder::between(directory.path(), ends, changes, true, LEAST_MEMORY).unwrap();
+    for i in 0..2000_u64 {
+        builder.push(crate::mix(i) % ends.sources, crate::mix(i + 5000) % ends.destinations, 0.0).unwrap();
+    }
+    let mut numbers = Vec::new();
+    let take = &mut |more: &[u64]| {
+        numbers.extend_from_slice(more);
+        Ok(())
+    };
+    builder.finish_in_order(&|_| {}, key, take).unwrap();
+    (self::ends(directory.path()), ids(directory.path()), numbers)
+}
+
+#[test]
+fn a_relation_has_as_many_lists_as_destinations_and_ids_of_sources() {
+    for ends in [Ends { sources: 3000, destinations: 40 }, Ends { sources: 40, destinations: 3000 }] {
+        let (indptr, indices, numbers) = between(Changes::NONE, ends, None);
+        assert_eq!((indptr.len() as u64, indices.len()), (ends.destinations + 1, 2000));
+        for (node, pair) in indptr.windows(2).enumerate() {
+            for place in pair[0] as usize..pair[1] as usize {
+                let number = numbers[place];
+                assert_eq!(crate::mix(number + 5000) % ends.destinations, node as u64);
+                assert_eq!(crate::mix(number) % ends.sources, indices[place] as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_added_reverse_edge_has_the_number_of_its_edge() {
+    let changes = Changes { symmetrise: true, ..Changes::NONE };
+    let (indptr, indices, numbers) = between(changes, Ends::among(60), None);
+    let loops = (0..2000).filter(|&i| crate::mix(i) % 60 == crate::mix(i + 5000) % 60).count();
+    assert_eq!(indices.len(), 4000 - loops);
+    for (node, pair) in indptr.windows(2).enumerate() {
+        for place in pair[0] as usize..pair[1] as usize {
+            let ends = [crate::mix(numbers[place]) % 60, crate::mix(numbers[place] + 5000) % 60];
+            let listed = [indices[place] as u64, node as u64];
+            assert!(listed == ends || listed == [ends[1], ends[0]], "{listed:?} is not {ends:?}");
+        }
+    }
+}
+
+#[test]
+fn lists_ascend_by_a_key_and_equal_keys_keep_their_order() {
+    let key = |number: u64| -((number / 10) as i64);
+    let (indptr, _, numbers) = between(Changes::NONE, Ends { sources: 300, destinations: 40 }, Some(&key));
+    for pair in indptr.windows(2) {
+        let list = &numbers[pair[0] as usize..pair[1] as usize];
+        assert!(list.is_sorted_by_key(|&number| (key(number), number)), "{list:?}");
+    }
+}

@@ -120,7 +120,8 @@ fn first_wrong<T: Copy + Sync>(values: &[T], is_wrong: impl Fn(T) -> bool + Sync
 pub fn directory(directory: &Path) -> Result<(), GraphError> {
     let files = Files::open(directory)?;
     nodes(&files.graph)?;
-    edges(&files.graph)
+    edges(&files.graph)?;
+    edge_rows(&files)
 }
 
 /// The first error of `check` in the order of `items`, which are checked in parallel.

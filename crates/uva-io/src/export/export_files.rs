@@ -54,30 +54,34 @@ impl Export<'_> {
 
     /// Writes `edge_index.npy`: [2, E], sources followed by destinations.
     pub(super) fn edge_index(&self) -> Result<(), GraphError> {
-        let csc = self.dataset.csc();
-        let edges = csc.edges();
-        let mut writer = NpyWriter::create(&self.to.join("edge_index.npy"), NpyType::I64, &[edges])?;
-        let tell = |done: usize| {
-            (self.progress)(Progress { stage: "edges", done: done as u64, total: 2 * edges as u64 });
-        };
-        for first in (0..edges).step_by(CHUNK) {
-            let last = (first + CHUNK).min(edges);
-            let sources: Vec<i64> = (first..last).map(|edge| csc.indices.get(edge)).collect();
-            writer.write(&sources)?;
-            tell(last);
-        }
-        let mut destinations = Vec::with_capacity(CHUNK);
-        for (edge, (_, destination)) in pairs(csc).enumerate() {
-            destinations.push(destination);
-            if destinations.len() == CHUNK {
-                writer.write(&destinations)?;
-                destinations.clear();
-                tell(edges + edge);
-            }
-        }
-        writer.write(&destinations)?;
-        writer.finish_with_rows(2)
+        edge_index(self.dataset.csc(), self.to, self.progress)
     }
+}
+
+/// Writes the edges of these lists to `edge_index.npy` in `to`: [2, E], sources followed by destinations.
+pub(super) fn edge_index(csc: Csc<'_>, to: &Path, progress: &dyn Fn(Progress)) -> Result<(), GraphError> {
+    let edges = csc.edges();
+    let mut writer = NpyWriter::create(&to.join("edge_index.npy"), NpyType::I64, &[edges])?;
+    let tell = |done: usize| {
+        progress(Progress { stage: "edges", done: done as u64, total: 2 * edges as u64 });
+    };
+    for first in (0..edges).step_by(CHUNK) {
+        let last = (first + CHUNK).min(edges);
+        let sources: Vec<i64> = (first..last).map(|edge| csc.indices.get(edge)).collect();
+        writer.write(&sources)?;
+        tell(last);
+    }
+    let mut destinations = Vec::with_capacity(CHUNK);
+    for (edge, (_, destination)) in pairs(csc).enumerate() {
+        destinations.push(destination);
+        if destinations.len() == CHUNK {
+            writer.write(&destinations)?;
+            destinations.clear();
+            tell(edges + edge);
+        }
+    }
+    writer.write(&destinations)?;
+    writer.finish_with_rows(2)
 }
 
 /// The edges in the order of the lists: source and destination.

@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::Path;
 
 use uva_files::staging::StagedDirectory;
-use uva_graph::{DATASET, Dataset, GraphError, Labels, Progress};
+use uva_graph::{DATASET, GraphError, Labels, Progress, TypedDataset};
 
 use super::export_files::{Export, ExportOptions};
-use super::losses::lost;
+use super::losses::{lost, lost_of_types};
+use super::typed_export::TypedExport;
 
 /// A format that can be exported: a row of [`EXPORTERS`](super::EXPORTERS).
 ///
@@ -24,6 +25,8 @@ pub struct Exporter {
     pub(super) omits: &'static [&'static str],
     /// Writes the files. Returns the options for importing them again.
     pub(super) write: fn(&Export<'_>) -> Result<Vec<&'static str>, GraphError>,
+    /// Writes the files of a typed graph; `None` if the format takes only one type and one relation.
+    pub(super) write_types: Option<fn(&TypedExport<'_>) -> Result<(), GraphError>>,
 }
 
 impl Exporter {
@@ -35,7 +38,7 @@ impl Exporter {
     /// dataset is wrong (its stamp may be older than the files). No files remain after an error.
     pub fn run(
         &self,
-        dataset: &Dataset,
+        dataset: &TypedDataset,
         out: &Path,
         options: ExportOptions,
         progress: &dyn Fn(Progress),
@@ -45,6 +48,14 @@ impl Exporter {
             let message = format!("{} has no lines of text to compress", self.name);
             return Err(GraphError::usage("gzip", message));
         }
+        if let (true, Some(write)) = (dataset.metagraph().is_named(), self.write_types) {
+            let staged = StagedDirectory::new(out, &DATASET)?;
+            dataset.check_edges()?;
+            lost_of_types(dataset)?.iter().for_each(|line| note(line));
+            write(&TypedExport { dataset, to: staged.path(), progress })?;
+            return Ok(staged.commit().map(|()| Vec::new())?);
+        }
+        let dataset = &dataset.single_type()?;
         dataset.meta().check_format_1(dataset.path())?;
         let staged = StagedDirectory::new(out, &DATASET)?;
         dataset.check_edges()?;

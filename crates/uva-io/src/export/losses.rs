@@ -3,7 +3,7 @@
 use std::fs;
 
 use uva_files::quote::shown;
-use uva_graph::{Dataset, GraphError, Indices, Labels, Split, meta, names};
+use uva_graph::{Dataset, GraphError, Indices, Labels, Split, TypedDataset, meta, names};
 
 /// A line about each part of the dataset that is not exported, or is imported differently. `omits` lists the files that
 /// the format does not keep.
@@ -51,6 +51,39 @@ pub(super) fn lost(dataset: &Dataset, omits: &[&str]) -> Result<Vec<String>, Gra
     }
     if matches!(dataset.csc().indices, Indices::I64(_)) && dataset.nodes() <= i32::MAX as usize {
         lines.push("indices.npy comes back in 32 bits, which are enough".to_owned());
+    }
+    Ok(lines)
+}
+
+/// Likewise for a typed graph, of whose arrays all are exported.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(super) fn lost_of_types(dataset: &TypedDataset) -> Result<Vec<String>, GraphError> {
+    let directory = dataset.path();
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
+        let name = entry.map_err(GraphError::io(directory, "read"))?.file_name();
+        let exported = [meta::FILE_NAME, names::NODE_TYPES, names::RELATIONS];
+        if !name.as_encoded_bytes().starts_with(b".") && !exported.iter().any(|known| name == *known) {
+            files.push(shown(name.as_encoded_bytes()));
+        }
+    }
+    files.sort_unstable();
+    let mut lines: Vec<String> = files.iter().map(|name| format!("{name} is not exported")).collect();
+    let metagraph = dataset.metagraph();
+    for node_type in metagraph.types() {
+        if matches!(dataset.labels_of(node_type), Labels::Multi { classes: 1, .. }) {
+            let name = metagraph.type_name(node_type);
+            lines.push(format!("label.npy [N, 1] of {name} comes back as one class a node, 0 or 1"));
+        }
+    }
+    for relation in metagraph.relations() {
+        let sources = dataset.nodes_of(metagraph.source(relation));
+        if matches!(dataset.lists(relation).indices, Indices::I64(_)) && sources <= i32::MAX as usize {
+            let name = metagraph.full_name(relation);
+            lines.push(format!("indices.npy of {name} comes back in 32 bits, which are enough"));
+        }
     }
     Ok(lines)
 }

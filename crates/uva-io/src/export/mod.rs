@@ -10,6 +10,7 @@ mod losses;
 mod to_edgelist;
 mod to_graphbolt;
 mod to_npy;
+mod typed_export;
 
 pub use self::export_files::ExportOptions;
 pub use self::exporter::Exporter;

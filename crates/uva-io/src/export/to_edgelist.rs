@@ -36,6 +36,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
     has_lines: true,
     omits: &[],
     write,
+    write_types: None,
 };
 
 fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {

@@ -20,6 +20,7 @@ pub(super) const EXPORTER: Exporter = Exporter {
     has_lines: false,
     omits: &[names::EDGE_TYPES],
     write,
+    write_types: None,
 };
 
 fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {

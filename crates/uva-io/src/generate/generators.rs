@@ -7,22 +7,34 @@ use uva_graph::{GraphError, Progress, Summary};
 use super::estimate::GeneratorEstimate;
 use super::options::shape_options::ShapeOptions;
 use super::planted;
-use super::recipe::{Generator, Recipe};
-use super::shapes::{citation, power_law, rmat, sbm, web};
+use super::planted_types;
+use super::recipe::{Generator, Planned, Recipe};
+use super::shapes::{citation, mag, power_law, rmat, sbm, typed, web};
 
 /// Every generator, the default first, in the order of `--help`.
-pub static GENERATORS: [&Generator; 5] =
-    [&power_law::GENERATOR, &citation::GENERATOR, &web::GENERATOR, &rmat::GENERATOR, &sbm::GENERATOR];
+pub static GENERATORS: [&Generator; 7] = [
+    &power_law::GENERATOR,
+    &citation::GENERATOR,
+    &web::GENERATOR,
+    &rmat::GENERATOR,
+    &sbm::GENERATOR,
+    &mag::GENERATOR,
+    &typed::GENERATOR,
+];
 
 /// Writes the graph to the directory `out`, which must not exist. `progress` is called periodically, on this thread.
 ///
-/// Memory stays bounded for any size: about 64 MiB of output, or the lists of 1,024 nodes if those are larger.
+/// Memory stays bounded for any size: about 64 MiB of output, or the lists of 1,024 nodes if those are larger; for a
+/// typed graph also 1 GiB of edges.
 ///
 /// # Errors
 /// If an option is out of its range, `out` exists, or a write fails; no files remain after an error.
 pub fn write(out: &Path, recipe: &dyn Recipe, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-    let shape = recipe.plan()?;
-    planted::write(out, recipe.generator().name, &recipe.common(), &*shape, progress)
+    let (kind, common) = (recipe.generator().name, recipe.common());
+    match recipe.plan()? {
+        Planned::Graph(shape) => planted::write(out, kind, &common, &*shape, progress),
+        Planned::Typed(shape) => planted_types::write(out, kind, &common, &*shape, progress),
+    }
 }
 
 /// The memory and disk space for generating the graph.
@@ -30,9 +42,20 @@ pub fn write(out: &Path, recipe: &dyn Recipe, progress: &dyn Fn(Progress)) -> Re
 /// # Errors
 /// If an option shared by all shapes is out of range.
 pub fn estimate(recipe: &dyn Recipe) -> Result<GeneratorEstimate, GraphError> {
-    let common = recipe.common();
-    common.check()?;
-    Ok(GeneratorEstimate::of(&common))
+    recipe.common().check()?;
+    Ok(recipe.estimate())
+}
+
+/// The accuracies of the best possible classifiers of the graph, each with what it sees, from the graph's own parameters.
+/// Empty for generators that do not compute them.
+///
+/// # Errors
+/// If an option is out of range.
+pub fn best_accuracies(recipe: &dyn Recipe) -> Result<Vec<(&'static str, f64)>, GraphError> {
+    Ok(match recipe.plan()? {
+        Planned::Graph(_) => Vec::new(),
+        Planned::Typed(shape) => shape.best_accuracies(),
+    })
 }
 
 /// Sets the options specific to some generators.
@@ -56,8 +79,10 @@ pub fn shape(recipe: &mut dyn Recipe, options: &ShapeOptions) -> Result<(), Grap
 
 #[cfg(test)]
 mod tests {
+    use uva_graph::NodeType;
+
     use super::*;
-    use crate::generate::testing::generated;
+    use crate::generate::testing::generated_types;
 
     #[test]
     fn every_generator_makes_a_sound_graph_and_names_itself_in_it() {
@@ -65,8 +90,8 @@ mod tests {
             let mut recipe = (generator.defaults)();
             let common = recipe.common_mut();
             (common.nodes, common.feature_dim) = (5000, 2);
-            let (_directory, dataset) = generated(&*recipe);
-            assert_eq!(dataset.nodes(), 5000, "{}", generator.name);
+            let (_directory, dataset, _) = generated_types(&*recipe);
+            assert_eq!(dataset.nodes_of(NodeType::ONLY), 5000, "{}", generator.name);
             let meta = std::fs::read_to_string(dataset.path().join("meta.json")).unwrap();
             assert!(meta.contains(&format!("\"kind\": \"{}\"", generator.name)), "{meta}");
             assert!(!generator.help.is_empty() && !generator.help.ends_with('.'), "{}", generator.help);
@@ -80,6 +105,7 @@ mod tests {
             ShapeOptions { probabilities: Some([0.25, 0.125]), ..ShapeOptions::default() },
             ShapeOptions { quadrants: Some([0.25; 4]), ..ShapeOptions::default() },
             ShapeOptions { noise: Some(0.025), ..ShapeOptions::default() },
+            ShapeOptions { featureless: true, ..ShapeOptions::default() },
         ];
         for options in given {
             let name = options.given().next().unwrap();

@@ -88,17 +88,8 @@ pub(super) fn write(
         BytesOnDisk(needs)
     );
     disk_space::check(out, needs, what)?;
-    let pool_of = |threads| {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| GraphError::Lacking {
-            path: out.to_owned(),
-            message: format!(
-                "cannot start {threads} threads ({error}): lower `threads`, or raise the limit on \
-                 processes and threads (ulimit -u, or a container's pids limit)"
-            ),
-        })
-    };
-    let pool = common.threads.map(pool_of).transpose()?;
-    let writer = Writer { common, shape, directory: staged.path(), pool };
+    let threads = Threads::new(out, common)?;
+    let writer = Writer { common, shape, directory: staged.path(), threads };
 
     let mut draw = match common.train_by {
         TrainBy::Shape => None,
@@ -125,19 +116,110 @@ struct Writer<'o> {
     common: &'o Common,
     shape: &'o dyn PlantedGraph,
     directory: &'o Path,
-    /// The requested threads; with `None`, those of the whole process.
-    pool: Option<rayon::ThreadPool>,
+    threads: Threads,
 }
 
-impl Writer<'_> {
+/// The requested threads; with `None`, those of the whole process.
+pub(super) struct Threads(Option<rayon::ThreadPool>);
+
+impl Threads {
+    /// The threads of the options, for a graph in the directory `out`.
+    pub(super) fn new(out: &Path, common: &Common) -> Result<Threads, GraphError> {
+        let pool_of = |threads| {
+            rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| {
+                GraphError::Lacking {
+                    path: out.to_owned(),
+                    message: format!(
+                        "cannot start {threads} threads ({error}): lower `threads`, or raise the limit on \
+                         processes and threads (ulimit -u, or a container's pids limit)"
+                    ),
+                }
+            })
+        };
+        Ok(Threads(common.threads.map(pool_of).transpose()?))
+    }
+
     /// Runs `work` on the threads.
-    fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        match &self.pool {
+    pub(super) fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        match &self.0 {
             Some(pool) => pool.install(work),
             None => work(),
         }
     }
+}
 
+/// The lists of a run of nodes, block after block: their lengths, and their entries.
+pub(super) fn lists_of(
+    nodes: &Range<u64>,
+    threads: &Threads,
+    neighbours_of: &(dyn Fn(u64, &mut Vec<u64>) + Sync),
+) -> Vec<(Vec<i64>, Vec<u64>)> {
+    threads.install(|| {
+        let lists = blocks(nodes).into_par_iter().map(|nodes| {
+            let (mut lengths, mut neighbours) = (Vec::new(), Vec::new());
+            for node in nodes {
+                let before = neighbours.len();
+                neighbours_of(node, &mut neighbours);
+                lengths.push((neighbours.len() - before) as i64);
+            }
+            (lengths, neighbours)
+        });
+        lists.collect()
+    })
+}
+
+/// Writes features at `path`, a run of nodes at a time; `row_of` makes a row of them.
+pub(super) fn write_features(
+    path: &Path,
+    nodes: u64,
+    common: &Common,
+    threads: &Threads,
+    row_of: &(dyn Fn(u64, &mut [u8]) + Sync),
+    progress: &dyn Fn(Progress),
+) -> Result<(), GraphError> {
+    let &Common { feature_dim, feature_element, .. } = common;
+    let kind = match feature_element {
+        ElementType::F16 => NpyType::F16,
+        ElementType::Bf16 => NpyType::U16,
+        ElementType::E4m3 => NpyType::U8,
+        _ => NpyType::F32,
+    };
+    let row_bytes = feature_dim * feature_element.bytes();
+    let mut writer = NpyWriter::create(path, kind, &[feature_dim])?;
+    in_steps("features", nodes, row_bytes, progress, |nodes| {
+        let mut bytes = vec![0; (nodes.end - nodes.start) as usize * row_bytes];
+        threads.install(|| {
+            let rows = bytes.par_chunks_mut(row_bytes).enumerate();
+            rows.for_each(|(row, bytes)| row_of(nodes.start + row as u64, bytes));
+        });
+        writer.write_bytes(&bytes)
+    })?;
+    writer.finish().map(drop)
+}
+
+/// A row of features: a centre of ±`signal` a dimension, 0 without one, and noise of variance 1.
+pub(super) fn feature_row(
+    element: ElementType,
+    signal: f32,
+    mut centre: Option<RandomStream>,
+    mut noise: RandomStream,
+    row: &mut [u8],
+) {
+    for value in row.chunks_exact_mut(element.bytes()) {
+        let feature = match &mut centre {
+            Some(centre) => (if centre.next() & 1 == 0 { signal } else { -signal }) + noise.normal(),
+            None => noise.normal(),
+        };
+        match element {
+            ElementType::F16 => value.copy_from_slice(&f16::from_f32(feature).to_le_bytes()),
+            ElementType::Bf16 => value.copy_from_slice(&bf16::from_f32(feature).to_le_bytes()),
+            ElementType::E4m3 => value[0] = float8::from_f32(feature),
+            _ => value.copy_from_slice(&feature.to_le_bytes()),
+        }
+    }
+}
+
+impl Writer<'_> {
     /// Writes `indptr.npy` and `indices.npy` together, a run of nodes at a time, and offers each node to the draw of the
     /// train split. Returns the number of edges.
     fn edges(
@@ -155,20 +237,7 @@ impl Writer<'_> {
         let row = self.common.average_degree * 8.0 + 32.0;
         let shape = self.shape;
         in_steps("edges", nodes, row as usize, progress, |nodes| {
-            let lists: Vec<(Vec<i64>, Vec<u64>)> = self.install(|| {
-                blocks(&nodes)
-                    .into_par_iter()
-                    .map(|nodes| {
-                        let (mut lengths, mut neighbours) = (Vec::new(), Vec::new());
-                        for node in nodes {
-                            let before = neighbours.len();
-                            shape.neighbours_of(node, &mut neighbours);
-                            lengths.push((neighbours.len() - before) as i64);
-                        }
-                        (lengths, neighbours)
-                    })
-                    .collect()
-            });
+            let lists = lists_of(&nodes, &self.threads, &|node, list| shape.neighbours_of(node, list));
             if let Some(draw) = &mut draw {
                 let lengths = lists.iter().flat_map(|(lengths, _)| lengths);
                 nodes.zip(lengths).for_each(|(node, length)| draw.offer(node, length.cast_unsigned()));
@@ -193,41 +262,15 @@ impl Writer<'_> {
     }
 
     fn features(&self, progress: &dyn Fn(Progress)) -> Result<(), GraphError> {
-        let &Common { feature_dim, feature_element, .. } = self.common;
-        let kind = match feature_element {
-            ElementType::F16 => NpyType::F16,
-            ElementType::Bf16 => NpyType::U16,
-            ElementType::E4m3 => NpyType::U8,
-            _ => NpyType::F32,
-        };
-        let row_bytes = feature_dim * feature_element.bytes();
-        let mut writer = NpyWriter::create(&self.directory.join(names::FEATURES), kind, &[feature_dim])?;
-        in_steps("features", self.common.nodes, row_bytes, progress, |nodes| {
-            let mut bytes = vec![0; (nodes.end - nodes.start) as usize * row_bytes];
-            self.install(|| {
-                let rows = bytes.par_chunks_mut(row_bytes).enumerate();
-                rows.for_each(|(row, bytes)| self.feature_row(nodes.start + row as u64, bytes));
-            });
-            writer.write_bytes(&bytes)
-        })?;
-        writer.finish().map(drop)
-    }
-
-    fn feature_row(&self, node: u64, row: &mut [u8]) {
-        let &Common { seed, feature_element, .. } = self.common;
+        let &Common { seed, feature_element, nodes, .. } = self.common;
         let signal = self.common.signal() as f32;
-        let mut centre = RandomStream::new(seed, GeneratorPurpose::ClassCentre, self.shape.class_of(node));
-        let mut noise = RandomStream::new(seed, GeneratorPurpose::Features, node);
-        for value in row.chunks_exact_mut(feature_element.bytes()) {
-            let centre = if centre.next() & 1 == 0 { signal } else { -signal };
-            let feature = centre + noise.normal();
-            match feature_element {
-                ElementType::F16 => value.copy_from_slice(&f16::from_f32(feature).to_le_bytes()),
-                ElementType::Bf16 => value.copy_from_slice(&bf16::from_f32(feature).to_le_bytes()),
-                ElementType::E4m3 => value[0] = float8::from_f32(feature),
-                _ => value.copy_from_slice(&feature.to_le_bytes()),
-            }
-        }
+        let row_of = |node: u64, row: &mut [u8]| {
+            let centre = RandomStream::new(seed, GeneratorPurpose::ClassCentre, self.shape.class_of(node));
+            let noise = RandomStream::new(seed, GeneratorPurpose::Features, node);
+            feature_row(feature_element, signal, Some(centre), noise, row);
+        };
+        let path = self.directory.join(names::FEATURES);
+        write_features(&path, nodes, self.common, &self.threads, &row_of, progress)
     }
 
     /// Writes labels and splits, with the train split as drawn, or with all splits as the shape has them. Returns the
@@ -247,7 +290,7 @@ impl Writer<'_> {
             Some(_) => self.common.rest_split(node),
         };
         in_steps("labels", self.common.nodes, 64, progress, |nodes| {
-            let labelled: Vec<(i64, Option<Split>)> = self.install(|| {
+            let labelled: Vec<(i64, Option<Split>)> = self.threads.install(|| {
                 nodes.clone().into_par_iter().map(|node| (self.label(node), split_of(node))).collect()
             });
             let classes: Vec<i64> = labelled.iter().map(|(label, _)| *label).collect();
@@ -265,35 +308,46 @@ impl Writer<'_> {
     }
 
     fn label(&self, node: u64) -> i64 {
-        let &Common { seed, classes, label_noise, .. } = self.common;
-        let mut noise = RandomStream::new(seed, GeneratorPurpose::LabelNoise, node);
-        let label = if noise.unit() < label_noise { noise.below(classes) } else { self.shape.class_of(node) };
-        label.cast_signed()
+        noisy_label(self.common, node, self.shape.class_of(node))
     }
 
     fn meta(&self, kind: &str, out: &Path) -> Meta {
         let common = self.common;
-        let directory_name = out.file_name().map(|name| name.to_string_lossy().into_owned());
-        let mut description = Map::from_iter([("kind".to_owned(), json!(kind))]);
-        description.extend(self.shape.description());
-        description.extend([
-            ("seed".to_owned(), json!(common.seed)),
-            ("average_degree".to_owned(), json!(common.average_degree)),
-            ("feature_signal".to_owned(), json!(common.signal())),
-            ("label_noise".to_owned(), json!(common.label_noise)),
-            ("directed".to_owned(), json!(true)),
-        ]);
-        if common.train_by == TrainBy::Degree {
-            description.insert("train_by".to_owned(), json!(common.train_by.name()));
-        }
         Meta {
-            name: common.name.clone().or(directory_name),
             classes: Some(common.classes),
             feat_dtype: Some(common.feature_element.name().to_owned()),
-            licence: Some("CC0-1.0".to_owned()),
-            other: Map::from_iter([("generator".to_owned(), Value::Object(description))]),
-            ..Meta::default()
+            ..meta(kind, common, self.shape.description(), out)
         }
+    }
+}
+
+/// The label of a node of this class: that, or any, with the probability of noise.
+pub(super) fn noisy_label(common: &Common, node: u64, class: u64) -> i64 {
+    let mut noise = RandomStream::new(common.seed, GeneratorPurpose::LabelNoise, node);
+    let label = if noise.unit() < common.label_noise { noise.below(common.classes) } else { class };
+    label.cast_signed()
+}
+
+/// `meta.json` of a generated graph, with the options of its shape.
+pub(super) fn meta(kind: &str, common: &Common, shape: Map<String, Value>, out: &Path) -> Meta {
+    let directory_name = out.file_name().map(|name| name.to_string_lossy().into_owned());
+    let mut description = Map::from_iter([("kind".to_owned(), json!(kind))]);
+    description.extend(shape);
+    description.extend([
+        ("seed".to_owned(), json!(common.seed)),
+        ("average_degree".to_owned(), json!(common.average_degree)),
+        ("feature_signal".to_owned(), json!(common.signal())),
+        ("label_noise".to_owned(), json!(common.label_noise)),
+        ("directed".to_owned(), json!(true)),
+    ]);
+    if common.train_by == TrainBy::Degree {
+        description.insert("train_by".to_owned(), json!(common.train_by.name()));
+    }
+    Meta {
+        name: common.name.clone().or(directory_name),
+        licence: Some("CC0-1.0".to_owned()),
+        other: Map::from_iter([("generator".to_owned(), Value::Object(description))]),
+        ..Meta::default()
     }
 }
 

@@ -9,6 +9,8 @@
 //!   gives. products has 61,859,140 undirected edges.
 //! - `mag240m`: Hu et al. 2021, "OGB-LSC", the papers and the citations among them alone; features are float16. Test is
 //!   test-dev and test-challenge together.
+//! - `mag`: the papers of ogbn-mag (Hu et al. 2020) and their citations; the other types and relations are in
+//!   `shapes/mag.rs`.
 //! - `reddit`: Hamilton et al. 2017, in the counts of DGL's `RedditDataset`.
 //! - `twitter`: twitter-2010 (Kwak et al. 2010; Laboratory for Web Algorithmics). `uk-2006`: uk-2006-05 (Boldi et al.).
 //!   Neither has features or labels. Rows of 256, 150 classes and the splits are those that GNNLab (Yang et al. 2022)
@@ -25,6 +27,7 @@ use super::options::common::Common;
 use super::options::train_by::TrainBy;
 use super::recipe::{Generator, Recipe};
 use super::shapes::citation::{self, Citation};
+use super::shapes::mag::{self, Mag};
 use super::shapes::power_law::{self, PowerLaw};
 use super::shapes::web::{self, Web};
 
@@ -62,6 +65,8 @@ enum Shape {
     /// The citation shape, with labels in all fields.
     AllLabelled,
     Web,
+    /// Typed: papers, authors, institutions and fields.
+    Mag,
 }
 
 /// A preset with float32 rows.
@@ -97,7 +102,7 @@ const fn trained_by_degree(preset: Preset) -> Preset {
 const FIELD: u64 = 256;
 
 /// All presets, the small ones first.
-pub static PRESETS: [Preset; 13] = [
+pub static PRESETS: [Preset; 14] = [
     igb("igb-tiny", 100_000, 547_416, 100_000),
     preset(
         "reddit",
@@ -106,6 +111,14 @@ pub static PRESETS: [Preset; 13] = [
         [232_965, 114_615_892],
         [602, 41],
         [153_431, 23_831, 55_703],
+    ),
+    preset(
+        "mag",
+        "papers, authors, institutions and fields, ogbn-mag",
+        Shape::Mag,
+        [mag::PAPERS, mag::CITATIONS],
+        [128, 349],
+        mag::SPLITS,
     ),
     igb("igb-small", 1_000_000, 12_070_502, 1_000_000),
     preset(
@@ -182,6 +195,7 @@ impl Preset {
             Shape::PowerLaw => &power_law::GENERATOR,
             Shape::FewLabels | Shape::AllLabelled => &citation::GENERATOR,
             Shape::Web => &web::GENERATOR,
+            Shape::Mag => &mag::GENERATOR,
         }
     }
 
@@ -231,6 +245,7 @@ impl Preset {
                 Box::new(Citation { common, ..labelled })
             }
             Shape::Web => Box::new(Web { common, ..Web::default() }),
+            Shape::Mag => Box::new(Mag { common }),
         })
     }
 }

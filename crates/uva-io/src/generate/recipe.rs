@@ -4,9 +4,11 @@ use std::fmt;
 
 use uva_graph::GraphError;
 
+use super::estimate::GeneratorEstimate;
 use super::options::common::Common;
 use super::options::shape_options::ShapeOptions;
 use super::planted::PlantedGraph;
+use super::planted_types::PlantedTypes;
 
 /// A shape of graph: a row of [`GENERATORS`](super::GENERATORS).
 #[derive(Debug)]
@@ -41,5 +43,19 @@ pub trait Recipe: fmt::Debug {
     ///
     /// # Errors
     /// If an option is out of range.
-    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError>;
+    fn plan(&self) -> Result<Planned<'_>, GraphError>;
+
+    /// The cost, for common options that have been checked.
+    fn estimate(&self) -> GeneratorEstimate {
+        GeneratorEstimate::of(&self.common())
+    }
+}
+
+/// A checked graph, not yet written.
+#[expect(missing_debug_implementations, reason = "a plan is only written")]
+pub enum Planned<'r> {
+    /// A graph with one type of nodes and edges.
+    Graph(Box<dyn PlantedGraph + 'r>),
+    /// A typed graph.
+    Typed(Box<dyn PlantedTypes + 'r>),
 }

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "parquet")]
 use super::formats::parquet;
-use super::formats::{csv, edgelist, gnn_npz, graphbolt, igb, npy, ogb, planetoid};
+use super::formats::{csv, edgelist, gnn_npz, graphbolt, igb, npy, nt, ogb, planetoid};
 use super::importer::Importer;
 
 /// Every format that can be imported.
@@ -15,6 +15,7 @@ pub const IMPORTERS: &[Importer] = &[
     edgelist::IMPORTER,
     igb::IMPORTER,
     csv::IMPORTER,
+    nt::IMPORTER,
     #[cfg(feature = "parquet")]
     parquet::IMPORTER,
 ];

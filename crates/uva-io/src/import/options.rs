@@ -35,6 +35,9 @@ pub struct ImportOptions {
     /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
     /// labels of `igb`.
     pub variant: Option<String>,
+    /// Add the reverse of each relation of a typed graph: `rev_R`, or for `ogb` the same relation if both its ends are of
+    /// one type. `None` adds them for `ogb` only.
+    pub reverse: Option<bool>,
     /// Read labels as float32 targets of regression, even where they are whole numbers.
     pub regression: bool,
     /// Store features of nodes as float8_e4m3fn, one byte per value.
@@ -61,6 +64,7 @@ impl Default for ImportOptions {
             edge_list: EdgeList::default(),
             tables: TableColumns::default(),
             variant: None,
+            reverse: None,
             regression: false,
             float8: None,
         }
@@ -78,9 +82,10 @@ impl ImportOptions {
     }
 
     /// The options specific to some importers, and whether each was given.
-    pub(super) fn extras(&self) -> [(Extra, bool); 4] {
+    pub(super) fn extras(&self) -> [(Extra, bool); 5] {
         [
             (Extra::Variant, self.variant.is_some()),
+            (Extra::Reverse, self.reverse.is_some()),
             (Extra::Regression, self.regression),
             (Extra::Lines, self.edge_list != EdgeList::default()),
             (Extra::Tables, self.tables != TableColumns::default()),
@@ -105,6 +110,8 @@ pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Res
 pub enum Extra {
     /// [`ImportOptions::variant`].
     Variant,
+    /// [`ImportOptions::reverse`].
+    Reverse,
     /// [`ImportOptions::edge_list`].
     Lines,
     /// [`ImportOptions::tables`].
@@ -118,6 +125,7 @@ impl Extra {
     pub(super) fn name(self) -> &'static str {
         match self {
             Extra::Variant => "variant",
+            Extra::Reverse => "reverse",
             Extra::Tables => "`node_id` or `label`",
             Extra::Regression => "regression",
             Extra::Lines => {

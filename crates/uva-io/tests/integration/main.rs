@@ -16,6 +16,7 @@ mod graphbolt;
 mod hostile;
 mod igb;
 mod npy;
+mod nt;
 mod ogb;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -23,6 +24,9 @@ mod planetoid;
 mod round_trips;
 mod rounded_or_left;
 mod splits;
+mod typed_npy;
+mod typed_ogb;
+mod typed_writer;
 
 use std::fs;
 use std::io::Write;

@@ -82,8 +82,9 @@ impl OwnDirectory {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_in(&self, name: &str) -> io::Result<Self> {
-        Self::open_at(&self.directory, OsStr::new(name), &self.path.join(name))
+    pub fn open_in(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        let name = name.as_ref();
+        Self::open_at(&self.directory, name, &self.path.join(name))
     }
 
     fn open_at(above: impl AsFd, name: &OsStr, path: &Path) -> io::Result<Self> {

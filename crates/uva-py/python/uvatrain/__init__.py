@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ._core import VERSION as __version__
-from .datasets import Dataset, HopSet, propagate, write_dataset
+from .datasets import Dataset, HopSet, TypedDataset, propagate, write_dataset
 from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, UvatrainWarning
 from .interop.from_networkx import from_networkx
 from .interop.from_ogb import from_ogb
@@ -37,6 +37,7 @@ __all__ = [
     "RankOptions",
     "Session",
     "SlotInUse",
+    "TypedDataset",
     "Unavailable",
     "UvatrainError",
     "UvatrainWarning",

@@ -24,7 +24,7 @@ pub struct PyDataset {
     tables: Vec<(&'static str, PrivateTable)>,
 }
 
-/// Opens a dataset on threads made for this call: shared threads do not survive a fork.
+/// Opens a dataset.
 pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
     on_threads(|| Graph::open_verified(path, how))
 }
@@ -43,11 +43,12 @@ pub fn _read_partition(directory: PathBuf) -> PyResult<(Vec<u64>, Option<String>
     Ok((summary.train, layout))
 }
 
-fn on_threads(open: impl FnOnce() -> Result<Graph, GraphError> + Send) -> PyResult<Graph> {
+/// Calls `work` on threads made for this call: shared threads do not survive a fork.
+pub fn on_threads<T: Send>(work: impl FnOnce() -> Result<T, GraphError> + Send) -> PyResult<T> {
     let pool = rayon::ThreadPoolBuilder::new()
         .build()
         .map_err(|error| UvatrainError::new_err(format!("no threads to check a dataset with: {error}")))?;
-    pool.install(open).map_err(of_graph)
+    pool.install(work).map_err(of_graph)
 }
 
 impl PyDataset {

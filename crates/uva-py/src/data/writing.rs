@@ -32,7 +32,8 @@ const LABELS: &str = "label.npy";
 const PIECE: usize = 1 << 12;
 
 /// How one array is written.
-enum As {
+#[derive(Clone, Copy)]
+pub(super) enum As {
     /// Unchanged.
     Bytes(NpyType),
     /// Widened to 64 bits.
@@ -141,32 +142,8 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         File { input: features, name: "feat.npy", how: features_as },
     ];
     if let Some(labels) = take("labels") {
-        let labels_as = match (labels.shape.as_slice(), labels.kind) {
-            ([rows], _) if *rows == nodes && labels.is_integer() => As::Wide,
-            // True and false are the bytes 1 and 0.
-            ([rows, classes], ElementKind::U8 | ElementKind::Bool) if *rows == nodes && *classes > 0 => {
-                As::Bytes(NpyType::U8)
-            }
-            ([rows] | [rows, _], ElementKind::F32 | ElementKind::F64)
-                if *rows == nodes && labels.shape.get(1) != Some(&0) =>
-            {
-                if labels.kind == ElementKind::F32 {
-                    As::Bytes(NpyType::F32)
-                } else {
-                    As::Narrow
-                }
-            }
-            _ => {
-                return refuse(
-                    &labels,
-                    format!(
-                        "int64 [{nodes}], one class per node (-1: none), or uint8 [{nodes}, classes], zeros and ones, or \
-                         float32 [{nodes}] or [{nodes}, targets], for regression"
-                    ),
-                );
-            }
-        };
-        files.push(File { input: labels, name: LABELS, how: labels_as });
+        let Some(how) = rows_of_labels(&labels, nodes) else { return refuse(&labels, labels_wanted(nodes)) };
+        files.push(File { input: labels, name: LABELS, how });
     }
     for (argument, name) in
         [("train_idx", "train_idx.npy"), ("valid_idx", "valid_idx.npy"), ("test_idx", "test_idx.npy")]
@@ -215,8 +192,36 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     Ok(files)
 }
 
+/// How labels of this many nodes are written; `None` if they are none.
+pub(super) fn rows_of_labels(labels: &Input, nodes: usize) -> Option<As> {
+    Some(match (labels.shape.as_slice(), labels.kind) {
+        ([rows], _) if *rows == nodes && labels.is_integer() => As::Wide,
+        // True and false are the bytes 1 and 0.
+        ([rows, classes], ElementKind::U8 | ElementKind::Bool) if *rows == nodes && *classes > 0 => {
+            As::Bytes(NpyType::U8)
+        }
+        ([rows] | [rows, _], ElementKind::F32 | ElementKind::F64)
+            if *rows == nodes && labels.shape.get(1) != Some(&0) =>
+        {
+            if labels.kind == ElementKind::F32 {
+                As::Bytes(NpyType::F32)
+            } else {
+                As::Narrow
+            }
+        }
+        _ => return None,
+    })
+}
+
+pub(super) fn labels_wanted(nodes: usize) -> String {
+    format!(
+        "int64 [{nodes}], one class per node (-1: none), or uint8 [{nodes}, classes], zeros and ones, or float32 \
+         [{nodes}] or [{nodes}, targets], for regression"
+    )
+}
+
 /// The feature type that meta.json must name, if `.npy` has no name for it.
-fn unnamed(kind: ElementKind) -> Option<ElementType> {
+pub(super) fn unnamed(kind: ElementKind) -> Option<ElementType> {
     match kind {
         ElementKind::Bf16 => Some(ElementType::Bf16),
         ElementKind::E4m3 => Some(ElementType::E4m3),
@@ -225,7 +230,7 @@ fn unnamed(kind: ElementKind) -> Option<ElementType> {
 }
 
 /// How a table of features with this many rows is written; `None` if it is none.
-fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
+pub(super) fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
     if input.shape.len() != 2 || input.shape[0] != rows || input.shape[1] == 0 {
         return None;
     }
@@ -237,7 +242,7 @@ fn rows_of_features(input: &Input, rows: usize) -> Option<As> {
 }
 
 /// Checks that edge types fit their file.
-fn check_types(input: &Input) -> PyResult<()> {
+pub(super) fn check_types(input: &Input) -> PyResult<()> {
     let mut before = 0;
     let checked = input.widened(|values| {
         if let Some(at) = values.iter().position(|&value| u16::try_from(value).is_err()) {
@@ -266,7 +271,7 @@ fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<
     let staged = staged.map_err(GraphError::from).map_err(of_graph)?;
     let written = || -> PyResult<()> {
         for file in files {
-            write_file(&staged.path().join(file.name), file).map_err(of_graph)?;
+            write_array(&staged.path().join(file.name), &file.input, file.how).map_err(of_graph)?;
         }
         if *meta != Meta::default() {
             meta.write(staged.path()).map_err(of_graph)?;
@@ -279,7 +284,7 @@ fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<
 }
 
 /// The same error with the final names of files in `out`, instead of `staged`.
-fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
+pub(super) fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
     Python::attach(|py| {
         if error.is_instance_of::<PyValueError>(py) {
             let message = error.value(py).to_string();
@@ -295,23 +300,24 @@ fn no_integers(path: &Path) -> GraphError {
     GraphError::Io { path: path.to_owned(), action: "write", source }
 }
 
-fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {
-    let row_shape = &file.input.shape[1..];
-    match file.how {
+/// Writes an array to the file at `path`.
+pub(super) fn write_array(path: &Path, input: &Input, how: As) -> Result<(), GraphError> {
+    let row_shape = &input.shape[1..];
+    match how {
         As::Bytes(kind) => {
             let mut writer = NpyWriter::create(path, kind, row_shape)?;
-            writer.write_bytes(file.input.bytes())?;
+            writer.write_bytes(input.bytes())?;
             writer.finish()?;
         }
         As::Wide => {
             let mut writer = NpyWriter::create(path, NpyType::I64, row_shape)?;
-            let written = file.input.widened(|values| writer.write(values));
+            let written = input.widened(|values| writer.write(values));
             written.unwrap_or_else(|| Err(no_integers(path)))?;
             writer.finish()?;
         }
         As::Types => {
             let mut writer = NpyWriter::create(path, NpyType::U16, row_shape)?;
-            let written = file.input.widened(|values| {
+            let written = input.widened(|values| {
                 let types: Vec<u16> = values.iter().map(|&value| value as u16).collect();
                 writer.write(&types)
             });
@@ -322,7 +328,7 @@ fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {
             let mut writer = NpyWriter::create(path, NpyType::F32, row_shape)?;
             let mut piece = Vec::with_capacity(PIECE);
             // In Python's arrays a float64 is aligned; `Input` has checked it.
-            for values in bytemuck::cast_slice::<u8, f64>(file.input.bytes()).chunks(PIECE) {
+            for values in bytemuck::cast_slice::<u8, f64>(input.bytes()).chunks(PIECE) {
                 piece.clear();
                 piece.extend(values.iter().map(|&value| value as f32));
                 writer.write(&piece)?;

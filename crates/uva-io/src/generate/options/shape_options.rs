@@ -11,6 +11,8 @@ pub struct ShapeOptions {
     pub quadrants: Option<[f64; 4]>,
     /// Maximum deviation of R-MAT's quadrants at a level.
     pub noise: Option<f64>,
+    /// Whether a type that could have features has none.
+    pub featureless: bool,
 }
 
 impl ShapeOptions {
@@ -21,6 +23,7 @@ impl ShapeOptions {
             ("p_in", self.probabilities.is_some()),
             ("quadrants", self.quadrants.is_some()),
             ("noise", self.noise.is_some()),
+            ("featureless", self.featureless),
         ];
         all.into_iter().filter_map(|(name, given)| given.then_some(name))
     }

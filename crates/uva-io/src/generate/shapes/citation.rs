@@ -34,7 +34,7 @@ use uva_graph::{GraphError, Split, mix};
 use crate::generate::draws::random::{GeneratorPurpose, RandomStream};
 use crate::generate::options::common::{Common, check_share};
 use crate::generate::planted::{PlantedGraph, draw_list, list_length};
-use crate::generate::recipe::{Generator, Recipe};
+use crate::generate::recipe::{Generator, Planned, Recipe};
 
 /// A citation of another field goes to the leader of a block of at least 2^this members, if there is one.
 const KNOWN_ELSEWHERE: u32 = 12;
@@ -105,14 +105,14 @@ impl Recipe for Citation {
         &mut self.common
     }
 
-    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
-        Ok(Box::new(Plan::new(self)?))
+    fn plan(&self) -> Result<Planned<'_>, GraphError> {
+        Ok(Planned::Graph(Box::new(CitationPlan::new(self)?)))
     }
 }
 
 /// The checked options and derived values.
-struct Plan<'o> {
-    options: &'o Citation,
+pub(super) struct CitationPlan {
+    options: Citation,
     fields: u64,
     /// How many times longer than the mean the lists of a field without labels are.
     coverage_elsewhere: f64,
@@ -122,8 +122,8 @@ struct Plan<'o> {
     drawn: f64,
 }
 
-impl<'o> Plan<'o> {
-    fn new(options: &'o Citation) -> Result<Plan<'o>, GraphError> {
+impl CitationPlan {
+    pub(super) fn new(options: &Citation) -> Result<CitationPlan, GraphError> {
         let common = &options.common;
         common.check()?;
         check_share("within_field", options.within_field)?;
@@ -144,7 +144,8 @@ impl<'o> Plan<'o> {
             return refuse("coverage", format!("{} is outside 0..={most}", options.coverage));
         }
         let all = common.split_shares();
-        if all > labelled {
+        // Shares of published splits add up to 1 except for rounding.
+        if all > labelled + 1e-9 {
             return refuse(
                 "train_share",
                 format!(
@@ -154,8 +155,8 @@ impl<'o> Plan<'o> {
             );
         }
         let window = options.window.max(all / labelled).min(1.0);
-        Ok(Plan {
-            options,
+        Ok(CitationPlan {
+            options: options.clone(),
             fields: common.classes * per_class,
             coverage_elsewhere: if per_class == 1 {
                 1.0
@@ -191,7 +192,7 @@ impl<'o> Plan<'o> {
 
     /// One citation of `node`; `None` if there is nothing to cite.
     fn cited(&self, node: u64, stream: &mut RandomStream) -> Option<u64> {
-        let options = self.options;
+        let options = &self.options;
         let own = node % self.fields;
         let within = stream.unit() < options.within_field;
         let field = if within { own } else { stream.below(self.fields) };
@@ -217,7 +218,7 @@ impl<'o> Plan<'o> {
     }
 }
 
-impl PlantedGraph for Plan<'_> {
+impl PlantedGraph for CitationPlan {
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
         let common = &self.options.common;
         let labelled = self.is_labelled(node % self.fields);
@@ -247,7 +248,7 @@ impl PlantedGraph for Plan<'_> {
     }
 
     fn description(&self) -> Map<String, Value> {
-        let options = self.options;
+        let options = &self.options;
         Map::from_iter([
             ("fields_per_class".to_owned(), json!(options.fields_per_class)),
             ("within_field".to_owned(), json!(options.within_field)),

@@ -25,7 +25,7 @@ use crate::generate::draws::random::{GeneratorPurpose, RandomStream};
 use crate::generate::options::common::{Common, check_share};
 use crate::generate::options::shape_options::ShapeOptions;
 use crate::generate::planted::{PlantedGraph, draw_list};
-use crate::generate::recipe::{Generator, Recipe};
+use crate::generate::recipe::{Generator, Planned, Recipe};
 
 /// A power-law graph with planted classes. With the defaults of [`PowerLaw::default`], the best classifier of features
 /// alone stays well below one that sees neighbours too.
@@ -77,8 +77,8 @@ impl Recipe for PowerLaw {
         self.homophily = options.homophily.unwrap_or(self.homophily);
     }
 
-    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
-        Ok(Box::new(Plan::new(self)?))
+    fn plan(&self) -> Result<Planned<'_>, GraphError> {
+        Ok(Planned::Graph(Box::new(Plan::new(self)?)))
     }
 }
 
@@ -138,15 +138,21 @@ impl PlantedGraph for Plan<'_> {
 #[derive(Debug, Clone)]
 pub(crate) struct Degrees {
     nodes: u64,
+    /// The largest degree that a node can have.
+    most: u64,
     scale: f64,
     cap: f64,
 }
 
 impl Degrees {
     pub(crate) fn new(nodes: u64, average: f64) -> Degrees {
+        Degrees::between(nodes, (nodes - 1) as f64, average)
+    }
+
+    /// The degrees of `nodes` nodes that each have up to `others` neighbours.
+    pub(crate) fn between(nodes: u64, others: f64, average: f64) -> Degrees {
         // A hub with in-edges from a quarter of all nodes is large enough for any graph; small graphs need a larger
         // cap.
-        let others = (nodes - 1) as f64;
         let cap = (others / 4.0).max(4.0 * average).min(others);
         // With t = (scale/cap)^(1/5), the mean, ∫ min(scale · u^(−5/8), cap) du over 0..1, is cap · (8t⁵ − 5t⁸)/3. It
         // rises with t from 0 to cap, so bisection finds t; 64 steps exhaust the precision of a double.
@@ -163,7 +169,7 @@ impl Degrees {
                 high = middle;
             }
         }
-        Degrees { nodes, scale: cap * low * low * low * low * low, cap }
+        Degrees { nodes, most: others as u64, scale: cap * low * low * low * low * low, cap }
     }
 
     /// The degree at `position`, rounded up or down at random (`unit` in [0, 1)) such that the mean is preserved.
@@ -171,7 +177,7 @@ impl Degrees {
         let u = (position as f64 + 0.5) / self.nodes as f64;
         let (root, eighth) = (u.sqrt(), u.sqrt().sqrt().sqrt());
         let exact = (self.scale / (root * eighth)).min(self.cap);
-        ((exact + unit) as u64).min(self.nodes - 1)
+        ((exact + unit) as u64).min(self.most)
     }
 }
 

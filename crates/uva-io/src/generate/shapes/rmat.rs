@@ -36,7 +36,7 @@ use crate::generate::draws::random::{GeneratorPurpose, RandomStream};
 use crate::generate::options::common::{Common, check_share};
 use crate::generate::options::shape_options::ShapeOptions;
 use crate::generate::planted::{PlantedGraph, draw_list};
-use crate::generate::recipe::{Generator, Recipe};
+use crate::generate::recipe::{Generator, Planned, Recipe};
 
 /// An R-MAT graph with planted classes.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,8 +87,8 @@ impl Recipe for Rmat {
         self.noise = options.noise.unwrap_or(self.noise);
     }
 
-    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
-        Ok(Box::new(Plan::new(self)?))
+    fn plan(&self) -> Result<Planned<'_>, GraphError> {
+        Ok(Planned::Graph(Box::new(Plan::new(self)?)))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::generate::draws::random::{GeneratorPurpose, RandomStream};
 use crate::generate::options::common::{Common, check_share};
 use crate::generate::options::shape_options::ShapeOptions;
 use crate::generate::planted::PlantedGraph;
-use crate::generate::recipe::{Generator, Recipe};
+use crate::generate::recipe::{Generator, Planned, Recipe};
 
 /// A graph of communities, which are its classes.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,8 +85,8 @@ impl Recipe for Sbm {
         }
     }
 
-    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
-        Ok(Box::new(Plan::new(self)?))
+    fn plan(&self) -> Result<Planned<'_>, GraphError> {
+        Ok(Planned::Graph(Box::new(Plan::new(self)?)))
     }
 }
 

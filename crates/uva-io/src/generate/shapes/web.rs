@@ -25,7 +25,7 @@ use crate::generate::draws::permutation::Permutation;
 use crate::generate::draws::random::{GeneratorPurpose, RandomStream};
 use crate::generate::options::common::{Common, check_share};
 use crate::generate::planted::{PlantedGraph, draw_list, list_length};
-use crate::generate::recipe::{Generator, Recipe};
+use crate::generate::recipe::{Generator, Planned, Recipe};
 
 /// The number of pages of a directory.
 const DIRECTORY: u64 = 64;
@@ -90,8 +90,8 @@ impl Recipe for Web {
         &mut self.common
     }
 
-    fn plan(&self) -> Result<Box<dyn PlantedGraph + '_>, GraphError> {
-        Ok(Box::new(Plan::new(self)?))
+    fn plan(&self) -> Result<Planned<'_>, GraphError> {
+        Ok(Planned::Graph(Box::new(Plan::new(self)?)))
     }
 }
 

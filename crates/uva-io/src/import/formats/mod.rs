@@ -6,6 +6,7 @@ pub(crate) mod gnn_npz;
 pub(crate) mod graphbolt;
 pub(crate) mod igb;
 pub(crate) mod npy;
+pub(crate) mod nt;
 pub(crate) mod ogb;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;

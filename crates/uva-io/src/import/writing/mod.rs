@@ -3,3 +3,5 @@
 pub(crate) mod numbering;
 pub(crate) mod output;
 pub(crate) mod read_speed;
+pub(crate) mod type_names;
+pub(crate) mod typed_output;

@@ -2,5 +2,6 @@
 
 from .dataset import Dataset, opened, write_dataset
 from .hop_set import HopSet, propagate
+from .typed_dataset import TypedDataset
 
-__all__ = ["Dataset", "HopSet", "opened", "propagate", "write_dataset"]
+__all__ = ["Dataset", "HopSet", "TypedDataset", "opened", "propagate", "write_dataset"]

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, overload
 
 from .. import _core
 from .._arrays import integer, lent, readable
 from ..errors import UvatrainError, warn
+from .typed_dataset import EdgeType, TypedDataset, write_typed_dataset
 
 __all__ = ["Dataset", "write_dataset"]
 
@@ -196,6 +198,7 @@ def _reopen(path: str, fingerprint: str) -> Dataset:
     return dataset
 
 
+@overload
 def write_dataset(
     path: str | os.PathLike[str],
     *,
@@ -214,8 +217,33 @@ def write_dataset(
     classes: int | None = None,
     overwrite: bool = False,
     **meta: Any,
-) -> Dataset:
-    """Writes a dataset from arrays, and gives it back opened.
+) -> Dataset: ...
+
+
+@overload
+def write_dataset(
+    path: str | os.PathLike[str],
+    *,
+    nodes: Mapping[str, Any],
+    edges: Mapping[EdgeType, Any],
+    target: str | None = None,
+    name: str | None = None,
+    overwrite: bool = False,
+    **meta: Any,
+) -> TypedDataset: ...
+
+
+def write_dataset(
+    path: str | os.PathLike[str],
+    *,
+    nodes: Any = None,
+    edges: Any = None,
+    target: str | None = None,
+    name: str | None = None,
+    overwrite: bool = False,
+    **given: Any,
+) -> Dataset | TypedDataset:
+    """Writes a dataset from arrays, and gives it back opened: of one type of nodes and edges, or a typed one.
 
     Arrays are numpy's, torch's, or of any library with DLPack or `__array__`. Types and shapes are checked
     before anything is written, everything else (ids in range, no node twice in a split, finite values, ...)
@@ -223,6 +251,12 @@ def write_dataset(
     meanwhile.
 
     path: the directory to make. One that exists is refused.
+    name, and anything else by its keyword: what meta.json says. JSON values.
+    overwrite: replace a dataset at `path`, in one step. A directory that is not a whole dataset, or has other files in it,
+        is never replaced.
+
+    One type of nodes and edges, with `indptr`, `indices`, `features` and `train_idx`:
+
     indptr: integers [nodes + 1]; `indices[indptr[v]:indptr[v + 1]]` are the in-neighbours of v, whose
         features v aggregates.
     indices: integers [edges]. int32 stays, others become int64.
@@ -236,13 +270,54 @@ def write_dataset(
     edge_attr: [edges, features], a row for each entry of `indices`; types as of features.
     edge_type: integers [edges], 0 to 65535: the type (relation) of each entry of `indices`.
     orig_id: integers [nodes], unique, below 2**40.
-    name, classes, and anything else by its keyword: what meta.json says. JSON values.
-    overwrite: replace a dataset at `path`, in one step. A directory that is not a whole dataset, or has other files in it,
-        is never replaced.
+    classes: the number of classes, if labels do not have the largest one.
+
+    Several types, with `nodes` and `edges`:
+
+    nodes: for each node type its number of nodes, or a dict of arrays with the names above, each optional, and
+        `num_nodes`, `classes`, `time` int64 [nodes], `train_time`, `valid_time`, `test_time`. Other names are arrays of
+        your own, [nodes] or [nodes, columns], which are kept.
+    edges: for each (source, name, destination) integers [2, edges], sources and destinations, or a dict with
+        `edge_index`, or `indptr` and `indices`; and `weight`, `time`, `features`, `edge_type`, a row for each edge in its
+        order. With `time`, lists are sorted by it. `reverse=True` adds a relation `rev_name` with all edges in the other
+        direction, "same" adds them to the relation itself; both share features by `edge_id`.
+    target: the type whose splits are seeds.
 
     Raises ValueError for arrays that do not form a dataset, FileExistsError, and OSError for what the system
     refuses.
     """
+    if nodes is None and edges is None:
+        if target is not None:
+            raise ValueError("target requires nodes and edges")
+        return _write_dataset(path, name=name, overwrite=overwrite, **given)
+    if nodes is None or edges is None:
+        raise ValueError("a typed dataset requires nodes and edges")
+    known = [key for key in ("indptr", "indices", "features", "labels", "train_idx") if key in given]
+    if known:
+        raise ValueError(f"{known[0]} is not supported with nodes and edges: it belongs to a node type or relation")
+    meta = given if name is None else {**given, "name": name}
+    return write_typed_dataset(path, nodes, edges, target, _json(meta), bool(overwrite))
+
+
+def _write_dataset(
+    path: str | os.PathLike[str],
+    *,
+    indptr: Any,
+    indices: Any,
+    features: Any,
+    labels: Any = None,
+    train_idx: Any,
+    valid_idx: Any = (),
+    test_idx: Any = (),
+    weight: Any = None,
+    edge_attr: Any = None,
+    edge_type: Any = None,
+    orig_id: Any = None,
+    name: str | None = None,
+    classes: int | None = None,
+    overwrite: bool = False,
+    **meta: Any,
+) -> Dataset:
     arrays = {
         "indptr": indptr,
         "indices": indices,

@@ -72,7 +72,7 @@ def from_ogb(
         numpy.ascontiguousarray(edges[0]), numpy.ascontiguousarray(edges[1]), nodes, False
     )
     del edges
-    return write_dataset(
+    dataset: Dataset = write_dataset(
         path,
         indptr=lent(indptr),
         indices=lent(indices),
@@ -83,6 +83,7 @@ def from_ogb(
         overwrite=overwrite,
         **meta,
     )
+    return dataset
 
 
 def _missing(file: Path, name: str, root: Any) -> FileNotFoundError:

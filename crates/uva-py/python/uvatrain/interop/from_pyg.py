@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from .. import _core
@@ -35,10 +36,12 @@ def from_pyg(
     valid_idx: Any = None,
     test_idx: Any = None,
     regression: bool | None = None,
+    rename: Mapping[str, str] | None = None,
+    target: str | None = None,
     overwrite: bool = False,
     **meta: Any,
-) -> Dataset:
-    """Writes a torch_geometric `Data` as a dataset, and gives it back opened.
+) -> Any:
+    """Writes a torch_geometric `Data` as a dataset, or a `HeteroData` as a typed one, and gives it back opened.
 
     An edge (source, target) of `edge_index` puts the source into the target's list: features flow along
     edges, as in PyG's layers. The edges of one target keep the order they have in `edge_index`. `adj_t`,
@@ -55,14 +58,27 @@ def from_pyg(
     split: which column of masks that have several. Such masks are refused without it.
     train_idx, valid_idx, test_idx: node ids or masks, in place of those of `data`.
     Everything else as in `write_dataset`.
+
+    Of a `HeteroData`, each type and relation has the same attributes, all optional; `time` of nodes and edges, and other
+    tensors with a row for each node or edge, are kept too. Each edge keeps its place in `edge_index` as `edge_id`. A type
+    without tensors requires `num_nodes`.
+
+    rename: other names for node types and relations that have characters which a dataset does not accept.
+    target: the node type whose splits are seeds. None: the only type with a training split.
     """
     import torch
     from torch_geometric.data import Data, HeteroData
 
     if isinstance(data, HeteroData):
-        raise ValueError(
-            "data is a HeteroData: a dataset has one type of node and edge; data.to_homogeneous() makes it one"
-        )
+        splits = {"train_idx": train_idx, "valid_idx": valid_idx, "test_idx": test_idx}
+        for key, value in {"split": split, "regression": regression, **splits}.items():
+            if value is not None:
+                raise ValueError(f"{key} is not supported with a HeteroData: set the attribute of a node type")
+        from .hetero import from_hetero
+
+        return from_hetero(data, path, rename=rename, target=target, overwrite=overwrite, meta=meta)
+    if rename is not None or target is not None:
+        raise ValueError(f"{'rename' if rename is not None else 'target'} requires a HeteroData")
     if not isinstance(data, Data):
         raise ValueError(f"data is a {type(data).__name__}: a torch_geometric.data.Data is needed")
     if data.get("x") is None:

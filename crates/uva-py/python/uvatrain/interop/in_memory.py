@@ -26,6 +26,8 @@ def dataset_of(caller: str, name: str, value: Any, *, with_splits: bool) -> Data
     with_splits: it has to say which nodes to train on.
     """
     if is_pyg(value):
+        if hasattr(value, "node_types"):
+            raise ValueError(f"{name} is a HeteroData: uvatrain.from_pyg(data, path) writes it as a dataset")
         attributes = value.to_dict()
         splits = with_splits or any(key in attributes for key in ("train_mask", "train_idx"))
         given: dict[str, Any] = {} if splits else {"train_idx": ()}

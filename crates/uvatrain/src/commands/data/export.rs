@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use uva_graph::Dataset;
+use uva_graph::TypedDataset;
 use uva_io::export::ExportOptions;
 
 use crate::flags::data::ExportFlags;
@@ -14,7 +14,7 @@ use crate::ui::{format, out, shell};
 pub fn run(flags: &ExportFlags) -> anyhow::Result<()> {
     clean_up_on_signals()?;
     let start = Instant::now();
-    let dataset = Dataset::open(&flags.data)?;
+    let dataset = TypedDataset::open(&flags.data)?;
     let work = Work::new();
     let options = ExportOptions { gzip: flags.gzip };
     let note = |line: &str| work.beside(|| out::say(line));

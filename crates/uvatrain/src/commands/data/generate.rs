@@ -28,6 +28,12 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     if let Some(line) = shortfall(&*recipe, &summary, flags.option_of_edges()) {
         out::say(&line);
     }
+    for (sees, accuracy) in generate::best_accuracies(&*recipe)? {
+        out::say(&format!(
+            "the best possible classifier that sees {sees} is right for {:.1} %",
+            100.0 * accuracy
+        ));
+    }
     written::say(&flags.out, start.elapsed())
 }
 

@@ -32,6 +32,7 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         edge_list: edge_list(&flags.edge_list),
         tables: TableColumns { node_id: flags.tables.node_id.clone(), label: flags.tables.label.clone() },
         variant: flags.variant.clone(),
+        reverse: flags.reverse,
         regression: flags.regression,
         float8: flags.feat_dtype.map(|ImportedFeatures::E4m3| Float8 { saturate: flags.saturate }),
     };

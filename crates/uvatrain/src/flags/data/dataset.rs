@@ -76,6 +76,10 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
 
+    /// For nt and typed graphs of ogb: add the reverse of every relation [default: true for ogb, false for nt]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub reverse: Option<bool>,
+
     /// For npy, edgelist, graphbolt, csv and parquet: read labels as float32 regression targets, even if they are whole
     /// numbers. npy does so by default for floats that are not whole numbers
     #[arg(long)]

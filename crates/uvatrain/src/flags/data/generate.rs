@@ -63,7 +63,8 @@ pub struct GenerateFlags {
     pub kind: Option<GraphKind>,
 
     /// Share of the edges drawn within a class. For sbm, the other edges join different classes; for powerlaw and rmat,
-    /// some of them also fall within a class by chance [default: 0.5]
+    /// some of them also fall within a class by chance. For typed, share of an item's neighbours with its digit
+    /// [default: 0.5, or 0.7 for typed]
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = SHAPE)]
     pub homophily: Option<f64>,
 
@@ -75,6 +76,10 @@ pub struct GenerateFlags {
     /// For rmat: maximum random deviation of B and C at a level, which smooths the degree distribution [default: 0.1]
     #[arg(long, value_name = "X", value_parser = share, help_heading = SHAPE)]
     pub noise: Option<f64>,
+
+    /// For typed: users have no features
+    #[arg(long, help_heading = SHAPE)]
+    pub featureless: bool,
 
     /// For sbm, instead of --avg-degree and --homophily: probability of an edge between two nodes of one class
     #[arg(
@@ -155,7 +160,7 @@ impl ValueEnum for GraphKind {
 fn defaults(of: impl Fn(&Common) -> f64) -> String {
     let mut values: Vec<(f64, Vec<&str>)> = Vec::new();
     for generator in GENERATORS {
-        let value = of(&(generator.defaults)().common());
+        let value = (of(&(generator.defaults)().common()) * 1000.0).round() / 1000.0;
         match values.iter_mut().find(|(known, _)| *known == value) {
             Some((_, names)) => names.push(generator.name),
             None => values.push((value, vec![generator.name])),
@@ -222,6 +227,7 @@ impl GenerateFlags {
             probabilities: self.p_in.zip(self.p_out).map(|(within, between)| [within, between]),
             quadrants,
             noise: self.noise,
+            featureless: self.featureless,
         };
         generate::shape(&mut *recipe, &options)?;
         Ok(recipe)
@@ -384,7 +390,7 @@ mod tests {
     fn defaults_are_grouped_by_value() {
         assert_eq!(
             defaults(|common| common.average_degree),
-            "20 for powerlaw, rmat and sbm, 14 for citation, 35 for web"
+            "20 for powerlaw, rmat, sbm and typed, 14 for citation, 35 for web, 7.355 for mag"
         );
     }
 

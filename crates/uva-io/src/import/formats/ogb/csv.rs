@@ -5,15 +5,17 @@
 
 use std::path::{Path, PathBuf};
 
+use uva_graph::csc::CscBuilder;
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{ElementType, GraphError, names};
 
 use super::raw::{OgbProblem, Raw, count, ids_of, label};
-use crate::import::reading::features::FeatureSource;
+use crate::import::reading::features::{FeatureSource, FeatureWriter};
+use crate::import::reading::nodes::NodeRange;
 use crate::import::reading::text::{LineError, each_line, each_line_until, float, integer};
 use crate::import::reading::unread_parts;
 use crate::import::reading::values::is_rounded;
-use crate::import::request::ImportRequest;
+use crate::import::request::{ImportRequest, ImportWatch};
 use crate::import::writing::output::{DatasetOutput, DatasetSizes, FeaturesOf, MarkedRows};
 use crate::import::writing::read_speed;
 
@@ -56,21 +58,8 @@ impl Csv {
 
     fn write_edges(&self, request: &ImportRequest<'_>, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
         let mut lists = output.lists(self.nodes, false)?;
-        let ids = ids_of(self.nodes);
-        let mut edges = 0;
-        each_line(&self.edges, &|position| request.watch.at("edges", position), |_, text| {
-            let end = |text: &[u8], end: &str| match integer(text) {
-                Some(id) if ids.has(id) => Ok(id.cast_unsigned()),
-                Some(id) => Err(LineError::Line(format!("its {end} is {id}, {ids}"))),
-                None => Err(LineError::Line("expected a pair of node ids".to_owned())),
-            };
-            let Some(comma) = memchr::memchr(b',', text) else {
-                return Err(LineError::Line("expected a pair of node ids".to_owned()));
-            };
-            lists.push(end(&text[..comma], "source")?, end(&text[comma + 1..], "destination")?, 0.0)?;
-            edges += 1;
-            Ok(())
-        })?;
+        let ends = [ids_of(self.nodes), ids_of(self.nodes)];
+        let edges = push_edges(&self.edges, &mut lists, &ends, request.watch)?;
         if let Some(needed) = self.edge_count
             && edges != needed
         {
@@ -92,33 +81,7 @@ impl Csv {
         let source = FeatureSource { place: path.clone(), data_offset: None };
         let mut writer =
             output.feature_writer(FeaturesOf::Nodes, source, NpyType::F32, self.columns, None)?;
-        let mut row = Vec::with_capacity(self.columns);
-        let (mut rows, mut rounded) = (0, 0);
-        each_line(path, &|position| request.watch.at("features", position), |_, text| {
-            row.clear();
-            for field in text.split(|&c| c == b',') {
-                let wrong = |what| LineError::Line(format!("column {} is {what}", row.len() + 1));
-                match float::<f32>(field) {
-                    Some(value) if value.is_finite() => {
-                        rounded += u64::from(is_rounded(field, value));
-                        row.push(value);
-                    }
-                    Some(value) => {
-                        return Err(wrong(format!("{value} as float32: features have to be finite")));
-                    }
-                    None => return Err(wrong("not a number".to_owned())),
-                }
-            }
-            if row.len() != self.columns {
-                return Err(LineError::Line(format!(
-                    "it has {} columns, but the first line has {}",
-                    row.len(),
-                    self.columns
-                )));
-            }
-            rows += 1;
-            writer.write_floats(&row).map_err(Into::into)
-        })?;
+        let (rows, rounded) = feature_rows(path, self.columns, &mut writer, request.watch)?;
         self.check_rows(path, rows)?;
         if rounded > 0 {
             output.note(&format!("{}: {rounded} features are rounded, or 0, as float32", path.display()));
@@ -128,41 +91,8 @@ impl Csv {
 
     fn write_labels(&self, output: &DatasetOutput<'_>) -> Result<(), GraphError> {
         let path = output.path(names::LABELS);
-        let mut rows = 0;
-        if self.label_columns == 1 {
-            let mut writer = NpyWriter::create(&path, NpyType::I64, &[])?;
-            each_line(&self.labels, &|_| {}, |_, text| {
-                let class = label(text).filter(|&label| label >= -1 && label < u32::MAX.into());
-                let class = class.ok_or_else(|| LineError::Line("expected a class".to_owned()))?;
-                rows += 1;
-                writer.write(&[class]).map_err(Into::into)
-            })?;
-            self.check_rows(&self.labels, rows)?;
-            return writer.finish().map(drop);
-        }
-        let mut writer = NpyWriter::create(&path, NpyType::U8, &[self.label_columns])?;
-        let mut row = Vec::with_capacity(self.label_columns);
-        let mut marked = MarkedRows::new(self.label_columns);
-        each_line(&self.labels, &|_| {}, |_, text| {
-            row.clear();
-            for field in text.split(|&c| c == b',') {
-                match label(field) {
-                    Some(mark @ 0..=1) => row.push(mark as u8),
-                    _ => return Err(LineError::Line(format!("column {} is neither 0 nor 1", row.len() + 1))),
-                }
-            }
-            if row.len() != self.label_columns {
-                let message =
-                    format!("it has {} columns, but the first line has {}", row.len(), self.label_columns);
-                return Err(LineError::Line(message));
-            }
-            rows += 1;
-            marked.see(&row);
-            writer.write(&row).map_err(Into::into)
-        })?;
-        self.check_rows(&self.labels, rows)?;
-        marked.say_one_hot(&|line| output.note(line), &self.labels);
-        writer.finish().map(drop)
+        let rows = label_rows(&self.labels, self.label_columns, &path, &|line| output.note(line))?;
+        self.check_rows(&self.labels, rows)
     }
 
     fn check_rows(&self, path: &Path, rows: u64) -> Result<(), GraphError> {
@@ -199,8 +129,110 @@ impl Raw for Csv {
     }
 }
 
+/// Passes the edges of a file of pairs to `lists`; their ends are these nodes. Returns the number of edges.
+pub(super) fn push_edges(
+    path: &Path,
+    lists: &mut CscBuilder,
+    [sources, destinations]: &[NodeRange; 2],
+    watch: &ImportWatch<'_>,
+) -> Result<u64, GraphError> {
+    let mut edges = 0;
+    each_line(path, &|position| watch.at("edges", position), |_, text| {
+        let end = |text: &[u8], end: &str, ids: &NodeRange| match integer(text) {
+            Some(id) if ids.has(id) => Ok(id.cast_unsigned()),
+            Some(id) => Err(LineError::Line(format!("its {end} is {id}, {ids}"))),
+            None => Err(LineError::Line("expected a pair of node ids".to_owned())),
+        };
+        let Some(comma) = memchr::memchr(b',', text) else {
+            return Err(LineError::Line("expected a pair of node ids".to_owned()));
+        };
+        let source = end(&text[..comma], "source", sources)?;
+        lists.push(source, end(&text[comma + 1..], "destination", destinations)?, 0.0)?;
+        edges += 1;
+        Ok(())
+    })?;
+    Ok(edges)
+}
+
+/// Writes the rows of a file of features. Returns their number, and the number of values that float32 rounds.
+pub(super) fn feature_rows(
+    path: &Path,
+    columns: usize,
+    writer: &mut FeatureWriter,
+    watch: &ImportWatch<'_>,
+) -> Result<(u64, u64), GraphError> {
+    let mut row = Vec::with_capacity(columns);
+    let (mut rows, mut rounded) = (0, 0);
+    each_line(path, &|position| watch.at("features", position), |_, text| {
+        row.clear();
+        for field in text.split(|&c| c == b',') {
+            let wrong = |what| LineError::Line(format!("column {} is {what}", row.len() + 1));
+            match float::<f32>(field) {
+                Some(value) if value.is_finite() => {
+                    rounded += u64::from(is_rounded(field, value));
+                    row.push(value);
+                }
+                Some(value) => {
+                    return Err(wrong(format!("{value} as float32: features have to be finite")));
+                }
+                None => return Err(wrong("not a number".to_owned())),
+            }
+        }
+        if row.len() != columns {
+            let message = format!("it has {} columns, but the first line has {columns}", row.len());
+            return Err(LineError::Line(message));
+        }
+        rows += 1;
+        writer.write_floats(&row).map_err(Into::into)
+    })?;
+    Ok((rows, rounded))
+}
+
+/// Writes the labels of a file to `out`: classes, or with several columns zeros and ones. Returns the number of rows.
+pub(super) fn label_rows(
+    path: &Path,
+    columns: usize,
+    out: &Path,
+    note: &dyn Fn(&str),
+) -> Result<u64, GraphError> {
+    let mut rows = 0;
+    if columns == 1 {
+        let mut writer = NpyWriter::create(out, NpyType::I64, &[])?;
+        each_line(path, &|_| {}, |_, text| {
+            let class = label(text).filter(|&label| label >= -1 && label < u32::MAX.into());
+            let class = class.ok_or_else(|| LineError::Line("expected a class".to_owned()))?;
+            rows += 1;
+            writer.write(&[class]).map_err(Into::into)
+        })?;
+        writer.finish()?;
+        return Ok(rows);
+    }
+    let mut writer = NpyWriter::create(out, NpyType::U8, &[columns])?;
+    let mut row = Vec::with_capacity(columns);
+    let mut marked = MarkedRows::new(columns);
+    each_line(path, &|_| {}, |_, text| {
+        row.clear();
+        for field in text.split(|&c| c == b',') {
+            match label(field) {
+                Some(mark @ 0..=1) => row.push(mark as u8),
+                _ => return Err(LineError::Line(format!("column {} is neither 0 nor 1", row.len() + 1))),
+            }
+        }
+        if row.len() != columns {
+            let message = format!("it has {} columns, but the first line has {columns}", row.len());
+            return Err(LineError::Line(message));
+        }
+        rows += 1;
+        marked.see(&row);
+        writer.write(&row).map_err(Into::into)
+    })?;
+    marked.say_one_hot(note, path);
+    writer.finish()?;
+    Ok(rows)
+}
+
 /// The number of columns of the first line.
-fn columns(path: &Path) -> Result<usize, GraphError> {
+pub(super) fn columns(path: &Path) -> Result<usize, GraphError> {
     let mut columns = 1;
     each_line_until(path, &|_| {}, |_, text| {
         columns = text.iter().filter(|&&c| c == b',').count() + 1;

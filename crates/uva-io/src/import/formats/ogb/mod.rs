@@ -7,24 +7,25 @@
 //! | `raw/data.npz`, `raw/node-label.npz` | instead of those, for papers100M, see [`npz`] |
 //! | `split/SCHEME/train.csv.gz`, `valid.csv.gz`, `test.csv.gz` | node ids, a line each |
 //!
+//! Typed graphs, such as ogbn-mag, have other files ([`typed`]).
+//!
 //! OGB's own datasets are known by name, including whether their files hold one direction of each edge. For others, the
 //! options must specify it.
 
 mod csv;
 mod npz;
 mod raw;
-
-use std::path::Path;
+mod splits;
+mod typed;
 
 use serde_json::{Map, json};
-use uva_files::quote::listed;
 use uva_graph::csc::Changes;
 use uva_graph::{GraphError, Meta, Split};
 
-use self::raw::{OgbProblem, Raw, ids_of};
+use self::raw::Raw;
+use self::splits::{scheme, split_ids};
 use crate::import::importer::{Importer, SourceKind};
 use crate::import::options::Extra;
-use crate::import::reading::text::{LineError, each_line, integer};
 use crate::import::request::ImportRequest;
 use crate::import::writing::output::DatasetOutput;
 
@@ -37,12 +38,15 @@ pub(crate) const IMPORTER: Importer = Importer {
     name: "ogb",
     help: "A dataset unpacked by the Open Graph Benchmark's package: the directory with raw and split",
     source: SourceKind::Directory("the directory that OGB's package unpacks, with raw and split in it"),
-    takes: &[Extra::Variant],
+    takes: &[Extra::Variant, Extra::Reverse],
     import,
 };
 
 /// Imports one dataset. The source is its directory, the one with `raw` and `split`.
 fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
+    if request.file(typed::RELATIONS).exists() {
+        return typed::import(request);
+    }
     let directory = request.source.file_name().map(|name| name.to_string_lossy().replace('_', "-"));
     let known = ADDS_INVERSE.iter().find(|(name, _)| Some(*name) == directory.as_deref());
     let symmetrise = match (request.options.symmetrise, known) {
@@ -58,12 +62,11 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
             return Err(GraphError::usage("symmetrise", message));
         }
     };
-    if request.file("raw/triplet-type-list.csv.gz").exists() {
-        let message = format!(
-            "{} has several types of nodes or edges, but a dataset has one of each",
-            request.source.display()
-        );
-        return Err(GraphError::usage("SRC", message));
+    if request.options.reverse.is_some() {
+        return Err(GraphError::usage(
+            "reverse",
+            "only valid for typed graphs: `symmetrise` adds reverse edges",
+        ));
     }
     let changes = Changes { symmetrise, ..request.options.changes(Changes::NONE) };
     let raw: Box<dyn Raw> = if request.file("raw/data.npz").exists() {
@@ -88,52 +91,10 @@ fn import(request: &ImportRequest<'_>) -> Result<(), GraphError> {
 
 /// The splits and the name of their scheme.
 fn splits(request: &ImportRequest<'_>, nodes: u64) -> Result<(String, [Vec<i64>; 3]), GraphError> {
-    let directory = request.file("split");
-    if request.options.split.is_some() && !directory.exists() {
+    if request.options.split.is_some() && !request.file("split").exists() {
         return Ok((String::new(), [const { Vec::new() }; 3]));
     }
-    let mut schemes = Vec::new();
-    for entry in std::fs::read_dir(&directory).map_err(GraphError::io(&directory, "open"))? {
-        let entry = entry.map_err(GraphError::io(&directory, "read"))?;
-        if entry.path().is_dir() {
-            schemes.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    schemes.sort_unstable();
-    let chosen = match (&request.options.variant, schemes.as_slice()) {
-        (Some(name), _) => schemes.iter().find(|scheme| *scheme == name),
-        (None, [only]) => Some(only),
-        (None, _) => None,
-    };
-    let Some(scheme) = chosen else {
-        let message = format!("{} has {}: give one of them", directory.display(), listed(&schemes));
-        return Err(GraphError::usage("variant", message));
-    };
-    let read = |split: Split| {
-        let path = directory.join(scheme).join(format!("{}.csv.gz", split.name()));
-        split_ids(&path, nodes)
-    };
-    Ok((scheme.clone(), [read(Split::Train)?, read(Split::Valid)?, read(Split::Test)?]))
-}
-
-fn split_ids(path: &Path, nodes: u64) -> Result<Vec<i64>, GraphError> {
-    let all = ids_of(nodes);
-    let mut ids = Vec::new();
-    each_line(path, &|_| {}, |_, text| {
-        if text.is_empty() {
-            return Ok(());
-        }
-        let id = integer(text).ok_or_else(|| LineError::Line("expected a node id".to_owned()))?;
-        if !all.has(id) {
-            return Err(LineError::Line(format!("it is {all}")));
-        }
-        ids.push(id);
-        Ok(())
-    })?;
-    let mut sorted = ids.clone();
-    sorted.sort_unstable();
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(GraphError::invalid(path, OgbProblem::Twice { id: twice[0] }));
-    }
-    Ok(ids)
+    let (name, directory) = scheme(request)?;
+    let read = |split: Split| split_ids(&directory.join(format!("{}.csv.gz", split.name())), nodes);
+    Ok((name, [read(Split::Train)?, read(Split::Valid)?, read(Split::Test)?]))
 }

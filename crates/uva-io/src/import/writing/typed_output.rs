@@ -1,0 +1,124 @@
+//! The typed output of an import: its cost, and the splits by a rule.
+
+use serde_json::json;
+use uva_files::disk_space::{self, BytesOnDisk};
+use uva_graph::npy::{NpyType, write_array};
+use uva_graph::{GraphError, Meta, NodeType, Progress, Split, verify};
+
+use crate::import::options::ImportOptions;
+use crate::import::request::{ImportEstimate, ImportRequest};
+use crate::typed::{GraphPlan, TypedWriter};
+
+/// Bytes of a record in the temporary file: the ends of an edge, and the number of an edge with values.
+const RECORD_BYTES: u64 = 8;
+const NUMBER_BYTES: u64 = 8;
+
+/// The known sizes of a relation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RelationSizes {
+    /// Nodes that have a list, in all directions that are written.
+    pub(crate) lists: u64,
+    /// Entries of the lists, in all directions.
+    pub(crate) entries: u64,
+    /// Bytes of the values of an entry; 0 without values.
+    pub(crate) row_bytes: u64,
+    /// Bytes of an entry's values that are written twice.
+    pub(crate) temporary_row_bytes: u64,
+}
+
+/// The known sizes of the output.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TypedSizes {
+    pub(crate) nodes: u64,
+    /// Bytes of the arrays of nodes.
+    pub(crate) node_bytes: u64,
+    pub(crate) relations: Vec<RelationSizes>,
+}
+
+impl TypedSizes {
+    fn estimate(&self, options: &ImportOptions) -> ImportEstimate {
+        let (mut edges, mut disk, mut records, mut rows) = (0_u64, self.node_bytes, 0_u64, 0_u64);
+        for sizes in &self.relations {
+            edges += sizes.entries;
+            disk += sizes.lists * 8 + sizes.entries * (4 + sizes.row_bytes);
+            let number_bytes = if sizes.row_bytes > 0 { NUMBER_BYTES } else { 0 };
+            records = records.max(sizes.entries * (RECORD_BYTES + number_bytes));
+            rows = rows.max(sizes.entries * sizes.temporary_row_bytes);
+        }
+        let in_memory = records <= options.memory / 2;
+        ImportEstimate {
+            nodes: Some(self.nodes),
+            edges: Some(edges),
+            disk,
+            temporary: rows + if in_memory { 0 } else { records },
+            memory: if in_memory { (2 * records).min(options.memory) } else { options.memory },
+            seconds: None,
+        }
+    }
+}
+
+/// Reports the estimate, and begins.
+///
+/// # Errors
+/// If the disk has too little space, the output exists, or a name is not valid.
+pub(crate) fn begin(
+    request: &ImportRequest<'_>,
+    plan: GraphPlan,
+    sizes: &TypedSizes,
+) -> Result<TypedWriter, GraphError> {
+    let estimate = sizes.estimate(request.options);
+    let writer = TypedWriter::new(request.out, plan, request.options.memory)?;
+    (request.watch.estimate)(&estimate);
+    let what = format!(
+        "the dataset takes {} and its making {} more for a while: make room, name an OUT on another disk, or give more \
+         `memory`, so that less goes through the temporary file",
+        BytesOnDisk(estimate.disk),
+        BytesOnDisk(estimate.temporary),
+    );
+    disk_space::check(request.out, estimate.disk.saturating_add(estimate.temporary), what)?;
+    Ok(writer)
+}
+
+/// Writes the splits of a type by the rule of the options. `labels` are classes.
+pub(crate) fn split_by_rule(
+    request: &ImportRequest<'_>,
+    writer: &TypedWriter,
+    node_type: NodeType,
+    (nodes, labels): (usize, Option<&[i64]>),
+    meta: &mut Meta,
+) -> Result<(), GraphError> {
+    let Some(rule) = request.options.split else { return Ok(()) };
+    let splits = rule.divide(nodes, labels, request.options.seed)?;
+    for (split, ids) in Split::ALL.into_iter().zip(&splits) {
+        write_array(&writer.node_file(node_type, split.file_name()), NpyType::I64, &[], ids)?;
+    }
+    let [train, valid, test] = splits.each_ref().map(Vec::len);
+    let (of, rule) = (writer.metagraph().type_name(node_type), rule.describe(request.options.seed));
+    (request.watch.note)(&format!("splits of {of} by {rule}: {train}, {valid} and {test} nodes"));
+    meta.other.insert("split".to_owned(), json!(rule));
+    Ok(())
+}
+
+/// Writes `meta.json`, checks the dataset and gives it its name.
+pub(crate) fn finish(
+    request: &ImportRequest<'_>,
+    writer: TypedWriter,
+    mut meta: Meta,
+) -> Result<(), GraphError> {
+    meta.name = request.name(meta.name);
+    (request.watch.progress)(Progress { stage: "checks", done: 0, total: 1 });
+    writer.finish(meta, &verify::directory)
+}
+
+/// Refuses changes of the edges, which no importer of typed graphs makes.
+pub(crate) fn refuse_changes(options: &ImportOptions) -> Result<(), GraphError> {
+    let given = [
+        ("symmetrise", options.symmetrise.is_some()),
+        ("dedup", options.deduplicate.is_some()),
+        ("self_loops", options.self_loops.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(GraphError::usage(option, "not supported with typed graphs")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,102 @@
+//! `--from ogb` of typed graphs, such as ogbn-mag.
+
+use uva_graph::{NodeType, Relation, Split, TypedDataset};
+
+use super::*;
+
+/// A directory like `ogbn_mag`.
+fn benchmark(place: &Place) {
+    let file = |name: &str, text: &str| place.write(&format!("ogbn_mag/{name}.csv.gz"), gz(text));
+    file("raw/num-node-dict", "author,field_of_study,paper\n3,2,4\n");
+    file("raw/triplet-type-list", "author,writes,paper\npaper,cites,paper\npaper,has topic,field_of_study\n");
+    file("raw/nodetype-has-label", "author,field_of_study,paper\nFalse,False,True\n");
+    for (relation, edges, count) in [
+        ("author___writes___paper", "2,3\n0,3\n1,0\n", "3\n"),
+        ("paper___cites___paper", "1,0\n2,2\n", "2\n"),
+        ("paper___has topic___field_of_study", "3,1\n0,1\n", "2\n"),
+    ] {
+        file(&format!("raw/relations/{relation}/edge"), edges);
+        file(&format!("raw/relations/{relation}/num-edge-list"), count);
+    }
+    file("raw/node-feat/paper/node-feat", "0.5,-1e-3\n1,2\n3.25,4\n0,7\n");
+    file("raw/node-feat/paper/node_year", "2001\n2002\n2003\n2004\n");
+    file("raw/node-label/paper/node-label", "1\n0\n\n2\n");
+    file("split/time/paper/train", "3\n0\n");
+    file("split/time/paper/valid", "1\n");
+    file("split/time/paper/test", "2\n");
+}
+
+fn imported(place: &Place, options: &ImportOptions) -> (TypedDataset, Vec<String>) {
+    let out = place.path("out");
+    let _ = fs::remove_dir_all(&out);
+    let notes = std::cell::RefCell::new(Vec::new());
+    let note = |line: &str| notes.borrow_mut().push(line.to_owned());
+    let watch = ImportWatch { note: &note, ..ImportWatch::NONE };
+    importer("ogb").run(&place.path("ogbn_mag"), &out, options, &watch).unwrap();
+    (TypedDataset::open_verified(&out, Verify::FullWithFeatures).unwrap(), notes.into_inner())
+}
+
+fn lists_of(dataset: &TypedDataset, relation: u16) -> Vec<Vec<i64>> {
+    let lists = dataset.lists(Relation(relation));
+    let list = |pair: &[i64]| (pair[0]..pair[1]).map(|place| lists.indices.get(place as usize)).collect();
+    lists.indptr.windows(2).map(list).collect()
+}
+
+#[test]
+fn a_typed_graph_gets_the_reverse_edges_that_ogb_adds() {
+    let place = Place::new();
+    benchmark(&place);
+    let (dataset, notes) = imported(&place, &ImportOptions::default());
+    let metagraph = dataset.metagraph();
+    let relations: Vec<&str> = metagraph.relations().map(|relation| metagraph.full_name(relation)).collect();
+    let expected = [
+        "author__writes__paper",
+        "paper__cites__paper",
+        "paper__has-topic__field_of_study",
+        "paper__rev_writes__author",
+        "field_of_study__rev_has-topic__paper",
+    ];
+    assert_eq!(relations, expected);
+    assert_eq!(lists_of(&dataset, 0), [vec![1], vec![], vec![], vec![2, 0]]);
+    assert_eq!(lists_of(&dataset, 1), [vec![1], vec![0], vec![2], vec![]]);
+    assert_eq!(lists_of(&dataset, 3), [vec![3], vec![0], vec![3]]);
+    let paper = NodeType(2);
+    assert_eq!(dataset.target(), Some(paper));
+    assert!(matches!(dataset.labels_of(paper), Labels::Single([1, 0, -1, 2])));
+    assert_eq!(Split::ALL.map(|split| dataset.split_of(paper, split)), [&[3, 0][..], &[1], &[2]]);
+    let rows: &[f32] = bytemuck::cast_slice(dataset.rows(paper).unwrap().bytes);
+    assert_eq!(rows, [0.5, -0.001, 1.0, 2.0, 3.25, 4.0, 0.0, 7.0]);
+    assert!(dataset.rows(NodeType(0)).is_none());
+    assert!(notes.iter().any(|note| note.ends_with("node_year.csv.gz is not read")), "{notes:?}");
+    assert!(notes.contains(&"relation has topic becomes has-topic".to_owned()), "{notes:?}");
+    let (alone, _) = imported(&place, &ImportOptions { reverse: Some(false), ..ImportOptions::default() });
+    assert_eq!((alone.metagraph().relation_count(), alone.edges()), (3, 7));
+    assert_eq!(lists_of(&alone, 1), [vec![1], vec![], vec![2], vec![]]);
+}
+
+#[test]
+fn wrong_typed_files_are_refused_with_their_line() {
+    let refusal = |file: &str, text: &str| {
+        let place = Place::new();
+        benchmark(&place);
+        place.write(&format!("ogbn_mag/{file}.csv.gz"), gz(text));
+        place.refusal("ogb", "ogbn_mag", &ImportOptions::default())
+    };
+    let cases = [
+        (
+            "raw/relations/author___writes___paper/edge",
+            "2,3\n3,0\n1,0\n",
+            "line 2 is '3,0': its source is 3, outside the ids 0 to 2",
+        ),
+        ("raw/relations/author___writes___paper/edge", "2,3\n", "it counts 1 edges, but 3 are required"),
+        ("raw/node-label/paper/node-label", "1\n", "it counts 1 rows, but 4 are required"),
+        ("raw/triplet-type-list", "author,writes\n", "it counts 2 names in a line, but 3 are required"),
+        ("raw/triplet-type-list", "author,writes,papr\n", "has no type papr"),
+        ("raw/num-node-dict", "author,paper\n3,x\n", "\"x\" is not a number of nodes"),
+        ("split/time/paper/train", "4\n", "it is outside the ids 0 to 3"),
+    ];
+    for (file, text, says) in cases {
+        let message = refusal(file, text);
+        assert!(message.contains(says), "{message}");
+    }
+}
