@@ -1,13 +1,16 @@
-//! Nodes given in place of a split: the seeds of batches around any nodes.
+//! The seeds of batches: the type whose splits they are, and nodes given in place of a split.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use uva_graph::{Dataset, GraphError, Split, node_file};
+use uva_graph::{Dataset, GraphError, NodeType, Split, TypedDataset, node_file};
 
 use crate::RuntimeError;
-use uva_options::OptionValue;
+use uva_options::{OptionError, OptionValue, text_values};
 
 /// The name of the option, in messages.
 const OPTION: &str = "input_nodes";
@@ -141,3 +144,46 @@ impl OptionValue for NodesFile {
         Self::deserialize(value).ok()
     }
 }
+
+/// The name of a node type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeName(String);
+
+impl TypeName {
+    /// The type whose splits are seeds: the given one, or the one that `meta.json` names.
+    ///
+    /// # Errors
+    /// If the dataset does not have the type, or is not typed, or if none is given and `meta.json` names none.
+    pub fn target_in(given: Option<&Self>, dataset: &TypedDataset) -> Result<NodeType, RuntimeError> {
+        let metagraph = dataset.metagraph();
+        let Some(Self(name)) = given else {
+            return dataset.target().ok_or_else(|| {
+                let names: Vec<&str> = metagraph.types().map(|of| metagraph.type_name(of)).collect();
+                let problem = "\"target\" is missing: it names the node type whose splits are seeds";
+                let remedy = format!("give `target`: {}", names.join(", "));
+                RuntimeError::input(problem).in_file(&dataset.path().join("meta.json")).with_remedy(remedy)
+            });
+        };
+        let refused = |reason: String| RuntimeError::from(OptionError::new("target", name, reason));
+        if !metagraph.is_named() {
+            return Err(refused("the dataset has no names of node types".to_owned()));
+        }
+        metagraph.find_type(name).map_err(|unknown| refused(unknown.to_string()))
+    }
+}
+
+impl FromStr for TypeName {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for TypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_values!(TypeName);

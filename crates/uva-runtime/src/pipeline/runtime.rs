@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use uva_batch::Aggregation;
 use uva_graph::{Dataset, Split};
-use uva_sample::{BatchKey, Fanouts};
+use uva_sample::{BatchKey, FanoutSpec};
 
 use crate::RuntimeError;
 use crate::backend::Backend;
@@ -55,7 +55,7 @@ pub struct RuntimeBuilder {
 
 impl RuntimeBuilder {
     /// Neighbours per node and hop, from the seeds outward; −1 takes all.
-    pub fn fanouts(mut self, fanouts: impl Into<Fanouts>) -> Self {
+    pub fn fanouts(mut self, fanouts: impl Into<FanoutSpec>) -> Self {
         self.options.fanouts = fanouts.into();
         self
     }
