@@ -186,11 +186,7 @@ impl Dataset {
     /// Shape and type of a node's feature row. If [`with_rows`](Self::with_rows) replaced the rows, those of the
     /// replacement. Each hop of a hop set has rows of this shape.
     pub fn table(&self) -> TableSchema {
-        let table = self.schema().tables[0].clone();
-        match &self.rows {
-            Some(rows) => TableSchema { dim: rows.dim, element: rows.element, ..table },
-            None => table,
-        }
+        self.table_of(NodeType::ONLY).expect("a dataset of one type has feature rows")
     }
 
     /// The feature rows of all nodes. `None` for a hop set (see [`hops`](Self::hops)) and for a divided dataset (see

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticShapes};
 use uva_graph::part::first_cut;
-use uva_graph::{Dataset, Metagraph, Split, Verify};
+use uva_graph::{Dataset, Metagraph, Split, TypedDataset, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{
     Expand, FanoutPer, FanoutSpec, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind,
@@ -396,8 +396,11 @@ impl LoaderOptions {
         }
     }
 
-    /// The options that determine the layout of batches.
-    pub fn batch_spec(&self) -> BatchSpec {
+    /// The options that determine the layout of batches of this dataset.
+    ///
+    /// # Errors
+    /// As [`sampling_in`](Self::sampling_in), and if the dataset does not have the node type of the seeds.
+    pub fn batch_spec(&self, dataset: &TypedDataset) -> Result<BatchSpec, RuntimeError> {
         let asked = [
             (self.has_degrees(), Column::Degrees),
             (self.has_edge_ids(), Column::EdgeIds),
@@ -406,9 +409,10 @@ impl LoaderOptions {
             (self.input_id, Column::InputId),
             (self.aggregate_argmax, Column::Argmax),
         ];
-        BatchSpec {
-            sampling: self.sampling(),
+        Ok(BatchSpec {
+            sampling: self.sampling_in(dataset.metagraph())?,
             batch_size: self.batch_size,
+            target: TypeName::target_in(self.target.as_ref(), dataset)?,
             slot_bytes: self.slot_bytes,
             feature_type: self.feature_type,
             aggregation: self.aggregation,
@@ -417,7 +421,7 @@ impl LoaderOptions {
             asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
             shapes: self.shapes.clone(),
             tables: self.hops.as_ref().map(|hops| hops.tables.len()),
-        }
+        })
     }
 
     /// The least number of batch slots for which samplers do not wait for each other: one each, one at the producer and

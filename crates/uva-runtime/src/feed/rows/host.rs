@@ -141,7 +141,7 @@ impl<'b> WeighedLists<'b> {
         from: &'b [u8],
         pool: Option<&rayon::ThreadPool>,
     ) -> Result<Self, GatherError> {
-        let (aggregation, outermost) = (layout.aggregation(), layout.layers().len() - 1);
+        let (aggregation, outermost) = (layout.aggregation(), layout.layers() - 1);
         let column = |column: Column| &from[layout.range(header, column.at(outermost))];
         let lists = Lists::new(
             bytemuck::cast_slice(column(Column::Indptr)),
