@@ -167,6 +167,13 @@ impl TypedDataset {
         self.schema.target
     }
 
+    /// The dataset with the splits of another type as seeds.
+    #[must_use]
+    pub fn with_target(mut self, target: NodeType) -> Self {
+        self.schema.target = Some(target);
+        self
+    }
+
     /// Names that messages use for the dataset and its content.
     pub fn words(&self) -> KindWords {
         self.kind.words()

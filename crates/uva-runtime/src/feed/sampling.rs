@@ -84,9 +84,10 @@ impl<'a> Sampling<'a> {
         self.seeds.clear();
         self.seeds.extend(positions.iter().map(|position| split[*position as usize]));
         let mut columns = self.plan.layout.columns_mut(payload);
-        let input_id: &mut [i64] = columns.take(Column::InputId);
+        let target = self.plan.layout.target();
+        let input_id: &mut [i64] = columns.take(Column::InputId.of(target));
         input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
-        let labels_out: &mut [u8] = columns.take(Column::Labels);
+        let labels_out: &mut [u8] = columns.take(Column::Labels.of(target));
         let counts = match &self.on_device {
             Some(batches) => {
                 let counts = self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use uva_graph::{Dataset, GraphError, NodeType, Split, TypedDataset, node_file};
+use uva_graph::{Dataset, GraphError, NodeType, Split, TypedDataset, Verify, node_file};
 
 use crate::RuntimeError;
 use uva_options::{OptionError, OptionValue, text_values};
@@ -59,7 +59,8 @@ impl InputNodes {
     /// [`GraphError::Usage`] for `input_nodes`: no nodes, an id that is not a node or occurs twice, a mask of another
     /// length. For a file, also if it cannot be read, or has neither ids nor a mask.
     pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, GraphError> {
-        let (ids, from) = self.ids(dataset.nodes())?;
+        let nodes = dataset.target().map_or_else(|| dataset.nodes(), |of| dataset.nodes_of(of));
+        let (ids, from) = self.ids(nodes)?;
         let refused = |problem: String| match &from {
             Some(path) => GraphError::usage(OPTION, format!("{}: {problem}", path.display())),
             None => GraphError::usage(OPTION, problem),
@@ -143,6 +144,21 @@ impl OptionValue for NodesFile {
     fn of_json(value: &Value) -> Option<Self> {
         Self::deserialize(value).ok()
     }
+}
+
+/// Opens a dataset of any number of node types to make batches of it, around seeds of the given type or of the one that
+/// `meta.json` names.
+///
+/// # Errors
+/// As [`TypedDataset::open_verified`], and [`TypeName::target_in`].
+pub fn open_for_batches(
+    path: &Path,
+    how: Verify,
+    target: Option<&TypeName>,
+) -> Result<Dataset, RuntimeError> {
+    let dataset = TypedDataset::open_verified(path, how)?;
+    let target = TypeName::target_in(target, &dataset)?;
+    Ok(dataset.for_batches(target)?)
 }
 
 /// The name of a node type.

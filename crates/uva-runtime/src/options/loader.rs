@@ -20,7 +20,7 @@ use crate::machine::share_of_cores;
 use crate::options::checked_files::CheckedFiles;
 use crate::options::first_layer::FirstLayer;
 use crate::options::hop_options::HopBatches;
-use crate::options::input_nodes::{NodesFile, TypeName};
+use crate::options::input_nodes::{NodesFile, TypeName, open_for_batches};
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::{Part, Standby};
 use crate::options::reader::{CopiedFiles, DiskReader, Features, HostPages};
@@ -382,7 +382,9 @@ impl LoaderOptions {
     /// # Errors
     /// If the dataset or the file of nodes has changed since, or the files of rows that are read from disk.
     pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
-        let dataset = HopSet::open_either(dataset, Verify::HeadersOnly)?;
+        let how = Verify::HeadersOnly;
+        let open = || open_for_batches(dataset, how, self.target.as_ref());
+        let dataset = HopSet::open_or(dataset, how, open)?;
         let dataset = match &self.first_layer {
             Some(rows) => rows.in_place(dataset)?,
             None => dataset,
