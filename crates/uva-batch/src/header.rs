@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
-use uva_graph::Split;
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, BlockSize, ListReads};
+use uva_graph::{NodeType, Relation, Split};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, BlockSize, ListReads, RelationEnds, TypeSize};
 
+use crate::ColumnKey;
 use crate::schema::Rows;
 
 /// The kind of hand-over of a slot.
@@ -78,75 +79,94 @@ struct FixedHeader {
     summed: u16,
     epoch: u32,
     batch: u32,
-    seeds: u32,
-    nodes: u32,
-    layer_count: u32,
     sampler: u32,
-    /// The value without padding, like `unpadded`.
-    real_seeds: u32,
-    real_nodes: u32,
+    layer_count: u32,
+    type_count: u32,
+    relation_count: u32,
 }
 
-/// The sizes of a layer's block.
+/// The sizes of one block.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-struct LayerHeader {
+struct BlockHeader {
     /// The size with padding, like that of all columns.
     padded: PackedSize,
     real: PackedSize,
+}
+
+/// The seeds and nodes of one type.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+struct TypeHeader {
+    /// With padding, like all columns.
+    seeds: u32,
+    nodes: u32,
+    real_seeds: u32,
+    real_nodes: u32,
 }
 
 /// The header of a slot. The sampler writes it; the producer adds the start and the duration of its gather.
 #[derive(Clone, Debug)]
 pub struct BatchHeader {
     fixed: FixedHeader,
-    /// The entries after the fixed fields, one for each layer.
-    layers: Vec<LayerHeader>,
+    /// The entries after the fixed fields, one for each node type.
+    types: Vec<TypeHeader>,
+    /// The entries after them: for each layer, one for each relation.
+    blocks: Vec<BlockHeader>,
 }
 
 impl BatchHeader {
-    /// Bytes reserved for the header of a batch with `layers` layers, a multiple of a cache line.
+    /// Bytes reserved for the header of a batch of this many node types and blocks, a multiple of a cache line.
     #[must_use]
-    pub const fn bytes(layers: usize) -> usize {
-        Self::used_bytes(layers).next_multiple_of(64)
+    pub const fn bytes(types: usize, blocks: usize) -> usize {
+        Self::used_bytes(types, blocks).next_multiple_of(64)
     }
 
-    const fn used_bytes(layers: usize) -> usize {
-        size_of::<FixedHeader>() + layers * size_of::<LayerHeader>()
+    const fn used_bytes(types: usize, blocks: usize) -> usize {
+        size_of::<FixedHeader>() + types * size_of::<TypeHeader>() + blocks * size_of::<BlockHeader>()
     }
 
     /// The header's fields and their sizes, which processes compare with each other.
     #[must_use]
     pub fn fields() -> String {
-        let bytes = [size_of::<FixedHeader>(), size_of::<LayerHeader>()];
-        format!("{bytes:?} bytes of {:?} {:?}", FixedHeader::zeroed(), LayerHeader::default())
+        let bytes = [size_of::<FixedHeader>(), size_of::<TypeHeader>(), size_of::<BlockHeader>()];
+        let (of_type, of_block) = (TypeHeader::default(), BlockHeader::default());
+        format!("{bytes:?} bytes of {:?} {of_type:?} {of_block:?}", FixedHeader::zeroed())
     }
 
     /// The header of a sampled batch.
     pub fn of_batch(key: BatchKey, counts: &BatchCounts) -> Self {
+        // Local ids are 32 bits, so every count is.
         let fixed = FixedHeader {
             hash: counts.hash,
             split: key.split as u16,
             epoch: key.epoch,
             batch: key.batch,
-            // Local ids are 32 bits, so every count is.
-            real_seeds: counts.seeds() as u32,
-            real_nodes: counts.nodes() as u32,
+            type_count: counts.types().len() as u32,
             layer_count: counts.layers() as u32,
+            relation_count: counts.blocks().len().checked_div(counts.layers()).unwrap_or(0) as u32,
             list_reads: counts.list_reads.all,
             list_reads_cached: counts.list_reads.cached,
             ..FixedHeader::zeroed()
         };
-        let layer = |&real: &BlockSize| LayerHeader { real: real.into(), ..LayerHeader::default() };
-        let mut header = Self { fixed, layers: counts.blocks().iter().map(layer).collect() };
+        let of_type = |real: &TypeSize| TypeHeader {
+            real_seeds: real.seeds as u32,
+            real_nodes: real.nodes as u32,
+            ..TypeHeader::default()
+        };
+        let of_block = |&real: &BlockSize| BlockHeader { real: real.into(), ..BlockHeader::default() };
+        let types = counts.types().iter().map(of_type).collect();
+        let mut header = Self { fixed, types, blocks: counts.blocks().iter().map(of_block).collect() };
         header.set_padded(counts);
         header
     }
 
     /// Records the counts of the batch with its padding, which all columns have from now on.
     pub fn set_padded(&mut self, counts: &BatchCounts) {
-        (self.fixed.seeds, self.fixed.nodes) = (counts.seeds() as u32, counts.nodes() as u32);
-        for (to, &from) in self.layers.iter_mut().zip(counts.blocks()) {
+        for (to, from) in self.types.iter_mut().zip(counts.types()) {
+            (to.seeds, to.nodes) = (from.seeds as u32, from.nodes as u32);
+        }
+        for (to, &from) in self.blocks.iter_mut().zip(counts.blocks()) {
             to.padded = from.into();
         }
     }
@@ -154,7 +174,8 @@ impl BatchHeader {
     /// The header of a hand-over without a batch.
     #[must_use]
     pub fn without_batch(kind: HandOver) -> Self {
-        Self { fixed: FixedHeader { kind: kind as u32, ..FixedHeader::zeroed() }, layers: Vec::new() }
+        let fixed = FixedHeader { kind: kind as u32, ..FixedHeader::zeroed() };
+        Self { fixed, types: Vec::new(), blocks: Vec::new() }
     }
 
     /// Reads a slot's header and checks it against the slot's bounds: another process wrote the header, and its counts
@@ -163,64 +184,80 @@ impl BatchHeader {
     /// # Errors
     /// Returns the field that is out of bounds, and its bound.
     pub fn read(payload: &[u8], bounds: &BatchBounds) -> Result<Self, String> {
-        let (fixed_bytes, layers) = (size_of::<FixedHeader>(), bounds.blocks.len());
+        let (types, blocks) = (bounds.types.len(), bounds.blocks.len());
         let bytes = payload
-            .get(..Self::used_bytes(layers))
+            .get(..Self::used_bytes(types, blocks))
             .ok_or_else(|| format!("a batch of {} bytes has no header", payload.len()))?;
-        let fixed: FixedHeader = bytemuck::pod_read_unaligned(&bytes[..fixed_bytes]);
+        let (fixed, counted) = bytes.split_at(size_of::<FixedHeader>());
+        let (types, blocks) = counted.split_at(types * size_of::<TypeHeader>());
+        let fixed: FixedHeader = bytemuck::pod_read_unaligned(fixed);
         match fixed.kind {
             0 => {
-                let of_layers = bytes[fixed_bytes..].chunks_exact(size_of::<LayerHeader>());
-                let header = Self { fixed, layers: of_layers.map(bytemuck::pod_read_unaligned).collect() };
+                let types = types.chunks_exact(size_of::<TypeHeader>()).map(bytemuck::pod_read_unaligned);
+                let blocks = blocks.chunks_exact(size_of::<BlockHeader>()).map(bytemuck::pod_read_unaligned);
+                let header = Self { fixed, types: types.collect(), blocks: blocks.collect() };
                 header.check(bounds)?;
                 Ok(header)
             }
-            1 | 2 => Ok(Self { fixed, layers: Vec::new() }),
+            1 | 2 => Ok(Self { fixed, types: Vec::new(), blocks: Vec::new() }),
             other => Err(format!("kind {other} of hand-over is unknown")),
         }
     }
 
     /// Writes the header to the start of a slot.
     pub fn write(&self, payload: &mut [u8]) {
-        let (fixed, rest) = payload.split_at_mut(size_of::<FixedHeader>());
-        fixed.copy_from_slice(bytemuck::bytes_of(&self.fixed));
-        let layers: &[u8] = bytemuck::cast_slice(&self.layers);
-        rest[..layers.len()].copy_from_slice(layers);
+        let mut rest = payload;
+        let types: &[u8] = bytemuck::cast_slice(&self.types);
+        for bytes in [bytemuck::bytes_of(&self.fixed), types, bytemuck::cast_slice(&self.blocks)] {
+            let (to, behind) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+            to.copy_from_slice(bytes);
+            rest = behind;
+        }
     }
 
     fn check(&self, bounds: &BatchBounds) -> Result<(), String> {
-        let within = |what: &str, count: u32, most: usize| {
-            if count as usize <= most { Ok(()) } else { Err(format!("{count} {what} in a slot for {most}")) }
-        };
         if self.fixed.split > 2 {
             return Err(format!("split {} is unknown", self.fixed.split));
         }
         if self.fixed.summed > 1 {
             return Err(format!("way {} of its rows is unknown", self.fixed.summed));
         }
-        if self.fixed.layer_count as usize != bounds.blocks.len() {
-            return Err(format!("{} layers in a slot for {}", self.fixed.layer_count, bounds.blocks.len()));
-        }
-        within("nodes", self.fixed.nodes, bounds.nodes())?;
-        within("seeds", self.fixed.seeds, (self.fixed.nodes as usize).min(bounds.seeds()))?;
-        within("nodes without padding", self.fixed.real_nodes, self.fixed.nodes as usize)?;
-        within("seeds without padding", self.fixed.real_seeds, self.fixed.seeds as usize)?;
-        for (layer, (LayerHeader { padded: counts, real: own }, capacity)) in
-            self.layers.iter().zip(&bounds.blocks).enumerate()
-        {
-            let what = |of: &str| format!("{of} of layer {layer}");
-            within(&what("edges"), counts.edges, capacity.edges)?;
-            within(&what("sources"), counts.sources, self.fixed.nodes as usize)?;
-            let destinations = (counts.sources as usize).min(capacity.destinations);
-            within(&what("destinations"), counts.destinations, destinations)?;
-            let counts = [
-                ("edges", own.edges, counts.edges),
-                ("sources", own.sources, counts.sources),
-                ("destinations", own.destinations, counts.destinations),
-            ];
-            for (name, count, most) in counts {
-                within(&what(&format!("{name} without padding")), count, most as usize)?;
+        let relations = if bounds.blocks.is_empty() { 0 } else { bounds.relations.len() };
+        for (what, count, expected) in [
+            ("layers", self.fixed.layer_count, bounds.layers()),
+            ("node types", self.fixed.type_count, bounds.types.len()),
+            ("relations", self.fixed.relation_count, relations),
+        ] {
+            if count as usize != expected {
+                return Err(format!("{count} {what} in a slot for {expected}"));
             }
+        }
+        for (number, (counts, most)) in self.types.iter().zip(&bounds.types).enumerate() {
+            let of = || if self.types.len() > 1 { format!(" of type {number}") } else { String::new() };
+            within("nodes", &of, counts.nodes, most.nodes)?;
+            within("seeds", &of, counts.seeds, (counts.nodes as usize).min(most.seeds))?;
+            within("nodes without padding", &of, counts.real_nodes, counts.nodes as usize)?;
+            within("seeds without padding", &of, counts.real_seeds, counts.seeds as usize)?;
+        }
+        for (at, (BlockHeader { padded: counts, real: own }, capacity)) in
+            self.blocks.iter().zip(&bounds.blocks).enumerate()
+        {
+            let (layer, relation) = (at / relations, at % relations);
+            let of = || {
+                let of_relation =
+                    if relations > 1 { format!(", relation {relation}") } else { String::new() };
+                format!(" of layer {layer}{of_relation}")
+            };
+            let RelationEnds { source, destination } = bounds.relations[relation];
+            let nodes = |of: NodeType| self.types[of.index()].nodes as usize;
+            within("edges", &of, counts.edges, capacity.edges)?;
+            within("sources", &of, counts.sources, nodes(source))?;
+            // Destinations are the first of the sources, if they are of one type.
+            let most = if source == destination { counts.sources as usize } else { nodes(destination) };
+            within("destinations", &of, counts.destinations, most.min(capacity.destinations))?;
+            within("edges without padding", &of, own.edges, counts.edges as usize)?;
+            within("sources without padding", &of, own.sources, counts.sources as usize)?;
+            within("destinations without padding", &of, own.destinations, counts.destinations as usize)?;
         }
         Ok(())
     }
@@ -351,63 +388,104 @@ impl BatchHeader {
 
     /// Whether the batch is padded: it then has at least one padding node.
     pub fn is_padded(&self) -> bool {
-        self.fixed.real_nodes < self.fixed.nodes
+        self.real_nodes() < self.nodes()
+    }
+
+    fn sum(&self, count: impl Fn(&TypeHeader) -> u32) -> usize {
+        self.types.iter().map(|of_type| count(of_type) as usize).sum()
     }
 
     /// Number of seeds without padding. These are the first of the seeds.
     pub fn real_seeds(&self) -> usize {
-        self.fixed.real_seeds as usize
+        self.sum(|of_type| of_type.real_seeds)
     }
 
     /// Number of nodes without padding.
     pub fn real_nodes(&self) -> usize {
-        self.fixed.real_nodes as usize
+        self.sum(|of_type| of_type.real_nodes)
     }
 
-    /// The size of a layer's block without padding.
+    /// The size of a layer's block of the first relation without padding.
     ///
     /// # Panics
     /// If there is no such layer.
     pub fn real_layer(&self, layer: usize) -> BlockSize {
-        counts_of(&self.layers[layer].real)
+        self.real_block(layer, Relation::ONLY)
     }
 
-    /// Number of seeds, padding included, as in all columns.
-    pub fn seeds(&self) -> usize {
-        self.fixed.seeds as usize
-    }
-
-    /// Number of nodes, the seeds and padding included.
-    pub fn nodes(&self) -> usize {
-        self.fixed.nodes as usize
-    }
-
-    /// Rows that a column of this kind has in the batch; for a column of a layer, in this layer.
+    /// The size of a block without padding.
     ///
     /// # Panics
-    /// If there is no such layer.
-    pub fn rows(&self, rows: Rows, layer: usize) -> usize {
+    /// If there is no such layer or relation.
+    pub fn real_block(&self, layer: usize, relation: Relation) -> BlockSize {
+        counts_of(&self.entry(layer, relation).real)
+    }
+
+    /// Number of seeds of all types, padding included, as in all columns.
+    pub fn seeds(&self) -> usize {
+        self.sum(|of_type| of_type.seeds)
+    }
+
+    /// Number of nodes of all types, the seeds and padding included.
+    pub fn nodes(&self) -> usize {
+        self.sum(|of_type| of_type.nodes)
+    }
+
+    /// Numbers of seeds and of all nodes of a type, padding included; 0 if there is no such type.
+    pub fn of_type(&self, node_type: NodeType) -> TypeSize {
+        let TypeHeader { seeds, nodes, .. } = self.types.get(node_type.index()).copied().unwrap_or_default();
+        TypeSize { seeds: seeds as usize, nodes: nodes as usize }
+    }
+
+    /// Rows that an array of this kind has in the batch.
+    ///
+    /// # Panics
+    /// If there is no such layer, node type or relation.
+    pub fn rows(&self, rows: Rows, key: ColumnKey) -> usize {
+        let block = || self.block(key.layer, key.relation());
+        // The tables of a hop set have rows of the only type.
+        let one = self.types.len() == 1;
+        let of_type = || self.of_type(if one { NodeType::ONLY } else { key.node_type() });
         match rows {
-            Rows::Seeds => self.seeds(),
-            Rows::Nodes => self.nodes(),
-            Rows::Offsets => self.layer(layer).destinations + 1,
-            Rows::Edges => self.layer(layer).edges,
+            Rows::Seeds => of_type().seeds,
+            Rows::Nodes => of_type().nodes,
+            Rows::Offsets => block().destinations + 1,
+            Rows::Edges => block().edges,
             Rows::Outermost => self.outermost().destinations,
         }
     }
 
-    /// The size of the outermost layer's block, whose sources are the batch's nodes.
+    /// The size of the outermost layer's block, whose sources are the batch's nodes, in a homogeneous graph.
     pub fn outermost(&self) -> BlockSize {
-        self.layers.last().map_or_else(BlockSize::default, |last| counts_of(&last.padded))
+        self.blocks.last().map_or_else(BlockSize::default, |last| counts_of(&last.padded))
     }
 
-    /// The size of a layer's block.
+    /// The size of a layer's block of the first relation.
     ///
     /// # Panics
     /// If there is no such layer.
     pub fn layer(&self, layer: usize) -> BlockSize {
-        counts_of(&self.layers[layer].padded)
+        self.block(layer, Relation::ONLY)
     }
+
+    /// The size of a block.
+    ///
+    /// # Panics
+    /// If there is no such layer or relation.
+    pub fn block(&self, layer: usize, relation: Relation) -> BlockSize {
+        counts_of(&self.entry(layer, relation).padded)
+    }
+
+    fn entry(&self, layer: usize, relation: Relation) -> &BlockHeader {
+        let relations = self.fixed.relation_count as usize;
+        assert!(relation.index() < relations, "relation {} of {relations}", relation.0);
+        &self.blocks[layer * relations + relation.index()]
+    }
+}
+
+/// Checks a count of a header; `of` describes what it counts.
+fn within(what: &str, of: &dyn Fn() -> String, count: u32, most: usize) -> Result<(), String> {
+    if count as usize <= most { Ok(()) } else { Err(format!("{count} {what}{} in a slot for {most}", of())) }
 }
 
 fn counts_of(counts: &PackedSize) -> BlockSize {
@@ -440,7 +518,7 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let mut payload = [0xff; BatchHeader::bytes(2)];
+        let mut payload = [0xff; BatchHeader::bytes(1, 2)];
         header().write(&mut payload);
         let read = BatchHeader::read(&payload, &bounds()).unwrap();
         assert_eq!(read.kind(), HandOver::Batch);
@@ -451,9 +529,57 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_each_type_and_relation_are_read_as_they_were_written() {
+        let (author, paper) = (NodeType(0), NodeType(1));
+        let relations = vec![
+            RelationEnds { source: paper, destination: paper },
+            RelationEnds { source: author, destination: paper },
+        ];
+        let types = vec![TypeSize { seeds: 0, nodes: 9 }, TypeSize { seeds: 4, nodes: 8 }];
+        let block = |destinations, sources, edges| BlockSize { destinations, sources, edges };
+        let blocks = vec![block(4, 8, 10), block(4, 9, 12), block(8, 8, 10), block(8, 9, 12)];
+        let bounds = BatchBounds { types, blocks, relations, edge_ids: false, weights: false };
+        let mut header = BatchHeader::of_batch(
+            BatchKey { split: Split::Train, epoch: 0, batch: 0 },
+            &BatchCounts::default(),
+        );
+        header.fixed = FixedHeader { type_count: 2, relation_count: 2, layer_count: 2, ..header.fixed };
+        let of_type = |seeds, nodes| TypeHeader { seeds, nodes, real_seeds: seeds, real_nodes: nodes };
+        header.types = vec![of_type(0, 3), of_type(2, 5)];
+        let sizes = [block(2, 4, 3), block(2, 1, 1), block(4, 5, 2), block(4, 3, 4)];
+        header.blocks = sizes.map(|size| BlockHeader { padded: size.into(), real: size.into() }).to_vec();
+        let mut payload = vec![0xff; BatchHeader::bytes(2, 4)];
+        header.write(&mut payload);
+        let read = BatchHeader::read(&payload, &bounds).unwrap();
+        assert_eq!((read.seeds(), read.nodes(), read.is_padded()), (2, 8, false));
+        assert_eq!(read.of_type(paper), TypeSize { seeds: 2, nodes: 5 });
+        assert_eq!(read.block(1, Relation(1)), sizes[3]);
+        assert_eq!(read.rows(Rows::Offsets, crate::Column::Indptr.between(1, Relation(0))), 5);
+        assert_eq!(read.rows(Rows::Nodes, crate::Column::X.of(author)), 3);
+        let refused = |change: &dyn Fn(&mut BatchHeader)| {
+            let mut header = header.clone();
+            change(&mut header);
+            header.write(&mut payload.clone());
+            header.check(&bounds).unwrap_err()
+        };
+        assert_eq!(refused(&|header| header.types[1].nodes = 9), "9 nodes of type 1 in a slot for 8");
+        assert_eq!(
+            refused(&|header| header.blocks[1].padded.sources = 4),
+            "4 sources of layer 0, relation 1 in a slot for 3"
+        );
+        // Destinations of another type than the sources are bounded by the nodes of their own.
+        assert_eq!(
+            refused(&|header| header.blocks[3].padded.destinations = 6),
+            "6 destinations of layer 1, relation 1 in a slot for 5"
+        );
+        assert_eq!(refused(&|header| header.fixed.type_count = 1), "1 node types in a slot for 2");
+        assert_eq!(refused(&|header| header.fixed.relation_count = 3), "3 relations in a slot for 2");
+    }
+
+    #[test]
     fn hand_overs_without_a_batch_keep_their_kind_in_any_payload() {
         for kind in [HandOver::Skipped, HandOver::End] {
-            let mut payload = [0xff; BatchHeader::bytes(2)];
+            let mut payload = [0xff; BatchHeader::bytes(1, 2)];
             BatchHeader::without_batch(kind).write(&mut payload);
             assert_eq!(BatchHeader::read(&payload, &bounds()).unwrap().kind(), kind);
         }

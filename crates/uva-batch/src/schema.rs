@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::Element;
 
-/// A column that a batch can have. The arrays of all layers belong to one column.
+/// A column that a batch can have. The arrays of all layers, node types and relations belong to one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Column {
@@ -97,6 +97,17 @@ pub enum Rows {
     Outermost,
 }
 
+/// The arrays of a column in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One.
+    Batch,
+    /// One for each node type.
+    Type,
+    /// One for each layer, and in it for each relation.
+    LayerRelation,
+}
+
 /// The batches that have a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -147,8 +158,9 @@ pub struct HashTag {
 
 /// All columns, in the order in which they lie in a slot.
 ///
-/// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
-/// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
+/// Neighbouring columns of node types lie type by type: `input_nodes.a, seeds.a, labels.a, input_nodes.b, …`. Neighbouring
+/// columns of layers with the same presence lie layer by layer, and in each relation by relation: `block0.indptr,
+/// block0.indices, block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
 pub const COLUMNS: [ColumnSpec; 15] = [
     ColumnSpec {
         column: Column::InputNodes,
@@ -314,13 +326,23 @@ const _: () = {
 };
 
 impl ColumnSpec {
+    /// What each of its arrays belongs to.
+    #[must_use]
+    pub const fn scope(&self) -> Scope {
+        match self.rows {
+            Rows::Seeds | Rows::Nodes => Scope::Type,
+            Rows::Offsets | Rows::Edges => Scope::LayerRelation,
+            Rows::Outermost => Scope::Batch,
+        }
+    }
+
     /// Whether each layer has one.
     #[must_use]
     pub const fn is_of_layers(&self) -> bool {
-        matches!(self.rows, Rows::Offsets | Rows::Edges)
+        matches!(self.scope(), Scope::LayerRelation)
     }
 
-    /// Its full name, with this layer if the column has layers.
+    /// Its full name in batches of a homogeneous graph, with this layer if the column has layers.
     #[must_use]
     pub fn full_name(&self, layer: usize) -> String {
         if self.is_of_layers() { format!("block{layer}.{}", self.name) } else { self.name.to_owned() }
@@ -364,8 +386,11 @@ mod tests {
             "| column | type | rows | which batches | written by | slots |\n|---|---|---|---|---|---|\n"
                 .to_owned();
         for spec in &COLUMNS {
-            let name =
-                if spec.is_of_layers() { format!("block{{l}}.{}", spec.name) } else { spec.name.to_owned() };
+            let name = match spec.scope() {
+                Scope::Batch => spec.name.to_owned(),
+                Scope::Type => format!("{}[.{{t}}]", spec.name),
+                Scope::LayerRelation => format!("block{{l}}.[{{r}}.]{}", spec.name),
+            };
             let values = match spec.values {
                 Values::One(element) => element.name(),
                 Values::Labels => "int64, or a row of uint8 or float32",

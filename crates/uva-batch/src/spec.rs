@@ -1,5 +1,6 @@
 //! The options that determine the columns of a run's batches, and their maximum sizes.
 
+use uva_graph::NodeType;
 use uva_sample::SamplerOptions;
 
 use crate::schema::Presence;
@@ -12,6 +13,8 @@ pub struct BatchSpec {
     pub sampling: SamplerOptions,
     /// Seeds per batch.
     pub batch_size: usize,
+    /// The node type whose splits are seeds.
+    pub target: NodeType,
     /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows; with `None`, the largest batch
     /// that the fanouts allow.
     pub slot_bytes: Option<u64>,

@@ -17,6 +17,7 @@ use crate::kinds::hop_rows::{HopFiles, HopRows, Hops};
 use crate::kinds::own_rows::{DividedFiles, OwnRows};
 use crate::npy::NpyArray;
 use crate::storage::files::{Files, RowArray};
+use crate::storage::graph_files::GraphFiles;
 use crate::storage::node_rows::NodeRows;
 use crate::storage::verification::{Verification, Verify};
 use crate::storage::{node_file, verify};
@@ -39,11 +40,12 @@ enum TypedProblem {
     Lost { what: &'static str },
 }
 
-/// An open dataset of one node type and, unless it is a hop set, one relation: its mapped files and their metadata.
-/// Clones share the mappings.
+/// An open dataset whose seeds are of one node type: its mapped files and their metadata. Clones share the mappings.
 ///
-/// It is a [`TypedDataset`], to which it dereferences, that is known to have one type. Opening a graph of several types
-/// as a `Dataset` is refused, with a message that has their number.
+/// It is a [`TypedDataset`], to which it dereferences. It usually has one type and one relation, and opening a graph of
+/// several as a `Dataset` is refused, with a message that has their number. Code that makes batches of typed graphs opens
+/// them by [`TypedDataset::for_batches`]. Then the lists, rows and other arrays of a homogeneous graph are absent, and
+/// splits and labels are those of the [target](TypedDataset::target).
 ///
 /// A hop set can be opened as a dataset ([`Dataset::of_hops`]). Its nodes are the rows of the hop set, and there is no
 /// graph: lists, edges and original ids are absent. [`Dataset::hops`] lends the rows.
@@ -98,6 +100,29 @@ impl TypedDataset {
     }
 }
 
+impl TypedDataset {
+    /// The dataset for code that makes batches around seeds of the type `target`, in a graph of any number of node types
+    /// and relations.
+    ///
+    /// # Errors
+    /// As [`single_type`](Self::single_type), for a graph of one type whose nodes have features.
+    pub fn for_batches(&self, target: NodeType) -> Result<Dataset, GraphError> {
+        match self.is_homogeneous() {
+            true => self.single_type(),
+            false => Ok(Dataset { typed: self.clone().with_target(target) }),
+        }
+    }
+
+    /// Whether there is one type, at most one relation, and one table of feature rows, whole or divided, or a hop set.
+    #[must_use]
+    pub fn is_homogeneous(&self) -> bool {
+        let metagraph = self.metagraph();
+        metagraph.type_count() == 1
+            && metagraph.relation_count() <= 1
+            && self.whole().is_none_or(|files| files.first_table().is_some())
+    }
+}
+
 impl Dataset {
     /// Opens the dataset in the directory `path` and checks it, with [`Verify::Stamp`].
     ///
@@ -142,6 +167,16 @@ impl Dataset {
         Dataset { typed: TypedDataset::of_kind(path, name, kind, verification) }
     }
 
+    /// The files of the graph, if it is homogeneous.
+    fn homogeneous(&self) -> Option<&GraphFiles> {
+        self.graph_files().filter(|_| self.is_homogeneous())
+    }
+
+    /// The type of the seeds.
+    fn seed_type(&self) -> NodeType {
+        self.target().unwrap_or(NodeType::ONLY)
+    }
+
     /// The rows of a hop set; `None` if the dataset has a graph.
     pub fn hops(&self) -> Option<Hops<'_>> {
         self.kind.hops()
@@ -155,7 +190,7 @@ impl Dataset {
     /// The number of classes: from `meta.json`, or the largest label + 1, or, if a node may have several, the number of
     /// columns of `label.npy`. 0 if no node has a class.
     pub fn classes(&self) -> usize {
-        self.classes_of(NodeType::ONLY)
+        self.classes_of(self.seed_type())
     }
 
     /// A description of where [`classes`](Self::classes) comes from, with the file.
@@ -170,15 +205,15 @@ impl Dataset {
         }
     }
 
-    /// The graph; `None` for a hop set.
+    /// The homogeneous graph; `None` for a hop set and for a typed graph.
     pub fn graph(&self) -> Option<Csc<'_>> {
-        self.graph_files().map(|_| self.lists(Relation::ONLY))
+        self.homogeneous().map(|_| self.lists(Relation::ONLY))
     }
 
-    /// The graph of a dataset that is known to have one.
+    /// The graph of a dataset that is known to have a homogeneous one.
     ///
     /// # Panics
-    /// On a hop set.
+    /// On a hop set and on a typed graph.
     pub fn csc(&self) -> Csc<'_> {
         self.graph().expect("the dataset has a graph")
     }
@@ -186,17 +221,13 @@ impl Dataset {
     /// Shape and type of a node's feature row. If [`with_rows`](Self::with_rows) replaced the rows, those of the
     /// replacement. Each hop of a hop set has rows of this shape.
     pub fn table(&self) -> TableSchema {
-        let table = self.schema().tables[0].clone();
-        match &self.rows {
-            Some(rows) => TableSchema { dim: rows.dim, element: rows.element, ..table },
-            None => table,
-        }
+        self.table_of(NodeType::ONLY).expect("a dataset of one type has feature rows")
     }
 
-    /// The feature rows of all nodes. `None` for a hop set (see [`hops`](Self::hops)) and for a divided dataset (see
-    /// [`own_rows`](Self::own_rows)).
+    /// The feature rows of all nodes. `None` for a hop set (see [`hops`](Self::hops)), for a divided dataset (see
+    /// [`own_rows`](Self::own_rows)) and for a typed graph (see [`rows`](TypedDataset::rows)).
     pub fn feature_rows(&self) -> Option<FeatureTable<'_>> {
-        self.rows(NodeType::ONLY)
+        self.homogeneous().and_then(|_| self.rows(NodeType::ONLY))
     }
 
     /// The feature rows of a dataset that is known to have those of all nodes in one table.
@@ -212,7 +243,10 @@ impl Dataset {
     pub fn features_file(&self) -> Option<(&Path, u64, FileState)> {
         let features = match &self.rows {
             Some(rows) => &rows.array,
-            None => &self.whole()?.first_table()?.array,
+            None => {
+                self.homogeneous()?;
+                &self.whole()?.first_table()?.array
+            }
         };
         Some((features.path(), features.header().data_offset as u64, features.file().state()))
     }
@@ -239,31 +273,32 @@ impl Dataset {
     /// The feature rows of the edges, row `i` for entry `i` of the neighbour lists; `None` if the dataset has no edge
     /// features or is divided.
     pub fn edge_features(&self) -> Option<FeatureTable<'_>> {
+        self.homogeneous()?;
         self.whole()?.first_edge_table().map(RowArray::table)
     }
 
-    /// The labels.
+    /// The labels of the nodes of the seeds' type.
     pub fn labels(&self) -> Labels<'_> {
-        self.labels_of(NodeType::ONLY)
+        self.labels_of(self.seed_type())
     }
 
     /// The node ids of a split in file order, or the ids that replace them. For a hop set, the ids in the source
     /// dataset of the nodes of the split's rows.
     pub fn split(&self, split: Split) -> &[i64] {
-        self.split_of(NodeType::ONLY, split)
+        self.split_of(self.seed_type(), split)
     }
 
     /// The label rows of a split's nodes: the node ids, or for a hop set the rows of the split.
     pub fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
         match &self.chosen {
             Some(chosen) if chosen.split == split => Box::new(chosen.ids.iter().map(|&id| id as usize)),
-            _ => self.kind.label_rows(split),
+            _ => self.kind.label_rows(self.seed_type(), split),
         }
     }
 
     /// The pairs of splits with common nodes, and how many nodes they share.
     pub fn overlaps(&self) -> Vec<Overlap> {
-        self.overlaps_of(NodeType::ONLY)
+        self.overlaps_of(self.seed_type())
     }
 
     /// Replaces the nodes of a split, so that batches of any nodes can be made. A node that occurs several times counts
@@ -273,13 +308,18 @@ impl Dataset {
     /// # Errors
     /// [`GraphError::Usage`] for `option` if an id is not a node.
     pub fn with_nodes(mut self, split: Split, ids: Vec<i64>, option: &str) -> Result<Dataset, GraphError> {
-        let nodes = self.nodes();
+        let node_type = self.seed_type();
+        let nodes = self.nodes_of(node_type);
         if let Some(place) = node_file::first_outside(&ids, nodes) {
             let problem = format!("entry {place} is {}, {}", ids[place], node_file::of_nodes(nodes));
             return Err(GraphError::usage(option, problem));
         }
-        let repeats = self.graph().map(|csc| Repeats::of(&ids, &csc)).unwrap_or_default();
-        self.typed.chosen = Some(Chosen { node_type: NodeType::ONLY, split, ids, repeats });
+        let mut repeats = Repeats::default();
+        for &relation in self.metagraph().into_type(node_type) {
+            let of_relation = Repeats::of(&ids, &self.lists(relation));
+            repeats = Repeats { rows: of_relation.rows, edges: repeats.edges + of_relation.edges };
+        }
+        self.typed.chosen = Some(Chosen { node_type, split, ids, repeats });
         Ok(self)
     }
 
@@ -290,7 +330,7 @@ impl Dataset {
     /// [`GraphError::Usage`] for `option` if the dataset's own rows are not a table of all nodes, or the number of rows
     /// differs from that of the nodes.
     pub fn with_rows(mut self, rows: NodeRows, option: &str) -> Result<Dataset, GraphError> {
-        if self.whole().is_none() {
+        if self.feature_rows().is_none() {
             let problem = "requires a whole dataset: a hop set has no graph, and a part in ranges has only some of the rows";
             return Err(GraphError::usage(option, problem));
         }
@@ -304,7 +344,7 @@ impl Dataset {
     /// The id that each node had before the dataset was reordered, or the node of each row of a hop set. `None` if the
     /// ids are the same.
     pub fn original_ids(&self) -> Option<&[i64]> {
-        self.original_ids_of(NodeType::ONLY)
+        self.original_ids_of(self.seed_type())
     }
 
     /// Which part of a partitioned dataset this is; `None` if it is a whole dataset.
@@ -331,17 +371,17 @@ impl Dataset {
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has no weights.
     pub fn weights(&self) -> Option<&[f32]> {
-        self.graph_files()?.edge_values(EdgeValues::Weights)
+        self.homogeneous()?.edge_values(EdgeValues::Weights)
     }
 
     /// The edge types, in the order of the lists; `None` if the dataset has no edge types.
     pub fn edge_types(&self) -> Option<&[u16]> {
-        self.graph_files()?.edge_values(EdgeValues::Types)
+        self.homogeneous()?.edge_values(EdgeValues::Types)
     }
 
     /// An array with one value per edge; `None` if the dataset does not have it.
     pub(crate) fn edge_array(&self, values: EdgeValues) -> Option<&NpyArray> {
-        self.graph_files()?.edge_array(values)
+        self.homogeneous()?.edge_array(values)
     }
 
     /// The weights of the edges for samplers that pick edges by weight, checked in one parallel pass.

@@ -23,7 +23,8 @@ use crate::storage::stamp::Stamp;
 use crate::storage::verification::{Verification, Verify, check_graph};
 use crate::storage::verify;
 use crate::{
-    Csc, EdgeRows, FeatureTable, GraphError, Labels, Meta, Metagraph, NodeType, Relation, Schema, Split,
+    Csc, EdgeRows, ElementType, FeatureTable, GraphError, Labels, Meta, Metagraph, NodeType, Relation,
+    Schema, Split, TableSchema,
 };
 
 /// Nodes that replace those of a split.
@@ -166,6 +167,13 @@ impl TypedDataset {
         self.schema.target
     }
 
+    /// The dataset with the splits of another type as seeds.
+    #[must_use]
+    pub fn with_target(mut self, target: NodeType) -> Self {
+        self.schema.target = Some(target);
+        self
+    }
+
     /// Names that messages use for the dataset and its content.
     pub fn words(&self) -> KindWords {
         self.kind.words()
@@ -215,6 +223,23 @@ impl TypedDataset {
             Some(lists) => lists.in_place_of(csc),
             None => csc,
         }
+    }
+
+    /// Shape and type of the feature rows of a type's nodes; `None` if it has none. If other rows replace those of the
+    /// table, theirs. Each hop of a hop set has rows of this shape.
+    pub fn table_of(&self, node_type: NodeType) -> Option<TableSchema> {
+        let table = self.schema.tables.iter().find(|table| table.node_type == node_type)?.clone();
+        Some(match &self.rows {
+            Some(rows) if node_type == NodeType::ONLY => {
+                TableSchema { dim: rows.dim, element: rows.element, ..table }
+            }
+            _ => table,
+        })
+    }
+
+    /// Shape and type of the feature rows of a relation's edges; `None` if it has none, or the dataset is divided.
+    pub fn edge_table_of(&self, relation: Relation) -> Option<(ElementType, usize)> {
+        self.edge_rows(relation).map(|rows| (rows.table.element, rows.table.dim))
     }
 
     /// The feature rows of the nodes of a type; `None` if it has none, for a hop set, and for a divided dataset.

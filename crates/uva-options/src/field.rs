@@ -1,5 +1,6 @@
 //! An option: its name, help, values, and what depends on it.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -36,6 +37,9 @@ impl OptionPurpose {
         }
     }
 }
+
+/// The name of the fanouts of all relations that are not named.
+const ALL_RELATIONS: &str = "*";
 
 /// One of the names that an option accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,7 +376,36 @@ fn read_as<T: FromStr<Err: Display> + super::OptionValue>(text: &str) -> Result<
     text.parse::<T>().map(|value| value.text()).map_err(|error| error.to_string())
 }
 
+/// The fanouts of all relations, or lists by the names of relations: `15,10;writes=5,5`.
 fn fanouts(text: &str, hops: usize, most: i32) -> Result<String, String> {
+    let names_relations = text.contains(['=', ';']);
+    let (mut default, mut named) = (None, BTreeMap::new());
+    for item in text.split(';') {
+        let (name, list) =
+            item.split_once('=').map_or((ALL_RELATIONS, item), |(name, list)| (name.trim(), list));
+        let list = fanout_list(list, hops, most, if names_relations { 0 } else { 1 })
+            .map_err(|reason| if names_relations { format!("{name}: {reason}") } else { reason })?;
+        let before = match name {
+            ALL_RELATIONS => default.replace(list),
+            "" => return Err(format!("'{item}' has no name before '='")),
+            name => named.insert(name, list),
+        };
+        match before {
+            Some(_) if name == ALL_RELATIONS => {
+                return Err(
+                    "two lists without a name, or with `*`: expected one for all other relations".to_owned()
+                );
+            }
+            Some(_) => return Err(format!("{name} has two lists")),
+            None => {}
+        }
+    }
+    let named = named.into_iter().map(|(name, list)| format!("{name}={list}"));
+    Ok(default.into_iter().chain(named).collect::<Vec<_>>().join(";"))
+}
+
+/// One list, with fanouts of at least `least`, or −1.
+fn fanout_list(text: &str, hops: usize, most: i32, least: i32) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("no fanout given: expected one number per hop, such as 15,10,5".to_owned());
     }
@@ -384,13 +417,15 @@ fn fanouts(text: &str, hops: usize, most: i32) -> Result<String, String> {
     let mut fanouts = Vec::new();
     for (hop, entry) in text.split(',').map(str::trim).enumerate() {
         match entry.parse::<i32>() {
-            Ok(fanout) if fanout == -1 || (1..=most).contains(&fanout) => fanouts.push(fanout.to_string()),
+            Ok(fanout) if fanout == -1 || (least..=most).contains(&fanout) => {
+                fanouts.push(fanout.to_string())
+            }
             Err(_) if entry.is_empty() => {
                 return Err(format!("hop {hop} is empty: expected one number per hop, such as 15,10,5"));
             }
             _ => {
                 return Err(format!(
-                    "hop {hop}: invalid value '{entry}': expected -1 (all neighbours) or 1 to {most}"
+                    "hop {hop}: invalid value '{entry}': expected -1 (all neighbours) or {least} to {most}"
                 ));
             }
         }
@@ -458,6 +493,24 @@ mod tests {
             ("99999999999", "'99999999999'"),
             ("10 5", "separated by commas only: 10,5"),
             ("[15, -1]", "separated by commas only: 15,-1"),
+        ] {
+            let refusal = fanouts(text).unwrap_err();
+            assert!(refusal.contains(says), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn fanouts_of_relations_follow_the_default_ordered_by_name() {
+        let text = "writes=5, 5;15,10;cites=0,-1";
+        assert_eq!(fanouts(text).unwrap(), "15,10;cites=0,-1;writes=5,5");
+        assert_eq!(fanouts("a=1;*=0").unwrap(), "0;a=1");
+        for (text, says) in [
+            ("15,10;writes=", "writes: no fanout given"),
+            ("15;writes=5;writes=4", "writes has two lists"),
+            ("15;*=4", "two lists without a name"),
+            ("15;=4", "'=4' has no name"),
+            ("15;writes=x", "writes: hop 0: invalid value 'x': expected -1 (all neighbours) or 0 to 1000"),
+            ("15;", "*: no fanout given"),
         ] {
             let refusal = fanouts(text).unwrap_err();
             assert!(refusal.contains(says), "{text}: {refusal}");

@@ -77,4 +77,4 @@ pub use uva_batch::{
 };
 pub use uva_graph::{Dataset, ElementType, FeatureTable, Labels, Split};
 pub use uva_options as spec;
-pub use uva_sample::{BatchKey, BlockRef, BlockSize, Expand, Fanouts, SamplerKind, Walks};
+pub use uva_sample::{BatchKey, BlockRef, BlockSize, Expand, FanoutSpec, Fanouts, SamplerKind, Walks};

@@ -289,6 +289,37 @@ pub enum InvalidOption {
         /// Relations of the graph.
         relations: usize,
     },
+    /// Fanouts name something that the graph does not have, or has twice.
+    #[error("`fanouts`: {reason}")]
+    FanoutName {
+        /// The name, and those of the graph.
+        reason: uva_graph::UnknownName,
+    },
+    /// Fanouts name relations of a graph with only one.
+    #[error("`fanouts`: the graph has one node type and one relation, so give one list without names")]
+    FanoutNames,
+    /// Two names in fanouts are those of one relation or node type.
+    #[error("`fanouts`: {name} has two lists")]
+    FanoutTwice {
+        /// The relation or node type.
+        name: String,
+    },
+    /// A relation or node type has no fanouts.
+    #[error("`fanouts`: {name} has no list, and there is no default (`*`)")]
+    FanoutMissing {
+        /// The relation or node type.
+        name: String,
+    },
+    /// Fanouts are for different numbers of hops.
+    #[error("`fanouts`: {name} has {given} hops, the others {hops}")]
+    FanoutHops {
+        /// The relation or node type.
+        name: String,
+        /// Its hops.
+        given: usize,
+        /// Those of the default, or else of the first list.
+        hops: usize,
+    },
     /// No relation has picks in a hop.
     #[error(
         "`fanouts`: in hop {layer} every relation has a fanout of 0: at least one has to pick neighbours"
@@ -479,6 +510,11 @@ impl InvalidOption {
             | Self::TooManyFanouts { .. }
             | Self::Fanout { .. }
             | Self::FanoutRelations { .. }
+            | Self::FanoutName { .. }
+            | Self::FanoutNames
+            | Self::FanoutTwice { .. }
+            | Self::FanoutMissing { .. }
+            | Self::FanoutHops { .. }
             | Self::NoPicks { .. }
             | Self::TooManyPicks { .. }
             | Self::OneSubgraph { .. }

@@ -65,7 +65,14 @@ fn dataset_of(name: &str, at: &Path) -> Value {
 
 #[test]
 fn bench_sample_has_the_batches_of_the_second_implementation() {
-    for name in ["library", "every type reordered"] {
+    let by_name = "2,1;cites=2,1;topic__covers__paper=2,1;author:writes:paper=2,1";
+    for (name, fanouts) in [
+        ("library", "2,1"),
+        ("library", by_name),
+        ("library", "rev_covers=2,1;*=2,1"),
+        ("every type reordered", "2,1"),
+        ("fanouts by node", "author=2,1;3,2 --fanout-per node"),
+    ] {
         let temp = directory();
         let case = dataset_of(name, &temp.path().join("data"));
         let batches = case["batches"].as_array().unwrap();
@@ -75,10 +82,10 @@ fn bench_sample_has_the_batches_of_the_second_implementation() {
         });
         for threads in [1, 3] {
             let words = format!(
-                "bench sample data --fanouts 2,1 --seed 42 --batch-size 4 --batches 4 --json --threads {threads}"
+                "bench sample data --fanouts {fanouts} --seed 42 --batch-size 4 --batches 4 --json --threads {threads}"
             );
             let found = uvatrain(temp.path(), words.split_whitespace()).run().succeeds().json();
-            assert_eq!(found["hash"], format!("{expected:016x}"), "{name}, threads: {threads}");
+            assert_eq!(found["hash"], format!("{expected:016x}"), "{name}, {fanouts}, threads: {threads}");
             assert_eq!(found["verified"]["hops"], 2, "{name}");
         }
     }
@@ -94,8 +101,24 @@ fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
     refused("bench sample data --sampler-kind ladies", "neighbor, labor or weighted sample it");
     refused("bench sample data --sampler-kind weighted", "weight");
     refused("train data", "3 node types and 5 relations");
+    refused(
+        "bench sample data --fanouts 2;rites=1",
+        "there is no relation \"rites\", did you mean \"writes\"?",
+    );
+    refused(
+        "bench sample data --fanouts writes=2",
+        "paper__cites__paper has no list, and there is no default",
+    );
+    refused("bench sample data --fanouts 2;writes=1,1", "author__writes__paper has 2 hops, the others 1");
+    refused("bench sample data --fanouts 2;writes=1;writes=2", "writes has two lists");
+    refused("bench sample data --fanouts 2;writes=1 --fanout-per node", "there is no node type \"writes\"");
+    refused("bench sample data --fanout-per node --sampler-kind labor", "--fanout-per");
+    refused("bench sample data --target papr", "there is no node type \"papr\", did you mean \"paper\"?");
+    refused("bench sample data --target topic", "nodes/topic/train_idx.npy: the training split is empty");
     let meta = temp.path().join("data/meta.json");
     let without = fs::read_to_string(&meta).unwrap().replace("\"target\"", "\"no_target\"");
     fs::write(&meta, without).unwrap();
     refused("bench sample data", "\"target\" is missing");
+    let words = "bench sample data --target paper --fanouts 2,1 --json";
+    uvatrain(temp.path(), words.split_whitespace()).run().succeeds();
 }

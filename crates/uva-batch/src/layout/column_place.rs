@@ -42,7 +42,7 @@ impl ColumnPlace {
     /// Rows of the column in the batch of this header.
     #[must_use]
     pub fn rows(&self, header: &BatchHeader) -> usize {
-        self.counted_in(header).map_or(0, |rows| header.rows(rows, self.key.layer))
+        self.counted_in(header).map_or(0, |rows| header.rows(rows, self.key))
     }
 
     fn counted_in(&self, header: &BatchHeader) -> Option<Rows> {

@@ -1,31 +1,26 @@
 //! The columns of a batch slot, borrowed for writing.
 
 use bytemuck::Pod;
+use smallvec::SmallVec;
 use uva_sample::{BlockMut, MAX_LAYERS};
 
-use crate::{COLUMNS, Column, ColumnKey, ColumnPlace};
+use crate::{Column, ColumnKey, ColumnPlace};
 
-/// The maximum number of columns of a batch, with those of every layer.
-const MOST_COLUMNS: usize = {
-    let (mut most, mut at) = (0, 0);
-    while at < COLUMNS.len() {
-        most += if COLUMNS[at].is_of_layers() { MAX_LAYERS } else { 1 };
-        at += 1;
-    }
-    most
-};
+/// Columns for which nothing is allocated: those of a homogeneous graph, and of most numbers of layers.
+const INLINE_COLUMNS: usize = 64;
 
 /// A batch slot's columns for writing. Each can be taken once.
 pub struct ColumnsMut<'a> {
     places: &'a [ColumnPlace],
-    lent: [&'a mut [u8]; MOST_COLUMNS],
+    lent: SmallVec<[&'a mut [u8]; INLINE_COLUMNS]>,
 }
 
 impl<'a> ColumnsMut<'a> {
     /// The columns at these places of a batch slot's payload.
     pub(crate) fn over(places: &'a [ColumnPlace], payload: &'a mut [u8]) -> Self {
         let (mut rest, mut taken) = (payload, 0);
-        let mut lent: [&'a mut [u8]; MOST_COLUMNS] = std::array::from_fn(|_| Default::default());
+        let mut lent: SmallVec<[&'a mut [u8]; INLINE_COLUMNS]> =
+            places.iter().map(|_| Default::default()).collect();
         for (place, lent) in places.iter().zip(&mut lent) {
             if !place.is_copied() {
                 continue;
@@ -53,11 +48,15 @@ impl<'a> ColumnsMut<'a> {
         }
     }
 
-    /// Takes the memory of each layer's block. Blocks after the last layer are empty.
-    pub fn take_blocks(&mut self) -> [BlockMut<'a>; MAX_LAYERS] {
-        let mut blocks: [BlockMut<'a>; MAX_LAYERS] = std::array::from_fn(|_| BlockMut::default());
+    /// Takes the memory of the blocks: for each layer, one for each relation.
+    pub fn take_blocks(&mut self) -> SmallVec<[BlockMut<'a>; MAX_LAYERS]> {
+        let of_layers = || self.places.iter().filter(|place| place.key.column.spec().is_of_layers());
+        let relations = of_layers().map(|place| place.key.part + 1).max().unwrap_or(0);
+        let layers = of_layers().map(|place| place.key.layer + 1).max().unwrap_or(0);
+        let mut blocks: SmallVec<[BlockMut<'a>; MAX_LAYERS]> =
+            (0..layers * relations).map(|_| BlockMut::default()).collect();
         for (place, lent) in self.places.iter().zip(&mut self.lent) {
-            let block = &mut blocks[place.key.layer];
+            let Some(block) = blocks.get_mut(place.key.layer * relations + place.key.part) else { continue };
             match place.key.column {
                 Column::Indptr => block.indptr = bytemuck::cast_slice_mut(std::mem::take(lent)),
                 Column::Indices => block.indices = bytemuck::cast_slice_mut(std::mem::take(lent)),
@@ -67,5 +66,12 @@ impl<'a> ColumnsMut<'a> {
             }
         }
         blocks
+    }
+
+    /// Takes the memory for the ids of the nodes of each type.
+    pub fn take_nodes(&mut self) -> SmallVec<[&'a mut [i64]; 1]> {
+        let of_types = self.places.iter().filter(|place| place.key.column == Column::InputNodes);
+        let keys: SmallVec<[ColumnKey; 1]> = of_types.map(|place| place.key).collect();
+        keys.into_iter().map(|key| self.take(key)).collect()
     }
 }

@@ -1,9 +1,41 @@
 //! The feature rows of a run's batches: their columns, and how rows are found.
 
+use uva_graph::ElementType;
+
 use crate::{Column, ColumnKey};
 
 /// The columns of feature rows, and of the producer's sums of them, in the order of a slot. They come last.
 pub const FEATURE_COLUMNS: [Column; 3] = [Column::X, Column::Aggregated, Column::Argmax];
+
+/// Whether it is one of the columns of feature rows, which come last.
+pub(super) fn of_features(column: Column) -> bool {
+    FEATURE_COLUMNS.contains(&column)
+}
+
+/// The shape of the feature rows of a node type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowShape {
+    /// Values per row.
+    pub dim: usize,
+    /// Type of a value in a slot.
+    pub element: ElementType,
+    /// The table's own type, if the producer widens it.
+    pub widened_from: Option<ElementType>,
+}
+
+impl RowShape {
+    /// Bytes of a row in a slot.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.dim * self.element.bytes()
+    }
+
+    /// Bytes of a row in the table.
+    #[must_use]
+    pub fn table_bytes(&self) -> usize {
+        self.dim * self.widened_from.unwrap_or(self.element).bytes()
+    }
+}
 
 /// The feature rows of a run's batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +53,16 @@ pub(super) struct FeatureParts {
 }
 
 impl FeatureParts {
-    /// The rows of a batch that is sampled in a graph, one for each node; with `tables`, those of a batch whose rows are in
-    /// this many tables.
-    pub fn new(tables: Option<usize>) -> Self {
+    /// The rows of a batch that is sampled in a graph, one for each node of types with rows; with `tables`, those of a batch
+    /// whose rows are in this many tables.
+    pub fn new(tables: Option<usize>, rows: &[Option<RowShape>]) -> Self {
         match tables {
             None => Self {
-                columns: FEATURE_COLUMNS.map(ColumnKey::from).into(),
+                columns: (0..rows.len())
+                    .filter(|of_type| rows[*of_type].is_some())
+                    .map(|of_type| Column::X.part(of_type))
+                    .chain(FEATURE_COLUMNS[1..].iter().map(|column| ColumnKey::from(*column)))
+                    .collect(),
                 tables,
                 row_ids: Column::InputNodes,
                 read_by_id: true,

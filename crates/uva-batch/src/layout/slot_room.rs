@@ -84,6 +84,7 @@ mod tests {
         let spec = BatchSpec {
             sampling: SamplerOptions { fanouts: [3].into(), ..SamplerOptions::default() },
             batch_size: 10,
+            target: uva_graph::NodeType::ONLY,
             slot_bytes: None,
             feature_type: FeatureType::Table,
             aggregation: Aggregation::None,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use uva_cuda::DeviceSlice;
-use uva_graph::{FeatureTable, Labels, Split};
-use uva_sample::{BlockRef, BlockSize, ListReads};
+use uva_graph::{FeatureTable, Labels, Metagraph, NodeType, Relation, Split};
+use uva_sample::{BlockRef, BlockSize, ListReads, TypeSize};
 
 use super::columns::{labels_of, values_of};
 use crate::schema::Presence;
@@ -73,7 +73,8 @@ impl<M: SlotMemory> BatchView<M> {
         &mut self.memory
     }
 
-    /// A column by its full name: `labels`, `x`, `block0.indptr`. [`COLUMNS`](crate::COLUMNS) lists them.
+    /// A column by its full name: `labels`, `x`, `block0.indptr`, or in typed graphs `x.paper`,
+    /// `block0.author__writes__paper.indptr` ([`ColumnKey::parse`]). [`COLUMNS`](crate::COLUMNS) lists them.
     ///
     /// ```
     /// # use uva_batch::{BatchView, ColumnError, SlotMemory};
@@ -88,7 +89,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// [`ColumnError::Unknown`] with the nearest name, [`ColumnError::NoSuchLayer`], [`ColumnError::Absent`] if batches
     /// of this run do not have it.
     pub fn column(&self, name: &str) -> Result<ColumnRef<'_>, ColumnError> {
-        self.column_of(ColumnKey::parse(name, self.layers())?)
+        self.column_of(self.layout.key(name)?)
     }
 
     /// A column by its key.
@@ -101,7 +102,7 @@ impl<M: SlotMemory> BatchView<M> {
             return Err(ColumnError::NoSuchLayer { layer: key.layer, layers: self.layers() });
         }
         let place = self.layout.place(key).ok_or_else(|| ColumnError::Absent {
-            name: key.to_string(),
+            name: key.name_in(self.layout.metagraph()),
             why: match key.column.spec().presence {
                 Presence::WeighedEdges => "its kind of sampler weighs no edges",
                 Presence::ForModel => {
@@ -116,7 +117,8 @@ impl<M: SlotMemory> BatchView<M> {
                 Presence::Asked | Presence::Always => "the run does not request this column",
             },
         })?;
-        Ok(ColumnRef { place, memory: &self.memory, rows: place.rows(&self.header), range: self.range(key) })
+        let (metagraph, rows) = (self.layout.metagraph(), place.rows(&self.header));
+        Ok(ColumnRef { place, metagraph, memory: &self.memory, rows, range: self.range(key) })
     }
 
     /// The column's values in host memory; empty if the batches do not have it.
@@ -186,6 +188,15 @@ impl<M: SlotMemory> BatchView<M> {
     pub fn real_counts(&self, layer: usize) -> BlockSize {
         assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
         self.header.real_layer(layer)
+    }
+
+    /// Number of real (non-padding) edges of a layer, of all relations.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn real_edges(&self, layer: usize) -> usize {
+        let relations = self.layout.metagraph().relations();
+        relations.map(|relation| self.header.real_block(layer, relation).edges).sum()
     }
 
     /// Number of seeds.
@@ -333,25 +344,85 @@ impl<M: SlotMemory> BatchView<M> {
         Ok(FeatureRows::new(values, self.layout.dim()))
     }
 
-    /// Layers of the batch, one per fanout.
-    pub fn layers(&self) -> usize {
-        self.layout.layers().len()
+    /// The node types and relations that the methods for a type or relation take.
+    pub fn metagraph(&self) -> &Metagraph {
+        self.layout.metagraph()
     }
 
-    /// The block of a layer; layer 0 is the hop at the seeds.
+    /// Numbers of seeds and of all nodes of a type.
+    ///
+    /// # Panics
+    /// If there is no such type, as all methods for a type.
+    pub fn sizes_of(&self, node_type: NodeType) -> TypeSize {
+        self.header.of_type(node_type)
+    }
+
+    /// Ids of the nodes of a type, its seeds first.
+    ///
+    /// # Panics
+    /// On a GPU.
+    pub fn nodes_of(&self, node_type: NodeType) -> &[i64] {
+        self.slice(Column::InputNodes.of(node_type))
+    }
+
+    /// Ids of the seeds of a type.
+    ///
+    /// # Panics
+    /// On a GPU.
+    pub fn seeds_of(&self, node_type: NodeType) -> &[i64] {
+        self.slice(Column::Seeds.of(node_type))
+    }
+
+    /// Labels of the seeds of a type.
+    ///
+    /// # Panics
+    /// On a GPU.
+    pub fn labels_of(&self, node_type: NodeType) -> Labels<'_> {
+        let key = Column::Labels.of(node_type);
+        let Some(place) = self.layout.place(key) else { return Labels::Absent };
+        labels_of(self.slice(key), place.element, place.width)
+    }
+
+    /// Feature rows of the nodes of a type, row `i` for `nodes_of(node_type)[i]`; 64-byte aligned. `None` if the type has
+    /// no features.
+    ///
+    /// # Panics
+    /// On a GPU.
+    pub fn rows_of(&self, node_type: NodeType) -> Option<FeatureTable<'_>> {
+        let (key, shape) = (Column::X.of(node_type), self.layout.rows_of(node_type)?);
+        let rows = self.layout.place(key)?.rows(&self.header);
+        Some(FeatureTable { bytes: self.slice(key), rows, dim: shape.dim, element: shape.element })
+    }
+
+    /// The block of a relation in a layer; layer 0 is the hop at the seeds. Destinations are the first nodes of the
+    /// relation's destination type, sources the first of its source type.
+    ///
+    /// # Panics
+    /// If there is no such layer or relation, and on a GPU.
+    pub fn block_of(&self, layer: usize, relation: Relation) -> BlockRef<'_> {
+        assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
+        let BlockSize { destinations, sources, .. } = self.header.block(layer, relation);
+        BlockRef {
+            destinations,
+            sources,
+            indptr: self.slice(Column::Indptr.between(layer, relation)),
+            indices: self.slice(Column::Indices.between(layer, relation)),
+            edge_ids: self.slice(Column::EdgeIds.between(layer, relation)),
+            weights: self.slice(Column::Weights.between(layer, relation)),
+        }
+    }
+
+    /// Layers of the batch, one per fanout.
+    pub fn layers(&self) -> usize {
+        self.layout.layers()
+    }
+
+    /// The block of a layer of the first relation; layer 0 is the hop at the seeds.
     ///
     /// # Panics
     /// If there is no such layer.
     pub fn block(&self, layer: usize) -> BlockRef<'_> {
-        let BlockSize { destinations, sources, .. } = self.counts(layer);
-        BlockRef {
-            destinations,
-            sources,
-            indptr: self.slice(Column::Indptr.at(layer)),
-            indices: self.slice(Column::Indices.at(layer)),
-            edge_ids: self.slice(Column::EdgeIds.at(layer)),
-            weights: self.slice(Column::Weights.at(layer)),
-        }
+        self.block_of(layer, Relation::ONLY)
     }
 
     /// Feature rows of a layer's edges, row `i` for `block(layer).indices[i]`; `None` unless the options request them.
@@ -405,6 +476,7 @@ impl<M: SlotMemory> BatchView<M> {
 #[derive(Clone)]
 pub struct ColumnRef<'a> {
     place: &'a ColumnPlace,
+    metagraph: &'a Metagraph,
     memory: &'a dyn SlotMemory,
     rows: usize,
     range: Range<usize>,
@@ -413,7 +485,7 @@ pub struct ColumnRef<'a> {
 impl<'a> ColumnRef<'a> {
     /// Its full name, such as `block0.indptr`.
     pub fn name(&self) -> String {
-        self.place.key.to_string()
+        self.place.key.name_in(self.metagraph)
     }
 
     /// The type of its values.

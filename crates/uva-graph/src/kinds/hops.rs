@@ -54,7 +54,7 @@ impl Kind for HopFiles {
         }
     }
 
-    fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
+    fn label_rows(&self, _node_type: NodeType, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
         Box::new(self.splits[split as usize].clone())
     }
 

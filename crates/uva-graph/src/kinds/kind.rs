@@ -62,9 +62,9 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// The key and file that give the number of classes of the first type of the dataset at `path`.
     fn classes_from(&self, path: &Path) -> (&'static str, PathBuf);
 
-    /// The label rows of the nodes of a split of the first type.
-    fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
-        Box::new(self.split(NodeType::ONLY, split).iter().map(|&id| id as usize))
+    /// The label rows of the nodes of a split of a type.
+    fn label_rows(&self, node_type: NodeType, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
+        Box::new(self.split(node_type, split).iter().map(|&id| id as usize))
     }
 
     /// The id of each node of a type in the source dataset; `None` if the ids are the same.

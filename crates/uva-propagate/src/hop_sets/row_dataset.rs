@@ -59,7 +59,19 @@ impl HopSet {
     /// # Errors
     /// As [`open_dataset`](Self::open_dataset) and [`Dataset::open_verified`].
     pub fn open_either(path: &Path, how: Verify) -> Result<Dataset, GraphError> {
-        if Self::is_at(path) { Self::open_dataset(path, how) } else { Dataset::open_verified(path, how) }
+        Self::open_or(path, how, || Dataset::open_verified(path, how))
+    }
+
+    /// Opens the hop set at `path`, or what `open` opens if there is none.
+    ///
+    /// # Errors
+    /// As [`open_dataset`](Self::open_dataset), and those of `open`.
+    pub fn open_or<E: From<GraphError>>(
+        path: &Path,
+        how: Verify,
+        open: impl FnOnce() -> Result<Dataset, E>,
+    ) -> Result<Dataset, E> {
+        if Self::is_at(path) { Ok(Self::open_dataset(path, how)?) } else { open() }
     }
 
     /// 16 hex digits that identify the content: a hash of `hops.json` without the dataset's name, the program that made

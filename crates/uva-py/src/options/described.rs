@@ -61,7 +61,7 @@ pub fn described<'py, O: Options>(
         ValueKind::Text { .. } if takes_numbers::<O>(field) => "int | str",
         ValueKind::Choice(_) | ValueKind::Path | ValueKind::Text { .. } => "str",
         ValueKind::Size => "int | str",
-        ValueKind::Fanouts { .. } => "Sequence[int]",
+        ValueKind::Fanouts { .. } => "Sequence[int] | Mapping[Any, Sequence[int]]",
         ValueKind::Internal => "Any",
     };
     let choices = match field.kind {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString};
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple};
 use uva_graph::Split;
 use uva_runtime::spec::{ByteSize, Field, OptionError, OptionValue, Options, PartialOptions, ValueKind};
 use uva_runtime::tune::planning::CacheOptions;
@@ -104,8 +104,19 @@ pub fn is_bool(value: &Bound<'_, PyAny>) -> bool {
     value.extract::<bool>().is_ok()
 }
 
-/// A sequence of fanouts as the command line has it.
+/// Fanouts as the command line has them: a sequence, or a dict of sequences by the names of relations or node types.
 fn fanouts_as_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(lists) = value.cast::<PyDict>() {
+        let lists = lists.iter().map(|(of, list)| {
+            let of: String = of.extract()?;
+            Ok(format!("{of}={}", list_as_text(name, &list)?))
+        });
+        return Ok(lists.collect::<PyResult<Vec<_>>>()?.join(";"));
+    }
+    list_as_text(name, value)
+}
+
+fn list_as_text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     let fanouts = value.try_iter()?.map(|fanout| integer(name, &fanout?)).collect::<PyResult<Vec<_>>>()?;
     Ok(fanouts.join(","))
 }
@@ -122,6 +133,9 @@ pub fn fanouts(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Fanouts> {
         of_runtime(error.into())
     };
     let read = Field::fanouts(MAX_LAYERS, MAX_FANOUT).read(&text).map_err(refused)?;
+    if read.contains('=') {
+        return Err(refused("names of relations are not supported here: give one list".to_owned()));
+    }
     Fanouts::of_text(&read).ok_or_else(|| of_runtime(RuntimeError::usage(read)))
 }
 
@@ -176,8 +190,21 @@ pub fn of_text<'py>(py: Python<'py>, field: &Field, text: &str) -> PyResult<Boun
             text.parse::<u64>().unwrap_or_default().into_bound_py_any(py)
         }
         ValueKind::Fanouts { .. } => {
-            let fanouts = text.split(',').filter_map(|fanout| fanout.parse::<i32>().ok()).collect::<Vec<_>>();
-            Ok(pyo3::types::PyTuple::new(py, fanouts)?.into_any())
+            let list = |text: &str| {
+                PyTuple::new(
+                    py,
+                    text.split(',').filter_map(|fanout| fanout.parse::<i32>().ok()).collect::<Vec<_>>(),
+                )
+            };
+            if !text.contains('=') {
+                return Ok(list(text)?.into_any());
+            }
+            let lists = PyDict::new(py);
+            for item in text.split(';') {
+                let (name, of_name) = item.split_once('=').unwrap_or(("*", item));
+                lists.set_item(name, list(of_name)?)?;
+            }
+            Ok(lists.into_any())
         }
         ValueKind::Real(_) => text.parse::<f64>().unwrap_or_default().into_bound_py_any(py),
         ValueKind::Choice(_) | ValueKind::Path | ValueKind::Text { .. } | ValueKind::Internal => {

@@ -14,7 +14,9 @@ def test_num_neighbors_are_the_fanouts(graph, epochs):
     with pytest.raises(ValueError, match="num_neighbors and fanouts are one option") as raised:
         uvatrain.Loader(graph, num_neighbors=[4, 3], fanouts=[4, 3])
     assert raised.value.field == "num_neighbors"
-    for wrong in (5, "4,3", {"edge": [4, 3]}):
+    with pytest.raises(ValueError, match="one node type and one relation"):
+        uvatrain.Loader(graph, num_neighbors={"edge": [4, 3]})
+    for wrong in (5, "4,3"):
         with pytest.raises(TypeError, match=f"num_neighbors is a {type(wrong).__name__}: a sequence is needed"):
             uvatrain.Loader(graph, num_neighbors=wrong)
 

@@ -36,7 +36,7 @@ def of_loader():
         more = "" if option["annotation"] == "Any" else " | None"
         return f"    {option['name']}: {option['annotation']}{more} = None\n"
 
-    text = HEAD % "loader" + "from collections.abc import Sequence\nfrom dataclasses import dataclass\nfrom typing import Any, TypedDict\n"
+    text = HEAD % "loader" + "from collections.abc import Mapping, Sequence\nfrom dataclasses import dataclass\nfrom typing import Any, TypedDict\n"
     text += "\n\nclass LoaderOptions(TypedDict, total=False):\n"
     text += '    """Keywords of `uvatrain.Loader` and `uvatrain.CachedDataset`; the documentation of `Loader` says what they do."""\n\n'
     text += "".join(keyword(option) for option in options if option not in own)
@@ -54,7 +54,10 @@ def of_trainer():
     text = HEAD % "trainer" + "from dataclasses import dataclass\n\n\n@dataclass(frozen=True, kw_only=True)\nclass TrainerOptions:\n"
     text += '    """Options of `python -m uvatrain.train`, whose `--help` describes them. None: the default is not a constant."""\n\n'
     for option in _core._trainer_options():
-        kind = {"int | str": "int" if option["value"] == "SIZE" else "str", "Sequence[int]": "tuple[int, ...]"}
+        kind = {
+            "int | str": "int" if option["value"] == "SIZE" else "str",
+            "Sequence[int] | Mapping[Any, Sequence[int]]": "tuple[int, ...]",
+        }
         more = " | None" if option["default"] is None else ""
         text += f"    {option['name']}: {kind.get(option['annotation'], option['annotation'])}{more}\n"
     return text

@@ -97,7 +97,7 @@ impl AggregateCounts {
             };
             return Some(Self { way: OFF.to_owned(), amounts });
         }
-        let last = layout.layers().len() - 1;
+        let last = layout.layers() - 1;
         let (outermost, in_slot) = (header.real_layer(last), header.outermost());
         let (sum_rows, entries) = (outermost.destinations, outermost.edges);
         let own = |rows| if aggregation.keeps_own_rows() { rows } else { 0 };

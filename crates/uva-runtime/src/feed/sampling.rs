@@ -84,9 +84,10 @@ impl<'a> Sampling<'a> {
         self.seeds.clear();
         self.seeds.extend(positions.iter().map(|position| split[*position as usize]));
         let mut columns = self.plan.layout.columns_mut(payload);
-        let input_id: &mut [i64] = columns.take(Column::InputId);
+        let target = self.plan.layout.target();
+        let input_id: &mut [i64] = columns.take(Column::InputId.of(target));
         input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
-        let labels_out: &mut [u8] = columns.take(Column::Labels);
+        let labels_out: &mut [u8] = columns.take(Column::Labels.of(target));
         let counts = match &self.on_device {
             Some(batches) => {
                 let counts = self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?;
@@ -99,13 +100,12 @@ impl<'a> Sampling<'a> {
             }
             None => {
                 let degrees: &mut [i32] = columns.take(Column::Degrees);
-                let nodes: &mut [i64] = columns.take(Column::InputNodes);
-                let mut blocks = columns.take_blocks();
-                let blocks = &mut blocks[..self.plan.layout.layers().len()];
-                let mut out = BatchMut { nodes: &mut [nodes], blocks };
+                let (mut nodes, mut blocks) = (columns.take_nodes(), columns.take_blocks());
+                let mut out = BatchMut { nodes: &mut nodes, blocks: &mut blocks };
                 self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?
             }
         };
+        drop(columns);
         // The first nodes of the batch, in any memory.
         self.graph.to_dataset_ids(&mut self.seeds);
         let labels = self.dataset.labels();
@@ -133,7 +133,7 @@ impl<'a> Sampling<'a> {
         let types = self.dataset.edge_types().filter(|_| self.plan.options.edge_type);
         let Some(types) = types else { return Ok(()) };
         let mut columns = self.plan.layout.columns_mut(payload);
-        for layer in 0..self.plan.layout.layers().len() {
+        for layer in 0..self.plan.layout.layers() {
             let column: &mut [u16] = columns.take(Column::EdgeType.at(layer));
             let edges: &[i64] = columns.take(Column::EdgeIds.at(layer));
             for (to, edge) in column.iter_mut().zip(&edges[..header.layer(layer).edges.min(edges.len())]) {

@@ -1,10 +1,13 @@
 //! The kinds of batches: what the options of a run mean for each.
 
 use uva_graph::Dataset;
-use uva_options::Options as _;
+use uva_options::{OptionError, Options as _};
+use uva_sample::TypedView;
 
 use super::LoaderOptions;
 use super::hop_options::HopBatches;
+use super::reader::Features;
+use super::run_data::RunData;
 use crate::RuntimeError;
 
 /// A kind of batches.
@@ -31,7 +34,10 @@ impl BatchKind for GraphBatches {
     }
 
     fn check_dataset(&self, options: &LoaderOptions, dataset: &Dataset) -> Result<(), RuntimeError> {
-        options.check_graph(dataset)
+        match RunData::of(dataset, options) {
+            RunData::Types(dataset) => check_types(options, dataset),
+            _ => options.check_graph(dataset),
+        }
     }
 
     fn unused(&self) -> &'static [&'static str] {
@@ -41,6 +47,39 @@ impl BatchKind for GraphBatches {
     fn identity(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }
+}
+
+/// Options that typed graphs do not support, with the reason.
+const NOT_TYPED: [(&str, &str); 8] = [
+    ("seed_order", "nearness over several node types is not defined"),
+    ("order", "nearness over several node types is not defined"),
+    ("pad", "static shapes are those of one node type"),
+    ("aggregate", "each relation would have its own sums"),
+    ("reader", "rows of several tables are read from memory"),
+    ("look_ahead", "rows of several tables are read from memory"),
+    ("edge_attr", "the edges of each relation have their own features"),
+    ("edge_type", "relations have one type of edges each"),
+];
+
+/// Checks that batches of a typed graph support these options. Every refusal of an option for typed graphs is here, but
+/// those of the backend and of caches, which the loader's options do not have.
+fn check_types(options: &LoaderOptions, dataset: &Dataset) -> Result<(), RuntimeError> {
+    let refused = |name: &str, value: String, reason: &str| {
+        OptionError::new(name, value, format!("not supported for typed graphs: {reason}")).into()
+    };
+    let default = LoaderOptions::default();
+    for (name, reason) in NOT_TYPED {
+        let field = LoaderOptions::field(name);
+        if let Some(field) = field.filter(|field| options.text(field) != default.text(field)) {
+            return Err(refused(name, options.text(field), reason));
+        }
+    }
+    if options.features == Features::Disk {
+        let reason = "rows of several tables are read from memory; omit it";
+        return Err(refused("features", options.features.to_string(), reason));
+    }
+    let sampling = options.sampling_in(dataset.metagraph())?;
+    Ok(TypedView::of(dataset).check(&sampling)?)
 }
 
 /// Their rows are all that they need, and `HopOptions` has checked the order of these.
@@ -89,6 +128,20 @@ impl LoaderOptions {
     /// node.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
         self.kind().check_dataset(self, dataset)
+    }
+
+    /// Checks that such batches support a cache, which this option requests.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] for a typed graph.
+    pub fn check_cache(&self, dataset: &Dataset, option: &'static str) -> Result<(), RuntimeError> {
+        match RunData::of(dataset, self) {
+            RunData::Types(_) => {
+                let reason = "not supported for typed graphs yet; omit it";
+                Err(OptionError::of(option, reason).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The properties on which batches depend, if no option has them, by name.

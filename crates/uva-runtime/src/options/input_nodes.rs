@@ -1,13 +1,16 @@
-//! Nodes given in place of a split: the seeds of batches around any nodes.
+//! The seeds of batches: the type whose splits they are, and nodes given in place of a split.
 
+use std::convert::Infallible;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use uva_graph::{Dataset, GraphError, Split, node_file};
+use uva_graph::{Dataset, GraphError, NodeType, Split, TypedDataset, Verify, node_file};
 
 use crate::RuntimeError;
-use uva_options::OptionValue;
+use uva_options::{OptionError, OptionValue, text_values};
 
 /// The name of the option, in messages.
 const OPTION: &str = "input_nodes";
@@ -56,7 +59,8 @@ impl InputNodes {
     /// [`GraphError::Usage`] for `input_nodes`: no nodes, an id that is not a node or occurs twice, a mask of another
     /// length. For a file, also if it cannot be read, or has neither ids nor a mask.
     pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, GraphError> {
-        let (ids, from) = self.ids(dataset.nodes())?;
+        let nodes = dataset.target().map_or_else(|| dataset.nodes(), |of| dataset.nodes_of(of));
+        let (ids, from) = self.ids(nodes)?;
         let refused = |problem: String| match &from {
             Some(path) => GraphError::usage(OPTION, format!("{}: {problem}", path.display())),
             None => GraphError::usage(OPTION, problem),
@@ -141,3 +145,61 @@ impl OptionValue for NodesFile {
         Self::deserialize(value).ok()
     }
 }
+
+/// Opens a dataset of any number of node types to make batches of it, around seeds of the given type or of the one that
+/// `meta.json` names.
+///
+/// # Errors
+/// As [`TypedDataset::open_verified`], and [`TypeName::target_in`].
+pub fn open_for_batches(
+    path: &Path,
+    how: Verify,
+    target: Option<&TypeName>,
+) -> Result<Dataset, RuntimeError> {
+    let dataset = TypedDataset::open_verified(path, how)?;
+    let target = TypeName::target_in(target, &dataset)?;
+    Ok(dataset.for_batches(target)?)
+}
+
+/// The name of a node type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeName(String);
+
+impl TypeName {
+    /// The type whose splits are seeds: the given one, or the one that `meta.json` names.
+    ///
+    /// # Errors
+    /// If the dataset does not have the type, or is not typed, or if none is given and `meta.json` names none.
+    pub fn target_in(given: Option<&Self>, dataset: &TypedDataset) -> Result<NodeType, RuntimeError> {
+        let metagraph = dataset.metagraph();
+        let Some(Self(name)) = given else {
+            return dataset.target().ok_or_else(|| {
+                let names: Vec<&str> = metagraph.types().map(|of| metagraph.type_name(of)).collect();
+                let problem = "\"target\" is missing: it names the node type whose splits are seeds";
+                let remedy = format!("give `target`: {}", names.join(", "));
+                RuntimeError::input(problem).in_file(&dataset.path().join("meta.json")).with_remedy(remedy)
+            });
+        };
+        let refused = |reason: String| RuntimeError::from(OptionError::new("target", name, reason));
+        if !metagraph.is_named() {
+            return Err(refused("the dataset has no names of node types".to_owned()));
+        }
+        metagraph.find_type(name).map_err(|unknown| refused(unknown.to_string()))
+    }
+}
+
+impl FromStr for TypeName {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for TypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text_values!(TypeName);

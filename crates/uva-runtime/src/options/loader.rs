@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uva_batch::{Aggregation, BatchSpec, Column, FeatureType, SlotRoom, StaticShapes};
 use uva_graph::part::first_cut;
-use uva_graph::{Dataset, Split, Verify};
+use uva_graph::{Dataset, Metagraph, Split, TypedDataset, Verify};
 use uva_propagate::HopSet;
 use uva_sample::{
-    Expand, FanoutPer, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind, SamplerOptions,
-    Walks,
+    Expand, FanoutPer, FanoutSpec, Fanouts, MAX_FANOUT, MAX_LAYERS, OrderEdges, SampleError, SamplerKind,
+    SamplerOptions, Walks,
 };
 
 use crate::RuntimeError;
@@ -20,7 +20,7 @@ use crate::machine::share_of_cores;
 use crate::options::checked_files::CheckedFiles;
 use crate::options::first_layer::FirstLayer;
 use crate::options::hop_options::HopBatches;
-use crate::options::input_nodes::NodesFile;
+use crate::options::input_nodes::{NodesFile, TypeName, open_for_batches};
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::{Part, Standby};
 use crate::options::reader::{CopiedFiles, DiskReader, Features, HostPages};
@@ -46,10 +46,19 @@ options! {
         sampler_kind: SamplerKind = SamplerKind::default()
             => Field::choice::<SamplerKind>("KIND").of(BATCHES, &[Identity, Plan]),
         /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. For
-        /// sampler kinds that draw per hop: draws of the hop
-        fanouts: Fanouts = Fanouts::from([15, 10, 5])
+        /// sampler kinds that draw per hop: draws of the hop. In a typed graph also by the names of relations:
+        /// `15,10,5;writes=5,5,2`
+        fanouts: FanoutSpec = FanoutSpec::from([15, 10, 5])
             => Field::fanouts(MAX_LAYERS, MAX_FANOUT).of(BATCHES, &[Identity, Plan]).in_every_checkpoint()
                 .brief("Neighbours per node and hop"),
+        /// Meaning of a fanout in a typed graph: neighbours in each relation, or in all relations into the node's type
+        /// together; `fanouts` are then by the names of node types
+        fanout_per: FanoutPer = FanoutPer::Relation
+            => Field::choice::<FanoutPer>("WHAT").of(BATCHES, &[Identity]),
+        /// Node type whose splits are seeds, in a typed graph
+        target: Option<TypeName> = None
+            => Field::text::<TypeName>("TYPE", "a node type").of(BATCHES, &[Identity])
+                .unless_given("that of `meta.json`"),
         /// Random walks from each node, with `sampler_kind=walk`
         walks: u32 = Walks::default().count
             => Field::within("WALKS", 1, Walks::MOST_COUNT as u64).of(BATCHES, &[Identity, Plan]).unless_given("10")
@@ -329,12 +338,25 @@ impl LoaderOptions {
         self.sampler_kind.picks_in_lists() && self.fanouts.takes_all()
     }
 
-    /// How neighbours are sampled.
+    /// How neighbours are sampled in a homogeneous graph.
     pub fn sampling(&self) -> SamplerOptions {
+        self.sampling_by(self.fanouts.of_one_relation())
+    }
+
+    /// How neighbours are sampled in a graph with these relations.
+    ///
+    /// # Errors
+    /// The name in `fanouts` that the graph does not have, or the relation without a valid list.
+    pub fn sampling_in(&self, metagraph: &Metagraph) -> Result<SamplerOptions, RuntimeError> {
+        let fanouts = self.fanouts.in_graph(metagraph, self.fanout_per).map_err(SampleError::from)?;
+        Ok(self.sampling_by(fanouts))
+    }
+
+    fn sampling_by(&self, fanouts: Fanouts) -> SamplerOptions {
         SamplerOptions {
             kind: self.sampler_kind,
-            fanouts: self.fanouts.clone(),
-            fanout_per: FanoutPer::Relation,
+            fanouts,
+            fanout_per: self.fanout_per,
             replace: self.replace,
             seed: self.seed,
             batch_dependency: self.batch_dependency,
@@ -360,7 +382,9 @@ impl LoaderOptions {
     /// # Errors
     /// If the dataset or the file of nodes has changed since, or the files of rows that are read from disk.
     pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
-        let dataset = HopSet::open_either(dataset, Verify::HeadersOnly)?;
+        let how = Verify::HeadersOnly;
+        let open = || open_for_batches(dataset, how, self.target.as_ref());
+        let dataset = HopSet::open_or(dataset, how, open)?;
         let dataset = match &self.first_layer {
             Some(rows) => rows.in_place(dataset)?,
             None => dataset,
@@ -374,8 +398,11 @@ impl LoaderOptions {
         }
     }
 
-    /// The options that determine the layout of batches.
-    pub fn batch_spec(&self) -> BatchSpec {
+    /// The options that determine the layout of batches of this dataset.
+    ///
+    /// # Errors
+    /// As [`sampling_in`](Self::sampling_in), and if the dataset does not have the node type of the seeds.
+    pub fn batch_spec(&self, dataset: &TypedDataset) -> Result<BatchSpec, RuntimeError> {
         let asked = [
             (self.has_degrees(), Column::Degrees),
             (self.has_edge_ids(), Column::EdgeIds),
@@ -384,9 +411,10 @@ impl LoaderOptions {
             (self.input_id, Column::InputId),
             (self.aggregate_argmax, Column::Argmax),
         ];
-        BatchSpec {
-            sampling: self.sampling(),
+        Ok(BatchSpec {
+            sampling: self.sampling_in(dataset.metagraph())?,
             batch_size: self.batch_size,
+            target: TypeName::target_in(self.target.as_ref(), dataset)?,
             slot_bytes: self.slot_bytes,
             feature_type: self.feature_type,
             aggregation: self.aggregation,
@@ -395,7 +423,7 @@ impl LoaderOptions {
             asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
             shapes: self.shapes.clone(),
             tables: self.hops.as_ref().map(|hops| hops.tables.len()),
-        }
+        })
     }
 
     /// The least number of batch slots for which samplers do not wait for each other: one each, one at the producer and
@@ -415,7 +443,9 @@ impl LoaderOptions {
             let problem = "batches are sampled in a graph, and this dataset has none";
             RuntimeError::input(problem).in_file(dataset.path())
         };
-        self.sampling().check(&dataset.graph().ok_or_else(no_graph)?)?;
+        let graph = dataset.graph().ok_or_else(no_graph)?;
+        self.sampling_in(dataset.metagraph())?.check(&graph)?;
+        TypeName::target_in(self.target.as_ref(), dataset)?;
         self.check_part(dataset)?;
         let kind = self.sampler_kind;
         if kind.needs_weights()

@@ -10,6 +10,8 @@ use super::hop_run::HopRun;
 pub(crate) enum RunData<'a> {
     /// Neighbourhoods in the graph of this dataset, and rows of its feature table.
     Graph(&'a Dataset),
+    /// Neighbourhoods in the typed graph of this dataset, and rows of the tables of its node types.
+    Types(&'a Dataset),
     /// Rows of a hop set.
     Hops(HopRun<'a>),
 }
@@ -17,6 +19,10 @@ pub(crate) enum RunData<'a> {
 impl<'a> RunData<'a> {
     /// The data of a run with these options over this dataset.
     pub fn of(dataset: &'a Dataset, options: &'a LoaderOptions) -> Self {
-        HopRun::of(dataset, options).map_or(Self::Graph(dataset), Self::Hops)
+        match HopRun::of(dataset, options) {
+            Some(run) => Self::Hops(run),
+            None if dataset.is_homogeneous() => Self::Graph(dataset),
+            None => Self::Types(dataset),
+        }
     }
 }

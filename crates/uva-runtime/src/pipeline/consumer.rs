@@ -190,6 +190,11 @@ impl BatchStream {
         let contents = match cache {
             None => CacheContents::default(),
             Some(cache) => {
+                let option = match &cache {
+                    StreamCache::Host(_) => "host_cache",
+                    StreamCache::Gpu(_) => "gpu_cache",
+                };
+                options.check_cache(&dataset, option)?;
                 let backend = plan.backend.clone();
                 plan = plan.with_row_places(&dataset, &backend)?;
                 match cache {

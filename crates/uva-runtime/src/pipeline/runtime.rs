@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use uva_batch::Aggregation;
-use uva_graph::{Dataset, Split};
-use uva_sample::{BatchKey, Fanouts};
+use uva_graph::{Dataset, Split, Verify};
+use uva_sample::{BatchKey, FanoutSpec};
 
 use crate::RuntimeError;
 use crate::backend::Backend;
@@ -29,7 +29,7 @@ use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::feed::batch::Batch;
 use crate::feed::ranks::{RankExchanges, check_divided};
 use crate::machine::memory::{ProcessMemory, Resident};
-use crate::options::input_nodes::InputNodes;
+use crate::options::input_nodes::{InputNodes, open_for_batches};
 use crate::options::schedule::{BatchOrder, Schedule};
 use crate::options::seed_order::MadeOrder;
 use crate::options::{Cursor, LoaderOptions, Passes};
@@ -55,7 +55,7 @@ pub struct RuntimeBuilder {
 
 impl RuntimeBuilder {
     /// Neighbours per node and hop, from the seeds outward; −1 takes all.
-    pub fn fanouts(mut self, fanouts: impl Into<Fanouts>) -> Self {
+    pub fn fanouts(mut self, fanouts: impl Into<FanoutSpec>) -> Self {
         self.options.fanouts = fanouts.into();
         self
     }
@@ -155,8 +155,8 @@ impl RuntimeBuilder {
     }
 
     fn planned(&self) -> Result<(Dataset, RunPlan), RuntimeError> {
-        let mut dataset = Dataset::open(&self.dataset)?;
         let mut options = self.options.clone();
+        let mut dataset = open_for_batches(&self.dataset, Verify::Stamp, options.target.as_ref())?;
         let mut shuffle = self.shuffle;
         if let Some(nodes) = &self.input_nodes {
             dataset = nodes.clone().in_place_of(Split::Train, dataset)?;

@@ -55,6 +55,14 @@ impl FeatureChoice {
         (backend, kernels_sum): (&Backend, bool),
     ) -> Result<Self, RuntimeError> {
         let (features, reader) = (options.features, options.reader);
+        if let RunData::Types(_) = RunData::of(dataset, options) {
+            if let Some(cuda) = backend.cuda() {
+                let reason = "not supported for typed graphs yet; give `device=cpu`";
+                return Err(OptionError::new("device", format!("cuda:{}", cuda.ordinal), reason).into());
+            }
+            let reason = "typed graphs are read from memory".to_owned();
+            return Ok(Self { features: Features::Memory, reason, disk: None, chunk: None, on_gpu: None });
+        }
         let read = Read::of(RunData::of(dataset, options));
         let gather = backend.device_slots().map(|_| backend.gather_name());
         let on_device = gather == Some(GatherChoice::Device.name());
@@ -279,7 +287,8 @@ enum Read<'d> {
 impl<'d> Read<'d> {
     fn of(data: RunData<'d>) -> Self {
         match data {
-            RunData::Graph(dataset) => {
+            // No table of all nodes, and so no file.
+            RunData::Graph(dataset) | RunData::Types(dataset) => {
                 let file = dataset.features_file().map(|(path, ..)| path);
                 let bytes = dataset.feature_rows().map_or(0, |table| table.bytes.len() as u64);
                 Self::Table(file, bytes)

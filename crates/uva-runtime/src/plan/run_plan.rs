@@ -132,7 +132,7 @@ impl RunPlan {
             )
             .into());
         }
-        let layout = Arc::new(BatchLayout::new(dataset, &options.batch_spec())?);
+        let layout = Arc::new(BatchLayout::new(dataset, &options.batch_spec(dataset)?)?);
         let batch_slots = batch_slots(options, &layout);
         if let LookAhead::Batches(batches) = options.look_ahead
             && batches > 0

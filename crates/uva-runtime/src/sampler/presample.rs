@@ -67,7 +67,7 @@ pub(crate) fn with_nodes(dataset: &Dataset, main: Split) -> Split {
 
 fn shapes(dataset: &Dataset, options: &LoaderOptions, main: Split) -> Result<StaticShapes, RuntimeError> {
     // The bounds of the run without padding, so that this fails if the run would.
-    let layout = BatchLayout::new(dataset, &options.batch_spec())?;
+    let layout = BatchLayout::new(dataset, &options.batch_spec(dataset)?)?;
     let samples = presampled(dataset, options, with_nodes(dataset, main), layout.bounds())?;
     if samples.is_empty() {
         return Err(RuntimeError::option(

@@ -175,7 +175,7 @@ impl BatchEvent {
             hash: format!("{:016x}", batch.hash()),
             seeds: batch.real_seed_count(),
             input_nodes: batch.real_node_count(),
-            edges: (0..batch.layers()).map(|layer| batch.real_counts(layer).edges).collect(),
+            edges: (0..batch.layers()).map(|layer| batch.real_edges(layer)).collect(),
             loss: None,
             sampler: batch.sampler(),
             sample_at_us: sampled,

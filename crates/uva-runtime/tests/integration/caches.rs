@@ -35,7 +35,8 @@ fn on_gpu(sampler: SamplerChoice) -> Backend {
 fn plainly(dataset: &Dataset, batches: u32) -> Vec<(u64, Vec<i64>, Vec<u8>)> {
     let options = options();
     let bounds =
-        uva_sample::BatchBounds::new(64, &options.fanouts, dataset.nodes(), dataset.edges()).unwrap();
+        uva_sample::BatchBounds::new(64, options.sampling().fanouts, dataset.nodes(), dataset.edges())
+            .unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);
     let mut sampler = NeighborSampler::new(dataset.csc(), options.sampling()).unwrap();
     let table = dataset.features();

@@ -157,8 +157,8 @@ fn slot_bytes_bound_the_rows_of_a_layers_edges_too() {
             LoaderOptions { edge_attr, fanouts: [-1].into(), slot_bytes: Some(60_000), ..options() };
         RunPlan::new(&dataset, &options, Passes::default()).unwrap().layout
     };
-    assert!(layout(false).layers()[0].edges * 12 > 60_000);
-    assert!(layout(true).layers()[0].edges * 12 <= 60_000);
+    assert!(layout(false).blocks()[0].edges * 12 > 60_000);
+    assert!(layout(true).blocks()[0].edges * 12 <= 60_000);
     assert!(layout(true).feature_slot_bytes() > layout(true).arrays_bytes());
     assert_eq!(layout(false).arrays_bytes(), layout(false).batch_bytes());
 }

@@ -19,4 +19,5 @@ mod pipeline;
 mod ranks;
 mod rows;
 mod stand_in;
+mod typed;
 mod whole;

@@ -69,7 +69,10 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
 
 impl TypedView<'_> {
     /// Checks that every batch of these options can be sampled from the graph.
-    fn check(&self, options: &SamplerOptions) -> Result<(), SampleError> {
+    ///
+    /// # Errors
+    /// As [`sampler`](sampler()).
+    pub fn check(&self, options: &SamplerOptions) -> Result<(), SampleError> {
         let relations = self.relations.len();
         options.fanouts.check_relations(relations)?;
         let kind = options.kind;

@@ -178,8 +178,18 @@ pub struct SampleBenchOptions;
 
 impl OptionFilter for SampleBenchOptions {
     fn shows(field: &Field) -> bool {
-        let names =
-            ["sampler_kind", "fanouts", "walks", "walk_length", "walk_stop", "replace", "batch_size", "seed"];
+        let names = [
+            "sampler_kind",
+            "fanouts",
+            "fanout_per",
+            "target",
+            "walks",
+            "walk_length",
+            "walk_stop",
+            "replace",
+            "batch_size",
+            "seed",
+        ];
         names.contains(&field.name)
     }
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -11,7 +11,9 @@ class LoaderOptions(TypedDict, total=False):
     """Keywords of `uvatrain.Loader` and `uvatrain.CachedDataset`; the documentation of `Loader` says what they do."""
 
     sampler_kind: str
-    fanouts: Sequence[int]
+    fanouts: Sequence[int] | Mapping[Any, Sequence[int]]
+    fanout_per: str
+    target: str | None
     walks: int | None
     walk_length: int | None
     walk_stop: int | None

@@ -32,8 +32,30 @@ def split_name(split: Any) -> Any:
     return "valid" if split == "val" else split
 
 
-def fanouts_given(name: str, fanouts: Any) -> list[Any]:
-    """The fanouts as a list. The core checks the entries."""
+def fanouts_given(name: str, fanouts: Any) -> list[Any] | dict[str, list[Any]]:
+    """The fanouts as a list, or as lists by the names of relations or node types. The core checks the entries.
+
+    Keys are names, or triples of names. PyG's `NumNeighbors` is such a dict, with its default under "*".
+    """
+    values = getattr(fanouts, "values", None)
+    if values is not None and not callable(values) and hasattr(fanouts, "default"):
+        # PyG's NumNeighbors.
+        if not isinstance(values, Mapping):
+            return hops_given(name, values)
+        fanouts = values if fanouts.default is None else {**values, "*": fanouts.default}
+    if not isinstance(fanouts, Mapping):
+        return hops_given(name, fanouts)
+    lists = {}
+    for key, of_key in fanouts.items():
+        of = "__".join(key) if isinstance(key, tuple) and all(isinstance(part, str) for part in key) else key
+        if not isinstance(of, str):
+            raise about(name, TypeError(f"{name} has the key {key!r}: the name of a relation or node type is needed"))
+        lists[of] = hops_given(f"{name}[{key!r}]", of_key)
+    return lists
+
+
+def hops_given(name: str, fanouts: Any) -> list[Any]:
+    """A fanout for each hop as a list. The core checks the entries."""
     kind, found = type(fanouts), fanouts
     if hasattr(fanouts, "tolist"):
         # A tensor or an array: its numbers.

@@ -16,7 +16,7 @@ from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NodeSamplerIn
 from .. import _core
 from .._arrays import integer
 from ..datasets import Dataset, opened
-from ..loader.arguments import fanouts_given
+from ..loader.arguments import hops_given
 from .stores import FeatureStore, GraphStore, ids_of
 from .subgraph import Induced, forest
 
@@ -194,7 +194,7 @@ def fanouts_of(num_neighbors: Any) -> list[Any]:
         raise ValueError(
             "num_neighbors is a dict: a dataset has one type of edge, so a list of numbers is needed"
         )
-    return fanouts_given("num_neighbors", given)
+    return hops_given("num_neighbors", given)
 
 
 def _picked(core: _core.NeighborSampler, seeds: Tensor, epoch: int, batch: int) -> SamplerOutput:

@@ -115,6 +115,7 @@ impl DeviceBatches {
         let on_device = |column: Column| column.spec().made_on_gpu && column.spec().first_of.is_none();
         let mut columns = self.layout.columns_mut(pages.bytes_mut());
         self.memory.read_back(stream, &mut self.parts(slot, header, &mut columns, on_device))?;
+        drop(columns);
         Ok(pages)
     }
 
@@ -152,7 +153,7 @@ impl DeviceBatches {
             memory: &self.memory,
             nodes: room(Column::InputNodes, 0),
             degrees: room(Column::Degrees, 0),
-            blocks: (0..self.layout.layers().len()).map(block).collect(),
+            blocks: (0..self.layout.layers()).map(block).collect(),
             after: Some(&self.taken[slot]),
         }
     }

@@ -85,7 +85,7 @@ impl EdgesOnHost {
         header: &BatchHeader,
         from: &[u8],
     ) -> Result<(), RuntimeError> {
-        self.rows.resize(layout.layers().len(), Vec::new());
+        self.rows.resize(layout.layers(), Vec::new());
         for ((layer, range), out) in EdgeRowSource::ranges(layout, header).enumerate().zip(&mut self.rows) {
             out.resize(range.len(), 0);
             let place = HostPlace { out, threads: self.threads };
@@ -125,7 +125,7 @@ pub(super) fn slot_sums(layout: &BatchLayout, header: &BatchHeader) -> Option<Sl
         Aggregation::Mean => false,
         Aggregation::Degrees => true,
     };
-    let outermost = layout.layers().len() - 1;
+    let outermost = layout.layers() - 1;
     let counts = header.outermost();
     let at = |column: Column| {
         layout.place(column.at(outermost))?;

@@ -61,6 +61,10 @@ impl Reads {
     /// Those of rows that are in `files` files; `None` if CPU threads do not read rows in random order.
     fn of_rows(plan: &RunPlan, dataset: &Dataset, files: u64) -> Option<Self> {
         let (layout, options) = (&plan.layout, &plan.options);
+        if layout.row_tables().is_some() && layout.reads_rows_by_id() {
+            // Several tables, which are read where they are.
+            return None;
+        }
         let tree = RowTree::of(plan);
         let from_memory =
             tree.any(&|tree| matches!(tree, RowTree::Mapped | RowTree::Copied | RowTree::Remote));

@@ -1,6 +1,6 @@
 //! The choice of a run's tree of rows.
 
-use uva_batch::{Aggregation, BatchLayout, Column};
+use uva_batch::{Aggregation, BatchLayout};
 use uva_rows::kept_row_bytes;
 
 use super::tree::{RowCacheKind, RowTree};
@@ -55,7 +55,7 @@ impl RowTree {
 /// The table, or the tables into which rows are divided, as they are stored.
 fn table(plan: &RunPlan) -> RowTree {
     let stored = if plan.divided { RowTree::Remote } else { stored(&plan.options) };
-    match plan.layout.parts(Column::X) {
+    match plan.layout.row_tables() {
         None => stored,
         Some(tables) => RowTree::Tables(tables, Box::new(stored)),
     }

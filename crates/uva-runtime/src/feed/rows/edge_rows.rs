@@ -39,7 +39,7 @@ impl EdgeRowSource {
 
     /// The bytes of a slot for each layer's rows in the batch of this header.
     pub fn ranges(layout: &BatchLayout, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
-        (0..layout.layers().len()).map(|layer| layout.range(header, Column::EdgeAttr.at(layer)))
+        (0..layout.layers()).map(|layer| layout.range(header, Column::EdgeAttr.at(layer)))
     }
 
     /// Gathers a layer's rows into `out`, which is as long as its range. `from` is the batch slot's payload.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, FEATURE_COLUMNS};
 use uva_cuda::memory::TableBytes;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, NodeType};
 use uva_ops::lists::{Lists, Weights, degree_weights};
 use uva_rows::{
     BeginPlace, GatherError, HostPlace, HostSource, PartialSums, Reduction, RowsRead, SumBeginner, SumPlace,
@@ -14,10 +14,15 @@ use uva_rows::{
 
 use crate::RuntimeError;
 
+/// A source of rows for each node type with features.
+pub(crate) type RowsOfTypes<'d> = Vec<(NodeType, Box<dyn HostSource + 'd>)>;
+
 /// A filler of these columns of a slot, from tables in host memory or on disk.
 pub(crate) enum HostRows<'d> {
     /// One row per node.
     Gathered(Box<dyn HostSource + 'd>),
+    /// One row per node of each type with features.
+    OfTypes(RowsOfTypes<'d>),
     /// Sums, or in some batches one row per node.
     Summed(Box<dyn SumSource + 'd>),
 }
@@ -29,6 +34,8 @@ impl HostRows<'_> {
         let place = HostPlace::new(&mut []);
         match self {
             Self::Gathered(source) => source.fill(&[], place),
+            // No other rank requests rows of a type.
+            Self::OfTypes(_) => return Ok(()),
             Self::Summed(source) => source.fill_rows(&[], place),
         }
         .map(drop)
@@ -39,6 +46,8 @@ impl HostRows<'_> {
     pub fn expect(&mut self, coming: &[&[i64]]) {
         match self {
             Self::Gathered(source) => source.expect(coming),
+            // Tables in memory are not read ahead.
+            Self::OfTypes(_) => {}
             Self::Summed(source) => source.expect(coming),
         }
     }
@@ -53,6 +62,9 @@ impl HostRows<'_> {
         from: &[u8],
         (to, skipped): (&mut [u8], usize),
     ) -> Result<RowsRead, RuntimeError> {
+        if let Self::OfTypes(tables) = self {
+            return fill_types(tables, layout, header, threads, from, (to, skipped)).map_err(failed);
+        }
         let ranges = FEATURE_COLUMNS.map(|column| behind(layout.range(header, column), skipped));
         self.fill_ranges(layout, header, threads, from, (to, ranges))
     }
@@ -84,6 +96,7 @@ impl HostRows<'_> {
         let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes)]);
         match self {
             Self::Gathered(source) => source.fill(nodes, HostPlace { out: x, threads }),
+            Self::OfTypes(_) => unreachable!("rows of several types are filled into their own columns"),
             Self::Summed(source) if layout.aggregation_of(header) == Aggregation::None => {
                 source.fill_rows(nodes, HostPlace { out: x, threads })
             }
@@ -123,6 +136,24 @@ impl HostRows<'_> {
     }
 }
 
+/// Fills the rows of each type, one after the other.
+fn fill_types(
+    tables: &mut RowsOfTypes<'_>,
+    layout: &BatchLayout,
+    header: &BatchHeader,
+    threads: usize,
+    from: &[u8],
+    (to, skipped): (&mut [u8], usize),
+) -> Result<RowsRead, GatherError> {
+    let mut read = RowsRead::default();
+    for (of, source) in tables {
+        let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes.of(*of))]);
+        let out = &mut to[behind(layout.range(header, Column::X.of(*of)), skipped)];
+        read = read.and(source.fill(nodes, HostPlace { out, threads })?);
+    }
+    Ok(read)
+}
+
 /// The outermost layer's lists, with the factors of their rows.
 struct WeighedLists<'b> {
     aggregation: Aggregation,
@@ -141,7 +172,7 @@ impl<'b> WeighedLists<'b> {
         from: &'b [u8],
         pool: Option<&rayon::ThreadPool>,
     ) -> Result<Self, GatherError> {
-        let (aggregation, outermost) = (layout.aggregation(), layout.layers().len() - 1);
+        let (aggregation, outermost) = (layout.aggregation(), layout.layers() - 1);
         let column = |column: Column| &from[layout.range(header, column.at(outermost))];
         let lists = Lists::new(
             bytemuck::cast_slice(column(Column::Indptr)),

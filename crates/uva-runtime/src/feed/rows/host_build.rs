@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use uva_batch::BatchLayout;
+use uva_batch::{BatchLayout, RowShape};
 use uva_cuda::memory::TableBytes;
 use uva_exchange::Book;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, NodeType};
 use uva_rows::{
     Cached, CachedRows, CopiedTable, EvictingRows, FileTable, LookAheadTable, MappedTable, RowCache,
     SumSource, SummedValues, SummingSource, TableSource, WideningSource,
 };
 use uva_rows::{HostSource, Remote};
 
-use super::host::{HostRows, failed};
+use super::host::{HostRows, RowsOfTypes, failed};
 use super::tree::{RowCacheKind, RowTree};
 use crate::RuntimeError;
 use crate::backend::obstacle::{check_sums, obstacle_in_table};
@@ -102,10 +102,11 @@ impl RowTree {
         layout: &BatchLayout,
         parts: &HostParts<'d, '_>,
     ) -> Result<HostRows<'d>, RuntimeError> {
-        if let Self::Summed(of) = self {
-            return of.summed(layout, parts).map(HostRows::Summed);
+        match self {
+            Self::Summed(of) => of.summed(layout, parts).map(HostRows::Summed),
+            Self::Tables(..) => of_types(layout, parts).map(HostRows::OfTypes),
+            _ => self.gathered(parts).map(HostRows::Gathered),
         }
-        self.gathered(parts).map(HostRows::Gathered)
     }
 
     /// The source of this tree's rows, one for each node.
@@ -231,6 +232,23 @@ impl RowTree {
         }
         ids
     }
+}
+
+/// The sources of the rows of each node type with features, in memory.
+fn of_types<'d>(layout: &BatchLayout, parts: &HostParts<'d, '_>) -> Result<RowsOfTypes<'d>, RuntimeError> {
+    let tables = layout.metagraph().types().filter_map(|of| Some((of, layout.rows_of(of)?)));
+    let source = |(of, shape): (NodeType, RowShape)| {
+        let table = parts.dataset.rows(of).ok_or_else(|| {
+            RuntimeError::failed(format!("node type {}: its feature rows are gone", of.index()))
+        })?;
+        let rows = MappedTable::new(table.bytes, table.row_bytes(), parts.threads).map_err(failed)?;
+        let source: Box<dyn HostSource + 'd> = match narrow_float(shape.widened_from) {
+            Some(narrow) => Box::new(WideningSource::new(rows, narrow).map_err(failed)?),
+            None => Box::new(rows),
+        };
+        Ok((of, source))
+    };
+    tables.map(source).collect()
 }
 
 fn file(parts: &HostParts<'_, '_>, reader: DiskReader) -> Result<FileTable, RuntimeError> {

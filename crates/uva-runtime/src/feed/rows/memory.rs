@@ -34,6 +34,11 @@ impl RowTree {
             }
             Self::Device => vec![line("feature table", MemoryKind::Device, table)],
             Self::Tables(_, of) => match **of {
+                Self::Mapped if plan.layout.reads_rows_by_id() => {
+                    let rows = dataset.metagraph().types().filter_map(|of| dataset.rows(of));
+                    let bytes = rows.map(|table| table.bytes.len() as u64).sum();
+                    vec![MemoryLine::once("files of the features", MemoryKind::Mapped, bytes)]
+                }
                 Self::Mapped => {
                     vec![MemoryLine::once(
                         "files of the hops",

@@ -45,7 +45,7 @@ pub enum RowTree {
     Widened(Box<Self>),
     /// Sums by the lists of the outermost layer, made by CPU threads.
     Summed(Box<Self>),
-    /// This many tables of a hop set, each from the tree below.
+    /// This many tables of a hop set or of node types, each from the tree below.
     Tables(usize, Box<Self>),
     /// Rows of a hop set by split: training rows from one tree, rows of the other splits from another.
     BySplit {

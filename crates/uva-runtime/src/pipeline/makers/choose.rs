@@ -11,7 +11,7 @@ use crate::plan::RunPlan;
 /// The maker of the batches of this plan.
 pub(crate) fn maker_of<'a>(dataset: &'a Dataset, plan: &'a RunPlan) -> Box<dyn BatchMaker + 'a> {
     match RunData::of(dataset, &plan.options) {
-        RunData::Graph(dataset) => Box::new(GraphMaker { dataset, plan }),
+        RunData::Graph(dataset) | RunData::Types(dataset) => Box::new(GraphMaker { dataset, plan }),
         RunData::Hops(run) => Box::new(HopSetMaker { dataset, plan, run }),
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use uva_batch::BatchHeader;
-use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
+use uva_graph::{Dataset, RandomValues};
 use uva_mem::FrozenBytes;
 use uva_sample::BatchKey;
 
@@ -91,6 +91,12 @@ impl BatchMaker for GraphMaker<'_> {
     }
 
     fn memory(&self) -> Vec<MemoryLine> {
+        if !self.dataset.is_homogeneous() {
+            let files = self.dataset.random_files().into_iter();
+            let lists = files.filter(|file| file.values != RandomValues::Rows);
+            let bytes = lists.map(|list| list.file.bytes().len() as u64).sum();
+            return vec![MemoryLine::once("files of the graph", MemoryKind::Mapped, bytes)];
+        }
         let graph = ReorderedLayout::new(self.dataset).bytes() as u64;
         let mut lines = vec![MemoryLine::once("files of the graph", MemoryKind::Mapped, graph)];
         let csc = self.dataset.csc();

@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::kernels::sample::SampleKernels;
 use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, SharedBuffer, TableBytes};
 use uva_cuda::{Module, ModuleOptions};
-use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
+use uva_graph::{Dataset, NodeType};
 use uva_mem::FrozenBytes;
 use uva_sample::cuda::{
     BatchPlace, CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, DeviceBytes, GraphSource,
@@ -49,8 +50,8 @@ impl<'a> Engine<'a> {
         loader: &LoaderOptions,
         caches: &Caches,
     ) -> Result<Self, RuntimeError> {
-        let view = graph.view_of(caches);
-        Ok(Self::Host { sampler: sampler(view, &loader.sampling())?, dataset })
+        let sampling = loader.sampling_in(dataset.metagraph())?;
+        Ok(Self::Host { sampler: sampler(graph.types_of(caches), &sampling)?, dataset })
     }
 
     /// A sampler on the CPU over lists that are divided among ranks.
@@ -95,12 +96,19 @@ impl<'a> Engine<'a> {
     ) -> Result<BatchCounts, RuntimeError> {
         match self {
             Self::Host { sampler, dataset } => {
-                let counts = sampler.sample(key, seeds, out).map_err(|error| graph.in_dataset_ids(error))?;
-                let nodes = &mut out.nodes[0][..counts.nodes()];
+                let target = dataset.target().unwrap_or(NodeType::ONLY);
+                let of_types = dataset.metagraph().types().map(|of| if of == target { seeds } else { &[] });
+                let of_types: SmallVec<[&[i64]; 8]> = of_types.collect();
+                let counts =
+                    sampler.sample_types(key, &of_types, out).map_err(|error| graph.in_dataset_ids(error))?;
+                // Graphs of several types are not reordered, and their batches have no degrees.
+                let nodes = &mut out.nodes[0][..counts.types()[0].nodes];
                 graph.to_dataset_ids(nodes);
-                let csc = dataset.csc();
-                for (to, node) in degrees.iter_mut().zip(nodes) {
-                    *to = i32::try_from(csc.whole_degree(*node as usize)).unwrap_or(i32::MAX);
+                if !degrees.is_empty() {
+                    let csc = dataset.csc();
+                    for (to, node) in degrees.iter_mut().zip(nodes) {
+                        *to = i32::try_from(csc.whole_degree(*node as usize)).unwrap_or(i32::MAX);
+                    }
                 }
                 Ok(counts)
             }

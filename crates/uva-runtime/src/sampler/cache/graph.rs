@@ -2,7 +2,7 @@
 
 use uva_graph::reorder::{ReorderedLayout, ReorderedView};
 use uva_graph::{Csc, Dataset, Split};
-use uva_sample::{GraphView, OriginalEdges, SampleError};
+use uva_sample::{GraphView, OriginalEdges, SampleError, TypedView};
 
 use super::caches::Caches;
 use crate::RuntimeError;
@@ -54,6 +54,18 @@ impl<'a> SampledGraph<'a> {
     /// The graph in the form for samplers on the CPU, with the lists of `caches` counted as cached.
     pub fn view_of(&self, caches: &Caches) -> GraphView<'a> {
         GraphView { cached_lists: caches.lists, cached_weights: caches.list_weights, ..self.view() }
+    }
+
+    /// The types and relations in the form for samplers on the CPU, with the lists of `caches` counted as cached.
+    pub fn types_of(&self, caches: &Caches) -> TypedView<'a> {
+        let own = self.reordered.as_ref().map(|_| self.view_of(caches).into());
+        let mut types = own.unwrap_or_else(|| TypedView::of(self.dataset));
+        // Only lists of a homogeneous graph are cached.
+        for relation in &mut types.relations {
+            (relation.lists.cached_lists, relation.lists.cached_weights) =
+                (caches.lists, caches.list_weights);
+        }
+        types
     }
 
     /// The nodes of a split, in the order of its file, by their ids in [`Self::csc`].

@@ -32,6 +32,7 @@ impl LoaderOptions {
             _ if self.made_order.is_some() => options,
             asked => {
                 self.check()?;
+                self.check_dataset(dataset)?;
                 Self { made_order: Some(make(self, asked, dataset)?), ..options }
             }
         })

@@ -1,6 +1,6 @@
 //! Settlement of a decision's open choices, by stored figures, by a measurement now, or by the defaults.
 
-use uva_graph::Dataset;
+use uva_graph::{Dataset, NodeType};
 
 use super::figures::{Figures, MeasurementShape};
 use super::stored::{FigureFile, Machine};
@@ -25,7 +25,7 @@ impl TargetRun {
     /// A run on this dataset.
     pub fn of(dataset: &Dataset, gather_threads: usize, cached: bool) -> Self {
         let table_bytes = dataset.feature_rows().map_or(0, |table| table.bytes.len());
-        let row_bytes = dataset.table().row_bytes();
+        let row_bytes = dataset.table_of(NodeType::ONLY).map_or(0, |table| table.row_bytes());
         Self { table_bytes, row_bytes, gather_threads, cached }
     }
 }

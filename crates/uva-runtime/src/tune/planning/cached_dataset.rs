@@ -73,7 +73,7 @@ impl<'d> CachedDataset<'d> {
     ) -> Result<Self, RuntimeError> {
         options.check()?;
         options.check_dataset(dataset)?;
-        let layout = BatchLayout::new(dataset, &options.batch_spec())?;
+        let layout = BatchLayout::new(dataset, &options.batch_spec(dataset)?)?;
         backend.check_features(&layout, options.gathers_before_sums)?;
         let graph = SampledGraph::new(dataset, contents.graph().map(|graph| graph.bytes()))?;
         let engine = match backend.gpu_sampler() {

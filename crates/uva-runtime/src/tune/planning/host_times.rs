@@ -51,7 +51,7 @@ impl<'d> HostTimes<'d> {
         order.prepare(0)?;
         let seeds: Vec<_> =
             (0..order.batches().min(BATCHES + WARM_UP)).map(|batch| order.batch(batch).to_vec()).collect();
-        let layout = BatchLayout::new(dataset, &loader.batch_spec())?;
+        let layout = BatchLayout::new(dataset, &loader.batch_spec(dataset)?)?;
         let part = TimedPart::of(dataset, loader.sampler_kind);
         Ok(Self { dataset, loader, layout, seeds, nodes: Vec::new(), part })
     }

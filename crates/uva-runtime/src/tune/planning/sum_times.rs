@@ -180,7 +180,7 @@ impl Slots {
     }
 
     fn timed_batch(&self, layout: &BatchLayout) -> TimedBatch<'_> {
-        let last = layout.layers().len() - 1;
+        let last = layout.layers() - 1;
         let column = |column: Column| &self.batch.bytes()[layout.range(&self.header, column.at(last))];
         let real = self.header.real_layer(last);
         let nodes: &[i64] = bytemuck::cast_slice(column(Column::InputNodes));
@@ -258,7 +258,7 @@ impl<'d> Ways<'d> {
         out: &mut [f32],
     ) -> Result<(), ListsError> {
         let layout = &self.off.layout;
-        let (width, last) = (layout.dim(), layout.layers().len() - 1);
+        let (width, last) = (layout.dim(), layout.layers() - 1);
         let column = |column: Column| &batch[layout.range(header, column.at(last))];
         let lists = Lists::<i32>::new(
             bytemuck::cast_slice(column(Column::Indptr)),

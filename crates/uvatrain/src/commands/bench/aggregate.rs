@@ -6,7 +6,7 @@ use uva_graph::Dataset;
 use uva_plan::{CachePolicy, Sizes, SumCounts, rank_rows, row_link_bytes};
 use uva_runtime::sampler::cache::CacheContents;
 use uva_runtime::tune::planning::{self, SumTimes, SumsToTime, TimedBatch, time_sums};
-use uva_runtime::{Aggregation, Fanouts, LoaderOptions, is_summed};
+use uva_runtime::{Aggregation, FanoutSpec, LoaderOptions, is_summed};
 
 use crate::exit;
 use crate::flags::bench::{AggregateBenchFlags, BenchSums};
@@ -153,7 +153,7 @@ struct Report {
     nodes: usize,
     edges: usize,
     row_bytes: usize,
-    fanouts: Fanouts,
+    fanouts: FanoutSpec,
     batch_size: usize,
     seed: u64,
     aggregate: &'static str,

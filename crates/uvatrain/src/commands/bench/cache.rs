@@ -17,7 +17,7 @@ use uva_runtime::options::seed_order::MadeOrder;
 use uva_runtime::spec::Spelling;
 use uva_runtime::tune::planning;
 use uva_runtime::tune::planning::PlanAsked;
-use uva_runtime::{Fanouts, LoaderOptions};
+use uva_runtime::{FanoutSpec, LoaderOptions};
 
 use crate::flags::bench::CacheBenchFlags;
 use crate::ui::table::TextTable;
@@ -242,7 +242,7 @@ struct Report {
     edges: usize,
     row_bytes: usize,
     train_nodes: usize,
-    fanouts: Fanouts,
+    fanouts: FanoutSpec,
     batch_size: usize,
     batch_dependency: u32,
     seed: u64,
@@ -272,7 +272,7 @@ const TIMED_FANOUTS: [[i32; 3]; 3] = [[2, 2, 2], [5, 5, 5], [15, 10, 5]];
 /// The division of the time that one thread needs to make a batch.
 #[derive(Serialize)]
 struct StagesReport {
-    fanouts: Fanouts,
+    fanouts: FanoutSpec,
     sample_ms: f64,
     gather_ms: f64,
     /// The share of sampling in the time of both.

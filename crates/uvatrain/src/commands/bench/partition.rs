@@ -6,7 +6,7 @@ use uva_graph::{Dataset, PartitionMap, Split};
 use uva_partition::over_mean;
 use uva_partition::visits::{self, Batches, VisitError, Visits};
 use uva_runtime::spec::{ByteSize, Options};
-use uva_runtime::{Fanouts, RuntimeError};
+use uva_runtime::{FanoutSpec, RuntimeError};
 
 use crate::exit;
 use crate::flags::bench::PartitionBenchFlags;
@@ -57,7 +57,7 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<String>,
     sampler_kind: &'static str,
-    fanouts: Fanouts,
+    fanouts: FanoutSpec,
     batch_size: usize,
     expand: String,
     seed: u64,

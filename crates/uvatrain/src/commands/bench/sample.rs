@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use serde::Serialize;
 use uva_graph::{NodeType, Split, TypedDataset};
+use uva_runtime::options::input_nodes::TypeName;
 use uva_runtime::spec::Options;
 use uva_runtime::{LoaderOptions, RuntimeError, machine};
 use uva_sample::{
-    BatchBounds, BatchKey, Fanouts, GraphSize, MiniBatch, SampleError, SamplerOptions, SeedOrder, TypedView,
-    sampler,
+    BatchBounds, BatchKey, FanoutSpec, GraphSize, MiniBatch, SampleError, SeedOrder, TypedView, sampler,
 };
 
 use super::spread::Spread;
@@ -44,20 +44,15 @@ pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
 type Batch = (BatchKey, Vec<i64>);
 
 /// The type whose training nodes are seeds.
-fn target(dataset: &TypedDataset) -> anyhow::Result<NodeType> {
-    let missing = || {
-        let file = dataset.path().join("meta.json");
-        let reason = "\"target\" is missing: it names the node type whose training nodes are seeds";
-        exit::usage(format!("{}: {reason}", file.display()))
-    };
-    Ok(dataset.target().ok_or_else(missing)?)
+fn target(loader: &LoaderOptions, dataset: &TypedDataset) -> anyhow::Result<NodeType> {
+    Ok(TypeName::target_in(loader.target.as_ref(), dataset)?)
 }
 
 /// The seeds of each type.
-fn of_types<'s>(seeds: &'s [i64], dataset: &TypedDataset) -> anyhow::Result<Vec<&'s [i64]>> {
+fn of_types<'s>(seeds: &'s [i64], target: NodeType, dataset: &TypedDataset) -> Vec<&'s [i64]> {
     let mut of_types: Vec<&[i64]> = vec![&[]; dataset.metagraph().type_count()];
-    of_types[target(dataset)?.index()] = seeds;
-    Ok(of_types)
+    of_types[target.index()] = seeds;
+    of_types
 }
 
 /// The first training batches, as many as are measured, over as many epochs as needed.
@@ -66,7 +61,7 @@ fn batches(
     loader: &LoaderOptions,
     dataset: &TypedDataset,
 ) -> anyhow::Result<Vec<Batch>> {
-    let target = target(dataset)?;
+    let target = target(loader, dataset)?;
     let ids = dataset.split_of(target, Split::Train);
     if ids.is_empty() {
         let file = dataset.split_file(target, Split::Train);
@@ -95,12 +90,9 @@ fn bounds(loader: &LoaderOptions, dataset: &TypedDataset) -> anyhow::Result<Batc
     // No slot limits this memory: if all neighbours are taken, only the graph does.
     let bytes = loader.fanouts.hop_of_all().map(|_| usize::MAX);
     let mut seeds = vec![0; dataset.metagraph().type_count()];
-    seeds[target(dataset)?.index()] = loader.batch_size;
-    Ok(BatchBounds::for_graph(&loader.sampling(), &seeds, &GraphSize::of(dataset), bytes)?)
-}
-
-fn options(flags: &SampleBenchFlags) -> SamplerOptions {
-    flags.sampling.given.options().sampling()
+    seeds[target(loader, dataset)?.index()] = loader.batch_size;
+    let sampling = loader.sampling_in(dataset.metagraph())?;
+    Ok(BatchBounds::for_graph(&sampling, &seeds, &GraphSize::of(dataset), bytes)?)
 }
 
 /// The result of one batch.
@@ -155,10 +147,11 @@ fn sample(
     bounds: &BatchBounds,
 ) -> anyhow::Result<Run> {
     let threads = flags.threads as usize;
-    let options = options(flags);
+    let loader = flags.sampling.given.options();
+    let options = loader.sampling_in(dataset.metagraph())?;
     let warm = Gate::new(threads);
     let graph = TypedView::of(dataset);
-    let target = target(dataset)?.index();
+    let target = target(&loader, dataset)?.index();
     let one_thread = |index: usize| -> Result<(Instant, Instant, Vec<Sampled>), SampleError> {
         let mut of_types: Vec<&[i64]> = vec![&[]; graph.types.len()];
         let prepared = sampler(graph.clone(), &options).and_then(|mut sampler| {
@@ -223,11 +216,11 @@ fn verified(
     };
     let mut loader = flags.sampling.given.options();
     loader.edge_ids = loader.sampler_kind.picks_in_lists();
-    let options = loader.sampling();
+    let options = loader.sampling_in(dataset.metagraph())?;
     let mut batch = MiniBatch::with_bounds(&bounds(&loader, dataset)?);
     let graph = TypedView::of(dataset);
     let mut sampler = sampler(graph.clone(), &options)?;
-    let of_types = of_types(seeds, dataset)?;
+    let of_types = of_types(seeds, target(&loader, dataset)?, dataset);
     batch.fill(|out| sampler.sample_types(*key, &of_types, out))?;
     // The hash does not cover edge ids.
     ensure!(
@@ -251,7 +244,7 @@ struct Report {
     input_nodes_per_second: f64,
     batch_ms: Spread,
     sampler_kind: &'static str,
-    fanouts: Fanouts,
+    fanouts: FanoutSpec,
     /// Number, length and termination probability of walks, for kinds that walk.
     #[serde(skip_serializing_if = "Option::is_none")]
     walks: Option<[u32; 3]>,

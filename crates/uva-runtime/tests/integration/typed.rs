@@ -1,0 +1,180 @@
+//! Batches of typed graphs: nodes, blocks and rows by type and relation, with samplers and with workers.
+
+use uva_graph::{Labels, NodeType, Relation, Split, TypedDataset};
+use uva_options::OptionValue;
+use uva_runtime::options::Prepare;
+use uva_runtime::{Batch, FanoutSpec, LoaderOptions, Runtime, RuntimeError, SamplerKind};
+use uva_sample::{
+    BatchBounds, BatchKey, Expand, FanoutPer, GraphSize, MiniBatch, SampleError, SeedOrder, TypedView,
+    sampler,
+};
+
+#[path = "../../../uva-graph/tests/common/typed.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod fixture;
+
+const PAPER: NodeType = NodeType(0);
+const AUTHOR: NodeType = NodeType(1);
+const TOPIC: NodeType = NodeType(2);
+
+fn options() -> LoaderOptions {
+    LoaderOptions {
+        fanouts: FanoutSpec::of_text("2,2;paper__cites__paper=-1,0;covers=1,1").unwrap(),
+        batch_size: 2,
+        seed: 7,
+        slot_bytes: Some(1 << 20),
+        edge_ids: true,
+        input_id: true,
+        ..LoaderOptions::default()
+    }
+}
+
+fn runtime(library: &fixture::Library, options: LoaderOptions) -> Result<Runtime, RuntimeError> {
+    Runtime::builder(&library.path).options(options).epochs(2).validate(true).build()
+}
+
+/// The batch of this key, sampled without a runtime.
+fn sampled(dataset: &TypedDataset, options: &LoaderOptions, key: BatchKey) -> Result<MiniBatch, SampleError> {
+    let sampling = options.sampling_in(dataset.metagraph()).unwrap();
+    let target = dataset.target().unwrap();
+    let ids = dataset.split_of(target, key.split);
+    let mut order = SeedOrder::new(
+        options.seed,
+        key.split,
+        ids.len(),
+        key.split == Split::Train,
+        options.batch_size,
+        false,
+    )?;
+    order.prepare(key.epoch)?;
+    let positions = order.batch(key.batch as usize);
+    let seeds: Vec<i64> = positions.iter().map(|position| ids[*position as usize]).collect();
+    let of_types: Vec<&[i64]> =
+        dataset.metagraph().types().map(|of| if of == target { &seeds[..] } else { &[] }).collect();
+    let most: Vec<usize> = of_types.iter().map(|seeds| seeds.len()).collect();
+    let bounds = BatchBounds::for_graph(&sampling, &most, &GraphSize::of(dataset), Some(1 << 20))?;
+    let mut batch = MiniBatch::with_bounds(&bounds);
+    let mut sampler = sampler(TypedView::of(dataset), &sampling)?;
+    batch.fill(|out| sampler.sample_types(key, &of_types, out))?;
+    Ok(batch)
+}
+
+/// Compares nodes, blocks and rows of a batch with those of the dataset.
+fn check(dataset: &TypedDataset, options: &LoaderOptions, batch: &Batch) {
+    let key = BatchKey { split: batch.split(), epoch: batch.epoch(), batch: batch.index() };
+    let plain = sampled(dataset, options, key).unwrap();
+    assert_eq!(batch.hash(), plain.hash(), "{key}");
+    let metagraph = dataset.metagraph();
+    for of in metagraph.types() {
+        let nodes = batch.nodes_of(of);
+        assert_eq!(nodes, plain.nodes_of(of));
+        let Some(table) = dataset.rows(of) else {
+            assert!(batch.rows_of(of).is_none());
+            continue;
+        };
+        let rows = batch.rows_of(of).unwrap();
+        assert_eq!((rows.rows, rows.dim, rows.element), (nodes.len(), table.dim, table.element));
+        for (row, &node) in rows.bytes.chunks_exact(table.row_bytes()).zip(nodes) {
+            let begin = node as usize * table.row_bytes();
+            assert_eq!(row, &table.bytes[begin..begin + table.row_bytes()], "{key}, node {node}");
+        }
+    }
+    for layer in 0..batch.layers() {
+        for relation in metagraph.relations() {
+            assert_eq!(Some(batch.block_of(layer, relation)), plain.block_of(layer, relation));
+        }
+    }
+    let (Labels::Single(labels), Labels::Single(all)) = (batch.labels_of(PAPER), dataset.labels_of(PAPER))
+    else {
+        panic!("papers have classes");
+    };
+    assert!(labels.iter().eq(batch.seeds_of(PAPER).iter().map(|&seed| &all[seed as usize])), "{key}");
+    let split = dataset.split_of(PAPER, key.split);
+    let input_id = batch.column("input_id").unwrap().i64().unwrap();
+    assert!(input_id.iter().map(|&at| &split[at as usize]).eq(batch.seeds_of(PAPER)));
+    assert_eq!(batch.column("x.topic").unwrap().name(), "x.topic");
+}
+
+#[test]
+fn batches_have_the_rows_and_blocks_of_every_type_and_relation() {
+    let library = fixture::library();
+    let dataset = library.open();
+    for (samplers, prepare) in [(1, Prepare::Roles), (3, Prepare::Roles), (2, Prepare::Whole)] {
+        for expand in [Expand::All, Expand::New] {
+            let options = LoaderOptions { samplers, prepare, expand, ..options() };
+            let mut runtime = runtime(&library, options.clone()).unwrap();
+            let mut batches = 0;
+            while let Some(batch) = runtime.next_batch().unwrap() {
+                check(&dataset, &options, &batch);
+                batches += 1;
+            }
+            // Two epochs of two training batches and one of validation.
+            assert_eq!(batches, 6, "{samplers} {prepare}");
+        }
+    }
+}
+
+#[test]
+fn the_target_and_fanouts_per_node_are_those_of_the_options() {
+    let library = fixture::library();
+    library.write("nodes/topic/train_idx", uva_graph::npy::NpyType::I64, &[], &[2_i64, 0]);
+    let fanouts = FanoutSpec::of_text("*=2,2;author=1,1").unwrap();
+    let target = OptionValue::of_text("topic");
+    let options = LoaderOptions {
+        fanouts,
+        fanout_per: FanoutPer::Node,
+        target: target.unwrap(),
+        edge_ids: false,
+        ..options()
+    };
+    let mut runtime = Runtime::builder(&library.path).options(options.clone()).build().unwrap();
+    let batch = runtime.next_batch().unwrap().unwrap();
+    assert_eq!((batch.seeds_of(TOPIC).len(), batch.seeds_of(PAPER).len()), (2, 0));
+    let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
+    let dataset = library.open().with_target(TOPIC);
+    assert_eq!(batch.hash(), sampled(&dataset, &options, key).unwrap().hash());
+    assert!(batch.rows_of(AUTHOR).is_none() && !batch.nodes_of(PAPER).is_empty());
+    assert!(batch.block_of(0, Relation(4)).indices.len() <= 4);
+}
+
+#[test]
+fn what_typed_graphs_do_not_support_is_refused_by_name() {
+    let library = fixture::library();
+    let refusal = |change: &dyn Fn(&mut LoaderOptions)| {
+        let mut options = options();
+        change(&mut options);
+        let refused = runtime(&library, options).map(drop).unwrap_err();
+        assert_eq!(refused.exit_code(), 2, "{refused}");
+        refused.to_string()
+    };
+    let of_text = |field: &str, text: &str| {
+        refusal(&|options| {
+            let mut given = uva_options::PartialOptions::<LoaderOptions>::default();
+            given.give(field, text).unwrap();
+            *options = LoaderOptions {
+                fanouts: options.fanouts.clone(),
+                slot_bytes: options.slot_bytes,
+                ..given.options()
+            };
+        })
+    };
+    for (field, text) in [
+        ("seed_order", "proximity"),
+        ("pad", "auto"),
+        ("aggregate", "mean"),
+        ("edge_attr", "true"),
+        ("edge_type", "true"),
+        ("look_ahead", "3"),
+        ("features", "disk"),
+    ] {
+        let said = of_text(field, text);
+        assert!(said.contains(field) && said.contains("not supported for typed graphs"), "{field}: {said}");
+    }
+    let ladies = refusal(&|options| options.sampler_kind = SamplerKind::LADIES);
+    assert!(
+        ladies.contains("neighbor, labor or weighted sample it") || ladies.contains("`fanouts`"),
+        "{ladies}"
+    );
+    let unknown = refusal(&|options| options.fanouts = FanoutSpec::of_text("2;rites=2").unwrap());
+    assert!(unknown.contains("did you mean \"writes\"?"), "{unknown}");
+}
