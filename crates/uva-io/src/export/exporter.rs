@@ -10,6 +10,9 @@ use super::export_files::{Export, ExportOptions};
 use super::losses::{lost, lost_of_types};
 use super::typed_export::TypedExport;
 
+/// Writes the files of a typed graph.
+pub(super) type WriteTypes = fn(&TypedExport<'_>) -> Result<(), GraphError>;
+
 /// A format that can be exported: a row of [`EXPORTERS`](super::EXPORTERS).
 ///
 /// An export can be imported again under the same name, and gives the same files except for the losses that [`lost`]
@@ -26,7 +29,7 @@ pub struct Exporter {
     /// Writes the files. Returns the options for importing them again.
     pub(super) write: fn(&Export<'_>) -> Result<Vec<&'static str>, GraphError>,
     /// Writes the files of a typed graph; `None` if the format takes only one type and one relation.
-    pub(super) write_types: Option<fn(&TypedExport<'_>) -> Result<(), GraphError>>,
+    pub(super) write_types: Option<WriteTypes>,
 }
 
 impl Exporter {

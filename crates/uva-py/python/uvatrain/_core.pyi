@@ -285,9 +285,11 @@ def write_dataset(
 ) -> None: ...
 def write_typed_dataset(
     path: str,
-    nodes: list[tuple[str, int | None, int | None, list[tuple[str, Any]]]],
-    edges: list[tuple[list[str], list[tuple[str, Any]], str | None, bool]],
-    target: str | None,
+    graph: tuple[
+        list[tuple[str, int | None, int | None, list[tuple[str, Any]]]],
+        list[tuple[list[str], list[tuple[str, Any]], str | None, bool]],
+        str | None,
+    ],
     meta: str,
     overwrite: bool,
     warn: Callable[[str], None],

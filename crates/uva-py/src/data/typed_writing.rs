@@ -49,15 +49,14 @@ type EdgeArgument<'py> = ([String; 3], Vec<(String, Bound<'py, PyAny>)>, Option<
 pub fn write_typed_dataset(
     py: Python<'_>,
     path: PathBuf,
-    nodes: Vec<NodeArgument<'_>>,
-    edges: Vec<EdgeArgument<'_>>,
-    target: Option<String>,
+    graph: (Vec<NodeArgument<'_>>, Vec<EdgeArgument<'_>>, Option<String>),
     meta: &str,
     overwrite: bool,
     warn: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let meta: Meta = serde_json::from_str(meta)
         .map_err(|error| PyValueError::new_err(format!("the content of meta.json: {error}")))?;
+    let (nodes, edges, target) = graph;
     let types = nodes.into_iter().map(Nodes::new).collect::<PyResult<Vec<_>>>()?;
     let relations = edges.into_iter().map(Edges::new).collect::<PyResult<Vec<_>>>()?;
     if !overwrite && path.symlink_metadata().is_ok() {

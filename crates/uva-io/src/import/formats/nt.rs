@@ -240,7 +240,8 @@ fn triple(line: &[u8]) -> Result<Option<[&str; 3]>, LineError> {
     if !is_node(subject) || !is_iri(predicate) {
         return Err(wrong("a subject is <IRI> or _:name, a predicate is <IRI>"));
     }
-    if !is_node(object) && !(object.starts_with('"') && object.len() > 1) {
+    let is_literal = object.starts_with('"') && object.len() > 1;
+    if !is_node(object) && !is_literal {
         return Err(wrong("an object is <IRI>, _:name or a text in quotes"));
     }
     Ok(Some([subject, predicate, object]))

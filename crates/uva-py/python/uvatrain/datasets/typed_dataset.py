@@ -174,7 +174,7 @@ def write_typed_dataset(
         raise ValueError("nodes and edges are mappings: node types to arrays, and relations to arrays")
     types = [_nodes(name, value) for name, value in nodes.items()]
     relations = [(*_edges(key, value), edge_ids) for key, value in edges.items()]
-    _core.write_typed_dataset(os.fspath(path), types, relations, target, meta, overwrite, warn)
+    _core.write_typed_dataset(os.fspath(path), (types, relations, target), meta, overwrite, warn)
     return TypedDataset(path)
 
 

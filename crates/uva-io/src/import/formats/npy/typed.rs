@@ -4,11 +4,14 @@
 //! Arrays of nodes have the names and types of a directory of one type, each optional. Other arrays with a row for each
 //! node or edge are kept.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter, write_array};
 use uva_graph::typed_meta::{EdgeRowOf, EntryOrder, NodeTypeMeta, RelationMeta};
 use uva_graph::{ElementType, GraphError, Meta, NodeType, Relation, Split, names};
+use uva_mem::files::open_regular;
 
 use super::edges::{EdgeEnds, Edges};
 use super::elements::{integers, types_of};
@@ -252,7 +255,10 @@ impl NodeArrays {
         }
         let from = self.source.directory.join(names::NODE_NAMES);
         if from.is_file() {
-            std::fs::copy(&from, file(names::NODE_NAMES)).map_err(GraphError::io(&from, "copy"))?;
+            let mut source = open_regular(&from).map_err(GraphError::io(&from, "open"))?;
+            let to = file(names::NODE_NAMES);
+            let mut copy = File::create_new(&to).map_err(GraphError::io(&to, "create"))?;
+            io::copy(&mut source, &mut copy).map_err(GraphError::io(&from, "copy"))?;
         }
         Ok(())
     }

@@ -29,6 +29,9 @@ use crate::typed::{EdgeColumns, GraphPlan, RelationPlan, Reversal, TypedWriter};
 pub(super) const RELATIONS: &str = "raw/triplet-type-list.csv.gz";
 const TYPES: &str = "raw/num-node-dict.csv.gz";
 
+/// The splits of a node type, those that it has.
+type TypeSplits = [Option<Vec<i64>>; 3];
+
 /// A node type.
 struct OgbType {
     name: String,
@@ -186,10 +189,7 @@ fn relations(request: &ImportRequest<'_>, types: &[OgbType]) -> Result<Vec<OgbRe
 }
 
 /// The splits of each type, and the name of their scheme.
-fn splits(
-    request: &ImportRequest<'_>,
-    types: &[OgbType],
-) -> Result<(String, Vec<[Option<Vec<i64>>; 3]>), GraphError> {
+fn splits(request: &ImportRequest<'_>, types: &[OgbType]) -> Result<(String, Vec<TypeSplits>), GraphError> {
     let (name, directory) = scheme(request)?;
     let mut splits = Vec::new();
     for of in types {
@@ -210,7 +210,7 @@ fn write_nodes(
     writer: &TypedWriter,
     node_type: NodeType,
     of: &OgbType,
-    splits: &[Option<Vec<i64>>; 3],
+    splits: &TypeSplits,
 ) -> Result<(), GraphError> {
     let file = |name: &str| writer.node_file(node_type, name);
     let check = |path: &Path, rows: u64| match rows == of.nodes {
