@@ -13,6 +13,7 @@ from .loader.attach import Session, attach
 from .loader.batch import Batch, Block
 from .loader.cached import CachedBatch, CachedBlock, CachedDataset
 from .loader.hops import HopBatch, HopLoader
+from .loader.typed_batch import TypedBatch
 
 if TYPE_CHECKING:
     from . import nn
@@ -39,6 +40,7 @@ __all__ = [
     "SlotInUse",
     "TypedDataset",
     "Unavailable",
+    "TypedBatch",
     "UvatrainError",
     "UvatrainWarning",
     "__version__",

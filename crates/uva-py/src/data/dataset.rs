@@ -6,15 +6,18 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::ranges::RangeParts;
-use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, PartitionSummary, Split, Verify};
+use uva_graph::{
+    Dataset as Graph, GraphError, Indices, Labels, PartitionSummary, Split, TableSchema, TypedDataset, Verify,
+};
 use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
+use uva_runtime::options::input_nodes::TypeName;
 
 use crate::arrays::array::Array;
 use crate::arrays::dlpack::DlpackType;
 use crate::arrays::elements::of_features;
 use crate::arrays::input::Input;
 use crate::arrays::table::PrivateTable;
-use crate::errors::{UvatrainError, of_graph};
+use crate::errors::{OrRaise, UvatrainError, of_graph};
 
 /// A dataset of docs/reference/data-format.md, checked and mapped. `uvatrain.Dataset` is the public class.
 #[pyclass(frozen, name = "Dataset", module = "uvatrain._core")]
@@ -27,6 +30,13 @@ pub struct PyDataset {
 /// Opens a dataset.
 pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
     on_threads(|| Graph::open_verified(path, how))
+}
+
+/// Opens a dataset of any number of node types to make batches of it, as [`open`] does.
+pub fn open_here(path: &Path, target: Option<&TypeName>) -> PyResult<Graph> {
+    let dataset = on_threads(|| TypedDataset::open(path))?;
+    let target = TypeName::target_in(target, &dataset).or_raise()?;
+    dataset.for_batches(target).map_err(of_graph)
 }
 
 /// The graph of a partition in ranges with the rows of one part. Checks as [`open`] does.
@@ -57,12 +67,24 @@ impl PyDataset {
         Ok(Self { tables: Self::tables(graph)?, graph: Arc::clone(graph) })
     }
 
+    /// The shape of the feature rows of all nodes.
+    fn table(&self) -> PyResult<TableSchema> {
+        match self.graph.is_homogeneous() {
+            true => Ok(self.graph.table()),
+            false => Err(PyValueError::new_err("the rows of a typed graph are those of each node type")),
+        }
+    }
+
     /// The dataset itself.
     pub fn graph(&self) -> &Arc<Graph> {
         &self.graph
     }
 
     fn tables(graph: &Graph) -> PyResult<Vec<(&'static str, PrivateTable)>> {
+        if !graph.is_homogeneous() {
+            // The tables are those of node types and relations.
+            return Ok(Vec::new());
+        }
         let csc = graph.csc();
         let (nodes, edges) = (csc.nodes(), csc.edges());
         let indices = match csc.indices {
@@ -161,14 +183,14 @@ impl PyDataset {
 
     /// Number of values in a feature row.
     #[getter]
-    fn feature_dim(&self) -> usize {
-        self.graph.table().dim
+    fn feature_dim(&self) -> PyResult<usize> {
+        Ok(self.table()?.dim)
     }
 
     /// The type of a feature value: float32, float16, bfloat16, float8_e4m3fn, uint8 or int8.
     #[getter]
-    fn feature_dtype(&self) -> &'static str {
-        of_features(self.graph.table().element).name()
+    fn feature_dtype(&self) -> PyResult<&'static str> {
+        Ok(of_features(self.table()?.element).name())
     }
 
     /// Number of classes; 0 if no node has a class.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use uva_batch::schema::Presence;
-use uva_batch::{Aggregation, COLUMNS, Column, ColumnError, RawArray};
+use uva_batch::{Aggregation, COLUMNS, Column, ColumnError, ColumnKey, RawArray};
 use uva_runtime::telemetry::metrics::{BatchEvent, Event};
 use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
 
@@ -147,12 +147,12 @@ impl PyBatch {
         })
     }
 
-    fn lend(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
+    fn lend(&self, name: &str, layer: Option<usize>, part: usize) -> PyResult<Array> {
         if name == "edge_index" {
-            return self.edges(layer);
+            return self.edges(layer, part);
         }
         let held = self.held()?;
-        let raw = self.column(&held, name, layer)?;
+        let raw = self.column(&held, name, layer, part)?;
         let device = match raw.device {
             None => DlpackDevice::HOST,
             Some(ordinal) => DlpackDevice::cuda(i32::try_from(ordinal).unwrap_or(i32::MAX)),
@@ -172,9 +172,10 @@ impl PyBatch {
     }
 
     /// A copy of a layer's edges as int64 [2, edges]: sources, then destinations. For batches in host memory.
-    fn edges(&self, layer: Option<usize>) -> PyResult<Array> {
+    fn edges(&self, layer: Option<usize>, part: usize) -> PyResult<Array> {
         let held = self.held()?;
-        let (indptr, indices) = (self.column(&held, "indptr", layer)?, self.column(&held, "indices", layer)?);
+        let (indptr, indices) =
+            (self.column(&held, "indptr", layer, part)?, self.column(&held, "indices", layer, part)?);
         if indptr.device.is_some() {
             return Err(PyValueError::new_err("edge_index is only supported for batches in host memory"));
         }
@@ -205,8 +206,14 @@ impl PyBatch {
         })
     }
 
-    /// The address of the column of this name.
-    fn column(&self, held: &SharedBatch, name: &str, layer: Option<usize>) -> PyResult<RawArray> {
+    /// The address of the column of this name, of the node type or relation with the number `part`.
+    fn column(
+        &self,
+        held: &SharedBatch,
+        name: &str,
+        layer: Option<usize>,
+        part: usize,
+    ) -> PyResult<RawArray> {
         let value = |message: String| Err(PyValueError::new_err(message));
         let Some(column) = Column::from_name(if name == LABELS { "labels" } else { name }) else {
             let names: Vec<_> = COLUMNS.iter().map(|spec| spec.name).collect();
@@ -228,7 +235,7 @@ impl PyBatch {
                 return value(format!("{name} is an array of a layer: give its number as layer="));
             }
             (false, Some(_)) => return value(format!("{name} is an array of the batch, not of a layer")),
-            (_, layer) => column.at(layer.unwrap_or(0)),
+            (_, layer) => ColumnKey { part, ..column.at(layer.unwrap_or(0)) },
         };
         match held.batch().column_of(key) {
             Ok(column) => Ok(column.raw()),
@@ -275,22 +282,52 @@ const LABELS: &str = "y";
 #[pymethods]
 impl PyBatch {
     /// An array of the batch by its column's name, or y for the labels; of a layer also edge_index, a copy. For x in a
-    /// batch of a hop set, layer is the number of the table.
-    #[pyo3(signature = (name, layer=None))]
-    fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
-        self.lend(name, layer)
+    /// batch of a hop set, layer is the number of the table. part is the number of the node type or relation.
+    #[pyo3(signature = (name, layer=None, part=0))]
+    fn array(&self, name: &str, layer: Option<usize>, part: usize) -> PyResult<Array> {
+        self.lend(name, layer, part)
+    }
+
+    /// Numbers of seeds and nodes of each node type.
+    #[getter]
+    fn type_sizes(&self) -> PyResult<Vec<(usize, usize)>> {
+        let held = self.held()?;
+        let batch = held.batch();
+        let sizes = batch.metagraph().types().map(|of| batch.sizes_of(of));
+        Ok(sizes.map(|size| (size.seeds, size.nodes)).collect())
+    }
+
+    /// Destinations, sources and edges of the block of each relation, layer by layer.
+    #[getter]
+    fn block_sizes(&self) -> PyResult<Vec<Vec<(usize, usize, usize)>>> {
+        let held = self.held()?;
+        let batch = held.batch();
+        let of_layer = |layer| {
+            let blocks = batch.metagraph().relations().map(|of| batch.header().block(layer, of));
+            blocks.map(|block| (block.destinations, block.sources, block.edges)).collect()
+        };
+        Ok((0..batch.layers()).map(of_layer).collect())
+    }
+
+    /// Whether the batch has a column for the node type or relation with the number `part`.
+    fn has(&self, name: &str, part: usize) -> PyResult<bool> {
+        let held = self.held()?;
+        let column = Column::from_name(if name == LABELS { "labels" } else { name });
+        Ok(column
+            .is_some_and(|column| held.batch().layout().place(ColumnKey { part, ..column.at(0) }).is_some()))
     }
 
     /// The array for torch.from_dlpack, in one call: a capsule if the array is in host memory. On a GPU it is the array
     /// itself, since torch passes its stream.
-    #[pyo3(signature = (name, layer=None))]
+    #[pyo3(signature = (name, layer=None, part=0))]
     fn exported<'py>(
         &self,
         py: Python<'py>,
         name: &str,
         layer: Option<usize>,
+        part: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let array = self.lend(name, layer)?;
+        let array = self.lend(name, layer, part)?;
         // The layout before version 1: it describes writable memory completely, and torch reads the other one only
         // since 2.8.
         if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }

@@ -17,7 +17,7 @@ use uva_runtime::tune::planning::GpuCache;
 use uva_runtime::{InputNodes, gather_by_cpu};
 
 use crate::arrays::input::Input;
-use crate::data::dataset::{PyDataset, open, open_divided};
+use crate::data::dataset::{PyDataset, open_divided, open_here};
 use crate::errors::{OrRaise, of_runtime, with};
 use crate::loader::exchange::TorchExchange;
 use crate::loader::source::{Source, lock};
@@ -135,7 +135,7 @@ pub fn _open_loader(
         let dataset = match opened {
             Some(dataset) => dataset,
             None if rows.is_some() => Arc::new(open_divided(&path, options.part.index, Verify::Stamp)?),
-            None => Arc::new(open(&path, Verify::Stamp)?),
+            None => Arc::new(open_here(&path, options.target.as_ref())?),
         };
         if let Some((number, _, train, description)) = &part {
             check_part(&dataset, *number, *train, description)?;

@@ -490,6 +490,25 @@ impl Source {
         PyDataset::of(&Arc::new(self.dataset.without_chosen_nodes()))
     }
 
+    /// The names of the node types, and the three names of each relation, if batches have several; else None.
+    #[getter]
+    #[expect(clippy::type_complexity, reason = "the names as PyG's metadata() has them")]
+    fn metadata(&self) -> Option<(Vec<String>, Vec<(String, String, String)>)> {
+        let metagraph = self.dataset.metagraph();
+        let names = |relation| {
+            let [source, name, destination] = metagraph.names(relation).map(str::to_owned);
+            (source, name, destination)
+        };
+        let types = || metagraph.types().map(|of| metagraph.type_name(of).to_owned()).collect();
+        (!self.dataset.is_homogeneous()).then(|| (types(), metagraph.relations().map(names).collect()))
+    }
+
+    /// The name of the node type whose splits are seeds, in a typed graph.
+    #[getter]
+    fn target(&self) -> Option<&str> {
+        self.dataset.target().map(|of| self.dataset.metagraph().type_name(of))
+    }
+
     /// Rank and world size.
     #[getter]
     fn part(&self) -> (u32, u32) {

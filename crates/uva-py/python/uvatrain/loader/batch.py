@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Block"]
 
 # Makes the array of this name, of a layer or of none, into a tensor. Set at the first use.
-_tensor: Callable[[_core.Batch, str, int | None], torch.Tensor] | None = None
+_tensor: Callable[[_core.Batch, str, int | None, int], torch.Tensor] | None = None
 
 
-def _maker() -> Callable[[_core.Batch, str, int | None], torch.Tensor]:
+def _maker() -> Callable[[_core.Batch, str, int | None, int], torch.Tensor]:
     """Of torch's tensors, or of numpy's arrays where torch is not installed."""
     global _tensor
     if _tensor is None:
         try:
             from torch.utils.dlpack import from_dlpack
 
-            def make(core: _core.Batch, name: str, layer: int | None) -> torch.Tensor:
-                return from_dlpack(core.exported(name, layer))
+            def make(core: _core.Batch, name: str, layer: int | None, part: int) -> torch.Tensor:
+                return from_dlpack(core.exported(name, layer, part))
 
         except ImportError:
             try:
@@ -37,8 +37,8 @@ def _maker() -> Callable[[_core.Batch, str, int | None], torch.Tensor]:
                     "or take batch.array(name), which any library with DLPack can view"
                 ) from None
 
-            def make(core: _core.Batch, name: str, layer: int | None) -> torch.Tensor:
-                array: Any = numpy.from_dlpack(core.array(name, layer))
+            def make(core: _core.Batch, name: str, layer: int | None, part: int) -> torch.Tensor:
+                array: Any = numpy.from_dlpack(core.array(name, layer, part))
                 return array  # type: ignore[no-any-return]  # Types are torch's, whose absence they cannot express.
 
         _tensor = make
@@ -53,7 +53,7 @@ class Block:
     the batch's `input_nodes`.
     """
 
-    __slots__ = ("_core", "_tensors", "folded", "layer", "num_dst", "num_edges", "num_src")
+    __slots__ = ("_core", "_part", "_tensors", "folded", "layer", "num_dst", "num_edges", "num_src")
 
     layer: int
     #: Whether the producer has aggregated the rows of its sources: `batch.aggregated` has them, and `batch.x` has rows
@@ -66,8 +66,12 @@ class Block:
     #: How many edges there are.
     num_edges: int
 
-    def __init__(self, core: _core.Batch, layer: int, counts: tuple[int, int, int], folded: bool = False) -> None:
+    def __init__(
+        self, core: _core.Batch, layer: int, counts: tuple[int, int, int], folded: bool = False, part: int = 0
+    ) -> None:
         self._core = core
+        # The number of its relation.
+        self._part = part
         self._tensors: dict[str, torch.Tensor] = {}
         self.layer = layer
         self.folded = folded
@@ -76,7 +80,7 @@ class Block:
     def _tensor(self, name: str) -> torch.Tensor:
         made = self._tensors.get(name)
         if made is None:
-            made = self._tensors[name] = (_tensor or _maker())(self._core, name, self.layer)
+            made = self._tensors[name] = (_tensor or _maker())(self._core, name, self.layer, self._part)
         else:
             # A fork has the tensor, but cannot access its memory.
             self._core.check_process()
@@ -131,7 +135,7 @@ class Block:
     def edge_index(self) -> torch.Tensor:
         """int64 [2, num_edges]: row 0 is each edge's source, row 1 its destination, as PyG has it. A copy."""
         if self._core.on_host:
-            return _maker()(self._core, "edge_index", self.layer)
+            return _maker()(self._core, "edge_index", self.layer, self._part)
         import torch
 
         # On a GPU, where only torch views it.
@@ -171,12 +175,12 @@ class SlotBatch:
 
     def __init__(self, core: _core.Batch) -> None:
         self._core = core
-        self._tensors: dict[tuple[str, int | None], torch.Tensor] = {}
+        self._tensors: dict[tuple[str, int | None, int], torch.Tensor] = {}
 
-    def _tensor(self, name: str, table: int | None = None) -> torch.Tensor:
-        made = self._tensors.get((name, table))
+    def _tensor(self, name: str, table: int | None = None, part: int = 0) -> torch.Tensor:
+        made = self._tensors.get((name, table, part))
         if made is None:
-            made = self._tensors[name, table] = (_tensor or _maker())(self._core, name, table)
+            made = self._tensors[name, table, part] = (_tensor or _maker())(self._core, name, table, part)
         else:
             # A fork has the tensor, but cannot access its memory.
             self._core.check_process()

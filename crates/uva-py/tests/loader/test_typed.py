@@ -1,0 +1,143 @@
+"""Batches of typed graphs: rows, blocks and edges by node type and relation, and PyG's HeteroData of them."""
+
+import json
+
+import numpy
+import pytest
+import torch
+import uvatrain
+
+RELATIONS = [
+    ("paper", "cites", "paper"),
+    ("author", "writes", "paper"),
+    ("topic", "covers", "paper"),
+    ("paper", "rev_writes", "author"),
+]
+NODES = {"paper": 60, "author": 40, "topic": 7}
+OPTIONS = {"fanouts": (4, 3), "batch_size": 8, "seed": 3, "expand": "new", "edge_ids": True, "input_id": True}
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    """A typed graph: its path, and the sources and destinations of each relation in the order of its lists."""
+    path, random = tmp_path_factory.mktemp("typed") / "graph", numpy.random.default_rng(1)
+    edges = {}
+    for names in RELATIONS:
+        source, _, destination = names
+        folder = path / "edges" / "__".join(names)
+        folder.mkdir(parents=True)
+        counts = random.integers(0, 6, NODES[destination])
+        sources = random.integers(0, NODES[source], counts.sum()).astype(numpy.int32)
+        numpy.save(folder / "indptr.npy", numpy.concatenate([[0], numpy.cumsum(counts)]).astype(numpy.int64))
+        numpy.save(folder / "indices.npy", sources)
+        edges[names] = sources, numpy.repeat(numpy.arange(NODES[destination]), counts)
+    rows = random.permutation(len(edges[RELATIONS[1]][0]))
+    numpy.save(path / "edges" / "author__writes__paper" / "edge_id.npy", rows.astype(numpy.int64))
+    for name in NODES:
+        (path / "nodes" / name).mkdir(parents=True)
+    numpy.save(path / "nodes/paper/feat.npy", random.standard_normal((60, 5)).astype(numpy.float32))
+    numpy.save(path / "nodes/topic/feat.npy", random.standard_normal((7, 3)).astype(numpy.float16))
+    numpy.save(path / "nodes/paper/label.npy", random.integers(0, 4, 60))
+    numpy.save(path / "nodes/paper/train_idx.npy", random.permutation(60)[:30])
+    meta = {
+        "version": 2,
+        "target": "paper",
+        "nodes": [{"type": name, "num": count} for name, count in NODES.items()],
+        "edges": [{"type": list(names)} for names in RELATIONS],
+    }
+    (path / "meta.json").write_text(json.dumps(meta))
+    return path, edges
+
+
+def test_rows_labels_and_edges_are_those_of_the_dataset(typed):
+    path, edges = typed
+    features = {name: numpy.load(path / f"nodes/{name}/feat.npy") for name in ("paper", "topic")}
+    labels, train = numpy.load(path / "nodes/paper/label.npy"), numpy.load(path / "nodes/paper/train_idx.npy")
+    edge_rows = numpy.load(path / "edges/author__writes__paper/edge_id.npy")
+    with uvatrain.Loader(path, **OPTIONS) as loader:
+        assert len(loader) == 4
+        for batch in loader:
+            assert batch.metadata() == (list(NODES), RELATIONS)
+            for name, rows in features.items():
+                assert numpy.array_equal(batch[name].x.numpy(), rows[batch[name].n_id.numpy()])
+            assert batch["author"].x is None and batch.x_dict["author"] is None
+            paper = batch["paper"]
+            assert torch.equal(paper.n_id[: paper.num_seeds], paper.seeds)
+            assert numpy.array_equal(paper.y.numpy(), labels[paper.seeds.numpy()])
+            assert numpy.array_equal(train[batch.input_id.numpy()], paper.seeds.numpy())
+            for names in RELATIONS:
+                source, _, destination = names
+                found, (sources, destinations) = batch[names], edges[names]
+                places = batch.blocks[-1]["__".join(names)].edge_ids.numpy()
+                ends = batch[source].n_id[found.edge_index[0]], batch[destination].n_id[found.edge_index[1]]
+                assert numpy.array_equal(sources[places], ends[0].numpy())
+                assert numpy.array_equal(destinations[places], ends[1].numpy())
+                expected = edge_rows[places] if names[1] == "writes" else places
+                assert numpy.array_equal(found.e_id.numpy(), expected)
+                assert sum(found.num_sampled_edges) == len(places)
+            assert sum(batch["topic"].num_sampled_nodes) == batch["topic"].num_nodes
+            with pytest.raises(KeyError, match="papr"):
+                batch["papr"]
+
+
+def test_hashes_do_not_depend_on_samplers_and_fanouts_are_given_by_name(typed):
+    path, _ = typed
+
+    def hashes(**options):
+        with uvatrain.Loader(path, **{**OPTIONS, **options}) as loader:
+            return [batch.hash for batch in loader]
+
+    expected = hashes()
+    assert hashes(samplers=3) == hashes(prepare="whole", samplers=2, slots=3) == expected
+    by_name = {"*": (4, 3), ("paper", "cites", "paper"): [4, 3], "author:writes:paper": (4, 3)}
+    assert hashes(fanouts=by_name) == expected
+    assert hashes(fanouts={"*": (4, 3), "cites": (0, 0)}) != expected
+    with pytest.raises(ValueError, match=r'there is no relation "rites", did you mean "writes"') as refused:
+        hashes(fanouts={"*": (4, 3), "rites": (1, 1)})
+    assert refused.value.field == "fanouts"
+    with pytest.raises(ValueError, match="not supported for typed graphs"):
+        hashes(pad="auto")
+    with pytest.raises(ValueError, match=r"nodes/author/train_idx.npy is absent: choose a target"):
+        hashes(target="author")
+    with uvatrain.Loader(path, **{**OPTIONS, "input_id": False}, target="author", input_nodes=[3, 3, 5]) as loader:
+        batch = next(iter(loader))
+        assert batch.seeds.tolist() == batch["author"].seeds.tolist() == [3, 3, 5] and batch.y is None
+
+
+def test_hetero_data_trims_to_what_the_blocks_compute(typed):
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.nn import HeteroConv, SAGEConv
+    from torch_geometric.utils import trim_to_layer
+
+    path, _ = typed
+    torch.manual_seed(0)
+    names = RELATIONS[:1] + RELATIONS[2:3]
+    layers = [
+        HeteroConv({of: SAGEConv((5 if of[0] == "paper" else 3, 5), 5, aggr="sum", bias=False) for of in names})
+        for _ in range(2)
+    ]
+    with uvatrain.Loader(path, **OPTIONS) as loader:
+        batch = next(iter(loader))
+        data = batch.to_pyg()
+        assert data["paper"].batch_size == 8 and "x" not in data["author"]
+        assert data.num_sampled_nodes_dict == batch.num_sampled_nodes_dict
+        x = {name: rows.float() for name, rows in data.x_dict.items()}
+        edge_index = {of: data[of].edge_index for of in names}
+        nodes = {name: data[name].num_sampled_nodes for name in x}
+        edges = {of: data[of].num_sampled_edges for of in names}
+        for layer, conv in enumerate(layers):
+            x, edge_index, _ = trim_to_layer(layer, nodes, edges, x, edge_index)
+            x = {**x, **conv(x, edge_index)}
+        found = x["paper"][:8]
+        rows = {name: batch[name].x.float() for name in ("paper", "topic")}
+        for conv, blocks in zip(layers, reversed(batch.blocks)):
+            block = {of: blocks[of] for of in names}
+            count = block[names[0]].num_dst
+            sums = sum(
+                conv.convs[of](
+                    (rows[of[0]][: block[of].num_src], rows["paper"][:count]), block[of].edge_index
+                )
+                for of in names
+            )
+            rows = {**rows, "paper": sums}
+        assert torch.allclose(found, rows["paper"][:8], atol=1e-5)
