@@ -146,7 +146,7 @@ def test_a_wrong_field_of_data_is_named_and_nothing_is_left(tmp_path):
     from torch_geometric.data import HeteroData
 
     for data, message in [
-        (HeteroData(), "to_homogeneous"),
+        (HeteroData(), "split is not supported with a HeteroData"),
         (dict(), "data is a dict"),
         (pyg_data(x=None), "data has no x"),
         (pyg_data(x=torch.zeros(4, dtype=torch.float64)), "data.x is torch.float64 [4]"),
