@@ -175,12 +175,9 @@ impl GraphView<'_> {
         }
     }
 
-    /// The number of edges of the dataset. A graph in another order may have a part of them.
-    pub(crate) fn edges_at_home(&self) -> usize {
-        match self.home.and_then(|home| home.indptr.last()) {
-            Some(&end) => usize::try_from(end).unwrap_or(0),
-            None => self.csc.edges(),
-        }
+    /// Whether there are as many weights as the dataset can have edges. A graph in another order may have a part of them.
+    pub(crate) fn fits_weights(&self, weights: usize) -> bool {
+        if self.home.is_some() { weights >= self.csc.edges() } else { weights == self.csc.edges() }
     }
 
     pub(crate) fn check_home(&self) -> Result<(), InvalidOption> {

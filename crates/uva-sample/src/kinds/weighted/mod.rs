@@ -118,8 +118,8 @@ pub struct ByWeight<'g> {
 impl<'g> ByWeight<'g> {
     fn new(setup: &KindSetup<'_, 'g>, weights: &'g [f32]) -> Result<Self, SampleError> {
         let KindSetup { graph, relation, options, group_picks, most, .. } = *setup;
-        let (given, edges) = (weights.len(), graph.edges_at_home());
-        if given != edges {
+        if !graph.fits_weights(weights.len()) {
+            let (given, edges) = (weights.len(), graph.csc.edges());
             return Err(InvalidOption::Weights { given, edges }.into());
         }
         let (by_keys, by_draws) = if options.replace { (0, most) } else { (most, 0) };
