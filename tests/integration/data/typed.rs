@@ -146,7 +146,7 @@ fn generate_makes_typed_graphs_by_preset_and_by_kind() {
     assert_eq!(facts["relations"].as_array().unwrap().len(), 7);
     let words =
         "generate typed --kind typed --nodes 3000 --avg-degree 20 --feat-dim 8 --classes 6 --featureless";
-    let said = run(temp.path(), words).succeeds().stdout;
+    let said = run(temp.path(), words).succeeds().stderr;
     for sees in ["both relations is right for 9", "has alone is right for 4", "buys alone is right for 3"] {
         assert!(said.contains(&format!("the best possible classifier that sees {sees}")), "{sees}:\n{said}");
     }
