@@ -13,7 +13,7 @@ class LoaderOptions(TypedDict, total=False):
     sampler_kind: str
     fanouts: Sequence[int] | Mapping[Any, Sequence[int]]
     fanout_per: str
-    target: str | None
+    target: int | str | None
     walks: int | None
     walk_length: int | None
     walk_stop: int | None
