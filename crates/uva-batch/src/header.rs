@@ -408,7 +408,7 @@ impl BatchHeader {
     /// The size of a layer's block of the first relation without padding.
     ///
     /// # Panics
-    /// If there is no such layer.
+    /// If the layer does not exist.
     pub fn real_layer(&self, layer: usize) -> BlockSize {
         self.real_block(layer, Relation::ONLY)
     }
@@ -416,7 +416,7 @@ impl BatchHeader {
     /// The size of a block without padding.
     ///
     /// # Panics
-    /// If there is no such layer or relation.
+    /// If the layer or relation does not exist.
     pub fn real_block(&self, layer: usize, relation: Relation) -> BlockSize {
         counts_of(&self.entry(layer, relation).real)
     }
@@ -431,7 +431,7 @@ impl BatchHeader {
         self.sum(|of_type| of_type.nodes)
     }
 
-    /// Numbers of seeds and of all nodes of a type, padding included; 0 if there is no such type.
+    /// Numbers of seeds and of all nodes of a type, padding included; 0 if the type does not exist.
     pub fn of_type(&self, node_type: NodeType) -> TypeSize {
         let TypeHeader { seeds, nodes, .. } = self.types.get(node_type.index()).copied().unwrap_or_default();
         TypeSize { seeds: seeds as usize, nodes: nodes as usize }
@@ -440,7 +440,7 @@ impl BatchHeader {
     /// Rows that an array of this kind has in the batch.
     ///
     /// # Panics
-    /// If there is no such layer, node type or relation.
+    /// If the layer, node type or relation does not exist.
     pub fn rows(&self, rows: Rows, key: ColumnKey) -> usize {
         let block = || self.block(key.layer, key.relation());
         // The tables of a hop set have rows of the only type.
@@ -463,7 +463,7 @@ impl BatchHeader {
     /// The size of a layer's block of the first relation.
     ///
     /// # Panics
-    /// If there is no such layer.
+    /// If the layer does not exist.
     pub fn layer(&self, layer: usize) -> BlockSize {
         self.block(layer, Relation::ONLY)
     }
@@ -471,7 +471,7 @@ impl BatchHeader {
     /// The size of a block.
     ///
     /// # Panics
-    /// If there is no such layer or relation.
+    /// If the layer or relation does not exist.
     pub fn block(&self, layer: usize, relation: Relation) -> BlockSize {
         counts_of(&self.entry(layer, relation).padded)
     }

@@ -73,7 +73,7 @@ impl StaticShapes {
     /// The block of a layer of a padded batch.
     ///
     /// # Panics
-    /// If there is no such layer.
+    /// If the layer does not exist.
     #[must_use]
     pub fn layer(&self, layer: usize) -> BlockSize {
         let destinations = self.nodes[..=layer].iter().sum();

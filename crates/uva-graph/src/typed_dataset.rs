@@ -162,7 +162,7 @@ impl TypedDataset {
         self.kind.metagraph()
     }
 
-    /// The type whose splits are seeds; `None` if `meta.json` names none of several.
+    /// The type whose splits are seeds; `None` if there are several and `meta.json` names no target.
     pub fn target(&self) -> Option<NodeType> {
         self.schema.target
     }

@@ -145,7 +145,7 @@ impl BatchLayout {
     /// The shape of the feature rows of a node type; `None` if it has no features.
     ///
     /// # Panics
-    /// If there is no such type.
+    /// If the type does not exist.
     pub fn rows_of(&self, node_type: NodeType) -> Option<RowShape> {
         self.rows[node_type.index()]
     }

@@ -184,7 +184,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// The size of a layer's block without padding.
     ///
     /// # Panics
-    /// If there is no such layer.
+    /// If the layer does not exist.
     pub fn real_counts(&self, layer: usize) -> BlockSize {
         assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
         self.header.real_layer(layer)
@@ -193,7 +193,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// Number of real (non-padding) edges of a layer, of all relations.
     ///
     /// # Panics
-    /// If there is no such layer.
+    /// If the layer does not exist.
     pub fn real_edges(&self, layer: usize) -> usize {
         let relations = self.layout.metagraph().relations();
         relations.map(|relation| self.header.real_block(layer, relation).edges).sum()
@@ -212,7 +212,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// Numbers of destinations, sources and edges of a layer's block.
     ///
     /// # Panics
-    /// If there is no such layer.
+    /// If the layer does not exist.
     pub fn counts(&self, layer: usize) -> BlockSize {
         assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
         self.header.layer(layer)
@@ -282,7 +282,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// aligned. [`features`](Self::features) is the first.
     ///
     /// # Panics
-    /// If there is no such table, and on a GPU.
+    /// If the table does not exist, and on a GPU.
     pub fn table(&self, table: usize) -> FeatureTable<'_> {
         assert!(table < self.layout.tables(), "table {table} of {}", self.layout.tables());
         FeatureTable { bytes: self.slice(Column::X.part(table)), ..self.features() }
@@ -352,7 +352,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// Numbers of seeds and of all nodes of a type.
     ///
     /// # Panics
-    /// If there is no such type, as all methods for a type.
+    /// If the type does not exist, as all methods for a type.
     pub fn sizes_of(&self, node_type: NodeType) -> TypeSize {
         self.header.of_type(node_type)
     }
@@ -398,7 +398,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// relation's destination type, sources the first of its source type.
     ///
     /// # Panics
-    /// If there is no such layer or relation, and on a GPU.
+    /// If the layer or relation does not exist, and on a GPU.
     pub fn block_of(&self, layer: usize, relation: Relation) -> BlockRef<'_> {
         assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
         let BlockSize { destinations, sources, .. } = self.header.block(layer, relation);
@@ -420,7 +420,7 @@ impl<M: SlotMemory> BatchView<M> {
     /// The block of a layer of the first relation; layer 0 is the hop at the seeds.
     ///
     /// # Panics
-    /// If there is no such layer.
+    /// If the layer does not exist.
     pub fn block(&self, layer: usize) -> BlockRef<'_> {
         self.block_of(layer, Relation::ONLY)
     }

@@ -204,10 +204,10 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
         "small/train_idx.npy: entry 1 at offset 132 names node 1",
     );
     refused(&|s| s.write("train_idx", NpyType::F32, &[], &[1_f32]), "an integer type");
-    refused(&|s| remove(s, &["test_idx"]), "no split: none of test_idx.npy, test_mask.npy");
-    refused(&|s| remove(s, &["feat"]), "no features: none of feat.npy, x.npy");
-    refused(&|s| remove(s, &["indptr"]), "no graph: none of indptr.npy, edge_index.npy, src.npy");
-    refused(&|s| remove(s, &["indices"]), "no neighbours: none of indices.npy");
+    refused(&|s| remove(s, &["test_idx"]), "no split: expected test_idx.npy, or test_mask.npy");
+    refused(&|s| remove(s, &["feat"]), "no features: expected feat.npy, or x.npy");
+    refused(&|s| remove(s, &["indptr"]), "no graph: expected indptr.npy, or edge_index.npy, or src.npy");
+    refused(&|s| remove(s, &["indices"]), "no neighbours: expected indices.npy");
     refused(&|s| s.meta("{"), "meta.json");
     refused(
         &|s| {

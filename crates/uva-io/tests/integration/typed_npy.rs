@@ -167,7 +167,7 @@ fn wrong_typed_sources_are_refused_by_file_and_type() {
         &none,
     );
     assert!(
-        lacking.contains("user__buys__item has no graph: none of indptr.npy, edge_index.npy, src.npy"),
+        lacking.contains("user__buys__item has no graph: expected indptr.npy, or edge_index.npy, or src.npy"),
         "{lacking}"
     );
     let changed = refusal(&|_| {}, &ImportOptions { symmetrise: Some(true), ..none });

@@ -53,6 +53,18 @@ pub fn _read_partition(directory: PathBuf) -> PyResult<(Vec<u64>, Option<String>
     Ok((summary.train, layout))
 }
 
+/// The meaning of `verify` in Python.
+pub fn verify_of(verify: &str) -> PyResult<Verify> {
+    match verify {
+        "stamp" => Ok(Verify::Stamp),
+        "full" => Ok(Verify::Full),
+        "features" => Ok(Verify::FullWithFeatures),
+        other => Err(PyValueError::new_err(format!(
+            "verify={other:?}: expected \"stamp\", \"full\" or \"features\""
+        ))),
+    }
+}
+
 /// Calls `work` on threads made for this call: shared threads do not survive a fork.
 pub fn on_threads<T: Send>(work: impl FnOnce() -> Result<T, GraphError> + Send) -> PyResult<T> {
     let pool = rayon::ThreadPoolBuilder::new()
@@ -142,15 +154,7 @@ impl PyDataset {
     #[new]
     #[pyo3(signature = (path, verify="stamp"))]
     fn new(py: Python<'_>, path: PathBuf, verify: &str) -> PyResult<Self> {
-        let how = match verify {
-            "stamp" => Verify::Stamp,
-            "full" => Verify::Full,
-            "features" => Verify::FullWithFeatures,
-            other => {
-                let message = format!("verify={other:?}: it is \"stamp\", \"full\" or \"features\"");
-                return Err(PyValueError::new_err(message));
-            }
-        };
+        let how = verify_of(verify)?;
         py.detach(|| {
             let graph = Arc::new(open(&path, how)?);
             Self::of(&graph)

@@ -11,25 +11,13 @@ use crate::arrays::array::Array;
 use crate::arrays::dlpack::DlpackType;
 use crate::arrays::elements::of_features;
 use crate::arrays::table::PrivateTable;
-use crate::data::dataset::on_threads;
+use crate::data::dataset::{on_threads, verify_of};
 use crate::errors::{UvatrainError, of_graph};
 
 /// A dataset with several types of nodes and edges, checked and mapped. `uvatrain.TypedDataset` is the public class.
 #[pyclass(frozen, name = "TypedDataset", module = "uvatrain._core")]
 pub struct PyTypedDataset {
     graph: TypedDataset,
-}
-
-/// The meaning of `verify` in Python.
-pub fn verify_of(verify: &str) -> PyResult<Verify> {
-    match verify {
-        "stamp" => Ok(Verify::Stamp),
-        "full" => Ok(Verify::Full),
-        "features" => Ok(Verify::FullWithFeatures),
-        other => {
-            Err(PyValueError::new_err(format!("verify={other:?}: it is \"stamp\", \"full\" or \"features\"")))
-        }
-    }
 }
 
 #[pymethods]

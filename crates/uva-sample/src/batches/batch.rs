@@ -150,7 +150,7 @@ impl BatchCounts {
     /// The size of a block.
     ///
     /// # Panics
-    /// If there is no such layer or relation.
+    /// If the layer or relation does not exist.
     #[must_use]
     pub fn block(&self, layer: usize, relation: Relation) -> BlockSize {
         assert!(relation.index() < self.relations, "one of the graph's relations");
@@ -265,7 +265,7 @@ impl MiniBatch {
     /// Ids of the nodes of a type, its seeds first; none if the batch is empty.
     ///
     /// # Panics
-    /// If there is no such type.
+    /// If the type does not exist.
     #[must_use]
     pub fn nodes_of(&self, node_type: NodeType) -> &[i64] {
         let used = self.counts.types().get(node_type.index()).map_or(0, |size| size.nodes);

@@ -38,7 +38,7 @@ impl RelationEnds {
     /// Those of a relation of a metagraph.
     ///
     /// # Panics
-    /// If there is no such relation.
+    /// If the relation does not exist.
     #[must_use]
     pub fn of(metagraph: &Metagraph, relation: Relation) -> Self {
         Self { source: metagraph.source(relation), destination: metagraph.destination(relation) }

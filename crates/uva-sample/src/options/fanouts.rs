@@ -50,7 +50,7 @@ impl Fanouts {
     /// The fanout of a relation in a hop; hop 0 is the one at the seeds.
     ///
     /// # Panics
-    /// If there is no such hop or relation.
+    /// If the hop or relation does not exist.
     #[must_use]
     pub fn of(&self, hop: usize, relation: Relation) -> i32 {
         debug_assert!(hop < self.hops(), "hop {hop}");

@@ -87,7 +87,7 @@ impl SeedSequences {
     /// One of the sequences.
     ///
     /// # Panics
-    /// If there is no such sequence.
+    /// If the sequence does not exist.
     #[must_use]
     pub fn sequence(&self, number: usize) -> &[u32] {
         &self.all()[number * self.len..][..self.len]

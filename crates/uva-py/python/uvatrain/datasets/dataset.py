@@ -13,12 +13,13 @@ from typing import Any, overload
 from .. import _core
 from .._arrays import integer, lent, readable
 from ..errors import UvatrainError, warn
+from .identity import Identity
 from .typed_dataset import EdgeType, TypedDataset, write_typed_dataset
 
 __all__ = ["Dataset", "write_dataset"]
 
 
-class Dataset:
+class Dataset(Identity):
     """A dataset that is open, checked as the command line checks one. It can be read only.
 
     Its tables are tensors (numpy arrays where torch is not installed) that view the mapped files without a
@@ -31,6 +32,8 @@ class Dataset:
         feature values too.
     """
 
+    _core: _core.Dataset
+
     def __init__(self, path: str | os.PathLike[str], *, verify: str = "stamp") -> None:
         self._core = _core.Dataset(os.fspath(path), verify)
         self._tables: dict[str, Any] = {}
@@ -41,17 +44,6 @@ class Dataset:
         dataset = cls.__new__(cls)
         dataset._core, dataset._tables = core, {}
         return dataset
-
-    @property
-    def path(self) -> str:
-        """The directory, as it was given."""
-        path: str = os.fspath(self._core.path)
-        return path
-
-    @property
-    def name(self) -> str:
-        """The name in meta.json, else the directory's."""
-        return self._core.name
 
     @property
     def num_nodes(self) -> int:
@@ -87,17 +79,6 @@ class Dataset:
     def multi_label(self) -> bool:
         """Whether a node may have several classes."""
         return self._core.multi_label
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hex digits that name the content, wherever it lies and whatever it is called."""
-        return self._core.fingerprint
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """What meta.json says."""
-        meta: dict[str, Any] = json.loads(self._core.meta)
-        return meta
 
     @property
     def splits(self) -> dict[str, Any]:
@@ -243,7 +224,7 @@ def write_dataset(
     overwrite: bool = False,
     **given: Any,
 ) -> Dataset | TypedDataset:
-    """Writes a dataset from arrays, and gives it back opened: of one type of nodes and edges, or a typed one.
+    """Writes a dataset from arrays, and opens it: of one type of nodes and edges, or a typed one.
 
     Arrays are numpy's, torch's, or of any library with DLPack or `__array__`. Types and shapes are checked
     before anything is written, everything else (ids in range, no node twice in a split, finite values, ...)
@@ -251,7 +232,7 @@ def write_dataset(
     meanwhile.
 
     path: the directory to make. One that exists is refused.
-    name, and anything else by its keyword: what meta.json says. JSON values.
+    name, and anything else by its keyword: keys of meta.json, with JSON values.
     overwrite: replace a dataset at `path`, in one step. A directory that is not a whole dataset, or has other files in it,
         is never replaced.
 

@@ -10,6 +10,7 @@ from typing import Any
 from .. import _core
 from .._arrays import integer, lent, readable
 from ..errors import warn
+from .identity import Identity
 
 __all__ = ["EdgeType", "TypedDataset", "write_typed_dataset"]
 
@@ -39,7 +40,7 @@ _OF_EDGES = {
 }
 
 
-class TypedDataset:
+class TypedDataset(Identity):
     """A dataset with several types of nodes and edges, open and checked. It can be read only.
 
     Its arrays are tensors (numpy arrays where torch is not installed) that view the mapped files without a copy, as
@@ -49,35 +50,15 @@ class TypedDataset:
     verify: as for `Dataset`.
     """
 
+    _core: _core.TypedDataset
+
     def __init__(self, path: str | os.PathLike[str], *, verify: str = "stamp") -> None:
         self._core = _core.TypedDataset(os.fspath(path), verify)
         self._arrays: dict[tuple[str, int, str], Any] = {}
 
     @property
-    def path(self) -> str:
-        """The directory, as it was given."""
-        path: str = os.fspath(self._core.path)
-        return path
-
-    @property
-    def name(self) -> str:
-        """The name in meta.json, else the directory's."""
-        return self._core.name
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hex digits that name the content, wherever it lies and whatever it is called."""
-        return self._core.fingerprint
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """What meta.json says."""
-        meta: dict[str, Any] = json.loads(self._core.meta)
-        return meta
-
-    @property
     def target(self) -> str | None:
-        """The type whose splits are seeds; None where meta.json names none of several."""
+        """The type whose splits are seeds; None if there are several and meta.json names no target."""
         return self._core.target
 
     @property

@@ -41,7 +41,7 @@ def from_pyg(
     overwrite: bool = False,
     **meta: Any,
 ) -> Any:
-    """Writes a torch_geometric `Data` as a dataset, or a `HeteroData` as a typed one, and gives it back opened.
+    """Writes a torch_geometric `Data` as a dataset, or a `HeteroData` as a typed one, and opens it.
 
     An edge (source, target) of `edge_index` puts the source into the target's list: features flow along
     edges, as in PyG's layers. The edges of one target keep the order they have in `edge_index`. `adj_t`,

@@ -97,7 +97,7 @@ def _own(place: str, tensors: dict[str, Any], read: set[str], rows: int, of: str
         if named and len(shape) in (1, 2) and shape[0] == rows and 0 not in shape[1:]:
             kept[name] = value
         else:
-            warn(f"{place}.{name} is left out: it is {shape}, and a row for each of {rows} {of} is needed")
+            warn(f"{place}.{name} is skipped: it is {shape}, not a row for each of {rows} {of}")
     return kept
 
 

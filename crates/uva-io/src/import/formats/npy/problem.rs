@@ -10,7 +10,7 @@ pub(super) enum ImportProblem {
     NoClass { node: usize, value: f64 },
     #[error(
         "the target of node {node}, column {column}, is {value}, and targets of regression have to be finite float32: \
-         give a node without one any number, and leave it out of the splits"
+         give a node without one any number, and omit it from the splits"
     )]
     NoTarget { node: usize, column: usize, value: f64 },
     #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]

@@ -54,7 +54,7 @@ impl SourceArrays {
 
     pub(super) fn missing(&self, what: &str, names: &[&str]) -> GraphError {
         let names: Vec<String> = names.iter().map(|name| format!("{name}.npy")).collect();
-        let message = format!("{} has no {what}: none of {}", self.directory.display(), names.join(", "));
+        let message = format!("{} has no {what}: expected {}", self.directory.display(), names.join(", or "));
         GraphError::usage("SRC", message)
     }
 
