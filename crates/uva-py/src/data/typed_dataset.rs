@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use uva_graph::npy::{NpyArray, NpyType};
-use uva_graph::{NodeType, Relation, TypedDataset, Verify, names};
+use uva_graph::{NodeType, Relation, TypedDataset, names};
 
 use crate::arrays::array::Array;
 use crate::arrays::dlpack::DlpackType;
