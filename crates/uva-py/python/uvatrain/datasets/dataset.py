@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from .. import _core
+from .._core import Dataset as Core
 from .._arrays import integer, lent, readable
 from ..errors import UvatrainError, warn
 from .identity import Identity
@@ -32,14 +33,14 @@ class Dataset(Identity):
         feature values too.
     """
 
-    _core: _core.Dataset
+    _core: Core
 
     def __init__(self, path: str | os.PathLike[str], *, verify: str = "stamp") -> None:
-        self._core = _core.Dataset(os.fspath(path), verify)
+        self._core = Core(os.fspath(path), verify)
         self._tables: dict[str, Any] = {}
 
     @classmethod
-    def _of(cls, core: _core.Dataset) -> Dataset:
+    def _of(cls, core: Core) -> Dataset:
         """Over one that is open already."""
         dataset = cls.__new__(cls)
         dataset._core, dataset._tables = core, {}
