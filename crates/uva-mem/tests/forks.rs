@@ -7,7 +7,7 @@ use std::ptr::{null_mut, read_volatile};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, setrlimit, waitpid};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit, waitpid};
 use uva_mem::{FrozenBytes, Pages, SharedRegion, ZeroedPages};
 
 const BYTES: usize = 1 << 20;
@@ -108,6 +108,28 @@ fn a_child_cannot_access_pages_that_are_kept_from_it() {
 fn a_child_reads_frozen_bytes() {
     let frozen = FrozenBytes::create("forks", BYTES, |bytes| bytes.fill(7)).unwrap();
     assert_eq!(in_child(|| i32::from(frozen.bytes().iter().all(|byte| *byte == 7))), Ended::With(1));
+}
+
+#[test]
+fn bytes_are_sealed_while_a_child_forked_during_the_filling_lives() {
+    let mut child = None;
+    let frozen = FrozenBytes::create("forks", BYTES, |bytes| {
+        bytes.fill(7);
+        // SAFETY: the child makes system calls only, and ends by a signal.
+        child = Pid::from_raw(unsafe { libc::fork() });
+        if child.is_none() {
+            // SAFETY: neither call accesses memory of this program.
+            unsafe {
+                libc::alarm(60);
+                libc::pause();
+            }
+        }
+    });
+    let lived = waitpid(child, WaitOptions::NOHANG).unwrap().is_none();
+    kill_process(child.unwrap(), Signal::KILL).unwrap();
+    waitpid(child, WaitOptions::empty()).unwrap();
+    assert!(lived);
+    assert!(frozen.unwrap().bytes().iter().all(|byte| *byte == 7));
 }
 
 #[test]

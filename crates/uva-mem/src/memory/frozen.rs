@@ -2,9 +2,11 @@
 
 use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 
 use crate::RegionError;
 
@@ -34,19 +36,22 @@ impl FrozenBytes {
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| system("ftruncate")(e.into()))?;
         // SAFETY: the descriptor was created above and has not been shared, so no other code writes or truncates it.
         let mut map = unsafe { MmapMut::map_mut(&fd) }.map_err(system("mmap"))?;
+        // A child that another thread forks while `fill` runs would keep a writable mapping for as long as it lives.
+        // Where the system refuses, `seal` waits for such a child.
+        let _ = map.advise(Advice::DontFork);
         // This is a hint: a refusal only affects speed.
         let _ = map.advise(Advice::HugePage);
         // A lack of memory must be an error here, not a SIGBUS later. Old kernels do not support the check, which is
         // then skipped.
         if let Err(error) = populate(&map)
-            && error != rustix::io::Errno::INVAL
+            && error != Errno::INVAL
         {
             return Err(system("populating")(error.into()));
         }
         fill(&mut map);
         // The seal against writing is refused while a writable mapping exists.
         drop(map);
-        rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(|e| system("sealing")(e.into()))?;
+        seal(&fd).map_err(|e| system("sealing")(e.into()))?;
         Self::map(name, fd, bytes)
     }
 
@@ -87,6 +92,18 @@ impl FrozenBytes {
     /// The memfd, to hand over to another process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Seals `fd`. A child that was forked between the mapping and its advice has the mapping until it calls exec, and the
+/// kernel may have references to pages for a moment: the seal is refused until then, for at most a second.
+fn seal(fd: &OwnedFd) -> rustix::io::Result<()> {
+    let until = Instant::now() + Duration::from_secs(1);
+    loop {
+        match rustix::fs::fcntl_add_seals(fd, SEALS) {
+            Err(Errno::BUSY) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            sealed => return sealed,
+        }
     }
 }
 
