@@ -151,6 +151,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--require", action="store_true", help="exit with 3 where NVRTC is not there, instead of 0")
     parser.add_argument("--json", action="store_true", help="print registers and loads as JSON")
+    parser.add_argument("--architectures", metavar="LIST", default=ARCHITECTURES,
+                        type=lambda text: [int(number) for number in text.split(",")],
+                        help="those to compile for, such as 75,90; default: all")
     parser.add_argument("--folder", type=pathlib.Path, default=cache_folder(), help="where scripts/setup/nvrtc.sh put NVRTC")
     options = parser.parse_args()
     tools = options.folder / "nvidia" / "cu13"
@@ -168,7 +171,7 @@ def main():
     nvrtc = Nvrtc(tools / "lib")
     problems, results = [], {}
     with tempfile.TemporaryDirectory() as folder:
-        for architecture in ARCHITECTURES:
+        for architecture in options.architectures:
             usages, codes = {}, {}
             for root in ROOTS:
                 cubin, log = nvrtc.compile(root, sources, OPTIONS + [f"--gpu-architecture=sm_{architecture}"])
@@ -192,9 +195,9 @@ def main():
     if options.json:
         print(json.dumps(results, indent=1))
     else:
-        print(f"{'registers':<28}" + "".join(f"{f'sm_{architecture}':>8}" for architecture in ARCHITECTURES))
+        print(f"{'registers':<28}" + "".join(f"{f'sm_{architecture}':>8}" for architecture in options.architectures))
         for name, by_architecture in sorted(results.items()):
-            print(f"{name:<28}" + "".join(f"{by_architecture.get(f'sm_{a}', {}).get('registers', '-'):>8}" for a in ARCHITECTURES))
+            print(f"{name:<28}" + "".join(f"{by_architecture.get(f'sm_{a}', {}).get('registers', '-'):>8}" for a in options.architectures))
     for problem in problems:
         print(f"kernels: {problem}", file=sys.stderr)
     return 1 if problems else 0
