@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from forked import Forked  # noqa: E402
 from graphs import BATCHES, OPTIONS, hashes, write_graph  # noqa: E402
 
 # A shell that starts this in the background has SIGINT ignored, and so would every process of a test.
@@ -126,6 +127,19 @@ def run_python_well(script, *arguments, **environment):
     ended = run_python(script, *arguments, **environment)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
     return ended.stdout
+
+
+def run_forked_well(script, *arguments, **environment):
+    """The same, in a process forked from one that has imported torch and PyG, which takes 5 s of a core each time."""
+    environment = {name: str(value) for name, value in {**os.environ, **environment}.items()}
+    process = Forked(script, list(map(str, arguments)), Path.cwd(), environment)
+    try:
+        printed, complained = process.communicate(timeout=WATCHDOG)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, complained) == (0, ""), printed + complained
+    return printed
 
 
 def a_free_port() -> int:

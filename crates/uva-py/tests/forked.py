@@ -7,15 +7,18 @@ import runpy
 import signal
 import sys
 import tempfile
+import types
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
 # An optimizer imports torch._dynamo, which takes as long again.
-CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo", "numpy"])
+PRELOADED = ["torch", "torch.distributed", "torch._dynamo", "numpy", "torch_geometric.data", "torch_geometric.loader"]
+CONTEXT.set_forkserver_preload(PRELOADED)
 
 
 def become(program: str, arguments: list[str], folder: Path, environment: dict[str, str], streams: list[str]) -> None:
-    """Runs a module or a script (`*.py`) as the main program of this process, with its output in two files."""
+    """Runs a module, a script (`*.py`) or lines of Python as the main program of this process, with its output in two
+    files."""
     for number, path in enumerate(streams, start=1):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, number)
@@ -27,9 +30,14 @@ def become(program: str, arguments: list[str], folder: Path, environment: dict[s
     # torch read this variable when it was imported.
     import torch
 
-    torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+    if "OMP_NUM_THREADS" in environment:
+        torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
     try:
-        if program.endswith(".py"):
+        if "\n" in program:
+            # Its functions are found by their names there, as a pool needs it.
+            sys.modules["__main__"] = main = types.ModuleType("__main__")
+            exec(compile(program, "<string>", "exec"), main.__dict__)
+        elif program.endswith(".py"):
             sys.path.insert(0, os.path.dirname(program))
             runpy.run_path(program, run_name="__main__")
         else:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import uvatrain
-from conftest import run_python_well
+from conftest import run_forked_well
 from graphs import Tables, write_graph
 
 torch_geometric = pytest.importorskip("torch_geometric")
@@ -134,7 +134,7 @@ def warnings_of(script, graph):
     """What a script with `uvatrain` and the graph's path as `graph` warns of, as lines of category and text."""
     begin = "import sys, warnings, uvatrain\ngraph = sys.argv[1]\nwarnings.simplefilter('always')\n"
     show = "def show(message, category, filename, *rest): print(category.__name__, filename, message, sep='|')\n"
-    said = run_python_well(begin + show + "warnings.showwarning = show\n" + script, graph)
+    said = run_forked_well(begin + show + "warnings.showwarning = show\n" + script, graph)
     return [line for line in said.splitlines() if line.startswith("UvatrainWarning|")]
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import uvatrain
-from conftest import run_python_well
+from conftest import run_forked_well
 from graphs import Tables, write_graph
 
 pytest.importorskip("torch_geometric")
@@ -521,7 +521,7 @@ for _ in range(2):
 for _ in range(2):
     NeighborLoader(data, [2], is_sorted=True, num_workers=1, directed=False)
 """
-    said = run_python_well(script, os.path.dirname(__file__)).splitlines()
+    said = run_forked_well(script, os.path.dirname(__file__)).splitlines()
     effects = [line for line in said if "no effect" in line]
     no_effect = "the option has no effect: "
     assert effects == [

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from conftest import REPOSITORY, WATCHDOG
+from forked import Forked
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 SNIPPET = re.compile(r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>sh|python|py)\n(?P<text>.*?)^```$", re.M | re.S)
@@ -40,12 +41,21 @@ def snippets(page):
 
 
 def run(snippet, folder, environment):
-    # In a shell that ends with the first command that fails, as a reader would stop.
-    start = ["bash", "-euo", "pipefail", "-c"] if snippet.language == "sh" else [sys.executable, "-c"]
-    ended = subprocess.run(
-        [*start, snippet.text], cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=WATCHDOG)  # fmt: skip
-    assert ended.returncode == 0, f"{snippet.place}\n{snippet.text}\n{ended.stdout}"
+    if snippet.language == "python":
+        process = Forked(snippet.text, [], folder, environment)
+        try:
+            output = "".join(process.communicate(timeout=WATCHDOG))
+        finally:
+            process.kill()
+            process.wait()
+        code = process.returncode
+    else:
+        # In a shell that ends with the first command that fails, as a reader would stop.
+        ended = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", snippet.text], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=WATCHDOG)  # fmt: skip
+        output, code = ended.stdout, ended.returncode
+    assert code == 0, f"{snippet.place}\n{snippet.text}\n{output}"
 
 
 def test_every_mark_precedes_a_snippet():

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import WATCHDOG, run_python_well
+from conftest import WATCHDOG, run_forked_well
 from graphs import write_graph
 
 # Each fork has a watchdog of its own: it inherits no alarm.
@@ -101,7 +101,7 @@ def same(one, other):
 
 
 def well(script, *arguments):
-    assert run_python_well(COMMON + script, *arguments).split() == ["well"]
+    assert run_forked_well(COMMON + script, *arguments).split() == ["well"]
 
 
 @pytest.mark.parametrize("taken", [False, True])
