@@ -54,6 +54,7 @@ fn rate_of(cache: &Value, name: &str) -> f64 {
 }
 
 #[test]
+#[ignore = "6 s of a core: scripts/measure/long_tests.sh"]
 fn a_run_with_caches_computes_what_one_without_does() {
     let temp = directory();
     small_graph(temp.path());
@@ -108,6 +109,7 @@ fn a_run_with_caches_computes_what_one_without_does() {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn hits_in_the_epochs_that_the_choice_was_made_by_are_separate() {
     let temp = directory();
     small_graph(temp.path());
@@ -357,6 +359,7 @@ fn on_a_gpu_caches_and_the_gpu_sampler_do_not_change_results() {
 }
 
 #[test]
+#[ignore = "21 s of a core: scripts/measure/long_tests.sh"]
 fn on_a_gpu_every_sampler_trains_as_on_the_cpu_wherever_it_samples() {
     let temp = directory();
     let graph = smaller_graph(temp.path());
@@ -384,6 +387,7 @@ fn on_a_gpu_every_sampler_trains_as_on_the_cpu_wherever_it_samples() {
 }
 
 #[test]
+#[ignore = "8 s of a core: scripts/measure/long_tests.sh"]
 fn auto_says_which_sampler_is_faster_and_what_is_left_to_the_caches() {
     let temp = directory();
     small_graph(temp.path());

@@ -120,6 +120,7 @@ fn counts(disk: &Value) -> [u64; 7] {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn disk_reads_of_batches_add_up_to_the_runs_and_kept_rows_save_reads() {
     let temp = directory();
     small_graph(temp.path());
@@ -230,6 +231,7 @@ fn shorten(split: &Path, nodes: u64) {
 /// The pages of mapped files do not count, so the index arrays may be mapped. Some 10 s on two cores, since the table
 /// is written and read.
 #[test]
+#[ignore = "11 s of a core: scripts/measure/long_tests.sh"]
 fn a_table_beyond_the_process_limit_trains_with_the_losses_of_memory() {
     const MOST_KIB: u64 = 200_000;
     let temp = directory();
@@ -301,6 +303,7 @@ fn options_that_cannot_work_are_refused_with_what_to_do() {
 }
 
 #[test]
+#[ignore = "6 s of a core: scripts/measure/long_tests.sh"]
 fn a_table_truncated_replaced_or_written_to_ends_the_run_by_name() {
     let temp = directory();
     let graph = small_graph(temp.path());

@@ -71,6 +71,7 @@ fn losses_are_those_of_whole_lists_and_equal_however_rows_reach_the_model() {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn a_model_trained_so_is_evaluated_and_predicts_on_the_dataset_alone() {
     let temp = directory();
     sets(temp.path());

@@ -57,6 +57,7 @@ fn start(directory: &Path) -> Value {
 }
 
 #[test]
+#[ignore = "10 s of a core: scripts/measure/long_tests.sh"]
 fn slots_workers_processes_and_layouts_change_no_loss() {
     let temp = directory();
     propagated(temp.path(), "hops", "--hops 3");
@@ -90,6 +91,7 @@ fn slots_workers_processes_and_layouts_change_no_loss() {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn some_hops_of_a_set_train_as_a_set_with_only_those_hops() {
     let temp = directory();
     for (three, two, options, model) in some_of(&[
@@ -227,6 +229,7 @@ fn expected_hashes(set: &Path, epoch: u32, chunk: usize) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "3 s of a core: scripts/measure/long_tests.sh"]
 fn an_epochs_order_can_be_recomputed_and_chunks_of_one_row_shuffle_fully() {
     let temp = directory();
     propagated(temp.path(), "hops", "");

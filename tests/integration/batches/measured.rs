@@ -92,6 +92,7 @@ fn a_measurement_is_kept_by_gpu_and_the_simulators_only_on_request() {
 }
 
 #[test]
+#[ignore = "6 s of a core: scripts/measure/long_tests.sh"]
 fn the_fastest_way_is_taken_and_the_batches_stay_those_of_the_cpu() {
     let copy = ("zero-copy", "hostalloc", None, 50.0);
     let few = [4, 8, 16].map(|few| ("zero-copy", "in-place", Some(few), 30.0 + f64::from(few.min(8))));
@@ -125,6 +126,7 @@ fn the_fastest_way_is_taken_and_the_batches_stay_those_of_the_cpu() {
 }
 
 #[test]
+#[ignore = "7 s of a core: scripts/measure/long_tests.sh"]
 fn a_measurement_of_another_machine_or_format_is_ignored_and_replaced() {
     let temp = measured(&[ZERO_COPY, DMA]);
     let good = stored(temp.path());

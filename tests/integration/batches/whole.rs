@@ -72,6 +72,7 @@ fn hashes_and_losses_are_equal_for_both_ways_to_prepare_and_all_samplers() {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn any_number_of_workers_trains_the_same_in_threads_and_processes() {
     let temp = directory();
     small_graph(temp.path());
@@ -118,6 +119,7 @@ fn any_number_of_workers_trains_the_same_in_threads_and_processes() {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn a_checkpoint_of_one_way_to_prepare_resumes_with_the_other() {
     let temp = directory();
     small_graph(temp.path());
@@ -364,6 +366,7 @@ fn stop_all_in_state(roles: &[&Process], rings: &Rings, state: usize) {
 }
 
 #[test]
+#[ignore = "5 s of a core: scripts/measure/long_tests.sh"]
 fn killed_workers_leave_nothing_and_a_resumed_run_has_the_same_losses() {
     let temp = directory();
     small_graph(temp.path());

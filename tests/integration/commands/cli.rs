@@ -447,6 +447,7 @@ fn a_graph_too_large_for_the_disk_is_refused_with_3_before_any_write() {
 
 /// About 10 s of one core in all, and 130 MB on the disk at a time.
 #[test]
+#[ignore = "3 s of a core: scripts/measure/long_tests.sh"]
 fn memory_does_not_grow_with_the_edges() {
     for kind in some_of(&["powerlaw", "rmat", "sbm"]) {
         let temp = directory();

@@ -62,6 +62,7 @@ fn proportional_set_size(process: u32) -> u64 {
 }
 
 #[test]
+#[ignore = "9 s of a core: scripts/measure/long_tests.sh"]
 fn the_memory_of_a_dry_run_is_near_what_the_run_takes() {
     let temp = directory();
     let generate = "generate graph --nodes 200000 --avg-degree 20 --feat-dim 100 --classes 12";

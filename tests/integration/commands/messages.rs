@@ -63,6 +63,7 @@ fn a_run_prints_80_columns_and_one_table_and_with_verbose_the_processes() {
 }
 
 #[test]
+#[ignore = "5 s of a core: scripts/measure/long_tests.sh"]
 fn a_resume_with_nothing_left_says_how_to_train_on_and_shows_no_speed() {
     let temp = directory();
     small_graph(temp.path());
@@ -264,6 +265,7 @@ fn unusual_threads() -> usize {
 }
 
 #[test]
+#[ignore = "7 s of a core: scripts/measure/long_tests.sh"]
 fn a_resume_keeps_the_number_of_threads_and_says_where_it_does_not() {
     let temp = directory();
     // Products large enough that two threads sum in another order than one.

@@ -527,6 +527,7 @@ fn a_page_takes_the_place_of_the_last_and_never_of_a_run() {
 }
 
 #[test]
+#[ignore = "7 s of a core: scripts/measure/long_tests.sh"]
 fn neither_memory_nor_the_page_grows_with_the_batches() {
     let temp = directory();
     let path = temp.path().join("run.jsonl");

@@ -57,6 +57,7 @@ fn info_refuses_an_invalid_partition_and_prints_nothing() {
 }
 
 #[test]
+#[ignore = "12 s of a core: scripts/measure/long_tests.sh"]
 fn a_description_takes_memory_of_a_few_times_its_size() {
     let temp = directory();
     smaller_graph(temp.path());

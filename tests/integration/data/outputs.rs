@@ -52,6 +52,7 @@ fn refuses(directory: &Path, line: &str, output: &str, says: &str) {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn no_output_replaces_a_file_of_a_dataset_hop_set_partition_or_checkpoint() {
     let temp = directory();
     everything(temp.path());

@@ -127,6 +127,7 @@ fn a_hop_set_is_made_shown_and_checked() {
 }
 
 #[test]
+#[ignore = "5 s of a core: scripts/measure/long_tests.sh"]
 fn a_run_that_is_killed_twenty_times_ends_with_the_same_bytes() {
     let temp = directory();
     generated(temp.path());
@@ -288,6 +289,7 @@ fn a_file_that_may_not_grow_is_named_and_finished_parts_stay() {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn memory_stays_within_the_given_bound() {
     let temp = directory();
     let graph = "generate graph --nodes 150000 --avg-degree 8 --feat-dim 64 --classes 4 --seed 7";

@@ -265,6 +265,7 @@ fn try_all(furnished: &Path, cases: &[Case]) {
 }
 
 #[test]
+#[ignore = "2 s of a core: scripts/measure/long_tests.sh"]
 fn nothing_planted_among_the_names_of_hop_sets_and_datasets_is_removed() {
     let furnished = directory();
     furnish(furnished.path());
@@ -460,6 +461,8 @@ mod trained {
     }
 
     #[test]
+    #[ignore = "16 s of a core: scripts/measure/long_tests.sh"]
+    #[ignore = "16 s of a core: scripts/measure/long_tests.sh"]
     fn no_file_planted_among_predictions_and_checkpoints_is_removed() {
         let furnished = directory();
         furnish_with_a_model(furnished.path());

@@ -83,6 +83,7 @@ fn batches_and_losses_are_those_of_the_cpu_whichever_way_the_rows_take() {
 }
 
 #[test]
+#[ignore = "8 s of a core: scripts/measure/long_tests.sh"]
 fn a_first_contact_that_fails_is_reported_in_one_line_with_a_fallback() {
     let temp = directory();
     small_graph(temp.path());
@@ -169,6 +170,7 @@ fn calls_of_the_consumer(directory: &Path, epochs: u32) -> (BTreeMap<String, u64
 }
 
 #[test]
+#[ignore = "6 s of a core: scripts/measure/long_tests.sh"]
 fn a_training_step_on_a_gpu_does_not_wait_and_makes_few_calls() {
     let temp = directory();
     small_graph(temp.path());
@@ -222,6 +224,7 @@ fn a_limit_on_locked_memory_only_matters_where_pinning_is_required() {
 }
 
 #[test]
+#[ignore = "4 s of a core: scripts/measure/long_tests.sh"]
 fn predictions_on_a_gpu_are_those_of_the_cpu() {
     let temp = directory();
     small_graph(temp.path());
@@ -334,6 +337,7 @@ fn mps_divides_the_gpu_as_asked_and_its_daemon_ends_with_the_run() {
 }
 
 #[test]
+#[ignore = "9 s of a core: scripts/measure/long_tests.sh"]
 fn a_sampler_on_the_gpu_has_its_own_share_or_leaves_it_to_the_consumer() {
     let machine = Machine::new();
     let folder = machine.folder.path();
@@ -384,6 +388,7 @@ fn another_users_daemon_is_used_and_left_running() {
 
 /// In the stand-in, the server dies with a client that is killed while it has work in flight, as NVIDIA warns.
 #[test]
+#[ignore = "10 s of a core: scripts/measure/long_tests.sh"]
 fn a_run_that_fails_or_is_interrupted_leaves_the_server_of_others_sound() {
     let machine = Machine::new();
     let folder = machine.folder.path();
@@ -434,6 +439,7 @@ fn without_mps_require_is_refused_with_the_reason_and_auto_continues() {
 }
 
 #[test]
+#[ignore = "3 s of a core: scripts/measure/long_tests.sh"]
 fn a_kill_under_mps_leaves_no_daemon_and_its_clients_leave_first() {
     for victim in ["launcher", "producer", "consumer"] {
         let machine = Machine::new();

@@ -35,6 +35,7 @@ fn number(of: &Value, name: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "8 s of a core: scripts/measure/long_tests.sh"]
 fn rows_from_disk_on_a_gpu_give_the_losses_of_memory_and_count_once() {
     let temp = directory();
     smaller_graph(temp.path());
@@ -102,6 +103,7 @@ fn rows_from_disk_on_a_gpu_give_the_losses_of_memory_and_count_once() {
 }
 
 #[test]
+#[ignore = "5 s of a core: scripts/measure/long_tests.sh"]
 fn a_table_written_to_under_a_run_on_a_gpu_ends_it_by_name() {
     for way in [
         "--aggregate off",

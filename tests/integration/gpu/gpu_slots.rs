@@ -104,6 +104,7 @@ fn check_told(metrics: &Metrics, said: &str, what: &str) {
 }
 
 #[test]
+#[ignore = "28 s of a core: scripts/measure/long_tests.sh"]
 fn a_batch_larger_than_its_slot_has_the_hash_and_loss_of_a_larger_slots() {
     let temp = directory();
     hub_graph(temp.path());
@@ -201,6 +202,7 @@ fn under_mps_a_larger_batch_changes_nothing() {
 }
 
 #[test]
+#[ignore = "7 s of a core: scripts/measure/long_tests.sh"]
 fn padded_batches_fit_and_one_beyond_the_shapes_is_sent_unpadded() {
     let temp = directory();
     hub_graph(temp.path());
@@ -252,6 +254,7 @@ fn a_command_that_attached_has_the_bytes_of_every_batch_and_the_count() {
 }
 
 #[test]
+#[ignore = "10 s of a core: scripts/measure/long_tests.sh"]
 fn savings_of_smaller_slots_are_shown_first_and_used_by_the_caches() {
     let temp = directory();
     // Batches of few seeds with a wide fanout: the upper bound of a batch is most of the graph, and its usual size a

@@ -155,6 +155,7 @@ fn every_split_of_four_gpus_into_samplers_and_trainers_equals_the_cpu() {
 }
 
 #[test]
+#[ignore = "14 s of a core: scripts/measure/long_tests.sh"]
 fn a_cache_has_its_rows_on_training_gpus_and_its_lists_on_sampling_ones() {
     let temp = directory();
     small_graph(temp.path());
@@ -310,6 +311,7 @@ fn contradicting_places_are_refused_and_too_few_gpus_are_reported() {
 }
 
 #[test]
+#[ignore = "7 s of a core: scripts/measure/long_tests.sh"]
 fn roles_are_chosen_by_the_stage_times_of_a_run_for_its_number_of_ranks() {
     let temp = directory();
     small_graph(temp.path());

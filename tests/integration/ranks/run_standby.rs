@@ -66,6 +66,7 @@ fn standby_ranks_join_at_a_batch_and_every_batch_is_trained_once() {
 }
 
 #[test]
+#[ignore = "22 s of a core: scripts/measure/long_tests.sh"]
 fn gpus_that_sample_join_training_at_a_batch() {
     let temp = directory();
     small_graph(temp.path());
@@ -87,6 +88,7 @@ fn gpus_that_sample_join_training_at_a_batch() {
 }
 
 #[test]
+#[ignore = "31 s of a core: scripts/measure/long_tests.sh"]
 fn a_standby_rank_holds_as_many_cached_rows_as_have_room_there() {
     let temp = directory();
     small_graph(temp.path());

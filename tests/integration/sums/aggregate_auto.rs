@@ -170,6 +170,7 @@ fn check_the_search(kept: &[(usize, usize)], parts: usize, window: usize, ways: 
 }
 
 #[test]
+#[ignore = "14 s of a core: scripts/measure/long_tests.sh"]
 fn auto_tries_both_ways_in_the_first_batches_and_keeps_one() {
     let temp = directory();
     small_graph(temp.path());
@@ -213,6 +214,7 @@ fn auto_tries_both_ways_in_the_first_batches_and_keeps_one() {
 }
 
 #[test]
+#[ignore = "6 s of a core: scripts/measure/long_tests.sh"]
 fn a_resumed_run_tries_again_and_has_the_same_losses() {
     let temp = directory();
     small_graph(temp.path());

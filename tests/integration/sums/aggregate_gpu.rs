@@ -102,6 +102,7 @@ fn losses_and_hashes_equal_the_cpus_for_every_gather_and_partition() {
 }
 
 #[test]
+#[ignore = "8 s of a core: scripts/measure/long_tests.sh"]
 fn weighted_and_layer_samplers_and_padding_give_the_losses_of_the_cpu() {
     let temp = directory();
     smaller_graph(temp.path());
@@ -170,6 +171,7 @@ fn check_crossed(metrics: &Metrics) {
 }
 
 #[test]
+#[ignore = "14 s of a core: scripts/measure/long_tests.sh"]
 fn a_row_cache_on_the_gpu_has_the_hits_of_whole_rows_and_changes_no_loss() {
     let temp = directory();
     smaller_graph(temp.path());
@@ -220,6 +222,7 @@ fn under_mps_the_producer_sums_within_its_share() {
 }
 
 #[test]
+#[ignore = "7 s of a core: scripts/measure/long_tests.sh"]
 fn narrow_tables_give_the_losses_of_the_cpu() {
     let temp = directory();
     let graph = smaller_graph(temp.path());

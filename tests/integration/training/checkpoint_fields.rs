@@ -32,6 +32,7 @@ fn behind_the_limit(directory: &Path, words: &str) -> Outcome {
 }
 
 #[test]
+#[ignore = "8 s of a core: scripts/measure/long_tests.sh"]
 fn numbers_that_no_model_has_are_refused_before_memory_is_taken() {
     let temp = directory();
     smaller_graph(temp.path());

@@ -97,6 +97,7 @@ fn half(value: u8) -> u16 {
 const E4M3: [u8; 8] = [0, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e];
 
 #[test]
+#[ignore = "10 s of a core: scripts/measure/long_tests.sh"]
 fn narrow_features_give_the_losses_of_wide_ones_wherever_they_are_widened() {
     let temp = directory();
     let graph = small_graph(temp.path());

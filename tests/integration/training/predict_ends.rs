@@ -61,6 +61,7 @@ fn a_second_process_is_refused_while_the_first_runs_or_is_stopped() {
 }
 
 #[test]
+#[ignore = "9 s of a core: scripts/measure/long_tests.sh"]
 fn of_processes_that_write_one_array_at_once_a_successful_ones_stays() {
     let temp = directory();
     furnish(temp.path());
@@ -108,6 +109,7 @@ fn record(job: u64, units: u64, complete: bool) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "8 s of a core: scripts/measure/long_tests.sh"]
 fn a_process_killed_between_the_names_of_its_arrays_is_resumed() {
     let temp = directory();
     furnish(temp.path());
@@ -165,6 +167,7 @@ fn a_process_killed_between_the_names_of_its_arrays_is_resumed() {
 }
 
 #[test]
+#[ignore = "15 s of a core: scripts/measure/long_tests.sh"]
 fn a_process_that_is_killed_at_any_moment_is_resumed() {
     let temp = directory();
     furnish(temp.path());

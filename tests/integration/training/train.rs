@@ -321,6 +321,7 @@ fn a_model_without_the_edges_stays_ten_points_below_one_with_them() {
 
 /// One of the cells of scripts/measure/accuracy.py, which trains all of them; half a minute on two cores.
 #[test]
+#[ignore = "30 s of a core: scripts/measure/long_tests.sh"]
 fn published_accuracies_on_cora_are_reached_within_a_point() {
     let Some(graph) =
         real_graph("training::train::published_accuracies_on_cora_are_reached_within_a_point", "cora")

@@ -279,6 +279,7 @@ fn origin(variables: &[(&str, &std::path::Path)]) -> String {
 }
 
 #[test]
+#[ignore = "18 s of a core: scripts/measure/long_tests.sh"]
 fn test_programs_that_share_a_folder_compile_each_kernel_once() {
     // In a separate process: an NVRTC that another test has opened would be found by its bare name.
     if !cuda_sim::in_process("gather::test_programs_that_share_a_folder_compile_each_kernel_once") {
@@ -293,6 +294,7 @@ fn test_programs_that_share_a_folder_compile_each_kernel_once() {
 }
 
 #[test]
+#[ignore = "20 s of a core: scripts/measure/long_tests.sh"]
 fn matching_carried_kernels_are_used_before_a_compiler() {
     let test = "gather::matching_carried_kernels_are_used_before_a_compiler";
     if !cuda_sim::in_process(test) {

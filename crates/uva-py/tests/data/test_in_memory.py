@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import uvatrain
-from conftest import WATCHDOG, run_python_well
+from conftest import WATCHDOG, run_forked_well
 from graphs import Tables, hashes
 
 pytest.importorskip("torch_geometric")
@@ -113,7 +113,7 @@ os.wait()
 assert os.path.isdir(loaders[0].dataset.path)
 print(loaders[0].dataset.path)
 """
-    told, path = run_python_well(script).splitlines()
+    told, path = run_forked_well(script).splitlines()
     assert told.startswith("UvatrainWarning|<string>|Loader wrote the data to a temporary dataset, 0.0 MB in ")
     assert not os.path.exists(os.path.dirname(path))
 
@@ -188,7 +188,9 @@ def left_in(folder):
     return sorted(name.partition(".partial-")[0] for name in os.listdir(folder))
 
 
-@pytest.mark.parametrize("killed_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "killed_by", [signal.SIGKILL, *(pytest.param(by, marks=pytest.mark.long) for by in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_what_a_killed_process_wrote_is_removed_by_the_next_one(tmp_path, killed_by):
     with writer(tmp_path, "wait") as process:
         process.send_signal(killed_by)
@@ -199,7 +201,7 @@ def test_what_a_killed_process_wrote_is_removed_by_the_next_one(tmp_path, killed
     kept = tmp_path / "uvatrain-data.partial-0123456789abcdef"
     kept.mkdir()
     (kept / "thesis.tex").write_text("years")
-    run_python_well(WRITES, "end", TMPDIR=tmp_path)
+    run_forked_well(WRITES, "end", TMPDIR=tmp_path)
     assert os.listdir(tmp_path) == [kept.name] and (kept / "thesis.tex").read_text() == "years"
 
 
@@ -207,14 +209,14 @@ def test_what_a_process_or_its_fork_may_still_read_is_left_alone(tmp_path):
     end, hold = os.pipe()
     with writer(tmp_path, "fork", end, pass_fds=[end]) as process:
         os.close(end)
-        run_python_well(WRITES, "end", TMPDIR=tmp_path)
+        run_forked_well(WRITES, "end", TMPDIR=tmp_path)
         assert "uvatrain-data" in left_in(tmp_path)
         process.kill()
         process.wait(WATCHDOG)
-        run_python_well(WRITES, "end", TMPDIR=tmp_path)
+        run_forked_well(WRITES, "end", TMPDIR=tmp_path)
         assert "uvatrain-data" in left_in(tmp_path)
         os.close(hold)
         # The fork had the other end of it.
         assert process.stdout.read() == ""
-    run_python_well(WRITES, "end", TMPDIR=tmp_path)
+    run_forked_well(WRITES, "end", TMPDIR=tmp_path)
     assert os.listdir(tmp_path) == []

@@ -266,6 +266,7 @@ def test_a_rank_that_is_stopped_is_named_after_the_timeout(data: Path, tmp_path:
         stopped.communicate()
 
 
+@pytest.mark.long
 def test_ranks_restarted_by_torchrun_continue_with_the_same_losses(data: Path, tmp_path: Path):
     # Two machines, one of two ranks and one of one. Each agent counts the restarts of its own workers.
     options = "--epochs 40 --checkpoint kept --checkpoint-every 4 --metrics disturbed"

@@ -62,6 +62,7 @@ def test_under_the_launcher_batches_and_losses_are_the_same(planted: Path, uvatr
     assert under == run(sys.executable, "pyg_sage.py", planted)
 
 
+@pytest.mark.long
 def test_a_jupyter_kernel_runs_the_whole_notebook(monkeypatch: pytest.MonkeyPatch):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
@@ -91,6 +92,7 @@ def test_a_jupyter_kernel_runs_the_whole_notebook(monkeypatch: pytest.MonkeyPatc
     assert last_accuracy(said) > 0.9
 
 
+@pytest.mark.long
 def test_graphsage_under_lightning_learns(planted: Path):
     pytest.importorskip("lightning")
     assert last_accuracy(run(sys.executable, "lightning_sage.py", planted)) > LEARNED
@@ -113,6 +115,7 @@ def test_two_ranks_under_one_launcher_learn_exactly_as_with_loaders(
     assert len(re.findall(r"loss \d", under)) == 5
 
 
+@pytest.mark.long
 def test_standby_ranks_help_others_to_train(planted: Path, uvatrain_program: Path):
     loader = "--fanouts 10,5 --batch-size 256 --device cpu --roles 1:1 --switch 8".split()
     said = run(uvatrain_program, "run", planted, *loader, "--", *TORCHRUN, "standby_run.py")
@@ -121,6 +124,7 @@ def test_standby_ranks_help_others_to_train(planted: Path, uvatrain_program: Pat
     assert last_accuracy(said) > LEARNED
 
 
+@pytest.mark.long
 def test_two_ranks_learn_together_on_a_part_each_though_one_is_larger(
     planted: Path, uvatrain_program: Path, tmp_path: Path
 ):

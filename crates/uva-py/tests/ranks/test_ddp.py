@@ -96,6 +96,7 @@ def test_training_together_is_training_on_both_batches_at_once(graph: Path, two_
             torch.testing.assert_close(torch.tensor(theirs), ours.detach().flatten(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_two_machines_with_a_dataset_copy_each_train_as_one_machine(
     graph: Path, two_ranks: list[dict], tmp_path: Path
 ):
@@ -151,7 +152,7 @@ def under_the_launcher(
 
 
 # With samplers of their own, and with one that both share.
-@pytest.mark.parametrize("ranks", ["--ranks 2", "--roles 1:2"])
+@pytest.mark.parametrize("ranks", ["--ranks 2", pytest.param("--roles 1:2", marks=pytest.mark.long)])
 def test_ranks_under_one_launcher_train_to_the_bit_as_ranks_with_loaders(
     graph: Path, two_ranks: list[dict], uvatrain_program: Path, tmp_path: Path, ranks: str
 ):
@@ -182,6 +183,7 @@ def steps(trainers: int, standby: int, since: int, batches: int, at: int = 0) ->
         at += ranks
 
 
+@pytest.mark.long
 def test_standby_ranks_join_within_the_epoch_and_train_as_one_process(
     graph: Path, uvatrain_program: Path, tmp_path: Path
 ):

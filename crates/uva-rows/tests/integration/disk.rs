@@ -89,6 +89,7 @@ fn rows_of_every_size_conform() {
 }
 
 #[test]
+#[ignore = "8 s of a core: scripts/measure/long_tests.sh"]
 fn chosen_rows_in_memory_before_a_table_on_disk_conform() {
     for disk in disks() {
         conformance::static_cache(Extent::All, &|table, row_bytes, ids| {
@@ -121,6 +122,7 @@ fn caches_that_evict_before_a_table_on_disk_conform() {
 }
 
 #[test]
+#[ignore = "10 s of a core: scripts/measure/long_tests.sh"]
 fn rows_of_disk_are_widened_and_summed_like_those_of_memory() {
     // Both begin with rows in memory, whatever reader read them: this one is the fastest to make.
     let disk = Disk::new(ReaderKind::Mmap).unwrap();

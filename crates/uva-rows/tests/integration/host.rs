@@ -127,6 +127,7 @@ fn summing<'t>(
 }
 
 #[test]
+#[ignore = "11 s of a core: scripts/measure/long_tests.sh"]
 fn every_way_of_summing_conforms_with_a_cache_and_without() {
     for vectors in Vectors::available() {
         let way = RowCopy { vectors, ..RowCopy::best() };

@@ -41,6 +41,7 @@ fn conforms(kernel: Kernel, by_region: bool) {
 }
 
 #[test]
+#[ignore = "11 s of a core: scripts/measure/long_tests.sh"]
 fn the_naive_kernel_conforms() {
     if cuda_sim::in_process_with("cuda::conformance::the_naive_kernel_conforms", &[]) {
         conforms(Kernel::Naive, false);
@@ -62,6 +63,7 @@ fn the_wide_kernel_conforms() {
 }
 
 #[test]
+#[ignore = "12 s of a core: scripts/measure/long_tests.sh"]
 fn rows_that_are_read_region_by_region_are_the_same_by_every_kernel() {
     let name = "cuda::conformance::rows_that_are_read_region_by_region_are_the_same_by_every_kernel";
     if cuda_sim::in_process_with(name, &[]) {
