@@ -9,6 +9,9 @@
             loss = F.cross_entropy(x, minibatch.labels)
 
 The order of `sampled_subgraphs`, the outermost hop first, is that in which a model runs them.
+
+Of a typed graph (`uvatrain.TypedBatch.to_graphbolt`), tensors of nodes are dicts by node type, and those of edges by relation,
+such as "author:writes:paper". Keys of features are pairs: `node_features["paper", "feat"]`.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from .interop.dgl import dgl_block, imported_dgl
+from .interop.dgl import dgl_block, imported_dgl, typed_block
 
 if TYPE_CHECKING:
     import torch
 
     from .loader.batch import Batch
+    from .loader.typed_batch import TypedBatch
 
 __all__ = ["CSC", "MiniBatch", "SampledSubgraph"]
 
@@ -77,7 +81,7 @@ class MiniBatch:
     negative_dsts: None = dataclasses.field(default=None, repr=False)
     compacted_negative_srcs: None = dataclasses.field(default=None, repr=False)
     compacted_negative_dsts: None = dataclasses.field(default=None, repr=False)
-    _batch: Batch | None = dataclasses.field(default=None, repr=False, compare=False)
+    _batch: Batch | TypedBatch | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def seed_nodes(self) -> torch.Tensor:
@@ -89,15 +93,7 @@ class MiniBatch:
         """DGL's blocks, the outermost hop first, with the ids of nodes and edges. Unavailable where DGL is not
         installed."""
         dgl = imported_dgl("minibatch.blocks")
-        return [
-            dgl_block(
-                dgl,
-                (subgraph.sampled_csc.indptr, subgraph.sampled_csc.indices),
-                (subgraph.original_row_node_ids, subgraph.original_column_node_ids),
-                subgraph.original_edge_ids,
-            )
-            for subgraph in self.sampled_subgraphs
-        ]
+        return [_block(dgl, subgraph) for subgraph in self.sampled_subgraphs]
 
     def to_pyg_data(self) -> Any:
         """PyG's `Data`, as `Batch.to_pyg` makes it."""
@@ -153,6 +149,46 @@ def minibatch(batch: Batch) -> MiniBatch:
         ],
         _batch=batch,
     )
+
+
+def typed_minibatch(batch: TypedBatch) -> MiniBatch:
+    """The batch of a typed graph in the form of GraphBolt's."""
+    layers = list(reversed(range(len(batch.blocks))))
+    nodes, target = batch.n_id_dict, batch._metadata.target
+    # Dicts where the fields have a tensor of a graph with one type.
+    fields: dict[str, Any] = dict(
+        seeds={target: batch.seeds},
+        labels=None if batch.y is None else {target: batch.y},
+        input_nodes=nodes,
+        node_features={(name, "feat"): rows for name, rows in batch.x_dict.items() if rows is not None},
+        edge_features=None,
+    )
+    return MiniBatch(**fields, sampled_subgraphs=[_typed_subgraph(batch, layer, nodes) for layer in layers], _batch=batch)
+
+
+def _typed_subgraph(batch: TypedBatch, layer: int, nodes: dict[str, torch.Tensor]) -> SampledSubgraph:
+    columns, rows = batch._levels[layer : layer + 2]
+    ids = batch._edge_rows(layer)
+    fields: dict[str, Any] = dict(
+        sampled_csc={":".join(names): CSC(block.indptr, block.indices) for names, block in batch.blocks[layer].items()},
+        original_column_node_ids={name: of[: columns[name]] for name, of in nodes.items()},
+        original_row_node_ids={name: of[: rows[name]] for name, of in nodes.items()},
+        original_edge_ids=None if ids is None else {":".join(names): of for names, of in ids.items()},
+    )
+    return SampledSubgraph(**fields)
+
+
+def _block(dgl: Any, subgraph: SampledSubgraph) -> Any:
+    """A hop as DGL's block."""
+    nodes: Any = (subgraph.original_row_node_ids, subgraph.original_column_node_ids)
+    # In a typed graph they are dicts.
+    lists: Any = subgraph.sampled_csc
+    ids: Any = subgraph.original_edge_ids
+    if not isinstance(lists, dict):
+        return dgl_block(dgl, (lists.indptr, lists.indices), nodes, ids)
+    by_relation = {tuple(name.split(":")): (csc.indptr, csc.indices) for name, csc in lists.items()}
+    edge_ids = None if ids is None else {tuple(name.split(":")): of for name, of in ids.items()}
+    return typed_block(dgl, by_relation, nodes, edge_ids)
 
 
 def _edge_features(batch: Batch) -> list[dict[str, torch.Tensor]] | None:

@@ -134,7 +134,7 @@ def test_invalid_graphs_are_refused_and_leave_nothing(graph, tmp_path, monkeypat
     for value, error, message in [
         (7, TypeError, "path is a int: a dataset's path"),
         ([data], TypeError, "path is a list"),
-        (HeteroData(), ValueError, "path is a HeteroData"),
+        (HeteroData(), ValueError, "node"),
         (data, ValueError, "entry 5 is 600"),
         ({**arrays_of(graph), "indptr": [0, 1]}, ValueError, "one row per node of indptr"),
         ({"x": 1}, TypeError, "indptr"),

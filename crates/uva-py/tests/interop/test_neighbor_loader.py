@@ -557,7 +557,7 @@ def test_a_temporary_dataset_is_shared_by_loaders_and_removed_with_them():
 def test_what_it_cannot_do_is_refused_by_name(graph):
     data = made()
     for options, message in [
-        (dict(data=HeteroData()), "data is a HeteroData"),
+        (dict(data=HeteroData()), "data is a HeteroData without edges"),
         (dict(data=7), "data is a int"),
         (dict(data=Data(x=torch.eye(3))), "neither edge_index nor adj_t"),
         (dict(time_attr="time"), "time_attr='time' is not supported"),

@@ -158,6 +158,42 @@ def test_a_script_that_came_from_pyg_learns_as_it_did_there(planted: Path):
         assert abs(migrated("pyg_theirs.py", planted) - ours) < APART
 
 
+def test_a_hetero_script_that_came_from_pyg_learns_as_it_did_there(uvatrain_program: Path, tmp_path: Path):
+    """With one relation alone, a classifier is right for a third of the items."""
+    data_of_pyg = pytest.importorskip("torch_geometric.data")
+    import torch
+    import uvatrain
+
+    options = "--kind typed --nodes 4000 --classes 9".split()
+    subprocess.run([uvatrain_program, "generate", tmp_path / "typed", *options], check=True, capture_output=True)
+    mapped, data = uvatrain.TypedDataset(tmp_path / "typed").to_pyg(), data_of_pyg.HeteroData()
+    # The order of the relations is any.
+    for of, store in [*mapped.node_items(), *reversed(mapped.edge_items())]:
+        data[of].update(store.to_dict())
+    torch.save(data, tmp_path / "data.pt")
+
+    def accuracy(script: str) -> float:
+        command = [sys.executable, MIGRATION / script, tmp_path / "data.pt", "item", "--epochs", 5]
+        return last_accuracy(run(*command))
+
+    ours = accuracy("pyg_hetero_ours.py")
+    assert ours > 0.85
+    typing = pytest.importorskip("torch_geometric.typing")
+    if typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE:
+        assert abs(accuracy("pyg_hetero_theirs.py") - ours) < 2 * APART
+
+
+def test_the_hetero_scripts_differ_in_two_lines_of_code():
+    lines = [
+        [line for line in script.read_text().split('"""')[2].splitlines() if line.strip()]
+        for script in (MIGRATION / "pyg_hetero_theirs.py", MIGRATION / "pyg_hetero_ours.py")
+    ]
+    theirs, ours = (set(of) for of in lines)
+    assert theirs - ours == {"from torch_geometric.loader import NeighborLoader"}
+    assert ours - theirs == {"from uvatrain.pyg import NeighborLoader"}
+    assert len(lines[0]) == len(lines[1])
+
+
 def test_a_script_that_came_from_dgl_learns_as_it_did_there(planted: Path):
     try:
         import dgl  # noqa: F401

@@ -6,8 +6,9 @@ from typing import Any
 
 from ..errors import Unavailable
 from ..loader.batch import Batch
+from ..loader.typed_batch import EdgeType, TypedBatch
 
-__all__ = ["dgl_block", "imported_dgl", "to_dgl"]
+__all__ = ["dgl_block", "imported_dgl", "to_dgl", "typed_block", "typed_to_dgl"]
 
 
 def to_dgl(batch: Batch) -> Any:
@@ -67,4 +68,44 @@ def dgl_block(dgl: Any, csc: tuple[Any, Any], nodes: tuple[Any, Any], edge_ids: 
     made.srcdata[dgl.NID], made.dstdata[dgl.NID] = sources, destinations
     if edge_ids is not None:
         made.edata[dgl.EID] = edge_ids
+    return made
+
+
+def typed_to_dgl(batch: TypedBatch) -> Any:
+    """As `to_dgl`, with the node types and relations of a typed graph."""
+    dgl = imported_dgl("batch.to_dgl()")
+    nodes, blocks = batch.n_id_dict, []
+    for layer in reversed(range(len(batch.blocks))):
+        of_layer, (destinations, sources) = batch.blocks[layer], batch._levels[layer : layer + 2]
+        lists = {names: (block.indptr, block.indices) for names, block in of_layer.items()}
+        ends = tuple({name: ids[: size[name]] for name, ids in nodes.items()} for size in (sources, destinations))
+        blocks.append(typed_block(dgl, lists, ends, batch._edge_rows(layer)))
+    for name, x in batch.x_dict.items():
+        if x is not None:
+            blocks[0].srcnodes[name].data["feat"] = x
+    if batch.y is not None:
+        blocks[-1].dstnodes[batch._metadata.target].data["label"] = batch.y
+    return blocks
+
+
+def typed_block(
+    dgl: Any,
+    lists: dict[EdgeType, tuple[Any, Any]],
+    nodes: tuple[dict[str, Any], ...],
+    edge_ids: dict[EdgeType, Any] | None,
+) -> Any:
+    """A block of these offsets and local ids by relation, with the ids of its sources and destinations by node type, and
+    those of its edges."""
+    sources, destinations = nodes
+    made = dgl.create_block(
+        {names: ("csc", (indptr, indices, indices.new_empty(0))) for names, (indptr, indices) in lists.items()},
+        num_src_nodes={name: len(ids) for name, ids in sources.items()},
+        num_dst_nodes={name: len(ids) for name, ids in destinations.items()},
+    )
+    for name, ids in sources.items():
+        made.srcnodes[name].data[dgl.NID] = ids
+    for name, ids in destinations.items():
+        made.dstnodes[name].data[dgl.NID] = ids
+    for names, ids in (edge_ids or {}).items():
+        made.edges[names].data[dgl.EID] = ids
     return made

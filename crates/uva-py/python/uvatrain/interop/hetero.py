@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._arrays import as_int64
@@ -13,7 +13,7 @@ from ..datasets.typed_dataset import TypedDataset, write_typed_dataset
 from ..errors import warn
 from .from_pyg import adjacency, labels_of
 
-__all__ = ["from_hetero", "to_pyg"]
+__all__ = ["from_hetero", "to_pyg", "valid_names"]
 
 # Names that PyG's datasets give splits.
 _SPLITS = {
@@ -115,15 +115,32 @@ def _split(place: str, store: Any, names: tuple[str, ...], count: int) -> Any:
 def _renamed(what: str, name: str, rename: dict[str, str]) -> str:
     """The name in the dataset. ValueError, with a name that is valid, for one that is not."""
     new = rename.get(name, name)
-    is_valid = re.fullmatch(r"[^\W_]([\w-]*[^\W_])?", new) and "__" not in new
-    if is_valid and len(new.encode()) <= _MOST_BYTES:
+    if _valid(new) == new:
         return new
-    valid = re.sub(r"__+", "_", re.sub(r"[^\w-]+", "-", new)).strip("_-").encode()[:_MOST_BYTES]
-    suggested = valid.decode(errors="ignore").strip("_-") or "other"
     raise ValueError(
         f'{what} "{new}": a name has letters, digits, _ and -, begins and ends with a letter or digit, holds no "__", '
-        f'and has at most {_MOST_BYTES} bytes; rename={{"{name}": "{suggested}"}}'
+        f'and has at most {_MOST_BYTES} bytes; rename={{"{name}": "{_valid(new)}"}}'
     )
+
+
+def _valid(name: str) -> str:
+    """The name, or one like it that a dataset may have."""
+    if re.fullmatch(r"[^\W_]([\w-]*[^\W_])?", name) and "__" not in name and len(name.encode()) <= _MOST_BYTES:
+        return name
+    valid = re.sub(r"__+", "_", re.sub(r"[^\w-]+", "-", name)).strip("_-").encode()[:_MOST_BYTES]
+    return valid.decode(errors="ignore").strip("_-") or "other"
+
+
+def valid_names(names: Iterable[str]) -> dict[str, str]:
+    """For each of the names the name that a dataset may have for it, all different."""
+    made: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        valid, number = _valid(name), 1
+        while valid in made.values():
+            number += 1
+            valid = f"{_valid(name)[:14]}-{number}"
+        made[name] = valid
+    return made
 
 
 def to_pyg(dataset: TypedDataset) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from .. import _core
 from .._arrays import integer
-from ..datasets import Dataset
+from ..datasets import Dataset, TypedDataset
 from ..errors import SlotInUse, UvatrainError, about
 from .batch import Batch, SlotBatch
 
@@ -123,7 +123,8 @@ class Batches(Generic[Item]):
         # The batch that was handed out last: its hold on the slot, and what the loop has of it.
         self._out: tuple[_core.Batch, weakref.ref[SlotBatch]] | None = None
         self._stream = _current_stream(source.device)
-        self._dataset: Dataset | None = None
+        # A TypedDataset where batches are of a typed graph.
+        self._dataset: Any = None
         # What the user makes of each batch before the loop has it.
         self._transform: Callable[[Batch], Item] | None = None
         # What a state has to agree with. It takes a moment to find out, and stays.
@@ -164,10 +165,12 @@ class Batches(Generic[Item]):
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset: how many nodes and classes there are, and its tables."""
+        """The dataset: how many nodes and classes there are, and its tables. Of a typed graph it is a `TypedDataset`."""
         if self._dataset is None:
-            self._dataset = Dataset._of(self._source.dataset)
-        return self._dataset
+            core = self._source.dataset
+            self._dataset = Dataset._of(core) if self._source.metadata is None else TypedDataset(core.path)
+        dataset: Dataset = self._dataset
+        return dataset
 
     def __len__(self) -> int:
         """Batches of this rank in an epoch."""

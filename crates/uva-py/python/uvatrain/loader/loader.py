@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from ..datasets import Dataset
+from ..datasets import Dataset, TypedDataset
 from ..errors import about
-from ..interop.in_memory import dataset_of
+from ..interop.in_memory import graph_in_memory
 from ._options import BackendOptions, CacheOptions, RankOptions
 from .arguments import exchange_of, fanouts_given, nodes_given, ranks_of, split_name
 from .batch import Batch
@@ -20,7 +20,7 @@ from .parts import part_of
 from .typed_batch import Metadata, TypedBatch
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
     from typing_extensions import Unpack
 
     from ._options import LoaderKeywords
@@ -37,7 +37,7 @@ class Loader(Batches[Item]):
                     train(batch.x, batch.y, batch.blocks)
 
     path: the dataset's directory (docs/reference/data-format.md), or an open `uvatrain.Dataset`. Or what is in memory: a PyG
-        `Data`, or a mapping with the keywords of `write_dataset`. It is written to a temporary dataset, as `from_pyg`
+        `Data` or `HeteroData`, or a mapping with the keywords of `write_dataset`. It is written to a temporary dataset, as `from_pyg`
         and `write_dataset` do, which is removed with the loader; a `UvatrainWarning` reports the cost.
     split: "train", "valid" (or "val") or "test".
     input_nodes: nodes to sample around, in place of the split's: ids (a tensor, an array, a list), a mask with a bool for
@@ -57,7 +57,7 @@ class Loader(Batches[Item]):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | Dataset | Data | Mapping[str, Any],
+        path: str | os.PathLike[str] | Dataset | TypedDataset | Data | HeteroData | Mapping[str, Any],
         *,
         split: str = "train",
         input_nodes: Any = None,
@@ -91,8 +91,8 @@ class Loader(Batches[Item]):
             raise about(
                 "graph", ValueError('graph="divided": only supported for parts in ranges with part="rank"')
             )
-        if not isinstance(path, str | os.PathLike | Dataset):
-            path = dataset_of("Loader", "path", path, with_splits=input_nodes is None)
+        if not isinstance(path, str | os.PathLike | Dataset | TypedDataset):
+            path = graph_in_memory("Loader", "path", path, with_splits=input_nodes is None)
         if num_neighbors is not None:
             if "fanouts" in options:
                 raise about("num_neighbors", ValueError("num_neighbors and fanouts are one option: give one of them"))
@@ -114,7 +114,7 @@ class Loader(Batches[Item]):
                 raise about("gpu_cache_share", ValueError(said))
             shared = exchange_of("gpu_cache_share", rank, world_size, exchange_timeout)
         source = _core._open_loader(
-            path._core if isinstance(path, Dataset) else os.fspath(path),
+            path._core if isinstance(path, Dataset) else path.path if isinstance(path, TypedDataset) else os.fspath(path),
             split=split,
             device=str(own["device"]),
             rank=rank,
@@ -139,7 +139,7 @@ class Loader(Batches[Item]):
             self._wrap = partial(TypedBatch, metadata=_metadata(source))
         self.part = None if chosen is None else chosen.number
         self._transform = transform
-        if isinstance(path, Dataset):
+        if isinstance(path, Dataset | TypedDataset):
             self._dataset = path
 
     def __repr__(self) -> str:

@@ -39,6 +39,15 @@ class Metadata:
         """The number of a node type."""
         return self._types.get(name) if isinstance(name, str) else None
 
+    def edge_ids(self, names: EdgeType, places: torch.Tensor) -> torch.Tensor:
+        """The rows that edges had in the user's edge table, or else their places in the relation's lists."""
+        rows = self.edge_rows.get(names)
+        if rows is None:
+            return places
+        import torch
+
+        return torch.from_numpy(rows[places.numpy()])
+
     def relation(self, key: Any) -> int:
         """The number of a relation: of the triple of its names, or of these joined by two underscores."""
         found = self._relations.get(key) if isinstance(key, str | tuple) else None
@@ -90,13 +99,8 @@ class NodesOfType:
     @property
     def num_sampled_nodes(self) -> list[int]:
         """The seeds, and the nodes that each hop found."""
-        levels = [self.num_seeds]
-        for of_layer in self._batch._block_sizes:
-            found = levels[-1]
-            for (source, _, _), (_, sources, _) in zip(self._batch._metadata.edge_types, of_layer):
-                if source == self._batch._metadata.node_types[self._number]:
-                    found = sources
-            levels.append(found)
+        name = self._batch._metadata.node_types[self._number]
+        levels = [level[name] for level in self._batch._levels]
         return [levels[0], *(after - before for before, after in zip(levels, levels[1:]))]
 
     def _if_there(self, name: str) -> torch.Tensor | None:
@@ -131,13 +135,7 @@ class EdgesOfRelation:
 
         Only with `Loader(..., edge_ids=True)`.
         """
-        places = self._block.edge_ids
-        rows = self._batch._metadata.edge_rows.get(self._names)
-        if rows is None:
-            return places
-        import torch
-
-        return torch.from_numpy(rows[places.numpy()])
+        return self._batch._metadata.edge_ids(self._names, self._block.edge_ids)
 
     @property
     def num_sampled_edges(self) -> list[int]:
@@ -238,6 +236,44 @@ class TypedBatch(SlotBatch):
         from ..interop.to_hetero import to_hetero
 
         return to_hetero(self)
+
+    def to_dgl(self) -> Any:
+        """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.
+
+        `blocks[0].srcnodes["paper"].data["feat"]` is the type's `x`, `blocks[-1].dstnodes["paper"].data["label"]` is `y`, and
+        `dgl.NID` names the nodes of each. `blocks[i].edges["author", "writes", "paper"].data[dgl.EID]` are the edges' `e_id`,
+        where the loader was made with `edge_ids=True`. Unavailable where DGL is not installed.
+        """
+        from ..interop.dgl import typed_to_dgl
+
+        return typed_to_dgl(self)
+
+    def to_dgl_step(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], Any]:
+        """What DGL's DataLoader yields: `(input_nodes, output_nodes, blocks)`, ids by node type."""
+        return self.n_id_dict, {self._metadata.target: self.seeds}, self.to_dgl()
+
+    def to_graphbolt(self) -> Any:
+        """The batch with the fields of GraphBolt's `MiniBatch` (`uvatrain.graphbolt`), which are dicts by node type and by
+        relation, such as "author:writes:paper". DGL is not needed."""
+        from ..graphbolt import typed_minibatch
+
+        return typed_minibatch(self)
+
+    @cached_property
+    def _levels(self) -> list[dict[str, int]]:
+        """By node type the number of seeds, and of the nodes after each hop."""
+        node_types = self._metadata.node_types
+        levels = [{name: seeds for name, (seeds, _) in zip(node_types, self._type_sizes)}]
+        for of_layer in self._block_sizes:
+            found = {names[0]: sources for names, (_, sources, _) in zip(self._metadata.edge_types, of_layer)}
+            levels.append({**levels[-1], **found})
+        return levels
+
+    def _edge_rows(self, layer: int) -> dict[EdgeType, torch.Tensor] | None:
+        """The `e_id` of a layer's edges by relation; None without `Loader(..., edge_ids=True)`."""
+        if not self._core.has_edge_ids:
+            return None
+        return {names: self._metadata.edge_ids(names, block.edge_ids) for names, block in self.blocks[layer].items()}
 
     def _of_types(self, name: str) -> dict[str, Any]:
         return {of: getattr(self[of], name) for of in self._metadata.node_types}

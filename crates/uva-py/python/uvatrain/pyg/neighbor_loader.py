@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric import data as pyg_data
 from torch_geometric import loader as pyg_loader
 from torch_geometric.sampler import SamplerOutput
 
@@ -18,7 +19,8 @@ from ..errors import warn
 from ..loader import Loader
 from ..loader.batch import Batch
 from .graph import Graph, Made
-from .sampler import NeighborSampler, fanouts_of
+from .hetero_graph import HeteroGraph
+from .homogeneous import HomogeneousGraph
 
 __all__ = ["NeighborLoader"]
 
@@ -40,26 +42,28 @@ _warned: set[str] = set()
 
 
 class NeighborLoader(pyg_loader.NeighborLoader):
-    """`torch_geometric.loader.NeighborLoader`, for homogeneous graphs, with our sampler and our threads.
+    """`torch_geometric.loader.NeighborLoader` with our sampler and our threads.
 
         from uvatrain.pyg import NeighborLoader
 
         loader = NeighborLoader(data, [10, 10], input_nodes=data.train_mask, batch_size=1024, shuffle=True)
 
-    Options have PyG's names and meaning, and batches are PyG's: a `Data` with all attributes of nodes and edges, `n_id`,
-    `e_id`, `input_id`, `batch_size`, `num_sampled_nodes` and `num_sampled_edges`.
+    Options have PyG's names and meaning, and batches are PyG's: a `Data` or a `HeteroData` with all attributes of nodes and
+    edges, `n_id`, `e_id`, `input_id`, `batch_size`, `num_sampled_nodes` and `num_sampled_edges`.
 
     A `uvatrain.Loader` prepares the batches in threads (`direct` says so) unless an option requires what it does not support:
-    a fanout of -1, `disjoint`, `transform_sampler_output`, `neighbor_sampler`, `sampler`, `batch_sampler`, or
-    `batch_size=None`. Then `uvatrain.pyg.NeighborSampler` samples, in PyG's own loader.
+    a fanout of -1 in a `Data`, `disjoint`, `transform_sampler_output`, `neighbor_sampler`, `sampler`, `batch_sampler`, or
+    `batch_size=None`. Then our sampler is called by PyG's own loader.
 
-    data: a PyG `Data`, which is written to a temporary dataset; a `uvatrain.Dataset` or its path; a store of
-        `uvatrain.pyg`, or a pair of any stores. From a dataset come `x`, `y` and, where it has
-        them, `edge_weight` and `edge_attr`.
-    num_neighbors: picks in each hop, from the seeds outward, as a sequence or a tensor; -1 takes all.
-    input_nodes: ids or a mask. None: all nodes.
+    data: a PyG `Data` or `HeteroData`, which is written to a temporary dataset; a `uvatrain.Dataset` or its path; a store of
+        `uvatrain.pyg`, or a pair of any stores, of one type of nodes and edges or of several. From a dataset come `x`, `y`
+        and, where it has them, `edge_weight` and `edge_attr`.
+    num_neighbors: picks in each hop, from the seeds outward, as a sequence or a tensor; -1 takes all. With several types
+        also a dict by relations, with "*" for all others, or PyG's `NumNeighbors`.
+    input_nodes: ids or a mask. None: all nodes. With several types a node type, or a pair of it and ids or a mask.
+    disjoint: only with one type of nodes and edges.
     weight_attr: the edges' attribute that picks are in proportion to; with a dataset, "edge_weight". Only where the
-        loader is `direct`.
+        loader is `direct`. Relations without it are picked from uniformly.
     input_time, time_attr, temporal_strategy, `pad` and `aggregate` are refused. is_sorted has no effect, and where the loader is
         `direct`, pin_memory, filter_per_worker and the options of workers have none. A `UvatrainWarning` names each, once
         a process, with the reason.
@@ -113,28 +117,23 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             kwargs.setdefault("batch_size", 1)
         if kwargs.get("batch_size") is not None:
             kwargs["batch_size"] = integer("batch_size", kwargs["batch_size"])
-        self._graph = Graph.of(data, weight_attr)
-        nodes = _input_nodes(input_nodes, self._graph.num_nodes)
-        num_neighbors = fanouts_of(num_neighbors)
+        self._graph = _graph_of(data, weight_attr)
+        node_type, input_nodes, count = self._graph.seeds(input_nodes)
+        nodes = _input_nodes(input_nodes, count)
+        fanouts = self._graph.fanouts(num_neighbors)
         own = neighbor_sampler is None
         reason = self._why_not_direct(
-            num_neighbors,
             disjoint=disjoint,
             transform_sampler_output=transform_sampler_output,
             neighbor_sampler=neighbor_sampler,
             kwargs=kwargs,
-        )
+        ) or self._graph.why_not_direct(fanouts)
         self.direct = reason is None
         if weight_attr is not None and reason is not None:
             raise ValueError(f"weight_attr={weight_attr!r} is not supported with {reason}")
         if own:
-            neighbor_sampler = NeighborSampler(
-                self._graph.dataset,
-                num_neighbors,
-                replace=replace,
-                subgraph_type=subgraph_type,
-                disjoint=disjoint,
-                edge_order=self._graph.order,
+            neighbor_sampler = self._graph.sampler(
+                fanouts, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint
             )
         self._reason = reason
         if is_sorted:
@@ -146,7 +145,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
                 for name in names:
                     kwargs.pop(name, None)
         self._loader_options: dict[str, Any] = {
-            "num_neighbors": num_neighbors,
+            **self._graph.loader_options(node_type, fanouts, getattr(subgraph_type, "value", subgraph_type) == "directional"),
             "replace": replace,
             "sampler_kind": "neighbor" if weight_attr is None else "weighted",
             "batch_size": kwargs.get("batch_size"),
@@ -161,7 +160,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         super().__init__(
             self._graph.data,
             num_neighbors,
-            input_nodes=nodes,
+            input_nodes=nodes if node_type is None else (node_type, nodes),
             transform=transform,
             transform_sampler_output=transform_sampler_output,
             filter_per_worker=filter_per_worker,
@@ -173,7 +172,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
 
     @staticmethod
     def _why_not_direct(
-        num_neighbors: list[Any],
         *,
         disjoint: bool,
         transform_sampler_output: Any,
@@ -193,8 +191,6 @@ class NeighborLoader(pyg_loader.NeighborLoader):
                 return name
         if kwargs.get("batch_size", 1) is None:
             return "batch_size=None"
-        if -1 in num_neighbors:
-            return "a fanout of -1"
         return None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -229,19 +225,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
         if seed is None:
             # Drawn here, at the first epoch, so that torch.manual_seed repeats all of them.
             seed = int(torch.randint(2**63 - 1, (), generator=self.generator))
-        made = Loader(
-            self._graph.dataset,
-            input_nodes=self.input_data.node,
-            seed=seed,
-            expand="new",
-            edge_ids=True,
-            edge_attr=self._graph.edge_attr is not None and self._is_directional,
-            input_id=True,
-            # PyG's loaders do not divide input_nodes among ranks: the caller does.
-            rank=0,
-            world_size=1,
-            **self._loader_options,
-        )
+        made = self._graph.loader(self.input_data.node, seed, **self._loader_options)
         if self._loader is not None:
             self._loader.close()
         self._loader, self._loader_seed = made, seed
@@ -266,59 +250,34 @@ class NeighborLoader(pyg_loader.NeighborLoader):
                 return
             yield self._of_batch(batch)
 
-    @property
-    def _is_directional(self) -> bool:
-        return bool(self.node_sampler.subgraph_type == "directional")
-
     def _of_batch(self, batch: Batch) -> Any:
-        blocks = batch.blocks
-        # A block begins with the block before, so the last one has the edges of all hops, hop by hop.
-        last = blocks[-1]
-        edge_index = last.edge_index
-        edges = [block.num_edges for block in blocks]
-        out = SamplerOutput(
-            # Of ids people keep parts, which would keep the slot.
-            node=batch.input_nodes.clone(),
-            row=edge_index[0],
-            col=edge_index[1],
-            edge=last.edge_ids,
-            num_sampled_nodes=[batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)],
-            num_sampled_edges=[after - before for before, after in zip([0, *edges], edges)],
-        )
+        sampled = self._graph.sampled(batch, self.node_sampler.subgraph_type == "directional")
         ids, given = batch.input_id.clone(), self.input_data.input_id
-        out.metadata = (ids if given is None else given[ids], None)
-        x = batch.x if self._graph.has_x else None
-        lent = [x]
-        if self._is_directional:
-            made = Made(x, edge_index, last.edge_attr if batch.has_edge_attr else None)
-            lent += [made.edge_attr, last.edge_ids if self._graph.order is None else None]
-        else:
-            # Other subgraphs have other edges.
-            made, out.edge = Made(x), last.edge_ids.clone()
-        self._lent.append([weakref.ref(tensor) for tensor in lent if tensor is not None])
-        return self._joined(self.node_sampler.shaped(out), made)
+        sampled.out.metadata = (ids if given is None else given[ids], None)
+        self._lent.append([weakref.ref(tensor) for tensor in sampled.lent if tensor is not None])
+        return self._joined(self.node_sampler.shaped(sampled.out), sampled.made)
 
-    def filter_fn(self, out: SamplerOutput) -> Any:
-        """A sampled subgraph as a `Data`, with what its nodes and edges have."""
+    def filter_fn(self, out: Any) -> Any:
+        """A sampled subgraph as a `Data` or `HeteroData`, with what its nodes and edges have."""
         if not self._own_sampler:
             return super().filter_fn(out)
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
         return self._joined(out, Made())
 
-    def _joined(self, out: SamplerOutput, made: Made) -> Any:
+    def _joined(self, out: Any, made: Made) -> Any:
         data = self._graph.joined(out, made)
-        # As PyG's loaders leave an attribute of the user's alone.
-        if "n_id" not in data:
-            data.n_id = out.node
-        if "e_id" not in data and out.edge is not None:
-            data.e_id = out.edge
-        data.batch = out.batch
-        data.num_sampled_nodes = out.num_sampled_nodes
-        data.num_sampled_edges = out.num_sampled_edges
-        data.input_id = out.metadata[0]
-        data.batch_size = out.metadata[0].numel()
+        seeds = data if self.input_data.input_type is None else data[self.input_data.input_type]
+        seeds.input_id = out.metadata[0]
+        seeds.batch_size = out.metadata[0].numel()
         return data if self.transform is None else self.transform(data)
+
+
+def _graph_of(data: Any, weight_attr: str | None) -> Graph:
+    is_typed = isinstance(data, pyg_data.HeteroData)
+    if isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[1], pyg_data.GraphStore):
+        is_typed = any(attr.edge_type is not None for attr in data[1].get_all_edge_attrs())
+    return HeteroGraph.of(data, weight_attr) if is_typed else HomogeneousGraph.of(data, weight_attr)
 
 
 def _is_mask(nodes: Any) -> bool:

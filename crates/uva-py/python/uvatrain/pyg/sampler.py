@@ -18,7 +18,7 @@ from .._arrays import integer
 from ..datasets import Dataset, opened
 from ..loader.arguments import hops_given
 from .stores import FeatureStore, GraphStore, ids_of
-from .subgraph import Induced, forest
+from .subgraph import Induced, Relation, forest
 
 __all__ = ["NeighborSampler"]
 
@@ -72,9 +72,7 @@ class NeighborSampler(BaseSampler):
                 f"weight_attr={weight_attr!r} is not supported here: picks are uniform. uvatrain.pyg.NeighborLoader "
                 'takes it, and uvatrain.Loader has sampler_kind="weighted"'
             )
-        self.subgraph_type = getattr(subgraph_type, "value", subgraph_type)
-        if self.subgraph_type not in _SUBGRAPH_TYPES:
-            raise ValueError(f"subgraph_type={subgraph_type!r}: it is {', '.join(_SUBGRAPH_TYPES)}")
+        self.subgraph_type = subgraph_type_of(subgraph_type)
         self.disjoint = bool(disjoint)
         if self.disjoint and self.subgraph_type == "induced":
             raise ValueError(
@@ -101,7 +99,10 @@ class NeighborSampler(BaseSampler):
         self.kind = kind
         self.edge_order = edge_order
         self._sampler = self._make()
-        self._induced = Induced(self.dataset) if self.subgraph_type == "induced" else None
+        self._induced: Induced | None = None
+        if self.subgraph_type == "induced":
+            lists = Relation(None, None, self.dataset.indptr, self.dataset.indices)
+            self._induced = Induced({None: lists}, {None: self.dataset.num_nodes})
 
     def _make(self) -> tuple[int, _core.NeighborSampler]:
         core = _core.NeighborSampler(
@@ -141,7 +142,9 @@ class NeighborSampler(BaseSampler):
     def shaped(self, out: SamplerOutput) -> SamplerOutput:
         """The subgraph of the requested type, of picks whose edges are positions in the dataset's `indices`."""
         if self._induced is not None:
-            out = self._induced(out)
+            whole, (row, col, edge) = out, self._induced({None: out.node})[None]
+            out = SamplerOutput(node=whole.node, row=row, col=col, edge=edge, batch=whole.batch)
+            out.metadata = whole.metadata
         if self.edge_order is not None:
             out.edge = self.edge_order.index_select(0, out.edge)
         return out.to_bidirectional() if self.subgraph_type == "bidirectional" else out
@@ -185,6 +188,14 @@ class NeighborSampler(BaseSampler):
 
     def __repr__(self) -> str:
         return f"NeighborSampler({self.dataset!r}, {self.num_neighbors})"
+
+
+def subgraph_type_of(given: Any) -> str:
+    """The name of a subgraph type, which may be PyG's `SubgraphType`."""
+    name: str = getattr(given, "value", given)
+    if name not in _SUBGRAPH_TYPES:
+        raise ValueError(f"subgraph_type={given!r}: it is {', '.join(_SUBGRAPH_TYPES)}")
+    return name
 
 
 def fanouts_of(num_neighbors: Any) -> list[Any]:

@@ -3,62 +3,77 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch_geometric.sampler import SamplerOutput
 
-from ..datasets import Dataset
+__all__ = ["Induced", "Relation", "forest"]
 
-__all__ = ["Induced", "forest"]
+
+class Relation(NamedTuple):
+    """The edges of a relation by destination: the types of its ends, and its lists."""
+
+    source: Any
+    destination: Any
+    indptr: Any
+    indices: Any
 
 
 class Induced:
-    """All edges of a dataset between the nodes of a batch.
+    """All edges of a dataset between the nodes of a batch, relation by relation.
 
     It keeps 4 bytes a node of the dataset for each thread that uses it: the position of each node in the batch.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
-        self._indptr = np.asarray(dataset.indptr)
-        self._indices = np.asarray(dataset.indices)
+    def __init__(self, relations: Mapping[Any, Relation], nodes: Mapping[Any, int]) -> None:
+        self._relations = {
+            key: of._replace(indptr=np.asarray(of.indptr), indices=np.asarray(of.indices)) for key, of in relations.items()
+        }
+        self._nodes = nodes
         self._of_thread = threading.local()
 
-    def __call__(self, out: SamplerOutput) -> SamplerOutput:
-        """The nodes of `out` with every edge between them, in the order of their targets.
+    def __call__(self, nodes: Mapping[Any, torch.Tensor]) -> dict[Any, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Of each relation the sources, the destinations and the places of the edges between `nodes`, which are ids by
+        type. Edges are in the order of their destinations.
 
         A node that stands twice has its edges at both places; as a source it is the first of them.
         """
-        nodes = out.node.numpy()
-        first = self._indptr[nodes]
-        degrees = self._indptr[nodes + 1] - first
-        # Where each node's list begins among all of them.
-        begins = np.cumsum(degrees) - degrees
-        edges = np.repeat(first - begins, degrees) + np.arange(degrees.sum())
-        targets = np.repeat(np.arange(len(nodes)), degrees)
         places = self._places()
-        # Of equal ids numpy keeps the last assignment: the node's first place.
-        places[nodes[::-1]] = np.arange(len(nodes), dtype=places.dtype)[::-1]
-        sources = places[self._indices[edges]]
-        places[nodes] = -1
-        kept = sources >= 0
-        made = SamplerOutput(
-            node=out.node,
-            row=torch.from_numpy(sources[kept].astype(np.int64)),
-            col=torch.from_numpy(targets[kept]),
-            edge=torch.from_numpy(edges[kept]),
-            batch=out.batch,
-        )
-        made.metadata = out.metadata
+        ids = {of: tensor.numpy() for of, tensor in nodes.items()}
+        for of, array in ids.items():
+            # Of equal ids numpy keeps the last assignment: the node's first place.
+            places[of][array[::-1]] = np.arange(len(array), dtype=np.int32)[::-1]
+        made = {
+            key: _between(ids[relation.destination], places[relation.source], relation)
+            for key, relation in self._relations.items()
+        }
+        for of, array in ids.items():
+            places[of][array] = -1
         return made
 
     def _places(self) -> Any:
-        """int32 [nodes of the dataset], -1 for those that are in no batch."""
+        """By type int32 [nodes of the dataset], -1 for those that are in no batch."""
         places = getattr(self._of_thread, "places", None)
         if places is None:
-            places = self._of_thread.places = np.full(len(self._indptr) - 1, -1, np.int32)
+            places = {of: np.full(count, -1, np.int32) for of, count in self._nodes.items()}
+            self._of_thread.places = places
         return places
+
+
+def _between(targets: Any, places: Any, relation: Relation) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The edges of a relation from sources that have a place to the targets."""
+    first = relation.indptr[targets]
+    degrees = relation.indptr[targets + 1] - first
+    # Where each node's list begins among all of them.
+    begins = np.cumsum(degrees) - degrees
+    edges = np.repeat(first - begins, degrees) + np.arange(degrees.sum())
+    columns = np.repeat(np.arange(len(targets)), degrees)
+    rows = places[relation.indices[edges]]
+    kept = rows >= 0
+    return torch.from_numpy(rows[kept].astype(np.int64)), torch.from_numpy(columns[kept]), torch.from_numpy(edges[kept])
 
 
 def forest(trees: list[SamplerOutput]) -> SamplerOutput:
