@@ -6,7 +6,17 @@ use std::path::Path;
 use serde_json::{Value, json};
 use uva_graph::npy::{NpyType, write_array};
 
-use crate::support::{directory, uvatrain};
+use uva_runtime::options::part::Part;
+use uva_runtime::{LoaderOptions, Runtime};
+
+use crate::support::command::{self, recorded};
+use crate::support::{directory, ranks, uvatrain};
+
+/// Writes a graph of four node types and seven relations, of which two types have features.
+fn write_mag(directory: &Path) {
+    let words = "generate graph --preset mag --scale 0.002 --feat-dim 4";
+    uvatrain(directory, words.split(' ')).run().succeeds();
+}
 
 /// The typed part of the committed test vectors.
 fn vectors() -> Value {
@@ -92,6 +102,70 @@ fn bench_sample_has_the_batches_of_the_second_implementation() {
 }
 
 #[test]
+fn typed_batches_of_a_command_are_those_of_threads_however_made() {
+    let temp = directory();
+    write_mag(temp.path());
+    let expected = ranks::expected(temp.path(), 2, Part::default(), false);
+    for options in [
+        "--samplers 1",
+        "--samplers 8 --batch-slots 12",
+        "--samplers 1 --prepare whole",
+        "--samplers 3 --prepare whole",
+        "--samplers 2 --seed-order shuffle --edge-ids --input-id --feature-type float32 --target paper",
+        "--samplers 2 --ranks 1 --slot-bytes 4MiB",
+    ] {
+        command::run_with(temp.path(), options, None, ranks::ALL_SPLITS).run().succeeds();
+        assert_eq!(recorded(temp.path()), expected, "{options}");
+        fs::remove_file(temp.path().join(command::RECORD)).unwrap();
+    }
+}
+
+#[test]
+fn ranks_divide_typed_batches() {
+    let temp = directory();
+    write_mag(temp.path());
+    for (count, options) in [(2, ""), (3, "--prepare whole --samplers 2"), (4, "--drop-last --samplers 2")] {
+        let words = format!("--ranks {count} {options}");
+        ranks::run(temp.path(), count, &words, ranks::ALL_SPLITS).run().succeeds();
+        for index in 0..count {
+            let (part, folder) = (Part { index, of: count }, temp.path().join(format!("r{index}")));
+            let drop_last = options.contains("--drop-last");
+            assert_eq!(recorded(&folder), ranks::expected(temp.path(), 2, part, drop_last), "{words}");
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+}
+
+#[test]
+fn columns_of_a_command_are_those_of_threads_around_given_nodes() {
+    let temp = directory();
+    write_mag(temp.path());
+    let nodes = temp.path().join("nodes.txt");
+    fs::write(&nodes, (0..250).map(|node| format!("{}\n", node * 3)).collect::<String>()).unwrap();
+    let options = LoaderOptions {
+        fanouts: [5, 4].into(),
+        batch_size: 100,
+        edge_ids: true,
+        input_id: true,
+        ..LoaderOptions::default()
+    };
+    let builder = Runtime::builder(temp.path().join("graph")).options(options);
+    let mut runtime = builder.input_nodes(nodes.as_path()).shuffle(true).build().unwrap();
+    let mut expected = Vec::new();
+    while let Some(batch) = runtime.next_batch().unwrap() {
+        expected.push(format!("{} {}", batch.index(), command::contents(&batch)));
+    }
+    assert_eq!(expected.len(), 3);
+    for how in ["--samplers 2", "--samplers 2 --prepare whole"] {
+        let words = format!("{how} --input-nodes nodes.txt --edge-ids --input-id");
+        let found = command::run_with(temp.path(), &words, None, "attach; contents").run().succeeds();
+        for line in &expected {
+            assert!(found.stdout.contains(line), "{how}: {line}\n{found}");
+        }
+    }
+}
+
+#[test]
 fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
     let temp = directory();
     dataset_of("library", &temp.path().join("data"));
@@ -115,6 +189,18 @@ fn what_typed_graphs_do_not_support_is_refused_with_the_reason() {
     refused("bench sample data --fanout-per node --sampler-kind labor", "--fanout-per");
     refused("bench sample data --target papr", "there is no node type \"papr\", did you mean \"paper\"?");
     refused("bench sample data --target topic", "nodes/topic/train_idx.npy: the training split is empty");
+    for (option, reason) in [
+        ("--roles 1:2", "--roles: not supported for typed graphs: each rank samples its own batches"),
+        ("--host-cache 1MiB", "--host-cache: not supported for typed graphs yet"),
+        ("--gpu-cache 1MiB", "--gpu-cache: not supported for typed graphs yet"),
+        ("--plan none.plan", "--plan: not supported for typed graphs yet"),
+        ("--seed-order proximity", "--seed-order proximity: not supported for typed graphs"),
+        ("--pad auto", "--pad auto: not supported for typed graphs"),
+        ("--aggregate mean", "--aggregate mean: not supported for typed graphs"),
+        ("--features disk", "--features disk: not supported for typed graphs"),
+    ] {
+        refused(&format!("run data --device cpu --fanouts 2,1 {option} -- true"), reason);
+    }
     let meta = temp.path().join("data/meta.json");
     let without = fs::read_to_string(&meta).unwrap().replace("\"target\"", "\"no_target\"");
     fs::write(&meta, without).unwrap();

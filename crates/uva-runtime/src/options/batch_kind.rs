@@ -135,11 +135,26 @@ impl LoaderOptions {
     /// # Errors
     /// [`RuntimeError::Option`] for a typed graph.
     pub fn check_cache(&self, dataset: &Dataset, option: &'static str) -> Result<(), RuntimeError> {
+        self.check_one_type(dataset, option, "not supported for typed graphs yet; omit it")
+    }
+
+    /// Checks that such batches support samplers for all ranks, which this option requests.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] for a typed graph.
+    pub fn check_shared_samplers(&self, dataset: &Dataset, option: &'static str) -> Result<(), RuntimeError> {
+        let reason = "not supported for typed graphs: each rank samples its own batches; give `ranks=N`";
+        self.check_one_type(dataset, option, reason)
+    }
+
+    fn check_one_type(
+        &self,
+        dataset: &Dataset,
+        option: &'static str,
+        reason: &str,
+    ) -> Result<(), RuntimeError> {
         match RunData::of(dataset, self) {
-            RunData::Types(_) => {
-                let reason = "not supported for typed graphs yet; omit it";
-                Err(OptionError::of(option, reason).into())
-            }
+            RunData::Types(_) => Err(OptionError::of(option, reason).into()),
             _ => Ok(()),
         }
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,21 @@ class Metadata:
         self._types = {name: number for number, name in enumerate(node_types)}
         self._relations: dict[Any, int] = {names: number for number, names in enumerate(edge_types)}
         self._relations.update(("__".join(names), number) for number, names in enumerate(edge_types))
+
+    @classmethod
+    def of(cls, source: _core.Source) -> Metadata | None:
+        """That of the batches of a source; None if they are of one node type."""
+        if source.metadata is None:
+            return None
+        node_types, edge_types = source.metadata
+        folder, rows = os.path.join(source.dataset.path, "edges"), {}
+        for names in edge_types:
+            file = os.path.join(folder, "__".join(names), "edge_id.npy")
+            if os.path.exists(file):
+                import numpy
+
+                rows[names] = numpy.load(file, mmap_mode="r")
+        return cls(node_types, edge_types, rows, source.target or node_types[0])
 
     def node_type(self, name: Any) -> int | None:
         """The number of a node type."""

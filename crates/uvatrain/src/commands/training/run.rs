@@ -1,10 +1,11 @@
 //! `uvatrain run`: batches for a user's command.
 
 use serde_json::json;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Verify};
 use uva_launch::launcher::UserCommand;
 use uva_launch::run::CommandRun;
 use uva_runtime::LoaderOptions;
+use uva_runtime::options::input_nodes::open_for_batches;
 use uva_runtime::telemetry::metrics::Event;
 
 use crate::flags::training::RunFlags;
@@ -18,8 +19,8 @@ use crate::ui::{log, out, progress, summary};
 
 /// The dataset, and all options of the loader.
 fn opened(flags: &RunFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
-    let dataset = Dataset::open(&flags.data)?;
     let options = loader_options(flags.loader_options(), &flags.loader, &flags.backend)?;
+    let dataset = open_for_batches(&flags.data, Verify::Stamp, options.target.as_ref())?;
     Ok(with_input_nodes(dataset, options, flags.input_nodes.as_deref())?)
 }
 
