@@ -234,13 +234,12 @@ impl BatchLayout {
         if self.chooses_sums && !header.is_summed() { Aggregation::None } else { self.aggregation }
     }
 
-    /// The type of the feature values of edges of the first relation, and their number per row; `None` if batches have
-    /// none.
-    pub fn edge_attr(&self) -> Option<(ElementType, usize)> {
-        self.edge_attr_of(Relation::ONLY)
+    /// Whether batches have the feature rows of the edges of a relation.
+    pub fn has_edge_attr(&self) -> bool {
+        self.edge_attr.iter().any(Option::is_some)
     }
 
-    /// The same of a relation.
+    /// The type of the feature values of a relation's edges, and their number per row; `None` if batches have none.
     pub fn edge_attr_of(&self, relation: Relation) -> Option<(ElementType, usize)> {
         self.edge_attr.get(relation.index()).copied().flatten()
     }

@@ -50,14 +50,13 @@ impl BatchKind for GraphBatches {
 }
 
 /// Options that typed graphs do not support, with the reason.
-const NOT_TYPED: [(&str, &str); 8] = [
+const NOT_TYPED: [(&str, &str); 7] = [
     ("seed_order", "nearness over several node types is not defined"),
     ("order", "nearness over several node types is not defined"),
     ("pad", "static shapes are those of one node type"),
     ("aggregate", "each relation would have its own sums"),
     ("reader", "rows of several tables are read from memory"),
     ("look_ahead", "rows of several tables are read from memory"),
-    ("edge_attr", "the edges of each relation have their own features"),
     ("edge_type", "relations have one type of edges each"),
 ];
 

@@ -1,6 +1,8 @@
 //! Batches of typed graphs: nodes, blocks and rows by type and relation, with samplers and with workers.
 
-use uva_graph::{Labels, NodeType, Relation, Split, TypedDataset};
+use serde_json::json;
+use uva_graph::npy::NpyType;
+use uva_graph::{EdgeRows, Labels, NodeType, Relation, Split, TypedDataset};
 use uva_options::OptionValue;
 use uva_runtime::options::Prepare;
 use uva_runtime::{Batch, FanoutSpec, LoaderOptions, Runtime, RuntimeError, SamplerKind};
@@ -12,6 +14,9 @@ use uva_sample::{
 #[path = "../../../uva-graph/tests/common/typed.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod fixture;
+
+/// The place of each edge of rev_writes among those of writes.
+const REV_WRITES: [i64; 12] = [1, 3, 5, 10, 11, 2, 6, 8, 0, 4, 7, 9];
 
 const PAPER: NodeType = NodeType(0);
 const AUTHOR: NodeType = NodeType(1);
@@ -82,6 +87,16 @@ fn check(dataset: &TypedDataset, options: &LoaderOptions, batch: &Batch) {
     for layer in 0..batch.layers() {
         for relation in metagraph.relations() {
             assert_eq!(Some(batch.block_of(layer, relation)), plain.block_of(layer, relation));
+            let found = batch.edge_attr_of(layer, relation);
+            let table = dataset.edge_rows(relation).filter(|_| options.edge_attr);
+            assert_eq!(found.is_some(), table.is_some());
+            let Some((found, EdgeRows { table, row_of })) = found.zip(table) else { continue };
+            let edges = batch.block_of(layer, relation).edge_ids;
+            assert_eq!((found.rows, found.dim, found.element), (edges.len(), table.dim, table.element));
+            for (row, &edge) in found.bytes.chunks_exact(table.row_bytes()).zip(edges) {
+                let begin = row_of.map_or(edge, |row_of| row_of[edge as usize]) as usize * table.row_bytes();
+                assert_eq!(row, &table.bytes[begin..begin + table.row_bytes()], "{key}, edge {edge}");
+            }
         }
     }
     let (Labels::Single(labels), Labels::Single(all)) = (batch.labels_of(PAPER), dataset.labels_of(PAPER))
@@ -115,9 +130,34 @@ fn batches_have_the_rows_and_blocks_of_every_type_and_relation() {
 }
 
 #[test]
+fn edges_have_the_rows_of_their_relation_by_place_or_by_edge_id() {
+    let mut library = fixture::library();
+    let refused = runtime(&library, LoaderOptions { edge_attr: true, ..options() }).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("no feat.npy of a relation"), "{refused}");
+    let rows: Vec<f32> = (0..36_u8).map(f32::from).collect();
+    library.write("edges/author__writes__paper/feat", NpyType::F32, &[3], &rows);
+    // Both directions have the rows of one table, in other orders.
+    library.write("edges/paper__rev_writes__author/edge_id", NpyType::I64, &[], &REV_WRITES);
+    library.write("edges/paper__cites__paper/feat", NpyType::U8, &[2], &[1_u8, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    library.write("edges/paper__cites__paper/edge_id", NpyType::I64, &[], &[4_i64, 0, 0, 2]);
+    library.change(|meta| {
+        meta["edges"][3]["feat_of"] = json!(fixture::LISTS[1].0);
+        meta["edges"][0]["feat_rows"] = json!("edge_id");
+    });
+    let dataset = library.open();
+    for (prepare, edge_ids) in [(Prepare::Roles, false), (Prepare::Roles, true), (Prepare::Whole, true)] {
+        let options = LoaderOptions { edge_attr: true, edge_ids, prepare, samplers: 2, ..options() };
+        let mut runtime = runtime(&library, options.clone()).unwrap();
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            check(&dataset, &options, &batch);
+        }
+    }
+}
+
+#[test]
 fn the_target_and_fanouts_per_node_are_those_of_the_options() {
     let library = fixture::library();
-    library.write("nodes/topic/train_idx", uva_graph::npy::NpyType::I64, &[], &[2_i64, 0]);
+    library.write("nodes/topic/train_idx", NpyType::I64, &[], &[2_i64, 0]);
     let fanouts = FanoutSpec::of_text("*=2,2;author=1,1").unwrap();
     let target = OptionValue::of_text("topic");
     let options = LoaderOptions {
@@ -162,7 +202,6 @@ fn what_typed_graphs_do_not_support_is_refused_by_name() {
         ("seed_order", "proximity"),
         ("pad", "auto"),
         ("aggregate", "mean"),
-        ("edge_attr", "true"),
         ("edge_type", "true"),
         ("look_ahead", "3"),
         ("features", "disk"),

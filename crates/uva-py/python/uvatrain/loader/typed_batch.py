@@ -156,6 +156,17 @@ class EdgesOfRelation:
         return torch.from_numpy(rows[places.numpy()])
 
     @property
+    def edge_attr(self) -> torch.Tensor | None:
+        """[edges, features]: the feature rows of the edges. None if the relation has no features.
+
+        Only with `Loader(..., edge_attr=True)`.
+        """
+        core = self._batch._core
+        if core.has_edge_attr and not core.has("edge_attr", self._number):
+            return None
+        return self._block.edge_attr
+
+    @property
     def num_sampled_edges(self) -> list[int]:
         """Edges that each hop sampled."""
         edges = [of_layer[self._number][2] for of_layer in self._batch._block_sizes]
@@ -239,6 +250,11 @@ class TypedBatch(SlotBatch):
     def e_id_dict(self) -> dict[EdgeType, torch.Tensor]:
         """`e_id` of each relation."""
         return self._of_relations("e_id")
+
+    @property
+    def edge_attr_dict(self) -> dict[EdgeType, torch.Tensor | None]:
+        """`edge_attr` of each relation; None for relations without features."""
+        return self._of_relations("edge_attr")
 
     @property
     def num_sampled_edges_dict(self) -> dict[EdgeType, list[int]]:
