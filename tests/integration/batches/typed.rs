@@ -10,6 +10,7 @@ use uva_runtime::options::part::Part;
 use uva_runtime::{LoaderOptions, Runtime};
 
 use crate::support::command::{self, recorded};
+use crate::support::runs::Metrics;
 use crate::support::{directory, ranks, uvatrain};
 
 /// Writes a graph of four node types and seven relations, of which two types have features.
@@ -163,6 +164,60 @@ fn columns_of_a_command_are_those_of_threads_around_given_nodes() {
             assert!(found.stdout.contains(line), "{how}: {line}\n{found}");
         }
     }
+}
+
+#[test]
+fn metrics_count_nodes_rows_and_edges_by_type_and_relation() {
+    let temp = directory();
+    write_mag(temp.path());
+    let options = "--samplers 2 --metrics run.jsonl";
+    command::run_with(temp.path(), options, None, "attach; pass train 0").run().succeeds();
+    let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+    let start = metrics.of("start").next().expect("a start");
+    assert_eq!(start["dataset"]["target"], "paper");
+    let types = start["dataset"]["types"].as_array().unwrap();
+    assert_eq!((&types[0]["type"], &types[0]["feature_dim"]), (&json!("paper"), &json!(4)));
+    assert_eq!(types[1], json!({"type": "author", "nodes": 2270}));
+    let relations = start["dataset"]["relations"].as_array().unwrap();
+    let options = LoaderOptions { fanouts: [5, 4].into(), batch_size: 100, ..LoaderOptions::default() };
+    let mut runtime = Runtime::builder(temp.path().join("graph")).options(options).build().unwrap();
+    let mut lines = metrics.of("batch");
+    while let Some(batch) = runtime.next_batch().unwrap() {
+        let line = lines.next().expect("a line for each batch");
+        let metagraph = batch.metagraph();
+        let nodes = |of| json!(batch.nodes_of(of).len());
+        let names: Vec<_> = metagraph.types().map(|of| metagraph.type_name(of)).collect();
+        let found: Vec<_> = line["nodes_by_type"].as_object().unwrap().iter().collect();
+        assert!(found.iter().map(|(name, _)| name.as_str()).eq(names.iter().copied()), "{line}");
+        assert!(found.into_iter().map(|(_, count)| count.clone()).eq(metagraph.types().map(nodes)), "{line}");
+        let with_rows = metagraph.types().filter(|of| batch.rows_of(*of).is_some());
+        let rows: serde_json::Map<_, _> =
+            with_rows.map(|of| (metagraph.type_name(of).to_owned(), nodes(of))).collect();
+        assert_eq!(line["rows_by_type"], Value::Object(rows));
+        let edges = line["edges_by_relation"].as_object().unwrap();
+        assert_eq!(edges.len(), relations.len());
+        for of in metagraph.relations() {
+            let of_layers: Vec<_> =
+                (0..batch.layers()).map(|layer| batch.block_of(layer, of).indices.len()).collect();
+            assert_eq!(edges[metagraph.full_name(of)], json!(of_layers), "{line}");
+        }
+    }
+    assert!(lines.next().is_none());
+    let bench =
+        "bench pipeline graph --fanouts 5,4 --batch-size 100 --samplers 2 --warm-up 1 --epochs 1 --json";
+    let bench = uvatrain(temp.path(), bench.split(' ')).run().succeeds().json();
+    let sum = |name: &str| {
+        let of_batch = |line: &Value| {
+            let counts = line[name].as_object().unwrap().values();
+            counts.map(|count| count.as_u64().unwrap_or(0)).sum::<u64>()
+        };
+        // The bench does not count its first batch.
+        metrics.of("batch").skip(1).map(of_batch).sum::<u64>()
+    };
+    assert_eq!(
+        (&bench["input_nodes"], &bench["feature_bytes"]),
+        (&json!(sum("nodes_by_type")), &json!(16 * sum("rows_by_type")))
+    );
 }
 
 #[test]

@@ -70,6 +70,12 @@ impl BatchLayout {
         &self.bounds.blocks
     }
 
+    /// Whether all nodes are of one type with features, and all edges of one relation.
+    pub fn is_homogeneous(&self) -> bool {
+        let counts = (self.metagraph.type_count(), self.metagraph.relation_count());
+        matches!(counts, (1, 0 | 1)) && self.rows[0].is_some()
+    }
+
     /// The node types and relations of batches.
     pub fn metagraph(&self) -> &Metagraph {
         &self.metagraph

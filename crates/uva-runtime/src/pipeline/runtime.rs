@@ -39,7 +39,7 @@ use crate::pipeline::wiring::{ConnectedStages, Connections, wire};
 use crate::plan::RunPlan;
 use crate::plan::topology::{Placement, Role, RunStage, Topology};
 use crate::sampler::cache::CacheContents;
-use crate::telemetry::gauges::{Gauges, RoleProcess};
+use crate::telemetry::gauges::{Gauges, RoleProcess, RowBytes};
 use crate::telemetry::metrics::{Event, InForce, Roles};
 use crate::tune::planning::remote_rows;
 
@@ -239,7 +239,7 @@ impl Runtime {
         let plan = Arc::new(plan.with_caches(contents.caches().clone()));
         let topology = Topology::new(&plan, Placement::Threads);
         let stages: Vec<RunStage> = topology.stages_of(0).collect();
-        let row_bytes = plan.layout.table_row_bytes();
+        let row_bytes = RowBytes::of(&plan.layout);
         let connections = Connections { ranks, ..Connections::create(dataset, plan, &contents)? };
         let process = RoleProcess { role: Role::Consumer.name().to_owned(), pid: std::process::id() };
         let rings = connections.rings();

@@ -94,9 +94,14 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         let counted = passed == flags.warm_up;
         if counted {
             batches += 1;
-            input_nodes += batch.input_nodes().len() as u64;
-            edges += (0..batch.layers()).map(|layer| batch.block(layer).indices.len() as u64).sum::<u64>();
-            feature_bytes += batch.features().bytes.len() as u64;
+            let metagraph = batch.metagraph();
+            input_nodes += batch.node_count() as u64;
+            for layer in 0..batch.layers() {
+                let blocks = metagraph.relations().map(|of| batch.block_of(layer, of));
+                edges += blocks.map(|block| block.indices.len() as u64).sum::<u64>();
+            }
+            let rows = metagraph.types().filter_map(|of| batch.rows_of(of));
+            feature_bytes += rows.map(|rows| rows.bytes.len() as u64).sum::<u64>();
         }
         drop(batch);
         if !counted {
