@@ -435,7 +435,6 @@ impl PreparedRun {
         let schedule = &self.plan.schedule;
         let loader = &self.plan.options;
         let report = data_report(dataset, loader);
-        let split = |split| dataset.split(split).len();
         let mut in_force = json!({
             "roles": roles,
             "prepare": loader.prepare.name(),
@@ -489,9 +488,9 @@ impl PreparedRun {
         });
         let rest = [
             ("classes", json!(dataset.classes())),
-            ("train", json!(split(Split::Train))),
-            ("valid", json!(split(Split::Valid))),
-            ("test", json!(split(Split::Test))),
+            ("train", json!(dataset.seed_count(Split::Train))),
+            ("valid", json!(dataset.seed_count(Split::Valid))),
+            ("test", json!(dataset.seed_count(Split::Test))),
             ("fingerprint", json!(dataset.fingerprint())),
             ("verification", json!(dataset.verification())),
         ];

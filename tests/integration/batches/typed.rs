@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use uva_graph::npy::{NpyType, write_array};
 
 use uva_runtime::options::part::Part;
-use uva_runtime::{LoaderOptions, Runtime};
+use uva_runtime::{InputSeeds, LoaderOptions, Runtime};
 
 use crate::support::command::{self, recorded};
 use crate::support::runs::Metrics;
@@ -65,11 +65,16 @@ fn write_dataset(at: &Path, graph: &Value, case: &Value) {
     fs::write(at.join("meta.json"), meta.to_string()).unwrap();
 }
 
-/// The dataset of the named case in `data`.
-fn dataset_of(name: &str, at: &Path) -> Value {
+/// The named case.
+fn case_of(name: &str) -> Value {
     let vectors = vectors();
     let cases = vectors["cases"].as_array().unwrap();
-    let case = cases.iter().find(|case| case["name"] == name).expect("a case of the vectors").clone();
+    cases.iter().find(|case| case["name"] == name).expect("a case of the vectors").clone()
+}
+
+/// The dataset of the named case in `data`.
+fn dataset_of(name: &str, at: &Path) -> Value {
+    let (vectors, case) = (vectors(), case_of(name));
     write_dataset(at, &vectors["graphs"][case["graph"].as_u64().unwrap() as usize], &case);
     case
 }
@@ -141,8 +146,12 @@ fn ranks_divide_typed_batches() {
 fn columns_of_a_command_are_those_of_threads_around_given_nodes() {
     let temp = directory();
     write_mag(temp.path());
-    let nodes = temp.path().join("nodes.txt");
-    fs::write(&nodes, (0..250).map(|node| format!("{}\n", node * 3)).collect::<String>()).unwrap();
+    let write = |name: &str, step: usize, count: usize| {
+        let ids: String = (0..count).map(|node| format!("{}\n", node * step)).collect();
+        fs::write(temp.path().join(name), ids).unwrap();
+    };
+    write("papers.txt", 3, 250);
+    write("authors.txt", 7, 130);
     let options = LoaderOptions {
         fanouts: [5, 4].into(),
         batch_size: 100,
@@ -150,19 +159,67 @@ fn columns_of_a_command_are_those_of_threads_around_given_nodes() {
         input_id: true,
         ..LoaderOptions::default()
     };
-    let builder = Runtime::builder(temp.path().join("graph")).options(options);
-    let mut runtime = builder.input_nodes(nodes.as_path()).shuffle(true).build().unwrap();
-    let mut expected = Vec::new();
-    while let Some(batch) = runtime.next_batch().unwrap() {
-        expected.push(format!("{} {}", batch.index(), command::contents(&batch)));
-    }
-    assert_eq!(expected.len(), 3);
-    for how in ["--samplers 2", "--samplers 2 --prepare whole"] {
-        let words = format!("{how} --input-nodes nodes.txt --edge-ids --input-id");
-        let found = command::run_with(temp.path(), &words, None, "attach; contents").run().succeeds();
-        for line in &expected {
-            assert!(found.stdout.contains(line), "{how}: {line}\n{found}");
+    for (files, batches) in [
+        (&["papers.txt"][..], 3),
+        (&["author=authors.txt"], 2),
+        (&["author=authors.txt", "papers.txt"], 4),
+        (&["paper=papers.txt", "author=authors.txt"], 4),
+    ] {
+        let given: Vec<_> = files
+            .iter()
+            .map(|file| match file.split_once('=') {
+                Some((name, file)) => format!("{name}={}", temp.path().join(file).display()).into(),
+                None => temp.path().join(file),
+            })
+            .collect();
+        let builder = Runtime::builder(temp.path().join("graph")).options(options.clone());
+        let builder = builder.input_nodes(InputSeeds::in_files(&given)).shuffle(true);
+        let mut runtime = builder.build().unwrap();
+        let mut expected = Vec::new();
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            expected.push(format!("{} {}", batch.index(), command::contents(&batch)));
         }
+        assert_eq!(expected.len(), batches, "{files:?}");
+        let files: String = files.iter().map(|file| format!(" --input-nodes {file}")).collect();
+        for how in ["--samplers 2", "--samplers 2 --prepare whole"] {
+            let words = format!("{how} --edge-ids --input-id{files}");
+            let found = command::run_with(temp.path(), &words, None, "attach; contents").run().succeeds();
+            for line in &expected {
+                assert!(found.stdout.contains(line), "{words}: {line}\n{found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn seeds_of_two_types_have_the_batches_of_the_second_implementation() {
+    let temp = directory();
+    dataset_of("library", &temp.path().join("data"));
+    let case = case_of("seeds of two types");
+    for (name, ids) in [("paper", &case["splits"]["train"][0]), ("topic", &case["splits"]["train"][2])] {
+        let lines: String = integers(ids).iter().map(|id| format!("{id}\n")).collect();
+        fs::write(temp.path().join(name), lines).unwrap();
+    }
+    let batches = case["batches"].as_array().unwrap();
+    let expected = batches.iter().fold(0_u64, |sum, batch| {
+        sum.wrapping_add(u64::from_str_radix(batch["hash"].as_str().unwrap(), 16).unwrap())
+    });
+    for how in ["--samplers 1", "--samplers 3", "--samplers 2 --prepare whole"] {
+        let words = format!(
+            "bench pipeline data {how} --input-nodes topic=topic --input-nodes paper=paper --fanouts 2,2 --batch-size 4 \
+             --replace --batch-dependency 3 --seed {} --epochs 2 --json",
+            case["options"]["seed"]
+        );
+        let found = uvatrain(temp.path(), words.split_whitespace()).run().succeeds().json();
+        assert_eq!(found["hash"], format!("{expected:016x}"), "{how}");
+    }
+    for (files, reason) in [
+        ("papr=paper", "--input-nodes: there is no node type \"papr\", did you mean \"paper\"?"),
+        ("paper=paper --input-nodes paper", "--input-nodes: nodes of type paper are given twice"),
+        ("topic=paper", "--input-nodes: topic: paper: line 1 is 5, outside the ids 0 to 2"),
+    ] {
+        let words = format!("run data --fanouts 2,2 --input-nodes {files} -- true");
+        uvatrain(temp.path(), words.split_whitespace()).run().refuses(2, &[reason]);
     }
 }
 

@@ -107,6 +107,43 @@ def test_edges_have_the_rows_of_their_relation(typed, tmp_path):
     assert refused.value.field == "edge_attr"
 
 
+def test_seeds_of_several_types_are_given_by_their_names(typed):
+    path, _ = typed
+    given = {"author": [3, 3, 5, 17], "paper": torch.arange(20).flip(0)}
+    with uvatrain.Loader(path, input_nodes=given, **OPTIONS) as loader:
+        assert len(loader) == 3
+        found = {name: [] for name in given}
+        for batch in loader:
+            assert batch["topic"].num_seeds == 0 and batch["author"].y is None
+            for name, ids in given.items():
+                seeds, places = batch[name].seeds, batch[name].input_id
+                assert torch.equal(torch.as_tensor(ids)[places], seeds)
+                assert torch.equal(batch[name].n_id[: len(seeds)], seeds)
+                found[name] += places.tolist()
+            assert len(batch["paper"].y) == batch["paper"].num_seeds == len(batch.seeds)
+        assert found == {"author": [0, 1, 2, 3], "paper": list(range(20))}
+        state = loader.state_dict()
+        assert "4 author nodes" in state["input_nodes"]
+    mask = numpy.zeros(40, bool)
+    mask[[5, 17]] = True
+    with uvatrain.Loader(path, input_nodes={"author": mask}, **OPTIONS) as loader:
+        assert len(loader) == 1
+        batch = next(iter(loader))
+        assert batch["author"].seeds.tolist() == [5, 17] and batch["paper"].num_seeds == 0
+    for wrong, said in [
+        ({"authr": [1]}, 'did you mean "author"'),
+        ({"author": mask[:3]}, "author: the mask has 3 entries, the dataset 40 nodes"),
+        ({"author": [1, 40]}, "author: entry 1 is 40, outside the ids 0 to 39"),
+        ({"author": []}, "there is no node in it"),
+        ({}, "there is no node in it"),
+    ]:
+        with pytest.raises(ValueError, match=said) as refused:
+            uvatrain.Loader(path, input_nodes=wrong, **OPTIONS)
+        assert refused.value.field == "input_nodes"
+    with pytest.raises(TypeError, match="has the key 3"):
+        uvatrain.Loader(path, input_nodes={3: [1]}, **OPTIONS)
+
+
 def test_hashes_do_not_depend_on_samplers_and_fanouts_are_given_by_name(typed):
     path, _ = typed
 

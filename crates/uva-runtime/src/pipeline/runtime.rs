@@ -29,7 +29,7 @@ use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::feed::batch::Batch;
 use crate::feed::ranks::{RankExchanges, check_divided};
 use crate::machine::memory::{ProcessMemory, Resident};
-use crate::options::input_nodes::{InputNodes, open_for_batches};
+use crate::options::input_nodes::{InputSeeds, open_for_batches};
 use crate::options::schedule::{BatchOrder, Schedule};
 use crate::options::seed_order::MadeOrder;
 use crate::options::{Cursor, LoaderOptions, Passes};
@@ -47,7 +47,7 @@ use crate::tune::planning::remote_rows;
 #[derive(Clone, Debug)]
 pub struct RuntimeBuilder {
     dataset: PathBuf,
-    input_nodes: Option<InputNodes>,
+    input_nodes: Option<InputSeeds>,
     shuffle: Option<bool>,
     options: LoaderOptions,
     passes: Passes,
@@ -68,7 +68,7 @@ impl RuntimeBuilder {
 
     /// Nodes in place of the training split's: ids, a mask, a file of either, or [`InputNodes::All`]. They keep their
     /// order, unless [`shuffle`](Self::shuffle) is set.
-    pub fn input_nodes(mut self, nodes: impl Into<InputNodes>) -> Self {
+    pub fn input_nodes(mut self, nodes: impl Into<InputSeeds>) -> Self {
         self.input_nodes = Some(nodes.into());
         self
     }

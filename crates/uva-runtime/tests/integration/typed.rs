@@ -5,7 +5,9 @@ use uva_graph::npy::NpyType;
 use uva_graph::{EdgeRows, Labels, NodeType, Relation, Split, TypedDataset};
 use uva_options::OptionValue;
 use uva_runtime::options::Prepare;
-use uva_runtime::{Batch, FanoutSpec, LoaderOptions, Runtime, RuntimeError, SamplerKind};
+use uva_runtime::{
+    Batch, FanoutSpec, InputNodes, InputSeeds, LoaderOptions, Runtime, RuntimeError, SamplerKind,
+};
 use uva_sample::{
     BatchBounds, BatchKey, Expand, FanoutPer, GraphSize, MiniBatch, SampleError, SeedOrder, TypedView,
     sampler,
@@ -175,6 +177,66 @@ fn the_target_and_fanouts_per_node_are_those_of_the_options() {
     assert_eq!(batch.hash(), sampled(&dataset, &options, key).unwrap().hash());
     assert!(batch.rows_of(AUTHOR).is_none() && !batch.nodes_of(PAPER).is_empty());
     assert!(batch.block_of(0, Relation(4)).indices.len() <= 4);
+}
+
+#[test]
+fn seeds_of_several_types_follow_one_order_and_keep_it_in_each_type() {
+    let library = fixture::library();
+    library.write("nodes/topic/label", NpyType::F32, &[2], &[0.5_f32, 1.5, 2.5, 3.5, 4.5, 5.5]);
+    let given = [(PAPER, vec![5_i64, 1, 1, 4]), (TOPIC, vec![2, 0]), (AUTHOR, vec![0, 4, 4])];
+    let seeds = || {
+        let names = given.iter().zip(["paper", "topic", "author"]);
+        names.map(|((_, ids), name)| (name.parse().unwrap(), InputNodes::Ids(ids.clone())))
+    };
+    // Positions run through the types in their own order.
+    let order = [(PAPER, 0), (PAPER, 1), (PAPER, 2), (PAPER, 3), (AUTHOR, 0), (AUTHOR, 1), (AUTHOR, 2)];
+    let order: Vec<(NodeType, i64)> = order.into_iter().chain([(TOPIC, 0), (TOPIC, 1)]).collect();
+    let options = LoaderOptions { batch_size: 4, samplers: 2, ..options() };
+    let all: InputSeeds = seeds().collect();
+    let builder = Runtime::builder(&library.path).options(options.clone()).input_nodes(all);
+    let mut runtime = builder.shuffle(true).epochs(2).build().unwrap();
+    let labels = [0_i64, 1, 2, -1, 0, 1];
+    let mut epochs = SeedOrder::new(options.seed, Split::Train, 9, true, 4, false).unwrap();
+    for epoch in 0..2 {
+        epochs.prepare(epoch).unwrap();
+        for index in 0..3 {
+            let batch = runtime.next_batch().unwrap().unwrap();
+            for (of, ids) in &given {
+                let here = epochs.batch(index).iter().map(|&position| order[position as usize]);
+                let places: Vec<i64> = here.filter(|(known, _)| known == of).map(|(_, at)| at).collect();
+                let expected: Vec<i64> = places.iter().map(|&at| ids[at as usize]).collect();
+                assert_eq!(batch.seeds_of(*of), expected, "{of:?} in batch {index} of epoch {epoch}");
+                assert_eq!(&batch.nodes_of(*of)[..expected.len()], expected);
+                let input_id = batch.column_of(uva_batch::Column::InputId.of(*of)).unwrap();
+                assert_eq!(input_id.i64().unwrap(), places);
+                match batch.labels_of(*of) {
+                    Labels::Single(found) => {
+                        assert!(found.iter().eq(expected.iter().map(|&id| &labels[id as usize])));
+                    }
+                    Labels::Regression { values, .. } => {
+                        let rows =
+                            expected.iter().flat_map(|&id| [id as f32 * 2.0 + 0.5, id as f32 * 2.0 + 1.5]);
+                        assert!(values.iter().copied().eq(rows));
+                    }
+                    _ => assert_eq!(*of, AUTHOR),
+                }
+            }
+        }
+    }
+    assert!(runtime.next_batch().unwrap().is_none());
+    let refused = |seeds: InputSeeds| {
+        let builder = Runtime::builder(&library.path).options(options.clone());
+        builder.input_nodes(seeds).build().map(drop).unwrap_err().to_string()
+    };
+    let of = |name: &str, nodes: InputNodes| (name.parse().unwrap(), nodes);
+    let wrong = refused(seeds().chain([of("topic", InputNodes::All)]).collect());
+    assert!(wrong.contains("nodes of type topic are given twice"), "{wrong}");
+    let wrong = refused([of("topic", InputNodes::Mask(vec![true; 4]))].into_iter().collect());
+    assert!(wrong.contains("topic: the mask has 4 entries, the dataset 3 nodes"), "{wrong}");
+    let wrong = refused([of("topic", InputNodes::Ids(vec![0, 3]))].into_iter().collect());
+    assert!(wrong.contains("topic: entry 1 is 3, outside the ids 0 to 2"), "{wrong}");
+    let wrong = refused([of("topi", InputNodes::All)].into_iter().collect());
+    assert!(wrong.contains("did you mean \"topic\"?"), "{wrong}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ class Loader(Batches[Item]):
     split: "train", "valid" (or "val") or "test".
     input_nodes: nodes to sample around, in place of the split's: ids (a tensor, an array, a list), a mask with a bool for
         each node, "all", or the path of a file: .npy, of ids or of a mask, or text with one id a line. None: the
-        split's.
+        split's. In a typed graph they are of the target, or a dict has those of several types.
     shuffle: shuffle the seeds in each epoch. None: for the training split, but not for validation, test or
         input_nodes, which keep their order.
     num_neighbors: another name of fanouts, as PyG has it. In a typed graph both may be a dict by relations, with triples of
