@@ -37,7 +37,8 @@ pub enum LayoutError {
     },
     /// Edge features are requested, but the dataset has none.
     #[error(
-        "`edge_attr`: the dataset has no edge_feat.npy, where the edge features are (docs/reference/data-format.md)"
+        "`edge_attr`: the dataset has no edge features: no edge_feat.npy, and no feat.npy of a relation \
+         (docs/reference/data-format.md)"
     )]
     NoEdgeFeatures,
     /// float32 is requested for a table of integers.

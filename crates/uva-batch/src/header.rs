@@ -400,6 +400,13 @@ impl BatchHeader {
         self.sum(|of_type| of_type.real_seeds)
     }
 
+    /// Numbers of seeds and nodes of a type without padding.
+    pub fn real_of_type(&self, node_type: NodeType) -> TypeSize {
+        let TypeHeader { real_seeds, real_nodes, .. } =
+            self.types.get(node_type.index()).copied().unwrap_or_default();
+        TypeSize { seeds: real_seeds as usize, nodes: real_nodes as usize }
+    }
+
     /// Number of nodes without padding.
     pub fn real_nodes(&self) -> usize {
         self.sum(|of_type| of_type.real_nodes)

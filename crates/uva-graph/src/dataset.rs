@@ -288,10 +288,37 @@ impl Dataset {
         self.split_of(self.seed_type(), split)
     }
 
+    /// The seeds of a split: the ids of its nodes, of each type that has some, in the order of types.
+    pub fn seeds(&self, split: Split) -> Vec<(NodeType, &[i64])> {
+        match &self.chosen {
+            Some(chosen) if chosen.split == split => {
+                chosen.of_types.iter().map(|(of, ids)| (*of, &ids[..])).collect()
+            }
+            _ => vec![(self.seed_type(), self.split(split))],
+        }
+    }
+
+    /// The number of seeds of a split, of all types.
+    pub fn seed_count(&self, split: Split) -> usize {
+        self.seeds(split).iter().map(|(_, ids)| ids.len()).sum()
+    }
+
+    /// The replaced split and its new nodes of the seeds' type; `None` if no split was replaced.
+    pub fn chosen(&self) -> Option<(Split, &[i64])> {
+        self.chosen.as_ref().map(|chosen| (chosen.split, chosen.of(self.seed_type())))
+    }
+
+    /// Duplicates among the nodes that replace a split, in a graph of one node type and relation.
+    pub fn repeats(&self) -> Repeats {
+        self.graph().map(|_| self.repeats_in(Relation::ONLY)).unwrap_or_default()
+    }
+
     /// The label rows of a split's nodes: the node ids, or for a hop set the rows of the split.
     pub fn label_rows(&self, split: Split) -> Box<dyn Iterator<Item = usize> + '_> {
         match &self.chosen {
-            Some(chosen) if chosen.split == split => Box::new(chosen.ids.iter().map(|&id| id as usize)),
+            Some(chosen) if chosen.split == split => {
+                Box::new(chosen.of(self.seed_type()).iter().map(|&id| id as usize))
+            }
             _ => self.kind.label_rows(self.seed_type(), split),
         }
     }
@@ -307,19 +334,34 @@ impl Dataset {
     ///
     /// # Errors
     /// [`GraphError::Usage`] for `option` if an id is not a node.
-    pub fn with_nodes(mut self, split: Split, ids: Vec<i64>, option: &str) -> Result<Dataset, GraphError> {
+    pub fn with_nodes(self, split: Split, ids: Vec<i64>, option: &str) -> Result<Dataset, GraphError> {
         let node_type = self.seed_type();
-        let nodes = self.nodes_of(node_type);
-        if let Some(place) = node_file::first_outside(&ids, nodes) {
-            let problem = format!("entry {place} is {}, {}", ids[place], node_file::of_nodes(nodes));
-            return Err(GraphError::usage(option, problem));
+        self.with_seeds(split, vec![(node_type, ids)], option)
+    }
+
+    /// Replaces the nodes of a split as [`with_nodes`](Self::with_nodes) does, by nodes of several types, each of which is
+    /// named once.
+    ///
+    /// # Errors
+    /// [`GraphError::Usage`] for `option` if an id is not a node of its type.
+    pub fn with_seeds(
+        mut self,
+        split: Split,
+        mut of_types: Vec<(NodeType, Vec<i64>)>,
+        option: &str,
+    ) -> Result<Dataset, GraphError> {
+        for (of, ids) in &of_types {
+            let nodes = self.nodes_of(*of);
+            if let Some(place) = node_file::first_outside(ids, nodes) {
+                let name = self.metagraph().is_named().then(|| self.metagraph().type_name(*of));
+                let of_type = name.map_or_else(String::new, |name| format!("{name}: "));
+                let problem =
+                    format!("{of_type}entry {place} is {}, {}", ids[place], node_file::of_nodes(nodes));
+                return Err(GraphError::usage(option, problem));
+            }
         }
-        let mut repeats = Repeats::default();
-        for &relation in self.metagraph().into_type(node_type) {
-            let of_relation = Repeats::of(&ids, &self.lists(relation));
-            repeats = Repeats { rows: of_relation.rows, edges: repeats.edges + of_relation.edges };
-        }
-        self.typed.chosen = Some(Chosen { node_type, split, ids, repeats });
+        of_types.sort_by_key(|(of, _)| *of);
+        self.typed.chosen = Some(Chosen { split, of_types });
         Ok(self)
     }
 
@@ -360,13 +402,18 @@ impl Dataset {
         dataset
     }
 
-    /// Identifier of the nodes that replace a split, and of their order, for saved states: their number and a hash.
-    /// `None` if no split was replaced.
+    /// Identifier of the nodes that replace a split, and of their order, for saved states: their number and a hash, and
+    /// their types if these are not that of the splits. `None` if no split was replaced.
     pub fn chosen_nodes(&self) -> Option<String> {
-        let ids = &self.chosen.as_ref()?.ids;
-        let terms = (0..).zip(ids).map(|(position, &id)| hash::term(0, position, id as u64));
-        let sum = terms.fold(0, u64::wrapping_add);
-        Some(format!("{} nodes, {sum:016x}", ids.len()))
+        let of_types = &self.chosen.as_ref()?.of_types;
+        let of_type = |(of, ids): &(NodeType, Vec<i64>)| {
+            let terms = (0..).zip(ids).map(|(position, &id)| hash::term(0, position, id as u64));
+            let sum = terms.fold(0, u64::wrapping_add);
+            let name = if *of == self.seed_type() { "" } else { self.metagraph().type_name(*of) };
+            let separator = if name.is_empty() { "" } else { " " };
+            format!("{} {name}{separator}nodes, {sum:016x}", ids.len())
+        };
+        Some(of_types.iter().map(of_type).collect::<Vec<_>>().join("; "))
     }
 
     /// The weights of the edges, in the order of the lists; `None` if the dataset has no weights.

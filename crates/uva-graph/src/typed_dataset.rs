@@ -30,10 +30,16 @@ use crate::{
 /// Nodes that replace those of a split.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
-    pub(crate) node_type: NodeType,
     pub(crate) split: Split,
-    pub(crate) ids: Vec<i64>,
-    pub(crate) repeats: Repeats,
+    /// The types of the seeds, in their order, each with its nodes.
+    pub(crate) of_types: Vec<(NodeType, Vec<i64>)>,
+}
+
+impl Chosen {
+    /// The nodes of a type; empty if it has no seeds.
+    pub(crate) fn of(&self, node_type: NodeType) -> &[i64] {
+        self.of_types.iter().find(|(of, _)| *of == node_type).map_or(&[], |(_, ids)| ids)
+    }
 }
 
 /// Two splits that have nodes in common.
@@ -66,15 +72,20 @@ pub struct Repeats {
 impl Repeats {
     /// Counts the duplicates in `ids`. Ids outside the graph are ignored.
     pub fn of(ids: &[i64], csc: &Csc<'_>) -> Self {
-        let (mut seen, mut repeats) = (vec![false; csc.nodes()], Self::default());
-        for node in ids.iter().filter_map(|&id| usize::try_from(id).ok()).filter(|&node| node < csc.nodes()) {
-            if std::mem::replace(&mut seen[node], true) {
-                repeats.rows += 1;
-                repeats.edges += csc.degree(node);
-            }
+        let mut repeats = Self::default();
+        for node in repeated(ids, csc.nodes()) {
+            repeats.rows += 1;
+            repeats.edges += csc.degree(node);
         }
         repeats
     }
+}
+
+/// The duplicates in `ids`, without ids of which there is no node.
+fn repeated(ids: &[i64], nodes: usize) -> impl Iterator<Item = usize> {
+    let mut seen = vec![false; nodes];
+    let known = ids.iter().filter_map(move |&id| usize::try_from(id).ok().filter(|&node| node < nodes));
+    known.filter(move |&node| std::mem::replace(&mut seen[node], true))
 }
 
 /// An open dataset whose nodes have types, and whose edges belong to relations between types: its mapped files and their
@@ -265,9 +276,14 @@ impl TypedDataset {
     /// the split.
     pub fn split_of(&self, node_type: NodeType, split: Split) -> &[i64] {
         match &self.chosen {
-            Some(chosen) if (chosen.node_type, chosen.split) == (node_type, split) => &chosen.ids,
+            Some(chosen) if chosen.split == split => chosen.of(node_type),
             _ => self.kind.split(node_type, split),
         }
+    }
+
+    /// The types that nodes in place of a split are of, in their order; empty if no split was replaced.
+    pub fn chosen_types(&self) -> impl Iterator<Item = NodeType> {
+        self.chosen.iter().flat_map(|chosen| &chosen.of_types).map(|(of, _)| *of)
     }
 
     /// The file of a split of a type, which need not exist.
@@ -400,14 +416,18 @@ impl TypedDataset {
         Ok(())
     }
 
-    /// The replaced split and its new nodes; `None` if no split was replaced.
-    pub fn chosen(&self) -> Option<(Split, &[i64])> {
-        self.chosen.as_ref().map(|chosen| (chosen.split, &chosen.ids[..]))
+    /// The number of duplicates among the nodes of a type that replace a split.
+    pub fn repeated_seeds(&self, node_type: NodeType) -> usize {
+        self.chosen
+            .as_ref()
+            .map_or(0, |chosen| repeated(chosen.of(node_type), self.nodes_of(node_type)).count())
     }
 
-    /// Duplicates among the nodes that replace a split.
-    pub fn repeats(&self) -> Repeats {
-        self.chosen.as_ref().map(|chosen| chosen.repeats).unwrap_or_default()
+    /// Duplicates among the nodes that replace a split, and their lists in a relation.
+    pub fn repeats_in(&self, relation: Relation) -> Repeats {
+        let destination = self.metagraph().destination(relation);
+        let repeats = |chosen: &Chosen| Repeats::of(chosen.of(destination), &self.lists(relation));
+        self.chosen.as_ref().map(repeats).unwrap_or_default()
     }
 
     /// The content of `meta.json`.

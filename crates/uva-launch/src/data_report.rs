@@ -1,7 +1,7 @@
 //! What the metrics and people read about the data of a run.
 
 use serde_json::{Value, json};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, NodeType, TableSchema};
 use uva_options::Spelling;
 use uva_runtime::options::hop_options::HopRowsPlace;
 use uva_runtime::options::hop_run::HopRun;
@@ -11,6 +11,10 @@ use uva_runtime::{FeatureChoice, LoaderOptions};
 pub(crate) trait DataReport {
     /// Adds values in force to the metrics' first line. `features` is the place of rows.
     fn add_in_force(&self, _in_force: &mut Value, _features: Option<&FeatureChoice>) {}
+
+    /// The part of the dataset's description in the metrics' first line that follows the numbers of nodes and edges: the
+    /// feature rows, and what has them if that is not every node.
+    fn content(&self) -> Vec<(&'static str, Value)>;
 
     /// Adds to the dataset's description in the metrics' first line.
     fn add_to_dataset(&self, _described: &mut Value) {}
@@ -23,7 +27,8 @@ pub(crate) trait DataReport {
 pub(crate) fn data_report<'r>(dataset: &'r Dataset, options: &'r LoaderOptions) -> Box<dyn DataReport + 'r> {
     match HopRun::of(dataset, options) {
         Some(run) => Box::new(HopReport { dataset, run }),
-        None => Box::new(GraphReport { dataset }),
+        None if dataset.is_homogeneous() => Box::new(GraphReport { dataset }),
+        None => Box::new(TypesReport { dataset }),
     }
 }
 
@@ -32,18 +37,71 @@ struct GraphReport<'r> {
 }
 
 impl DataReport for GraphReport<'_> {
+    fn content(&self) -> Vec<(&'static str, Value)> {
+        rows_of(self.dataset, NodeType::ONLY)
+    }
+
     fn opened(&self) -> String {
         let dataset = self.dataset;
-        let verification = dataset.verification();
         format!(
-            "{}: {} nodes, {} edges; checked in {:.2} s{}",
+            "{}: {} nodes, {} edges; {}",
             dataset.name(),
             dataset.nodes(),
             dataset.edges(),
-            verification.seconds,
-            if verification.from_stamp { ", edges by an earlier run" } else { "" }
+            checked(dataset)
         )
     }
+}
+
+struct TypesReport<'r> {
+    dataset: &'r Dataset,
+}
+
+impl DataReport for TypesReport<'_> {
+    fn content(&self) -> Vec<(&'static str, Value)> {
+        let (dataset, metagraph) = (self.dataset, self.dataset.metagraph());
+        let of_type = |of| {
+            let mut described = json!({ "type": metagraph.type_name(of), "nodes": dataset.nodes_of(of) });
+            for (name, value) in rows_of(dataset, of) {
+                described[name] = value;
+            }
+            described
+        };
+        let of_relation = |of| json!({ "type": metagraph.names(of), "edges": dataset.edges_of(of) });
+        vec![
+            ("target", json!(dataset.target().map(|of| metagraph.type_name(of)))),
+            ("types", metagraph.types().map(of_type).collect()),
+            ("relations", metagraph.relations().map(of_relation).collect()),
+        ]
+    }
+
+    fn opened(&self) -> String {
+        let (dataset, metagraph) = (self.dataset, self.dataset.metagraph());
+        format!(
+            "{}: {} nodes of {} types, {} edges of {} relations; {}",
+            dataset.name(),
+            dataset.nodes(),
+            metagraph.type_count(),
+            dataset.edges(),
+            metagraph.relation_count(),
+            checked(dataset)
+        )
+    }
+}
+
+/// Shape and type of the feature rows of a node type, if it has them.
+fn rows_of(dataset: &Dataset, of: NodeType) -> Vec<(&'static str, Value)> {
+    let described = |table: TableSchema| {
+        [("feature_dim", table.dim.into()), ("feature_dtype", table.element.name().into())]
+    };
+    dataset.table_of(of).into_iter().flat_map(described).collect()
+}
+
+/// The cost of the check that opened the dataset.
+fn checked(dataset: &Dataset) -> String {
+    let verification = dataset.verification();
+    let by_stamp = if verification.from_stamp { ", edges by an earlier run" } else { "" };
+    format!("checked in {:.2} s{by_stamp}", verification.seconds)
 }
 
 struct HopReport<'r> {
@@ -52,6 +110,10 @@ struct HopReport<'r> {
 }
 
 impl DataReport for HopReport<'_> {
+    fn content(&self) -> Vec<(&'static str, Value)> {
+        rows_of(self.dataset, NodeType::ONLY)
+    }
+
     fn add_in_force(&self, in_force: &mut Value, features: Option<&FeatureChoice>) {
         let batches = self.run.batches;
         let place = features.map(|choice| (choice.place(), Spelling::CommandLine.sentence(choice.reason())));

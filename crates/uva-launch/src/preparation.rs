@@ -77,6 +77,9 @@ impl Draft {
                 "with `sampler=gpu`, exactly one sampler runs on a GPU",
             ));
         }
+        if let Some(asked) = &caches {
+            plan.options.check_cache(&dataset, asked.option())?;
+        }
         backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
         let plan = plan.sized(&dataset, backend, Split::Train)?;
         let dataset = Arc::new(dataset);
@@ -96,8 +99,7 @@ impl Draft {
         if let Some(asked) = caches.as_ref().filter(|asked| !asked.is_before_disk())
             && backend.device_slots().is_some()
         {
-            let option = if let CacheRequest::Planned(_) = asked { "plan" } else { "gpu_cache" };
-            check_cached_sums(&plan, option)?;
+            check_cached_sums(&plan, asked.option())?;
         }
         Ok(Self { dataset, plan, caches, planned, place_is_open: false, lists_on: None })
     }
@@ -430,11 +432,9 @@ impl PreparedRun {
     /// `more` lists other values in force.
     pub fn start_event(&self, options: Value, roles: &str, more: &[(&str, Value)]) -> Event {
         let dataset = &self.dataset;
-        let features = dataset.table();
         let schedule = &self.plan.schedule;
         let loader = &self.plan.options;
         let report = data_report(dataset, loader);
-        let split = |split| dataset.split(split).len();
         let mut in_force = json!({
             "roles": roles,
             "prepare": loader.prepare.name(),
@@ -485,15 +485,18 @@ impl PreparedRun {
             "path": dataset.path(),
             "nodes": dataset.nodes(),
             "edges": dataset.edges(),
-            "feature_dim": features.dim,
-            "feature_dtype": features.element.name(),
-            "classes": dataset.classes(),
-            "train": split(Split::Train),
-            "valid": split(Split::Valid),
-            "test": split(Split::Test),
-            "fingerprint": dataset.fingerprint(),
-            "verification": dataset.verification(),
         });
+        let rest = [
+            ("classes", json!(dataset.classes())),
+            ("train", json!(dataset.seed_count(Split::Train))),
+            ("valid", json!(dataset.seed_count(Split::Valid))),
+            ("test", json!(dataset.seed_count(Split::Test))),
+            ("fingerprint", json!(dataset.fingerprint())),
+            ("verification", json!(dataset.verification())),
+        ];
+        for (name, value) in report.content().into_iter().chain(rest) {
+            of_dataset[name] = value;
+        }
         report.add_to_dataset(&mut of_dataset);
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Event::Start(Start { version, dataset: of_dataset, options, in_force })

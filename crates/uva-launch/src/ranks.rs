@@ -54,7 +54,13 @@ impl RankRequest {
 
     /// Whether all ranks share samplers, so that samplers per rank are meaningless.
     pub fn share_samplers(&self) -> bool {
-        self.roles.is_some() || self.sampler_devices.is_some()
+        self.sampler_option().is_some()
+    }
+
+    /// The option by which all ranks share samplers; `None` if they do not.
+    pub fn sampler_option(&self) -> Option<&'static str> {
+        let of_devices = self.sampler_devices.as_ref().map(|_| "sampler_devices");
+        self.roles.map(|_| "roles").or(of_devices)
     }
 
     /// Whether GPUs are given or must be found.

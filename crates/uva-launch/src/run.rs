@@ -45,6 +45,9 @@ impl CommandRun {
         command: UserCommand,
         ranks: &RankRequest,
     ) -> Result<Self, RuntimeError> {
+        if let Some(option) = ranks.sampler_option() {
+            loader.check_shared_samplers(&dataset, option)?;
+        }
         let cached_on_gpu = caches.as_ref().is_some_and(|asked| !asked.is_before_disk());
         let backend = &gather_by_cpu(backend, loader, &dataset, cached_on_gpu);
         let ranks = ranks.place_here(backend)?;

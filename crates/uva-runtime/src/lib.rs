@@ -61,7 +61,7 @@ pub use error::{ErrorContext, RuntimeError, signal_name};
 pub use feed::batch::Batch;
 pub use feed::rows::RowTree;
 pub use options::checked_files::CheckedFiles;
-pub use options::input_nodes::InputNodes;
+pub use options::input_nodes::{InputNodes, InputSeeds};
 pub use options::look_ahead::LookAhead;
 pub use options::reader::{DiskReader, Features, HostPages};
 pub use options::{Cursor, LoaderOptions, Passes};

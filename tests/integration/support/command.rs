@@ -156,7 +156,7 @@ fn do_step(
 }
 
 /// The sizes of a batch and a hash of all its columns.
-fn contents(batch: &Batch) -> String {
+pub fn contents(batch: &Batch) -> String {
     let columns = batch.layout().columns().iter();
     let columns = columns.map(|place| batch.column_of(place.key).expect("a column"));
     let hashes: Vec<u64> = columns.map(|column| hash(column.bytes().expect("host memory"))).collect();

@@ -191,9 +191,7 @@ fn bounds_of(
 ) -> Result<BatchBounds, LayoutError> {
     let bytes = spec.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let mut bounds = match spec.tables {
-        None => {
-            BatchBounds::for_graph(&spec.sampling, &seeds_of(dataset, spec), &size_of(dataset, spec), bytes)?
-        }
+        None => BatchBounds::for_graph(&spec.sampling, &seeds_of(dataset, spec), &size_of(dataset), bytes)?,
         Some(_) => of_rows(spec.batch_size)?,
     };
     if let Some(bytes) = bytes {
@@ -222,18 +220,20 @@ fn bounds_of(
     Ok(bounds)
 }
 
-/// The seeds of a batch, of each type.
+/// The most seeds of a batch, of each type: a batch may have seeds of one of several types only.
 fn seeds_of(dataset: &TypedDataset, spec: &BatchSpec) -> Vec<usize> {
-    let of_type = |of| if of == spec.target { spec.batch_size } else { 0 };
-    dataset.metagraph().types().map(of_type).collect()
+    let is_seed = |of| of == spec.target || dataset.chosen_types().any(|chosen| chosen == of);
+    dataset.metagraph().types().map(|of| if is_seed(of) { spec.batch_size } else { 0 }).collect()
 }
 
 /// The sizes that bound batches: a repeated seed has its own row and edges.
-fn size_of(dataset: &TypedDataset, spec: &BatchSpec) -> GraphSize {
-    let (mut size, again) = (GraphSize::of(dataset), dataset.repeats());
-    size.nodes[spec.target.index()] += again.rows;
-    for &relation in dataset.metagraph().into_type(spec.target) {
-        size.relations[relation.index()].edges += again.edges;
+fn size_of(dataset: &TypedDataset) -> GraphSize {
+    let mut size = GraphSize::of(dataset);
+    for of in dataset.chosen_types() {
+        size.nodes[of.index()] += dataset.repeated_seeds(of);
+        for &relation in dataset.metagraph().into_type(of) {
+            size.relations[relation.index()].edges += dataset.repeats_in(relation).edges;
+        }
     }
     size
 }

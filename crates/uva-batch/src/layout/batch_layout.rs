@@ -70,6 +70,12 @@ impl BatchLayout {
         &self.bounds.blocks
     }
 
+    /// Whether all nodes are of one type with features, and all edges of one relation.
+    pub fn is_homogeneous(&self) -> bool {
+        let counts = (self.metagraph.type_count(), self.metagraph.relation_count());
+        matches!(counts, (1, 0 | 1)) && self.rows[0].is_some()
+    }
+
     /// The node types and relations of batches.
     pub fn metagraph(&self) -> &Metagraph {
         &self.metagraph
@@ -234,13 +240,12 @@ impl BatchLayout {
         if self.chooses_sums && !header.is_summed() { Aggregation::None } else { self.aggregation }
     }
 
-    /// The type of the feature values of edges of the first relation, and their number per row; `None` if batches have
-    /// none.
-    pub fn edge_attr(&self) -> Option<(ElementType, usize)> {
-        self.edge_attr_of(Relation::ONLY)
+    /// Whether batches have the feature rows of the edges of a relation.
+    pub fn has_edge_attr(&self) -> bool {
+        self.edge_attr.iter().any(Option::is_some)
     }
 
-    /// The same of a relation.
+    /// The type of the feature values of a relation's edges, and their number per row; `None` if batches have none.
     pub fn edge_attr_of(&self, relation: Relation) -> Option<(ElementType, usize)> {
         self.edge_attr.get(relation.index()).copied().flatten()
     }

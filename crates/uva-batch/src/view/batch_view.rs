@@ -430,9 +430,23 @@ impl<M: SlotMemory> BatchView<M> {
     /// # Panics
     /// See [`BatchView::block`].
     pub fn edge_attr(&self, layer: usize) -> Option<FeatureTable<'_>> {
-        let (element, dim) = self.layout.edge_attr()?;
-        let rows = self.counts(layer).edges;
-        Some(FeatureTable { bytes: self.slice(Column::EdgeAttr.at(layer)), rows, dim, element })
+        self.edge_attr_of(layer, Relation::ONLY)
+    }
+
+    /// Feature rows of a relation's edges in a layer, row `i` for `block_of(layer, relation).indices[i]`; `None` if the
+    /// relation has none, and unless the options request them.
+    ///
+    /// # Panics
+    /// See [`BatchView::block_of`].
+    pub fn edge_attr_of(&self, layer: usize, relation: Relation) -> Option<FeatureTable<'_>> {
+        let (element, dim) = self.layout.edge_attr_of(relation)?;
+        let rows = self.header.block(layer, relation).edges;
+        Some(FeatureTable {
+            bytes: self.slice(Column::EdgeAttr.between(layer, relation)),
+            rows,
+            dim,
+            element,
+        })
     }
 
     /// Type of each of a layer's edges, in the order of `block(layer).indices`; empty unless the options request them.

@@ -267,6 +267,10 @@ impl PyBatch {
                 Presence::Asked if column == Column::Argmax => format!(
                     "this batch has no {name}: Loader(..., aggregate=\"max\", aggregate_argmax=True) makes batches with it"
                 ),
+                Presence::Asked if column == Column::EdgeAttr && held.batch().layout().has_edge_attr() => {
+                    let relation = held.batch().metagraph().full_name(key.relation());
+                    format!("this batch has no {name} of {relation}: the relation has no feat.npy")
+                }
                 Presence::Asked | Presence::Always => {
                     format!("this batch has no {name}: Loader(..., {name}=True) makes batches with it")
                 }
@@ -366,7 +370,7 @@ impl PyBatch {
     /// Whether blocks have the feature rows of their edges.
     #[getter]
     fn has_edge_attr(&self) -> PyResult<bool> {
-        Ok(self.held()?.batch().layout().edge_attr().is_some())
+        Ok(self.held()?.batch().layout().has_edge_attr())
     }
 
     /// Whether its blocks have the types of their edges.

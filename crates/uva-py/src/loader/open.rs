@@ -9,12 +9,13 @@ use pyo3::types::{PyDict, PyString};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{BackendOptions, DeviceChoice};
 use uva_runtime::feed::ranks::RankExchanges;
+use uva_runtime::options::input_nodes::TypeName;
 use uva_runtime::options::part::Part;
 use uva_runtime::pipeline::consumer::{BatchStream, StreamCache, StreamSetup, decide_here};
 use uva_runtime::sampler::cache::CacheRanks;
 use uva_runtime::spec::OptionError;
 use uva_runtime::tune::planning::GpuCache;
-use uva_runtime::{InputNodes, gather_by_cpu};
+use uva_runtime::{InputNodes, InputSeeds, gather_by_cpu};
 
 use crate::arrays::input::Input;
 use crate::data::dataset::{PyDataset, open_divided, open_here};
@@ -35,9 +36,25 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
     })
 }
 
-/// The argument `input_nodes`. Files are read, and ids compared with the dataset, without the interpreter's lock.
+/// The name of the argument of nodes.
+const NAME: &str = "input_nodes";
+
+/// The argument `input_nodes`: nodes, or nodes by the names of their types.
+fn seeds_given(value: &Bound<'_, PyAny>) -> PyResult<InputSeeds> {
+    let Ok(of_types) = value.cast::<PyDict>() else { return nodes_given(value).map(InputSeeds::from) };
+    let of_type = |(name, nodes): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        let Ok(name) = name.extract::<String>() else {
+            let message = format!("{NAME} has the key {name}: the name of a node type is needed");
+            return Err(with(PyTypeError::new_err(message), "field", Some(NAME)));
+        };
+        let Ok(name) = name.parse::<TypeName>();
+        Ok((name, nodes_given(&nodes)?))
+    };
+    of_types.iter().map(of_type).collect()
+}
+
+/// Nodes of one type. Files are read, and ids compared with the dataset, without the interpreter's lock.
 fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
-    const NAME: &str = "input_nodes";
     let named = |error| with(error, "field", Some(NAME));
     if value.is_instance_of::<PyString>() || value.hasattr("__fspath__")? {
         let path: PathBuf = value.extract()?;
@@ -69,7 +86,8 @@ fn nodes_given(value: &Bound<'_, PyAny>) -> PyResult<InputNodes> {
 /// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open;
 /// `options` are the loader's, by name.
 ///
-/// input_nodes: nodes instead of the split's: a path, "all", or an array of ids or bools. shuffle: whether each epoch
+/// input_nodes: nodes instead of the split's: a path, "all", or an array of ids or bools; or a dict of these by the names
+/// of node types. shuffle: whether each epoch
 /// reorders the seeds; None: shuffle training only. part: the part of a partition that the dataset must be, the training
 /// nodes of the smallest part and of this part, and the text of `partition.json`. exchanges: `path` is a partition in
 /// ranges, of which this rank has one; the first exchange transfers rows of the others, the second, if any, picks from
@@ -101,7 +119,7 @@ pub fn _open_loader(
     if let Some(shuffle) = shuffle {
         options.shuffled = options.shuffled.with(split, shuffle);
     }
-    let input_nodes = input_nodes.map(nodes_given).transpose()?;
+    let input_nodes = input_nodes.map(seeds_given).transpose()?;
     let device = device_named(device)?;
     options.check().or_raise()?;
     fork::check("a loader cannot be made")?;

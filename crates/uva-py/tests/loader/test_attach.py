@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import numpy
 import pytest
 from conftest import WATCHDOG, run_python
 from graphs import hashes, write_graph
@@ -68,6 +69,37 @@ for epoch in range(2):
 """
     splits = [expected(graph, split, 2) for split in ("train", "valid", "test")]
     assert run(script) == [split[epoch] for epoch in range(2) for split in splits]
+
+
+def test_typed_batches_are_those_of_a_loader(run, tmp_path):
+    random = numpy.random.default_rng(1)
+    rows = random.standard_normal((400, 5)).astype("float32")
+    writes = numpy.stack([random.integers(0, 150, 2000), random.integers(0, 400, 2000)])
+    uvatrain.write_dataset(
+        tmp_path / "typed",
+        nodes={"paper": {"features": rows, "labels": numpy.arange(400) % 3, "train_idx": numpy.arange(300)}, "author": 150},
+        edges={("author", "writes", "paper"): {"edge_index": writes, "reverse": True}},
+        target="paper",
+    )
+    script = """
+import numpy
+session, rows = uvatrain.attach(), numpy.load(sys.argv[0].replace("train.py", "typed/nodes/paper/feat.npy"))
+for epoch in range(2):
+    seen = []
+    for batch in session:
+        paper, author = batch["paper"], batch["author"]
+        assert numpy.array_equal(paper.x.numpy(), rows[paper.n_id.numpy()]) and author.x is None
+        assert (paper.y == paper.seeds % 3).all() and len(batch.blocks[0]["author__writes__paper"].indptr) == len(paper.y) + 1
+        seen.append(batch.hash)
+        if (epoch, batch.index) == (1, 1):
+            state = session.state_dict()
+    say(seen)
+session.load_state_dict(state)
+say([batch.hash for batch in session])
+"""
+    first, second = expected(tmp_path / "typed", "train", 2)
+    for options in [("--samplers", "3"), ("--prepare", "whole", "--samplers", "2")]:
+        assert run(script, *options, graph=tmp_path / "typed") == [first, second, second[2:]]
 
 
 def test_val_is_a_name_of_valid(run):

@@ -1,6 +1,7 @@
 """Batches of typed graphs: rows, blocks and edges by node type and relation, and PyG's HeteroData of them."""
 
 import json
+import shutil
 
 import numpy
 import pytest
@@ -78,6 +79,69 @@ def test_rows_labels_and_edges_are_those_of_the_dataset(typed):
             assert sum(batch["topic"].num_sampled_nodes) == batch["topic"].num_nodes
             with pytest.raises(KeyError, match="papr"):
                 batch["papr"]
+
+
+def test_edges_have_the_rows_of_their_relation(typed, tmp_path):
+    path, edges = typed
+    copy = shutil.copytree(path, tmp_path / "graph")
+    random, rows = numpy.random.default_rng(2), {}
+    for names, dtype in [(RELATIONS[0], numpy.float16), (RELATIONS[1], numpy.float32)]:
+        rows[names] = random.standard_normal((len(edges[names][0]), 3)).astype(dtype)
+        numpy.save(copy / "edges" / "__".join(names) / "feat.npy", rows[names])
+    meta = json.loads((copy / "meta.json").read_text())
+    meta["edges"][1]["feat_rows"] = "edge_id"
+    (copy / "meta.json").write_text(json.dumps(meta))
+    with uvatrain.Loader(copy, edge_attr=True, **OPTIONS) as loader:
+        for batch in loader:
+            for names, table in rows.items():
+                assert numpy.array_equal(batch[names].edge_attr.numpy(), table[batch[names].e_id.numpy()])
+                of_seeds = batch.blocks[0][names]
+                assert len(of_seeds.edge_attr) == of_seeds.num_edges
+            assert batch[RELATIONS[2]].edge_attr is None and batch.edge_attr_dict[RELATIONS[3]] is None
+            with pytest.raises(ValueError, match=r"topic__covers__paper: the relation has no feat\.npy"):
+                batch.blocks[0][RELATIONS[2]].edge_attr  # noqa: B018
+    with uvatrain.Loader(copy, **OPTIONS) as loader, pytest.raises(ValueError, match="edge_attr=True"):
+        next(iter(loader)).edge_attr_dict  # noqa: B018
+    with pytest.raises(ValueError, match=r"no feat\.npy of a relation") as refused:
+        uvatrain.Loader(path, edge_attr=True, **OPTIONS)
+    assert refused.value.field == "edge_attr"
+
+
+def test_seeds_of_several_types_are_given_by_their_names(typed):
+    path, _ = typed
+    given = {"author": [3, 3, 5, 17], "paper": torch.arange(20).flip(0)}
+    with uvatrain.Loader(path, input_nodes=given, **OPTIONS) as loader:
+        assert len(loader) == 3
+        found = {name: [] for name in given}
+        for batch in loader:
+            assert batch["topic"].num_seeds == 0 and batch["author"].y is None
+            for name, ids in given.items():
+                seeds, places = batch[name].seeds, batch[name].input_id
+                assert torch.equal(torch.as_tensor(ids)[places], seeds)
+                assert torch.equal(batch[name].n_id[: len(seeds)], seeds)
+                found[name] += places.tolist()
+            assert len(batch["paper"].y) == batch["paper"].num_seeds == len(batch.seeds)
+        assert found == {"author": [0, 1, 2, 3], "paper": list(range(20))}
+        state = loader.state_dict()
+        assert "4 author nodes" in state["input_nodes"]
+    mask = numpy.zeros(40, bool)
+    mask[[5, 17]] = True
+    with uvatrain.Loader(path, input_nodes={"author": mask}, **OPTIONS) as loader:
+        assert len(loader) == 1
+        batch = next(iter(loader))
+        assert batch["author"].seeds.tolist() == [5, 17] and batch["paper"].num_seeds == 0
+    for wrong, said in [
+        ({"authr": [1]}, 'did you mean "author"'),
+        ({"author": mask[:3]}, "author: the mask has 3 entries, the dataset 40 nodes"),
+        ({"author": [1, 40]}, "author: entry 1 is 40, outside the ids 0 to 39"),
+        ({"author": []}, "there is no node in it"),
+        ({}, "there is no node in it"),
+    ]:
+        with pytest.raises(ValueError, match=said) as refused:
+            uvatrain.Loader(path, input_nodes=wrong, **OPTIONS)
+        assert refused.value.field == "input_nodes"
+    with pytest.raises(TypeError, match="has the key 3"):
+        uvatrain.Loader(path, input_nodes={3: [1]}, **OPTIONS)
 
 
 def test_hashes_do_not_depend_on_samplers_and_fanouts_are_given_by_name(typed):

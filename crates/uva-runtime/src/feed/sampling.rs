@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use uva_batch::{BatchHeader, Column, HandOver, pad};
-use uva_graph::{Dataset, Split};
+use uva_graph::{Dataset, NodeType, Split};
 use uva_sample::{BatchKey, BatchMut, EpochOrder};
 
 use crate::feed::device::DeviceBatches;
@@ -21,7 +22,45 @@ pub(crate) struct Sampling<'a> {
     on_device: Option<Arc<DeviceBatches>>,
     /// The orders of each split, of the epochs that were requested last.
     orders: [Vec<PreparedOrder>; 3],
-    seeds: Vec<i64>,
+    /// The seeds of each split.
+    lists: [SeedLists<'a>; 3],
+    /// Those of the batch, of each node type.
+    seeds: Vec<SeedsOfType>,
+}
+
+/// The seeds of a batch that are of one node type.
+#[derive(Clone, Default)]
+struct SeedsOfType {
+    ids: Vec<i64>,
+    /// The position of each in the list of its type.
+    positions: Vec<i64>,
+}
+
+/// The seeds of a split, type by type. Positions of an epoch's order run through all lists.
+struct SeedLists<'a> {
+    lists: Vec<(NodeType, &'a [i64])>,
+}
+
+impl SeedLists<'_> {
+    /// Divides the seeds at these positions by their types, in whose lists they keep their order.
+    fn divide(&self, positions: &[u32], of_types: &mut [SeedsOfType]) {
+        for seeds in of_types.iter_mut() {
+            seeds.ids.clear();
+            seeds.positions.clear();
+        }
+        for &position in positions {
+            let mut position = position as usize;
+            for (of, ids) in &self.lists {
+                if let Some(&id) = ids.get(position) {
+                    let seeds = &mut of_types[of.index()];
+                    seeds.ids.push(id);
+                    seeds.positions.push(position as i64);
+                    break;
+                }
+                position -= ids.len();
+            }
+        }
+    }
 }
 
 impl<'a> Sampling<'a> {
@@ -41,7 +80,8 @@ impl<'a> Sampling<'a> {
             engine,
             on_device,
             orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
-            seeds: Vec::with_capacity(plan.options.batch_size),
+            lists: Split::ALL.map(|split| SeedLists { lists: graph.seeds(split) }),
+            seeds: vec![SeedsOfType::default(); dataset.metagraph().type_count()],
         })
     }
 
@@ -79,18 +119,19 @@ impl<'a> Sampling<'a> {
         let kept = orders.iter().position(|order| order.epoch == Some(key.epoch));
         let earliest = (0..orders.len()).min_by_key(|at| orders[*at].epoch);
         let order = orders[kept.or(earliest).unwrap_or(0)].for_epoch(key.epoch)?;
-        let split = self.graph.split(key.split);
-        let positions = order.batch(key.batch as usize);
-        self.seeds.clear();
-        self.seeds.extend(positions.iter().map(|position| split[*position as usize]));
+        self.lists[key.split as usize].divide(order.batch(key.batch as usize), &mut self.seeds);
         let mut columns = self.plan.layout.columns_mut(payload);
-        let target = self.plan.layout.target();
-        let input_id: &mut [i64] = columns.take(Column::InputId.of(target));
-        input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
-        let labels_out: &mut [u8] = columns.take(Column::Labels.of(target));
+        let types = || self.dataset.metagraph().types();
+        for (of, seeds) in types().zip(&self.seeds) {
+            let input_id: &mut [i64] = columns.take(Column::InputId.of(of));
+            input_id.iter_mut().zip(&seeds.positions).for_each(|(to, position)| *to = *position);
+        }
+        let labels_out: SmallVec<[&mut [u8]; 8]> =
+            types().map(|of| columns.take(Column::Labels.of(of))).collect();
+        let seeds: SmallVec<[&[i64]; 8]> = self.seeds.iter().map(|seeds| &seeds.ids[..]).collect();
         let counts = match &self.on_device {
             Some(batches) => {
-                let counts = self.engine.sample_to(self.graph, key, &self.seeds, &batches.place(slot))?;
+                let counts = self.engine.sample_to(self.graph, key, seeds[0], &batches.place(slot))?;
                 let header = BatchHeader::of_batch(key, &counts);
                 let mut parts = batches.for_host(slot, &header, &mut columns);
                 if !parts.is_empty() {
@@ -102,18 +143,20 @@ impl<'a> Sampling<'a> {
                 let degrees: &mut [i32] = columns.take(Column::Degrees);
                 let (mut nodes, mut blocks) = (columns.take_nodes(), columns.take_blocks());
                 let mut out = BatchMut { nodes: &mut nodes, blocks: &mut blocks };
-                self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?
+                self.engine.sample(self.graph, key, &seeds, &mut out, degrees)?
             }
         };
-        drop(columns);
-        // The first nodes of the batch, in any memory.
-        self.graph.to_dataset_ids(&mut self.seeds);
-        let labels = self.dataset.labels();
-        let (label_bytes, row) = (labels.bytes(), labels.row_bytes());
-        // Without labels there is no column, and a row has zero bytes.
-        for (to, seed) in labels_out.chunks_exact_mut(row.max(1)).zip(&self.seeds) {
-            let from = *seed as usize * row;
-            to.copy_from_slice(&label_bytes[from..from + row]);
+        drop((columns, seeds));
+        for ((of, seeds), labels_out) in types().zip(&mut self.seeds).zip(labels_out) {
+            // The first nodes of the batch, in any memory.
+            self.graph.to_dataset_ids(&mut seeds.ids);
+            let labels = self.dataset.labels_of(of);
+            let (label_bytes, row) = (labels.bytes(), labels.row_bytes());
+            // Without labels there is no column, and a row has zero bytes.
+            for (to, seed) in labels_out.chunks_exact_mut(row.max(1)).zip(&seeds.ids) {
+                let from = *seed as usize * row;
+                to.copy_from_slice(&label_bytes[from..from + row]);
+            }
         }
         let mut header = BatchHeader::of_batch(key, &counts);
         if let Some(shapes) = self.plan.layout.shapes() {

@@ -50,14 +50,13 @@ impl BatchKind for GraphBatches {
 }
 
 /// Options that typed graphs do not support, with the reason.
-const NOT_TYPED: [(&str, &str); 8] = [
+const NOT_TYPED: [(&str, &str); 7] = [
     ("seed_order", "nearness over several node types is not defined"),
     ("order", "nearness over several node types is not defined"),
     ("pad", "static shapes are those of one node type"),
     ("aggregate", "each relation would have its own sums"),
     ("reader", "rows of several tables are read from memory"),
     ("look_ahead", "rows of several tables are read from memory"),
-    ("edge_attr", "the edges of each relation have their own features"),
     ("edge_type", "relations have one type of edges each"),
 ];
 
@@ -135,11 +134,26 @@ impl LoaderOptions {
     /// # Errors
     /// [`RuntimeError::Option`] for a typed graph.
     pub fn check_cache(&self, dataset: &Dataset, option: &'static str) -> Result<(), RuntimeError> {
+        self.check_one_type(dataset, option, "not supported for typed graphs yet; omit it")
+    }
+
+    /// Checks that such batches support samplers for all ranks, which this option requests.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Option`] for a typed graph.
+    pub fn check_shared_samplers(&self, dataset: &Dataset, option: &'static str) -> Result<(), RuntimeError> {
+        let reason = "not supported for typed graphs: each rank samples its own batches; give `ranks=N`";
+        self.check_one_type(dataset, option, reason)
+    }
+
+    fn check_one_type(
+        &self,
+        dataset: &Dataset,
+        option: &'static str,
+        reason: &str,
+    ) -> Result<(), RuntimeError> {
         match RunData::of(dataset, self) {
-            RunData::Types(_) => {
-                let reason = "not supported for typed graphs yet; omit it";
-                Err(OptionError::of(option, reason).into())
-            }
+            RunData::Types(_) => Err(OptionError::of(option, reason).into()),
             _ => Ok(()),
         }
     }

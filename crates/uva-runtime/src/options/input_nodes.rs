@@ -56,79 +56,181 @@ impl InputNodes {
     /// The dataset with these nodes in place of a split's.
     ///
     /// # Errors
-    /// [`GraphError::Usage`] for `input_nodes`: no nodes, an id that is not a node or occurs twice, a mask of another
-    /// length. For a file, also if it cannot be read, or has neither ids nor a mask.
+    /// As [`InputSeeds::in_place_of`].
     pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, GraphError> {
-        let nodes = dataset.target().map_or_else(|| dataset.nodes(), |of| dataset.nodes_of(of));
-        let (ids, from) = self.ids(nodes)?;
-        let refused = |problem: String| match &from {
-            Some(path) => GraphError::usage(OPTION, format!("{}: {problem}", path.display())),
-            None => GraphError::usage(OPTION, problem),
-        };
-        if ids.is_empty() {
-            return Err(refused("there is no node in it".to_owned()));
-        }
-        dataset.with_nodes(split, ids, OPTION).map_err(|error| match error {
-            GraphError::Usage { message, .. } => refused(message),
-            other => other,
-        })
+        InputSeeds::from(self).in_place_of(split, dataset)
     }
 
-    /// The ids, and the file that they come from.
-    fn ids(self, nodes: usize) -> Result<(Vec<i64>, Option<PathBuf>), GraphError> {
+    /// The ids, of this many nodes.
+    fn ids(self, nodes: usize) -> Result<Vec<i64>, GraphError> {
         match self {
-            Self::Ids(ids) => Ok((ids, None)),
-            Self::All => Ok(((0..nodes as i64).collect(), None)),
+            Self::Ids(ids) => Ok(ids),
+            Self::All => Ok((0..nodes as i64).collect()),
             Self::Mask(mask) if mask.len() != nodes => {
                 let problem = format!("the mask has {} entries, the dataset {nodes} nodes", mask.len());
                 Err(GraphError::usage(OPTION, problem))
             }
-            Self::Mask(mask) => Ok((node_file::positions(mask), None)),
-            Self::File(path) => Ok((node_file::read(&path, nodes, OPTION)?, Some(path))),
+            Self::Mask(mask) => Ok(node_file::positions(mask)),
+            Self::File(path) => node_file::read(&path, nodes, OPTION),
         }
     }
 }
 
-/// A file of nodes that each process of a run reads. Its path is UTF-8 text; front ends reject other paths.
+/// Nodes of one type or of several in place of those of a split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputSeeds(Given);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Given {
+    /// Nodes of a type, or of the one whose splits are seeds.
+    Lists(Vec<(Option<TypeName>, InputNodes)>),
+    /// Files as [`NodesFiles`] has them.
+    Files(Vec<PathBuf>),
+}
+
+impl<N: Into<InputNodes>> From<N> for InputSeeds {
+    /// Nodes of the type whose splits are seeds.
+    fn from(nodes: N) -> Self {
+        Self(Given::Lists(vec![(None, nodes.into())]))
+    }
+}
+
+impl FromIterator<(TypeName, InputNodes)> for InputSeeds {
+    fn from_iter<I: IntoIterator<Item = (TypeName, InputNodes)>>(of_types: I) -> Self {
+        Self(Given::Lists(of_types.into_iter().map(|(name, nodes)| (Some(name), nodes)).collect()))
+    }
+}
+
+impl InputSeeds {
+    /// Nodes in these files, each `FILE`, or in a typed graph `TYPE=FILE`. There, a path with `=` begins with `./`.
+    #[must_use]
+    pub fn in_files(files: &[PathBuf]) -> Self {
+        Self(Given::Files(files.to_vec()))
+    }
+
+    /// The dataset with these nodes in place of a split's.
+    ///
+    /// # Errors
+    /// [`GraphError::Usage`] for `input_nodes`: no nodes, an id that is not a node, a mask of another length, a node type
+    /// that the dataset does not have or that is named twice. For a file, also if it cannot be read, or has neither ids
+    /// nor a mask.
+    pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, GraphError> {
+        let refused = |problem: String| GraphError::usage(OPTION, problem);
+        let lists = match self.0 {
+            Given::Lists(lists) => lists,
+            Given::Files(files) => {
+                let is_named = dataset.metagraph().is_named();
+                let of_file = |given: &PathBuf| {
+                    let (name, path) = of_type(given, is_named);
+                    (name, InputNodes::from(path))
+                };
+                files.iter().map(of_file).collect()
+            }
+        };
+        let mut of_types: Vec<(NodeType, Vec<i64>)> = Vec::new();
+        for (name, nodes) in lists {
+            let of = match &name {
+                Some(name) => name.find_in(&dataset).map_err(&refused)?,
+                None => dataset.target().unwrap_or(NodeType::ONLY),
+            };
+            let named = dataset.metagraph().is_named().then(|| dataset.metagraph().type_name(of));
+            if of_types.iter().any(|(known, _)| *known == of) {
+                return Err(refused(match named {
+                    Some(name) => format!("nodes of type {name} are given twice: give each type once"),
+                    None => {
+                        "nodes are given twice, but the dataset has one node type: give them once".to_owned()
+                    }
+                }));
+            }
+            let ids = nodes.ids(dataset.nodes_of(of)).map_err(|error| match (error, named) {
+                (GraphError::Usage { message, .. }, Some(name)) => refused(format!("{name}: {message}")),
+                (other, _) => other,
+            })?;
+            of_types.push((of, ids));
+        }
+        if of_types.iter().all(|(_, ids)| ids.is_empty()) {
+            return Err(refused("there is no node in it".to_owned()));
+        }
+        dataset.with_seeds(split, of_types, OPTION)
+    }
+}
+
+/// Files of nodes that each process of a run reads. Their paths are UTF-8 text; front ends reject other paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodesFile {
-    path: PathBuf,
+pub struct NodesFiles {
+    /// As in [`InputSeeds::in_files`].
+    files: Vec<PathBuf>,
     /// The value of [`Dataset::chosen_nodes`] for them.
     pub nodes: String,
 }
 
-impl NodesFile {
-    /// The dataset with the nodes of this file in place of the training split's, and the file for other processes.
+impl NodesFiles {
+    /// The dataset with the nodes of these files in place of the training split's, and the files for other processes.
     ///
     /// # Errors
-    /// See [`InputNodes::in_place_of`].
-    pub fn read(path: &Path, dataset: Dataset) -> Result<(Dataset, Self), GraphError> {
-        let path = path.to_owned();
-        let dataset = InputNodes::File(path.clone()).in_place_of(Split::Train, dataset)?;
+    /// See [`InputSeeds::in_place_of`].
+    pub fn read(files: &[PathBuf], dataset: Dataset) -> Result<(Dataset, Self), GraphError> {
+        let is_named = dataset.metagraph().is_named();
+        let dataset = InputSeeds::in_files(files).in_place_of(Split::Train, dataset)?;
         let nodes = dataset.chosen_nodes().unwrap_or_default();
         // A process that attaches may have changed its directory.
-        let path = std::path::absolute(&path).unwrap_or(path);
-        Ok((dataset, Self { path, nodes }))
+        let absolute = |given: &PathBuf| {
+            let (name, path) = of_type(given, is_named);
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+            match name {
+                Some(name) => PathBuf::from(format!("{name}={}", path.display())),
+                None => path,
+            }
+        };
+        Ok((dataset, Self { files: files.iter().map(absolute).collect(), nodes }))
     }
 
     /// Opens the dataset with these nodes in another process.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] if the file has changed since, or can no longer be read.
+    /// [`RuntimeError::Input`] if a file has changed since, or can no longer be read.
     pub fn in_place(&self, dataset: Dataset) -> Result<Dataset, RuntimeError> {
-        let (dataset, found) = Self::read(&self.path, dataset)?;
+        let is_named = dataset.metagraph().is_named();
+        let (dataset, found) = Self::read(&self.files, dataset)?;
         if found.nodes == self.nodes {
             return Ok(dataset);
         }
         let (now, before) = (&found.nodes, &self.nodes);
-        let problem = format!(
-            "it has {now} now, and had {before} when the run began: leave it as it is until the run ends"
-        );
-        Err(RuntimeError::input(problem).in_file(&self.path))
+        let problem = match self.files.len() {
+            1 => format!(
+                "it has {now} now, and had {before} when the run began: leave it as it is until the run ends"
+            ),
+            _ => format!(
+                "the files of `input_nodes` have {now} now, and had {before} when the run began: leave them as they are until \
+                 the run ends"
+            ),
+        };
+        let first = self.files.first().map(|given| of_type(given, is_named).1);
+        let error = RuntimeError::input(problem);
+        Err(match first {
+            Some(path) => error.in_file(path),
+            None => error,
+        })
     }
 }
 
-impl OptionValue for NodesFile {
+/// The paths that an argument of `input_nodes` may name: before the dataset is open, the path itself, and that of
+/// `TYPE=FILE`.
+pub fn paths_of(given: &Path) -> impl Iterator<Item = &Path> {
+    let (name, path) = of_type(given, true);
+    name.map(|_| path).into_iter().chain([given])
+}
+
+/// The node type of `TYPE=FILE`, if there are names of types, and the file.
+fn of_type(given: &Path, is_named: bool) -> (Option<TypeName>, &Path) {
+    let parts = given.to_str().filter(|_| is_named).and_then(|text| text.split_once('='));
+    match parts.filter(|(name, _)| !name.contains(['/', '.'])) {
+        Some((name, path)) => (Some(TypeName(name.to_owned())), Path::new(path)),
+        None => (None, given),
+    }
+}
+
+impl OptionValue for NodesFiles {
     fn of_text(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
@@ -138,7 +240,8 @@ impl OptionValue for NodesFile {
     }
 
     fn json(&self) -> Value {
-        json!({ "path": self.path.to_string_lossy(), "nodes": self.nodes })
+        let files: Vec<_> = self.files.iter().map(|file| file.to_string_lossy()).collect();
+        json!({ "files": files, "nodes": self.nodes })
     }
 
     fn of_json(value: &Value) -> Option<Self> {
@@ -172,7 +275,7 @@ impl TypeName {
     /// If the dataset does not have the type, or is not typed, or if none is given and `meta.json` names none.
     pub fn target_in(given: Option<&Self>, dataset: &TypedDataset) -> Result<NodeType, RuntimeError> {
         let metagraph = dataset.metagraph();
-        let Some(Self(name)) = given else {
+        let Some(given) = given else {
             return dataset.target().ok_or_else(|| {
                 let names: Vec<&str> = metagraph.types().map(|of| metagraph.type_name(of)).collect();
                 let problem = "\"target\" is missing: it names the node type whose splits are seeds";
@@ -180,11 +283,17 @@ impl TypeName {
                 RuntimeError::input(problem).in_file(&dataset.path().join("meta.json")).with_remedy(remedy)
             });
         };
-        let refused = |reason: String| RuntimeError::from(OptionError::new("target", name, reason));
-        if !metagraph.is_named() {
-            return Err(refused("the dataset has no names of node types".to_owned()));
+        let refused = |reason: String| RuntimeError::from(OptionError::new("target", given, reason));
+        given.find_in(dataset).map_err(refused)
+    }
+
+    /// The type of this name, or the problem with it.
+    fn find_in(&self, dataset: &TypedDataset) -> Result<NodeType, String> {
+        let metagraph = dataset.metagraph();
+        match metagraph.is_named() {
+            true => metagraph.find_type(&self.0).map_err(|unknown| unknown.to_string()),
+            false => Err("the dataset has no names of node types".to_owned()),
         }
-        metagraph.find_type(name).map_err(|unknown| refused(unknown.to_string()))
     }
 }
 

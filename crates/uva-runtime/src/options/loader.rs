@@ -20,7 +20,7 @@ use crate::machine::share_of_cores;
 use crate::options::checked_files::CheckedFiles;
 use crate::options::first_layer::FirstLayer;
 use crate::options::hop_options::HopBatches;
-use crate::options::input_nodes::{NodesFile, TypeName, open_for_batches};
+use crate::options::input_nodes::{NodesFiles, TypeName, open_for_batches};
 use crate::options::look_ahead::LookAhead;
 use crate::options::part::{Part, Standby};
 use crate::options::reader::{CopiedFiles, DiskReader, Features, HostPages};
@@ -199,8 +199,8 @@ options! {
         sums_by_counts: bool = false => Field::internal(),
         /// The splits whose seeds each epoch reorders. Front ends set it for one split.
         shuffled: Shuffled = Shuffled::default() => Field::internal(),
-        /// A file of nodes in place of the training split's, for every process of the run to read.
-        input_nodes: Option<NodesFile> = None => Field::internal(),
+        /// Files of nodes in place of the training split's, for every process of the run to read.
+        input_nodes: Option<NodesFiles> = None => Field::internal(),
         /// A hop set whose rows stand in for the feature table, for every process of the run to open.
         first_layer: Option<FirstLayer> = None => Field::internal(),
         /// The order of the training seeds, where it is another than the shuffle. The process that sees the options first
@@ -393,7 +393,7 @@ impl LoaderOptions {
             checked.check(&dataset)?;
         }
         match &self.input_nodes {
-            Some(file) => file.in_place(dataset),
+            Some(files) => files.in_place(dataset),
             None => Ok(dataset),
         }
     }
@@ -588,8 +588,8 @@ impl LoaderOptions {
         if let Some(file) = self.made_order.as_ref().and_then(MadeOrder::file) {
             found.insert("order_file".to_owned(), file.into());
         }
-        if let Some(file) = &self.input_nodes {
-            found.insert("input_nodes".to_owned(), file.nodes.clone().into());
+        if let Some(files) = &self.input_nodes {
+            found.insert("input_nodes".to_owned(), files.nodes.clone().into());
         }
         if let Some(rows) = &self.first_layer {
             found.insert("first_layer".to_owned(), rows.content.clone().into());

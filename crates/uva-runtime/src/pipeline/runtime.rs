@@ -29,7 +29,7 @@ use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::feed::batch::Batch;
 use crate::feed::ranks::{RankExchanges, check_divided};
 use crate::machine::memory::{ProcessMemory, Resident};
-use crate::options::input_nodes::{InputNodes, open_for_batches};
+use crate::options::input_nodes::{InputSeeds, open_for_batches};
 use crate::options::schedule::{BatchOrder, Schedule};
 use crate::options::seed_order::MadeOrder;
 use crate::options::{Cursor, LoaderOptions, Passes};
@@ -39,7 +39,7 @@ use crate::pipeline::wiring::{ConnectedStages, Connections, wire};
 use crate::plan::RunPlan;
 use crate::plan::topology::{Placement, Role, RunStage, Topology};
 use crate::sampler::cache::CacheContents;
-use crate::telemetry::gauges::{Gauges, RoleProcess};
+use crate::telemetry::gauges::{Gauges, RoleProcess, RowBytes};
 use crate::telemetry::metrics::{Event, InForce, Roles};
 use crate::tune::planning::remote_rows;
 
@@ -47,7 +47,7 @@ use crate::tune::planning::remote_rows;
 #[derive(Clone, Debug)]
 pub struct RuntimeBuilder {
     dataset: PathBuf,
-    input_nodes: Option<InputNodes>,
+    input_nodes: Option<InputSeeds>,
     shuffle: Option<bool>,
     options: LoaderOptions,
     passes: Passes,
@@ -68,7 +68,7 @@ impl RuntimeBuilder {
 
     /// Nodes in place of the training split's: ids, a mask, a file of either, or [`InputNodes::All`]. They keep their
     /// order, unless [`shuffle`](Self::shuffle) is set.
-    pub fn input_nodes(mut self, nodes: impl Into<InputNodes>) -> Self {
+    pub fn input_nodes(mut self, nodes: impl Into<InputSeeds>) -> Self {
         self.input_nodes = Some(nodes.into());
         self
     }
@@ -239,7 +239,7 @@ impl Runtime {
         let plan = Arc::new(plan.with_caches(contents.caches().clone()));
         let topology = Topology::new(&plan, Placement::Threads);
         let stages: Vec<RunStage> = topology.stages_of(0).collect();
-        let row_bytes = plan.layout.table_row_bytes();
+        let row_bytes = RowBytes::of(&plan.layout);
         let connections = Connections { ranks, ..Connections::create(dataset, plan, &contents)? };
         let process = RoleProcess { role: Role::Consumer.name().to_owned(), pid: std::process::id() };
         let rings = connections.rings();

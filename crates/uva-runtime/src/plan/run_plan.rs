@@ -101,7 +101,7 @@ impl RunPlan {
         options.check()?;
         // A batch with more seeds than any split is the whole split, so memory is sized by the longest split. The size
         // is one more than that, so that --drop-last distinguishes it from a whole batch.
-        let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
+        let longest = Split::ALL.into_iter().map(|split| dataset.seed_count(split)).max().unwrap_or(0);
         let batch_size = options.batch_size.min(longest + 1);
         let gather_threads = match options.prepare {
             Prepare::Roles => options.gather_threads,
@@ -110,7 +110,7 @@ impl RunPlan {
         };
         let given_batch_size = options.batch_size;
         let options = &LoaderOptions { batch_size, gather_threads, ..options.clone() };
-        if passes.epochs > 0 && dataset.split(Split::Train).is_empty() {
+        if passes.epochs > 0 && dataset.seed_count(Split::Train) == 0 {
             let problem = format!("{}: there is nothing to train on", dataset.words().no_training);
             return Err(RuntimeError::input(problem).in_file(dataset.path()));
         }
@@ -120,14 +120,14 @@ impl RunPlan {
             false => options,
         };
         let options = &options.with_shapes(dataset, Split::Train)?;
-        let batches = |split| batches(options, split, dataset.split(split).len());
+        let batches = |split| batches(options, split, dataset.seed_count(split));
         let (train, valid, test) = (batches(Split::Train), batches(Split::Valid), batches(Split::Test));
         if passes.epochs > 0 && train == 0 {
             return Err(OptionError::of(
                 "drop_last",
                 format!(
                     "with `batch_size={given_batch_size}` it leaves no training batch: there are only {} training nodes",
-                    dataset.split(Split::Train).len()
+                    dataset.seed_count(Split::Train)
                 ),
             )
             .into());
@@ -170,7 +170,7 @@ impl RunPlan {
     pub fn of_rank(&self, dataset: &Dataset, index: u32) -> Self {
         let part = Part { index, ..self.options.part };
         let options = LoaderOptions { part, ..self.options.clone() };
-        let batches = Split::ALL.map(|split| batches(&options, split, dataset.split(split).len()));
+        let batches = Split::ALL.map(|split| batches(&options, split, dataset.seed_count(split)));
         let schedule = Schedule::new(self.schedule.passes(), part, batches).with_standby(options.standby);
         Self { options, schedule, ..self.clone() }
     }
@@ -251,7 +251,7 @@ impl RunPlan {
 
     /// Maximum number of seeds of a batch in any pass over this dataset's splits.
     pub fn largest_batch(&self, dataset: &Dataset) -> usize {
-        let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
+        let longest = Split::ALL.into_iter().map(|split| dataset.seed_count(split)).max().unwrap_or(0);
         self.options.batch_size.min(longest)
     }
 

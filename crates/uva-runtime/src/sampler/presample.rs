@@ -62,7 +62,7 @@ impl LoaderOptions {
 /// The split itself, or the first split that is not empty if it is empty.
 pub(crate) fn with_nodes(dataset: &Dataset, main: Split) -> Split {
     let splits = [main, Split::Train, Split::Valid, Split::Test];
-    splits.into_iter().find(|split| !dataset.split(*split).is_empty()).unwrap_or(main)
+    splits.into_iter().find(|split| dataset.seed_count(*split) > 0).unwrap_or(main)
 }
 
 fn shapes(dataset: &Dataset, options: &LoaderOptions, main: Split) -> Result<StaticShapes, RuntimeError> {

@@ -1,8 +1,10 @@
 //! Live counts of a run that need no work in its roles. Sources are the words of the control page, the state words of
 //! the slots, and the system's data about the processes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use uva_batch::BatchLayout;
 use uva_mem::ring::Ring;
 use uva_mem::ring::protocol::SlotState;
 
@@ -16,8 +18,31 @@ use crate::plan::RingName;
 pub struct Gauges {
     control: Arc<Control>,
     rings: Arc<[(RingName, Ring)]>,
-    row_bytes: u64,
+    row_bytes: RowBytes,
     processes: Arc<[RoleProcess]>,
+}
+
+/// Bytes of a feature row, as read from the table or from those of node types.
+#[derive(Clone, Debug)]
+pub enum RowBytes {
+    /// Each node has a row of this size. In a hop set it is the rows of a node in all tables that batches have.
+    OfNode(u64),
+    /// By the names of the node types with features.
+    OfTypes(Arc<[(String, u64)]>),
+}
+
+impl RowBytes {
+    /// Those of batches of this layout.
+    pub fn of(layout: &BatchLayout) -> Self {
+        if layout.is_homogeneous() {
+            return Self::OfNode(layout.table_row_bytes() as u64);
+        }
+        let metagraph = layout.metagraph();
+        let with_rows = metagraph.types().filter_map(|of| Some((of, layout.rows_of(of)?)));
+        let of_type =
+            with_rows.map(|(of, shape)| (metagraph.type_name(of).to_owned(), shape.table_bytes() as u64));
+        Self::OfTypes(of_type.collect())
+    }
 }
 
 /// A process of a run.
@@ -65,14 +90,14 @@ impl SlotStates {
 }
 
 impl Gauges {
-    /// Creates live counts of the run with this page and these rings, whose table has feature rows of this size.
+    /// Creates live counts of the run with this page and these rings, whose feature rows have these sizes.
     pub fn new(
         control: Arc<Control>,
         rings: Vec<(RingName, Ring)>,
-        row_bytes: usize,
+        row_bytes: RowBytes,
         processes: Vec<RoleProcess>,
     ) -> Self {
-        Self { control, rings: rings.into(), row_bytes: row_bytes as u64, processes: processes.into() }
+        Self { control, rings: rings.into(), row_bytes, processes: processes.into() }
     }
 
     /// Time totals of each role so far. Time is added when a role changes its activity, so a long wait appears once it
@@ -87,9 +112,16 @@ impl Gauges {
         self.rings.iter().map(|(name, ring)| (name.name(), SlotStates::of(ring))).collect()
     }
 
-    /// Bytes of a feature row, as read from the table.
-    pub fn row_bytes(&self) -> u64 {
-        self.row_bytes
+    /// Bytes of the feature rows of this many input nodes, or in a typed graph of this many rows by the names of node
+    /// types, as read from the tables.
+    pub fn gathered_bytes(&self, input_nodes: u64, rows_by_type: &BTreeMap<String, u64>) -> u64 {
+        match &self.row_bytes {
+            RowBytes::OfNode(bytes) => input_nodes.saturating_mul(*bytes),
+            RowBytes::OfTypes(types) => types.iter().fold(0, |sum: u64, (name, bytes)| {
+                let rows = rows_by_type.get(name).copied().unwrap_or(0);
+                sum.saturating_add(rows.saturating_mul(*bytes))
+            }),
+        }
     }
 
     /// The processes of the run that still exist, and the memory of each now, in bytes. Shared memory, such as the
@@ -117,7 +149,7 @@ mod tests {
         // The largest number is never assigned to a process.
         let processes = vec![process("consumer", std::process::id()), process("producer", i32::MAX as u32)];
         let rings = vec![(RingName::Batch, batches.clone()), (RingName::Feature, features.clone())];
-        let gauges = Gauges::new(Arc::clone(&control), rings, 480, processes);
+        let gauges = Gauges::new(Arc::clone(&control), rings, RowBytes::OfNode(480), processes);
 
         let (mut writer, mut reader) = (batches.writer(), batches.reader());
         for sequence in 0..2 {
@@ -129,6 +161,12 @@ mod tests {
         let ((name, states), (_, others)) = (slots[0], slots[1]);
         assert_eq!((name, states), ("batch", SlotStates { free: 1, filling: 1, ready: 1, reading: 1 }));
         assert_eq!(others, SlotStates { free: 4, ..SlotStates::default() });
+
+        let rows = BTreeMap::from([("paper".to_owned(), 3), ("topic".to_owned(), 2)]);
+        assert_eq!(gauges.gathered_bytes(5, &rows), 5 * 480);
+        let types = [("paper".to_owned(), 16), ("author".to_owned(), 4), ("topic".to_owned(), 2)];
+        let gauges = Gauges { row_bytes: RowBytes::OfTypes(Arc::new(types)), ..gauges };
+        assert_eq!(gauges.gathered_bytes(5, &rows), 3 * 16 + 2 * 2);
 
         control.count(CONSUMER, Counter::Working, 2_000_000_000);
         assert_eq!(gauges.roles().consumer.working_s, 2.0);

@@ -118,6 +118,15 @@ pub struct BatchEvent {
     pub input_nodes: usize,
     /// Edges of each layer, the hop at the seeds first.
     pub edges: Vec<usize>,
+    /// Input nodes of each node type, by name; absent unless the graph is typed, as the next two.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty", default)]
+    pub nodes_by_type: serde_json::Map<String, Value>,
+    /// Feature rows of each node type with features.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty", default)]
+    pub rows_by_type: serde_json::Map<String, Value>,
+    /// Edges of each relation, layer by layer.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty", default)]
+    pub edges_by_relation: serde_json::Map<String, Value>,
     /// Mean loss over the labelled seeds; absent if the consumer is a user's command, which does not report it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub loss: Option<f32>,
@@ -169,6 +178,7 @@ impl BatchEvent {
     pub fn of(batch: &Batch, cached: bool) -> Self {
         let lists = batch.list_reads();
         let [sampled, gathered] = batch.began().map(|began| began.as_micros() as u64);
+        let CountsByName { nodes, rows, edges } = CountsByName::of(batch);
         Self {
             epoch: batch.epoch(),
             batch: batch.index(),
@@ -176,6 +186,9 @@ impl BatchEvent {
             seeds: batch.real_seed_count(),
             input_nodes: batch.real_node_count(),
             edges: (0..batch.layers()).map(|layer| batch.real_edges(layer)).collect(),
+            nodes_by_type: nodes,
+            rows_by_type: rows,
+            edges_by_relation: edges,
             loss: None,
             sampler: batch.sampler(),
             sample_at_us: sampled,
@@ -209,6 +222,43 @@ impl BatchEvent {
         cache.row_hits = hits;
         if let Some(sums) = &mut self.aggregate {
             sums.set_row_hits(hits, cache.rows);
+        }
+    }
+}
+
+/// Bytes of the counts by name in a line. Lines of a run of processes are messages, whose size is limited.
+const MOST_NAMED_BYTES: usize = 64 << 10;
+
+/// Counts of a batch of a typed graph, without padding, in the order of the node types and relations. Empty for other
+/// graphs; those of relations, and then of types, are left empty if they take too many bytes.
+#[derive(Default)]
+struct CountsByName {
+    nodes: serde_json::Map<String, Value>,
+    rows: serde_json::Map<String, Value>,
+    edges: serde_json::Map<String, Value>,
+}
+
+impl CountsByName {
+    fn of(batch: &Batch) -> Self {
+        let (layout, header, metagraph) = (batch.layout(), batch.header(), batch.metagraph());
+        if layout.is_homogeneous() {
+            return Self::default();
+        }
+        // Upper bounds: a count has at most ten digits, and marks around it.
+        let of_types: usize = metagraph.types().map(|of| 2 * (metagraph.type_name(of).len() + 15)).sum();
+        let of_relation = |of| metagraph.full_name(of).len() + 6 + 11 * layout.layers();
+        let of_all = of_types + metagraph.relations().map(of_relation).sum::<usize>();
+        let types = metagraph.types().filter(|_| of_types <= MOST_NAMED_BYTES);
+        let relations = metagraph.relations().filter(|_| of_all <= MOST_NAMED_BYTES);
+        let nodes = |of| (metagraph.type_name(of).to_owned(), header.real_of_type(of).nodes.into());
+        let edges = |of| {
+            let of_layers = (0..layout.layers()).map(|layer| header.real_block(layer, of).edges);
+            (metagraph.full_name(of).to_owned(), of_layers.collect())
+        };
+        Self {
+            nodes: types.clone().map(nodes).collect(),
+            rows: types.filter(|of| layout.rows_of(*of).is_some()).map(nodes).collect(),
+            edges: relations.map(edges).collect(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Feature values of batches as float32: the table's own values, with any caches and any number of gather threads.
 
 use crate::{common, stand_in};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -71,7 +72,8 @@ fn batches(
     let plan = RunPlan::new(dataset, &options(feature_type), passes).unwrap();
     let mut runtime = Runtime::start_with(Arc::clone(dataset), plan, contents).unwrap();
     // Reads are in the table's type, whatever the written type.
-    assert_eq!(runtime.gauges().unwrap().row_bytes(), dataset.table().row_bytes() as u64);
+    let bytes = runtime.gauges().unwrap().gathered_bytes(3, &BTreeMap::new());
+    assert_eq!(bytes, 3 * dataset.table().row_bytes() as u64);
     let mut seen = Vec::new();
     while let Some(batch) = runtime.next_batch().unwrap() {
         let features = batch.features();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use uva_graph::npy::{NpyType, write_array};
-use uva_runtime::options::input_nodes::NodesFile;
+use uva_runtime::options::input_nodes::NodesFiles;
 use uva_runtime::{
     CheckedFiles, Dataset, InputNodes, LoaderOptions, Runtime, RuntimeBuilder, RuntimeError, Split,
 };
@@ -176,7 +176,8 @@ fn a_file_changed_under_a_run_is_refused_by_the_next_process_reading_it() {
     let temp = tempfile::tempdir().unwrap();
     let (graph, file) = (graph(temp.path()), temp.path().join("nodes.npy"));
     write_anew(&file, NpyType::I64, &[7_i64, 3]);
-    let (dataset, read) = NodesFile::read(&file, Dataset::open(&graph).unwrap()).unwrap();
+    let (dataset, read) =
+        NodesFiles::read(std::slice::from_ref(&file), Dataset::open(&graph).unwrap()).unwrap();
     let options = LoaderOptions { input_nodes: Some(read), ..LoaderOptions::default() };
     let sent: LoaderOptions = serde_json::from_value(serde_json::to_value(&options).unwrap()).unwrap();
     assert_eq!(sent, options);

@@ -1,9 +1,13 @@
 //! Batches of typed graphs: nodes, blocks and rows by type and relation, with samplers and with workers.
 
-use uva_graph::{Labels, NodeType, Relation, Split, TypedDataset};
+use serde_json::json;
+use uva_graph::npy::NpyType;
+use uva_graph::{EdgeRows, Labels, NodeType, Relation, Split, TypedDataset};
 use uva_options::OptionValue;
 use uva_runtime::options::Prepare;
-use uva_runtime::{Batch, FanoutSpec, LoaderOptions, Runtime, RuntimeError, SamplerKind};
+use uva_runtime::{
+    Batch, FanoutSpec, InputNodes, InputSeeds, LoaderOptions, Runtime, RuntimeError, SamplerKind,
+};
 use uva_sample::{
     BatchBounds, BatchKey, Expand, FanoutPer, GraphSize, MiniBatch, SampleError, SeedOrder, TypedView,
     sampler,
@@ -12,6 +16,9 @@ use uva_sample::{
 #[path = "../../../uva-graph/tests/common/typed.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod fixture;
+
+/// The place of each edge of rev_writes among those of writes.
+const REV_WRITES: [i64; 12] = [1, 3, 5, 10, 11, 2, 6, 8, 0, 4, 7, 9];
 
 const PAPER: NodeType = NodeType(0);
 const AUTHOR: NodeType = NodeType(1);
@@ -82,6 +89,16 @@ fn check(dataset: &TypedDataset, options: &LoaderOptions, batch: &Batch) {
     for layer in 0..batch.layers() {
         for relation in metagraph.relations() {
             assert_eq!(Some(batch.block_of(layer, relation)), plain.block_of(layer, relation));
+            let found = batch.edge_attr_of(layer, relation);
+            let table = dataset.edge_rows(relation).filter(|_| options.edge_attr);
+            assert_eq!(found.is_some(), table.is_some());
+            let Some((found, EdgeRows { table, row_of })) = found.zip(table) else { continue };
+            let edges = batch.block_of(layer, relation).edge_ids;
+            assert_eq!((found.rows, found.dim, found.element), (edges.len(), table.dim, table.element));
+            for (row, &edge) in found.bytes.chunks_exact(table.row_bytes()).zip(edges) {
+                let begin = row_of.map_or(edge, |row_of| row_of[edge as usize]) as usize * table.row_bytes();
+                assert_eq!(row, &table.bytes[begin..begin + table.row_bytes()], "{key}, edge {edge}");
+            }
         }
     }
     let (Labels::Single(labels), Labels::Single(all)) = (batch.labels_of(PAPER), dataset.labels_of(PAPER))
@@ -115,9 +132,34 @@ fn batches_have_the_rows_and_blocks_of_every_type_and_relation() {
 }
 
 #[test]
+fn edges_have_the_rows_of_their_relation_by_place_or_by_edge_id() {
+    let mut library = fixture::library();
+    let refused = runtime(&library, LoaderOptions { edge_attr: true, ..options() }).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("no feat.npy of a relation"), "{refused}");
+    let rows: Vec<f32> = (0..36_u8).map(f32::from).collect();
+    library.write("edges/author__writes__paper/feat", NpyType::F32, &[3], &rows);
+    // Both directions have the rows of one table, in other orders.
+    library.write("edges/paper__rev_writes__author/edge_id", NpyType::I64, &[], &REV_WRITES);
+    library.write("edges/paper__cites__paper/feat", NpyType::U8, &[2], &[1_u8, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    library.write("edges/paper__cites__paper/edge_id", NpyType::I64, &[], &[4_i64, 0, 0, 2]);
+    library.change(|meta| {
+        meta["edges"][3]["feat_of"] = json!(fixture::LISTS[1].0);
+        meta["edges"][0]["feat_rows"] = json!("edge_id");
+    });
+    let dataset = library.open();
+    for (prepare, edge_ids) in [(Prepare::Roles, false), (Prepare::Roles, true), (Prepare::Whole, true)] {
+        let options = LoaderOptions { edge_attr: true, edge_ids, prepare, samplers: 2, ..options() };
+        let mut runtime = runtime(&library, options.clone()).unwrap();
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            check(&dataset, &options, &batch);
+        }
+    }
+}
+
+#[test]
 fn the_target_and_fanouts_per_node_are_those_of_the_options() {
     let library = fixture::library();
-    library.write("nodes/topic/train_idx", uva_graph::npy::NpyType::I64, &[], &[2_i64, 0]);
+    library.write("nodes/topic/train_idx", NpyType::I64, &[], &[2_i64, 0]);
     let fanouts = FanoutSpec::of_text("*=2,2;author=1,1").unwrap();
     let target = OptionValue::of_text("topic");
     let options = LoaderOptions {
@@ -135,6 +177,66 @@ fn the_target_and_fanouts_per_node_are_those_of_the_options() {
     assert_eq!(batch.hash(), sampled(&dataset, &options, key).unwrap().hash());
     assert!(batch.rows_of(AUTHOR).is_none() && !batch.nodes_of(PAPER).is_empty());
     assert!(batch.block_of(0, Relation(4)).indices.len() <= 4);
+}
+
+#[test]
+fn seeds_of_several_types_follow_one_order_and_keep_it_in_each_type() {
+    let library = fixture::library();
+    library.write("nodes/topic/label", NpyType::F32, &[2], &[0.5_f32, 1.5, 2.5, 3.5, 4.5, 5.5]);
+    let given = [(PAPER, vec![5_i64, 1, 1, 4]), (TOPIC, vec![2, 0]), (AUTHOR, vec![0, 4, 4])];
+    let seeds = || {
+        let names = given.iter().zip(["paper", "topic", "author"]);
+        names.map(|((_, ids), name)| (name.parse().unwrap(), InputNodes::Ids(ids.clone())))
+    };
+    // Positions run through the types in their own order.
+    let order = [(PAPER, 0), (PAPER, 1), (PAPER, 2), (PAPER, 3), (AUTHOR, 0), (AUTHOR, 1), (AUTHOR, 2)];
+    let order: Vec<(NodeType, i64)> = order.into_iter().chain([(TOPIC, 0), (TOPIC, 1)]).collect();
+    let options = LoaderOptions { batch_size: 4, samplers: 2, ..options() };
+    let all: InputSeeds = seeds().collect();
+    let builder = Runtime::builder(&library.path).options(options.clone()).input_nodes(all);
+    let mut runtime = builder.shuffle(true).epochs(2).build().unwrap();
+    let labels = [0_i64, 1, 2, -1, 0, 1];
+    let mut epochs = SeedOrder::new(options.seed, Split::Train, 9, true, 4, false).unwrap();
+    for epoch in 0..2 {
+        epochs.prepare(epoch).unwrap();
+        for index in 0..3 {
+            let batch = runtime.next_batch().unwrap().unwrap();
+            for (of, ids) in &given {
+                let here = epochs.batch(index).iter().map(|&position| order[position as usize]);
+                let places: Vec<i64> = here.filter(|(known, _)| known == of).map(|(_, at)| at).collect();
+                let expected: Vec<i64> = places.iter().map(|&at| ids[at as usize]).collect();
+                assert_eq!(batch.seeds_of(*of), expected, "{of:?} in batch {index} of epoch {epoch}");
+                assert_eq!(&batch.nodes_of(*of)[..expected.len()], expected);
+                let input_id = batch.column_of(uva_batch::Column::InputId.of(*of)).unwrap();
+                assert_eq!(input_id.i64().unwrap(), places);
+                match batch.labels_of(*of) {
+                    Labels::Single(found) => {
+                        assert!(found.iter().eq(expected.iter().map(|&id| &labels[id as usize])));
+                    }
+                    Labels::Regression { values, .. } => {
+                        let rows =
+                            expected.iter().flat_map(|&id| [id as f32 * 2.0 + 0.5, id as f32 * 2.0 + 1.5]);
+                        assert!(values.iter().copied().eq(rows));
+                    }
+                    _ => assert_eq!(*of, AUTHOR),
+                }
+            }
+        }
+    }
+    assert!(runtime.next_batch().unwrap().is_none());
+    let refused = |seeds: InputSeeds| {
+        let builder = Runtime::builder(&library.path).options(options.clone());
+        builder.input_nodes(seeds).build().map(drop).unwrap_err().to_string()
+    };
+    let of = |name: &str, nodes: InputNodes| (name.parse().unwrap(), nodes);
+    let wrong = refused(seeds().chain([of("topic", InputNodes::All)]).collect());
+    assert!(wrong.contains("nodes of type topic are given twice"), "{wrong}");
+    let wrong = refused([of("topic", InputNodes::Mask(vec![true; 4]))].into_iter().collect());
+    assert!(wrong.contains("topic: the mask has 4 entries, the dataset 3 nodes"), "{wrong}");
+    let wrong = refused([of("topic", InputNodes::Ids(vec![0, 3]))].into_iter().collect());
+    assert!(wrong.contains("topic: entry 1 is 3, outside the ids 0 to 2"), "{wrong}");
+    let wrong = refused([of("topi", InputNodes::All)].into_iter().collect());
+    assert!(wrong.contains("did you mean \"topic\"?"), "{wrong}");
 }
 
 #[test]
@@ -162,7 +264,6 @@ fn what_typed_graphs_do_not_support_is_refused_by_name() {
         ("seed_order", "proximity"),
         ("pad", "auto"),
         ("aggregate", "mean"),
-        ("edge_attr", "true"),
         ("edge_type", "true"),
         ("look_ahead", "3"),
         ("features", "disk"),

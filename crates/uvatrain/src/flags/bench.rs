@@ -347,9 +347,9 @@ pub struct PipelineBenchFlags {
     pub json: bool,
 
     /// Nodes instead of the training split: a .npy file of node ids (int64, int32) or of a bool for each node, or text
-    /// with one id per line
-    #[arg(long, value_name = "FILE", help_heading = "Batches")]
-    pub input_nodes: Option<PathBuf>,
+    /// with one id per line; in a typed graph also TYPE=FILE, repeated for seeds of several types
+    #[arg(long, value_name = "[TYPE=]FILE", help_heading = "Batches")]
+    pub input_nodes: Vec<PathBuf>,
 
     /// How batches are made and handed on. The roles are always threads here, as with --in-process.
     #[command(flatten)]

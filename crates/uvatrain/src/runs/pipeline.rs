@@ -7,7 +7,7 @@ use uva_launch::output_paths;
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::options::Prepare;
 use uva_runtime::options::first_layer::FirstLayer;
-use uva_runtime::options::input_nodes::NodesFile;
+use uva_runtime::options::input_nodes::NodesFiles;
 use uva_runtime::telemetry::gauges::Gauges;
 use uva_runtime::telemetry::metrics::{Event, MetricsFile, Observer, RunProgress};
 use uva_runtime::telemetry::trace::TraceFile;
@@ -70,11 +70,13 @@ pub fn loader_options(
 pub fn with_input_nodes(
     dataset: Dataset,
     options: LoaderOptions,
-    file: Option<&Path>,
+    files: &[PathBuf],
 ) -> Result<(Dataset, LoaderOptions), RuntimeError> {
-    let Some(path) = file else { return Ok((dataset, options)) };
-    let (dataset, file) = NodesFile::read(path, dataset)?;
-    Ok((dataset, LoaderOptions { input_nodes: Some(file), ..options }))
+    if files.is_empty() {
+        return Ok((dataset, options));
+    }
+    let (dataset, files) = NodesFiles::read(files, dataset)?;
+    Ok((dataset, LoaderOptions { input_nodes: Some(files), ..options }))
 }
 
 /// The dataset with the rows of `--first-layer`, and the options that let every process of the run open these rows.

@@ -21,7 +21,7 @@ use uva_runtime::machine::own_program;
 use uva_runtime::options::seed_order::MadeOrder;
 use uva_runtime::plan::topology::{Placement, Resource, Role, RunStage, Topology};
 use uva_runtime::plan::{RingName, RunPlan};
-use uva_runtime::telemetry::gauges::{Gauges, RoleProcess};
+use uva_runtime::telemetry::gauges::{Gauges, RoleProcess, RowBytes};
 
 /// The roles of a run. Dropping it kills and reaps the remaining ones.
 pub(crate) struct Fleet {
@@ -252,7 +252,7 @@ impl Fleet {
         let roles =
             self.members.iter().map(|member| RoleProcess { role: member.process_name(), pid: member.pid() });
         let processes = std::iter::once(own).chain(roles).collect();
-        Gauges::new(Arc::clone(control), self.rings[0].clone(), plan.layout.table_row_bytes(), processes)
+        Gauges::new(Arc::clone(control), self.rings[0].clone(), RowBytes::of(&plan.layout), processes)
     }
 
     /// The stages that name the processes of a rank, in the order in which a batch passes through them, with their

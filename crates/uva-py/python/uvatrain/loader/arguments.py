@@ -13,9 +13,11 @@ from .exchange import Exchange
 
 
 def nodes_given(nodes: Any) -> Any:
-    """`input_nodes` as the core reads it: an array, or a path."""
+    """`input_nodes` as the core reads it: an array, or a path; or a dict of these by the names of node types."""
     if nodes is None or isinstance(nodes, str | os.PathLike):
         return nodes
+    if isinstance(nodes, Mapping):
+        return {name: nodes_given(of_type) for name, of_type in nodes.items()}
     try:
         return readable("input_nodes", nodes)
     except (TypeError, ValueError) as error:

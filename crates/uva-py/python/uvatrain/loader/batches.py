@@ -7,6 +7,7 @@ import contextlib
 import gc
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
@@ -15,6 +16,7 @@ from .._arrays import integer
 from ..datasets import Dataset, TypedDataset
 from ..errors import SlotInUse, UvatrainError, about
 from .batch import Batch, SlotBatch
+from .typed_batch import Metadata, TypedBatch
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -113,6 +115,9 @@ class Batches(Generic[Item]):
         self.split = split
         self.rank, self.world_size = source.part
         self._length: int = source.batches(split)
+        metadata = Metadata.of(source)
+        if metadata is not None:
+            self._wrap = partial(TypedBatch, metadata=metadata)
         # Where the next iteration begins; None: at the beginning of the epoch after the last one.
         self._pending: Place | None = Place(0)
         # Where the iteration that was begun last stands.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
@@ -17,7 +16,6 @@ from .batch import Batch
 from .batches import Batches, Item, close_with
 from .declared import declare, flattened, taken
 from .parts import part_of
-from .typed_batch import Metadata, TypedBatch
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
@@ -42,7 +40,7 @@ class Loader(Batches[Item]):
     split: "train", "valid" (or "val") or "test".
     input_nodes: nodes to sample around, in place of the split's: ids (a tensor, an array, a list), a mask with a bool for
         each node, "all", or the path of a file: .npy, of ids or of a mask, or text with one id a line. None: the
-        split's.
+        split's. In a typed graph they are of the target, or a dict has those of several types.
     shuffle: shuffle the seeds in each epoch. None: for the training split, but not for validation, test or
         input_nodes, which keep their order.
     num_neighbors: another name of fanouts, as PyG has it. In a typed graph both may be a dict by relations, with triples of
@@ -131,12 +129,10 @@ class Loader(Batches[Item]):
         close_with(self, source)
         super().__init__(source, split)
         self._refuse_ranks_without_batches()
-        if source.metadata is not None:
-            if not source.all_batches(split):
-                source.close()
-                file = f"nodes/{source.target}/{split}_idx.npy"
-                raise about("target", ValueError(f"{file} is absent: choose a target that has it, or give input_nodes"))
-            self._wrap = partial(TypedBatch, metadata=_metadata(source))
+        if source.metadata is not None and not source.all_batches(split):
+            source.close()
+            file = f"nodes/{source.target}/{split}_idx.npy"
+            raise about("target", ValueError(f"{file} is absent: choose a target that has it, or give input_nodes"))
         self.part = None if chosen is None else chosen.number
         self._transform = transform
         if isinstance(path, Dataset | TypedDataset):
@@ -145,20 +141,6 @@ class Loader(Batches[Item]):
     def __repr__(self) -> str:
         path = str(self.dataset.path)
         return f"Loader({path!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
-
-
-def _metadata(source: _core.Source) -> Metadata:
-    """The names of a typed graph, with the edge tables' rows of relations that have them."""
-    assert source.metadata is not None
-    node_types, edge_types = source.metadata
-    folder, rows = os.path.join(source.dataset.path, "edges"), {}
-    for names in edge_types:
-        file = os.path.join(folder, "__".join(names), "edge_id.npy")
-        if os.path.exists(file):
-            import numpy
-
-            rows[names] = numpy.load(file, mmap_mode="r")
-    return Metadata(node_types, edge_types, rows, source.target or node_types[0])
 
 
 declare(Loader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,21 @@ class Metadata:
         self._types = {name: number for number, name in enumerate(node_types)}
         self._relations: dict[Any, int] = {names: number for number, names in enumerate(edge_types)}
         self._relations.update(("__".join(names), number) for number, names in enumerate(edge_types))
+
+    @classmethod
+    def of(cls, source: _core.Source) -> Metadata | None:
+        """That of the batches of a source; None if they are of one node type."""
+        if source.metadata is None:
+            return None
+        node_types, edge_types = source.metadata
+        folder, rows = os.path.join(source.dataset.path, "edges"), {}
+        for names in edge_types:
+            file = os.path.join(folder, "__".join(names), "edge_id.npy")
+            if os.path.exists(file):
+                import numpy
+
+                rows[names] = numpy.load(file, mmap_mode="r")
+        return cls(node_types, edge_types, rows, source.target or node_types[0])
 
     def node_type(self, name: Any) -> int | None:
         """The number of a node type."""
@@ -138,6 +154,17 @@ class EdgesOfRelation:
         return self._batch._metadata.edge_ids(self._names, self._block.edge_ids)
 
     @property
+    def edge_attr(self) -> torch.Tensor | None:
+        """[edges, features]: the feature rows of the edges. None if the relation has no features.
+
+        Only with `Loader(..., edge_attr=True)`.
+        """
+        core = self._batch._core
+        if core.has_edge_attr and not core.has("edge_attr", self._number):
+            return None
+        return self._block.edge_attr
+
+    @property
     def num_sampled_edges(self) -> list[int]:
         """Edges that each hop sampled."""
         edges = [of_layer[self._number][2] for of_layer in self._batch._block_sizes]
@@ -221,6 +248,11 @@ class TypedBatch(SlotBatch):
     def e_id_dict(self) -> dict[EdgeType, torch.Tensor]:
         """`e_id` of each relation."""
         return self._of_relations("e_id")
+
+    @property
+    def edge_attr_dict(self) -> dict[EdgeType, torch.Tensor | None]:
+        """`edge_attr` of each relation; None for relations without features."""
+        return self._of_relations("edge_attr")
 
     @property
     def num_sampled_edges_dict(self) -> dict[EdgeType, list[int]]:

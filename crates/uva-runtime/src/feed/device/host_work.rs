@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column};
+use uva_batch::{Aggregation, BatchHeader, BatchLayout, Column, ColumnKey};
 use uva_graph::Hops;
 use uva_rows::cuda::SlotSums;
 use uva_rows::{GatherError, HostPlace, SumBeginner};
@@ -72,30 +72,34 @@ impl HostWork<'_> {
 /// The feature rows of edges: gathered by the CPU, and sent to the slot with the batch's arrays.
 pub(super) struct EdgesOnHost {
     pub source: EdgeRowSource,
-    /// Rows of each layer of the current batch.
-    pub rows: Vec<Vec<u8>>,
+    /// Rows of each column of the current batch.
+    pub rows: Vec<(ColumnKey, Vec<u8>)>,
     pub threads: usize,
 }
 
 impl EdgesOnHost {
-    /// Gathers each layer's rows.
+    /// Gathers the rows of each column.
     pub fn gather(
         &mut self,
         layout: &BatchLayout,
         header: &BatchHeader,
         from: &[u8],
     ) -> Result<(), RuntimeError> {
-        self.rows.resize(layout.layers(), Vec::new());
-        for ((layer, range), out) in EdgeRowSource::ranges(layout, header).enumerate().zip(&mut self.rows) {
+        if self.rows.is_empty() {
+            let columns = EdgeRowSource::columns(layout, header);
+            self.rows.extend(columns.map(|(column, _)| (column, Vec::new())));
+        }
+        let columns = EdgeRowSource::columns(layout, header);
+        for ((column, range), (_, out)) in columns.zip(&mut self.rows) {
             out.resize(range.len(), 0);
             let place = HostPlace { out, threads: self.threads };
-            self.source.fill(layout, header, layer, from, place)?;
+            self.source.fill(layout, header, column, from, place)?;
         }
         Ok(())
     }
 
-    pub fn of_layer(&self, layer: usize) -> &[u8] {
-        self.rows.get(layer).map_or(&[], Vec::as_slice)
+    pub fn of_column(&self, column: ColumnKey) -> &[u8] {
+        self.rows.iter().find(|(key, _)| *key == column).map_or(&[], |(_, rows)| rows)
     }
 }
 

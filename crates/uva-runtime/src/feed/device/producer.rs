@@ -233,7 +233,7 @@ impl<'d> DeviceGather<'d> {
             .filter(|(place, _)| batches.is_none() || !place.key.column.spec().made_on_gpu)
             .map(|(place, to)| match place.key.column.spec().written_by {
                 Stage::Sampler => (to.start, &from[place.used(header)]),
-                Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_layer(place.key.layer))),
+                Stage::Producer => (to.start, edges.map_or(&[][..], |edges| edges.of_column(place.key))),
             })
             .collect();
         let ranges = feature_ranges(layout, header);
@@ -328,7 +328,7 @@ impl<'d> DeviceGather<'d> {
             to[range].copy_from_slice(match (place.key.column.spec().written_by, &self.edges) {
                 (Stage::Sampler, _) => &from[place.used(header)],
                 (Stage::Producer, edges) => {
-                    edges.as_ref().map_or(&[][..], |edges| edges.of_layer(place.key.layer))
+                    edges.as_ref().map_or(&[][..], |edges| edges.of_column(place.key))
                 }
             });
         }

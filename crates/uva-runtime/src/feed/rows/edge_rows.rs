@@ -3,25 +3,32 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use uva_batch::{BatchHeader, BatchLayout, Column};
+use uva_batch::{BatchHeader, BatchLayout, Column, ColumnKey};
 use uva_cuda::memory::TableBytes;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Relation};
 use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
 
 use crate::RuntimeError;
 
-/// The bytes of edge_feat.npy, while the dataset is mapped.
-struct EdgeFeatureBytes(Arc<Dataset>);
+/// The bytes of a relation's table, while the dataset is mapped.
+struct EdgeTable {
+    dataset: Arc<Dataset>,
+    relation: Relation,
+}
 
-impl TableBytes for EdgeFeatureBytes {
+impl TableBytes for EdgeTable {
     fn bytes(&self) -> &[u8] {
-        self.0.edge_features().map_or(&[], |table| table.bytes)
+        self.dataset.edge_rows(self.relation).map_or(&[], |rows| rows.table.bytes)
     }
 }
 
-/// A source of these rows. The CPU reads the mapped table, even if the batch is on a GPU.
+/// A source of these rows. The CPU reads the mapped tables, even if the batch is on a GPU.
 pub(crate) struct EdgeRowSource {
-    source: MappedTable<'static>,
+    dataset: Arc<Dataset>,
+    /// Of each relation with such rows.
+    tables: Vec<(Relation, MappedTable<'static>)>,
+    /// The rows of a block's edges, if they are not those of their places.
+    rows: Vec<i64>,
 }
 
 impl EdgeRowSource {
@@ -31,31 +38,59 @@ impl EdgeRowSource {
         layout: &BatchLayout,
         threads: usize,
     ) -> Result<Option<Self>, RuntimeError> {
-        let Some((element, dim)) = layout.edge_attr() else { return Ok(None) };
-        let table = Arc::new(EdgeFeatureBytes(Arc::clone(dataset)));
-        let source = MappedTable::owned(table, element.bytes() * dim, threads).map_err(failed)?;
-        Ok(Some(Self { source }))
+        let of_relation = |relation| {
+            let (element, dim) = layout.edge_attr_of(relation)?;
+            let table = Arc::new(EdgeTable { dataset: Arc::clone(dataset), relation });
+            let table = MappedTable::owned(table, element.bytes() * dim, threads);
+            Some(table.map(|table| (relation, table)).map_err(|error| failed(dataset, relation, error)))
+        };
+        let tables: Vec<_> =
+            layout.metagraph().relations().filter_map(of_relation).collect::<Result<_, _>>()?;
+        let source = Self { dataset: Arc::clone(dataset), tables, rows: Vec::new() };
+        Ok((!source.tables.is_empty()).then_some(source))
     }
 
-    /// The bytes of a slot for each layer's rows in the batch of this header.
-    pub fn ranges(layout: &BatchLayout, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
-        (0..layout.layers()).map(|layer| layout.range(header, Column::EdgeAttr.at(layer)))
+    /// The columns of such rows, and the bytes of a slot for each in the batch of this header.
+    pub fn columns(
+        layout: &BatchLayout,
+        header: &BatchHeader,
+    ) -> impl Iterator<Item = (ColumnKey, Range<usize>)> {
+        let columns = layout.columns().iter().filter(|place| place.key.column == Column::EdgeAttr);
+        columns.map(|place| (place.key, place.used(header)))
     }
 
-    /// Gathers a layer's rows into `out`, which is as long as its range. `from` is the batch slot's payload.
+    /// Gathers the rows of a column into `out`, which is as long as its range. `from` is the batch slot's payload.
     pub fn fill(
         &mut self,
         layout: &BatchLayout,
         header: &BatchHeader,
-        layer: usize,
+        column: ColumnKey,
         from: &[u8],
         place: HostPlace<'_>,
     ) -> Result<(), RuntimeError> {
-        let edges: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::EdgeIds.at(layer))]);
-        self.source.fill(edges, place).map(drop).map_err(failed)
+        let Self { dataset, tables, rows } = self;
+        let relation = column.relation();
+        let Some((_, table)) = tables.iter_mut().find(|(of, _)| *of == relation) else { return Ok(()) };
+        let places = ColumnKey { column: Column::EdgeIds, ..column };
+        let edges: &[i64] = bytemuck::cast_slice(&from[layout.range(header, places)]);
+        let row_of = dataset.edge_rows(relation).and_then(|rows| rows.row_of);
+        let edges = match row_of {
+            None => edges,
+            Some(row_of) => {
+                rows.clear();
+                // A place outside the lists has no row either.
+                rows.extend(edges.iter().map(|&edge| row_of.get(edge as usize).copied().unwrap_or(-1)));
+                rows
+            }
+        };
+        table.fill(edges, place).map(drop).map_err(|error| failed(dataset, relation, error))
     }
 }
 
-fn failed(error: GatherError) -> RuntimeError {
-    RuntimeError::failed(format!("edge_feat.npy: {error}"))
+fn failed(dataset: &Dataset, relation: Relation, error: GatherError) -> RuntimeError {
+    let file = match dataset.metagraph().is_named() {
+        true => dataset.directory_of_relation(relation).join("feat.npy"),
+        false => dataset.path().join("edge_feat.npy"),
+    };
+    RuntimeError::failed(error.to_string()).in_file(&file)
 }

@@ -52,9 +52,9 @@ impl<'d> SlotRows<'d> {
         (to, skipped): (&mut [u8], usize),
     ) -> Result<(), RuntimeError> {
         if let Some(edges) = &mut self.edges {
-            for (layer, range) in EdgeRowSource::ranges(layout, header).enumerate() {
+            for (column, range) in EdgeRowSource::columns(layout, header) {
                 let place = HostPlace { out: &mut to[behind(range, skipped)], threads };
-                edges.fill(layout, header, layer, from, place)?;
+                edges.fill(layout, header, column, from, place)?;
             }
         }
         let read = self.nodes.fill(layout, header, threads, from, (to, skipped))?;

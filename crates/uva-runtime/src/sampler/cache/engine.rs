@@ -3,13 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::kernels::sample::SampleKernels;
 use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, SharedBuffer, TableBytes};
 use uva_cuda::{Module, ModuleOptions};
+use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
-use uva_graph::{Dataset, NodeType};
 use uva_mem::FrozenBytes;
 use uva_sample::cuda::{
     BatchPlace, CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, DeviceBytes, GraphSource,
@@ -84,23 +83,20 @@ impl<'a> Engine<'a> {
         Ok(Self::Device(Box::new(sampler)))
     }
 
-    /// Samples the batch `key` around `seeds`, which are ids of `graph`. The nodes it returns have the dataset's ids.
-    /// `degrees` receives the in-degrees in the whole graph of as many nodes as fit.
+    /// Samples the batch `key` around `seeds` of each node type, which are ids of `graph`. The nodes it returns have the
+    /// dataset's ids. `degrees` receives the in-degrees in the whole graph of as many nodes as fit.
     pub fn sample(
         &mut self,
         graph: &SampledGraph<'_>,
         key: BatchKey,
-        seeds: &[i64],
+        seeds: &[&[i64]],
         out: &mut BatchMut<'_, '_>,
         degrees: &mut [i32],
     ) -> Result<BatchCounts, RuntimeError> {
         match self {
             Self::Host { sampler, dataset } => {
-                let target = dataset.target().unwrap_or(NodeType::ONLY);
-                let of_types = dataset.metagraph().types().map(|of| if of == target { seeds } else { &[] });
-                let of_types: SmallVec<[&[i64]; 8]> = of_types.collect();
                 let counts =
-                    sampler.sample_types(key, &of_types, out).map_err(|error| graph.in_dataset_ids(error))?;
+                    sampler.sample_types(key, seeds, out).map_err(|error| graph.in_dataset_ids(error))?;
                 // Graphs of several types are not reordered, and their batches have no degrees.
                 let nodes = &mut out.nodes[0][..counts.types()[0].nodes];
                 graph.to_dataset_ids(nodes);
@@ -113,7 +109,7 @@ impl<'a> Engine<'a> {
                 Ok(counts)
             }
             Self::Device(sampler) => {
-                sampler.sample_into(key, seeds, out, degrees).map_err(|error| on_gpu_failed(graph, error))
+                sampler.sample_into(key, seeds[0], out, degrees).map_err(|error| on_gpu_failed(graph, error))
             }
         }
     }

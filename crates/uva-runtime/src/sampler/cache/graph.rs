@@ -1,7 +1,7 @@
 //! The graph of samplers: the dataset's own, or one in the order of the list cache.
 
 use uva_graph::reorder::{ReorderedLayout, ReorderedView};
-use uva_graph::{Csc, Dataset, Split};
+use uva_graph::{Csc, Dataset, NodeType, Split};
 use uva_sample::{GraphView, OriginalEdges, SampleError, TypedView};
 
 use super::caches::Caches;
@@ -66,6 +66,15 @@ impl<'a> SampledGraph<'a> {
                 (caches.lists, caches.list_weights);
         }
         types
+    }
+
+    /// The seeds of a split of each type that has some, in the order of their file, by their ids in [`Self::csc`].
+    pub fn seeds(&self, split: Split) -> Vec<(NodeType, &'a [i64])> {
+        match &self.reordered {
+            // Only a graph of one type is reordered.
+            Some(view) => vec![(NodeType::ONLY, view.split(split))],
+            None => self.dataset.seeds(split),
+        }
     }
 
     /// The nodes of a split, in the order of its file, by their ids in [`Self::csc`].

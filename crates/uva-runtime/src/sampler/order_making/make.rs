@@ -63,7 +63,7 @@ pub(crate) fn in_batches(
     let shuffle = options.shuffled.has(split);
     let made = options.made_order.as_ref().filter(|_| split == Split::Train && shuffle);
     let sequenced = made.map(MadeOrder::sequenced).transpose()?.flatten();
-    let len = dataset.split(split).len();
+    let len = dataset.seed_count(split);
     let of = (shuffle, sequenced.as_ref());
     Ok(EpochOrder::new(options.seed, split, len, of, batch_size, drop_last)?)
 }

@@ -8,8 +8,8 @@ use uva_options::OptionError;
 use uva_plan::{CachePolicy, CachedKinds, PlanRequest};
 use uva_rows::cache::map_bytes;
 
-use super::measure::{GPU_CACHE, cacheable, workload};
-use super::request::Budget;
+use super::measure::{cacheable, workload};
+use super::request::{Budget, GPU_CACHE};
 use super::search::Search;
 use crate::RuntimeError;
 use crate::backend::{Backend, CudaBackend, GatherChoice};

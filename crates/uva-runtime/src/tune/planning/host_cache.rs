@@ -5,10 +5,8 @@ use std::sync::Arc;
 use uva_graph::Dataset;
 use uva_plan::{CachePolicy, TimedBy};
 
-use super::measure::{
-    HOST_CACHE, budget_of_rows, check_host_budget, check_plan_fits, rows_kept_in, workload,
-};
-use super::request::Budget;
+use super::measure::{budget_of_rows, check_host_budget, check_plan_fits, rows_kept_in, workload};
+use super::request::{Budget, HOST_CACHE};
 use super::search::Search;
 use crate::RuntimeError;
 use crate::backend::Backend;

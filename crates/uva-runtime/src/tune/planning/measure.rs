@@ -20,17 +20,11 @@ use uva_sample::{SampleError, Sequenced};
 
 use super::device_times::DeviceTimes;
 use super::host_times::HostTimes;
-use super::request::SamplerVerdict;
+use super::request::{GPU_CACHE, SamplerVerdict};
 use crate::backend::{Backend, CudaBackend, GatherChoice, Partition, SamplerChoice};
 use crate::options::seed_order::MadeOrder;
 use crate::{LoaderOptions, RuntimeError};
 use uva_options::ByteSize;
-
-/// The option that gives bytes for caches, wherever they are.
-pub const GPU_CACHE: &str = "gpu_cache";
-
-/// The option that sets the bytes for cached rows of a table on disk.
-pub const HOST_CACHE: &str = "host_cache";
 
 /// The divisor of the available memory for `--gpu-cache auto` without a GPU that trains.
 const SHARE_OF_HOST_MEMORY: u64 = 4;

@@ -21,11 +21,11 @@ pub use gpu_cache::{GpuCache, check_cached_sums, check_kinds};
 pub use host_cache::HostCacheParts;
 pub(crate) use host_cache::host_cache_contents;
 pub use measure::{
-    GPU_CACHE, HOST_CACHE, PlanAsked, budget_left, budget_on_cpu, cacheable, check_plan_fits,
-    measure_sampler, plan, plan_asked, read_plan, workload,
+    PlanAsked, budget_left, budget_on_cpu, cacheable, check_plan_fits, measure_sampler, plan, plan_asked,
+    read_plan, workload,
 };
 pub(crate) use remote_rows::remote_rows;
-pub use request::{Budget, CacheOptions, CacheRequest, SamplerVerdict};
+pub use request::{Budget, CacheOptions, CacheRequest, GPU_CACHE, HOST_CACHE, SamplerVerdict};
 pub use search::FoundParts;
 pub use search::{Search, SearchResult};
 pub use stage_times::time_stages;

@@ -12,6 +12,12 @@ use uva_plan::{CachePolicy, TimedBy};
 
 const CACHES: &str = "Caches";
 
+/// The option that gives bytes for caches, wherever they are.
+pub const GPU_CACHE: &str = "gpu_cache";
+
+/// The option that sets the bytes for cached rows of a table on disk.
+pub const HOST_CACHE: &str = "host_cache";
+
 options! {
     /// What to cache of the graph and of the rows, as requested. Each option is declared here and nowhere else
     /// ([`uva_options`]).
@@ -132,6 +138,16 @@ impl CacheRequest {
     #[must_use]
     pub fn is_before_disk(&self) -> bool {
         matches!(self, Self::BeforeDisk { .. })
+    }
+
+    /// The name of the option that requests them.
+    #[must_use]
+    pub fn option(&self) -> &'static str {
+        match self {
+            Self::Planned(_) => "plan",
+            Self::Find { .. } => GPU_CACHE,
+            Self::BeforeDisk { .. } => HOST_CACHE,
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_plan::{CachePlan, CachePolicy, CachedKinds, TimedBy};
 
-use super::measure::{GPU_CACHE, HOST_CACHE, PlanAsked, cacheable, measure_sampler, plan_kinds};
-use super::request::SamplerVerdict;
+use super::measure::{PlanAsked, cacheable, measure_sampler, plan_kinds};
+use super::request::{GPU_CACHE, HOST_CACHE, SamplerVerdict};
 use crate::backend::Backend;
 use crate::sampler::cache::{ids, no_memory};
 use crate::tune::measurement::{self, Figures};

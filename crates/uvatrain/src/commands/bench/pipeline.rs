@@ -8,7 +8,7 @@ use uva_runtime::machine::memory::ProcessMemory;
 use uva_runtime::options::Prepare;
 use uva_runtime::options::seed_order::MadeOrder;
 use uva_runtime::telemetry::metrics::Roles;
-use uva_runtime::{DiskCounts, Runtime};
+use uva_runtime::{DiskCounts, InputSeeds, Runtime};
 
 use super::spread::Spread;
 use crate::exit;
@@ -72,8 +72,8 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     // A worker gathers on its own thread alone.
     let gather_threads = if prepare == Prepare::Whole { 1 } else { options.gather_threads };
     let mut builder = Runtime::builder(&flags.data).options(options).epochs(flags.epochs);
-    if let Some(file) = &flags.input_nodes {
-        builder = builder.input_nodes(file.as_path()).shuffle(true);
+    if !flags.input_nodes.is_empty() {
+        builder = builder.input_nodes(InputSeeds::in_files(&flags.input_nodes)).shuffle(true);
     }
     if flags.dry_run {
         return dry_run::show(&builder.dry_run()?, flags.json);
@@ -94,9 +94,14 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         let counted = passed == flags.warm_up;
         if counted {
             batches += 1;
-            input_nodes += batch.input_nodes().len() as u64;
-            edges += (0..batch.layers()).map(|layer| batch.block(layer).indices.len() as u64).sum::<u64>();
-            feature_bytes += batch.features().bytes.len() as u64;
+            let metagraph = batch.metagraph();
+            input_nodes += batch.node_count() as u64;
+            for layer in 0..batch.layers() {
+                let blocks = metagraph.relations().map(|of| batch.block_of(layer, of));
+                edges += blocks.map(|block| block.indices.len() as u64).sum::<u64>();
+            }
+            let rows = metagraph.types().filter_map(|of| batch.rows_of(of));
+            feature_bytes += rows.map(|rows| rows.bytes.len() as u64).sum::<u64>();
         }
         drop(batch);
         if !counted {

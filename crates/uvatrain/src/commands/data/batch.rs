@@ -20,7 +20,7 @@ pub fn run(flags: &BatchFlags) -> anyhow::Result<()> {
     options.check()?;
     flags.sampling.given.check_use(&options).map_err(RuntimeError::from)?;
     let dataset = Dataset::open(&flags.data)?;
-    let (dataset, options) = with_input_nodes(dataset, options, flags.input_nodes.as_deref())?;
+    let (dataset, options) = with_input_nodes(dataset, options, flags.input_nodes.as_slice())?;
     options.check_dataset(&dataset)?;
     let options = options.with_order(&dataset)?;
     let mut order = epoch_order(&dataset, &options, flags.split)?;

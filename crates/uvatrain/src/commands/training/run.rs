@@ -1,10 +1,11 @@
 //! `uvatrain run`: batches for a user's command.
 
 use serde_json::json;
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Verify};
 use uva_launch::launcher::UserCommand;
 use uva_launch::run::CommandRun;
 use uva_runtime::LoaderOptions;
+use uva_runtime::options::input_nodes::{open_for_batches, paths_of};
 use uva_runtime::telemetry::metrics::Event;
 
 use crate::flags::training::RunFlags;
@@ -18,30 +19,23 @@ use crate::ui::{log, out, progress, summary};
 
 /// The dataset, and all options of the loader.
 fn opened(flags: &RunFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
-    let dataset = Dataset::open(&flags.data)?;
     let options = loader_options(flags.loader_options(), &flags.loader, &flags.backend)?;
-    Ok(with_input_nodes(dataset, options, flags.input_nodes.as_deref())?)
+    let dataset = open_for_batches(&flags.data, Verify::Stamp, options.target.as_ref())?;
+    Ok(with_input_nodes(dataset, options, &flags.input_nodes)?)
 }
 
 /// Makes batches for a user's command.
 pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     flags.check()?;
     log::name_process("launcher");
-    check_paths(&[
-        ("DATA", Some(&flags.data)),
-        ("--metrics", flags.metrics.as_deref()),
-        ("--trace", flags.trace.as_deref()),
-        ("--input-nodes", flags.input_nodes.as_deref()),
-    ])?;
-    check_outputs(
-        &[("--metrics", flags.metrics.as_deref()), ("--trace", flags.trace.as_deref())],
-        &[
-            Some(&flags.data),
-            flags.input_nodes.as_deref(),
-            flags.cache.options().plan.as_deref(),
-            flags.loader.options().order_file.as_deref(),
-        ],
-    )?;
+    let outputs = [("--metrics", flags.metrics.as_deref()), ("--trace", flags.trace.as_deref())];
+    let nodes = flags.input_nodes.iter();
+    let paths: Vec<_> = nodes.clone().map(|given| ("--input-nodes", Some(&**given))).collect();
+    check_paths(&[&[("DATA", Some(&*flags.data))], &outputs[..], &paths].concat())?;
+    let (caches, loader) = (flags.cache.options(), flags.loader.options());
+    let reads = [Some(&*flags.data), caches.plan.as_deref(), loader.order_file.as_deref()];
+    let reads: Vec<_> = reads.into_iter().chain(nodes.flat_map(|given| paths_of(given).map(Some))).collect();
+    check_outputs(&outputs, &reads)?;
     // Before the dataset is checked, which may be slow.
     let mut command = UserCommand::new(flags.command.clone())?;
     if flags.json {

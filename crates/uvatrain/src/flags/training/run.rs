@@ -53,10 +53,10 @@ pub struct RunFlags {
     pub data: PathBuf,
 
     /// Training nodes instead of those of the split: a .npy file of node ids (int64, int32) or of a bool for each node, or
-    /// text with one id per line
-    #[arg(long, value_name = "FILE", help_heading = "Batches", hide_short_help = true)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_nodes: Option<PathBuf>,
+    /// text with one id per line; in a typed graph also TYPE=FILE, repeated for seeds of several types
+    #[arg(long, value_name = "[TYPE=]FILE", help_heading = "Batches", hide_short_help = true)]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "one_or_several")]
+    pub input_nodes: Vec<PathBuf>,
 
     /// Number of ranks of the command
     ///
@@ -298,6 +298,14 @@ impl RunFlags {
 /// As text, for the metrics' first line.
 fn text<T: ToString, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
     value.as_ref().map(ToString::to_string).serialize(serializer)
+}
+
+/// A single path as text, for the metrics' first line, and several as a list.
+fn one_or_several<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    match paths {
+        [path] => path.serialize(serializer),
+        paths => serializer.collect_seq(paths),
+    }
 }
 
 /// The same of each word.

@@ -36,7 +36,7 @@ impl DataKind for GraphData {
         let dataset = Dataset::open_verified(&flags.data, Verify::Stamp)?;
         let loader = loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?;
         let (dataset, loader) = with_first_layer(dataset, loader, flags.first_layer.as_deref())?;
-        Ok(with_input_nodes(dataset, loader, flags.input_nodes.as_deref())?)
+        Ok(with_input_nodes(dataset, loader, flags.input_nodes.as_slice())?)
     }
 
     fn backend(&self, _: &TrainFlags, options: BackendOptions) -> BackendOptions {

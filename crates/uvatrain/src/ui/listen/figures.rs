@@ -1,5 +1,6 @@
 //! The served figures, in Prometheus' format.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use uva_graph::Split;
@@ -14,6 +15,8 @@ pub struct ServedFigures {
     batches: u64,
     seeds: u64,
     input_nodes: u64,
+    /// Feature rows by node type, in a run over a typed graph.
+    rows_by_type: BTreeMap<String, u64>,
     edges: u64,
     /// Seconds of sampling, gathering and training.
     stages: [f64; 3],
@@ -39,6 +42,9 @@ impl ServedFigures {
                 self.batches += 1;
                 self.seeds += batch.seeds as u64;
                 self.input_nodes += batch.input_nodes as u64;
+                for (name, rows) in &batch.rows_by_type {
+                    *self.rows_by_type.entry(name.clone()).or_default() += rows.as_u64().unwrap_or(0);
+                }
                 self.edges += batch.edges.iter().sum::<usize>() as u64;
                 for (sum, took) in
                     self.stages.iter_mut().zip([batch.sample_us, batch.gather_us, batch.train_us])
@@ -117,7 +123,7 @@ impl ServedFigures {
             of_progress(progress, loss.is_some(), &mut family);
         }
         if let Some(gauges) = &self.gauges {
-            let bytes = self.input_nodes.saturating_mul(gauges.row_bytes());
+            let bytes = gauges.gathered_bytes(self.input_nodes, &self.rows_by_type);
             family(
                 "gathered_bytes_total",
                 "counter",
