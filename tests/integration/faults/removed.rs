@@ -462,7 +462,6 @@ mod trained {
 
     #[test]
     #[ignore = "16 s of a core: scripts/measure/long_tests.sh"]
-    #[ignore = "16 s of a core: scripts/measure/long_tests.sh"]
     fn no_file_planted_among_predictions_and_checkpoints_is_removed() {
         let furnished = directory();
         furnish_with_a_model(furnished.path());

@@ -107,7 +107,8 @@ impl PyBatch {
             .map(|counts| (counts.destinations, counts.sources, counts.edges))
             .collect();
         let real: Vec<_> = (0..batch.layers()).map(|layer| batch.real_counts(layer)).collect();
-        let found = real.iter().map(|counts| counts.sources - counts.destinations);
+        // With one node type, sources begin with the destinations. A typed batch counts by type elsewhere.
+        let found = real.iter().map(|counts| counts.sources.saturating_sub(counts.destinations));
         let real_nodes = std::iter::once(batch.real_seed_count()).chain(found).collect();
         Self {
             held: Mutex::new(Some(Arc::clone(held))),

@@ -97,6 +97,8 @@ def test_edges_have_the_rows_of_their_relation(typed, tmp_path):
                 assert numpy.array_equal(batch[names].edge_attr.numpy(), table[batch[names].e_id.numpy()])
                 of_seeds = batch.blocks[0][names]
                 assert len(of_seeds.edge_attr) == of_seeds.num_edges
+                assert torch.equal(batch.to_pyg()[names].edge_attr, batch[names].edge_attr)
+            assert "edge_attr" not in batch.to_pyg()[RELATIONS[2]]
             assert batch[RELATIONS[2]].edge_attr is None and batch.edge_attr_dict[RELATIONS[3]] is None
             with pytest.raises(ValueError, match=r"topic__covers__paper: the relation has no feat\.npy"):
                 batch.blocks[0][RELATIONS[2]].edge_attr  # noqa: B018
@@ -120,6 +122,9 @@ def test_seeds_of_several_types_are_given_by_their_names(typed):
                 assert torch.equal(torch.as_tensor(ids)[places], seeds)
                 assert torch.equal(batch[name].n_id[: len(seeds)], seeds)
                 found[name] += places.tolist()
+            data = batch.to_pyg()
+            assert all(data[name].batch_size == batch[name].num_seeds for name in given if batch[name].num_seeds)
+            assert "batch_size" not in data["topic"]
             assert len(batch["paper"].y) == batch["paper"].num_seeds == len(batch.seeds)
         assert found == {"author": [0, 1, 2, 3], "paper": list(range(20))}
         state = loader.state_dict()

@@ -31,7 +31,7 @@ def to_hetero(batch: TypedBatch) -> Any:
         store.n_id = nodes.n_id
         store.num_nodes = nodes.num_nodes
         store.num_sampled_nodes = nodes.num_sampled_nodes
-        if name == batch._metadata.target:
+        if nodes.num_seeds or name == batch._metadata.target:
             labels = nodes.y
             if labels is not None:
                 store.y = labels
@@ -43,5 +43,7 @@ def to_hetero(batch: TypedBatch) -> Any:
         store.edge_index = edges.edge_index
         if batch._core.has("edge_ids", number):
             store.e_id = edges.e_id
+        if batch._core.has("edge_attr", number):
+            store.edge_attr = edges.edge_attr
         store.num_sampled_edges = edges.num_sampled_edges
     return data
