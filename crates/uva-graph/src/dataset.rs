@@ -347,7 +347,7 @@ impl Dataset {
     pub fn with_seeds(
         mut self,
         split: Split,
-        mut of_types: Vec<(NodeType, Vec<i64>)>,
+        of_types: Vec<(NodeType, Vec<i64>)>,
         option: &str,
     ) -> Result<Dataset, GraphError> {
         for (of, ids) in &of_types {
@@ -360,8 +360,7 @@ impl Dataset {
                 return Err(GraphError::usage(option, problem));
             }
         }
-        of_types.sort_by_key(|(of, _)| *of);
-        self.typed.chosen = Some(Chosen { split, of_types });
+        self.typed.chosen = Some(Chosen::new(split, of_types, |of| self.nodes_of(of)));
         Ok(self)
     }
 

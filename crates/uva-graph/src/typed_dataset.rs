@@ -33,9 +33,29 @@ pub(crate) struct Chosen {
     pub(crate) split: Split,
     /// The types of the seeds, in their order, each with its nodes.
     pub(crate) of_types: Vec<(NodeType, Vec<i64>)>,
+    /// The nodes of each of these types that are there again, once for each repetition. Found once: each bound of a
+    /// batch counts them.
+    repeated: Vec<Vec<usize>>,
 }
 
 impl Chosen {
+    /// These nodes of types, each type once, of which a graph has `nodes_of`.
+    pub(crate) fn new(
+        split: Split,
+        mut of_types: Vec<(NodeType, Vec<i64>)>,
+        nodes_of: impl Fn(NodeType) -> usize,
+    ) -> Self {
+        of_types.sort_by_key(|(of, _)| *of);
+        let repeated = of_types.iter().map(|(of, ids)| repeated(ids, nodes_of(*of)).collect()).collect();
+        Self { split, of_types, repeated }
+    }
+
+    /// The nodes of a type that are there again.
+    fn repeated(&self, node_type: NodeType) -> &[usize] {
+        let place = self.of_types.iter().position(|(of, _)| *of == node_type);
+        place.map_or(&[], |place| &self.repeated[place])
+    }
+
     /// The nodes of a type; empty if it has no seeds.
     pub(crate) fn of(&self, node_type: NodeType) -> &[i64] {
         self.of_types.iter().find(|(of, _)| *of == node_type).map_or(&[], |(_, ids)| ids)
@@ -72,8 +92,13 @@ pub struct Repeats {
 impl Repeats {
     /// Counts the duplicates in `ids`. Ids outside the graph are ignored.
     pub fn of(ids: &[i64], csc: &Csc<'_>) -> Self {
+        Self::of_nodes(repeated(ids, csc.nodes()), csc)
+    }
+
+    /// Duplicates that are these nodes.
+    fn of_nodes(nodes: impl Iterator<Item = usize>, csc: &Csc<'_>) -> Self {
         let mut repeats = Self::default();
-        for node in repeated(ids, csc.nodes()) {
+        for node in nodes {
             repeats.rows += 1;
             repeats.edges += csc.degree(node);
         }
@@ -418,16 +443,14 @@ impl TypedDataset {
 
     /// The number of duplicates among the nodes of a type that replace a split.
     pub fn repeated_seeds(&self, node_type: NodeType) -> usize {
-        self.chosen
-            .as_ref()
-            .map_or(0, |chosen| repeated(chosen.of(node_type), self.nodes_of(node_type)).count())
+        self.chosen.as_ref().map_or(0, |chosen| chosen.repeated(node_type).len())
     }
 
     /// Duplicates among the nodes that replace a split, and their lists in a relation.
     pub fn repeats_in(&self, relation: Relation) -> Repeats {
         let destination = self.metagraph().destination(relation);
-        let repeats = |chosen: &Chosen| Repeats::of(chosen.of(destination), &self.lists(relation));
-        self.chosen.as_ref().map(repeats).unwrap_or_default()
+        let nodes = self.chosen.iter().flat_map(|chosen| chosen.repeated(destination)).copied();
+        Repeats::of_nodes(nodes, &self.lists(relation))
     }
 
     /// The content of `meta.json`.
