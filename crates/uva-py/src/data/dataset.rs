@@ -10,7 +10,7 @@ use uva_graph::{
     Dataset as Graph, GraphError, Indices, Labels, PartitionSummary, Split, TableSchema, TypedDataset, Verify,
 };
 use uva_rows::{GatherError, HostPlace, MappedTable, RowSource};
-use uva_runtime::options::input_nodes::TypeName;
+use uva_runtime::options::input_nodes::{InputSeeds, TypeName};
 
 use crate::arrays::array::Array;
 use crate::arrays::dlpack::DlpackType;
@@ -33,9 +33,9 @@ pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
 }
 
 /// Opens a dataset of any number of node types to make batches of it, as [`open`] does.
-pub fn open_here(path: &Path, target: Option<&TypeName>) -> PyResult<Graph> {
+pub fn open_here(path: &Path, target: Option<&TypeName>, seeds: Option<&InputSeeds>) -> PyResult<Graph> {
     let dataset = on_threads(|| TypedDataset::open(path))?;
-    let target = TypeName::target_in(target, &dataset).or_raise()?;
+    let target = TypeName::target_with(target, seeds, &dataset).or_raise()?;
     dataset.for_batches(target).map_err(of_graph)
 }
 

@@ -153,7 +153,7 @@ pub fn _open_loader(
         let dataset = match opened {
             Some(dataset) => dataset,
             None if rows.is_some() => Arc::new(open_divided(&path, options.part.index, Verify::Stamp)?),
-            None => Arc::new(open_here(&path, options.target.as_ref())?),
+            None => Arc::new(open_here(&path, options.target.as_ref(), input_nodes.as_ref())?),
         };
         if let Some((number, _, train, description)) = &part {
             check_part(&dataset, *number, *train, description)?;

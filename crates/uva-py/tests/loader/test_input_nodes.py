@@ -168,9 +168,9 @@ def test_a_state_records_the_given_nodes_and_their_order(graph):
     [
         ([3, 600], ValueError, "input_nodes: entry 1 is 600, outside the ids 0 to 599"),
         ([-1], ValueError, "input_nodes: entry 0 is -1, outside"),
-        ([], ValueError, "input_nodes: there is no node in it"),
-        ([False] * 600, ValueError, "input_nodes: there is no node in it"),
-        ([True] * 599, ValueError, "input_nodes: the mask has 599 entries, the dataset 600 nodes"),
+        ([], ValueError, "input_nodes: no nodes are given"),
+        ([False] * 600, ValueError, "input_nodes: no nodes are given"),
+        ([True] * 599, ValueError, "input_nodes: the mask has 599 entries for 600 nodes"),
         (torch.ones(3, 2, dtype=torch.int64), ValueError, r"input_nodes is int64 \[3, 2\], but must have one dimension"),
         (torch.tensor(3), ValueError, r"input_nodes is int64 \[\], but must have one dimension"),
         ([1.0, 2.0], TypeError, r"input_nodes is float64 \[2\]: node ids must be integers"),
@@ -192,8 +192,8 @@ def test_a_file_of_nodes_that_cannot_be_is_refused_by_its_name(graph, tmp_path):
     path = tmp_path / "nodes.npy"
     for content, message in [
         (numpy.array([3, 600]), "entry 1 is 600, outside the ids 0 to 599"),
-        (numpy.array([], dtype=numpy.int64), "there is no node in it"),
-        (numpy.zeros(600, dtype=bool), "there is no node in it"),
+        (numpy.array([], dtype=numpy.int64), "no nodes are given"),
+        (numpy.zeros(600, dtype=bool), "no nodes are given"),
         (numpy.ones(599, dtype=bool), r"\[599\], it has to be \[600\], an entry for each node"),
         (numpy.ones((3, 2), dtype=numpy.int64), r"\[3, 2\], it has to be \[ids\]"),
         (numpy.ones(3), "float64, it has to be int64 or int32"),

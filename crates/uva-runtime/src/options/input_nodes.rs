@@ -18,7 +18,7 @@ const OPTION: &str = "input_nodes";
 /// Nodes whose neighbourhoods are sampled, in place of those of a split. They are in the order of the split's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputNodes {
-    /// These ids of the dataset, each once.
+    /// These ids of the dataset. A repeated one is as many seeds.
     Ids(Vec<i64>),
     /// The nodes at which it is true, in the order of their ids. It has an entry for each node.
     Mask(Vec<bool>),
@@ -67,7 +67,7 @@ impl InputNodes {
             Self::Ids(ids) => Ok(ids),
             Self::All => Ok((0..nodes as i64).collect()),
             Self::Mask(mask) if mask.len() != nodes => {
-                let problem = format!("the mask has {} entries, the dataset {nodes} nodes", mask.len());
+                let problem = format!("the mask has {} entries for {nodes} nodes", mask.len());
                 Err(GraphError::usage(OPTION, problem))
             }
             Self::Mask(mask) => Ok(node_file::positions(mask)),
@@ -78,10 +78,11 @@ impl InputNodes {
 
 /// Nodes of one type or of several in place of those of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputSeeds(Given);
+pub struct InputSeeds(SeedSource);
 
+/// Where seeds come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Given {
+enum SeedSource {
     /// Nodes of a type, or of the one whose splits are seeds.
     Lists(Vec<(Option<TypeName>, InputNodes)>),
     /// Files as [`NodesFiles`] has them.
@@ -91,13 +92,13 @@ enum Given {
 impl<N: Into<InputNodes>> From<N> for InputSeeds {
     /// Nodes of the type whose splits are seeds.
     fn from(nodes: N) -> Self {
-        Self(Given::Lists(vec![(None, nodes.into())]))
+        Self(SeedSource::Lists(vec![(None, nodes.into())]))
     }
 }
 
 impl FromIterator<(TypeName, InputNodes)> for InputSeeds {
     fn from_iter<I: IntoIterator<Item = (TypeName, InputNodes)>>(of_types: I) -> Self {
-        Self(Given::Lists(of_types.into_iter().map(|(name, nodes)| (Some(name), nodes)).collect()))
+        Self(SeedSource::Lists(of_types.into_iter().map(|(name, nodes)| (Some(name), nodes)).collect()))
     }
 }
 
@@ -105,7 +106,15 @@ impl InputSeeds {
     /// Nodes in these files, each `FILE`, or in a typed graph `TYPE=FILE`. There, a path with `=` begins with `./`.
     #[must_use]
     pub fn in_files(files: &[PathBuf]) -> Self {
-        Self(Given::Files(files.to_vec()))
+        Self(SeedSource::Files(files.to_vec()))
+    }
+
+    /// The first node type that they name.
+    fn first_type(&self) -> Option<TypeName> {
+        match &self.0 {
+            SeedSource::Lists(lists) => lists.iter().find_map(|(name, _)| name.clone()),
+            SeedSource::Files(files) => files.iter().find_map(|given| of_type(given, true).0),
+        }
     }
 
     /// The dataset with these nodes in place of a split's.
@@ -117,8 +126,8 @@ impl InputSeeds {
     pub fn in_place_of(self, split: Split, dataset: Dataset) -> Result<Dataset, GraphError> {
         let refused = |problem: String| GraphError::usage(OPTION, problem);
         let lists = match self.0 {
-            Given::Lists(lists) => lists,
-            Given::Files(files) => {
+            SeedSource::Lists(lists) => lists,
+            SeedSource::Files(files) => {
                 let is_named = dataset.metagraph().is_named();
                 let of_file = |given: &PathBuf| {
                     let (name, path) = of_type(given, is_named);
@@ -149,7 +158,7 @@ impl InputSeeds {
             of_types.push((of, ids));
         }
         if of_types.iter().all(|(_, ids)| ids.is_empty()) {
-            return Err(refused("there is no node in it".to_owned()));
+            return Err(refused("no nodes are given".to_owned()));
         }
         dataset.with_seeds(split, of_types, OPTION)
     }
@@ -185,6 +194,11 @@ impl NodesFiles {
         Ok((dataset, Self { files: files.iter().map(absolute).collect(), nodes }))
     }
 
+    /// The nodes, to be read.
+    pub(crate) fn seeds(&self) -> InputSeeds {
+        InputSeeds::in_files(&self.files)
+    }
+
     /// Opens the dataset with these nodes in another process.
     ///
     /// # Errors
@@ -196,20 +210,15 @@ impl NodesFiles {
             return Ok(dataset);
         }
         let (now, before) = (&found.nodes, &self.nodes);
-        let problem = match self.files.len() {
-            1 => format!(
+        Err(match &*self.files {
+            [file] => RuntimeError::input(format!(
                 "it has {now} now, and had {before} when the run began: leave it as it is until the run ends"
-            ),
-            _ => format!(
+            ))
+            .in_file(of_type(file, is_named).1),
+            _ => RuntimeError::input(format!(
                 "the files of `input_nodes` have {now} now, and had {before} when the run began: leave them as they are until \
                  the run ends"
-            ),
-        };
-        let first = self.files.first().map(|given| of_type(given, is_named).1);
-        let error = RuntimeError::input(problem);
-        Err(match first {
-            Some(path) => error.in_file(path),
-            None => error,
+            )),
         })
     }
 }
@@ -249,18 +258,18 @@ impl OptionValue for NodesFiles {
     }
 }
 
-/// Opens a dataset of any number of node types to make batches of it, around seeds of the given type or of the one that
-/// `meta.json` names.
+/// Opens a dataset of any number of node types to make batches of it, around nodes of the target or these `seeds`.
 ///
 /// # Errors
-/// As [`TypedDataset::open_verified`], and [`TypeName::target_in`].
+/// As [`TypedDataset::open_verified`], and [`TypeName::target_with`].
 pub fn open_for_batches(
     path: &Path,
     how: Verify,
     target: Option<&TypeName>,
+    seeds: Option<&InputSeeds>,
 ) -> Result<Dataset, RuntimeError> {
     let dataset = TypedDataset::open_verified(path, how)?;
-    let target = TypeName::target_in(target, &dataset)?;
+    let target = TypeName::target_with(target, seeds, &dataset)?;
     Ok(dataset.for_batches(target)?)
 }
 
@@ -285,6 +294,20 @@ impl TypeName {
         };
         let refused = |reason: String| RuntimeError::from(OptionError::new("target", given, reason));
         given.find_in(dataset).map_err(refused)
+    }
+
+    /// As [`target_in`](Self::target_in). If neither the caller nor `meta.json` names a type, it is the first that the
+    /// seeds name: seeds by type need no split.
+    ///
+    /// # Errors
+    /// As there, if the seeds name no type either.
+    pub fn target_with(
+        given: Option<&Self>,
+        seeds: Option<&InputSeeds>,
+        dataset: &TypedDataset,
+    ) -> Result<NodeType, RuntimeError> {
+        let of_seeds = seeds.filter(|_| dataset.target().is_none()).and_then(InputSeeds::first_type);
+        Self::target_in(given.or(of_seeds.as_ref()), dataset)
     }
 
     /// The type of this name, or the problem with it.

@@ -383,7 +383,8 @@ impl LoaderOptions {
     /// If the dataset or the file of nodes has changed since, or the files of rows that are read from disk.
     pub fn open_again(&self, dataset: &Path) -> Result<Dataset, RuntimeError> {
         let how = Verify::HeadersOnly;
-        let open = || open_for_batches(dataset, how, self.target.as_ref());
+        let seeds = self.input_nodes.as_ref().map(NodesFiles::seeds);
+        let open = || open_for_batches(dataset, how, self.target.as_ref(), seeds.as_ref());
         let dataset = HopSet::open_or(dataset, how, open)?;
         let dataset = match &self.first_layer {
             Some(rows) => rows.in_place(dataset)?,

@@ -156,7 +156,8 @@ impl RuntimeBuilder {
 
     fn planned(&self) -> Result<(Dataset, RunPlan), RuntimeError> {
         let mut options = self.options.clone();
-        let mut dataset = open_for_batches(&self.dataset, Verify::Stamp, options.target.as_ref())?;
+        let (target, seeds) = (options.target.as_ref(), self.input_nodes.as_ref());
+        let mut dataset = open_for_batches(&self.dataset, Verify::Stamp, target, seeds)?;
         let mut shuffle = self.shuffle;
         if let Some(nodes) = &self.input_nodes {
             dataset = nodes.clone().in_place_of(Split::Train, dataset)?;

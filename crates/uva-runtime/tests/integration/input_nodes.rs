@@ -134,11 +134,11 @@ fn nodes_that_cannot_be_are_refused_by_the_options_name() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());
     for (nodes, says) in [
-        (InputNodes::Ids(vec![]), "there is no node in it"),
-        (InputNodes::Mask(vec![false; NODES]), "there is no node in it"),
+        (InputNodes::Ids(vec![]), "no nodes are given"),
+        (InputNodes::Mask(vec![false; NODES]), "no nodes are given"),
         (InputNodes::Ids(vec![5, NODES as i64]), "entry 1 is 2000, outside the ids 0 to 1999"),
         (InputNodes::Ids(vec![-1]), "entry 0 is -1, outside"),
-        (InputNodes::Mask(vec![true; 7]), "the mask has 7 entries, the dataset 2000 nodes"),
+        (InputNodes::Mask(vec![true; 7]), "the mask has 7 entries for 2000 nodes"),
     ] {
         let refused = builder(&graph).input_nodes(nodes.clone()).build().unwrap_err();
         assert_eq!((refused.field(), refused.exit_code()), (Some("input_nodes"), 2), "{nodes:?}");

@@ -232,7 +232,7 @@ fn seeds_of_several_types_follow_one_order_and_keep_it_in_each_type() {
     let wrong = refused(seeds().chain([of("topic", InputNodes::All)]).collect());
     assert!(wrong.contains("nodes of type topic are given twice"), "{wrong}");
     let wrong = refused([of("topic", InputNodes::Mask(vec![true; 4]))].into_iter().collect());
-    assert!(wrong.contains("topic: the mask has 4 entries, the dataset 3 nodes"), "{wrong}");
+    assert!(wrong.contains("topic: the mask has 4 entries for 3 nodes"), "{wrong}");
     let wrong = refused([of("topic", InputNodes::Ids(vec![0, 3]))].into_iter().collect());
     assert!(wrong.contains("topic: entry 1 is 3, outside the ids 0 to 2"), "{wrong}");
     let wrong = refused([of("topi", InputNodes::All)].into_iter().collect());

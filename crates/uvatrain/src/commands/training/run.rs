@@ -5,7 +5,7 @@ use uva_graph::{Dataset, Verify};
 use uva_launch::launcher::UserCommand;
 use uva_launch::run::CommandRun;
 use uva_runtime::LoaderOptions;
-use uva_runtime::options::input_nodes::{open_for_batches, paths_of};
+use uva_runtime::options::input_nodes::{InputSeeds, open_for_batches, paths_of};
 use uva_runtime::telemetry::metrics::Event;
 
 use crate::flags::training::RunFlags;
@@ -20,7 +20,8 @@ use crate::ui::{log, out, progress, summary};
 /// The dataset, and all options of the loader.
 fn opened(flags: &RunFlags) -> anyhow::Result<(Dataset, LoaderOptions)> {
     let options = loader_options(flags.loader_options(), &flags.loader, &flags.backend)?;
-    let dataset = open_for_batches(&flags.data, Verify::Stamp, options.target.as_ref())?;
+    let seeds = InputSeeds::in_files(&flags.input_nodes);
+    let dataset = open_for_batches(&flags.data, Verify::Stamp, options.target.as_ref(), Some(&seeds))?;
     Ok(with_input_nodes(dataset, options, &flags.input_nodes)?)
 }
 
