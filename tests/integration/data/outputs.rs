@@ -120,6 +120,7 @@ fn no_output_replaces_a_file_that_the_command_reads() {
     for (line, output) in [
         ("TRAIN --metrics", "hard.npy"),
         ("TRAIN --input-nodes ids.npy --trace", "ids"),
+        ("TRAIN --input-nodes node=ids.npy --metrics", "ids"),
         ("TRAIN --plan plan.json --metrics", "plan.json"),
         ("TRAIN --seed-order proximity:2 --order order.npy --metrics", "order.npy"),
         ("TRAIN --config options.toml --metrics", "options.toml"),

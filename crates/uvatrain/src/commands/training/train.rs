@@ -15,6 +15,7 @@ use crate::runs::trainer::{become_program, restart_with};
 use crate::runs::{dry_run, resume, trainer};
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
+use uva_runtime::options::input_nodes::paths_of;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 /// Trains a built-in model: in processes, with the model in `uvatrain-consumer`, or with `--in-process` in that program
@@ -33,16 +34,18 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         ("--libtorch", flags.libtorch.as_deref()),
     ])?;
     let checkpoint = flags.training.options().checkpoint;
+    let (cache, order) = (flags.cache.options(), flags.loader.options().order_file);
+    let reads = [
+        Some(&*flags.data),
+        flags.first_layer.as_deref(),
+        cache.plan.as_deref(),
+        order.as_deref(),
+        checkpoint.as_deref(),
+    ];
+    let nodes = flags.input_nodes.iter().flat_map(|given| paths_of(given).map(Some));
     check_outputs(
         &[("--metrics", flags.metrics.as_deref()), ("--trace", flags.trace.as_deref())],
-        &[
-            Some(&flags.data),
-            flags.input_nodes.as_deref(),
-            flags.first_layer.as_deref(),
-            flags.cache.options().plan.as_deref(),
-            flags.loader.options().order_file.as_deref(),
-            checkpoint.as_deref(),
-        ],
+        &reads.into_iter().chain(nodes).collect::<Vec<_>>(),
     )?;
     let asked = flags.training.options();
     if let Some(cores) = &asked.cores {
