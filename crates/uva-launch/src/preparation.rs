@@ -77,8 +77,8 @@ impl Draft {
                 "with `sampler=gpu`, exactly one sampler runs on a GPU",
             ));
         }
-        if let Some(asked) = &caches {
-            plan.options.check_cache(&dataset, asked.option())?;
+        if let Some(requested) = &caches {
+            plan.options.check_cache(&dataset, requested.option())?;
         }
         backend.check_features(&plan.layout, plan.options.gathers_before_sums)?;
         let plan = plan.sized(&dataset, backend, Split::Train)?;

@@ -114,7 +114,7 @@ pub struct BatchEvent {
     pub hash: String,
     /// Seeds in the batch.
     pub seeds: usize,
-    /// Nodes whose feature rows were gathered, without those of padding.
+    /// Nodes of all types, without those of padding.
     pub input_nodes: usize,
     /// Edges of each layer, the hop at the seeds first.
     pub edges: Vec<usize>,

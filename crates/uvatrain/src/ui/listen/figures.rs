@@ -83,7 +83,12 @@ impl ServedFigures {
         }
         family("batches_total", "counter", "Training batches used.", &[("", self.batches as f64)]);
         family("seeds_total", "counter", "Seeds of training batches.", &[("", self.seeds as f64)]);
-        family("input_nodes_total", "counter", "Feature rows gathered.", &[("", self.input_nodes as f64)]);
+        family(
+            "input_nodes_total",
+            "counter",
+            "Input nodes of training batches.",
+            &[("", self.input_nodes as f64)],
+        );
         family("edges_total", "counter", "Edges sampled, of all layers.", &[("", self.edges as f64)]);
         let [sample, gather, train] = self.stages;
         let stages =

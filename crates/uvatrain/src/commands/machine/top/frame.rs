@@ -99,7 +99,7 @@ impl History {
         speed.extend(self.rate("uvatrain_batches_total").map(|rate| format!("{rate:.1} batches/s")));
         speed.extend(
             self.rate("uvatrain_input_nodes_total")
-                .map(|rate| format!("{} rows/s", format::count(rate as u64))),
+                .map(|rate| format!("{} input nodes/s", format::count(rate as u64))),
         );
         speed.extend(
             self.rate("uvatrain_gathered_bytes_total").map(|rate| format!("{}/s gathered", bytes(rate))),
