@@ -154,16 +154,24 @@ def minibatch(batch: Batch) -> MiniBatch:
 def typed_minibatch(batch: TypedBatch) -> MiniBatch:
     """The batch of a typed graph in the form of GraphBolt's."""
     layers = list(reversed(range(len(batch.blocks))))
-    nodes, target = batch.n_id_dict, batch._metadata.target
+    nodes, labels = batch.n_id_dict, batch._of_seeds("y")
     # Dicts where the fields have a tensor of a graph with one type.
     fields: dict[str, Any] = dict(
-        seeds={target: batch.seeds},
-        labels=None if batch.y is None else {target: batch.y},
+        seeds=batch._of_seeds("seeds"),
+        labels=labels or None,
         input_nodes=nodes,
         node_features={(name, "feat"): rows for name, rows in batch.x_dict.items() if rows is not None},
-        edge_features=None,
+        edge_features=_typed_edge_features(batch, layers),
     )
     return MiniBatch(**fields, sampled_subgraphs=[_typed_subgraph(batch, layer, nodes) for layer in layers], _batch=batch)
+
+
+def _typed_edge_features(batch: TypedBatch, layers: list[int]) -> Any:
+    """The feature rows of each hop's edges, by relation and name."""
+    if not batch._core.has_edge_attr:
+        return None
+    found = [batch._edge_features(layer) for layer in layers]
+    return [{(":".join(names), "feat"): rows for names, rows in of_layer.items()} for of_layer in found]
 
 
 def _typed_subgraph(batch: TypedBatch, layer: int, nodes: dict[str, torch.Tensor]) -> SampledSubgraph:

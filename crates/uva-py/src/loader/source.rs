@@ -509,6 +509,19 @@ impl Source {
         self.dataset.target().map(|of| self.dataset.metagraph().type_name(of))
     }
 
+    /// The names of the node types of seeds, in a typed graph: the target, or those given in place of a split.
+    #[getter]
+    fn seed_types(&self) -> Vec<&str> {
+        let name = |of| self.dataset.metagraph().type_name(of);
+        let given: Vec<_> = self.dataset.chosen_types().map(name).collect();
+        if given.is_empty() { self.target().into_iter().collect() } else { given }
+    }
+
+    /// Nodes of a split, or those given in its place, of all types.
+    fn seed_count(&self, split: &str) -> PyResult<usize> {
+        Ok(self.dataset.seed_count(split_named(split)?))
+    }
+
     /// Rank and world size.
     #[getter]
     fn part(&self) -> (u32, u32) {

@@ -99,6 +99,11 @@ def test_edges_have_the_rows_of_their_relation(typed, tmp_path):
                 assert len(of_seeds.edge_attr) == of_seeds.num_edges
                 assert torch.equal(batch.to_pyg()[names].edge_attr, batch[names].edge_attr)
             assert "edge_attr" not in batch.to_pyg()[RELATIONS[2]]
+            features = batch.to_graphbolt().edge_features
+            assert [{(":".join(names), "feat") for names in rows}] * 2 == [set(of_layer) for of_layer in features]
+            for of_layer, blocks in zip(features, reversed(batch.blocks)):
+                for names in rows:
+                    assert torch.equal(of_layer[":".join(names), "feat"], blocks[names].edge_attr)
             assert batch[RELATIONS[2]].edge_attr is None and batch.edge_attr_dict[RELATIONS[3]] is None
             with pytest.raises(ValueError, match=r"topic__covers__paper: the relation has no feat\.npy"):
                 batch.blocks[0][RELATIONS[2]].edge_attr  # noqa: B018
@@ -107,6 +112,29 @@ def test_edges_have_the_rows_of_their_relation(typed, tmp_path):
     with pytest.raises(ValueError, match=r"no feat\.npy of a relation") as refused:
         uvatrain.Loader(path, edge_attr=True, **OPTIONS)
     assert refused.value.field == "edge_attr"
+
+
+def test_an_epoch_of_fewer_seeds_than_a_batch_may_be_empty(typed):
+    path, _ = typed
+    options = {**OPTIONS, "batch_size": 1000, "drop_last": True}
+    with uvatrain.Loader(path, input_nodes=[1, 2, 3], **options) as loader:
+        assert len(loader) == 0 and list(loader) == []
+
+
+def test_seeds_by_type_need_no_target(typed, tmp_path):
+    path, _ = typed
+    copy = shutil.copytree(path, tmp_path / "graph")
+    meta = json.loads((copy / "meta.json").read_text())
+    del meta["target"]
+    (copy / "meta.json").write_text(json.dumps(meta))
+    found = []
+    for data in (path, copy):
+        with uvatrain.Loader(data, input_nodes={"author": [3, 5]}, **OPTIONS) as loader:
+            found.append([batch.hash for batch in loader])
+            assert loader.dataset is not None
+    assert found[0] == found[1]
+    with pytest.raises(ValueError, match='"target" is missing'):
+        uvatrain.Loader(copy, input_nodes=[3, 5], **OPTIONS)
 
 
 def test_seeds_of_several_types_are_given_by_their_names(typed):
@@ -123,8 +151,11 @@ def test_seeds_of_several_types_are_given_by_their_names(typed):
                 assert torch.equal(batch[name].n_id[: len(seeds)], seeds)
                 found[name] += places.tolist()
             data = batch.to_pyg()
-            assert all(data[name].batch_size == batch[name].num_seeds for name in given if batch[name].num_seeds)
+            assert all(data[name].batch_size == batch[name].num_seeds for name in given)
             assert "batch_size" not in data["topic"]
+            made = batch.to_graphbolt()
+            assert list(made.seeds) == ["paper", "author"] and list(made.labels) == ["paper"]
+            assert all(torch.equal(made.seeds[name], batch[name].seeds) for name in given)
             assert len(batch["paper"].y) == batch["paper"].num_seeds == len(batch.seeds)
         assert found == {"author": [0, 1, 2, 3], "paper": list(range(20))}
         state = loader.state_dict()
@@ -137,10 +168,10 @@ def test_seeds_of_several_types_are_given_by_their_names(typed):
         assert batch["author"].seeds.tolist() == [5, 17] and batch["paper"].num_seeds == 0
     for wrong, said in [
         ({"authr": [1]}, 'did you mean "author"'),
-        ({"author": mask[:3]}, "author: the mask has 3 entries, the dataset 40 nodes"),
+        ({"author": mask[:3]}, "author: the mask has 3 entries for 40 nodes"),
         ({"author": [1, 40]}, "author: entry 1 is 40, outside the ids 0 to 39"),
-        ({"author": []}, "there is no node in it"),
-        ({}, "there is no node in it"),
+        ({"author": []}, "no nodes are given"),
+        ({}, "no nodes are given"),
     ]:
         with pytest.raises(ValueError, match=said) as refused:
             uvatrain.Loader(path, input_nodes=wrong, **OPTIONS)

@@ -79,12 +79,15 @@ def typed_to_dgl(batch: TypedBatch) -> Any:
         of_layer, (destinations, sources) = batch.blocks[layer], batch._levels[layer : layer + 2]
         lists = {names: (block.indptr, block.indices) for names, block in of_layer.items()}
         ends = tuple({name: ids[: size[name]] for name, ids in nodes.items()} for size in (sources, destinations))
-        blocks.append(typed_block(dgl, lists, ends, batch._edge_rows(layer)))
+        made = typed_block(dgl, lists, ends, batch._edge_rows(layer))
+        for names, rows in batch._edge_features(layer).items():
+            made.edges[names].data["feat"] = rows
+        blocks.append(made)
     for name, x in batch.x_dict.items():
         if x is not None:
             blocks[0].srcnodes[name].data["feat"] = x
-    if batch.y is not None:
-        blocks[-1].dstnodes[batch._metadata.target].data["label"] = batch.y
+    for name, labels in batch._of_seeds("y").items():
+        blocks[-1].dstnodes[name].data["label"] = labels
     return blocks
 
 

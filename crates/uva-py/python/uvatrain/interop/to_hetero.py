@@ -31,7 +31,7 @@ def to_hetero(batch: TypedBatch) -> Any:
         store.n_id = nodes.n_id
         store.num_nodes = nodes.num_nodes
         store.num_sampled_nodes = nodes.num_sampled_nodes
-        if nodes.num_seeds or name == batch._metadata.target:
+        if name in batch._metadata.seed_types:
             labels = nodes.y
             if labels is not None:
                 store.y = labels

@@ -129,7 +129,7 @@ class Loader(Batches[Item]):
         close_with(self, source)
         super().__init__(source, split)
         self._refuse_ranks_without_batches()
-        if source.metadata is not None and not source.all_batches(split):
+        if source.metadata is not None and not source.seed_count(split):
             source.close()
             file = f"nodes/{source.target}/{split}_idx.npy"
             raise about("target", ValueError(f"{file} is absent: choose a target that has it, or give input_nodes"))

@@ -20,18 +20,22 @@ EdgeType = tuple[str, str, str]
 
 
 class Metadata:
-    """The node types and relations of a loader's batches, in their order, and how edges are numbered."""
+    """The node types and relations of a loader's batches, in their order, the types of seeds, and how edges are numbered."""
 
     def __init__(
         self,
         node_types: list[str],
         edge_types: list[EdgeType],
-        edge_rows: Mapping[EdgeType, Any],
+        edge_id_files: Mapping[EdgeType, str],
         target: str,
+        seed_types: list[str],
     ) -> None:
         self.node_types, self.edge_types, self.target = node_types, edge_types, target
-        #: The row of the user's edge table for each place in the lists, of relations that have edge_id.npy.
-        self.edge_rows = edge_rows
+        #: The target, or the types of the nodes given in place of a split.
+        self.seed_types = seed_types
+        #: Of relations that have one, edge_id.npy: the row of the user's edge table for each place in the lists.
+        self.edge_id_files = edge_id_files
+        self._edge_ids: dict[EdgeType, Any] = {}
         self._types = {name: number for number, name in enumerate(node_types)}
         self._relations: dict[Any, int] = {names: number for number, names in enumerate(edge_types)}
         self._relations.update(("__".join(names), number) for number, names in enumerate(edge_types))
@@ -42,14 +46,10 @@ class Metadata:
         if source.metadata is None:
             return None
         node_types, edge_types = source.metadata
-        folder, rows = os.path.join(source.dataset.path, "edges"), {}
-        for names in edge_types:
-            file = os.path.join(folder, "__".join(names), "edge_id.npy")
-            if os.path.exists(file):
-                import numpy
-
-                rows[names] = numpy.load(file, mmap_mode="r")
-        return cls(node_types, edge_types, rows, source.target or node_types[0])
+        folder = os.path.join(source.dataset.path, "edges")
+        files = {names: os.path.join(folder, "__".join(names), "edge_id.npy") for names in edge_types}
+        files = {names: file for names, file in files.items() if os.path.exists(file)}
+        return cls(node_types, edge_types, files, source.target or node_types[0], source.seed_types)
 
     def node_type(self, name: Any) -> int | None:
         """The number of a node type."""
@@ -57,12 +57,14 @@ class Metadata:
 
     def edge_ids(self, names: EdgeType, places: torch.Tensor) -> torch.Tensor:
         """The rows that edges had in the user's edge table, or else their places in the relation's lists."""
-        rows = self.edge_rows.get(names)
-        if rows is None:
+        if names not in self.edge_id_files:
             return places
+        import numpy
         import torch
 
-        return torch.from_numpy(rows[places.numpy()])
+        if names not in self._edge_ids:
+            self._edge_ids[names] = numpy.load(self.edge_id_files[names], mmap_mode="r")
+        return torch.from_numpy(self._edge_ids[names][places.numpy()])
 
     def relation(self, key: Any) -> int:
         """The number of a relation: of the triple of its names, or of these joined by two underscores."""
@@ -201,17 +203,18 @@ class TypedBatch(SlotBatch):
 
     @property
     def seeds(self) -> torch.Tensor:
-        """int64 [num_seeds]: the nodes to train on, of the target type."""
+        """int64 [`batch[target].num_seeds`]: the nodes to train on, of the target. `num_seeds` counts those of all types."""
         return self._target.seeds
 
     @property
     def input_id(self) -> torch.Tensor:
-        """int64 [num_seeds]: each seed's position in its split. Only with `Loader(..., input_id=True)`."""
+        """int64 [`batch[target].num_seeds`]: the position of each of `seeds` in its split. Only with
+        `Loader(..., input_id=True)`."""
         return self._target.input_id
 
     @property
     def y(self) -> torch.Tensor | Any:
-        """The labels of the seeds; None in a dataset without labels."""
+        """The labels of `seeds`; None if the target has no labels."""
         return self._target.y
 
     @property
@@ -282,7 +285,7 @@ class TypedBatch(SlotBatch):
 
     def to_dgl_step(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], Any]:
         """What DGL's DataLoader yields: `(input_nodes, output_nodes, blocks)`, ids by node type."""
-        return self.n_id_dict, {self._metadata.target: self.seeds}, self.to_dgl()
+        return self.n_id_dict, self._of_seeds("seeds"), self.to_dgl()
 
     def to_graphbolt(self) -> Any:
         """The batch with the fields of GraphBolt's `MiniBatch` (`uvatrain.graphbolt`), which are dicts by node type and by
@@ -306,6 +309,19 @@ class TypedBatch(SlotBatch):
         if not self._core.has_edge_ids:
             return None
         return {names: self._metadata.edge_ids(names, block.edge_ids) for names, block in self.blocks[layer].items()}
+
+    def _edge_features(self, layer: int) -> dict[EdgeType, torch.Tensor]:
+        """The feature rows of a layer's edges, of relations that have them; empty without `Loader(..., edge_attr=True)`."""
+        core = self._core
+        numbers = {of: number for number, of in enumerate(self._metadata.edge_types)}
+        if not core.has_edge_attr:
+            return {}
+        return {of: block.edge_attr for of, block in self.blocks[layer].items() if core.has("edge_attr", numbers[of])}
+
+    def _of_seeds(self, name: str) -> dict[str, Any]:
+        """An attribute of each type of seeds that has it."""
+        found = {of: getattr(self[of], name) for of in self._metadata.seed_types}
+        return {of: value for of, value in found.items() if value is not None}
 
     def _of_types(self, name: str) -> dict[str, Any]:
         return {of: getattr(self[of], name) for of in self._metadata.node_types}

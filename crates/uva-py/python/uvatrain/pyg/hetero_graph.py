@@ -129,7 +129,7 @@ class HeteroGraph(Graph):
         if made._source.metadata is not None:
             self._opened[target] = Dataset._of(made._source.dataset)
         # Also of one type and one relation, whose batches have no names otherwise.
-        metadata = Metadata(self.dataset.node_types, self.dataset.edge_types, {}, target)
+        metadata = Metadata(self.dataset.node_types, self.dataset.edge_types, {}, target, [target])
         made._wrap = partial(TypedBatch, metadata=metadata)
         return made
 

@@ -50,7 +50,7 @@ class HeteroSampler(BaseSampler):
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> HeteroSamplerOutput:
         """What PyG's loaders call. Seeds come first and in their order; a node given twice is there twice."""
         if index.time is not None:
-            raise ValueError("input_time is not supported: neighbours are picked whatever their time")
+            raise ValueError("input_time is not supported: neighbours are picked regardless of time")
         seeds = ids_of("seeds", index.node)
         options = self.graph.loader_options(index.input_type, self.fanouts, False)
         seed = int(torch.randint(2**63 - 1, ()))

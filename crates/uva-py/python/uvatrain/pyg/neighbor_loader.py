@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric import data as pyg_data
 from torch_geometric import loader as pyg_loader
-from torch_geometric.sampler import SamplerOutput
+from torch_geometric.sampler import NumNeighbors, SamplerOutput
 
 from .._arrays import integer
 from ..errors import warn
@@ -75,7 +75,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
     def __init__(
         self,
         data: Any,
-        num_neighbors: Sequence[int],
+        num_neighbors: Sequence[int] | Mapping[Any, Sequence[int]] | NumNeighbors,
         input_nodes: Any = None,
         input_time: Any = None,
         replace: bool = False,
@@ -111,7 +111,7 @@ class NeighborLoader(pyg_loader.NeighborLoader):
                 'uvatrain.Loader(..., aggregate="mean") makes batches with batch.aggregated'
             )
         if not directed:
-            _tell("directed=False is deprecated: subgraph_type=\"induced\" is its new name", ["directed"])
+            _warn_once("directed=False is deprecated: subgraph_type=\"induced\" is its new name", ["directed"])
             subgraph_type = "induced"
         if kwargs.get("batch_sampler") is None:
             kwargs.setdefault("batch_size", 1)
@@ -137,11 +137,11 @@ class NeighborLoader(pyg_loader.NeighborLoader):
             )
         self._reason = reason
         if is_sorted:
-            _tell("the option has no effect: a dataset's edges are sorted by target in any case", ["is_sorted"])
+            _warn_once("the option has no effect: a dataset's edges are sorted by target in any case", ["is_sorted"])
         if self.direct:
             of_workers = {**kwargs, "filter_per_worker": filter_per_worker}
             for why, names in _WITHOUT_EFFECT.items():
-                _tell(f"the option has no effect: {why}", [name for name in names if of_workers.get(name)])
+                _warn_once(f"the option has no effect: {why}", [name for name in names if of_workers.get(name)])
                 for name in names:
                     kwargs.pop(name, None)
         self._loader_options: dict[str, Any] = {
@@ -311,7 +311,7 @@ def _input_nodes(given: Any, nodes: int) -> Tensor:
     return ids
 
 
-def _tell(what: str, names: list[str]) -> None:
+def _warn_once(what: str, names: list[str]) -> None:
     """Warns of options, each once a process."""
     names = [name for name in names if name not in _warned]
     if names:
