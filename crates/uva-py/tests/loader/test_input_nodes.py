@@ -192,8 +192,8 @@ def test_a_file_of_nodes_that_cannot_be_is_refused_by_its_name(graph, tmp_path):
     path = tmp_path / "nodes.npy"
     for content, message in [
         (numpy.array([3, 600]), "entry 1 is 600, outside the ids 0 to 599"),
-        (numpy.array([], dtype=numpy.int64), "no nodes are given"),
-        (numpy.zeros(600, dtype=bool), "no nodes are given"),
+        (numpy.array([], dtype=numpy.int64), "there is no node in it"),
+        (numpy.zeros(600, dtype=bool), "there is no node in it"),
         (numpy.ones(599, dtype=bool), r"\[599\], it has to be \[600\], an entry for each node"),
         (numpy.ones((3, 2), dtype=numpy.int64), r"\[3, 2\], it has to be \[ids\]"),
         (numpy.ones(3), "float64, it has to be int64 or int32"),
