@@ -40,18 +40,28 @@ tests() {
     --beside "kernels compile for old and new GPUs=scripts/check/kernels.py --require --architectures 75,90,120"
 }
 
-step "libtorch" scripts/setup/libtorch.sh
-step "Python" scripts/setup/python.sh
+# What the later steps require is downloaded and unpacked while cargo checks what needs none of it.
+downloads=$(mktemp)
+scripts/setup.sh >"$downloads" 2>&1 &
+setup=$!
+trap 'kill "$setup" 2>/dev/null; rm -f "$downloads"' EXIT
+
+set_up() {
+  local code=0
+  wait "$setup" || code=$?
+  cat "$downloads"
+  return "$code"
+}
+
 step "format" cargo fmt --all --check
 step "imports" scripts/check/imports.py
 step "house" scripts/check/house.py
 step "words" scripts/check/words.py
 step "packages" scripts/release/packages.py --unreleased
 step "builds without libtorch" without_libtorch
+step "libtorch, Python, NVRTC, real graphs" set_up
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
 step "book" scripts/check/book.sh
-step "real graphs" scripts/setup/datasets.sh
-step "NVRTC" scripts/setup/nvrtc.sh
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "second implementation, typed" python3 tests/reference/typed.py --check docs/test-vectors.json
 step "tests" tests
