@@ -361,7 +361,7 @@ impl<'a> Session<'a> {
             self.outcome.aggregate += sums.amounts;
             self.outcome.summed_batches += u64::from(sums.is_summed());
         }
-        observer.event(&Event::Batch(event))
+        observer.event(&Event::Batch(Box::new(event)))
     }
 
     fn evaluate_batch(&mut self, batch: &Batch) -> Result<(), RuntimeError> {

@@ -399,7 +399,7 @@ impl PyBatch {
 
     /// The batch's line of metrics, as JSON, without the consumer's part.
     fn event(&self) -> PyResult<String> {
-        let event = Event::Batch(BatchEvent::of(self.held()?.batch(), false));
+        let event = Event::Batch(Box::new(BatchEvent::of(self.held()?.batch(), false)));
         serde_json::to_string(&event).map_err(|error| UvatrainError::new_err(format!("metrics: {error}")))
     }
 

@@ -34,7 +34,7 @@ pub enum Event {
     #[serde(rename = "in_force")]
     InForce(InForce),
     /// A training batch was used.
-    Batch(BatchEvent),
+    Batch(Box<BatchEvent>),
     /// An epoch ended.
     Epoch(EpochEvent),
     /// The run ended successfully.

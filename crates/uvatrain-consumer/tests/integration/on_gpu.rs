@@ -57,7 +57,7 @@ struct Told {
 impl Observer for Told {
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
         match event {
-            Event::Batch(batch) => self.batches.push(batch.clone()),
+            Event::Batch(batch) => self.batches.push(BatchEvent::clone(batch)),
             Event::Epoch(epoch) => self.epochs.push(epoch.clone()),
             Event::Start(_) | Event::InForce(_) | Event::End(_) => {}
         }

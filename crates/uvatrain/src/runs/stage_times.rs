@@ -37,7 +37,7 @@ pub fn timed_stages(option: &str, path: &Path) -> Result<TimedStages, CommandErr
             // Lines of later versions, and one that is still being written, have no batch to count.
             _ => continue,
         };
-        let BatchEvent { sample_us, gather_us, train_us, batch: number, .. } = batch;
+        let BatchEvent { sample_us, gather_us, train_us, batch: number, .. } = *batch;
         for (stage, us) in stages.iter_mut().zip([sample_us, gather_us, train_us]) {
             stage.push(us);
         }

@@ -92,7 +92,7 @@ impl Usage {
             oversized: u64::from(event.oversized),
             aggregate: event.aggregate.as_ref().map(|counts| counts.amounts).unwrap_or_default(),
         });
-        if self.events { self.observer.event(&Event::Batch(event)) } else { Ok(()) }
+        if self.events { self.observer.event(&Event::Batch(Box::new(event))) } else { Ok(()) }
     }
 
     /// Records that this batch is in use from now on.

@@ -54,7 +54,7 @@ impl ServedFigures {
                 if let Some(counts) = batch.cache {
                     *self.cache.get_or_insert_default() += counts;
                 }
-                self.last = Some(batch.clone());
+                self.last = Some(BatchEvent::clone(batch));
             }
             Event::Epoch(epoch) => {
                 self.epochs += 1;
