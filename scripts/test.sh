@@ -44,7 +44,7 @@ tests() {
 downloads=$(mktemp)
 scripts/setup.sh >"$downloads" 2>&1 &
 setup=$!
-trap 'kill "$setup" 2>/dev/null; rm -f "$downloads"' EXIT
+trap 'kill "$setup" 2>/dev/null || true; rm -f "$downloads"' EXIT
 
 set_up() {
   local code=0
