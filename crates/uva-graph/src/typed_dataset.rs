@@ -106,7 +106,7 @@ impl Repeats {
     }
 }
 
-/// The duplicates in `ids`, without ids of which there is no node.
+/// The duplicates in `ids`. Ids outside the graph are ignored.
 fn repeated(ids: &[i64], nodes: usize) -> impl Iterator<Item = usize> {
     let mut seen = vec![false; nodes];
     let known = ids.iter().filter_map(move |&id| usize::try_from(id).ok().filter(|&node| node < nodes));
