@@ -312,11 +312,10 @@ class TypedBatch(SlotBatch):
 
     def _edge_features(self, layer: int) -> dict[EdgeType, torch.Tensor]:
         """The feature rows of a layer's edges, of relations that have them; empty without `Loader(..., edge_attr=True)`."""
-        core = self._core
-        numbers = {of: number for number, of in enumerate(self._metadata.edge_types)}
-        if not core.has_edge_attr:
+        if not self._core.has_edge_attr:
             return {}
-        return {of: block.edge_attr for of, block in self.blocks[layer].items() if core.has("edge_attr", numbers[of])}
+        blocks, number = self.blocks[layer], self._metadata.relation
+        return {of: block.edge_attr for of, block in blocks.items() if self._core.has("edge_attr", number(of))}
 
     def _of_seeds(self, name: str) -> dict[str, Any]:
         """An attribute of each type of seeds that has it."""
