@@ -37,7 +37,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts/measure"), str(ROOT / "scripts/peers")]
+sys.path[:0] = [str(ROOT / "scripts/measure"), str(ROOT / "scripts/peers/ranks")]
 from splits import shorten  # noqa: E402
 from watched import machine  # noqa: E402
 
@@ -229,7 +229,7 @@ def measure_all(chosen, folder):
                     chosen.method], **quiet)
     described = json.loads((parts / "partition.json").read_text())
     common = {"fanouts": chosen.fanouts, "batch_size": chosen.batch_size, "rounds": ROUNDS}
-    scripts = ROOT / "scripts/peers"
+    scripts = ROOT / "scripts/peers/ranks"
     systems, found, versions, left_out = [], [], {}, {}
     if "uvatrain" in chosen.only:
         systems.append(("uvatrain", UVATRAIN, None, lambda out, options: [
