@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""Measures uvatrain compared with DGL, GraphBolt, PyG, numpy and torch, and writes docs/results/peers.json.
+"""Measures uvatrain compared with DGL, GraphBolt, PyG, pyg-lib, Kumo, numpy and torch, and writes docs/results/peers.json.
 
     scripts/peers/compare.sh [options]      gets the peers, builds, makes the graphs, and then runs this
     scripts/peers/compare.py --check FILE   works figures and ratios out again from a file's rounds, compares them with
                                             what FILE says, and prints the tables; measures nothing
 
-Four sections: neighbour sampling alone, the gather of feature rows alone, both end to end (loading), and GraphSAGE
-epochs (training). A cell is a section on a graph on a number of cores, to which every process is pinned. Within a cell the
-peers' processes stay, and every round measures each contender for a few seconds, every other round in reverse order, so
-that a slow minute falls on all of them. What other processes used of the machine is measured with each; what was
-disturbed is measured again, for some rounds, and marked where that does not help. Before the rounds every runtime shows
-one batch that is compared with the graph: what is timed is the same work.
+Sections: neighbour sampling alone, the gather of feature rows alone, both end to end (loading), and GraphSAGE epochs
+(training); of a typed graph typed-sampling, and typed-loading with rows of three types; formats, which samples one
+graph as format 1 and as format 2 with one relation. A cell is a section on a graph with its fanouts on a number of
+cores, to which every process is pinned. Within a cell the peers' processes stay, and every round measures each
+contender for a few seconds, every other round in reverse order, so that a slow minute falls on all of them. What other
+processes used of the machine is measured with each; what was disturbed is measured again, for some rounds, and marked
+where that does not help. Before the rounds every runtime shows one batch that is compared with the graph: what is timed
+is the same work.
 """
 import argparse
 import json
 import os
 import re
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "scripts/measure"), str(ROOT / "scripts/peers")]
 from host import cpu_seconds  # noqa: E402
 from watched import machine  # noqa: E402
-from report import FOREIGN, SECTIONS, figure, markdown, ratios, summarise  # noqa: E402
+from graphs import npy_shape, prepare, with_types  # noqa: E402
+from report import FOREIGN, SECTIONS, figure, markdown, ratios, summarise, title  # noqa: E402
 from runtimes import Failed, Program, Worker  # noqa: E402
 
 ABOUT = "Made by scripts/peers/compare.sh; docs/reference/results.md shows it."
@@ -35,10 +37,15 @@ GATHER_BYTES = 40_000_000
 
 # Seconds are of one contender in one round; an epoch that has begun is finished.
 FULL = {"rounds": 4, "retries": 2, "seconds": 2.0, "training_rounds": 2, "training_seconds": 25, "epochs": 3,
+        "typed_fanouts": [[10, 10], [25, 20]],
         "cells": {"sampling": ["small", "medium"], "gather": ["small", "medium"], "loading": ["small", "medium"],
-                  "training": ["small"]}}
+                  "training": ["small"], "typed-sampling": ["mag"], "typed-loading": ["mag"], "formats": ["small"]}}
 QUICK = {"rounds": 2, "retries": 1, "seconds": 0.7, "training_rounds": 1, "training_seconds": 1, "epochs": 1,
-         "cells": {"sampling": ["medium"], "gather": ["medium"], "loading": ["medium"], "training": ["small"]}}
+         "typed_fanouts": [[10, 10]],
+         "cells": {"sampling": ["medium"], "gather": ["medium"], "loading": ["medium"], "training": ["small"],
+                   "typed-sampling": ["mag"], "typed-loading": ["mag"], "formats": ["small"]}}
+# Whose python runs a runtime's worker; all but these are of `arrays`.
+PEERS = {"DGL": "dgl", "GraphBolt": "graphbolt", "PyG": "pyg", "pyg-lib": "pyg-lib", "Kumo": "kumo", "uvatrain": "uvatrain"}
 
 
 def contenders(section, cores, quick):
@@ -48,6 +55,7 @@ def contenders(section, cores, quick):
     bolt32 = ("dgl_worker.py", ("--library", "graphbolt", "--ids", "int32"))
     bolt64 = ("dgl_worker.py", ("--library", "graphbolt", "--ids", "int64"))
     pyg = ("pyg_worker.py", ())
+    pyg_lib = ("pyg_worker.py", ("--library", "pyg-lib"))
     arrays = ("arrays_worker.py", ())
     found = []
 
@@ -55,6 +63,9 @@ def contenders(section, cores, quick):
         name = f"{runtime}, {way}" if way else runtime
         found.append({"name": name, "runtime": runtime, "way": way, "worker": worker and (*worker, variables or {}),
                       "request": {"operation": operation, **request}})
+        if section == "typed-loading":
+            # Whose lists a hop reads: what peers do, and uvatrain as is wanted.
+            found[-1]["expand"] = request.get("expand", "all" if runtime in ("DGL", "GraphBolt") else "new")
 
     both_sizes_of_pages = (("", {}), ("huge pages", HUGE))
     several = cores > 1
@@ -90,6 +101,38 @@ def contenders(section, cores, quick):
                     add("DGL", ", ".join(["int32", *more]), dgl32, variables, workers=workers)
                 add("GraphBolt", ", ".join(more), bolt32, variables, workers=workers)
                 add("PyG", ", ".join(more), pyg, variables, workers=workers)
+    elif section == "typed-sampling":
+        add("uvatrain", operation="sampling")
+        add("DGL", "int64, fused" if several else "int64", dgl64, operation="sampling")
+        add("DGL", "int32", dgl32, operation="sampling")
+        add("GraphBolt", "int32", bolt32, operation="sampling")
+        if not quick:
+            add("GraphBolt", "int64", bolt64, operation="sampling")
+        for workers in (0, cores) if several else (0,):
+            way = f"{workers} loader processes" if workers else ""
+            add("PyG", way, pyg, operation="sampling", workers=workers)
+            add("pyg-lib", way, pyg_lib, operation="sampling", workers=workers)
+        add("Kumo", "", ("kumo_worker.py", ()), operation="sampling")
+    elif section == "typed-loading":
+        for expand, way in (("all", ""), ("new", "new nodes")):
+            more = [way] * bool(way)
+            add("uvatrain", ", ".join([f"{cores} samplers"] * several + more), operation="loading", samplers=cores,
+                gather_threads=1, expand=expand)
+            add("uvatrain", ", ".join(["whole batches", *more]), operation="loading", samplers=cores, prepare="whole",
+                expand=expand)
+            add("uvatrain", ", ".join(["Python", *more]), ("uvatrain_worker.py", ()), operation="loading", samplers=cores,
+                expand=expand)
+        for way, variables in both_sizes_of_pages:
+            for workers in (0, cores) if several else (0,):
+                more = [way] * bool(way) + [f"{workers} loader processes"] * (workers > 0)
+                add("DGL", ", ".join(["int64", *more]), dgl64, variables, "loading", workers=workers)
+                if not quick:
+                    add("DGL", ", ".join(["int32", *more]), dgl32, variables, "loading", workers=workers)
+                    add("PyG", ", ".join(more), pyg, variables, "loading", workers=workers)
+                add("pyg-lib", ", ".join(more), pyg_lib, variables, "loading", workers=workers)
+    elif section == "formats":
+        add("format 1", operation="sampling")
+        add("uvatrain", "format 2", operation="sampling", graph="-typed")
     else:
         for threads in range(1, cores + 1):
             add("uvatrain", f"{threads} training thread{'s' * (threads > 1)}" if several else "", train_threads=threads)
@@ -158,41 +201,6 @@ def watched(runtime, request):
     return {**record, "foreign_load": round(max(0.0, foreign / (time.monotonic() - since)), 3)}
 
 
-# --- Graphs --------------------------------------------------------------------------------------------------------
-
-
-def npy_length(path):
-    """The length of a .npy file's first axis."""
-    with open(path, "rb") as file:
-        return int(re.search(rb"'shape': \((\d+)", file.read(256))[1])
-
-
-def prepare(source, folder):
-    """A dataset of a graph's files, with nothing to validate and nothing to test: links where that can be. `source` is a
-    dataset, or a folder of indptr.npy, indices.npy, feat.npy, label.npy and train_idx.npy or seeds.npy."""
-    folder.mkdir(parents=True, exist_ok=True)
-    train = "train_idx" if (source / "train_idx.npy").exists() else "seeds"
-    for name, of in [*((name, name) for name in ("indptr", "indices", "feat", "label")), ("train_idx", train)]:
-        path, target = source / f"{of}.npy", folder / f"{name}.npy"
-        if not path.exists():
-            sys.exit(f"peers: {path} is not there")
-        there = target.stat() if target.exists() else None
-        if there is None or (there.st_size, there.st_mtime_ns) != (path.stat().st_size, path.stat().st_mtime_ns):
-            target.unlink(missing_ok=True)
-            try:
-                os.link(path, target)
-            except OSError:
-                shutil.copy2(path, target)
-    for split in ("valid", "test"):
-        header = "{'descr': '<i8', 'fortran_order': False, 'shape': (0,), }".ljust(117) + "\n"
-        (folder / f"{split}_idx.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
-    meta = source / "meta.json"
-    kept = json.loads(meta.read_text()) if meta.exists() else {}
-    kept = {name: kept[name] for name in ("classes", "feat_dtype") if name in kept}
-    (folder / "meta.json").write_text(json.dumps({"name": source.name, **kept}))
-    return folder
-
-
 # --- One cell ------------------------------------------------------------------------------------------------------
 
 
@@ -201,50 +209,61 @@ class Session:
 
     def __init__(self, arguments, plan):
         self.arguments, self.plan, self.quiet = arguments, plan, Quiet(arguments.wait)
-        self.pythons = {"dgl_worker.py": arguments.dgl_python, "pyg_worker.py": arguments.pyg_python,
-                        "arrays_worker.py": arguments.dgl_python or arguments.pyg_python}
+        self.pythons = {"dgl": arguments.dgl_python, "graphbolt": arguments.dgl_python, "pyg": arguments.pyg_python,
+                        "pyg-lib": arguments.pyg_lib_python, "kumo": arguments.kumo_python,
+                        "arrays": arguments.dgl_python or arguments.pyg_python, "uvatrain": arguments.uvatrain_python}
         self.versions, self.checks = {}, []
 
     def taking_part(self, section, cores):
         def wanted(one):
-            if one["runtime"] == "uvatrain":
+            if one["worker"] is None:
                 return True
-            peer = {"GraphBolt": "graphbolt", "DGL": "dgl", "PyG": "pyg"}.get(one["runtime"], "arrays")
-            return peer in self.arguments.peers and self.pythons[one["worker"][0]] is not None
+            peer = PEERS.get(one["runtime"], "arrays")
+            return peer in [*self.arguments.peers, "uvatrain"] and self.pythons[peer] is not None
 
         return [one for one in contenders(section, cores, self.arguments.quick) if wanted(one)]
 
-    def cell(self, section, graph, cores):
+    def cell(self, section, graph, cores, fanouts):
         """Measures one cell."""
         path = self.arguments.work / graph
         pinned = sorted(os.sched_getaffinity(0))[:cores]
         training = section == "training"
-        common = {"fanouts": [10, 10] if training else self.arguments.fanouts, "batch_size": self.arguments.batch_size,
-                  "hidden": 128, "rate": 3e-3, "epochs": self.plan["epochs"], "workers": 0,
-                  "seconds": self.plan["training_seconds" if training else "seconds"],
-                  "epoch_batches": npy_length(path / "train_idx.npy") // self.arguments.batch_size}
+        batch_size = self.arguments.batch_size or (1024 if section.startswith("typed") else 1000)
+        common = {"fanouts": fanouts, "batch_size": batch_size, "hidden": 128, "rate": 3e-3, "epochs": self.plan["epochs"],
+                  "workers": 0, "seconds": self.plan["training_seconds" if training else "seconds"],
+                  "epoch_batches": npy_shape(next(path.rglob("train_idx.npy")))[0] // batch_size}
         taking_part = self.taking_part(section, cores)
         runtimes = {}
-        print(f"\n{section}, {graph}, cores: {cores}", file=sys.stderr)
+        print(f"\n{section}, {title({'section': section, 'graph': graph, 'fanouts': fanouts})}, cores: {cores}", file=sys.stderr)
+
+        def key_of(one):
+            return repr((one["runtime"], one["worker"], *(one["request"].get(name) for name in ("graph", "expand"))))
+
         try:
             # All at once: loading a graph takes seconds, and nothing is timed yet.
             for one in taking_part:
-                key = repr(one["worker"])
+                key = key_of(one)
                 if key not in runtimes and one["worker"] is None:
-                    runtimes[key] = Program(self.arguments.uvatrain, path, pinned)
+                    other = path.with_name(path.name + one["request"].get("graph", ""))
+                    runtimes[key] = Program(self.arguments.uvatrain, other, pinned)
                 elif key not in runtimes:
                     script, options, variables = one["worker"]
                     options = ("--graph", path, "--section", section, "--threads", cores, *options)
-                    runtimes[key] = Worker(self.pythons[script], script, options, pinned, variables)
+                    python = self.pythons[PEERS.get(one["runtime"], "arrays")]
+                    runtimes[key] = Worker(python, script, options, pinned, variables)
             for key, runtime in list(runtimes.items()):
-                self.make_ready(key, runtime, section, graph, cores, common, taking_part)
+                of_it = [one for one in taking_part if key_of(one) == key]
+                self.make_ready(of_it, runtime, section, graph, cores, common)
 
             def measure(contender, number):
                 self.quiet.wait()
                 request = {**common, "seed": number, **contender["request"]}
-                return watched(runtimes[repr(contender["worker"])], request)
+                return watched(runtimes[key_of(contender)], request)
 
             rounds = self.plan["training_rounds" if training else "rounds"]
+            if section == "formats":
+                # Two contenders alone, which are within a few hundredths.
+                rounds *= 3
             for one in taking_part:
                 one.setdefault("rounds", [])
             measure_rounds(taking_part, rounds, self.plan["retries"], measure,
@@ -257,14 +276,16 @@ class Session:
         return summarise({"section": section, "graph": graph, "cores": cores, "fanouts": common["fanouts"],
                           "batch_size": common["batch_size"], "contenders": taking_part})
 
-    def make_ready(self, key, runtime, section, graph, cores, common, taking_part):
+    def make_ready(self, of_it, runtime, section, graph, cores, common):
         """Waits for a runtime, and has it show a batch; who fails in either takes no part."""
-        of_it = [one for one in taking_part if repr(one["worker"]) == key]
         try:
             self.versions.update(runtime.ready())
-            if section in ("sampling", "loading"):
-                seen = runtime.measure({**common, "operation": "check", "batch_size": 100})
-                self.checks.append({"section": section, "graph": graph, "cores": cores, "name": of_it[0]["name"], **seen})
+            if section not in ("gather", "training"):
+                seen = runtime.measure({**common, **of_it[0]["request"], "operation": "check", "batch_size": 100})
+                # Fanouts where the section has several.
+                more = {"fanouts": common["fanouts"]} if section.startswith("typed") else {}
+                of_cell = {"section": section, "graph": graph, "cores": cores, **more}
+                self.checks.append({**of_cell, "name": of_it[0]["name"], **seen})
         except Failed as failure:
             for one in of_it:
                 one["failed"], one["rounds"] = str(failure), []
@@ -304,6 +325,15 @@ def check(path, pages):
     return wrong, "\n".join(reported)
 
 
+def fanouts_of(section, arguments, plan):
+    """The fanouts of a section's cells."""
+    if section == "training":
+        return [[10, 10]]
+    if arguments.fanouts:
+        return [arguments.fanouts]
+    return {"typed-sampling": plan["typed_fanouts"], "typed-loading": plan["typed_fanouts"][:1]}.get(section, [[15, 10, 5]])
+
+
 def names(text):
     return [name for name in text.split(",") if name]
 
@@ -316,16 +346,21 @@ def main():
     parser.add_argument("--uvatrain", type=Path, default=ROOT / "target/release/uvatrain")
     parser.add_argument("--dgl-python", type=Path, help="the python that imports dgl")
     parser.add_argument("--pyg-python", type=Path, help="the python that imports torch_geometric and torch_sparse")
+    parser.add_argument("--pyg-lib-python", type=Path, help="the python that imports torch_geometric and pyg_lib")
+    parser.add_argument("--uvatrain-python", type=Path, help="a python that imports uvatrain: its loader takes part as well")
+    parser.add_argument("--kumo-python", type=Path, help="the python that imports kumo_relational_engine")
     parser.add_argument("--left-out", action="append", default=[], metavar="PEER=WHY")
-    parser.add_argument("--graphs", type=Path, help="a folder with a folder a graph: small and medium")
+    parser.add_argument("--graphs", type=Path, help="a folder with a folder a graph: small, medium and mag")
     parser.add_argument("--work", type=Path, default=ROOT / "data/peers", help="where the datasets are put together")
     parser.add_argument("--quick", action="store_true", help="one graph a section, two short rounds: about 8 minutes")
     parser.add_argument("--only", type=names, default=list(SECTIONS), metavar="SECTION,…")
     parser.add_argument("--graph", type=names, metavar="NAME,…", help="[default: as the section needs]")
     parser.add_argument("--cores", type=lambda text: [int(one) for one in names(text)], metavar="N,…")
-    parser.add_argument("--peers", type=names, default=["arrays", "dgl", "graphbolt", "pyg"], metavar="PEER,…")
-    parser.add_argument("--fanouts", type=lambda text: [int(one) for one in names(text)], default=[15, 10, 5])
-    parser.add_argument("--batch-size", type=int, default=1000)
+    parser.add_argument("--peers", type=names, default=["arrays", *PEERS.values()], metavar="PEER,…",
+                        help="[default: all]")
+    parser.add_argument("--fanouts", type=lambda text: [int(one) for one in names(text)],
+                        help="[default: 15,10,5; of typed-sampling 10,10 and 25,20; of typed-loading 10,10]")
+    parser.add_argument("--batch-size", type=int, help="[default: 1000; of typed sections 1024]")
     parser.add_argument("--rounds", type=int, help="of all sections but training")
     parser.add_argument("--seconds", type=float, help="of one contender in one round")
     parser.add_argument("--wait", type=float, default=240, help="seconds to wait, all in all, for a quiet machine")
@@ -353,19 +388,22 @@ def main():
     results = {"cells": [], "checks": [], "versions": {}, "graphs": {}}
     if arguments.append and arguments.out.exists():
         results = json.loads(arguments.out.read_text())
-    done = {(cell["section"], cell["graph"], cell["cores"]) for cell in results["cells"]}
-    wanted = [(section, graph, count) for section in arguments.only
-              for graph in arguments.graph or plan["cells"][section] for count in cores]
+    done = [(cell["section"], cell["graph"], cell["cores"], cell["fanouts"]) for cell in results["cells"]]
+    wanted = [(section, graph, count, fanouts) for section in arguments.only
+              for graph in arguments.graph or plan["cells"][section] for fanouts in fanouts_of(section, arguments, plan)
+              for count in cores]
     wanted = [cell for cell in wanted if cell not in done]
-    for graph in sorted({graph for _, graph, _ in wanted}):
+    for graph in sorted({cell[1] for cell in wanted}):
         folder = prepare(arguments.graphs / graph, arguments.work / graph)
+        if ("formats", graph) in {cell[:2] for cell in wanted}:
+            with_types(folder, folder.with_name(f"{graph}-typed"))
         facts = Program(arguments.uvatrain, folder, os.sched_getaffinity(0))._run("info", folder)
         results["graphs"][graph] = {name: facts[name] for name in ("nodes", "edges") if name in facts}
     session = Session(arguments, plan)
     for cell in wanted:
         results["cells"].append(session.cell(*cell))
         order = {name: number for number, name in enumerate(SECTIONS)}
-        results["cells"].sort(key=lambda one: (order[one["section"]], one["graph"] != "small", one["cores"]))
+        results["cells"].sort(key=lambda one: (order[one["section"]], one["graph"] != "small", one["fanouts"], one["cores"]))
         results["checks"] += session.checks
         session.checks = []
         results["versions"].update(session.versions)

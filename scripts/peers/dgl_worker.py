@@ -14,7 +14,19 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 from arrays_worker import gathers, row_lists  # noqa: E402
-from worker import Batches, check_hops, check_rows, drained, load, measured, seeds_of, serve, trained  # noqa: E402
+from worker import (  # noqa: E402
+    Batches,
+    Typed,
+    check_hops,
+    check_rows,
+    check_typed,
+    drained,
+    load,
+    measured,
+    seeds_of,
+    serve,
+    trained,
+)
 
 
 def gather_operations(arguments):
@@ -149,6 +161,131 @@ class GraphBolt:
         return found
 
 
+class TypedDgl:
+    def __init__(self, arguments):
+        self.arguments, self.typed = arguments, Typed(arguments)
+        width = np.dtype(arguments.ids)
+        edges = {}
+        for relation in self.typed.relations:
+            indptr, indices = map(torch.from_numpy, self.typed.lists(relation, width))
+            edges[relation] = ("csc", (indptr, indices, torch.empty(0, dtype=indices.dtype)))
+        self.graph = dgl.heterograph(edges, self.typed.nodes)
+        self.seeds = torch.from_numpy(self.typed.seeds(width))
+        self.fused = arguments.ids == "int64"
+        if arguments.section == "typed-loading":
+            self.rows = self.typed.rows()
+            for kind, rows in self.rows.items():
+                self.graph.nodes[kind].data["feat"] = torch.from_numpy(rows)
+            self.graph.nodes[self.typed.target].data["label"] = torch.from_numpy(self.typed.label())
+
+    def sampler(self, request, **options):
+        return dgl.dataloading.NeighborSampler(request["fanouts"][::-1], fused=self.fused, **options)
+
+    def sampling(self, request):
+        sampler, batches = self.sampler(request), Batches(self.seeds, request["batch_size"])
+
+        def step(number):
+            nodes, _, blocks = sampler.sample_blocks(self.graph, {self.typed.target: batches[number]})
+            return {"edges": sum(block.num_edges() for block in blocks), "input_nodes": sum(map(len, nodes.values()))}
+
+        return measured(request, step)
+
+    def loader(self, request):
+        sampler = self.sampler(request, prefetch_node_feats={kind: ["feat"] for kind in self.rows},
+                               prefetch_labels={self.typed.target: ["label"]})
+        return dgl.dataloading.DataLoader(self.graph, {self.typed.target: self.seeds}, sampler, shuffle=False,
+                                          batch_size=request["batch_size"], drop_last=True, num_workers=request["workers"])
+
+    def count(self, batch):
+        rows = [batch[2][0].srcnodes[kind].data["feat"] for kind in self.rows]
+        return {"edges": sum(block.num_edges() for block in batch[2]), "input_nodes": sum(map(len, batch[0].values())),
+                "bytes": sum(of.numel() * of.element_size() for of in rows)}
+
+    def check(self, request):
+        sampler, batches = self.sampler(request), Batches(self.seeds, request["batch_size"])
+        for number in range(3):
+            _, _, blocks = sampler.sample_blocks(self.graph, {self.typed.target: batches[number]})
+        hops = []
+        for block in reversed(blocks):
+            of_relation = {}
+            for relation in self.typed.relations:
+                sources, destinations = block.edges(etype=relation)
+                of_relation[relation] = (block.srcnodes[relation[0]].data[dgl.NID][sources.long()], destinations)
+            hops.append(({kind: block.dstnodes[kind].data[dgl.NID] for kind in self.typed.nodes}, of_relation))
+        found = check_typed(self.typed, batches[2], request["fanouts"], hops, "all")
+        if self.arguments.section == "typed-loading":
+            for number, (nodes, _, blocks) in enumerate(self.loader(request)):
+                if number == 2:
+                    break
+            for kind in self.rows:
+                check_rows(self.arguments, nodes[kind], blocks[0].srcnodes[kind].data["feat"], f"nodes/{kind}/feat")
+        return found
+
+
+class TypedGraphBolt:
+    """Its form has all types' nodes in one range of ids, and each node's entries by relation."""
+
+    def __init__(self, arguments):
+        import dgl.graphbolt
+
+        self.arguments, self.typed, self.bolt = arguments, Typed(arguments), dgl.graphbolt
+        width = np.dtype(arguments.ids)
+        offsets = np.cumsum([0, *self.typed.nodes.values()])
+        self.first = dict(zip(self.typed.nodes, offsets))
+        # Relations in this order, so that a stable sort by destination leaves a node's entries by relation.
+        sources, destinations, kinds = [], [], []
+        for number, relation in enumerate(self.typed.relations):
+            indptr, indices = self.typed.lists(relation)
+            sources.append(indices.astype(width) + width.type(self.first[relation[0]]))
+            destinations.append(np.repeat(np.arange(len(indptr) - 1) + self.first[relation[2]], np.diff(indptr)))
+            kinds.append(np.full(len(indices), number, np.uint8))
+        destinations = np.concatenate(destinations)
+        order = np.argsort(destinations, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(destinations, minlength=offsets[-1]))])
+        names = [":".join(relation) for relation in self.typed.relations]
+        self.graph = self.bolt.fused_csc_sampling_graph(
+            torch.from_numpy(indptr), torch.from_numpy(np.concatenate(sources)[order]),
+            node_type_offset=torch.from_numpy(offsets), type_per_edge=torch.from_numpy(np.concatenate(kinds)[order]),
+            node_type_to_id={kind: number for number, kind in enumerate(self.typed.nodes)},
+            edge_type_to_id={name: number for number, name in enumerate(names)})
+        self.seeds = torch.from_numpy(self.typed.seeds(width))
+
+    def hops(self, request, seeds):
+        """The operators below its loader: from the seeds outward, the nodes so far, before and after, and what was sampled."""
+        from dgl.graphbolt.internal import unique_and_compact_csc_formats
+
+        nodes = {self.typed.target: seeds}
+        for fanout in request["fanouts"]:
+            fanouts = torch.full((len(self.typed.relations),), fanout)
+            sampled = self.graph.sample_neighbors(nodes, fanouts).sampled_csc
+            before = nodes
+            nodes, compacted = unique_and_compact_csc_formats(sampled, before)
+            yield before, nodes, compacted
+
+    def sampling(self, request):
+        batches = Batches(self.seeds, request["batch_size"])
+
+        def step(number):
+            edges, nodes = 0, {}
+            for _, nodes, compacted in self.hops(request, batches[number]):
+                edges += sum(len(of.indices) for of in compacted.values())
+            return {"edges": edges, "input_nodes": sum(map(len, nodes.values()))}
+
+        return measured(request, step)
+
+    def check(self, request):
+        seeds, hops = Batches(self.seeds, request["batch_size"])[2], []
+        for before, nodes, compacted in self.hops(request, seeds):
+            of_relation = {}
+            for relation in self.typed.relations:
+                of = compacted[":".join(relation)]
+                picks = of.indptr.diff()
+                of_relation[relation] = (nodes[relation[0]][of.indices.long()],
+                                         torch.repeat_interleave(torch.arange(len(picks)), picks))
+            hops.append((before, of_relation))
+        return check_typed(self.typed, seeds, request["fanouts"], hops, "all")
+
+
 def training(library):
     from dgl.nn import SAGEConv
 
@@ -182,7 +319,10 @@ def make(arguments):
     versions = {"dgl": dgl.__version__, "torch": torch.__version__}
     if arguments.section == "gather":
         return gather_operations(arguments), versions
-    library = {"dgl": Dgl, "graphbolt": GraphBolt}[arguments.library](arguments)
+    if arguments.section.startswith("typed"):
+        library = {"dgl": TypedDgl, "graphbolt": TypedGraphBolt}[arguments.library](arguments)
+    else:
+        library = {"dgl": Dgl, "graphbolt": GraphBolt}[arguments.library](arguments)
     return {
         "check": library.check,
         "sampling": library.sampling,

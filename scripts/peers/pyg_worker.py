@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""PyG over torch-sparse. See worker.py.
+"""PyG over torch-sparse, or for typed graphs (--library pyg-lib) over pyg-lib. See worker.py.
 
-PyG's samplers use one thread and keep the interpreter's lock: what it does on several cores is loader processes.
+PyG's samplers use one thread and keep the interpreter's lock: what it does on several cores is loader processes. Only
+pyg-lib's typed sampler has threads, one for the relations into each type.
 """
-import os
 import warnings
 
 warnings.filterwarnings("ignore")
@@ -12,12 +12,24 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 import torch_geometric  # noqa: E402
-import torch_sparse  # noqa: E402
-from torch_geometric.data import Data  # noqa: E402
+from torch_geometric.data import Data, HeteroData  # noqa: E402
 from torch_geometric.loader import NeighborLoader  # noqa: E402
 from torch_geometric.nn import SAGEConv  # noqa: E402
 
-from worker import Batches, check_hops, check_rows, drained, load, measured, seeds_of, serve, trained  # noqa: E402
+from worker import (  # noqa: E402
+    Batches,
+    Typed,
+    check_hops,
+    check_rows,
+    check_typed,
+    drained,
+    hops_of_new_nodes,
+    load,
+    measured,
+    seeds_of,
+    serve,
+    trained,
+)
 
 
 class Operator(torch.utils.data.Dataset):
@@ -31,6 +43,15 @@ class Operator(torch.utils.data.Dataset):
 
     def __getitem__(self, number):
         return self.sample(number)
+
+
+def sampled(request, batches, sample, count):
+    """The operator's batches, in this process or in loader processes."""
+    if request["workers"] == 0:
+        return measured(request, lambda number: count(sample(request, batches[number])))
+    operator = Operator(lambda number: sample(request, batches[number]))
+    loader = torch.utils.data.DataLoader(operator, batch_size=None, num_workers=request["workers"])
+    return drained(request, lambda: iter(loader), count, request["workers"])
 
 
 class Pyg:
@@ -55,14 +76,7 @@ class Pyg:
     def sampling(self, request):
         batches = Batches(self.seeds, request["batch_size"])
 
-        def count(sampled):
-            return {"edges": len(sampled[1]), "input_nodes": len(sampled[0])}
-
-        if request["workers"] == 0:
-            return measured(request, lambda number: count(self.sample(request, batches[number])))
-        operator = Operator(lambda number: self.sample(request, batches[number]))
-        loader = torch.utils.data.DataLoader(operator, batch_size=None, num_workers=request["workers"])
-        return drained(request, lambda: iter(loader), count, request["workers"])
+        return sampled(request, batches, self.sample, lambda of: {"edges": len(of[1]), "input_nodes": len(of[0])})
 
     def loader(self, request, shuffle=False):
         return NeighborLoader(self.data, num_neighbors=request["fanouts"], input_nodes=self.seeds,
@@ -115,17 +129,103 @@ class Pyg:
         return trained(request, self.loader(request, shuffle=True), step)
 
 
+class TypedPyg:
+    def __init__(self, arguments):
+        self.arguments, self.typed = arguments, Typed(arguments)
+        self.seeds = torch.from_numpy(self.typed.seeds())
+        self.lists = {relation: [torch.from_numpy(array) for array in self.typed.lists(relation, np.int64)]
+                      for relation in self.typed.relations}
+        if arguments.section == "typed-loading":
+            self.rows, self.data = self.typed.rows(), HeteroData()
+            for kind, count in self.typed.nodes.items():
+                self.data[kind].num_nodes = count
+            for kind, rows in self.rows.items():
+                self.data[kind].x = torch.from_numpy(rows)
+            self.data[self.typed.target].y = torch.from_numpy(self.typed.label())
+            for relation, (indptr, indices) in self.lists.items():
+                destinations = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+                self.data[relation].edge_index = torch.stack([indices, destinations])
+
+    def sample(self, request, seeds):
+        """Nodes by type, and of the edges of each relation sources and destinations."""
+        kinds, relations, target = list(self.typed.nodes), self.typed.relations, self.typed.target
+        if self.arguments.library == "pyg-lib":
+            import pyg_lib
+
+            sources, destinations, nodes, *_ = pyg_lib.sampler.hetero_neighbor_sample(
+                {relation: lists[0] for relation, lists in self.lists.items()},
+                {relation: lists[1] for relation, lists in self.lists.items()}, {target: seeds},
+                dict.fromkeys(relations, request["fanouts"]), csc=True)
+            return nodes, sources, destinations
+        names = {"__".join(relation): relation for relation in relations}
+        nodes, sources, destinations, _ = torch.ops.torch_sparse.hetero_neighbor_sample(
+            kinds, relations, {name: self.lists[relation][0] for name, relation in names.items()},
+            {name: self.lists[relation][1] for name, relation in names.items()}, {target: seeds},
+            dict.fromkeys(names, request["fanouts"]), len(request["fanouts"]), False, True)
+        return nodes, *({relation: of[name] for name, relation in names.items()} for of in (sources, destinations))
+
+    def sampling(self, request):
+        def count(of):
+            return {"edges": sum(map(len, of[1].values())), "input_nodes": sum(map(len, of[0].values()))}
+
+        return sampled(request, Batches(self.seeds, request["batch_size"]), self.sample, count)
+
+    def loader(self, request):
+        return NeighborLoader(self.data, num_neighbors=request["fanouts"], input_nodes=(self.typed.target, self.seeds),
+                              batch_size=request["batch_size"], shuffle=False, drop_last=True, is_sorted=True,
+                              num_workers=request["workers"])
+
+    def count(self, batch):
+        rows = [batch[kind].x for kind in self.rows]
+        return {"edges": sum(of.size(1) for of in batch.edge_index_dict.values()), "input_nodes": batch.num_nodes,
+                "bytes": sum(of.numel() * of.element_size() for of in rows)}
+
+    def check(self, request):
+        seeds = Batches(self.seeds, request["batch_size"])[2]
+        if self.arguments.section == "typed-sampling":
+            nodes, sources, destinations = self.sample(request, seeds)
+        else:
+            for number, batch in enumerate(self.loader(request)):
+                if number == 2:
+                    break
+            nodes = {kind: batch[kind].n_id for kind in self.typed.nodes}
+            sources, destinations = ({relation: batch[relation].edge_index[end] for relation in self.typed.relations}
+                                     for end in (0, 1))
+            for kind in self.rows:
+                check_rows(self.arguments, nodes[kind], batch[kind].x, f"nodes/{kind}/feat")
+        edges = {relation: (sources[relation].numpy(), destinations[relation].numpy()) for relation in self.typed.relations}
+        nodes = {kind: nodes[kind].numpy() for kind in self.typed.nodes}
+        hops = hops_of_new_nodes(self.typed, request["fanouts"], len(seeds), nodes, edges)
+        return check_typed(self.typed, seeds, request["fanouts"], hops, "new")
+
+
 def make(arguments):
     torch.set_num_threads(arguments.threads)
+    versions = {"torch_geometric": torch_geometric.__version__, "torch": torch.__version__}
+    if arguments.library == "pyg-lib":
+        import pyg_lib
+
+        assert torch_geometric.typing.WITH_PYG_LIB, "sampling would be torch-sparse's"
+        versions["pyg_lib"] = pyg_lib.__version__
+    else:
+        import torch_sparse
+
+        assert not torch_geometric.typing.WITH_PYG_LIB, "sampling would be pyg-lib's"
+        versions["torch_sparse"] = torch_sparse.__version__
+    if arguments.section.startswith("typed"):
+        pyg = TypedPyg(arguments)
+        return {
+            "check": pyg.check,
+            "sampling": pyg.sampling,
+            "loading": lambda request: drained(request, lambda: pyg.loader(request), pyg.count, request["workers"]),
+        }, versions
     pyg = Pyg(arguments)
-    assert arguments.section == "sampling" or not torch_geometric.typing.WITH_PYG_LIB, "sampling would be pyg-lib's"
     return {
         "check": pyg.check,
         "sampling": pyg.sampling,
         "loading": lambda request: drained(request, lambda: pyg.loader(request), pyg.count, request["workers"]),
         "training": pyg.training,
-    }, {"torch_geometric": torch_geometric.__version__, "torch_sparse": torch_sparse.__version__,
-        "torch": torch.__version__}
+    }, versions
 
 
 if __name__ == "__main__":

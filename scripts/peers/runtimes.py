@@ -160,6 +160,7 @@ class Program:
         # Without the warm-up, and with as many batches more as the rings hold: work begun before or not finished does not count.
         epochs = 1 + (batches + 2 * WARM_UP) // max(1, request["epoch_batches"])
         makers = ["--prepare", request["prepare"]] if "prepare" in request else ["--gather-threads", request["gather_threads"]]
+        makers += ["--expand", request["expand"]] if "expand" in request else []
         report = self._run("bench", "pipeline", self.graph, "--fanouts", words(request["fanouts"]), "--batch-size",
                            request["batch_size"], "--drop-last", "--samplers", request["samplers"], *makers,
                            "--warm-up", WARM_UP, "--batches", batches, "--epochs", epochs, "--seed", request["seed"])

@@ -54,9 +54,37 @@ def load(arguments, name, dtype=None):
     return array if dtype is None else array.astype(dtype, copy=False)
 
 
-def seeds_of(arguments, dtype=np.int64):
+def seeds_of(arguments, dtype=np.int64, split="train_idx"):
     """The training nodes in an order that is the same for every peer."""
-    return np.random.RandomState(0).permutation(load(arguments, "train_idx")).astype(dtype, copy=False)
+    return np.random.RandomState(0).permutation(load(arguments, split)).astype(dtype, copy=False)
+
+
+class Typed:
+    """A graph whose nodes and edges have types: its metadata and where its arrays are."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        with open(os.path.join(arguments.graph, "meta.json")) as file:
+            meta = json.load(file)
+        self.nodes = {one["type"]: one["num"] for one in meta["nodes"]}
+        self.relations = [tuple(one["type"]) for one in meta["edges"]]
+        self.target = meta["target"]
+
+    def lists(self, relation, dtype=None):
+        """For each node of the relation's destination type where its list begins, and the lists."""
+        folder = f"edges/{'__'.join(relation)}"
+        return load(self.arguments, f"{folder}/indptr", dtype), load(self.arguments, f"{folder}/indices", dtype)
+
+    def seeds(self, dtype=np.int64):
+        return seeds_of(self.arguments, dtype, f"nodes/{self.target}/train_idx")
+
+    def label(self):
+        return load(self.arguments, f"nodes/{self.target}/label")
+
+    def rows(self):
+        """Feature rows of the types that have them."""
+        return {kind: load(self.arguments, f"nodes/{kind}/feat") for kind in self.nodes
+                if os.path.exists(os.path.join(self.arguments.graph, f"nodes/{kind}/feat.npy"))}
 
 
 class Batches:
@@ -169,7 +197,70 @@ def check_hops(arguments, fanouts, hops):
     return {"hops": len(hops), "edges": edges, "input_nodes": len(hops[-1][0])}
 
 
-def check_rows(arguments, nodes, rows):
+# Where each seed has a tree of its own, a node's id has the tree's number above these bits.
+TREE_BITS = 32
+
+
+def check_typed(graph, seeds, fanouts, hops, expand):
+    """Raises unless these are the hops of a typed batch, from the seeds outward: of each the nodes that have picks, by type,
+    and for each relation the sources of its edges and the places of their destinations among those nodes. Nodes are global
+    ids. `expand` says whose lists a hop reads: those of `all` nodes so far, or of those `new` in the hop before."""
+    own = (1 << TREE_BITS) - 1
+    found = {kind: np.asarray(seeds if kind == graph.target else [], np.int64) for kind in graph.nodes}
+    expected, edges = dict(found), 0
+    for fanout, (destinations, of_relation) in zip(fanouts, hops, strict=True):
+        sources_of = {kind: [found[kind]] for kind in graph.nodes}
+        for kind in graph.nodes:
+            nodes = np.asarray(destinations.get(kind, []), np.int64)
+            assert len(np.unique(nodes)) == len(nodes), f"a node of type {kind} has picks twice in a hop"
+            assert np.array_equal(np.sort(nodes), np.sort(expected[kind])), f"a hop picks for other nodes of type {kind}"
+        for relation in graph.relations:
+            (indptr, indices), nodes = graph.lists(relation), np.asarray(destinations.get(relation[2], []), np.int64)
+            sources, places = (np.asarray(array, np.int64) for array in of_relation.get(relation, ([], [])))
+            begins, lengths = indptr[nodes & own], indptr[(nodes & own) + 1] - indptr[nodes & own]
+            picks = np.bincount(places, minlength=len(nodes))
+            assert np.array_equal(picks, np.minimum(lengths, fanout)), f"{relation}: not as many picks as the fanout says"
+            assert np.array_equal(sources >> TREE_BITS, nodes[places] >> TREE_BITS), f"{relation}: an edge between trees"
+            # A list may name a neighbour several times, and so may its picks.
+            entries = np.arange(lengths.sum()) + np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
+            there, allowed = np.unique(np.repeat(np.arange(len(nodes)), lengths) << TREE_BITS | indices[entries],
+                                       return_counts=True)
+            picked, times = np.unique(places << TREE_BITS | sources & own, return_counts=True)
+            at = np.searchsorted(there, picked)
+            known = at.max(initial=-1) < len(there) and np.array_equal(there[at], picked)
+            assert known, f"{relation}: an edge that the graph has not got"
+            assert (times <= allowed[at]).all(), f"{relation}: a neighbour is picked twice"
+            sources_of[relation[0]].append(sources)
+            edges += len(sources)
+        # A node stands once among all that are found.
+        now = {kind: np.unique(np.concatenate(arrays)) for kind, arrays in sources_of.items()}
+        expected = now if expand == "all" else {kind: np.setdiff1d(now[kind], found[kind]) for kind in now}
+        found = now
+    assert edges > 0, "a batch without edges"
+    return {"hops": len(hops), "edges": edges, "input_nodes": sum(map(len, found.values()))}
+
+
+def hops_of_new_nodes(graph, fanouts, seeds, nodes, edges):
+    """Hops as check_typed takes them, of what samplers give that draw for new nodes alone: the nodes of each type in the order
+    in which they were found, and each relation's sources and destinations as places among them."""
+    begins, ends = dict.fromkeys(graph.nodes, 0), {kind: seeds if kind == graph.target else 0 for kind in graph.nodes}
+    hops = []
+    for _ in fanouts:
+        of_hop, after = {}, dict(ends)
+        for relation, (sources, destinations) in edges.items():
+            begin, end = begins[relation[2]], ends[relation[2]]
+            chosen = (destinations >= begin) & (destinations < end)
+            after[relation[0]] = max(after[relation[0]], int(sources[chosen].max(initial=-1)) + 1)
+            of_hop[relation] = (nodes[relation[0]][sources[chosen]], destinations[chosen] - begin)
+        hops.append(({kind: nodes[kind][begins[kind] : ends[kind]] for kind in graph.nodes}, of_hop))
+        begins, ends = ends, after
+    assert all(ends[kind] == len(nodes[kind]) for kind in graph.nodes), "nodes that no hop has found"
+    assert sum(len(sources) for hop in hops for sources, _ in hop[1].values()) == sum(len(of[0]) for of in edges.values()), (
+        "edges of no hop")
+    return hops
+
+
+def check_rows(arguments, nodes, rows, name="feat"):
     """Raises unless these are the features of these nodes."""
-    features = np.load(os.path.join(arguments.graph, "feat.npy"), mmap_mode="r")
+    features = np.load(os.path.join(arguments.graph, name + ".npy"), mmap_mode="r")
     assert np.array_equal(features[np.asarray(nodes)], np.asarray(rows)), "rows are not those of the input nodes"

@@ -3,12 +3,24 @@ import re
 import statistics
 import sys
 
-from .markdown import ROOT, load, number, percent, table, topic
+from .markdown import RESULTS, ROOT, load, number, percent, table, topic
 
 sys.path.append(str(ROOT / "scripts/peers"))
-from report import SECTIONS, best_of  # noqa: E402
+from report import SECTIONS, TYPED, best_of, runtimes, title  # noqa: E402
 
 FILES = ["peers.json", "peers-epyc.json"]
+
+
+def has_types(cell):
+    return cell["section"] in TYPED
+
+
+#: Those with typed cells, which a run of those sections alone writes.
+TYPED_FILES = [path.name for path in sorted(RESULTS.glob("peers*.json")) if any(map(has_types, load(path.name)["cells"]))]
+
+
+def sizes(raw):
+    return "; ".join(f"*{key}* {of['nodes']:,} nodes, {of['edges']:,} edges" for key, of in sorted(raw["graphs"].items()))
 
 
 def others():
@@ -16,6 +28,8 @@ def others():
     found, losses, edges = {}, {}, {}
     for raw in files:
         for cell in raw["cells"]:
+            if has_types(cell):
+                continue
             found.setdefault((cell["section"], cell["graph"]), {}).setdefault(cell["cores"], []).append(cell)
             for runtime in ("uvatrain", "DGL", "GraphBolt", "PyG"):
                 best = best_of(cell, runtime)
@@ -35,13 +49,13 @@ def others():
                          for _, both in sorted(found[key].items()))
 
     versions = ", ".join(f"{key} {value}" for key, value in files[0]["versions"].items())
-    graphs = "; ".join(f"*{key}* {of['nodes']:,} nodes, {of['edges']:,} edges" for key, of in sorted(files[0]["graphs"].items()))
-    sizes = "; ".join(f"{runtime} " + ", ".join(f"{statistics.mean(of) / 1e3:.0f} k" for of in by.values())
+    graphs = sizes(files[0])
+    batches = "; ".join(f"{runtime} " + ", ".join(f"{statistics.mean(of) / 1e3:.0f} k" for of in by.values())
                       for runtime, by in edges.items() if runtime in ("uvatrain", "PyG"))
     return topic("Other libraries", FILES, "scripts/peers/compare.sh",
                  f"{versions}. {graphs}. Each cell has the figures of the Xeon and the EPYC on one core; then on two, of a "
                  "runtime's fastest way. *Times* is how many times as fast as the fastest other `uvatrain` is ([how they are "
-                 f"compared](../guide/peers.md)). Edges a batch on *small* and *medium*: {sizes}. Losses of the last epoch: "
+                 f"compared](../guide/peers.md)). Edges a batch on *small* and *medium*: {batches}. Losses of the last epoch: "
                  f"{', '.join(f'{runtime} ' + ' and '.join(sorted(by)) for runtime, by in losses.items())}. "
                  "`python3 scripts/peers/compare.py --check FILE` prints spreads, ways and further runtimes.",
                  table(found, {"": lambda key: f"{key[0]}, {key[1]}: {SECTIONS[key[0]][0]}", "uvatrain": of("uvatrain"),
@@ -51,6 +65,28 @@ def others():
 def entry(contender):
     """A star marks what other work disturbed in every round."""
     return number(contender["figure"]["median"]) + ("\\*" if contender["disturbed"] else "") if contender else "–"
+
+
+def typed():
+    files = [load(name) for name in TYPED_FILES]
+    cells = [cell for raw in files for cell in raw["cells"] if has_types(cell)]
+    names = list(dict.fromkeys(name for cell in cells for name in runtimes(cell)))
+
+    def of(runtime):
+        def column(cell):
+            ratio = cell["ratios"].get(runtime)
+            return entry(best_of(cell, runtime)) + (f" ({ratio['times_as_fast']:.2f})" if ratio else "")
+        return column
+
+    versions = ", ".join(f"{key} {value}" for raw in files[:1] for key, value in raw["versions"].items())
+    graphs = sizes(files[0])
+    left_out = " ".join(f"{peer} is left out, because {why}." for raw in files for peer, why in raw["left_out"].items())
+    return topic("Typed graphs of other libraries", TYPED_FILES, "scripts/peers/compare.sh",
+                 f"{versions}. {graphs}. In brackets is how many times as fast `uvatrain` is ([how they are "
+                 f"compared](../guide/peers.md#typed-graphs)). {left_out}",
+                 table(cells, {"": lambda cell: f"{cell['section']}, {title(cell)}, {cell['cores']} "
+                                                f"core{'s' if cell['cores'] > 1 else ''}: {SECTIONS[cell['section']][0]}",
+                               **{name: of(name) for name in names}}))
 
 
 def divided():
@@ -127,4 +163,4 @@ def migration():
                  f"{raw['graph']}, {raw['epochs']} epochs, three seeds; theirs and ours: {pairs}.")
 
 
-TOPICS = {"Comparison with other libraries": [others, divided, pyg, layers, migration]}
+TOPICS = {"Comparison with other libraries": [others, *[typed] * bool(TYPED_FILES), divided, pyg, layers, migration]}

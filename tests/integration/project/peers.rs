@@ -132,6 +132,61 @@ fn rounds_alternate_and_a_peer_whose_batch_is_invalid_takes_no_part() {
 }
 
 #[test]
+fn typed_cells_compare_with_each_peer_by_edges_and_by_batches() {
+    let temp = directory();
+    uvatrain(temp.path(), ["generate", "graphs/mag", "--preset", "mag", "--scale", "0.005"]).run().succeeds();
+    uvatrain(temp.path(), ["generate", "graphs/small", "--nodes", "3000", "--feat-dim", "8"])
+        .run()
+        .succeeds();
+    let path = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
+    let stand_in = path("stand-in");
+    fs::write(&stand_in, STAND_IN).unwrap();
+    fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
+    let (graphs, work, out) = (path("graphs"), path("work"), path("out.json"));
+    let options =
+        ["--pyg-lib-python", &stand_in, "--kumo-python", &stand_in, "--graphs", &graphs, "--work", &work];
+    let args = [
+        &options[..],
+        &["--uvatrain", env!("CARGO_BIN_EXE_uvatrain"), "--out", &out, "--quick", "--rounds", "1"],
+    ];
+    let more = ["--cores", "1", "--seconds", "0.01", "--batch-size", "100", "--wait", "0"];
+    let sections = ["--only", "typed-sampling,typed-loading,formats"];
+    let (page, told) = succeeds(&compare(&[&args.concat()[..], &more, &sections].concat()));
+    assert!(told.contains("typed-sampling, mag, 10,10, cores: 1"), "{told}");
+    let results: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+    let cell = |section: &str| {
+        let cells = results["cells"].as_array().unwrap();
+        cells.iter().find(|cell| cell["section"] == section).unwrap()
+    };
+    let sampling = cell("typed-sampling");
+    for peer in ["pyg-lib", "Kumo"] {
+        // The stand-in's ten batches have 1000 edges and take 0.1 s.
+        let ours =
+            sampling["contenders"].as_array().unwrap().iter().find(|one| one["name"] == "uvatrain").unwrap();
+        let edges = ours["figure"]["median"].as_f64().unwrap() / 0.01;
+        let batches = edges * 100.0 / ours["edges_a_batch"].as_f64().unwrap();
+        let told = sampling["ratios"][peer]["times_as_fast"].as_f64().unwrap();
+        assert!((told / edges.min(batches) - 1.0).abs() < 1e-9, "{told} instead of {edges} or {batches}");
+    }
+    // It expands new nodes alone, and so does the way of ours that it is compared with.
+    let loading = &cell("typed-loading")["ratios"]["pyg-lib"]["ours"];
+    assert!(loading.as_str().unwrap().ends_with("new nodes"), "{loading}");
+    // Rows of three types were loaded, and both formats sample the same batches.
+    for kind in ["paper", "author", "field"] {
+        assert!(temp.path().join(format!("work/mag/nodes/{kind}/feat.npy")).exists(), "{kind}");
+    }
+    let of_formats = cell("formats")["contenders"].as_array().unwrap();
+    assert_eq!(of_formats[0]["rounds"][0]["edges"], of_formats[1]["rounds"][0]["edges"]);
+    assert!(
+        page.contains("| times as fast as format 1 |") && page.contains("| times as fast as Kumo |"),
+        "{page}"
+    );
+    let printed = path("page.md");
+    fs::write(&printed, &page).unwrap();
+    succeeds(&compare(&["--check", &out, "--page", &printed]));
+}
+
+#[test]
 fn the_figures_next_to_the_peers_are_those_of_the_raw_results() {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let mut checked = 0;
