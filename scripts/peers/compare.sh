@@ -5,7 +5,7 @@
 # the tables that docs/reference/results.md has. About an hour on two cores, and nothing else should be running meanwhile.
 #
 #   scripts/peers/compare.sh --only typed-sampling,typed-loading,formats --out docs/results/peers-typed.json
-#                                                         typed graphs alone: about 25 minutes
+#                                                         typed graphs alone: about 20 minutes
 #   scripts/peers/compare.sh --quick                      one graph a section, two short rounds: about 12 minutes
 #   scripts/peers/compare.sh --only sampling,gather --graph small --peers dgl,graphbolt --cores 1
 #   scripts/peers/compare.sh --append                     continues a stopped run, cell by cell
