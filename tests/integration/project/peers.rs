@@ -143,8 +143,8 @@ fn typed_cells_compare_with_each_peer_by_edges_and_by_batches() {
     fs::write(&stand_in, STAND_IN).unwrap();
     fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
     let (graphs, work, out) = (path("graphs"), path("work"), path("out.json"));
-    let options =
-        ["--pyg-lib-python", &stand_in, "--kumo-python", &stand_in, "--graphs", &graphs, "--work", &work];
+    let pythons = ["--dgl-python", &stand_in, "--pyg-lib-python", &stand_in, "--kumo-python", &stand_in];
+    let options = [&pythons[..], &["--graphs", &graphs, "--work", &work]].concat();
     let args = [
         &options[..],
         &["--uvatrain", env!("CARGO_BIN_EXE_uvatrain"), "--out", &out, "--quick", "--rounds", "1"],
@@ -168,9 +168,11 @@ fn typed_cells_compare_with_each_peer_by_edges_and_by_batches() {
         let told = sampling["ratios"][peer]["times_as_fast"].as_f64().unwrap();
         assert!((told / edges.min(batches) - 1.0).abs() < 1e-9, "{told} instead of {edges} or {batches}");
     }
-    // It expands new nodes alone, and so does the way of ours that it is compared with.
-    let loading = &cell("typed-loading")["ratios"]["pyg-lib"]["ours"];
-    assert!(loading.as_str().unwrap().ends_with("new nodes"), "{loading}");
+    // pyg-lib expands new nodes alone, and DGL all: so do the ways of ours that they are compared with.
+    for (peer, is_new) in [("pyg-lib", true), ("DGL", false)] {
+        let ours = &cell("typed-loading")["ratios"][peer]["ours"];
+        assert_eq!(ours.as_str().unwrap().ends_with("new nodes"), is_new, "{peer}: {ours}");
+    }
     // Rows of three types were loaded, and both formats sample the same batches.
     for kind in ["paper", "author", "field"] {
         assert!(temp.path().join(format!("work/mag/nodes/{kind}/feat.npy")).exists(), "{kind}");
